@@ -6,7 +6,7 @@ import gzip
 import io
 import os
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 from typing import BinaryIO, cast
 
@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.redaction import UNREADABLE, Leak, Rules, Secret, residual
+from service_record.redaction.outgoing import LeakError, refuse_leaks
 from testing.clean_lines import clean_lines
 from testing.made_up import pem
 from tests.archives import COMPRESSIONS, member, tar
@@ -170,3 +171,11 @@ def test_a_secret_in_a_header_that_names_nothing_is_found() -> None:
 def test_what_stands_behind_the_end_of_an_archive_is_refused() -> None:
     finding = found(tar(member("a.log", b"fine")) + bytes(1024) + b"is " + SECRET)
     assert finding == Leak(UNREADABLE, "", 0)
+
+
+@compressions
+def test_what_leaves_as_a_whole_is_looked_into_when_it_is_no_text(compress: Callable[[bytes], bytes]) -> None:
+    refuse_leaks("a page… with more than ASCII".encode(), TOKEN_RULES)
+    for data in (compress(SECRET), tar(member("a", SECRET)), "… ".encode() + SECRET):
+        with pytest.raises(LeakError):
+            refuse_leaks(data, TOKEN_RULES)

@@ -183,9 +183,9 @@ def built_in_rules() -> tuple[CauseRule, ...]:
     """Return the rules that come with the program, those that lie deepest first."""
     texts = [_data(f"rules/{family}.yaml") for family in FAMILIES]
     parsed = msgspec.json.Decoder(_ParsedRules)
-    kept = parsed.decode(_data(PARSED))
-    if kept.sums == _sums(texts):
-        return kept.rules
+    shipped = parsed.decode(_data(PARSED))
+    if shipped.sums == _sums(texts):
+        return shipped.rules
     return parsed.decode(parsed_rules(texts)).rules  # somebody is at work on the rules
 
 
