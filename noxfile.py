@@ -43,7 +43,17 @@ nox.options.envdir = ".cache/nox"
 def tests(session: nox.Session, libraries: str) -> None:
     """Test what depends on Python and its libraries."""
     resolved = f"{session.virtualenv.location}/requirements.txt"
-    asked_for = ("--extra", "reporter", "--extra", "collector", "--group", "test", "pyproject.toml")
+    asked_for = (
+        "--extra",
+        "reporter",
+        "--extra",
+        "collector",
+        "--extra",
+        "notices",
+        "--group",
+        "test",
+        "pyproject.toml",
+    )
     session.run(
         "uv",
         "pip",

@@ -144,7 +144,7 @@ def tree(names: Sequence[str], depth: int = 1) -> Iterator[str]:
 
 def sections() -> dict[str, str]:
     """The generated parts of the page, by the name of their place in it."""
-    runtime, reporter, collector = direct("runtime"), direct("reporter"), direct("collector")
+    runtime, reporter, collector = direct("runtime"), direct("reporter"), direct("collector", "notices")
     desk = direct("triage", "dask", "mcp", "otlp")
     development = direct("test", "check", "dev")
     shipped = [*runtime, *reporter]

@@ -18,6 +18,7 @@ LOCKS = {
         "reporter",
         "client",
         "collector",
+        "notices",
         "triage",
         "dask",
         "otlp",
@@ -70,7 +71,9 @@ def test_every_library_that_is_named_has_a_row_with_its_reason() -> None:
 
 def test_the_page_tells_what_the_installed_libraries_say_of_themselves() -> None:
     """What is installed in another version than is locked has no say; sizes differ between platforms."""
-    shipped = dependencies.direct("runtime", "reporter", "collector", "triage", "dask", "otlp", "mcp")
+    shipped = dependencies.direct(
+        "runtime", "reporter", "collector", "notices", "triage", "dask", "otlp", "mcp"
+    )
     found = [*shipped, *dependencies.pulled_in(shipped), *dependencies.direct("test", "check", "dev")]
     pins, told = dependencies.locked(), rows()
     as_locked = {each.name: list(each.cells()[:-1]) for each in found if pins.get(each.name) == each.version}
@@ -81,7 +84,9 @@ def test_the_page_tells_what_the_installed_libraries_say_of_themselves() -> None
 
 
 def test_what_is_installed_with_ours_has_a_licence_that_allows_it() -> None:
-    shipped = dependencies.direct("runtime", "reporter", "collector", "triage", "dask", "otlp", "mcp")
+    shipped = dependencies.direct(
+        "runtime", "reporter", "collector", "notices", "triage", "dask", "otlp", "mcp"
+    )
     for each in [*shipped, *dependencies.pulled_in(shipped)]:
         if MAY_BE_INSTALLED_BESIDE.get(each.name) == each.licence:
             continue

@@ -205,6 +205,7 @@ def system_error_line(error: OSError) -> str:
 
 EXTRAS: Final = {
     "client": ("httpx2",),
+    "notices": ("apprise", "httpx2"),
     "reporter": ("httpx2", "stamina"),
     "otlp": ("httpx2", "opentelemetry"),
     "mcp": ("mcp",),

@@ -1,5 +1,6 @@
 """`service-record collector`: receive from many hosts."""
 
+import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -84,6 +85,11 @@ def command() -> None:
 @click.option("--keep-bytes", type=Size(), default=0, metavar="SIZE", help="As 20G. [default: any number]")
 @click.option("--webhook", default="", metavar="URL", help="It is told of changes of verdicts.")
 @click.option("--webhook-secret-file", type=_FILE, help="What is told is signed with it.")
+@click.option(
+    "--notices",
+    type=_FILE,
+    help="TOML: mail, chats, pagers that are told of changes of verdicts, with their filters.",
+)
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
 def serve_command(
     *,
@@ -103,13 +109,16 @@ def serve_command(
     keep_bytes: int,
     webhook: str,
     webhook_secret_file: Path | None,
+    notices: Path | None,
     log_level: str,
 ) -> None:
     """Serve until SIGTERM."""
     require_extra("collector")
     if webhook:
         require_extra("client")
-    from service_record.collector.process import StepsError  # noqa: PLC0415
+    if notices:
+        require_extra("notices")
+    from service_record.collector.process import NoticesError, StepsError  # noqa: PLC0415
     from service_record.collector.serve import say_ready, serve  # noqa: PLC0415  # only where it serves
     from service_record.collector.serving_settings import CollectorSettings, Rates  # noqa: PLC0415
     from service_record.collector.store.database import DatabaseError  # noqa: PLC0415
@@ -136,11 +145,12 @@ def serve_command(
         webhook=webhook,
         webhook_secret=_secret_in(webhook_secret_file),
         webhook_secret_file=webhook_secret_file,
+        notices=notices,
         log_level=log_level,
     )
     try:
         serve(settings, say_ready)
-    except (StepsError, DatabaseError, ObjectError) as error:
+    except (StepsError, NoticesError, DatabaseError, ObjectError) as error:
         click.echo(f"Error: {visible(str(error))}", err=True)
         raise click.exceptions.Exit(UNREADABLE) from None
     except OSError as error:
@@ -166,6 +176,37 @@ def _secret_in(file: Path | None) -> bytes:
         return read_secret(file) if file else b""
     except ValueError as error:
         raise click.UsageError(f"{file}: {error}") from None
+
+
+@command.command("notices")
+@click.argument("file", type=_FILE)
+def notices_command(file: Path) -> None:
+    """Send a test message to each destination of FILE, as `serve --notices` takes it.
+
+    \b
+    Example:
+      service-record collector notices /etc/service-record/notices.toml
+
+    Exit 1 when a destination did not take it, 3 when the file is wrong.
+    """  # noqa: D301
+    require_extra("collector")
+    require_extra("notices")
+    from service_record.collector.domain.destinations import DestinationError  # noqa: PLC0415
+    from service_record.collector.ingest.people import try_all  # noqa: PLC0415
+    from service_record.collector.process import NoticesError, read_destinations  # noqa: PLC0415
+
+    try:
+        results = try_all(read_destinations(file), time.time())
+    except DestinationError as error:
+        click.echo(f"Error: {file}: {visible(str(error))}", err=True)
+        raise click.exceptions.Exit(UNREADABLE) from None
+    except NoticesError as error:
+        click.echo(f"Error: {visible(str(error))}", err=True)
+        raise click.exceptions.Exit(UNREADABLE) from None
+    for name, is_taken in results.items():
+        click.echo(f"{name}: {'taken' if is_taken else 'not taken'}")
+    if not all(results.values()):
+        raise click.exceptions.Exit(1)
 
 
 command.add_command(token)

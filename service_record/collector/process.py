@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -11,11 +11,20 @@ from typing import Self, TypeVar
 from sqlalchemy import Connection
 
 from service_record.collector.domain.definitions import Definition, DefinitionError, Definitions, parse
+from service_record.collector.domain.destinations import (
+    WEBHOOK,
+    DestinationError,
+    DestinationFilter,
+    Destinations,
+    parse_destinations,
+)
 from service_record.collector.ingest.baselines import FleetCounts, LearnedBaselines
 from service_record.collector.ingest.housekeeping import Housekeeper, KeepLimits
 from service_record.collector.ingest.incoming import Incoming
+from service_record.collector.ingest.notifying import NewsSender, Notifier
+from service_record.collector.ingest.people import senders
 from service_record.collector.ingest.rounds import Indexer, Judge, Sweeper
-from service_record.collector.ingest.webhook import Webhook, read_secret
+from service_record.collector.ingest.webhook import WebhookSender, read_secret
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import bundle_rows, cluster_rows
 from service_record.collector.store.database import Database, Listening, sqlite_url
@@ -73,16 +82,22 @@ class StepsError(Exception):
     """What is wrong with the file of an operator's steps, and where, in one line."""
 
 
+class NoticesError(Exception):
+    """What is wrong with the file of destinations, in one line."""
+
+
 class Collector:
     """One process's share of a collector. Close it, or use it as a context manager.
 
-    Raises StepsError, DatabaseError, ObjectError, OSError when it cannot begin.
+    Raises StepsError, NoticesError, DatabaseError, ObjectError, OSError when it cannot begin.
     """
 
     def __init__(self, settings: CollectorSettings, now: Callable[[], float] = time.time) -> None:
         self.settings = settings
         self.now = now
         self.definitions = _definitions(settings.steps)
+        destinations = read_destinations(settings.notices) if settings.notices else Destinations()
+        sending = _senders(settings, destinations, now)
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.database = Database(settings.database or sqlite_url(settings.data))
         self.database.migrate()
@@ -100,11 +115,16 @@ class Collector:
         self.counts = FleetCounts()
         self.sweeper = Sweeper(self.database, self.writer, self.learnt, now, settings.loop_after)
         self.news.listen(self.sweeper.wake)
-        self._webhook = _webhook(settings, self.database, self.writer, now)
-        if self._webhook is not None:
-            self.news.listen(self._webhook.wake)
+        self._notifiers = _notifiers(self.database, self.writer, destinations, sending, now)
+        for notifier in self._notifiers:
+            self.news.listen(notifier.wake)
         limits = KeepLimits(days=settings.keep_days, size=settings.keep_bytes)
         self._housekeeper = Housekeeper(self.database, self._changed, self.objects, limits, now)
+
+    @property
+    def destinations(self) -> Sequence[str]:
+        """Return the names of those that are told of changes of verdicts."""
+        return [notifier.name for notifier in self._notifiers]
 
     def start(self) -> None:
         """Begin what it does by itself: look into what hosts send, judge them, tell of it, and forget."""
@@ -112,8 +132,8 @@ class Collector:
         self.indexer.start()
         self.judge.start()
         self._housekeeper.start()
-        if self._webhook is not None:
-            self._webhook.start()
+        for notifier in self._notifiers:
+            notifier.start()
 
     def reload_definitions(self) -> None:
         """Read the operator's steps again; wrong ones change nothing. Raises StepsError."""
@@ -122,8 +142,12 @@ class Collector:
 
     def reload_webhook_secret(self) -> None:
         """Read the secret of the webhook again. Raises OSError, ValueError and keeps the present one."""
-        if self._webhook is not None and self.settings.webhook_secret_file is not None:
-            self._webhook.set_secret(read_secret(self.settings.webhook_secret_file))
+        if self.settings.webhook_secret_file is None:
+            return
+        secret = read_secret(self.settings.webhook_secret_file)
+        for notifier in self._notifiers:
+            if isinstance(notifier.sender, WebhookSender):
+                notifier.sender.set_secret(secret)
 
     def _tell(self) -> None:
         """Have everybody told that something is on disk, at other processes too."""
@@ -140,8 +164,8 @@ class Collector:
         self._housekeeper.close()
         self.sweeper.close()
         self.judge.close()
-        if self._webhook is not None:
-            self._webhook.close()
+        for notifier in self._notifiers:
+            notifier.close()
         self.indexer.close()
         self.writer.close()
         if self._listening is not None:
@@ -157,12 +181,41 @@ class Collector:
         self.close()
 
 
-def _webhook(
-    settings: CollectorSettings, database: Database, writer: DatabaseWriter, now: Callable[[], float]
-) -> Webhook | None:
-    if not settings.webhook:
-        return None
-    return Webhook(database, writer, settings.webhook, settings.webhook_secret, now)
+def read_destinations(file: Path) -> Destinations:
+    """Return the destinations of a file. Raises NoticesError, which has no URL in it."""
+    try:
+        return parse_destinations(file.read_text(encoding="utf-8"))
+    except DestinationError as error:
+        raise NoticesError(f"{file}: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise NoticesError(f"{file}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+
+
+def _senders(
+    settings: CollectorSettings, destinations: Destinations, now: Callable[[], float]
+) -> Mapping[str, NewsSender]:
+    """Return who sends to each destination. Raises NoticesError."""
+    try:
+        by_name = dict(senders(destinations))
+    except DestinationError as error:
+        raise NoticesError(f"{settings.notices}: {error}") from None
+    if settings.webhook:
+        by_name[WEBHOOK] = WebhookSender(settings.webhook, settings.webhook_secret, now)
+    return by_name
+
+
+def _notifiers(
+    database: Database,
+    writer: DatabaseWriter,
+    destinations: Destinations,
+    sending: Mapping[str, NewsSender],
+    now: Callable[[], float],
+) -> list[Notifier]:
+    filters = {name: DestinationFilter() for name in sending}
+    filters |= {one.name: one.filter for one in destinations.all}
+    return [
+        Notifier(database, writer, name, sender, filters=filters, now=now) for name, sender in sending.items()
+    ]
 
 
 def _definitions(paths: Iterable[Path]) -> Definitions:

@@ -62,3 +62,5 @@ class CollectorSettings:
     """What news are signed with; empty: they are not."""
     webhook_secret_file: Path | None = None
     """Where that secret is read again on SIGHUP."""
+    notices: Path | None = None
+    """TOML: the destinations that are told of changes of verdicts besides."""

@@ -17,13 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import case, func, insert, select, update
 
-from service_record.collector.ingest import webhook
-from service_record.collector.ingest.webhook import LEASE, Webhook
+from service_record.collector.domain.destinations import DestinationFilter
+from service_record.collector.ingest import notifying, webhook
+from service_record.collector.ingest.notifying import LEASE_SECONDS, Notifier
+from service_record.collector.ingest.webhook import WebhookSender
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import administration
+from service_record.collector.store import notices as store
 from service_record.collector.store.database import Database, sqlite_url
-from service_record.collector.store.schema import hosts, notices
+from service_record.collector.store.schema import deliveries, hosts, notices
 from tests.collector.commands import collector_command
 from tests.collector.processes import process
 from tests.collector.receiving import Receiver, receiving
@@ -40,12 +43,14 @@ class Desk:
     def __init__(self, collector: Collector, receiver: Receiver) -> None:
         self.collector, self.receiver, self.now = collector, receiver, NOW
 
-    def webhook(self) -> Webhook:
-        collector = self.collector
-        return Webhook(collector.database, collector.writer, self.receiver.url, SECRET, lambda: self.now)
-
     def deliver(self) -> None:
-        self.webhook().deliver_due()
+        collector, sender = self.collector, WebhookSender(self.receiver.url, SECRET, lambda: self.now)
+        filters = {"webhook": DestinationFilter()}
+        now = lambda: self.now  # noqa: E731
+        with closing(
+            Notifier(collector.database, collector.writer, "webhook", sender, filters=filters, now=now)
+        ) as notifier:
+            notifier.deliver_due()
 
     def news(self, host: str, verdict: str = "failed", at: float = NOW, *, reason: str = "") -> int:
         """What the sweeper writes down when a verdict changes."""
@@ -59,7 +64,6 @@ class Desk:
                 "before": "progressing",
                 "reason": reason or f"{REASON} of {host}",
                 "at": at,
-                "next_at": at,
             }
             number: int = connection.execute(insert(notices).values(row).returning(notices.c.id)).scalar_one()
             return number
@@ -67,7 +71,7 @@ class Desk:
     def state(self, number: int) -> tuple[bool, bool, int]:
         """Whether it is delivered, whether it still waits, and how often it was tried."""
         with self.collector.database.reading() as connection:
-            row = connection.execute(select(notices).where(notices.c.id == number)).one()
+            row = connection.execute(select(deliveries).where(deliveries.c.notice_id == number)).one()
         return row.delivered_at is not None, row.next_at is not None, row.tries
 
 
@@ -204,13 +208,16 @@ def test_several_processes_tell_each_news_once(desk: Desk) -> None:
 def test_of_a_process_that_dies_only_the_news_on_its_way_are_told_again(desk: Desk) -> None:
     before, after = desk.news("web1"), desk.news("web2")
     with desk.collector.database.changing() as connection:  # as a process left it that was killed there
-        connection.exec_driver_sql(
-            f"UPDATE notices SET tries = 1, next_at = {NOW + LEASE} WHERE id = {before}"
+        store.address(connection, {"webhook": DestinationFilter()}, NOW)
+        connection.execute(
+            update(deliveries)
+            .where(deliveries.c.notice_id == before)
+            .values(tries=1, next_at=NOW + LEASE_SECONDS)
         )
 
     desk.deliver()
     assert desk.receiver.ids == [f"notice_{after}"]
-    desk.now += LEASE + 1
+    desk.now += LEASE_SECONDS + 1
     desk.deliver()
 
     assert desk.receiver.ids == [f"notice_{after}", f"notice_{before}"]
@@ -245,7 +252,9 @@ def test_a_killed_process_tells_nothing_again_but_what_was_on_its_way(tmp_path: 
         receiver.release.set()
         on_its_way = receiver.ids[-1]
         with closing(Database(sqlite_url(settings.data))) as database, database.changing() as connection:
-            connection.execute(update(notices).where(notices.c.tries > 0).values(next_at=case_of_lease()))
+            connection.execute(
+                update(deliveries).where(deliveries.c.tries > 0).values(next_at=case_of_lease())
+            )
         with process(settings, "--webhook", receiver.url) as running:
             Client(running.url, token).step("web3", "Disk setup", "failed")
             receiver.wait_for(4)
@@ -257,11 +266,11 @@ def test_a_killed_process_tells_nothing_again_but_what_was_on_its_way(tmp_path: 
 
 def case_of_lease() -> Any:
     """As if the minute were over for which it was nobody else's; what is delivered stays so."""
-    return case((notices.c.next_at.is_not(None), 0.0), else_=None)
+    return case((deliveries.c.next_at.is_not(None), 0.0), else_=None)
 
 
 def wait_until_delivered(settings: CollectorSettings, number: int) -> None:
-    wanted = select(func.count()).where(notices.c.delivered_at.is_not(None))
+    wanted = select(func.count()).where(deliveries.c.delivered_at.is_not(None))
     with closing(Database(sqlite_url(settings.data))) as database:
         while True:  # the test's own time-out ends it
             with database.reading() as connection:
@@ -270,16 +279,16 @@ def wait_until_delivered(settings: CollectorSettings, number: int) -> None:
             time.sleep(0.01)
 
 
-@given(tries=st.integers(1, webhook.MOST_TRIES - 1), chance=st.floats(0, 1), asked=st.floats(0, 1e9))
+@given(tries=st.integers(1, notifying.MAX_TRIES - 1), chance=st.floats(0, 1), asked=st.floats(0, 1e9))
 def test_waits_are_between_seconds_and_an_hour(tries: int, chance: float, asked: float) -> None:
-    wait = webhook.wait_after(tries, chance, asked)
+    wait = notifying.wait_after(tries, chance, asked)
 
     assert wait is not None
     assert 2.5 <= wait <= 3600
 
 
 def test_after_many_tries_news_are_given_up() -> None:
-    assert webhook.wait_after(webhook.MOST_TRIES, 0.5) is None
+    assert notifying.wait_after(notifying.MAX_TRIES, 0.5) is None
 
 
 def test_a_secret_is_read_as_it_stands_or_as_receivers_libraries_spell_it() -> None:

@@ -22,9 +22,10 @@ from service_record.collector.api.answering import Refusal, refused
 from service_record.collector.api.serving import Serving, caller
 from service_record.collector.logs import fault_of, log
 from service_record.collector.process import Collector
+from service_record.collector.store import notices
 from service_record.collector.store.cluster_rows import count_by_status
 from service_record.collector.store.dialects import inserting
-from service_record.collector.store.schema import counters, hosts, notices
+from service_record.collector.store.schema import counters, hosts
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _METHODS: Final = {"GET", "HEAD", "POST", "PUT", "DELETE"}
@@ -97,18 +98,24 @@ class _Now(Source):
         )
         fleet = GaugeMetricFamily("service_record_hosts", "Hosts by their verdict.", labels=("verdict",))
         by_verdict = select(hosts.c.verdict, func.count()).group_by(hosts.c.verdict)
-        undelivered = select(func.count()).where(notices.c.next_at.is_not(None))
         with self._collector.database.reading() as connection:
             for verdict, number in connection.execute(by_verdict):
                 fleet.add_metric((verdict,), number)
-            waiting = connection.execute(undelivered).scalar_one()
+            waiting = dict.fromkeys(self._collector.destinations, 0) | notices.waiting(connection)
             by_status = count_by_status(connection)
         yield fleet
         family = GaugeMetricFamily("service_record_clusters", "Clusters by their state.", labels=("status",))
         for status, number in by_status.items():
             family.add_metric((status,), number)
         yield family
-        yield GaugeMetricFamily("service_record_notices_waiting", "News for the webhook.", waiting)
+        family = GaugeMetricFamily(
+            "service_record_notices_waiting",
+            "News that a destination has not taken.",
+            labels=("destination",),
+        )
+        for name, number in waiting.items():
+            family.add_metric((name,), number)
+        yield family
 
 
 async def metrics(request: Request) -> Response:

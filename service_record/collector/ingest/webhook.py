@@ -1,46 +1,31 @@
-"""Tells a URL of changes of verdicts, signed after https://www.standardwebhooks.com.
-
-Each process has a thread for it; any number of them share the work.
-"""
+"""Sends news over HTTP: to a URL, signed after https://www.standardwebhooks.com, and to Alertmanager."""
 
 import base64
 import binascii
 import hashlib
 import hmac
 import os
-import random
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 import msgspec
-from sqlalchemy.exc import SQLAlchemyError
 
-from service_record.collector.ingest.rounds import Background
-from service_record.collector.logs import log
-from service_record.collector.store import notices
-from service_record.collector.store.database import Database
-from service_record.collector.store.notices import Notice
-from service_record.collector.store.row_writer import DatabaseWriter, Unavailable
+from service_record.collector.domain.destinations import Notice, alerts_of
+from service_record.collector.ingest.notifying import SendResult, public_reason
+from service_record.collector.store.notices import Delivery
 from service_record.http.answers import Answered, RetryPolicy
 from service_record.http.proxies import proxies_of
-from service_record.redaction import Rules
-from service_record.redaction.outgoing import LeakError, outgoing_text
 
-if TYPE_CHECKING:
-    from service_record.http.transport import Transport
-
-
-MOST_TRIES: Final = 24
-"""After which news are given up: more than half a day after the first."""
-_FIRST_WAIT: Final = 5.0
-_LONGEST_WAIT: Final = 3600.0
 _PREFIX: Final = b"whsec_"
+_PART_SECONDS: Final = 10.0
+"""For each part of a delivery: to connect, to send, to be answered."""
+_ALERT_SECONDS: Final = 7 * 86_400.0
+"""After which Alertmanager ends an alert whose end was never told."""
 
 
 def body_of(together: Sequence[Notice]) -> bytes:
@@ -50,7 +35,7 @@ def body_of(together: Sequence[Notice]) -> bytes:
     data = (
         _digest(together)
         if others
-        else {**_host(first), "verdict": first.verdict, "reason": _public(first.reason)}
+        else {**_host(first), "verdict": first.verdict, "reason": public_reason(first.reason)}
     )
     kind = "hosts.verdict" if others else "host.verdict"
     return msgspec.json.encode({"type": kind, "timestamp": moment, "data": data})
@@ -58,7 +43,7 @@ def body_of(together: Sequence[Notice]) -> bytes:
 
 def _digest(together: Sequence[Notice]) -> dict[str, Any]:
     """Return what several hosts have in common, in a sentence and one by one."""
-    verdict, reason = together[0].verdict, _public(together[0].reason)
+    verdict, reason = together[0].verdict, public_reason(together[0].reason)
     return {
         "summary": f"{len(together)} hosts {verdict}: {reason}",
         "count": len(together),
@@ -100,51 +85,47 @@ def secret_of(text: bytes) -> bytes:
         raise ValueError("the part after whsec_ is not base64") from None
 
 
-def wait_after(tries: int, chance: float, requested: float = 0.0) -> float | None:
-    """Return seconds until it is sent again, after so many tries; None where it is given up.
+class _HttpSender:
+    """Posts to one URL."""
 
-    `chance` is from 0 to 1; `requested` are the seconds that the receiver asks for.
-    """
-    if tries >= MOST_TRIES:
-        return None
-    doubled = min(_FIRST_WAIT * 2.0 ** (tries - 1), _LONGEST_WAIT)
-    return max(doubled * (0.5 + chance / 2), min(requested, _LONGEST_WAIT))
+    at_once = 8
+    """One that takes its time holds up few others."""
 
+    def __init__(self, url: str) -> None:
+        from service_record.http.transport import Transport  # noqa: PLC0415  # only where something is sent
 
-_PATIENCE: Final = 10.0
-"""Seconds for each part of a delivery: to connect, to send, to be answered."""
-LEASE: Final = 60.0
-"""Seconds for which what a process is sending is nobody else's; should it be killed, so long nobody's."""
-_MOST: Final = 500
-"""News that are claimed at once, and so in one digest at most."""
-_AT_ONCE: Final = 8
-"""Deliveries on their way at once: one that takes its time holds up few others."""
-_LONGEST: Final = 30.0
-"""Seconds that it sleeps at most: another process may have left news."""
-_SHORTEST: Final = 0.1
-"""And at least, where an older one of the same host is on its way."""
-_AGAIN: Final = 5.0
-"""Seconds until it is tried again to note what was delivered."""
-
-
-class Webhook(Background):
-    """Delivers news at least once each, with an id; what was delivered is never sent again.
-
-    Only of the one on its way is it unknown, when the process is killed, whether it came: it is sent again.
-    """
-
-    def __init__(
-        self,
-        database: Database,
-        writer: DatabaseWriter,
-        url: str,
-        secret: bytes,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        super().__init__("webhook", "news are told later")
-        self._database = database
-        self._writer = writer
         self._url = url
+        limits = RetryPolicy(
+            connect=_PART_SECONDS, read=_PART_SECONDS, write=_PART_SECONDS, upload_total=3 * _PART_SECONDS
+        )
+        self._transport = Transport(
+            url, proxies=proxies_of(os.environ), retry_policy=limits, keeps_connections=True
+        )
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._transport.close()
+
+    def _post(self, body: bytes, headers: Mapping[str, str]) -> SendResult:
+        from service_record.http.attempt import Request  # noqa: PLC0415  # only where something is sent
+
+        request = Request(method="POST", url=self._url, headers=headers, file=body)
+        outcome = self._transport.call(request, again=(), tries=1).outcome
+        if not isinstance(outcome, Answered):
+            return SendResult(is_taken=False)
+        return SendResult(
+            is_taken=HTTPStatus.OK <= outcome.status < HTTPStatus.MULTIPLE_CHOICES,
+            is_final=outcome.status == HTTPStatus.GONE,
+            pause=outcome.retry_after or 0.0,
+            status=outcome.status,
+        )
+
+
+class WebhookSender(_HttpSender):
+    """Sends news as JSON, signed."""
+
+    def __init__(self, url: str, secret: bytes, now: Callable[[], float] = time.time) -> None:
+        super().__init__(url)
         self._secret = secret
         self._now = now
 
@@ -152,86 +133,40 @@ class Webhook(Background):
         """Sign with another secret from the next delivery on."""
         self._secret = secret
 
-    def round(self) -> float:
-        """Deliver what is due; seconds until something will be again."""
-        self.deliver_due()
-        now = self._now()
-        with self._database.reading() as connection:
-            next_at = notices.next_due(connection, now)
-        return _LONGEST if next_at is None else min(max(next_at - now, _SHORTEST), _LONGEST)
-
-    def close(self) -> None:
-        """End, after the delivery that it is at."""
-        super().close()
-        if "_transport" in vars(self):
-            self._transport.close()
-
-    @cached_property
-    def _transport(self) -> "Transport":
-        from service_record.http.transport import Transport  # noqa: PLC0415  # only where there is a webhook
-
-        limits = RetryPolicy(connect=_PATIENCE, read=_PATIENCE, write=_PATIENCE, upload_total=3 * _PATIENCE)
-        return Transport(
-            self._url, proxies=proxies_of(os.environ), retry_policy=limits, keeps_connections=True
-        )
-
-    def deliver_due(self) -> None:
-        """Deliver all that is due now. Raises Unavailable, SQLAlchemyError when the database fails."""
-        _ = self._transport  # made here, not by several threads
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="webhook") as pool:
-            while not self._is_closed.is_set():
-                now = self._now()
-                claimed = self._writer.change(
-                    lambda connection: notices.claim_due(connection, now, now + LEASE, _MOST, _AT_ONCE)  # noqa: B023
-                ).result()
-                if not claimed:
-                    return
-                list(pool.map(self._deliver, claimed))
-
-    def _deliver(self, together: Sequence[Notice]) -> None:
-        ids = [notice.id for notice in together]
-        if self._is_closed.is_set():
-            self._writer.change(lambda connection: notices.put_off(connection, ids, self._now())).result()
-            return
-        status, pause = self._send(together)
-        now, tries = self._now(), together[0].tries + 1
-        if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
-            self._mark_delivered(ids, now)
-            return
-        wait = None if status == HTTPStatus.GONE else wait_after(tries, random.random(), pause)  # noqa: S311
-        event = "webhook" if wait is not None else "webhook given up"
-        log().warning(event, notice=ids[0], news=len(ids), status=status, tries=tries)
-        next_at = None if wait is None else now + wait
-        self._writer.change(lambda connection: notices.put_off(connection, ids, next_at)).result()
-
-    def _mark_delivered(self, ids: Sequence[int], now: float) -> None:
-        """However long the database takes: what is not marked would be sent again."""
-        while True:
-            try:
-                self._writer.change(lambda connection: notices.delivered(connection, ids, now)).result()
-            except (Unavailable, SQLAlchemyError):
-                if self._is_closed.wait(_AGAIN):
-                    return
-            else:
-                return
-
-    def _send(self, together: Sequence[Notice]) -> tuple[int, float]:
-        """Return the status of the answer, 0 where there is none, and for how long it asks to wait."""
-        from service_record.http.attempt import Request  # noqa: PLC0415  # only where there is a webhook
-
-        body = body_of(together)
-        headers = headers_of(together[0].id, body, self._secret, self._now())
-        request = Request(method="POST", url=self._url, headers=headers, file=body)
-        outcome = self._transport.call(request, again=(), tries=1).outcome
-        return (outcome.status, outcome.retry_after or 0.0) if isinstance(outcome, Answered) else (0, 0.0)
+    def send(self, delivery: Delivery) -> SendResult:
+        """Send it, once."""
+        body = body_of(delivery.notices)
+        return self._post(body, headers_of(delivery.ids[0], body, self._secret, self._now()))
 
 
-def _public(reason: str) -> str:
-    """Return a reason without what has the shape of a secret: hosts may have sent records with theirs in."""
-    try:
-        return outgoing_text(reason, Rules())
-    except LeakError:
-        return "left out: it holds a secret"
+ALERTMANAGER: Final = {"alertmanager": "http", "alertmanagers": "https"}
+"""Schemes of its URLs -> what is spoken."""
+
+
+class AlertmanagerSender(_HttpSender):
+    """Sends news as alerts of https://prometheus.io/docs/alerting/latest/alerts_api/."""
+
+    at_once = 1
+    """The end of an alert must not overtake its beginning."""
+
+    def __init__(self, url: str, page: str) -> None:
+        """Make one for `alertmanager://[USER:PASSWORD@]HOST[:PORT][/PREFIX]`. Raises ValueError."""
+        parts = urlsplit(url)
+        if not parts.hostname or parts.query or parts.fragment:
+            raise ValueError("expected alertmanager://HOST[:PORT][/PREFIX]")
+        credentials, _, host = parts.netloc.rpartition("@")
+        super().__init__(f"{ALERTMANAGER[parts.scheme]}://{host}{parts.path.rstrip('/')}/api/v2/alerts")
+        self._page = page
+        self._headers = {"Content-Type": "application/json"}
+        if credentials:
+            encoded = base64.b64encode(unquote(credentials).encode()).decode()
+            self._headers["Authorization"] = f"Basic {encoded}"
+
+    def send(self, delivery: Delivery) -> SendResult:
+        """Send it, once."""
+        reason = public_reason(delivery.notices[0].reason)
+        alerts = alerts_of(delivery.notices, reason, self._page, _ALERT_SECONDS)
+        return self._post(msgspec.json.encode(alerts), self._headers) if alerts else SendResult(is_taken=True)
 
 
 def read_secret(file: Path) -> bytes:

@@ -235,8 +235,8 @@ def _notice(row: Any, verdict: HostVerdict, now: float) -> dict[str, Any]:
         "verdict": verdict.verdict.value,
         "before": row.verdict,
         "reason": verdict.reason,
+        "reason_before": row.reason,
         "at": now,
-        "next_at": now,
     }
 
 
@@ -293,7 +293,7 @@ _UPDATE_HOSTS: Final = ManyRows(
 )
 UPDATE_VERDICTS: Final = ManyRows(builds, ["verdict", "reason"], keys={"host_id": "of", "number": "in"})
 _INSERT_NOTICES: Final = ManyRows(
-    notices, ["host_id", "build", "verdict", "before", "reason", "at", "next_at"]
+    notices, ["host_id", "build", "verdict", "before", "reason", "reason_before", "at"]
 )
 
 

@@ -1,94 +1,151 @@
-"""News of verdicts for a webhook: claimed by one process at a time, never taken up again once delivered.
+"""News of verdicts in the database, and their deliveries: each destination has a row of its own for each.
 
-News of one cause that wait at the same time are one digest, which stays the same however often it is sent.
+A delivery is claimed by one process at a time, and never taken up again once it was taken. News of one cause
+that wait at the same time for the same destination are one digest, which stays the same however often it is
+sent.
 """
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, Select, delete, func, select, update
 
-from service_record.collector.store.schema import hosts, notices
+from service_record.collector.domain.destinations import DestinationFilter, Notice
+from service_record.collector.store.dialects import inserting
+from service_record.collector.store.schema import deliveries, hosts, notices
 from service_record.diagnosis.failures import signature
 
-STALE: Final = 86_400.0
-"""Seconds after which it is no news any more: whoever sets up a webhook is not told of last month."""
+STALE_SECONDS: Final = 86_400.0
+"""After so long it is no news any more: a new destination is not told of last month."""
+_AT_ONCE: Final = 1_000
+"""News that are addressed in one transaction."""
+_NOTICE: Final = ("id", "build", "verdict", "before", "reason", "reason_before", "at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
-    """A host's verdict has become another. `at` is in seconds since 1970."""
+class Delivery:
+    """News that one destination is told at once: those of one verdict and cause."""
 
-    id: int
-    host: str
-    group: str
-    build: int
-    verdict: str
-    before: str
-    reason: str
-    at: float
+    notices: Sequence[Notice]
+    """At least one, oldest first."""
     tries: int
-    """How often it has been sent, or was begun to be."""
-    digest: int | None
-    """The number of the first of the news with which it is told at once; None until it was claimed."""
+    """How often they were sent before, or began to be."""
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """Return their numbers."""
+        return [notice.id for notice in self.notices]
+
+
+def address(connection: Connection, filters: Mapping[str, DestinationFilter], now: float) -> int:
+    """Make a delivery of each of the new notices for each destination that wants it; how many were new.
+
+    News are addressed once, by one process. Others pass over what it holds at the moment.
+    """
+    query = (
+        _with_hosts()
+        .where(notices.c.is_addressed.is_(False), notices.c.at > now - STALE_SECONDS)
+        .order_by(notices.c.id)
+        .limit(_AT_ONCE)
+        .with_for_update(of=notices, skip_locked=True)
+    )
+    new = [Notice(**row) for row in connection.execute(query).mappings()]
+    if not new:
+        return 0
+    rows = [
+        {"notice_id": notice.id, "destination": name, "next_at": now}
+        for notice in new
+        for name, one in filters.items()
+        if one.admits(notice)
+    ]
+    if rows:
+        connection.execute(inserting(connection, deliveries).on_conflict_do_nothing(), rows)
+    connection.execute(
+        update(notices).where(notices.c.id.in_([notice.id for notice in new])).values(is_addressed=True)
+    )
+    return len(new)
 
 
 def claim_due(
-    connection: Connection, now: float, until: float, most: int, at_once: int
-) -> Sequence[Sequence[Notice]]:
-    """Have this process be the one that sends so many digests that are due, until then; oldest first.
+    connection: Connection, destination: str, now: float, until: float, *, most: int, at_once: int
+) -> Sequence[Delivery]:
+    """Have this process be the one that makes so many deliveries that are due, until then; oldest first.
 
     Of each host the oldest only, so that its news stay in order. What another process claims at the moment is
     passed over.
     """
+    ours = deliveries.c.destination == destination
     oldest = (
-        select(func.min(notices.c.id))
-        .where(notices.c.next_at.is_not(None), notices.c.at > now - STALE)
+        select(func.min(deliveries.c.notice_id))
+        .join(notices, notices.c.id == deliveries.c.notice_id)
+        .where(ours, deliveries.c.next_at.is_not(None), notices.c.at > now - STALE_SECONDS)
         .group_by(notices.c.host_id)
         .scalar_subquery()
     )
-    columns = [
-        notices.c[name] for name in ("id", "build", "verdict", "before", "reason", "at", "tries", "digest")
-    ]
     query = (
-        select(hosts.c.name.label("host"), hosts.c.group, *columns)
-        .join(hosts, hosts.c.id == notices.c.host_id)
-        .where(notices.c.id.in_(oldest), notices.c.next_at <= now)
+        _with_hosts()
+        .add_columns(deliveries.c.tries, deliveries.c.digest)
+        .join(deliveries, deliveries.c.notice_id == notices.c.id)
+        .where(ours, deliveries.c.notice_id.in_(oldest), deliveries.c.next_at <= now)
         .order_by(notices.c.id)
         .limit(most)
-        .with_for_update(of=notices, skip_locked=True)
+        .with_for_update(of=deliveries, skip_locked=True)
     )
     digests: dict[Hashable, list[Notice]] = {}
+    tries: dict[int, int] = {}
     for row in connection.execute(query).mappings():
-        notice = Notice(**row)
+        notice = Notice(**{name: row[name] for name in ("host", "group", *_NOTICE)})
+        tries[notice.id] = row["tries"]
         cause = (notice.verdict, signature(notice.reason))
-        digests.setdefault(cause if notice.digest is None else notice.digest, []).append(notice)
-    claimed = list(digests.values())[:at_once]
-    for together in claimed:
-        first = together[0].digest or together[0].id
-        values = {"tries": notices.c.tries + 1, "next_at": until, "digest": first}
-        ids = [notice.id for notice in together]
-        connection.execute(update(notices).where(notices.c.id.in_(ids)).values(values))
+        digests.setdefault(cause if row["digest"] is None else row["digest"], []).append(notice)
+    claimed = []
+    for together in list(digests.values())[:at_once]:
+        one = Delivery(notices=together, tries=tries[together[0].id])
+        values = {"tries": one.tries + 1, "next_at": until, "digest": together[0].id}
+        connection.execute(update(deliveries).where(ours, deliveries.c.notice_id.in_(one.ids)).values(values))
+        claimed.append(one)
     return claimed
 
 
-def next_due(connection: Connection, now: float) -> float | None:
-    """Return when something is to be sent; None where nothing waits."""
-    query = select(func.min(notices.c.next_at)).where(notices.c.at > now - STALE)
+def _with_hosts() -> Select[tuple[object, ...]]:
+    columns = [notices.c[name] for name in _NOTICE]
+    return select(hosts.c.name.label("host"), hosts.c.group, *columns).join(
+        notices, notices.c.host_id == hosts.c.id
+    )
+
+
+def next_due(connection: Connection, destination: str, now: float) -> float | None:
+    """Return when a destination is to be told something; None where nothing waits for it."""
+    query = (
+        select(func.min(deliveries.c.next_at))
+        .join(notices, notices.c.id == deliveries.c.notice_id)
+        .where(deliveries.c.destination == destination, notices.c.at > now - STALE_SECONDS)
+    )
     earliest: float | None = connection.execute(query).scalar_one()
     return earliest
 
 
-def delivered(connection: Connection, ids: Collection[int], now: float) -> None:
-    """They have been taken: they are never sent again."""
-    connection.execute(update(notices).where(notices.c.id.in_(ids)).values(delivered_at=now, next_at=None))
+def waiting(connection: Connection) -> dict[str, int]:
+    """Return how many news wait for each destination that has had any."""
+    query = select(deliveries.c.destination, func.count(deliveries.c.next_at)).group_by(
+        deliveries.c.destination
+    )
+    return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def put_off(connection: Connection, ids: Collection[int], next_at: float | None) -> None:
-    """They were not taken: to be sent again then, or never."""
-    not_delivered = notices.c.id.in_(ids) & notices.c.delivered_at.is_(None)
-    connection.execute(update(notices).where(not_delivered).values(next_at=next_at))
+def delivered(connection: Connection, destination: str, ids: Collection[int], now: float) -> None:
+    """Note that a destination took them: it never gets them again."""
+    ours = (deliveries.c.destination == destination) & deliveries.c.notice_id.in_(ids)
+    connection.execute(update(deliveries).where(ours).values(delivered_at=now, next_at=None))
+
+
+def put_off(connection: Connection, destination: str, ids: Collection[int], next_at: float | None) -> None:
+    """Note that a destination did not take them: it gets them again then, or never."""
+    ours = (deliveries.c.destination == destination) & deliveries.c.notice_id.in_(ids)
+    connection.execute(
+        update(deliveries).where(ours, deliveries.c.delivered_at.is_(None)).values(next_at=next_at)
+    )
 
 
 def forget(connection: Connection, before: float) -> int:

@@ -331,7 +331,7 @@ mutes = Table(  # trouble of which no news are wanted
     Column("made_at", Double, nullable=False),
 )
 
-notices = Table(  # news of verdicts for a webhook
+notices = Table(  # news of verdicts
     "notices",
     metadata,
     Column("id", _ID, primary_key=True),
@@ -340,9 +340,20 @@ notices = Table(  # news of verdicts for a webhook
     Column("verdict", String(16), nullable=False),
     Column("before", String(16), nullable=False),
     Column("reason", Text, nullable=False),
+    Column("reason_before", Text, nullable=False, server_default=""),
     Column("at", Double, nullable=False),
+    Column("is_addressed", Boolean, nullable=False, server_default="0", index=True),  # has its deliveries
+)
+
+deliveries = Table(  # of one notice to one destination
+    "deliveries",
+    metadata,
+    Column("notice_id", _ID, ForeignKey("notices.id", ondelete="CASCADE"), nullable=False),
+    Column("destination", String(32), nullable=False),
     Column("delivered_at", Double),
     Column("digest", _ID),  # the first of the news that are told with it
     Column("tries", Integer, nullable=False, server_default="0"),
-    Column("next_at", Double, index=True),  # null when delivered or given up
+    Column("next_at", Double),  # null when delivered or given up
+    PrimaryKeyConstraint("notice_id", "destination"),
+    Index("ix_deliveries_destination_next_at", "destination", "next_at"),
 )

@@ -1,0 +1,244 @@
+"""News of verdicts: which destinations want which of them, and how people are told. Pure."""
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Meta
+
+from service_record.collector.domain.access import is_within
+from service_record.collector.domain.verdicts import FleetVerdict, cause_of
+from service_record.record.visible import visible
+
+_BAD: Final = tuple(verdict for verdict in FleetVerdict if verdict.is_bad)
+_NAME_RULE: Final = r"^[a-z0-9][a-z0-9_-]{0,31}\Z"
+WEBHOOK: Final = "webhook"
+"""The destination of `serve --webhook`; no other one has this name."""
+_MAX_TITLE_CHARACTERS: Final = 200
+_MAX_REASON_CHARACTERS: Final = 2_000
+_MAX_HOSTS_NAMED: Final = 20
+_MAX_GROUPS_NAMED: Final = 10
+_MENTION: Final = re.compile(r"(?<!\w)@(?=\w)")
+_BRACKETS: Final = str.maketrans("<>", "\u2039\u203a")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A host's verdict that has become another one. `at` is in seconds since 1970."""
+
+    id: int
+    host: str
+    group: str
+    build: int
+    verdict: str
+    before: str
+    reason: str
+    reason_before: str = ""
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestinationFilter:
+    """Which news a destination gets; by default all."""
+
+    verdicts: frozenset[str] = frozenset(FleetVerdict)
+    groups: tuple[str, ...] = ()
+    """With those below them; empty for all."""
+    causes: tuple[str, ...] = ()
+    """Patterns of a reason, or marks of causes; empty for all."""
+    has_ends: bool = True
+    """Whether the end of trouble is told that passes the other filters."""
+
+    def admits(self, notice: Notice) -> bool:
+        """Return whether a destination gets these news."""
+        if self.groups and not any(is_within(notice.group, group) for group in self.groups):
+            return False
+        now, before = FleetVerdict(notice.verdict), FleetVerdict(notice.before)
+        if self._has(now, notice.reason, notice.host):
+            return True
+        is_end = before.is_bad and not now.is_bad
+        return self.has_ends and is_end and self._has(before, notice.reason_before, notice.host)
+
+    def _has(self, verdict: FleetVerdict, reason: str, host: str) -> bool:
+        if verdict.value not in self.verdicts:
+            return False
+        if not self.causes:
+            return True
+        mark, text = cause_of(verdict, reason, host), reason.lower()
+        return any(cause == mark or fnmatchcase(text, cause.lower()) for cause in self.causes)
+
+
+class NewsDestination(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A place that is told of news, as an operator's file has it. Its URL may hold secrets."""
+
+    name: Annotated[str, Meta(pattern=_NAME_RULE)]
+    url: Annotated[str, Meta(min_length=1, max_length=4096)]
+    verdicts: Annotated[tuple[FleetVerdict, ...], Meta(min_length=1)] = _BAD
+    groups: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+    ends: bool = True
+
+    def __repr__(self) -> str:
+        """Return its name alone."""
+        return f"NewsDestination({self.name!r})"
+
+    @property
+    def filter(self) -> DestinationFilter:
+        """Return which news it gets."""
+        return DestinationFilter(
+            verdicts=frozenset(self.verdicts), groups=self.groups, causes=self.causes, has_ends=self.ends
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Destinations:
+    """All destinations of a file, and the address of the collector's page as people know it."""
+
+    all: tuple[NewsDestination, ...] = ()
+    page: str = ""
+
+
+class DestinationError(Exception):
+    """What is wrong with a file of destinations, in one line, without its URLs."""
+
+
+_EXPECTED: Final = {
+    "name": "lower case letters, digits, _ and -, at most 32",
+    "url": "a URL as apprise has it, or alertmanager://HOST",
+    "verdicts": f"some of {', '.join(FleetVerdict)}",
+    "groups": "a list of groups",
+    "causes": 'a list of patterns, such as "*no space left*"',
+    "ends": "true or false",
+}
+_FIELD: Final = re.compile(r"\$\.(\w+)|field `(.*)`", re.DOTALL)
+
+
+def parse_destinations(text: str) -> Destinations:
+    """Return what a TOML document of `[[destination]]` tables has. Raises DestinationError."""
+    try:
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DestinationError(f"not valid TOML: {visible(str(error))}") from None
+    tables, page = document.pop("destination", []), document.pop("page", "")
+    if document:
+        raise DestinationError(
+            f"unknown: {visible(', '.join(sorted(document)))}; use page and [[destination]]"
+        )
+    if not isinstance(tables, list) or not tables:
+        raise DestinationError("it has no [[destination]] with a name and a url")
+    if not isinstance(page, str) or not re.match(r"(https?://[^/\s]+\S*)?\Z", page):
+        raise DestinationError(
+            "page: the address of the collector's page, such as https://collector.example.com"
+        )
+    by_name: dict[str, NewsDestination] = {}
+    for number, table in enumerate(tables, 1):
+        one = _destination(number, table)
+        if one.name in by_name or one.name == WEBHOOK:
+            raise DestinationError(f"destination {number}: the name {one.name} is taken")
+        by_name[one.name] = one
+    return Destinations(tuple(by_name.values()), page.rstrip("/"))
+
+
+def _destination(number: int, table: object) -> NewsDestination:
+    try:
+        return msgspec.convert(table, NewsDestination)
+    except msgspec.ValidationError as error:
+        named = _FIELD.search(str(error))
+        name = (named[1] or named[2]) if named else ""
+        rule = (
+            f"{name}: {_EXPECTED[name]}" if name in _EXPECTED else f"a destination has {', '.join(_EXPECTED)}"
+        )
+        raise DestinationError(f"destination {number}: {rule}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What people are told, as plain text."""
+
+    title: str
+    body: str
+    is_bad: bool
+    is_good: bool
+    """Whether trouble is over."""
+
+
+def message_of(together: Sequence[Notice], reason: str, page: str = "") -> Message:
+    """Return how people are told of hosts that got one verdict for one reason.
+
+    `reason` is that of the first without secrets. What chats take for mentions or markup is made harmless.
+    """
+    first, verdict = together[0], FleetVerdict(together[0].verdict)
+    harmless = _without_markup(reason)
+    who = first.host if len(together) == 1 else f"{len(together)} hosts"
+    headline = f"{who} {verdict}: {harmless}" if harmless else f"{who} {verdict}"
+    title = _clamped(headline, _MAX_TITLE_CHARACTERS)
+    lines = [] if title == headline else [_clamped(harmless, _MAX_REASON_CHARACTERS)]
+    if len(together) > 1:
+        lines.append(f"Hosts: {_some([notice.host for notice in together], _MAX_HOSTS_NAMED)}")
+    groups = sorted({notice.group for notice in together if notice.group})
+    if groups:
+        lines.append(f"Group: {_without_markup(_some(groups, _MAX_GROUPS_NAMED))}")
+    lines.append(f"Before: {', '.join(sorted({notice.before for notice in together}))}")
+    lines.append(f"Since: {datetime.fromtimestamp(first.at, UTC):%Y-%m-%d %H:%M:%S} UTC")
+    if page:
+        lines.append(f"{page}{_place(together, verdict)}")
+    return Message(
+        title=title,
+        body="\n".join(lines),
+        is_bad=verdict.is_bad,
+        is_good=not verdict.is_bad and any(FleetVerdict(notice.before).is_bad for notice in together),
+    )
+
+
+def _place(together: Sequence[Notice], verdict: FleetVerdict) -> str:
+    first = together[0]
+    if len(together) == 1:
+        return f"/hosts/{quote(first.host)}"
+    cause = cause_of(verdict, first.reason, first.host)
+    return f"/?cause={cause}" if cause else "/"
+
+
+def _without_markup(text: str) -> str:
+    return _MENTION.sub("@ ", visible(text)).translate(_BRACKETS)
+
+
+def _clamped(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _some(names: Sequence[str], most: int) -> str:
+    text = ", ".join(names[:most])
+    return text if len(names) <= most else f"{text} and {len(names) - most} more"
+
+
+def alerts_of(together: Sequence[Notice], reason: str, page: str, lasts: float) -> list[dict[str, Any]]:
+    """Return news as alerts for Alertmanager: trouble begins, and what was before it ends.
+
+    An alert is known by its labels, so that its end finds it. `lasts` are the seconds after which an alert
+    ends of which nobody tells any more.
+    """
+    alerts = []
+    for notice in together:
+        if FleetVerdict(notice.before).is_bad:
+            alerts.append(_alert(notice, notice.before, ends_at=notice.at))
+        if FleetVerdict(notice.verdict).is_bad:
+            about = {"summary": f"{notice.host} {notice.verdict}", "description": reason}
+            began = {"startsAt": _moment(notice.at), "annotations": about}
+            link = {"generatorURL": f"{page}/hosts/{quote(notice.host)}"} if page else {}
+            alerts.append({**_alert(notice, notice.verdict, ends_at=notice.at + lasts), **began, **link})
+    return alerts
+
+
+def _alert(notice: Notice, verdict: str, *, ends_at: float) -> dict[str, Any]:
+    labels = {"alertname": "HostInTrouble", "host": notice.host, "group": notice.group, "verdict": verdict}
+    return {"labels": labels, "endsAt": _moment(ends_at)}
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,381 @@
+"""News of verdicts, delivered to people through apprise, and to Alertmanager, on loopback."""
+
+import io
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from sqlalchemy import insert, select
+
+from service_record.collector import logs
+from service_record.collector.domain.destinations import (
+    DestinationError,
+    DestinationFilter,
+    Notice,
+    message_of,
+    parse_destinations,
+)
+from service_record.collector.domain.verdicts import FleetVerdict, cause_of
+from service_record.collector.ingest.notifying import SEND_SECONDS, Notifier
+from service_record.collector.ingest.people import senders
+from service_record.collector.process import Collector, NoticesError, read_destinations
+from service_record.collector.serving_settings import CollectorSettings
+from service_record.collector.store import administration
+from service_record.collector.store.schema import deliveries, hosts, notices
+from tests.collector.commands import collector_command
+from tests.collector.processes import process, tokens_in
+from tests.collector.receiving import Received, Receiver, receiving
+from tests.collector.serving import Client, settings_in
+from tests.waiting import wait_for
+
+NOW = 1_800_000_000.0
+SECRET = "s3cretPassw0rd"
+
+
+def notice(verdict: str = "failed", before: str = "progressing", **values: Any) -> Notice:
+    given = {"id": 1, "host": "web1", "group": "dc1/rack2", "build": 1, "reason": "no disk", "at": NOW}
+    return Notice(verdict=verdict, before=before, **{**given, **values})
+
+
+@pytest.mark.parametrize(
+    ("settings", "admitted"),
+    [
+        ("", True),
+        ('groups = ["dc1"]', True),
+        ('groups = ["dc1/rack"]', False),
+        ('verdicts = ["stuck", "silent"]', False),
+        ('verdicts = ["failed"]', True),
+        ('causes = ["*No Disk*"]', True),
+        ('causes = ["*network*", "*memory*"]', False),
+        (f'causes = ["{cause_of(FleetVerdict.FAILED, "no disk", "web1")}"]', True),
+        ('groups = ["dc1"]\ncauses = ["*network*"]', False),
+    ],
+)
+def test_a_destination_gets_what_its_filter_admits(settings: str, *, admitted: bool) -> None:
+    (one,) = parse_destinations(f'[[destination]]\nname = "ops"\nurl = "json://h"\n{settings}').all
+    assert one.filter.admits(notice()) is admitted
+
+
+def test_the_end_of_trouble_is_told_to_whoever_heard_of_it_and_nobody_else() -> None:
+    end = notice("done", "failed", reason="It is complete.", reason_before="no disk")
+    only_begins = notice("done", "progressing")
+    of_disks = DestinationFilter(verdicts=frozenset({"failed"}), causes=("*disk*",))
+    of_networks = DestinationFilter(verdicts=frozenset({"failed"}), causes=("*network*",))
+    without_ends = DestinationFilter(verdicts=frozenset({"failed"}), has_ends=False)
+
+    assert [one.admits(end) for one in (of_disks, of_networks, without_ends)] == [True, False, False]
+    assert not of_disks.admits(only_begins)
+
+
+def test_people_are_told_the_reason_once_and_how_many() -> None:
+    together = [notice(id=number, host=f"web{number}") for number in range(1, 37)]
+
+    one = message_of(together[:1], "no disk", "https://c.example.com")
+    many = message_of(together, "no disk", "https://c.example.com")
+
+    assert one.title == "web1 failed: no disk"
+    assert one.body.splitlines() == [
+        "Group: dc1/rack2",
+        "Before: progressing",
+        "Since: 2027-01-15 08:00:00 UTC",
+        "https://c.example.com/hosts/web1",
+    ]
+    assert many.title == "36 hosts failed: no disk"
+    assert many.body.splitlines()[0].startswith("Hosts: web1, web2, web3,")
+    assert many.body.splitlines()[0].endswith("web20 and 16 more")
+    cause = cause_of(FleetVerdict.FAILED, "no disk", "web1")
+    assert many.body.splitlines()[-1] == f"https://c.example.com/?cause={cause}"
+    assert "no disk" not in one.body + many.body
+
+
+def test_a_long_reason_is_clamped_in_the_title_and_stands_below() -> None:
+    reason = "x" * 5000
+    told = message_of([notice(reason=reason)], reason)
+    assert len(told.title) == 200
+    assert told.body.splitlines()[0] == "x" * 1999 + "…"
+
+
+def test_a_reason_calls_nobody_and_is_no_markup() -> None:
+    reason = "<!channel> @everyone <b>disk</b> of root@web1\u202e"
+    told = message_of([notice(reason=reason)], reason)
+    assert told.title == (
+        "web1 failed: \u2039!channel\u203a @ everyone \u2039b\u203adisk\u2039/b\u203a of root@web1\\u202e"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[destination]", "not valid TOML: "),
+        ("", "it has no [[destination]] with a name and a url"),
+        ('[[step]]\nlabel = "a"', "unknown: step; use page and [[destination]]"),
+        ('[[destination]]\nname = "ops"', "destination 1: url: a URL as apprise has it"),
+        ('[[destination]]\nname = "Ops"\nurl = "json://h"', "destination 1: name: lower case letters"),
+        ('[[destination]]\nname = "webhook"\nurl = "json://h"', "destination 1: the name webhook is taken"),
+        (
+            '[[destination]]\nname = "a"\nurl = "json://h"\nverdicts = ["bad"]',
+            "destination 1: verdicts: some of",
+        ),
+        (
+            '[[destination]]\nname = "a"\nurl = "json://h"\nmore = 1',
+            "destination 1: a destination has name, ",
+        ),
+        (
+            'page = "c"\n[[destination]]\nname = "a"\nurl = "json://h"',
+            "page: the address of the collector's page",
+        ),
+    ],
+)
+def test_a_wrong_file_is_told_in_a_line(text: str, said: str) -> None:
+    with pytest.raises(DestinationError) as caught:
+        parse_destinations(text)
+    assert str(caught.value).startswith(said)
+
+
+class Desk:
+    """A collector whose news are delivered when a test says so, at the time it says."""
+
+    def __init__(self, collector: Collector) -> None:
+        self.collector, self.now = collector, NOW
+
+    def deliver(self, text: str, send_seconds: float = SEND_SECONDS) -> None:
+        """One round of each destination."""
+        destinations = parse_destinations(text)
+        filters = {one.name: one.filter for one in destinations.all}
+        for name, sender in senders(destinations).items():
+            database, writer = self.collector.database, self.collector.writer
+            one = Notifier(
+                database,
+                writer,
+                name,
+                sender,
+                filters=filters,
+                now=lambda: self.now,
+                send_seconds=send_seconds,
+            )
+            with closing(one):
+                one.deliver_due()
+
+    def news(self, host: str, verdict: str = "failed", reason: str = "no disk", **values: Any) -> None:
+        """What the sweeper writes down when a verdict changes."""
+        with self.collector.database.changing() as connection:
+            administration.put_host(connection, host, {"group": "dc1"}, NOW)
+            host_id = connection.execute(select(hosts.c.id).where(hosts.c.name == host)).scalar_one()
+            row = {"host_id": host_id, "build": 1, "verdict": verdict, "before": "progressing"}
+            row |= {"reason": reason, "at": NOW, **values}
+            connection.execute(insert(notices).values(row))
+
+    def waiting(self) -> dict[str, int]:
+        with self.collector.database.reading() as connection:
+            rows = connection.execute(select(deliveries)).all()
+        return dict(Counter(row.destination for row in rows if row.next_at is not None))
+
+
+@pytest.fixture
+def desk(settings: CollectorSettings) -> Iterator[Desk]:
+    with Collector(settings, lambda: NOW) as collector:
+        yield Desk(collector)
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    """What is logged, from the least on, by whatever library."""
+    stream, root = io.StringIO(), logging.getLogger()
+    before = root.handlers[:], root.level
+    logs.configure("debug", stream)
+    root.setLevel(logging.DEBUG)
+    yield stream
+    structlog.reset_defaults()
+    root.handlers[:] = before[0]
+    root.setLevel(before[1])
+
+
+def json_url(receiver: Receiver) -> str:
+    """The URL of a receiver as apprise has it, with a password."""
+    return receiver.url.replace("http://", f"json://ops:{SECRET}@")
+
+
+def destination(name: str, url: str, more: str = "") -> str:
+    return f'[[destination]]\nname = "{name}"\nurl = "{url}"\n{more}\n'
+
+
+def told(received: Received) -> tuple[str, str]:
+    body = json.loads(received.body)
+    return body["title"], body["type"]
+
+
+def test_each_destination_is_told_what_it_wants_once_and_retried_by_itself(desk: Desk) -> None:
+    with receiving() as everything, receiving() as disks:
+        text = destination("all", json_url(everything)) + destination(
+            "disks", json_url(disks), 'causes = ["*disk*"]'
+        )
+        for number in range(36):
+            desk.news(f"web{number}")
+        desk.news("db1", "stuck", "no network")
+        disks.statuses = [503]
+
+        desk.deliver(text)
+        desk.deliver(text)
+        assert sorted(map(told, everything.came)) == [
+            ("36 hosts failed: no disk", "failure"),
+            ("db1 stuck: no network", "failure"),
+        ]
+        assert desk.waiting() == {"disks": 36}
+        desk.news("web0", "done", "It is complete.", before="failed", reason_before="no disk", at=NOW + 1)
+        desk.now += 5
+        desk.deliver(text)
+        desk.deliver(text)
+
+    assert list(map(told, disks.came)) == [
+        ("36 hosts failed: no disk", "failure"),
+        ("36 hosts failed: no disk", "failure"),
+        ("web0 done: It is complete.", "success"),
+    ]
+    assert disks.came[0].body == disks.came[1].body
+    assert len(everything.came) == 3
+    assert desk.waiting() == {}
+
+
+def test_a_redirect_is_a_refusal(desk: Desk) -> None:
+    with receiving() as receiver:
+        receiver.statuses = [307]
+        desk.news("web1")
+        desk.deliver(destination("ops", json_url(receiver)))
+    assert desk.waiting() == {"ops": 1}
+
+
+def test_a_destination_that_never_answers_is_left_and_tried_again(desk: Desk) -> None:
+    with receiving() as receiver:
+        receiver.is_held.set()
+        desk.news("web1")
+        begun = time.monotonic()
+        desk.deliver(destination("ops", json_url(receiver)), send_seconds=0.5)
+        assert time.monotonic() - begun < 3
+        assert desk.waiting() == {"ops": 1}
+
+
+def test_no_secret_of_a_url_is_logged_or_shown(
+    desk: Desk, tmp_path: Path, log: io.StringIO, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with receiving() as receiver:
+        receiver.statuses = [500]
+        text = destination("ops", json_url(receiver)) + destination(
+            "gone", f"json://ops:{SECRET}@127.0.0.1:1/{SECRET}"
+        )
+        desk.news("web1")
+        desk.deliver(text)
+    file = tmp_path / "notices.toml"
+    file.write_text(destination("ops", f"slack://{SECRET}"))
+    with pytest.raises(DestinationError) as caught:
+        senders(read_destinations(file))
+
+    shown = capfd.readouterr()
+    assert '"destination": "gone"' in log.getvalue()
+    assert SECRET not in log.getvalue() + shown.out + shown.err + repr(parse_destinations(text))
+    assert str(caught.value) == "ops: apprise does not understand a URL of slack://; see appriseit.com"
+
+
+def test_alertmanager_hears_of_the_beginning_and_the_end(desk: Desk) -> None:
+    with receiving() as receiver:
+        url = receiver.url.replace("http://", f"alertmanager://me:{SECRET}@").removesuffix("/news")
+        text = 'page = "https://c.example.com"\n' + destination("am", url)
+        desk.news("web1")
+        desk.deliver(text)
+        desk.news("web1", "done", "It is complete.", before="failed", reason_before="no disk", at=NOW + 60)
+        desk.deliver(text)
+
+    begins, ends = (json.loads(one.body) for one in receiver.came)
+    labels = {"alertname": "HostInTrouble", "host": "web1", "group": "dc1", "verdict": "failed"}
+    assert begins == [
+        {
+            "labels": labels,
+            "startsAt": "2027-01-15T08:00:00.000Z",
+            "endsAt": "2027-01-22T08:00:00.000Z",
+            "annotations": {"summary": "web1 failed", "description": "no disk"},
+            "generatorURL": "https://c.example.com/hosts/web1",
+        }
+    ]
+    assert ends == [{"labels": labels, "endsAt": "2027-01-15T08:01:00.000Z"}]
+    assert receiver.came[0].headers["authorization"].startswith("Basic ")
+
+
+def test_two_processes_tell_each_destination_each_news_once(
+    postgresql_settings: CollectorSettings, tmp_path: Path
+) -> None:
+    """The destinations have different filters, one of them refuses at first, and one is slow."""
+    with receiving() as refuses, receiving() as slow, ExitStack() as stack:
+        refuses.statuses = [503, 503]
+        slow.is_held.set()
+        file = tmp_path / "notices.toml"
+        file.write_text(
+            destination("refuses", json_url(refuses)) + destination("slow", f"{json_url(slow)}?rto=30")
+        )
+        running = [
+            stack.enter_context(process(postgresql_settings, "--notices", str(file))) for _ in range(2)
+        ]
+        database = stack.enter_context(closing(Collector(postgresql_settings))).database
+        (token,) = tokens_in(database, 1)
+        for number in range(8):
+            Client(running[number % 2].url, token).step(f"web{number}", "Disk", "failed", logs="no disk")
+        slow.wait_for(1)
+        wait_for(lambda: len(hosts_told(refuses)) >= 8)
+        slow.is_held.clear()
+        slow.release.set()
+        wait_for(lambda: len(hosts_told(slow)) >= 8)
+
+    assert sorted(hosts_told(slow)) == [f"web{number}" for number in range(8)]
+    assert sorted(set(hosts_told(refuses))) == [f"web{number}" for number in range(8)]
+    refused = sum(len(named(one)) for one in refuses.came[:2])
+    assert len(hosts_told(refuses)) - refused <= 8
+
+
+def hosts_told(receiver: Receiver) -> list[str]:
+    return [host for one in list(receiver.came) for host in named(one)]
+
+
+def named(received: Received) -> list[str]:
+    body = json.loads(received.body)
+    first: str = body["message"].splitlines()[0]
+    if first.startswith("Hosts: "):
+        return first.removeprefix("Hosts: ").split(", ")
+    return [str(body["title"]).split()[0]]
+
+
+def test_a_wrong_file_starts_no_collector(tmp_path: Path) -> None:
+    file = tmp_path / "notices.toml"
+    file.write_text(destination("ops", "nothing"))
+    with pytest.raises(NoticesError, match=r"notices.toml: ops: apprise does not understand its URL"):
+        Collector(settings_in(tmp_path, notices=file))
+
+
+def test_an_operator_tries_the_destinations(tmp_path: Path) -> None:
+    file = tmp_path / "notices.toml"
+    with receiving() as good, receiving() as bad, receiving() as alerts:
+        bad.statuses = [500]
+        file.write_text(
+            destination("good", json_url(good))
+            + destination("bad", json_url(bad))
+            + destination("alerts", alerts.url.replace("http", "alertmanager").removesuffix("/news"))
+        )
+        done = collector_command("notices", file)
+
+    assert (done.status, done.out) == (1, "good: taken\nbad: not taken\nalerts: taken\n")
+    assert told(good.came[0]) == (
+        "test progressing: This is a test of service-record. Nothing is wrong.",
+        "info",
+    )
+    assert len(alerts.came) == 2
+
+
+def test_apprise_is_imported_only_where_a_destination_needs_it() -> None:
+    program = "import sys, service_record.collector.process as p; sys.exit('apprise' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
