@@ -10,8 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.deploy.ignition.checking import check, insist
-from service_record.deploy.ignition.reading import VERSIONS, BadConfigError, read_config
-from service_record.deploy.ignition.tools import validate, validate_butane
+from service_record.deploy.ignition.reading import (
+    VERSIONS,
+    BadConfigError,
+    read_config,
+    validate,
+    validate_butane,
+)
 from tests.ignition_configs import DAMAGES, Config, discovery, drop, put
 
 ONLY_OURS = {

@@ -327,8 +327,8 @@ def _print(diagnosis: Diagnosis, answer: _Answer, form: _OutputForm) -> None:
 
 
 def _page(diagnosis: Diagnosis, answer: _Answer, view: View) -> str:
+    from service_record.display.charts import charts  # noqa: PLC0415
     from service_record.display.html.diagnosis_page import analysis_html  # noqa: PLC0415
-    from service_record.display.timeline import charts  # noqa: PLC0415
 
     now = latest_entry(answer.history) if answer.now is None else answer.now
     drawn = charts(answer.history, now)

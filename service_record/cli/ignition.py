@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from service_record.cli import UNREADABLE
-from service_record.deploy.ignition import other_forms, tools, urls
+from service_record.deploy.ignition import other_forms, reading, urls
 from service_record.deploy.ignition.checking import insist, insist_on_assisted_service
 from service_record.deploy.ignition.making import (
     CA_BUNDLE,
@@ -408,16 +408,16 @@ def _merged(base: str, ours: Config, replacing: Iterable[str]) -> Config:
     data = read_file(base)
     theirs = read_config(data)
     insist(theirs)
-    for warning in tools.validate(data):
+    for warning in reading.validate(data):
         click.echo(f"Warning: {_named_file(base)}: {visible(warning)}", err=True)
     return merge(theirs, ours, replacing)
 
 
 def _written(config: Config, form: _ConfigForm) -> str:
-    tools.validate(json.dumps(config).encode())
+    reading.validate(json.dumps(config).encode())
     if form.name == "butane":
         text = as_yaml(butane(config, form.role, form.variant))
-        tools.validate_butane(text.encode())
+        reading.validate_butane(text.encode())
         return text
     if form.name == "machineconfig":
         text = as_yaml(other_forms.machine_config(config, form.role))

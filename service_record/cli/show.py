@@ -2,7 +2,7 @@
 
 import gc
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,12 @@ from service_record.cli import FAILED
 from service_record.cli.inputs import history_of, opened, selected_boot
 from service_record.cli.options import display_options, selection_options, service_argument, source_options
 from service_record.cli.terminal import print_lines, view
-from service_record.display.text import Clock, View
+from service_record.display.text import BLANK, Clock, Ink, Line, View, count, wrap
 from service_record.history import History
 from service_record.history.build import ALL_BOOTS, Selection
 from service_record.read.source import Source
 from service_record.record.entry import Piece
+from service_record.record.visible import visible
 
 if TYPE_CHECKING:
     from service_record.diagnosis.findings import FailedUnit
@@ -108,9 +109,7 @@ def _print_page(
     pager: bool,
 ) -> None:
     if units:
-        from service_record.display.failed_units import failed_units_page  # noqa: PLC0415  # only what is shown
-
-        lines = failed_units_page(units, source, view)
+        lines = _failed_units_page(units, source, view)
     elif output == "wide":
         from service_record.display.table import wide  # noqa: PLC0415  # only what is shown
 
@@ -120,6 +119,18 @@ def _print_page(
 
         lines = table(history, source, view)
     print_lines(lines, color, pager=pager)
+
+
+def _failed_units_page(units: "Sequence[FailedUnit]", source: str, view: View) -> Iterator[Line]:
+    """Yield which units failed, where there are no records that tell more."""
+    from service_record.display.sentences import failed_unit_sentence  # noqa: PLC0415  # only what is shown
+
+    yield ((f"no records: {count(len(units), 'unit')} failed", Ink.STRONG),)
+    yield ((visible(source), Ink.FAINT),)
+    yield BLANK
+    for failed in units:
+        for row in wrap(failed_unit_sentence(failed), view.width):
+            yield ((row, Ink.BAD),)
 
 
 def _print_document(history: History, source: Source, output: str, units: "Sequence[FailedUnit]") -> None:

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from service_record.cli.inputs import history_of, now_for, opened, selected_boot
 from service_record.cli.options import display_options, selection_options, service_argument, source_options
 from service_record.cli.terminal import print_lines, view
+from service_record.display.charts import charts
 from service_record.display.text import Clock, Glyphs
-from service_record.display.timeline import charts
 from service_record.history.build import Selection
 
 
@@ -69,7 +69,7 @@ def command(
     drawn = charts(history, now_for(whole, source), apart=is_apart, by_duration=by_duration)
     page_view = view(Clock(clock) if clock else None)
     if output in {"table", "wide"}:
-        from service_record.display.timeline.screen import timeline_page  # noqa: PLC0415  # only what is shown
+        from service_record.display.timeline import timeline_page  # noqa: PLC0415  # only what is shown
 
         lines = timeline_page(history, source.name, drawn, page_view, wide=is_apart, flat=by_duration)
         print_lines(lines, color, pager=pager)
@@ -83,7 +83,7 @@ def command(
         write_page(page)
     else:
         from service_record.display.machine import written  # noqa: PLC0415
-        from service_record.display.timeline.screen import row_documents, timeline_document  # noqa: PLC0415
+        from service_record.display.timeline import row_documents, timeline_document  # noqa: PLC0415
 
         document = timeline_document(drawn, source.name)
         sys.stdout.buffer.write(written(document, row_documents(drawn), output).encode())

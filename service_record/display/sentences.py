@@ -1,5 +1,6 @@
 """What a diagnosis says, in words: the same in every form."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Final
 
@@ -25,7 +26,7 @@ from service_record.diagnosis.findings import (
 )
 from service_record.diagnosis.trouble_facts import telling_line
 from service_record.display.phrases import VERBS, ending, headline, kind, lasted, name, place, whereabouts
-from service_record.display.text import Clock, count, duration, moment, times, utc, zone
+from service_record.display.text import Clock, View, count, duration, moment, times, utc, zone
 from service_record.history.outcome import Facts, Outcome, Run, Span, order
 from service_record.history.results import Handled
 from service_record.record.visible import visible
@@ -339,3 +340,22 @@ def clock_sentence(finding: ClockFinding) -> str:
 
 def _short(time: datetime) -> str:
     return moment(time, Clock.UTC, time)
+
+
+def since(trouble: Trouble, view: View) -> Iterator[str]:
+    """Since when, when that is not what `when` says: how often it happened, and whether the same was said."""
+    begun = moment(trouble.recorded_since, view.clock, view.now)
+    loop = trouble.loop
+    if trouble.overrun is not None:
+        yield begun
+    elif loop is not None and loop.of is LoopOf.BOOTS:
+        yield f"{begun}: {count(loop.count, 'boot')} in a row got no further"
+    elif loop is not None:
+        wording = (
+            "saying the same each time" if loop.messages == 1 else f"saying {count(loop.messages, 'thing')}"
+        )
+        yield f"{begun}: {count(loop.count, 'failure')} in a row" + (f", {wording}" if loop.messages else "")
+    elif trouble.count > 1:
+        yield f"{begun}: {count(trouble.count, 'run')} in a row ended alike"
+    if trouble.is_running and loop is not None and loop.of is LoopOf.RESTARTS:
+        yield "it runs again now, and has got no further yet"

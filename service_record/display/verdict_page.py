@@ -6,7 +6,6 @@ from typing import Final
 
 from service_record.diagnosis.findings import (
     Diagnosis,
-    LoopOf,
     Trouble,
     Verdict,
     next_commands,
@@ -23,6 +22,7 @@ from service_record.display.sentences import (
     not_started_sentence,
     recovered_sentence,
     running_sentence,
+    since,
     slow_sentence,
     stopped_sentence,
     trouble_sentence,
@@ -138,25 +138,6 @@ def _commands(commands: Iterable[str]) -> Iterator[Line]:
         lead = (" " * _INDENT, Ink.PLAIN), (label.ljust(LABEL_WIDTH), Ink.FAINT)
         yield *lead, (visible(command), Ink.PLAIN)
         label = ""
-
-
-def since(trouble: Trouble, view: View) -> Iterator[str]:
-    """Since when, when that is not what `when` says: how often it happened, and whether the same was said."""
-    begun = moment(trouble.recorded_since, view.clock, view.now)
-    loop = trouble.loop
-    if trouble.overrun is not None:
-        yield begun
-    elif loop is not None and loop.of is LoopOf.BOOTS:
-        yield f"{begun}: {count(loop.count, 'boot')} in a row got no further"
-    elif loop is not None:
-        wording = (
-            "saying the same each time" if loop.messages == 1 else f"saying {count(loop.messages, 'thing')}"
-        )
-        yield f"{begun}: {count(loop.count, 'failure')} in a row" + (f", {wording}" if loop.messages else "")
-    elif trouble.count > 1:
-        yield f"{begun}: {count(trouble.count, 'run')} in a row ended alike"
-    if trouble.is_running and loop is not None and loop.of is LoopOf.RESTARTS:
-        yield "it runs again now, and has got no further yet"
 
 
 def _cause(cause: KnownCause | None, view: View, *, whole: bool) -> Iterator[Line]:

@@ -5,6 +5,7 @@ Nothing here raises because of recording, and an exception that passes through p
 
 from __future__ import annotations
 
+import os
 import sys
 from contextvars import ContextVar
 
@@ -13,11 +14,10 @@ from service_record.recorder.recorded_run import Kind, Part, RecordedRun, compla
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextvars import Token
     from types import FrameType, TracebackType
     from typing import Final, Self, TypeAlias
-
-    from service_record.recorder.sigterm import Sigterm
 
     Cause: TypeAlias = Failure | BaseException | str
     """What tells of a failure: an exception, a reason in words, or all that is known."""
@@ -131,18 +131,13 @@ class Service(Recording):
 
     def __init__(self, run: RecordedRun, part: Part, *, record_sigterm: bool = False) -> None:
         super().__init__(run, part)
-        self._sigterm = self._sigterm_handler() if record_sigterm else None
+        self._sigterm = Sigterm(self._end_terminated) if record_sigterm else None
 
     def start(self) -> Self:
         _services[self] = None
         if self._sigterm is not None:
             self._sigterm.install()
         return super().start()
-
-    def _sigterm_handler(self) -> Sigterm:
-        from service_record.recorder.sigterm import Sigterm  # noqa: PLC0415  # only for those who ask for it
-
-        return Sigterm(self._end_terminated)
 
     def _end_terminated(self, frame: FrameType | None) -> None:
         self._run.end(self._part, failure_at(frame, signal="TERM"))  # without the journal, which takes time
@@ -152,6 +147,45 @@ class Service(Recording):
         _services.pop(self, None)
         if self._sigterm is not None:
             self._sigterm.remove()
+
+
+class Sigterm:
+    """While installed, SIGTERM calls `record` with the frame it interrupts, and then kills as it would have.
+
+    Only where nothing else handles SIGTERM, and only from the main thread: there the interpreter runs its
+    handlers, between two bytecodes, so that a long call into C delays the death (see the `signal` module).
+    """
+
+    def __init__(self, record: Callable[[FrameType | None], None]) -> None:
+        import signal  # noqa: PLC0415  # only for those who ask for it
+
+        self._signal = signal
+        self._record = record
+        self._pid: int | None = None
+
+    def install(self) -> None:
+        self._pid = os.getpid()
+        if self._signal.getsignal(self._signal.SIGTERM) is self._signal.SIG_DFL:
+            self._handle_with(self._handle)
+
+    def remove(self) -> None:
+        """Put the default back, unless the service has a handler of its own by now."""
+        if self._signal.getsignal(self._signal.SIGTERM) == self._handle:
+            self._handle_with(self._signal.SIG_DFL)
+
+    def _handle_with(self, handler: Callable[[int, FrameType | None], None] | int) -> None:
+        try:
+            self._signal.signal(self._signal.SIGTERM, handler)
+        except ValueError:  # not in the main thread
+            return
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._signal.signal(number, self._signal.SIG_DFL)
+        try:
+            if os.getpid() == self._pid:  # in a forked child the run is its parent's
+                self._record(frame)
+        finally:
+            os.kill(os.getpid(), number)
 
 
 def current() -> Recording | None:

@@ -11,8 +11,8 @@ from service_record.collector.domain.progress import Repeated
 from service_record.collector.domain.records_page import ServiceRan
 from service_record.collector.store.host_rows import Boot, BuildSummary, StepShown
 from service_record.collector.web.pages import LOOKS, SIGNS
+from service_record.display.charts import offset, ticks
 from service_record.display.text import duration
-from service_record.display.timeline.charts import offset, ticks
 
 _MOST_BARS: Final = 60
 """In one row; of more the earliest are told as one."""

@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from service_record.collector.api.answering import Refusal
 from service_record.display.fleet_table import stopped_at
-from service_record.display.html.style import stylesheet
+from service_record.display.html.frame import stylesheet
 from service_record.display.text import count, duration
 from service_record.record.visible import visible
 

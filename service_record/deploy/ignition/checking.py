@@ -1,6 +1,6 @@
 """Judges whether a config is safe to merge: nothing in it is overlooked, or given another meaning. Pure.
 
-Whether Ignition takes the rest of it, `ignition-validate` says; see `tools`.
+Whether Ignition takes the rest of it, `ignition-validate` says; see `reading`.
 """
 
 import posixpath

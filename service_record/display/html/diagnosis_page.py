@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from service_record.diagnosis.findings import Diagnosis, Trouble, Verdict, next_commands, unseen_commands
 from service_record.diagnosis.trouble_facts import KnownCause
+from service_record.display.charts import Chart
 from service_record.display.html.frame import Content, Section, element, facts_list, inked, page, preformatted
 from service_record.display.html.timeline_page import chart_sections
 from service_record.display.phrases import glyph, name, rank_label, when
@@ -24,6 +25,7 @@ from service_record.display.sentences import (
     not_started_sentence,
     recovered_sentence,
     running_sentence,
+    since,
     slow_sentence,
     stopped_sentence,
     trouble_sentence,
@@ -31,8 +33,6 @@ from service_record.display.sentences import (
 )
 from service_record.display.summary import damages, summary
 from service_record.display.text import View, duration, moment
-from service_record.display.timeline.charts import Chart
-from service_record.display.verdict_page import since
 from service_record.history import History
 from service_record.history.outcome import Stage
 

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from service_record.display.timeline.charts import Chart, offset, ticks
+from service_record.display.charts import Chart, offset, ticks
 
 _MAX_CUTS: Final = 3
 _LEAST_CUT_SECONDS: Final = 60

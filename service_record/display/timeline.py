@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
 
+from service_record.display.charts import Bar, Chart, Row, RowKind, offset, ticks
 from service_record.display.phrases import VERBS, glyph, ink, lasted, name
 from service_record.display.summary import damages, summary
 from service_record.display.text import (
@@ -24,7 +25,6 @@ from service_record.display.text import (
     wrap,
     zone,
 )
-from service_record.display.timeline.charts import Bar, Chart, Row, RowKind, offset, ticks
 from service_record.history import History
 from service_record.history.outcome import Outcome
 
