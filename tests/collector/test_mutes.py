@@ -9,6 +9,7 @@ from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import notices
 from tests.collector.browsing import signed_in
 from tests.collector.serving import Client, Served, served, settings_in
+from tests.pages import Page
 
 NOW = 1_800_000_000.0
 
@@ -123,3 +124,43 @@ def test_administrators_mute_on_a_page_and_everybody_sees_it(tmp_path: Path) -> 
         assert admin.send("/mutes", end="x").status == 400
         assert admin.send("/mutes", end=number).status == 303
         assert "Nothing is acknowledged, muted or in maintenance." in admin.page("/mutes").text
+
+
+@pytest.mark.parametrize("scope", ["host", "group", "cause"])
+def test_the_page_of_a_host_says_what_covers_it(tmp_path: Path, scope: str) -> None:
+    with served(settings_in(tmp_path)) as server:
+        fail(server, "web1")
+        fail(server, "web2", why="no mirror could be reached", group="dc2")
+        reader = signed_in(server)
+        cause = cause_of(server, "web1")
+        subject = {"host": "web1", "group": "dc1", "cause": cause}[scope]
+        before = reader.page("/hosts/web1")
+        assert {f"/mutes?scope={scope}&subject={subject}" for scope, subject in COVERED.items()} | {
+            f"/mutes?scope=cause&subject={cause}"
+        } <= {node.attributes.get("href") for node in before.all("a")}
+
+        mute(server.client("admin"), "acknowledged", scope, subject)
+
+        (marker,) = [
+            text for text in reader.page("/hosts/web1").texts("span") if "acknowledged until" in text
+        ]
+        assert marker.endswith(": disks are ordered")
+        assert "acknowledged until" not in reader.page("/hosts/web2").text
+        assert state(before) != state(reader.page("/hosts/web1"))
+
+
+def test_the_page_of_a_host_says_a_reason_once(tmp_path: Path) -> None:
+    with served(settings_in(tmp_path)) as server:
+        fail(server, "web1")
+        page = signed_in(server).page("/hosts/web1")
+        assert "Disk setup failed: no such disk." in page.text
+        assert "last message" not in page.texts("dt")
+
+
+COVERED = {"host": "web1", "group": "dc1/rack1"}
+
+
+def state(page: Page) -> str:
+    """What tells a browser whether a page has changed."""
+    (live,) = [node for node in page.all("div") if "data-state" in node.attributes]
+    return live.attributes["data-state"]

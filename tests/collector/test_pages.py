@@ -133,6 +133,7 @@ def test_an_empty_fleet_tells_how_the_first_host_comes(server: Served) -> None:
 def test_a_message_that_the_reason_repeats_is_not_shown() -> None:
     reason = "step Disk setup failed: no disk."
     assert unrepeated("Disk setup  failed", reason) == unrepeated("no disk", reason) == ""
+    assert unrepeated("Disk setup: no disk", reason) == ""
     assert unrepeated("Packages: 3 of 4", reason) == "Packages: 3 of 4"
     assert unrepeated("Packages", "") == "Packages"
 

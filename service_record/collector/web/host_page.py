@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from service_record.collector.api.answering import Refusal
 from service_record.collector.api.serving import Serving, host_name
+from service_record.collector.domain.mutes import Mute, mute_of
 from service_record.collector.process import Collector
 from service_record.collector.store.host_rows import (
     LATEST_STEPS,
@@ -23,6 +24,7 @@ from service_record.collector.store.host_rows import (
     host,
     logs_of,
 )
+from service_record.collector.store.mute_rows import active_mutes
 from service_record.collector.web.analyses import Analyses, AnalysisSeen
 from service_record.collector.web.build_chart import Timeline, service_rows, timeline
 from service_record.collector.web.fleet_page import digest
@@ -40,11 +42,14 @@ class HostSeen:
     """Of the build that is shown."""
     records: AnalysisSeen
     now: float
+    mute: Mute | None = None
+    """The one that covers the host, and holds longest."""
 
     @property
     def state(self) -> str:
         """Tells whether anything that is shown has changed."""
-        return digest((self.detail.summary.revision, self.detail.shown_build, self.records.mark))
+        mute = self.mute.id if self.mute is not None else None
+        return digest((self.detail.summary.revision, self.detail.shown_build, self.records.mark, mute))
 
     @property
     def sentence(self) -> str:
@@ -99,6 +104,7 @@ class HostSeen:
             "failure": self.failure,
             "timeline": self.timeline(),
             "records": self.records,
+            "mute": self.mute,
             "state": self.state,
             "now": self.now,
         }
@@ -162,9 +168,12 @@ def see_host(analyses: Analyses, collector: Collector, name: str, build: int | N
     with collector.database.reading() as connection:
         detail = host(connection, name, now, build)
         boots = _boots(connection, detail) if detail else ()
+        mutes = active_mutes(connection, now) if detail else ()
     if detail is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {name}" + (f" with a build {build}" if build else ""))
-    return HostSeen(detail, boots, analyses.of(name), now)
+    summary = detail.summary
+    mute = mute_of(mutes, summary.name, summary.group, summary.cause)
+    return HostSeen(detail, boots, analyses.of(name), now, mute)
 
 
 def _boots(connection: Connection, detail: StoredHostDetail) -> tuple[Boot, ...]:

@@ -134,9 +134,12 @@ def counted(total: int, counts: Mapping[str, int], verdicts: Collection[str] = (
 
 
 def unrepeated(message: str, reason: str) -> str:
-    """Return a message, or nothing where the reason says the same."""
-    message_text, why = (" ".join(text.casefold().split()).rstrip(".…") for text in (message, reason))
-    return "" if message_text and why and (message_text in why or why in message_text) else message
+    """Return a message, or nothing where every word of it is in the reason, or all of the reason is in it."""
+    words, why = (
+        [word.strip(".,:;\u2026") for word in text.casefold().split()] for text in (message, reason)
+    )
+    is_repeated = set(words) <= {*why, ""} or f" {' '.join(why)} " in f" {' '.join(words)} "
+    return "" if words and why and is_repeated else message
 
 
 @cache
