@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from service_record.collector.domain.progress import repeated
 from service_record.collector.domain.records_page import ServiceRan
+from service_record.collector.domain.silence import FEWEST, SilenceBudgets, Took
 from service_record.collector.store.host_rows import Boot, BuildSummary, StepShown
-from service_record.collector.web.build_chart import Timeline, service_rows, timeline
+from service_record.collector.web.build_chart import Pace, Timeline, service_rows, timeline
 
 BEGAN = 1_800_000_000.0
 
@@ -47,10 +48,12 @@ def step(number: int, name: str, status: str, at: float, priority: int = 0) -> S
     )
 
 
-def drawn(*steps: tuple[str, str, float], of: BuildSummary | None = None, now: float = 100) -> Timeline:
+def drawn(
+    *steps: tuple[str, str, float], of: BuildSummary | None = None, now: float = 100, pace: Pace | None = None
+) -> Timeline:
     shown = [step(number, *told) for number, told in enumerate(steps)]
     folded = repeated(shown, lambda each: (each.label, each.status))
-    return timeline(of or build(), folded, (), (), BEGAN + now)
+    return timeline(of or build(), folded, (), (), BEGAN + now, pace=pace)
 
 
 def bars(found: Timeline, name: str) -> list[tuple[float, float | None, str, int]]:
@@ -99,18 +102,80 @@ def test_what_is_reported_of_a_step_that_goes_on_is_no_bar_of_its_own() -> None:
     assert bars(found, "note") == [(40, 40, "told", 1)]
 
 
-def test_a_loop_is_one_bar_that_says_how_often() -> None:
+def test_each_try_of_a_loop_is_drawn() -> None:
     rounds = [
-        (name, "init", 10.0 * number + at) for number in range(14) for name, at in (("pxe", 0), ("ks", 5))
+        (name, status, 10.0 * number + at)
+        for number in range(14)
+        for name, status, at in (("pxe", "init", 0), ("pxe", "done", 2), ("ks", "init", 5))
     ]
 
     found = drawn(*rounds, now=200)
 
-    assert bars(found, "pxe") == [(0, None, "running", 14)]
-    assert bars(found, "ks") == [(5, None, "running", 14)]
+    assert bars(found, "pxe") == [(10 * number, 10 * number + 2, "success", 1) for number in range(14)]
+    tries = bars(found, "ks")
+    assert tries[:13] == [(10 * number + 5, 10 * number + 15, "interrupted", 1) for number in range(13)]
+    assert tries[13:] == [(135, None, "running", 1)]
     (row,) = [row for row in found.rows if row.name == "ks"]
+    assert len(list(found.drawn(row))) == row.times == 14
+
+
+def test_a_loop_longer_than_the_page_has_room_for_says_how_often() -> None:
+    rounds = [("pxe", status, 10.0 * number) for number in range(200) for status in ("init", "done")]
+
+    found = drawn(*rounds, now=3000)
+
+    (row,) = [row for row in found.rows if row.name == "pxe"]
+    assert (len(row.bars), row.times, row.bars[0].count) == (60, 200, 141)
+
+
+def paced(seconds: float, budget: float | None = None) -> Pace:
+    took = tuple(Took(seconds, "", "") for _ in range(FEWEST))
+    given = {} if budget is None else {"disk": budget}
+    return Pace(SilenceBudgets(default=900.0, given=given, took={"disk": took}))
+
+
+def marks(found: Timeline, name: str) -> list[tuple[str, float]]:
+    """Class and seconds since the beginning of what is drawn on the last bar of a row."""
+    (row,) = [row for row in found.rows if row.name == name]
+    *_, last = found.drawn(row)
+    whole = found.end - found.begin
+    return [(kind, round(float(at[:-1]) / 95 * whole, 1)) for at, kind in last.marks]
+
+
+def test_a_running_step_has_its_typical_time_and_its_budget() -> None:
+    found = drawn(("net", "done", 5), ("disk", "init", 60), now=100, pace=paced(20, 70))
+
+    assert marks(found, "disk") == [("typical", 80), ("budget", 130)]
+    assert (found.reached - BEGAN, found.end - BEGAN, found.marks) == (100, 130, {"typical", "budget"})
+    (row,) = [row for row in found.rows if row.name == "disk"]
     (bar,) = found.drawn(row)
-    assert bar.says == "ks: not done yet 14 times, from 5s on"
+    assert bar.says == "disk: not done yet, which typically takes 20.0s, overdue at 2m 10s, from 1m on"
+    assert float(bar.sign_x[:-1]) < 95 * 101 / 130
+
+
+def test_what_has_ended_or_is_far_ahead_is_not_marked() -> None:
+    ended = drawn(("disk", "init", 10), ("disk", "done", 60), pace=paced(20, 70))
+    assert (ended.marks, ended.end - BEGAN) == (set(), 100)
+    ahead = drawn(("disk", "init", 60), now=100, pace=paced(600, 7200))
+    assert (ahead.marks, ahead.end - BEGAN) == (set(), 100)
+    unknown = drawn(("disk", "init", 60), now=100)
+    assert marks(unknown, "disk") == []
+
+
+@pytest.mark.parametrize("verdict", ["stuck", "silent", "looping", "progressing"])
+def test_the_axis_of_a_host_that_is_overdue_ends_at_its_last_report(verdict: str) -> None:
+    told = [("net", "done", 5.0), ("disk", "init", 40.0)]
+    found = drawn(*told, of=build(verdict), now=90_000, pace=paced(10, 30))
+
+    assert (found.reached - BEGAN, found.end - BEGAN, found.is_overdue) == (60, 90, True)
+    assert bars(found, "disk") == [(40, None, "running", 1)]
+    (row,) = [row for row in found.rows if row.name == "disk"]
+    assert found.took(row) == "20.0s+"
+    (bar,) = found.drawn(row)
+    assert bar.silence is not None
+    assert [float(each[:-1]) for each in bar.silence] == pytest.approx([95 * 60 / 90, 95 * 30 / 90], abs=0.01)
+    in_time = drawn(*told, of=build(verdict), now=89, pace=paced(10, 30))
+    assert (in_time.reached - BEGAN, in_time.is_overdue) == (89, False)
 
 
 def test_boots_and_services_are_beside_the_steps() -> None:

@@ -231,6 +231,13 @@ class Repeated(Generic[T]):
     """As it came first."""
     latest: tuple[T, ...]
     count: int = 1
+    between: tuple[T, ...] = ()
+    """The reports of all other rounds, in order."""
+
+    @property
+    def reports(self) -> tuple[T, ...]:
+        """Return all reports, in order."""
+        return (*self.first, *self.between, *self.latest) if self.count > 1 else self.first
 
 
 def repeated(items: Iterable[T], key: Callable[[T], Hashable]) -> tuple[Repeated[T], ...]:
@@ -244,7 +251,9 @@ def repeated(items: Iterable[T], key: Callable[[T], Hashable]) -> tuple[Repeated
     while at < len(pending):
         length, count = _round_at(keys, at)
         end = at + length * count
-        rounds.append(Repeated(tuple(pending[at : at + length]), tuple(pending[end - length : end]), count))
+        begin = at + length
+        between = tuple(pending[begin : end - length])
+        rounds.append(Repeated(tuple(pending[at:begin]), tuple(pending[end - length : end]), count, between))
         at = end
     return tuple(rounds)
 

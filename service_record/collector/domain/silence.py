@@ -1,6 +1,6 @@
 """How long a host may say nothing before it is stuck: given, of a stage, learnt, or by default. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -87,6 +87,19 @@ class SilenceBudgets:
         """
         if label in self.given:
             return SilenceBudget(self.given[label], SilenceBasis.GIVEN)
+        seconds = self._alike(label, group, release)
+        if not seconds:
+            return SilenceBudget(self.default, SilenceBasis.DEFAULT)
+        least = min(LEAST_LEARNT, self.default)
+        return SilenceBudget(max(TIMES * percentile(seconds, 99), least), SilenceBasis.LEARNT, len(seconds))
+
+    def typical_of_step(self, label: str, group: str, release: str) -> float | None:
+        """Return the seconds that half of the earlier builds took for it; None where these are too few."""
+        seconds = self._alike(label, group, release)
+        return percentile(seconds, 50) if seconds else None
+
+    def _alike(self, label: str, group: str, release: str) -> Sequence[float]:
+        """Return what a step took in the builds most like one, in order; none where these are too few."""
         durations = self.took.get(label, ())
         for alike in (
             (one.seconds for one in durations if (one.group, one.release) == (group, release)),
@@ -94,16 +107,9 @@ class SilenceBudgets:
             (one.seconds for one in durations if one.group == group),
             (one.seconds for one in durations),
         ):
-            if (budget := self._learned_budget(alike)) is not None:
-                return budget
-        return SilenceBudget(self.default, SilenceBasis.DEFAULT)
-
-    def _learned_budget(self, took: Iterable[float]) -> SilenceBudget | None:
-        seconds = sorted(took)
-        if len(seconds) < FEWEST:
-            return None
-        least = min(LEAST_LEARNT, self.default)
-        return SilenceBudget(max(TIMES * percentile(seconds, 99), least), SilenceBasis.LEARNT, len(seconds))
+            if len(seconds := sorted(alike)) >= FEWEST:
+                return seconds
+        return ()
 
 
 def of_stage(stage: str, *, is_single_node: bool) -> SilenceBudget:

@@ -54,12 +54,15 @@ class LearnedBaselines:
         """Take other budgets that an operator gave, in seconds by the label of a step."""
         self._given = budgets
 
-    def budgets(self, labels: Collection[str]) -> SilenceBudgets:
-        """Return the budgets of these steps."""
+    def budgets(self, labels: Collection[str], *, with_given: bool = False) -> SilenceBudgets:
+        """Return the budgets of these steps.
+
+        `with_given`: also look up what steps with a given budget took, so that their typical time is known.
+        """
         now = time.monotonic()
         if len(self._took) > _MOST_LABELS:
             self._took.clear()
-        undefined = [label for label in labels if label and label not in self._given]
+        undefined = [label for label in labels if label and (with_given or label not in self._given)]
         old = [label for label in undefined if self._took.get(label, (0.0,))[0] < now - _FRESH]
         if old:
             with self._database.reading() as connection:

@@ -4,11 +4,12 @@ Drawn as the charts of `analyze --output html` are, from what hosts reported ins
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from service_record.collector.domain.progress import Repeated
 from service_record.collector.domain.records_page import ServiceRan
+from service_record.collector.domain.silence import SilenceBudgets
 from service_record.collector.store.host_rows import Boot, BuildSummary, StepShown
 from service_record.collector.web.pages import LOOKS, SIGNS
 from service_record.display.charts import offset, ticks
@@ -42,6 +43,10 @@ class BuildBar:
     """Where the page says more."""
     verdict: str = ""
     """Of a build: its word and sign are those of the verdict."""
+    typical_at: float | None = None
+    """When a step that runs would typically have ended."""
+    budget_at: float | None = None
+    """When it is overdue, unless something is reported."""
 
     @property
     def sign(self) -> str:
@@ -82,24 +87,51 @@ def service_rows(services: Iterable[ServiceRan], begin: float, end: float) -> It
             yield BuildRow(kind="service", name=service.name, bars=bars)
 
 
-def step_rows(steps: Sequence[Repeated[StepShown]], *, is_over: bool, end: float) -> Iterator[BuildRow]:
-    """Yield a row for each step, by priority, and within a priority in the order in which they came first."""
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long steps take on hosts like one, and how long they may."""
+
+    budgets: SilenceBudgets = field(default_factory=SilenceBudgets)
+    group: str = ""
+    release: str = ""
+
+    def typical(self, label: str) -> float | None:
+        """Return the seconds that a step typically takes, where that is known."""
+        return self.budgets.typical_of_step(label, self.group, self.release)
+
+    def budget(self, label: str) -> float:
+        """Return the seconds that may pass after the last report, when that was of this step."""
+        return self.budgets.of_step(label, self.group, self.release).seconds
+
+
+def step_rows(
+    steps: Sequence[Repeated[StepShown]], *, is_over: bool, end: float, pace: Pace
+) -> Iterator[BuildRow]:
+    """Yield a row for each step, by priority, and within a priority in the order in which they came first.
+
+    `end` is when the last report came.
+    """
     bars: dict[str, list[BuildBar]] = {}
-    names: dict[str, str] = {}
-    priorities: dict[str, int] = {}
-    for group in steps:
-        for step in group.first:
-            names[step.label] = step.name
-            priorities[step.label] = step.priority
-            _take(bars.setdefault(step.label, []), step)
-        for label in dict.fromkeys(step.label for step in group.latest):
-            is_within = bars[label][-1].end is None and _last(group, label).status == "reported"
-            if group.count > 1 and not is_within:
-                bars[label] = [*bars[label][:-1], _again(bars[label][-1], group, label)]
-    for label, of_label in sorted(bars.items(), key=lambda row: priorities[row[0]]):
-        if is_over and of_label[-1].end is None:
-            of_label[-1] = replace(of_label[-1], end=max(end, of_label[-1].begin), look="interrupted")
-        yield BuildRow(kind="step", name=names[label], bars=tuple(of_label))
+    reports: dict[str, StepShown] = {}
+    latest = ""
+    for step in (step for group in steps for step in group.reports):
+        reports[step.label] = step
+        latest = step.label
+        _take(bars.setdefault(step.label, []), step)
+    listed = {f"step-{step.id}" for group in steps for step in group.latest}
+    for label, of_label in sorted(bars.items(), key=lambda row: reports[row[0]].priority):
+        last = of_label[-1]
+        if is_over and last.end is None:
+            of_label[-1] = replace(last, end=max(end, last.begin), look="interrupted")
+        elif last.end is None:
+            typical = pace.typical(label)
+            of_label[-1] = replace(
+                last,
+                typical_at=None if typical is None else last.begin + typical,
+                budget_at=max(end, last.begin) + pace.budget(label) if label == latest else None,
+            )
+        linked = (bar if bar.target in listed else replace(bar, target="") for bar in of_label)
+        yield BuildRow(kind="step", name=reports[label].name, bars=tuple(linked))
 
 
 def _take(bars: list[BuildBar], step: StepShown) -> None:
@@ -114,23 +146,6 @@ def _take(bars: list[BuildBar], step: StepShown) -> None:
     if last is not None and step.status == "reported":
         return
     bars.append(BuildBar(begin=at, end=None if step.status == "init" else at, look=look, target=target))
-
-
-def _again(bar: BuildBar, group: Repeated[StepShown], label: str) -> BuildBar:
-    """Return the bar of a step in a round that came again and again: from its first time to its last."""
-    first = next(step for step in group.first if step.label == label)
-    last = _last(group, label)
-    return BuildBar(
-        begin=min(bar.begin, first.received_at),
-        end=None if last.status == "init" else last.received_at,
-        look=_LOOKS[last.status],
-        count=group.count,
-        target=f"step-{last.id}",
-    )
-
-
-def _last(group: Repeated[StepShown], label: str) -> StepShown:
-    return [step for step in group.latest if step.label == label][-1]
 
 
 def boot_rows(boots: Sequence[Boot], end: float | None) -> Iterator[BuildRow]:
@@ -172,6 +187,10 @@ class PlacedBar:
     sign: str
     says: str
     """The same for those who do not see it."""
+    marks: tuple[tuple[str, str], ...] = ()
+    """Position and class of its typical end and of its budget."""
+    silence: tuple[str, str] | None = None
+    """Position and width of the time for which nothing of it was heard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +199,16 @@ class Timeline:
 
     begin: float
     end: float
+    """Where the axis ends."""
     rows: tuple[BuildRow, ...]
+    reached: float
+    """Up to when anything is known: until now, or for a host that is overdue until its last report."""
+    is_overdue: bool = False
+
+    @property
+    def marks(self) -> set[str]:
+        """Return which marks are drawn: `typical`, `budget`."""
+        return {name for row in self.rows for bar in row.bars for _, name in self._marks(bar)}
 
     @property
     def ticks(self) -> list[tuple[str, str, str]]:
@@ -199,13 +227,27 @@ class Timeline:
             right = max(right, begin + _LEAST_WIDTH)
             sign = bar.sign if bar is row.latest else ""
             says = self._says(row, bar)
-            yield PlacedBar(
-                bar, _percent_text(begin), _percent_text(right - begin), _percent_text(right), sign, says
-            )
+            x, width = _percent_text(begin), _percent_text(right - begin)
+            silence = self._silence(bar, right)
+            sign_x = _percent_text(_ROOM if silence else right)
+            yield PlacedBar(bar, x, width, sign_x, sign, says, self._marks(bar), silence)
+
+    def _silence(self, bar: BuildBar, right: float) -> tuple[str, str] | None:
+        if bar.end is not None or not self.is_overdue or right >= _ROOM:
+            return None
+        return _percent_text(right), _percent_text(_ROOM - right)
+
+    def _marks(self, bar: BuildBar) -> tuple[tuple[str, str], ...]:
+        marks = (("typical", bar.typical_at), ("budget", bar.budget_at))
+        return tuple(
+            (_percent_text(self._percent(at)), name)
+            for name, at in marks
+            if at is not None and bar.end is None and at <= self.end
+        )
 
     def end_of(self, bar: BuildBar) -> float:
         """Return where it ends, or has come to."""
-        return self.end if bar.end is None else bar.end
+        return max(self.reached, bar.begin) if bar.end is None else bar.end
 
     def offset(self, at: float) -> str:
         """Return a time since the beginning: `1m 10s`."""
@@ -214,7 +256,7 @@ class Timeline:
     def took(self, row: BuildRow) -> str:
         """Return how long the longest of a row took; a `+` after what took longer, or may have."""
         longest = max(row.bars, key=lambda bar: self.end_of(bar) - bar.begin)
-        if longest.look == "told":
+        if longest.look == "told" or (longest.end is None and self.end_of(longest) == longest.begin):
             return ""
         is_whole = longest.end is not None and longest.look != "interrupted"
         return duration(self.end_of(longest) - longest.begin) + ("" if is_whole else "+")
@@ -225,6 +267,10 @@ class Timeline:
         what = f"{row.name}: {bar.word}{often}"
         if bar.look == "told" and bar.count == 1:
             return f"{what}, at {self.offset(bar.begin)}"
+        if bar.typical_at is not None:
+            what += f", which typically takes {duration(bar.typical_at - bar.begin)}"
+        if bar.budget_at is not None:
+            what += f", overdue at {self.offset(bar.budget_at)}"
         until = f"to {self.offset(bar.end)}, {duration(bar.end - bar.begin)}" if bar.end is not None else "on"
         return f"{what}, from {self.offset(bar.begin)} {until}"
 
@@ -232,6 +278,10 @@ class Timeline:
         whole = self.end - self.begin
         part = (at - self.begin) / whole if whole > 0 else 0.0
         return min(max(part, 0.0), 1.0) * _ROOM
+
+
+_MOST_AHEAD: Final = 4
+"""Times what has passed: typical ends and budgets farther ahead are said, but not drawn."""
 
 
 def timeline(
@@ -242,25 +292,45 @@ def timeline(
     now: float,
     *,
     is_latest: bool = True,
+    pace: Pace | None = None,
 ) -> Timeline:
-    """Return the timeline of a build, of its steps and boots as they are told, and of services that ran."""
+    """Return the timeline of a build, of its steps and boots as they are told, and of services that ran.
+
+    It ends when the build did. Of one that goes on it ends now; where a report is overdue, bars end at the
+    last one.
+    """
+    pace = pace or Pace()
     is_over = not is_latest or build.ended_at is not None or build.verdict in {"failed", "done"}
     ran = tuple(services)
     ends = [bar.end for row in ran for bar in row.bars if bar.end is not None]
-    end = max([build.ended_at or build.updated_at, *ends]) if is_over else max(now, build.updated_at)
+    last_report = max([build.updated_at, *ends])
+    latest = steps[-1].latest[-1].label if steps else ""
+    is_overdue = not is_over and now > last_report + pace.budget(latest)
+    if is_over:
+        reached = max([build.ended_at or build.updated_at, *ends])
+    else:
+        reached = last_report if is_overdue else max(now, last_report)
     whole = BuildBar(
         begin=build.started_at,
-        end=end if is_over else None,
+        end=reached if is_over else None,
         look=LOOKS.get(build.verdict, "running"),
         verdict=build.verdict,
     )
     rows = [
         BuildRow(kind="build", name=f"build {build.number}", bars=(whole,)),
-        *boot_rows(boots, None if not is_over else end),
-        *step_rows(steps, is_over=is_over, end=build.updated_at),
+        *boot_rows(boots, reached if is_over else None),
+        *step_rows(steps, is_over=is_over, end=build.updated_at, pace=pace),
         *ran,
     ]
-    return Timeline(build.started_at, end, tuple(thinned(row) for row in rows))
+    farthest = reached + _MOST_AHEAD * (reached - build.started_at)
+    marks = (at for row in rows for bar in row.bars for at in (bar.typical_at, bar.budget_at))
+    return Timeline(
+        build.started_at,
+        max([reached, *(at for at in marks if at is not None and at <= farthest)]),
+        tuple(thinned(row) for row in rows),
+        reached,
+        is_overdue,
+    )
 
 
 def _percent_text(percent: float) -> str:

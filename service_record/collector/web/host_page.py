@@ -13,6 +13,7 @@ from starlette.responses import Response
 from service_record.collector.api.answering import Refusal
 from service_record.collector.api.serving import Serving, host_name
 from service_record.collector.domain.mutes import Mute, mute_of
+from service_record.collector.domain.silence import SilenceBudgets
 from service_record.collector.process import Collector
 from service_record.collector.store.host_rows import (
     LATEST_STEPS,
@@ -26,7 +27,7 @@ from service_record.collector.store.host_rows import (
 )
 from service_record.collector.store.mute_rows import active_mutes
 from service_record.collector.web.analyses import Analyses, AnalysisSeen
-from service_record.collector.web.build_chart import Timeline, service_rows, timeline
+from service_record.collector.web.build_chart import Pace, Timeline, service_rows, timeline
 from service_record.collector.web.fleet_page import digest
 from service_record.collector.web.pages import page, render
 
@@ -41,6 +42,8 @@ class HostSeen:
     boots: tuple[Boot, ...]
     """Of the build that is shown."""
     records: AnalysisSeen
+    budgets: SilenceBudgets
+    """Of the steps that have not ended."""
     now: float
     mute: Mute | None = None
     """The one that covers the host, and holds longest."""
@@ -90,7 +93,9 @@ class HostSeen:
         later = [each.started_at for each in self.detail.builds if each.number == build.number + 1]
         until = later[0] if later else self.now
         services = service_rows(analysis.services, build.started_at, until) if analysis else ()
-        return timeline(build, self.detail.steps, self.boots, services, self.now, is_latest=self.is_latest)
+        pace = Pace(self.budgets, self.detail.summary.group, build.release)
+        steps = self.detail.steps
+        return timeline(build, steps, self.boots, services, self.now, is_latest=self.is_latest, pace=pace)
 
     def values(self) -> dict[str, Any]:
         """Return the values of the templates."""
@@ -171,9 +176,17 @@ def see_host(analyses: Analyses, collector: Collector, name: str, build: int | N
         mutes = active_mutes(connection, now) if detail else ()
     if detail is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {name}" + (f" with a build {build}" if build else ""))
+    budgets = collector.learnt.budgets(_unfinished(detail), with_given=True)
     summary = detail.summary
     mute = mute_of(mutes, summary.name, summary.group, summary.cause)
-    return HostSeen(detail, boots, analyses.of(name), now, mute)
+    return HostSeen(detail, boots, analyses.of(name), budgets, now, mute)
+
+
+def _unfinished(detail: StoredHostDetail) -> set[str]:
+    """Return the labels of the steps that began and did not end, and of the latest one."""
+    latest = {step.label: step.status for group in detail.steps for step in group.latest}
+    last = {group.latest[-1].label for group in detail.steps[-1:]}
+    return last | {label for label, status in latest.items() if status == "init"}
 
 
 def _boots(connection: Connection, detail: StoredHostDetail) -> tuple[Boot, ...]:
