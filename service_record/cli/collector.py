@@ -13,6 +13,7 @@ from service_record.cli.collector_care import (
     backup_command,
     data_option,
     database_option,
+    make_folder,
     objects_option,
     prune_command,
     restore_command,
@@ -148,6 +149,7 @@ def serve_command(
         notices=notices,
         log_level=log_level,
     )
+    make_folder(data)
     try:
         serve(settings, say_ready)
     except (StepsError, NoticesError, DatabaseError, ObjectError) as error:

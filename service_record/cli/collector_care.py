@@ -75,7 +75,7 @@ def opened(data: Path, database: str, *, may_make: bool = False) -> Iterator["Da
     )
 
     if may_make:
-        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(data)
     elif not database and not (data / FILE).exists():
         click.echo(f"Error: {data / FILE}: no collector keeps anything here; name its --data", err=True)
         raise click.exceptions.Exit(UNREADABLE)
@@ -85,6 +85,17 @@ def opened(data: Path, database: str, *, may_make: bool = False) -> Iterator["Da
             yield base
     except DatabaseError as error:
         click.echo(f"Error: {error}", err=True)
+        raise click.exceptions.Exit(UNREADABLE) from None
+
+
+def make_folder(data: Path) -> None:
+    """Make the folder of a collector where it is missing. Exit code 3 where that is not allowed."""
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except PermissionError as error:
+        click.echo(
+            f"Error: {data}: {error.strerror}; try as root, or name another folder with --data", err=True
+        )
         raise click.exceptions.Exit(UNREADABLE) from None
 
 
