@@ -203,9 +203,11 @@ def test_a_secret_in_a_line_of_evidence_is_on_no_page_and_in_no_index(
 def test_a_cause_is_told_of_a_host_without_a_failed_service(tmp_path: Path) -> None:
     place = bundle(tmp_path, {"bootstrap/journals/kernel.log": at(5, OOM)})
     write_lines(place / "bootstrap/services/bootkube.json", entry(Phase.SERVICE_START))
-    answer = json.loads(service_record("analyze", "--from", place, "-o", "json").out)
+    told = service_record("analyze", "--from", place, "-o", "json")
+    answer = json.loads(told.out)
     assert (answer["verdict"], answer["root"]["service"]) == ("running", "kernel")
     assert "memory ran out, and hyperkube was killed" in answer["says"]
+    assert told.status == 1
 
 
 def test_a_line_that_its_file_has_left_behind_is_not_told_of_a_host_that_works(tmp_path: Path) -> None:
@@ -213,7 +215,7 @@ def test_a_line_that_its_file_has_left_behind_is_not_told_of_a_host_that_works(t
     place = bundle(tmp_path, {"bootstrap/journals/kernel.log": "\n".join([at(5, OOM), *later])})
     write_lines(place / "bootstrap/services/bootkube.json", entry(Phase.SERVICE_START))
     answer = service_record("analyze", "--from", place)
-    assert "nothing is wrong so far" in answer.out
+    assert (answer.status, "nothing is wrong so far" in answer.out) == (0, True)
     assert "its file goes on long after it" in service_record("analyze", "--explain", "--from", place).out
 
 

@@ -15,7 +15,9 @@ _FILE: Final = re.compile(
     re.DOTALL,
 )
 
-_UNIT_TEXT: Final = re.compile(r"(?:.*/)?(?:failed-units|unit-status/[^/]+)\.txt", re.DOTALL)
+_UNIT_TEXT: Final = re.compile(
+    r"(?:.*/)?(?:(?:failed-units|unit-status/[^/]+)\.txt|systemctl_list-units_--failed)", re.DOTALL
+)
 
 
 class Named(NamedTuple):

@@ -155,9 +155,9 @@ def command(
     _print(answer.diagnosis, answer, form)
     if wait and answer.diagnosis.verdict is Verdict.RUNNING:
         raise click.exceptions.Exit(TIMED_OUT)
-    if answer.diagnosis.verdict.is_bad:
+    if answer.diagnosis.verdict.is_bad or answer.diagnosis.host is not None:
         raise click.exceptions.Exit(FAILED)
-    if answer.diagnosis.unreadable:
+    if answer.diagnosis.unreadable or answer.diagnosis.verdict is Verdict.UNKNOWN:
         raise click.exceptions.Exit(UNREADABLE)
 
 
@@ -190,7 +190,9 @@ class _Request:
 
     def answer(self) -> _Answer:
         try:
-            source = opened(self.places, self.services, needs_records=False)
+            source = opened(
+                self.places, self.services, needs_records=False, with_evidence=not self.is_waiting
+            )
         except Unreadable as refusal:
             return self._answer_without_records(refusal)
         whole = history_of(source)
@@ -210,9 +212,10 @@ class _Request:
         causes = with_host_files(self.judging.causes, source, self.places, whole, units or (), is_here=live)
         diagnosis = Judging(self.judging.budgets, causes).diagnosis(history, now)
         diagnosis = self._with_units(diagnosis, history, units, causes)
-        return _Answer(
-            source.name, history, diagnosis, "" if diagnosis else f"no run to judge in {source.name}", now
-        )
+        if diagnosis is None and source.refusal and causes.evidence.is_of_host:
+            diagnosis = add_evidence(Diagnosis(verdict=Verdict.UNKNOWN), causes)
+        why = source.refusal or f"no run to judge in {source.name}"
+        return _Answer(source.name, history, diagnosis, "" if diagnosis else visible(why), now)
 
     def _answer_without_records(self, refusal: Unreadable) -> _Answer:
         """Answer by what systemd says of this host, when nothing has recorded yet; else raise the refusal."""

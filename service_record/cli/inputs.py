@@ -37,15 +37,20 @@ class Unreadable(click.ClickException):
     exit_code = UNREADABLE
 
 
-def opened(places: Sequence[str], services: Sequence[str], *, needs_records: bool = True) -> Source:
+def opened(
+    places: Sequence[str], services: Sequence[str], *, needs_records: bool = True, with_evidence: bool = False
+) -> Source:
     """Return the source at these places; it has a record of each of these services.
 
-    A bundle without records may say which units failed: it will do where `needs_records` is False.
+    A bundle without records may say which units failed: it will do where `needs_records` is False. With
+    `with_evidence` it may be without both, and what lies beside its records can be read.
     """
     try:
-        source = open_source(places)
+        source = open_source(places, with_evidence=with_evidence)
     except SourceError as error:
         raise Unreadable(visible(str(error))) from None
+    if needs_records and source.refusal:
+        raise Unreadable(visible(source.refusal))
     if needs_records and not source.records and not source.running and source.unit_texts:
         raise Unreadable(f"no records in {visible(source.name)}, but units that failed: use show or analyze")
     for part in source.left_out:

@@ -20,6 +20,8 @@ PROPERTIES: Final = (
 """The properties to ask for; systemd.directives(7), org.freedesktop.systemd1(5). A unit has some of them."""
 LISTING: Final = "failed-units.txt"
 """The file of a bundle that lists the failed units: `systemctl list-units --state=failed`."""
+_LISTINGS: Final = (LISTING, "systemctl_list-units_--failed")
+"""The same in bundles, and as sos calls it."""
 STATUSES: Final = "unit-status/"
 """The directory of a bundle with `systemctl status` of each failed unit, as UNIT.txt."""
 
@@ -93,10 +95,10 @@ def read_properties(text: str, booted: float) -> tuple[Unit, ...]:
 
 
 def read_texts(texts: Mapping[str, str]) -> tuple[Unit, ...]:
-    """Read the failed units of bundles: path of a member -> its text, of LISTING and below STATUSES."""
+    """Read the failed units of bundles: path of a member -> its text, of a listing and below STATUSES."""
     units: dict[str, Unit] = {}
     for path, listing in texts.items():
-        if not path.endswith(LISTING):
+        if not path.endswith(_LISTINGS):
             continue
         for name in _names_in(listing):
             status = texts.get(f"{path.removesuffix(LISTING)}{STATUSES}{name}.txt", "")

@@ -110,12 +110,23 @@ def _without_trouble(diagnosis: Diagnosis, so_far: str = "") -> str:
 def _calm_sentence(diagnosis: Diagnosis) -> str:
     """Say what the host came to where it has no trouble, and nothing runs."""
     rest_of_it = _without_trouble(diagnosis)
+    if diagnosis.verdict is Verdict.UNKNOWN and not diagnosis.unreadable:
+        return f"unknown: {_without_records(diagnosis)}"
     if diagnosis.verdict is not Verdict.STOPPED:
         return f"{diagnosis.verdict}: {rest_of_it}"
     last = max(diagnosis.stopped, key=lambda stopped: order(stopped.run.last_entry))
     rest = len(diagnosis.stopped) - 1
     more = f", and {rest} more" if rest else ""
     return f"stopped: {stopped_sentence(last)}{more}; {rest_of_it}"
+
+
+def _without_records(diagnosis: Diagnosis) -> str:
+    """Say what files show of a host that has no record, or how much was read in vain."""
+    if diagnosis.host is not None:
+        return f"no service recorded anything; {host_sentence(diagnosis.host)}"
+    looked = diagnosis.looked
+    read = f"{count(looked.lines, 'line')} in {count(looked.files, 'file')}"
+    return f"no service recorded anything, and none of {read} tells a cause"
 
 
 def _extent(trouble: Trouble) -> str:

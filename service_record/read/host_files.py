@@ -1,7 +1,7 @@
 """The files of a host beside its records: in a bundle, or in a directory that one was unpacked to."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from io import BytesIO
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,12 +30,12 @@ def with_host_files(
 
     `is_here` is true of this host's own records: then the host is looked at, for at most three seconds.
     """
-    path = _place_of(source, places)
-    if path is None and not is_here:
+    contents = _contents(source, places)
+    if contents is None and not is_here:
         return causes.with_evidence(NO_EVIDENCE, history)
-    if path is None:
+    if contents is None:
         return causes_with(causes, history, units, _live())
-    return causes_with(causes, history, units, ((one.path, one.read) for one in _contents(path)))
+    return causes_with(causes, history, units, ((one.path, one.read) for one in contents))
 
 
 def _live() -> HostFiles:
@@ -46,25 +46,34 @@ def _live() -> HostFiles:
         yield name, BytesIO(data).read
 
 
-def _place_of(source: Source, places: Sequence[str]) -> Path | None:
-    """Return the archive or directory that has more than records; None where nothing has."""
-    if not source.is_snapshot or len(places) != 1 or "://" in places[0] or places[0] == "-":
-        return None
-    path = Path(places[0])
+def _directory_of(place: str) -> Path:
+    """Return the directory that has more than records, by the one that was given."""
+    path = Path(place)
     if path.is_dir() and records_directory(path) == path:
         inside = next((one for one in RECORD_DIRECTORIES if str(path.resolve()).endswith(f"/{one}")), None)
         return path.resolve().parents[1] if inside is not None else path
     return path
 
 
-def _contents(path: Path) -> "Iterator[Content]":
-    from service_record.bundle.contents import archive_contents, directory_contents  # noqa: PLC0415  # no bundle, no need
+def _contents(source: Source, places: Sequence[str]) -> "Iterator[Content] | None":
+    """Return the files of a source beside its records; None where there can be none."""
+    if not source.is_snapshot or len(places) != 1:
+        return None
+    if source.archive is not None:
+        return _archive_contents(source.archive, Path(places[0]).name)
+    if "://" in places[0] or places[0] == "-":
+        return None
+    from service_record.bundle.contents import directory_contents  # noqa: PLC0415  # no bundle, no need
 
-    def ignore(_: object) -> None:
-        """Ignore what was left out: it was reported when the records were read."""
+    return directory_contents(_directory_of(places[0]), _ignore)
 
-    if path.is_dir():
-        yield from directory_contents(path, ignore)
-        return
-    with path.open("rb") as stream:
-        yield from archive_contents(stream, path.name, 0.0, ignore)
+
+def _archive_contents(archive: Callable[[], BufferedReader], name: str) -> "Iterator[Content]":
+    from service_record.bundle.contents import archive_contents  # noqa: PLC0415  # as above
+
+    with archive() as stream:
+        yield from archive_contents(stream, name, 0.0, _ignore)
+
+
+def _ignore(_: object) -> None:
+    """Ignore what was left out: it was reported when the records were read."""

@@ -3,7 +3,8 @@
 import errno
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from io import BufferedReader
 
 import msgspec
@@ -18,7 +19,8 @@ class RemoteRecords(msgspec.Struct, frozen=True):
     """What a collector has of a host: records, or a bundle of them."""
 
     records: tuple[tuple[str, Iterable[Piece]], ...] = ()
-    bundle: BufferedReader | None = None
+    bundle: Callable[[], BufferedReader] | None = None
+    """Fetches the latest bundle, where there is one."""
 
 
 class _Service(msgspec.Struct, frozen=True):
@@ -44,12 +46,12 @@ def remote_records(place: str) -> RemoteRecords:
         raise CollectorError(f"{place}: which host? as in {place.rstrip('/')}/NAME")
     client = connect(place)
     answer = _checked_answer(client.get(host_path(address.host, "records")), client.url)
-    if answer.services:
-        services = (one.service for one in answer.services)
-        return RemoteRecords(tuple((service, _record(client, address.host, service)) for service in services))
-    if answer.bundle is None:
+    if not answer.services and answer.bundle is None:
         raise CollectorError(f"{place}: the collector has no records of {address.host} yet")
-    return RemoteRecords(bundle=_downloaded(client, host_path(address.host, "bundles", str(answer.bundle))))
+    services = (one.service for one in answer.services)
+    records = tuple((service, _record(client, address.host, service)) for service in services)
+    bundle = host_path(address.host, "bundles", str(answer.bundle))
+    return RemoteRecords(records, partial(_downloaded, client, bundle) if answer.bundle is not None else None)
 
 
 def _checked_answer(answer: object, url: str) -> _HostRecords:

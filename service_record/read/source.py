@@ -1,13 +1,17 @@
 """Where records are read from: a directory, files, bundles, standard input or a collector, with one face."""
 
+import errno
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from io import BufferedReader, BytesIO
 from itertools import chain, islice
 from pathlib import Path
+from shutil import copyfileobj
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -16,7 +20,7 @@ from msgspec.structs import replace
 from service_record.history.results import Liveness
 from service_record.record import systemd
 from service_record.record.appending import DAMAGED_SUFFIX, DEFAULT_DIRECTORY
-from service_record.record.directory import LISTING, RECORD_DIRECTORIES, UNFINISHED_SUFFIX, Records
+from service_record.record.directory import LISTINGS, RECORD_DIRECTORIES, UNFINISHED_SUFFIX, Records
 from service_record.record.entry import Entry, Piece
 from service_record.record.layout import read_entries
 
@@ -63,18 +67,25 @@ class Source(msgspec.Struct, frozen=True):
     """Services of this host that run now; those that know nothing of us have no record of that yet."""
     unit_texts: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Of a bundle: path and text of the files that say which units failed, and how."""
+    archive: Callable[[], BufferedReader] | None = None
+    """Opens the archive once more, for what lies beside the records; None where there is none."""
+    refusal: str = ""
+    """Why there is nothing to read, unless files beside records will do."""
 
 
-def open_source(places: Sequence[str] = ()) -> Source:
+def open_source(places: Sequence[str] = (), *, with_evidence: bool = False) -> Source:
     """Open the records in these directories, files and bundles; by default this host's. `-` is standard
     input, `collector://HOST/NAME` a host that a collector knows.
 
     A stream that names the `service` of its entries, as `show --output jsonl` writes it, holds as many
     records. Raises OSError when a place cannot be read, SourceError when there is no record in it.
+
+    With `with_evidence` what lies beside the records can be read, too: an archive on standard input is
+    copied to a file without a name, and a place without any record has a `refusal`.
     """
     if not places:
         return _directory(Records().directory, is_home=True)
-    sources = [_place(place) for place in places]
+    sources = [_place(place, with_evidence=with_evidence and len(places) == 1) for place in places]
     return sources[0] if len(sources) == 1 else _joined(sources)
 
 
@@ -87,37 +98,58 @@ def liveness_for(source: Source) -> Liveness:
     return Liveness(systemd.boot_id(), source.is_home, systemd.is_alive)
 
 
-def _place(place: str) -> Source:
+def _place(place: str, *, with_evidence: bool) -> Source:
     if place == _STANDARD_INPUT:
-        return _stream(_STREAM_NAME, "stdin", os.fdopen(sys.stdin.fileno(), "rb", closefd=False))
+        stream = os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
+        stream, again = _twice(stream) if with_evidence else (stream, None)
+        return replace(_stream(_STREAM_NAME, "stdin", stream, with_evidence=with_evidence), archive=again)
     if place.startswith(_COLLECTOR):
-        return _of_collector(place)
+        return _of_collector(place, with_evidence=with_evidence)
     path = Path(place)
     if path.is_dir():
-        return _bundle_or_directory(path)
-    return _stream(place, path.name.removesuffix(".json"), path.open("rb"))
+        return _bundle_or_directory(path, with_evidence=with_evidence)
+    source = _stream(place, path.name.removesuffix(".json"), path.open("rb"), with_evidence=with_evidence)
+    return replace(source, archive=lambda: path.open("rb")) if source.is_snapshot else source
 
 
-def _of_collector(place: str) -> Source:
+def _of_collector(place: str, *, with_evidence: bool) -> Source:
     """Return the records of a host that a collector knows, as they were when it heard of it last."""
     from service_record.client.address import CollectorError  # noqa: PLC0415  # few read from there
     from service_record.read.remote import remote_records  # noqa: PLC0415
 
     try:
         remote = remote_records(place)
+        if remote.records or remote.bundle is None:
+            archive = remote.bundle and partial(_fetched, remote.bundle)
+            return Source(place, remote.records, is_snapshot=True, archive=archive)
+        bundle = remote.bundle()
     except CollectorError as fault:
         raise SourceError(str(fault)) from None
-    if remote.bundle is not None:
-        return _stream(place, "", remote.bundle)
-    return Source(place, remote.records, is_snapshot=True)
+    stream, again = _twice(bundle) if with_evidence else (bundle, None)
+    return replace(_stream(place, "", stream, with_evidence=with_evidence), archive=again)
 
 
-def _bundle_or_directory(path: Path) -> Source:
+def _fetched(fetch: Callable[[], BufferedReader]) -> BufferedReader:
+    """Return a collector's bundle. Raises OSError: it is too late for a refusal."""
+    from service_record.client.address import CollectorError  # noqa: PLC0415  # as above
+
+    try:
+        return fetch()
+    except CollectorError as fault:
+        raise OSError(errno.EIO, str(fault)) from None
+
+
+def _bundle_or_directory(path: Path, *, with_evidence: bool) -> Source:
     """Return the records in a directory, or in the bundle that was unpacked to it."""
     directory = records_directory(path)
     if directory == path and not Records(path).services() and (texts := _texts_below(path)):
         return Source(str(path), (), is_snapshot=True, unit_texts=texts)
-    source = _directory(directory, is_home=_is_home(directory))
+    try:
+        source = _directory(directory, is_home=_is_home(directory))
+    except SourceError as error:
+        if not with_evidence or directory != path or _is_home(directory):
+            raise
+        return Source(str(path), (), is_snapshot=True, refusal=str(error))
     if not is_unpacked_bundle(path):
         return source
     return replace(source, is_snapshot=True, unit_texts=_unit_texts(directory))
@@ -132,18 +164,24 @@ def _texts_below(path: Path) -> dict[str, str]:
     """Return the same of a bundle without records that was unpacked there; empty if they name no
     failed unit.
     """
-    tops = [listing.parent for listing in (*path.glob(LISTING), *path.glob(f"*/{LISTING}"))]
-    texts = _texts_in(tops[0]) if len(tops) == 1 else {}
+    listings = [
+        listing
+        for name in (*LISTINGS, *(f"sos_commands/systemd/{name}" for name in LISTINGS))
+        for below in ("", "*/")
+        for listing in path.glob(below + name)
+    ]
+    texts = _texts_in(listings[0].parent) if len(listings) == 1 else {}
     return texts if _name_failed_units(texts) else {}
 
 
 def _name_failed_units(texts: Mapping[str, str]) -> bool:
-    return any(path.endswith(LISTING) and _FAILED_UNIT.search(text) for path, text in texts.items())
+    return any(path.endswith(LISTINGS) and _FAILED_UNIT.search(text) for path, text in texts.items())
 
 
 def _texts_in(top: Path) -> dict[str, str]:
     texts = {}
-    for path in (top / LISTING, *sorted(top.glob("unit-status/*.txt"))[:_MAX_UNIT_TEXTS]):
+    listings = (top / listing for listing in LISTINGS)
+    for path in (*listings, *sorted(top.glob("unit-status/*.txt"))[:_MAX_UNIT_TEXTS]):
         with suppress(OSError):
             if path.is_file():
                 with path.open(encoding="utf-8", errors="replace") as stream:
@@ -215,7 +253,7 @@ def beside(record: Path, suffix: str) -> Path | None:
         return None
 
 
-def _stream(name: str, service: str, stream: BufferedReader) -> Source:
+def _stream(name: str, service: str, stream: BufferedReader, *, with_evidence: bool) -> Source:
     """Return the records in an open file, which is read while they are."""
     from service_record.bundle import is_packed, looked_into  # noqa: PLC0415  # as above
 
@@ -227,10 +265,29 @@ def _stream(name: str, service: str, stream: BufferedReader) -> Source:
     from service_record.bundle import open_bundle  # noqa: PLC0415  # as above
 
     with stream:
-        return _of_bundle(name, service, open_bundle(stream))
+        return _of_bundle(name, service, open_bundle(stream), with_evidence=with_evidence)
 
 
-def _of_bundle(name: str, service: str, bundle: "Bundle") -> Source:
+def _twice(stream: BufferedReader) -> tuple[BufferedReader, Callable[[], BufferedReader] | None]:
+    """Return a stream, and what opens it again if it is an archive: a copy in a file without a name."""
+    from service_record.bundle import is_packed, looked_into  # noqa: PLC0415  # as above
+
+    head, stream = looked_into(stream)
+    if not is_packed(head):
+        return stream, None
+    with tempfile.TemporaryFile() as file:
+        copyfileobj(stream, file)
+        file.flush()
+        copy = os.dup(file.fileno())
+
+    def again() -> BufferedReader:
+        os.lseek(copy, 0, os.SEEK_SET)
+        return os.fdopen(copy, "rb", closefd=False)
+
+    return again(), again
+
+
+def _of_bundle(name: str, service: str, bundle: "Bundle", *, with_evidence: bool) -> Source:
     """Return the records of an archive; one that is only compressed may hold those of several services."""
     left_out = tuple(part.within(name) for part in bundle.left_out)
     if bundle.unpacked is not None:
@@ -240,7 +297,10 @@ def _of_bundle(name: str, service: str, bundle: "Bundle") -> Source:
     if not bundle.records and not _name_failed_units(bundle.unit_texts):
         layouts = " nor ".join(f"{layout}/*.json" for layout in RECORD_DIRECTORIES)
         nothing = f"no records in {name}: an archive with neither {layouts}"
-        raise SourceError("; ".join([nothing, *map(str, left_out)]))
+        refusal = "; ".join([nothing, *map(str, left_out)])
+        if not with_evidence:
+            raise SourceError(refusal)
+        return Source(name, (), is_snapshot=True, refusal=refusal)
     return Source(
         name,
         tuple((each, record.pieces()) for each, record in bundle.records.items()),

@@ -29,8 +29,8 @@ RECORD_DIRECTORIES: Final = ("bootstrap/services", "var/log/openshift")
 UNFINISHED_SUFFIX: Final = ".tmp"
 """Behind the name of a record: what upstream's shim was about to put in its place."""
 
-LISTING: Final = "failed-units.txt"
-"""Below the top of a bundle: the units that failed, as `systemctl list-units` shows them."""
+LISTINGS: Final = ("failed-units.txt", "systemctl_list-units_--failed")
+"""Below the top of a bundle, or among what sos prints: failed units, as `systemctl list-units` shows them."""
 
 _DEFAULT_INBOX: Final = "/dev/shm/service-record"  # noqa: S108  # of the drop-in; root's, and sticky
 _MAX_INBOX_BYTES: Final = 16 << 20

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import ip_interface, ip_network
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
 import msgspec
 
@@ -31,6 +32,10 @@ class KnownFacts(msgspec.Struct, frozen=True):
     def first(self, name: str) -> KnownFact | None:
         """Return the first fact of that name."""
         return next(iter(self.all(name)), None)
+
+    def having(self, name: str, facts: tuple[KnownFact, ...]) -> "KnownFacts":
+        """Return the same with these facts of that name."""
+        return KnownFacts({**self.values, name: facts}) if facts else self
 
     def number(self, name: str) -> int | None:
         """Return the first fact of that name as a number."""
@@ -76,10 +81,13 @@ FACT_NAMES: Final = frozenset(
             "boot-order",
             "failed-unit",
             "boots",
+            "certificate-start",
             "certificate-end",
+            "certificate-name",
             "service-network",
             "fstab-swap",
         ),
+        *("api-name", "container", "sync-ms"),
     }
 )
 NamedFact = tuple[str, str, int, str]
@@ -131,10 +139,14 @@ _LINK: Final = re.compile(
     r"\d+: (?P<name>[^:@\s]+)(?:@\S+)?: <(?P<flags>[^>]*)>"
     r"(?:.*? mtu (?P<mtu>\d+))?(?:.*? state (?P<state>\w+))?"
 )
-_ADDRESS: Final = re.compile(r"\s+inet6? (?P<address>\S+)(?P<rest>.*)")
+_ADDRESS: Final = re.compile(r"(?:\d+: (?P<name>\S+))?\s+inet6? (?P<address>\S+)(?P<rest>.*)")
 
 
 def _addresses(text: str) -> Iterator[NamedFact]:
+    """Yield links and addresses as `ip addr` prints them, also with `-o` or `-j`."""
+    if text.lstrip().startswith("["):
+        yield from _addresses_in_json(text)
+        return
     name = ""
     for number, line in _rows(text):
         if (link := _LINK.match(line)) is not None:
@@ -143,26 +155,77 @@ def _addresses(text: str) -> Iterator[NamedFact]:
             if link["mtu"]:
                 yield "mtu", link["mtu"], number, name
         elif (address := _ADDRESS.match(line)) is not None:
+            name = address["name"] or name
             if "dadfailed" in address["rest"]:
                 yield "duplicate-address", address["address"], number, name
             if "scope global" in address["rest"]:
                 yield "address", address["address"], number, name
 
 
+def _addresses_in_json(text: str) -> Iterator[NamedFact]:
+    for link in _objects(text):
+        name = str(link.get("ifname", ""))
+        flags = [str(flag) for flag in _list(link.get("flags"))]
+        yield "link", ",".join([*flags, f"state-{link.get('operstate')}"]), _line_with(text, name), name
+        if "mtu" in link:
+            yield "mtu", str(link["mtu"]), _line_with(text, name), name
+        for one in _list(link.get("addr_info")):
+            if not isinstance(one, dict):
+                continue
+            address = f"{one.get('local')}/{one.get('prefixlen')}"
+            if one.get("dadfailed"):
+                yield "duplicate-address", address, _line_with(text, str(one.get("local"))), name
+            if one.get("scope") == "global":
+                yield "address", address, _line_with(text, str(one.get("local"))), name
+
+
+def _objects(text: str) -> list[dict[str, Any]]:
+    """Return the objects in a list of JSON; none where it is something else."""
+    try:
+        read = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    return [one for one in _list(read) if isinstance(one, dict)]
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _line_with(text: str, word: str) -> int:
+    """Return the first line that has a word in quotes."""
+    return text.count("\n", 0, max(text.find(f'"{word}"'), 0)) + 1
+
+
 _ROUTE: Final = re.compile(r"(?:unicast )?(?P<to>default|[0-9a-fA-F.:]+(?:/\d+)?)(?P<rest>\s.*)")
 
 
+_ANYWHERE: Final = frozenset({"default", "0.0.0.0/0", "::/0"})
+
+
 def _routes(text: str) -> Iterator[NamedFact]:
+    """Yield routes as `ip route` prints them, also with `-j`."""
+    if text.lstrip().startswith("["):
+        yield from _routes_in_json(text)
+        return
     for number, line in _rows(text):
         route = _ROUTE.match(line.strip())
         if route is None or re.search(r"\b(?:local|broadcast|multicast)\b", line.split()[0]):
             continue
         device = re.search(r"\bdev (\S+)", route["rest"])
-        if route["to"] in {"default", "0.0.0.0/0", "::/0"}:
-            via = re.search(r"\bvia (?:inet6? )?(\S+)", route["rest"])
-            yield "default-route", via[1] if via else route["to"], number, device[1] if device else ""
-        else:
-            yield "route", route["to"], number, device[1] if device else ""
+        via = re.search(r"\bvia (?:inet6? )?(\S+)", route["rest"])
+        yield _route(route["to"], via[1] if via else "", number, device[1] if device else "")
+
+
+def _routes_in_json(text: str) -> Iterator[NamedFact]:
+    for one in _objects(text):
+        to = str(one.get("dst", ""))
+        if one.get("type", "unicast") == "unicast":
+            yield _route(to, str(one.get("gateway", "")), _line_with(text, to), str(one.get("dev", "")))
+
+
+def _route(to: str, via: str, number: int, device: str) -> NamedFact:
+    return ("default-route", via or to, number, device) if to in _ANYWHERE else ("route", to, number, device)
 
 
 def _command_line(text: str) -> Iterator[NamedFact]:
@@ -278,8 +341,54 @@ def _release(text: str) -> Iterator[NamedFact]:
             yield "os", rest.strip("\"' "), number, word
 
 
+_BOOT: Final = re.compile(
+    r"\s*(?P<index>-?\d+)\s+(?P<id>[0-9a-f]{32})\s+[A-Z][a-z]{2} (?P<begun>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
+)
+
+
 def _boots(text: str) -> Iterator[NamedFact]:
-    yield from (("boots", line.strip(), number, "") for number, line in _rows(text))
+    """Yield when each boot began, as `journalctl --list-boots` has it; the oldest first."""
+    boots = ((number, _BOOT.match(line)) for number, line in _rows(text))
+    yield from (("boots", boot["begun"], number, boot["id"]) for number, boot in boots if boot is not None)
+
+
+def _host_of_systemd(text: str) -> Iterator[NamedFact]:
+    for number, line in _rows(text):
+        word, _, rest = line.partition(":")
+        if word.strip() == "Static hostname" and rest.strip():
+            yield "hostname", rest.strip(), number, ""
+
+
+_MOST_IN_FILE: Final = 8
+"""A file with more certificates is a collection of authorities, of which some have always ended."""
+
+
+def _certificates(text: str) -> Iterator[NamedFact]:
+    from service_record.diagnosis.evidence.certificates import certificates  # noqa: PLC0415  # few bundles have any
+
+    read = list(islice(certificates(text), _MOST_IN_FILE + 1))
+    if len(read) > _MOST_IN_FILE:
+        return
+    for one in read:
+        of = str(one.line)
+        yield "certificate-start", one.start.isoformat(), one.line, of
+        yield "certificate-end", one.end.isoformat(), one.line, of
+        yield from (("certificate-name", name, one.line, of) for name in one.names)
+
+
+_TO_MS: Final = {"nsec": 1e-6, "usec": 1e-3, "msec": 1.0}
+
+
+def _sync_times(text: str) -> Iterator[NamedFact]:
+    """Yield the 99th percentile of how long a sync takes, as fio prints it."""
+    unit = ""
+    for number, line in _rows(text):
+        begun = re.search(r"sync percentiles \((\wsec)\)", line)
+        unit = begun[1] if begun is not None else unit
+        percentile = re.search(r"99\.00th=\[\s*(\d+)\]", line)
+        if unit in _TO_MS and percentile is not None:
+            yield "sync-ms", f"{int(percentile[1]) * _TO_MS[unit]:.1f}", number, ""
+            unit = ""
 
 
 def _failed_units(text: str) -> Iterator[NamedFact]:
@@ -296,6 +405,9 @@ def _plain(fact: str) -> Callable[[str], Iterator[NamedFact]]:
 
 def _cluster_names(text: str) -> Iterator[NamedFact]:
     for number, line in _rows(text):
+        name = line.split()[0]
+        if name.startswith(("api.", "api-int.")):
+            yield "api-name", name, number, ""
         for word in re.findall(r"[0-9a-fA-F.:]+/\d+", line):
             of = line.split()[0].rstrip(":")
             yield "service-network" if "service" in of.lower() else "cluster-network", word, number, of
@@ -312,31 +424,33 @@ def _boot_manager(text: str) -> Iterator[NamedFact]:
 
 
 _READERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], Iterator[NamedFact]]], ...]] = (
+    (re.compile(r".*\.(?:crt|pem)$"), _certificates),
     (re.compile(r"resolv\.conf"), _resolver),
     (re.compile(r"nsswitch\.conf"), _nsswitch),
+    (re.compile(r"hostnamectl"), _host_of_systemd),
     (re.compile(r"hostname"), _hostname),
-    (re.compile(r"ip[-_].*addr"), _addresses),
-    (re.compile(r"ip[-_].*route"), _routes),
-    (re.compile(r"kernel-command-line|cmdline"), _command_line),
+    (re.compile(r"ip[-_]?.*addr"), _addresses),
+    (re.compile(r"ip[-_]?.*route"), _routes),
+    (re.compile(r"kernel-command-line|(?:proc_)?cmdline"), _command_line),
     (re.compile(r"memory|meminfo"), _memory),
     (re.compile(r"swaps"), _swaps),
-    (re.compile(r"modules"), _modules),
+    (re.compile(r"modules|lsmod"), _modules),
     (re.compile(r"lsblk"), _blocks),
-    (re.compile(r"findmnt|mounts"), _mounts),
+    (re.compile(r"findmnt|mounts|mtab"), _mounts),
     (re.compile(r"df"), _disk_space),
     (re.compile(r"chrony"), _chrony),
     (re.compile(r"timedatectl"), _time_settings),
     (re.compile(r"rpm-ostree"), _deployments),
     (re.compile(r"os-release"), _release),
-    (re.compile(r"boots"), _boots),
-    (re.compile(r"secure-boot"), _plain("secure-boot")),
+    (re.compile(r"boots|journalctl_"), _boots),
+    (re.compile(r"secure-boot|mokutil"), _plain("secure-boot")),
     (re.compile(r"cgroup"), _plain("cgroup")),
     (re.compile(r"selinux|sestatus"), _plain("selinux")),
-    (re.compile(r"certificates"), _plain("certificate-end")),
-    (re.compile(r"failed-units"), _failed_units),
+    (re.compile(r"failed-units|list_units|systemctl_list-units"), _failed_units),
     (re.compile(r"cluster-names"), _cluster_names),
     (re.compile(r"efibootmgr"), _boot_manager),
-    (re.compile(r"crictl-images"), _plain("image")),
+    (re.compile(r"crictl[-_]images"), _plain("image")),
+    (re.compile(r"cleanfsynctest"), _sync_times),
 )
 
 

@@ -37,34 +37,45 @@ _HOSTS: Final = re.compile(r"(?:^|/)(?:control-plane|nodes|hosts)/([0-9A-Za-z.:_
 _RECORD: Final = re.compile(r"(.*?)(?:bootstrap/services|var/log/openshift)/[^/]+\.json", re.DOTALL)
 _SKIPPED: Final = re.compile(
     r"(?:^|/)(?:bootstrap/services/|var/log/openshift/|unit-files?\.|packages\.txt|rpm-qa|units\.txt$)"
-    r"|\.(?:json|ign|ya?ml|pem|crt|key|html|svg|png|jou?rnal|img|rpm|deb|service|conf\.d)(?:\.[a-z0-9]+)?$"
-    r"|(?:^|/)(?:audit|secrets?)/",
+    r"|\.(?:json|ign|ya?ml|key|html|svg|png|jou?rnal|img|rpm|deb|service|conf\.d|pem|inspect|pyc?)"
+    r"(?:\.[a-z0-9]+)?$"
+    r"|(?:^|/)(?:audit|secrets?|sos_reports|sos_logs|version\.txt|list_units_files|coredump_exe_[^/]*)(?:/|$)",
 )
+_ROTATED: Final = r"(?:[.-]\d[\d.T-]*|\.old)?"
+"""How the name of a log that was put aside goes on: `.1`, `-20260302`, `.20260302-101010`."""
 _KINDS: Final = tuple(
     (kind, re.compile(pattern, re.VERBOSE))
     for kind, pattern in (
-        (KERNEL, r"(?:^|/) (?: pstore/ | (?:kernel|dmesg|console|vmcore-dmesg)[^/]*$ )"),
         (
-            AGENT,
-            r"""(?:^|/) (?: agent/[^/]+$
-              | (?:agent|assisted-installer|installer|next_step_runner|apply-host-config)[^/]*\.logs?$ )""",
+            KERNEL,
+            rf"""(?:^|/) (?: pstore/ | (?:kernel|dmesg|console|vmcore-dmesg)[^/]*$ | kern\.log{_ROTATED}$ )
+              | journalctl_[^/]*(?:--dmesg|_-k)[^/]*$""",
         ),
         (
-            INSTALLER,
-            r"""(?:^|/) (?: (?:anaconda|cloud-init|curtin|subiquity|installer)/
-              | (?:cloud-init|cloud-config|anaconda|packaging|program|storage|dnf|curtin|subiquity|install
-                  |ignition|syslog|messages|autoinstall|ks-script|preseed|partman|dpkg)[^/]*?(?:\.log|\.txt|)$
-              | apt/(?:term|history)[^/]*$ )""",
+            AGENT,
+            rf"""(?:^|/) (?: agent/[^/]+$
+              | (?:agent|assisted-installer|installer|next_step_runner|apply-host-config)
+                [^/]*\.logs?{_ROTATED}$ )""",
         ),
         (
             CONTAINERS,
-            r"""(?:^|/) (?: (?:containers|pod-logs|pods|bootstrap-control-plane)/.*\.log$
-              | logs/(?:current|previous)\.log$ )""",
+            rf"""(?:^|/) (?: (?:containers|pod-logs|pods|bootstrap-control-plane)/.*\.log{_ROTATED}$
+              | logs/(?:current|previous|rotated[^/]*)(?:\.insecure)?\.log$
+              | (?:crictl|podman|docker)_(?:-r_\S+_)?logs_[^/]+$ )""",
+        ),
+        (
+            INSTALLER,
+            rf"""(?:^|/) (?: (?:anaconda|cloud-init|curtin|subiquity|installer)/
+              | (?:cloud-init|cloud-config|anaconda|packaging|program|storage|dnf|curtin|subiquity|install
+                  |ignition|syslog|messages|autoinstall|ks-script|preseed|partman|dpkg)
+                  [^/]*?(?:\.log|\.txt|){_ROTATED}$
+              | apt/(?:term|history)[^/]*$ )""",
         ),
         (
             JOURNAL,
             r"""(?:^|/) (?: (?:journals|unit-status|host_service_logs)/ | journalctl
-              | journal[^/]*\.(?:logs?|txt)$ ) | _service\.log$""",
+              | journal[^/]*(?:\.(?:logs?|txt|export)|_logs)$ ) | _service\.log$
+              | (?:^|/)[^/]+_logs_[a-z-]+$""",  # must-gather's nodes: NODE_logs_kubelet
         ),
     )
 )
@@ -72,6 +83,7 @@ _CONTAINER: Final = (
     re.compile(r"(?:^|/)pod-logs/[^/]+/([^/]+)/[^/]+$"),
     re.compile(r"/pods/[^/]+/([^/]+)/(?:[^/]+/)?logs/[^/]+$"),
     re.compile(r"/log/pods/[^/]+/([^/]+)/[^/]+$"),
+    re.compile(r"(?:crictl|podman|docker)_(?:-r_\S+_)?logs_(?:-t_)?([^/]+)$"),
     re.compile(
         r"(?:^|/)(?:containers|pods|bootstrap-control-plane)/(?:.*/)?([^/]+?)(?:-[0-9a-f]{4,64})?(?:\.inspect)?\.log$"
     ),
@@ -79,15 +91,39 @@ _CONTAINER: Final = (
 _RUN: Final = re.compile(r"(?:^|/)journals/invocations/([^/]+)-[0-9a-f]{32}\.log$")
 """The lines of one run, all of its service, whichever process wrote them."""
 _SUFFIXES: Final = re.compile(r"(?:_service)?\.(?:logs?|txt)$|\.service(?:\.txt)?$")
-_EARLIER: Final = re.compile(r"(?:^|/)boot-\d+\.log$|previous|(?:^|/)pstore/")
+_EARLIER: Final = re.compile(r"(?:^|/)boot-\d+\.log$|previous(?!\.(?:insecure\.)?log$)|(?:^|/)pstore/")
+"""What the `previous.log` of a container has is of the container's run before, in whatever boot."""
 _FACTS: Final = re.compile(
-    r"(?:^|/)(?P<name>resolv\.conf|nsswitch\.conf|hostname(?:\.txt)?|ip-addr(?:\.txt)?|ip-(?:6-)?route(?:\.txt)?|"
-    r"ip_(?:-[a-z0-9_]+_)?(?:addr(?:ess)?|route)[^/]*|"
-    r"kernel-command-line\.txt|cmdline|memory\.txt|meminfo|swaps(?:\.txt)?|modules(?:\.txt)?|lsblk(?:[-_][^/]*)?(?:\.txt)?|"
-    r"df\.txt|df-inodes\.txt|findmnt\.txt|mounts(?:\.txt)?|chrony-tracking\.txt|chrony-sources\.txt|timedatectl(?:\.txt)?|"
-    r"rpm-ostree\.txt|rpm-ostree_status|os-release(?:\.txt)?|boots\.txt|secure-boot\.txt|failed-units\.txt|"
-    r"cluster-names\.txt|efibootmgr\.txt|cgroup\.txt|selinux\.txt|sestatus|certificates\.txt|crictl-images\.txt)$"
+    r"""(?:^|/) (?P<name>
+      (?: resolv\.conf | nsswitch\.conf | hostname | hostnamectl(?:_status)?
+        | cmdline | kernel-command-line | proc_cmdline
+        | ip-addr | ip-(?:6-)?route | ipaddr | iproute | ip_(?:-[a-z0-9_]+_)?(?:addr(?:ess)?|route)[^/]*
+        | memory | meminfo | swaps | modules | lsmod | lsblk(?:[-_][^/]*)?
+        | df | df-inodes | df_-al[^/]* | findmnt | mounts | mtab
+        | chrony-(?:tracking|sources) | chronyc_(?:-n_)?(?:tracking|sources) | timedatectl(?:_status)?
+        | rpm-ostree | rpm-ostree/status | rpm-ostree_status[^/]* | os-release
+        | boots | journalctl_[^/]*--list-boots | secure-boot | mokutil_--sb-state | efibootmgr(?:_-v)?
+        | failed-units | list_units | systemctl_list-units(?:_--(?:all|failed))?
+        | cluster-names | cgroup | selinux | sestatus(?:_-b)? | crictl[-_]images
+        | cleanfsynctest\.log
+      ) (?:\.txt)?
+    | [^/]+\.crt | (?:certificates|pki|tls)/[^/]+\.pem ) $""",
+    re.VERBOSE,
 )
+
+
+_SECRET: Final = re.compile(r"(?:^|/)(?:secrets?|private)/|(?:^|/)services/[^/]*\.json$")
+_LAYOUT: Final = re.compile(
+    r"(?:^|(?<=/))(?:bootstrap/(?:journals|network|storage|system|containers|pods|pod-logs|services|agent|installer|rpm-ostree)/"
+    r"|(?:sos_commands|etc|proc|run|sys|usr|var|unit-status|rendered-assets|resources|rpm-ostree)/"
+    r"|[^/]+$)"
+)
+
+
+def top_of(path: str) -> str:
+    """Return the folder in which the gathering of one host lies, by a path in it."""
+    begin = _LAYOUT.search(path)
+    return path[: begin.start()] if begin else ""
 
 
 def home_of(path: str) -> str | None:
@@ -100,7 +136,7 @@ def stream_of(path: str) -> LogStream | None:
     """Return what a file is; None for one that holds no evidence in lines or facts."""
     host = _HOSTS.search(path)
     other = host[1] if host else ""
-    fact = _FACTS.search(path)
+    fact = None if _SECRET.search(path) else _FACTS.search(path)
     if fact:
         return LogStream(path, FACTS, fact["name"], other)
     if _SKIPPED.search(path):
@@ -133,6 +169,8 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     """One of the kinds of streams: a line of the kernel in the journal is the kernel's."""
     name: str
     """Of the program or container that wrote it."""
+    unit: str = ""
+    """The unit whose lines its file has, where it is of one; a program may call itself otherwise."""
     text: str
     time: datetime | None = None
     """None where it has no time that can be believed."""
@@ -154,12 +192,35 @@ _JOURNAL: Final = re.compile(
 )
 _CRI: Final = re.compile(r"(?P<time>\d{4}-\d\d-\d\dT\S+) std(?:out|err) [FP] (?P<text>.*)", re.DOTALL)
 _KLOG: Final = re.compile(r"[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d(?:\.\d+)?)\s")
+_CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _STAMP: Final = re.compile(
-    r'(?:^|[\s\["=:])(?P<stamp>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)'
+    rf"""(?:^|[\s\["=:]) (?:
+        (?P<iso>\d{{4}}-\d\d-\d\d[T\ ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?)
+      | (?P<slashed>\d{{4}}/\d\d/\d\d\ {_CLOCK})                                # log of Go, nginx
+      | (?P<day>\d\d-\d\d-\d{{4}}\ {_CLOCK})                                    # assisted-installer-agent
+      | (?P<ctime>[A-Z][a-z]{{2}}\ [A-Z][a-z]{{2}}\ [\ \d]\d\ \d\d:\d\d:\d\d\ \d{{4}})  # dmesg -T, keepalived
+      | ts":\ ?(?P<epoch>\d{{10}}(?:\.\d+)?)\b                                  # zap
+    )""",
+    re.VERBOSE,
 )
 _STAMP_WITHIN: Final = 64
 _FAR: Final = timedelta(days=1)
+_HALF_A_YEAR: Final = timedelta(days=183)
 _AGENT_PROGRAMS: Final = frozenset({"agent", "next_step_runner", "assisted-installer", "installer"})
+_INSTALLING_PROGRAMS: Final = frozenset(
+    {
+        *("anaconda", "cloud-init", "coreos-installer", "curtin", "dracut", "ignition", "install-to-disk"),
+        *("subiquity", "subiquity_event", "subiquity_log"),
+    }
+)
+"""Names in the journal of programs whose own logs are those of installers."""
+_PROGRAMS: Final = {
+    "kubelet": frozenset({"hyperkube", "k3s", "k3s-agent", "kubenswrapper", "rke2"}),
+    "containerd": frozenset({"dockerd", "k3s", "k3s-agent"}),
+    "keepalived": frozenset({"Keepalived", "Keepalived_vrrp"}),
+}
+"""Unit -> other names under which what it runs logs: `kubelet` of OpenShift is `kubenswrapper`."""
+_SCRIPT: Final = re.compile(r"\.(?:sh|py)$")
 
 
 class Era(msgspec.Struct, frozen=True):
@@ -176,12 +237,16 @@ class Era(msgspec.Struct, frozen=True):
 
     def with_year(self, text: str) -> datetime | None:
         """Return the time of a line that does not tell its year: `Nov 25 13:00:01`."""
-        year = (self.last or datetime(2000, 1, 1, tzinfo=UTC)).year
+        last = self.last or datetime(2000, 1, 1, tzinfo=UTC)
         form = "%Y %b %d %H:%M:%S.%f" if "." in text else "%Y %b %d %H:%M:%S"
-        try:
-            return datetime.strptime(f"{year} {text}", form).replace(tzinfo=UTC)
-        except ValueError:
-            return None
+        for year in (last.year, last.year - 1):
+            try:
+                time = datetime.strptime(f"{year} {text}", form).replace(tzinfo=UTC)
+            except ValueError:  # no such month, or no 29th of February in that year
+                continue
+            if time <= last + _HALF_A_YEAR:
+                return time
+        return None
 
 
 def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
@@ -193,7 +258,7 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
         text, name = match["text"], match["name"]
         pid = int(match["pid"]) if match["pid"] else None
         time = _parsed(match["time"]) if match["time"][0].isdigit() else era.with_year(match["time"])
-        kind = _kind_in_journal(stream.kind, name)
+        kind = _kind_in_journal(stream.kind, name, has_pid=pid is not None)
     elif (match := _CRI.match(text)) is not None:
         text, time = match["text"], _parsed(match["time"])
     else:
@@ -202,6 +267,7 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
         place=place,
         kind=kind,
         name=name,
+        unit=stream.name if stream.kind == JOURNAL else "",
         text=text,
         time=era.plausible(time),
         pid=pid,
@@ -210,14 +276,15 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
     )
 
 
-def _kind_in_journal(kind: str, name: str) -> str:
+def _kind_in_journal(kind: str, name: str, *, has_pid: bool) -> str:
     if name == "kernel":
         return KERNEL
     if name == "systemd":
         return SYSTEMD
     if name in _AGENT_PROGRAMS:
         return AGENT
-    return JOURNAL if kind in {KERNEL, SYSTEMD} else kind
+    is_journal = kind in {KERNEL, SYSTEMD} or (kind == INSTALLER and has_pid)  # /var/log/messages
+    return JOURNAL if is_journal else kind
 
 
 def _own_time(text: str, era: Era) -> datetime | None:
@@ -225,7 +292,23 @@ def _own_time(text: str, era: Era) -> datetime | None:
     if (match := _KLOG.match(text)) is not None and era.last is not None:
         return _parsed(f"{era.last.year}-{match['month']}-{match['day']}T{match['clock']}Z")
     stamp = _STAMP.search(text[:_STAMP_WITHIN])
-    return _parsed(stamp["stamp"]) if stamp else None
+    if stamp is None:
+        return None
+    if stamp["epoch"]:
+        return datetime.fromtimestamp(float(stamp["epoch"]), UTC)
+    if stamp["ctime"]:
+        return _in_form(stamp["ctime"], "%a %b %d %H:%M:%S %Y")
+    if stamp["day"]:
+        day, _, clock = stamp["day"].partition(" ")
+        return _parsed(f"{day[6:]}-{day[3:5]}-{day[:2]}T{clock}Z")
+    return _parsed(stamp["iso"] or stamp["slashed"].replace("/", "-"))
+
+
+def _in_form(text: str, form: str) -> datetime | None:
+    try:
+        return datetime.strptime(text, form).replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def _parsed(text: str) -> datetime | None:
@@ -241,9 +324,17 @@ def is_of(line: LogLine, where: str) -> bool:
     if where == "any":
         return True
     if where.startswith("unit:"):
-        return line.name == where[5:] and line.kind != CONTAINERS
+        return line.kind != CONTAINERS and _is_of_unit(line, where[5:])
     if where.startswith("container:"):
         return line.kind == CONTAINERS and where[10:] in line.name
     if where == JOURNAL:
         return line.kind in {JOURNAL, KERNEL, SYSTEMD, AGENT}
+    if where == INSTALLER:
+        return line.kind == INSTALLER or line.name in _INSTALLING_PROGRAMS
     return line.kind == where
+
+
+def _is_of_unit(line: LogLine, unit: str) -> bool:
+    """Return whether a unit, or what it runs, wrote a line."""
+    program = _SCRIPT.sub("", line.name)
+    return unit in {program, line.unit} or program in _PROGRAMS.get(unit, ())

@@ -8,15 +8,18 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
 
-from service_record.diagnosis.evidence.known_facts import KnownFacts, facts_of
+from service_record.diagnosis.evidence.known_facts import KnownFact, KnownFacts, facts_of
 from service_record.diagnosis.evidence.line_patterns import LineSet
 from service_record.diagnosis.evidence.log_lines import (
+    CONTAINERS,
     FACTS,
     JOURNAL,
+    OTHER,
     Era,
     LinePlace,
     LogLine,
@@ -24,6 +27,7 @@ from service_record.diagnosis.evidence.log_lines import (
     home_of,
     log_line,
     stream_of,
+    top_of,
 )
 from service_record.diagnosis.trouble_facts import Looked
 
@@ -38,6 +42,8 @@ _LAST: Final = 24
 _OWN: Final = 400
 """Lines kept of one service in one file: its latest."""
 _NEAR_END_LINES: Final = 50
+_EXPORTED: Final = b"__CURSOR="
+"""How a journal in systemd's export format begins."""
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +57,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """File -> how many lines it has, and the last."""
     facts: KnownFacts = msgspec.field(default_factory=KnownFacts)
     looked: Looked = msgspec.field(default_factory=Looked)
+
+    @property
+    def is_of_host(self) -> bool:
+        """Return whether anything was read that only a host has: not merely files of unknown kinds."""
+        return bool(self.facts.values) or bool(self.looked.kinds - {OTHER})
 
     def is_current(self, line: LogLine) -> bool:
         """Return whether a line stands near the end of its file, so that nothing shows it to be over."""
@@ -137,6 +148,12 @@ class Scanner:
             return
         self._kinds.add(stream.kind)
         rest, number, last = b"", 0, b""
+        head = read(_BLOCK_BYTES)
+        read = _after(head, read)
+        if head.startswith(_EXPORTED):
+            from service_record.diagnosis.evidence.journal_export import export_lines  # noqa: PLC0415  # seldom
+
+            read = export_lines(read)
         while chunk := read(_BLOCK_BYTES):
             if number == 0 and b"\0" in chunk[:4096]:
                 return
@@ -194,8 +211,25 @@ class Scanner:
         return name.decode() if name else self._pids.get(match[1])
 
     def _texts_at_home(self) -> Iterator[tuple[str, str, str]]:
-        homes = tuple(self._homes) or ("",)
-        return (text for text in self._texts if text[0].startswith(homes))
+        """Return the files of the host of the records: below its folder, or around it, as in agent-gather."""
+        homes = tuple(self._homes) or self._only_home()
+        return (
+            text
+            for text in self._texts
+            if text[0].startswith(homes) or any(home.startswith(top_of(text[0])) for home in homes)
+        )
+
+    def _only_home(self) -> tuple[str, ...]:
+        """Return the folder of one host, where no record says which: the one with most facts."""
+        tops = [top_of(path) for path, _, _ in self._texts]
+        folders = dict.fromkeys(tops)
+        return (max(folders, key=lambda home: sum(top.startswith(home) for top in tops), default=""),)
+
+    def _containers(self) -> tuple[KnownFact, ...]:
+        names = {
+            stream.name: stream for stream in self._ends if stream.kind == CONTAINERS and not stream.host
+        }
+        return tuple(KnownFact(name, LinePlace(stream.path)) for name, stream in names.items())
 
     def evidence(self) -> Evidence:
         """Return all that was found."""
@@ -212,9 +246,15 @@ class Scanner:
                 stream.path: (count, log_line(stream, count, last, self._era))
                 for stream, (count, last) in self._ends.items()
             },
-            facts=facts_of(self._texts_at_home()),
+            facts=facts_of(self._texts_at_home()).having("container", self._containers()),
             looked=Looked(len(self._ends) + len(self._texts), self._lines, frozenset(self._kinds)),
         )
+
+
+def _after(head: bytes, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
+    """Return what reads a file from its beginning, of which the head was read."""
+    blocks = chain([head], iter(lambda: read(_BLOCK_BYTES), b""))
+    return lambda _: next(blocks, b"")
 
 
 def _in_order(lines: Iterable[LogLine]) -> tuple[LogLine, ...]:

@@ -1,0 +1,327 @@
+"""Bundles that others gather: `analyze` reads each layout from end to end, and finds the same causes in them.
+
+The layouts are those of these programs:
+
+- openshift/installer: data/data/bootstrap/files/usr/local/bin/installer-gather.sh (log-bundle-*.tar.gz) and
+  data/data/agent/files/usr/local/bin/agent-gather (agent-gather-*.tar.xz)
+- openshift/assisted-installer-agent: src/logs_sender/send_logs.go
+- openshift/must-gather: collection-scripts/gather_service_logs_util, gather_ppc, gather_ppc_single_node
+- sosreport/sos: sos/report/plugins (networking, logs, kernel, systemd, memory, block, filesys, crio)
+"""
+
+import io
+import json
+import shlex
+import subprocess
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders import entry, failed_run
+from tests.command_line import PROGRAM, environment, service_record
+
+WAITED = "Error: error while checking pod status: timed out waiting for the condition"
+OOM = "Out of memory: Killed process 6214 (hyperkube) total-vm:1586752kB, anon-rss:1000kB"
+RECORD = b"".join(one.to_line() for one in failed_run(error_message=WAITED))
+ASKED = shlex.join([*PROGRAM, "analyze", "--from", "-", "-o", "json"])
+CRI = "2026-11-21T01:05:15.123456789Z"
+HOST = "2026-11-21T01:05:15.000000+00:00 m0"
+
+
+def tar(files: Mapping[str, bytes | str], mode: str = "w:gz") -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode=mode) as archive:  # type: ignore[call-overload]
+        for path, content in files.items():
+            data = content.encode() if isinstance(content, str) else content
+            info = tarfile.TarInfo(path)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def unpacked(folder: Path, files: Mapping[str, bytes | str]) -> Path:
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder
+
+
+def analysis_of(place: Path, status: int) -> dict[str, Any]:
+    answer = service_record("analyze", "--from", place, "-o", "json")
+    assert answer.status == status, (answer.out, answer.err)
+    document = json.loads(answer.out)
+    assert isinstance(document, dict)
+    return document
+
+
+def exported(*messages: tuple[str, str]) -> bytes:
+    """A journal as `journalctl -o export` writes it: program and message; one of several lines is binary."""
+    data = b""
+    for program, message in messages:
+        transport = "kernel" if program == "kernel" else "stdout"
+        data += f"__CURSOR=s=1;i={len(data)}\n__REALTIME_TIMESTAMP=1795223115000000\n".encode()
+        data += f"_TRANSPORT={transport}\n_HOSTNAME=m0\nSYSLOG_IDENTIFIER={program}\n_PID=812\n".encode()
+        text = message.encode()
+        if b"\n" in text:
+            data += b"MESSAGE\n" + len(text).to_bytes(8, "little") + text + b"\n\n"
+        else:
+            data += b"MESSAGE=" + text + b"\n\n"
+    return data
+
+
+ADDRESSES = json.dumps(
+    [
+        {"ifname": "lo", "flags": ["LOOPBACK", "UP"], "mtu": 65536, "operstate": "UNKNOWN", "addr_info": []},
+        {
+            "ifname": "ens3",
+            "flags": ["BROADCAST", "UP"],
+            "mtu": 1500,
+            "operstate": "UP",
+            "addr_info": [
+                {"family": "inet", "local": "192.0.2.20", "prefixlen": 24, "scope": "global"},
+                {"family": "inet6", "local": "2001:db8::20", "prefixlen": 64, "scope": "global"},
+            ],
+        },
+    ],
+    indent=4,
+)
+ROUTES = json.dumps(
+    [
+        {"dst": "default", "gateway": "192.0.2.1", "dev": "ens3"},
+        {"type": "unicast", "dst": "10.128.0.0/14", "dev": "ovn-k8s-mp0"},
+    ],
+    indent=4,
+)
+LOG_BUNDLE: dict[str, bytes | str] = {
+    "bootstrap/services/bootkube.json": RECORD,
+    "failed-units.txt": "  UNIT LOAD ACTIVE SUB DESCRIPTION\n",
+    "bootstrap/journals/bootkube.log": f"Nov 21 01:05:11 bootstrap bootkube.sh[1234]: {WAITED}\n",
+    "bootstrap/journals/kubelet.log": "Nov 21 01:05:11 bootstrap kubenswrapper[1871]: I1121 up\n",
+    "bootstrap/network/hostname.txt": "bootstrap\n",
+    "bootstrap/containers/etcd-5fd1a2.inspect": '{"state": "x509: certificate has expired"}\n',
+    "rendered-assets/openshift/manifests/a.yaml": "kind: ConfigMap\n",
+    "gather.log": "Gathering bootstrap journals ...\n",
+}
+DAMAGED = "Error: creating container storage: layer not known"
+
+
+def test_a_log_bundle_of_the_installer(tmp_path: Path) -> None:
+    refused = f'E1121 01:05:15.1 1 pod.go:3] err="{DAMAGED}"'
+    files: dict[str, bytes | str] = {
+        **LOG_BUNDLE,
+        "bootstrap/journals/kubelet.log": f"Nov 21 01:05:15 bootstrap kubenswrapper[1871]: {refused}\n",
+        "control-plane/192.0.2.21/journals/kubelet.log": f"Nov 21 01:05:15 m0 kubenswrapper[1]: {OOM}\n",
+    }
+    bundle = tmp_path / "log-bundle-20261121.tar.gz"
+    bundle.write_bytes(tar({f"log-bundle-20261121/{path}": text for path, text in files.items()}))
+    root = analysis_of(bundle, 1)["root"]
+    assert root["cause"]["name"] == "container-storage-damaged"
+    assert root["cause"]["place"] == "log-bundle-20261121/bootstrap/journals/kubelet.log:1"
+
+
+def test_agent_gather_with_its_exported_journal_and_addresses_in_json(tmp_path: Path) -> None:
+    journal = exported(("agent", "Hello"), ("bootkube.sh", "Rendering\nDone"), ("kernel", OOM))
+    nested = tar({f"log-bundle-1/{path}": text for path, text in LOG_BUNDLE.items()}, "w")
+    files: dict[str, bytes | str] = {
+        "journal.export": journal,
+        "ipaddr": ADDRESSES,
+        "iproute": ROUTES,
+        "resolv.conf": "nameserver 192.0.2.53\n",
+        "etc/mtab": "/dev/sr0 /run/media/iso iso9660 ro 0 0\n",
+        "lsblk": "NAME MAJ:MIN RM SIZE RO TYPE MOUNTPOINTS\nsr0 11:0 1 1.1G 0 rom /run/media/iso\n",
+        "df": "Filesystem Size Used Avail Use% Mounted on\n/dev/sr0 1.1G 1.1G 0 100% /run/media/iso\n",
+        "bootstrap-gather.tar": nested,
+    }
+    place = tmp_path / "agent-gather-1.tar.xz"
+    place.write_bytes(tar({f"agent-gather/{path}": text for path, text in files.items()}, "w:xz"))
+    root = analysis_of(place, 1)["root"]
+    assert root["cause"]["name"] == "out-of-memory"
+    path, _, line = root["cause"]["place"].partition(":")
+    assert path == "agent-gather/journal.export"
+    assert OOM in journal.decode(errors="replace").split("\n")[int(line) - 1]
+
+    files["journal.export"] = exported(("agent", "Hello"))
+    own = "E1121 01:05:15.1 1 ovnkube.go:133] failed to get default gateway interface"
+    files["bootstrap-gather.tar"] = tar(
+        {
+            **{f"log-bundle-1/{path}": text for path, text in LOG_BUNDLE.items()},
+            "log-bundle-1/bootstrap/containers/ovnkube-node-7c1a.log": f"{own}\n",
+        },
+        "w",
+    )
+    place.write_bytes(tar({f"agent-gather/{path}": text for path, text in files.items()}, "w:xz"))
+    cause = analysis_of(place, 1)["root"]["cause"]
+    assert cause["name"] == "one-default-route"
+    assert "IPv6" in cause["says"]
+
+
+def test_the_logs_that_assisted_service_hands_out(tmp_path: Path) -> None:
+    bundle = tar({f"log-bundle-1/{path}": text for path, text in LOG_BUNDLE.items()})
+    kernel = "[Sat Nov 21 01:05:15 2026] blk_update_request: I/O error, dev sr0, sector 1 op 0x0:(READ)\n"
+    kernel += "[Sat Nov 21 01:05:16 2026] SQUASHFS error: Failed to read block 0x2e4a1: -5\n"
+    host: dict[str, bytes | str] = {
+        "logs_host_7f/log-bundle-1.tar.gz": bundle,
+        "logs_host_7f/dmesg.logs": kernel,
+        "logs_host_7f/journal.logs": "Nov 21 01:05:15 m0 systemd[1]: Started sshd.service.\n",
+        "logs_host_7f/agent.logs": "Nov 21 01:05:15 m0 next_step_runner[9]: fine\n",
+        "logs_host_7f/mount.logs": "List block devices\nsr0 11:0 1G rom\n",
+    }
+    place = tmp_path / "cluster.tar"
+    place.write_bytes(tar({"c_bootstrap_m0.tar": tar({"c_bootstrap_m0.tar.gz": tar(host)}, "w")}, "w"))
+    root = analysis_of(place, 1)["root"]
+    assert root["service"] == "bootkube"
+    assert root["cause"]["name"].startswith("medium-")
+    assert root["cause"]["place"].startswith("c_bootstrap_m0.tar/c_bootstrap_m0.tar")
+    assert "logs_host_7f/dmesg.logs:" in root["cause"]["place"]
+
+
+MUST_GATHER = {
+    "host_service_logs/masters/kubelet_service.log": "Nov 21 01:05:11.000001 m0 kubenswrapper[1]: I1121 up\n",
+    "namespaces/openshift-etcd/pods/etcd-m0/etcd/etcd/logs/current.log": "2026-11-21T01:05:11.1Z fine\n",
+    "cluster-scoped-resources/core/nodes/m0.yaml": "kind: Node\n",
+    "nodes/m0/proc_cmdline": "BOOT_IMAGE=(hd0,gpt3)/ostree/rhcos root=UUID=a rw\n",
+    "nodes/m0/dmesg": "[    0.000000] Linux version 5.14\n[   12.1] XFS (vda4): Ending clean mount\n",
+    "nodes/m0/lspci": "00:00.0 0600: 8086:29c0\n",
+}
+TOP = "must-gather.local.1/quay-io-openshift-sha256-1f/"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "cause"),
+    [
+        ("nodes/m0/dmesg", f"[  812.123456] {OOM}\n", "out-of-memory"),
+        (
+            "nodes/m0/m0_logs_kubelet",
+            f'Nov 21 01:05:15.1 m0 kubenswrapper[1]: E1121 err="{DAMAGED}"\n',
+            "container-storage-damaged",
+        ),
+        (
+            "host_service_logs/masters/crio_service.log",
+            f'Nov 21 01:05:15.1 m0 crio[9]: time="2026-11-21 01:05:15.1Z" level=error msg="{DAMAGED}"\n',
+            "container-storage-damaged",
+        ),
+        (
+            "namespaces/openshift-mco/pods/mcd-1/machine-config-daemon/machine-config-daemon/logs/previous.log",
+            f"{CRI} W1121 expected target osImageURL quay.io/a@sha256:1, have quay.io/b@sha256:2",
+            "os-image-mismatch",
+        ),
+    ],
+)
+def test_must_gather_without_any_record_is_judged_by_its_evidence(
+    tmp_path: Path, path: str, text: str, cause: str
+) -> None:
+    files = {f"{TOP}{name}": content for name, content in {**MUST_GATHER, path: text}.items()}
+    packed = tmp_path / "must-gather.tar.gz"
+    packed.write_bytes(tar(files))
+    for place in (packed, unpacked(tmp_path / "must-gather", files)):
+        document = analysis_of(place, 1)
+        assert (document["verdict"], document["root"]["cause"]["name"]) == ("unknown", cause)
+        assert document["root"]["cause"]["place"] == f"{TOP}{path}:1"
+        assert document["says"].startswith("unknown: no service recorded anything; ")
+
+
+def test_must_gather_in_which_nothing_tells_is_not_called_well(tmp_path: Path) -> None:
+    files = {f"{TOP}{name}": content for name, content in MUST_GATHER.items()}
+    place = unpacked(tmp_path / "must-gather", files)
+    document = analysis_of(place, 3)
+    assert document["verdict"] == "unknown"
+    assert "none of 5 lines in 4 files tells a cause" in document["says"]
+    page = service_record("analyze", "--from", place)
+    assert "nothing is wrong" not in page.out
+    assert page.status == 3
+
+
+STARTED = "Nov 21 01:05:11 m0 systemd[1]: Started sshd.service.\n"
+SHOWN = "default via 192.0.2.1 dev ens3\n10.128.0.0/14 dev tun0\n"
+FATAL = "Nov 21 01:05:11 m0 chronyd[9]: Fatal error : moon\n"
+SOS = {
+    "sos_commands/logs/journalctl_--no-pager_--boot": STARTED,
+    "sos_commands/networking/ip_-o_addr": "2: ens3    inet 192.0.2.20/24 brd 192.0.2.255 scope global ens3\n",
+    "sos_commands/networking/ip_route_show_table_all": SHOWN,
+    "sos_commands/kernel/dmesg_-T": "[Sat Nov 21 01:05:15 2026] Linux version 5.14\n",
+    "proc/meminfo": "MemTotal: 16384000 kB\n",
+    "etc/resolv.conf": "nameserver 192.0.2.53\n",
+    "hostname": "m0.lab.example.net\n",
+    "version.txt": "sosreport: 4.7\n",
+}
+UNITS = "  UNIT LOAD ACTIVE SUB DESCRIPTION\n{}\n0 loaded units listed.\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "cause", "place"),
+    [
+        ("var/log/messages", f"Nov 21 01:05:15 m0 kernel: {OOM}\n", "out-of-memory", "var/log/messages:1"),
+        (
+            "etc/resolv.conf",
+            "nameserver 10.128.0.10\n",
+            "name-server-in-cluster-network",
+            "etc/resolv.conf:1",
+        ),
+        (
+            "sos_commands/crio/crictl_logs_-t_1f2e",
+            f'{CRI} F1121 1 a.go:1] error creating read-write layer with ID "1f": layer not known\n',
+            "container-storage-damaged",
+            "sos_commands/crio/crictl_logs_-t_1f2e:1",
+        ),
+    ],
+)
+def test_a_sos_report_is_judged_by_its_evidence(
+    tmp_path: Path, path: str, text: str, cause: str, place: str
+) -> None:
+    top = "sosreport-m0-2026-11-21/"
+    archive = tmp_path / "sosreport-m0.tar.xz"
+    archive.write_bytes(
+        tar({f"{top}{name}": content for name, content in {**SOS, path: text}.items()}, "w:xz")
+    )
+    document = analysis_of(archive, 1)
+    assert document["root"]["cause"]["name"] == cause
+    assert document["root"]["cause"]["place"] == f"{top}{place}"
+
+
+def test_the_failed_units_of_a_sos_report_are_told(tmp_path: Path) -> None:
+    listed = UNITS.format("● chronyd.service loaded failed failed NTP client/server")
+    files = {
+        **SOS,
+        "sos_commands/systemd/systemctl_list-units_--failed": listed,
+        "sos_commands/logs/journalctl_--no-pager_--boot": FATAL,
+    }
+    for place in (tmp_path / "sos", tmp_path / "whole"):
+        unpacked(place / ("" if place.name == "sos" else "sosreport-m0"), files)
+        document = analysis_of(place, 1)
+        assert document["verdict"] == "failed"
+        assert document["failedUnits"][0]["unit"] == "chronyd.service"
+        assert "moon" in document["says"]
+    archive = tmp_path / "sos.tar.xz"
+    archive.write_bytes(tar({f"sosreport-m0/{name}": text for name, text in files.items()}, "w:xz"))
+    assert analysis_of(archive, 1)["failedUnits"][0]["unit"] == "chronyd.service"
+
+
+def test_what_is_no_gathering_of_a_host_is_refused_as_before(tmp_path: Path) -> None:
+    place = unpacked(tmp_path / "photos", {"summer.txt": "out of memory: killed process 1 (a)\n"})
+    answer = service_record("analyze", "--from", place)
+    assert (answer.status, answer.out) == (3, "")
+    assert answer.err.startswith(f"Error: no records in {place}: no *.json file there")
+    for verb in ("show", "timeline"):
+        sos = unpacked(tmp_path / "sos", SOS)
+        assert "no records in" in service_record(verb, "--from", sos).err
+
+
+@pytest.mark.parametrize("is_pipe", [False, True])
+def test_a_bundle_on_standard_input_is_read_with_its_evidence(tmp_path: Path, *, is_pipe: bool) -> None:
+    bundle, record = tmp_path / "b.tar.gz", tmp_path / "bootkube.json"
+    kernel = f"{HOST} kernel: {OOM}\n"
+    bundle.write_bytes(tar({**LOG_BUNDLE, "bootstrap/journals/kernel.log": kernel}))
+    record.write_bytes(entry().to_line())
+    command = f"cat {{}} | {ASKED}" if is_pipe else f"{ASKED} < {{}}"
+    answers = [
+        subprocess.run(
+            ["bash", "-c", command.format(file)], capture_output=True, env=environment(), check=False
+        )
+        for file in (bundle, record)
+    ]
+    assert answers[0].returncode == 1
+    assert json.loads(answers[0].stdout)["root"]["cause"]["name"] == "out-of-memory"
+    assert json.loads(answers[1].stdout)["verdict"] == "running"
