@@ -128,12 +128,12 @@ def labelled_ticks(axis: Axis, most: int, room: float) -> list[Tick]:
         for begin, end in segments
         for tick in ticks(begin, end, max(round(most * (end - begin) / scale), 1) if scale > 0 else 1)
     ]
-    found = [Tick(axis.part(at) * room, offset(at), is_minor=False, is_left=False) for at in places]
-    if not found:
+    placed = [Tick(axis.part(at) * room, offset(at), is_minor=False, is_left=False) for at in places]
+    if not placed:
         return []
-    last = replace(found[-1], is_left=found[-1].part > _LAST_LABEL)
-    majors = _fitting(found[:-1], last, _NARROW)
-    every = _fitting(found[:-1], last, _WIDE)
+    last = replace(placed[-1], is_left=placed[-1].part > _LAST_LABEL)
+    majors = _fitting(placed[:-1], last, _NARROW)
+    every = _fitting(placed[:-1], last, _WIDE)
     return [*(replace(tick, is_minor=tick not in majors) for tick in every), last]
 
 

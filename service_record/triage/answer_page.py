@@ -12,7 +12,7 @@ _HEADS = ("Cause", "Bundles", "Hosts", "First to last seen", "Releases, platform
 _WIDTH, _HEIGHT = 168, 32
 
 
-def answer_html(triage: Triage, source: str, made: datetime) -> str:
+def answer_html(triage: Triage, source: str, made_at: datetime) -> str:
     """Return the page in one file: causes by count, what is new, what is rising, what no rule knows."""
     bad = count(triage.bad, "bundle with trouble", "bundles with trouble")
     lead = [
@@ -33,7 +33,7 @@ def answer_html(triage: Triage, source: str, made: datetime) -> str:
     if triage.unreadable:
         rows = (element("li", f"{uri}: {reason}") for uri, reason in triage.unreadable)
         sections.append(Section("unreadable", "Not judged", [element("ul", *rows)]))
-    return page(f"Triage of {source}", lead, sections, made)
+    return page(f"Triage of {source}", lead, sections, made_at)
 
 
 def _table(causes: Iterable[Cause], triage: Triage) -> Element:

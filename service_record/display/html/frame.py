@@ -212,14 +212,14 @@ def page(
     title: str,
     lead: Iterable[Content],
     sections: Sequence[Section],
-    made: datetime,
+    made_at: datetime,
     heading: Element | None = None,
 ) -> str:
     """Return a page in one file: its head with what matters most and when it was made, then its sections.
 
     The largest heading is the title, unless there is another.
     """
-    origin = element("p", f"page made {utc(made, 'seconds')} by service-record {__version__}", class_="faint")
+    origin = element("p", f"page made {utc(made_at, 'seconds')} by service-record {__version__}", class_="faint")
     head = element(
         "head",
         element("meta", charset="utf-8"),
