@@ -219,7 +219,9 @@ def page(
 
     The largest heading is the title, unless there is another.
     """
-    origin = element("p", f"page made {utc(made_at, 'seconds')} by service-record {__version__}", class_="faint")
+    origin = element(
+        "p", f"page made {utc(made_at, 'seconds')} by service-record {__version__}", class_="faint"
+    )
     head = element(
         "head",
         element("meta", charset="utf-8"),
