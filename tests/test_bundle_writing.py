@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service_record.bundle import open_bundle
-from service_record.bundle.blocks import Cut
+from service_record.bundle.archive import Cut
 from service_record.bundle.writing import SERVER_BYTES, BundleWriter
 from service_record.export import FORMS
 from tests.builders import failed_run

@@ -9,10 +9,18 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from service_record.bundle.archive import Archive, Opening
-from service_record.bundle.blocks import BLOCK_BYTES, MIN_BLOCK_BYTES, SPARE_BYTES, Blocks, Cut, Pool
+from service_record.bundle.archive import (
+    BLOCK_BYTES,
+    MIN_BLOCK_BYTES,
+    SPARE_BYTES,
+    Archive,
+    ArchiveMember,
+    Cut,
+    DiskReserve,
+    MemberLimits,
+    Opening,
+)
 from service_record.bundle.names import named
-from service_record.bundle.segment_queue import Backlog, DiskReserve
 
 DISK_BYTES: Final = 64 << 20
 """What a bundle takes on disk at most unless told otherwise, while it is made, too."""
@@ -28,7 +36,7 @@ _ROOM_SHARE: Final = 4
 _MAX_RESERVE: Final = 1 << 20
 _RESERVE_SHARE: Final = 8
 _PARTS: Final = 64
-"""A segment of the backlog is that part of the whole; so much is twice there as a member is put in place."""
+"""A block is at most that part of the whole."""
 _SLICE: Final = 1 << 16
 
 
@@ -60,8 +68,8 @@ class Packed:
 class MemberWriter:
     """One file of a bundle, while it is written; BundleWriter.member() makes it."""
 
-    def __init__(self, blocks: Blocks, redactor: MemberRedactor | None) -> None:
-        self._blocks = blocks
+    def __init__(self, content: ArchiveMember, redactor: MemberRedactor | None) -> None:
+        self._content = content
         self._redactor = redactor
         self.written_bytes = 0
         """How many bytes were written to it, before redaction."""
@@ -69,12 +77,12 @@ class MemberWriter:
     @property
     def cut(self) -> int:
         """Return how many of them, the oldest, were dropped again, counted after redaction."""
-        return self._blocks.dropped
+        return self._content.dropped
 
     def write(self, data: bytes, /) -> None:
         """Append. Raises OSError where the disk fails; when it is only full, the oldest bytes make room."""
         self.written_bytes += len(data)
-        self._blocks.write(self._redactor.feed(data) if self._redactor else data)
+        self._content.write(self._redactor.feed(data) if self._redactor else data)
 
 
 class BundleWriter:
@@ -119,8 +127,7 @@ class BundleWriter:
         """What became of each, in order."""
         self.masked: Counter[str] = Counter()
         """Kind of secret and how many were masked in all members."""
-        self._pool = Pool(workers)
-        self._archive = Archive(path, self._pool.compress)
+        self._archive = Archive(path, workers)
         whole = self._whole(0)
         try:
             self._disk_reserve = DiskReserve(path.parent, min(_MAX_RESERVE, whole // _RESERVE_SHARE))
@@ -128,8 +135,7 @@ class BundleWriter:
             self._archive.close()
             self._path.unlink(missing_ok=True)
             raise
-        self._segment_bytes = max(whole // _PARTS, MIN_BLOCK_BYTES)
-        self._block_bytes = min(self._segment_bytes, BLOCK_BYTES)
+        self._block_bytes = min(max(whole // _PARTS, MIN_BLOCK_BYTES), BLOCK_BYTES)
 
     @property
     def size(self) -> int:
@@ -165,36 +171,33 @@ class BundleWriter:
             raise ValueError(f"a limit of {limit} bytes")
         name = self._named(_inside(path))
         essential = essential or named(path) is not None
+        if whole:
+            opening = None
+        elif opening is None and not path.endswith(".json"):
+            opening = cut_notice
         redactor = self._redact() if self._redact and not as_is else None
-        disk_reserve = self._disk_reserve if essential else None
-        blocks = Blocks(
-            self._pool,
-            Backlog(self._path.parent, self._segment_bytes),
-            block_bytes=self._block_bytes,
-            limit=limit,
+        moment = self._mtime if mtime is None else mtime
+        limits = MemberLimits(
+            content=limit,
             room=self._room(essential=essential),
-            disk_reserve=disk_reserve,
+            block_bytes=self._block_bytes,
+            disk_reserve=self._disk_reserve if essential else None,
         )
-        member = MemberWriter(blocks, redactor)
+        content = ArchiveMember(self._archive, self._top + name, moment, opening, limits)
+        member = MemberWriter(content, redactor)
         self._is_open = True
         try:
             yield member
         finally:
             self._is_open = False
-            with closing(blocks):
+            with closing(content):
                 if redactor:
-                    blocks.write(redactor.finish())
+                    content.write(redactor.finish())
                     self.masked.update(redactor.counts)
-                blocks.finish()
                 if member.written_bytes or keep_empty:
-                    moment = self._mtime if mtime is None else mtime
-                    if opening is None and not path.endswith(".json"):
-                        opening = cut_notice
-                    size = self._archive.append(
-                        self._top + name, moment, blocks, None if whole else opening, disk_reserve
-                    )
+                    size = content.finish()
                     self.members.append(
-                        Packed(path=name, bytes=size, dropped_bytes=blocks.dropped, cut=blocks.cut)
+                        Packed(path=name, bytes=size, dropped_bytes=content.dropped, cut=content.cut)
                     )
 
     def add(self, path: str, data: bytes, mtime: float | None = None, *, as_is: bool = False) -> None:
@@ -236,7 +239,6 @@ class BundleWriter:
 
     def _close(self) -> None:
         self._disk_reserve.release()
-        self._pool.close()
         self._archive.close()
 
     def _whole(self, size: int) -> int:
@@ -245,10 +247,8 @@ class BundleWriter:
         return min(self.disk_bytes, max(free // _FREE_SHARE, _MIN_BYTES))
 
     def _room(self, *, essential: bool) -> int:
-        """Return how much a member may take, compressed; moving a member into place needs one
-        segment twice.
-        """
-        size = self._archive.size + self._segment_bytes + self._block_bytes + 2 * SPARE_BYTES
+        """Return how much a member may take, compressed."""
+        size = self._archive.size + SPARE_BYTES
         reserve = self._disk_reserve.bytes
         room = self._whole(self._disk_reserve.size) - size - reserve
         if not essential:
