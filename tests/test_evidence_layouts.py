@@ -228,7 +228,7 @@ def test_must_gather_in_which_nothing_tells_is_not_called_well(tmp_path: Path) -
     place = unpacked(tmp_path / "must-gather", files)
     document = analysis_of(place, 3)
     assert document["verdict"] == "unknown"
-    assert "none of 5 lines in 4 files tells a cause" in document["says"]
+    assert "none of 5 lines in 4 files names a cause" in document["says"]
     page = service_record("analyze", "--from", place)
     assert "nothing is wrong" not in page.out
     assert page.status == 3

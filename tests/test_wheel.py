@@ -1,6 +1,7 @@
 """The wheel and the source distribution, as people get them: with nothing of the checkout."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hatch_build import with_absolute_links
 from tests.command_line import Answer, service_record
 from tests.programs import REPOSITORY
 from tests.trees import picture
@@ -40,6 +42,22 @@ def library(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     subprocess.run([*pip, "--no-index", "--no-deps", "--target", directory, wheel], check=True)
     return directory
+
+
+def test_the_description_has_no_link_that_an_index_could_not_follow(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+        description = archive.read(name).decode()
+    assert "# service-record" in description
+    assert "Install, upgrade and remove" in description
+    assert not re.findall(r"\]\((?!https?://|#)", description)
+
+
+def test_links_of_the_description_lead_to_the_source_where_one_is_named() -> None:
+    text = "[a](docs/a.md#b), [c](https://example.org/), [d](#e)"
+    absolute = "[a](https://forge.example/x/blob/HEAD/docs/a.md#b), [c](https://example.org/), [d](#e)"
+    assert with_absolute_links(text, "https://forge.example/x/") == absolute
+    assert with_absolute_links(text, None) == "a, [c](https://example.org/), [d](#e)"
 
 
 def from_wheel(library: Path, *arguments: object) -> Answer:

@@ -32,7 +32,7 @@ NO_VERBS: Final = frozenset(
 """A docstring of a function begins with a verb, and none of these is one."""
 MAX_COLUMNS: Final = 128
 MAX_CELL: Final = 200
-MAX_TERMS: Final = 50
+MAX_TERMS: Final = 40
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:

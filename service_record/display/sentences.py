@@ -126,7 +126,7 @@ def _without_records(diagnosis: Diagnosis) -> str:
         return f"no service recorded anything; {host_sentence(diagnosis.host)}"
     looked = diagnosis.looked
     read = f"{count(looked.lines, 'line')} in {count(looked.files, 'file')}"
-    return f"no service recorded anything, and none of {read} tells a cause"
+    return f"no service recorded anything, and none of {read} names a cause"
 
 
 def _extent(trouble: Trouble) -> str:

@@ -163,7 +163,8 @@ def _looked(diagnosis: Diagnosis) -> Iterator[str]:
     looked, root = diagnosis.looked, diagnosis.root
     if looked.files and root is not None and not (root.cause is not None and root.cause.is_cause):
         files = f"{count(looked.lines, 'line')} in {count(looked.files, 'file')}"
-        yield f"{files} ({', '.join(sorted(looked.kinds))}), of which none tells a cause"
+        kinds = f" ({', '.join(sorted(looked.kinds))})" if looked.kinds else ""
+        yield f"{files}{kinds}: none names a cause"
 
 
 def weighed_lines(diagnosis: Diagnosis, view: View) -> Iterator[Line]:
