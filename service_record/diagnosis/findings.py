@@ -90,7 +90,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     is_running: bool = False
     """True when the service runs again, or still."""
     cause: KnownCause | None = None
-    told: "ToldLine | None" = None
+    telling: "ToldLine | None" = None
     """A line of its run that tells more than its last lines do."""
 
     @property
@@ -121,7 +121,7 @@ class FailedUnit(msgspec.Struct, frozen=True, kw_only=True):
     recorded: Outcome | None
     """The outcome of its latest recorded run; None if no run is recorded."""
     cause: KnownCause | None = None
-    told: ToldLine | None = None
+    telling: ToldLine | None = None
     """A line of it that tells most, where no rule knows the cause."""
 
 

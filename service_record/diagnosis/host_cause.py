@@ -94,7 +94,7 @@ def _unit_with_telling(failed: FailedUnit, causes: Causes) -> FailedUnit:
     if service is None or (failed.cause is not None and failed.cause.is_cause):
         return failed
     telling = _telling([line for line in causes.evidence.own.get(service, ()) if line.kind != SYSTEMD])
-    return failed if telling is None else replace(failed, told=telling)
+    return failed if telling is None else replace(failed, telling=telling)
 
 
 def _telling(lines: Sequence[LogLine]) -> ToldLine | None:
@@ -112,7 +112,7 @@ def _with_telling(trouble: Trouble, causes: Causes) -> Trouble:
         return trouble
     lines = [line for line in causes.evidence.own.get(trouble.service, ()) if _is_of_run(line, trouble.run)]
     telling = _telling(lines)
-    return trouble if telling is None else replace(trouble, told=telling)
+    return trouble if telling is None else replace(trouble, telling=telling)
 
 
 def _is_of_run(line: LogLine, run: Run) -> bool:

@@ -94,7 +94,7 @@ def _head(diagnosis: Diagnosis, source: str) -> Document:
 
 def _root(diagnosis: Diagnosis) -> Document | None:
     """Return the root cause; without a trouble, what evidence alone shows."""
-    failed = next((one for one in diagnosis.failed_units if one.told is not None), None)
+    failed = next((one for one in diagnosis.failed_units if one.telling is not None), None)
     if diagnosis.root is None and diagnosis.host is None and failed is not None:
         return {
             "kind": diagnosis.verdict.value,
@@ -148,7 +148,7 @@ def _trouble(trouble: Trouble) -> Document:
         **_present(running=trouble.is_running or None, rebooted=trouble.is_rebooted or None),
         **_present(
             cause=cause and _cause(cause),
-            told=trouble.told and {"line": trouble.told.line, "place": trouble.told.place},
+            told=trouble.telling and {"line": trouble.telling.line, "place": trouble.telling.place},
             loop=loop
             and {
                 "of": loop.of.value,
@@ -197,7 +197,7 @@ def _failed_unit(failed: FailedUnit) -> Document:
             requiredBy=list(unit.required_by) or None,
             recorded=failed.recorded and failed.recorded.value,
             cause=failed.cause and _cause(failed.cause),
-            told=failed.told and {"line": failed.told.line, "place": failed.told.place},
+            told=failed.telling and {"line": failed.telling.line, "place": failed.telling.place},
         ),
         "next": list(commands_for_unit(failed)),
     }

@@ -165,7 +165,7 @@ def why(trouble: Trouble) -> str:
 
 def telling(trouble: Trouble) -> str | None:
     """Return the line that most likely says what went wrong."""
-    return trouble.told.line if trouble.told is not None else telling_line(trouble.facts.message)
+    return trouble.telling.line if trouble.telling is not None else telling_line(trouble.facts.message)
 
 
 def how(facts: Facts) -> str:
@@ -208,8 +208,8 @@ def failed_unit_sentence(failed: FailedUnit) -> str:
     """`failed: mnt-data.mount: exit 32 of ExecMount=/bin/mount; kubelet.service requires it`."""
     unit = failed.unit
     words = f"failed: {name(unit.name)}: {_why_failed(failed)}"
-    if failed.told is not None:
-        words += f": {visible(failed.told.line)}"
+    if failed.telling is not None:
+        words += f": {visible(failed.telling.line)}"
     if unit.service is not None:
         recorded = VERBS[failed.recorded] if failed.recorded is not None else ""
         words += f"; its latest recorded run {recorded}" if recorded else "; nothing is recorded of it"

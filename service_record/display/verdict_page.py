@@ -109,9 +109,9 @@ def _in_full(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
     if trouble.overrun is not None:
         yield from _list_lines("budget", [budget_sentence(trouble.overrun.budget)], view)
     yield from _cause(trouble.cause, view, whole=whole)
-    if trouble.told is not None:
+    if trouble.telling is not None:
         yield from _list_lines(
-            "line", [_placed(trouble.told.line, trouble.told.place, view, whole=whole)], view
+            "line", [_placed(trouble.telling.line, trouble.telling.place, view, whole=whole)], view
         )
     yield from details(trouble.facts, view, _INDENT, whole=whole)
     yield from stage_lines(run.stages, view, _INDENT)

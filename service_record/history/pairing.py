@@ -34,7 +34,7 @@ class StageSpan(msgspec.Struct):
     """What its end says; None without an end."""
     ended: datetime | None = None
     duration: float | None = None
-    told: Entry | None = None
+    end_entry: Entry | None = None
     """Its end, unless that is a success."""
 
     def end(self, entry: Entry) -> None:
@@ -44,7 +44,7 @@ class StageSpan(msgspec.Struct):
         self.boot_id = None
         self.outcome = end_outcome(entry)
         if self.outcome is not SUCCESS:
-            self.told = entry
+            self.end_entry = entry
 
 
 def seconds_between(

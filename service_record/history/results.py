@@ -266,7 +266,7 @@ def _stage(span: StageSpan, around: Activity, outcome: Outcome, *, is_amended: b
     if outcome is SUCCESS:
         facts = NOTHING
     else:
-        ends = [] if span.told is None else [span.told]
+        ends = [] if span.end_entry is None else [span.end_entry]
         facts = gather_facts([*ends, *around.ends[-1:]] if is_amended else ends)
     return Stage(
         name=span.name,
@@ -311,7 +311,7 @@ def _blamed_stage(activity: Activity, outcome: Outcome) -> StageSpan | None:
     if outcome is not FAILURE:
         failed = [stage for stage in failed if stage.outcome is not FAILURE]
     line = activity.ends[-1].error_line
-    same = (stage for stage in failed if stage.told and stage.told.error_line == line)
+    same = (stage for stage in failed if stage.end_entry and stage.end_entry.error_line == line)
     return next(same, failed[-1] if failed else None)
 
 
@@ -328,9 +328,9 @@ def _evidence(activity: Activity, stage: StageSpan | None) -> list[Entry]:
     """Return the entries that say how an activity ended, the most telling last, with those of its failed
     stage.
     """
-    if stage is None or stage.told is None:
+    if stage is None or stage.end_entry is None:
         return activity.ends
-    return [stage.told, *activity.ends]
+    return [stage.end_entry, *activity.ends]
 
 
 def _recorded_outcome(activity: Activity) -> Outcome | None:

@@ -175,7 +175,7 @@ def _root(diagnosis: Diagnosis) -> dict[str, object]:
 
 
 def _of_trouble(trouble: Trouble) -> dict[str, object]:
-    line = (trouble.cause and trouble.cause.line) or (trouble.told and trouble.told.line)
+    line = (trouble.cause and trouble.cause.line) or (trouble.telling and trouble.telling.line)
     line = line or telling_line(trouble.facts.message) or ""
     since = trouble.since
     return {

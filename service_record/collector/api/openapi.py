@@ -69,7 +69,7 @@ def _operation(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, An
     described: dict[str, Any] = {
         "operationId": _id(operation),
         "summary": operation.summary,
-        "description": f"For {operation.who.told}.",
+        "description": f"For {operation.who.sentence}.",
         "parameters": _parameters(operation),
         "responses": _responses(operation, of_type),
         "security": [] if not operation.who.kinds else [{"token": []}, {"agent": []}],

@@ -25,11 +25,11 @@ class Callers:
     def __init__(self, *kinds: TokenKind, sentence: str = "") -> None:
         self.kinds: Final = frozenset(kinds)
         """None where a token is not asked for, or stands in the path, where the handler looks at it."""
-        self.told: Final = sentence or ", ".join(kinds)
+        self.sentence: Final = sentence or ", ".join(kinds)
 
     def refusal(self, kind: TokenKind) -> str:
         """Return why a token of another kind is refused."""
-        return f"this needs a token of kind {self.told.replace(', ', ' or ')}, and not {kind}"
+        return f"this needs a token of kind {self.sentence.replace(', ', ' or ')}, and not {kind}"
 
 
 ANYBODY: Final = Callers(sentence="anybody")

@@ -118,7 +118,7 @@ def step_rows(
         reports[step.label] = step
         latest = step.label
         _take(bars.setdefault(step.label, []), step)
-    listed = {f"step-{step.id}" for group in steps for step in group.latest}
+    targets = {f"step-{step.id}" for group in steps for step in group.latest}
     for label, of_label in sorted(bars.items(), key=lambda row: reports[row[0]].priority):
         last = of_label[-1]
         if is_over and last.end is None:
@@ -130,7 +130,7 @@ def step_rows(
                 typical_at=None if typical is None else last.begin + typical,
                 budget_at=max(end, last.begin) + pace.budget(label) if label == latest else None,
             )
-        linked = (bar if bar.target in listed else replace(bar, target="") for bar in of_label)
+        linked = (bar if bar.target in targets else replace(bar, target="") for bar in of_label)
         yield BuildRow(kind="step", name=reports[label].name, bars=tuple(linked))
 
 

@@ -188,8 +188,8 @@ def _terms(trouble: Trouble, view: View) -> Element:
         terms.extend([element("dt", "budget"), element("dd", budget_sentence(trouble.overrun.budget))])
     if trouble.cause is not None:
         terms.extend(_cause(trouble.cause))
-    if trouble.told is not None:
-        quoted = _quoted(trouble.told.line, trouble.told.place)
+    if trouble.telling is not None:
+        quoted = _quoted(trouble.telling.line, trouble.telling.place)
         terms.extend([element("dt", "line"), element("dd", element("p", *quoted))])
     if trouble.run.stages:
         items = [element("li", _stage(stage, view)) for stage in trouble.run.stages]
@@ -223,7 +223,7 @@ def _evidence(diagnosis: Diagnosis) -> Iterator[Section]:
     for cause in causes:
         if cause is not None and cause.place is not None:
             quoted[cause.place] = cause.line or ""
-    quoted |= {one.told.place: one.told.line for one in troubles if one.told is not None}
+    quoted |= {one.telling.place: one.telling.line for one in troubles if one.telling is not None}
     items = [
         element("article", element("h3", place), *_around(place), element("pre", line), id=_anchor(place))
         for place, line in quoted.items()
