@@ -3,7 +3,8 @@
 - `own`, `exit`, `signal`, `systemd`, `kind`, `stage`, `command`, `service`: what a service said, and how it
   ended. With none of them, no service is in trouble.
 - `kernel`, `journal`, `agent`, `installer`: lines of the host. `units` and `containers` map a name to its
-  lines, `files` a path in a bundle to its text. `earlier_boot` names a service that ended well a boot before.
+  lines, `files` a path in a bundle to its text. `earlier_boot` names a service that ended well a boot before,
+  `runs` those that run.
 - `says`: the words of the cause, where they matter.
 """
 
@@ -86,7 +87,7 @@ class CauseCase:
     def _history(self) -> History:
         earlier = self.values.get("earlier_boot")
         if earlier is None:
-            return History(())
+            return build_history((name, [entry(Phase.SERVICE_START)]) for name in self.values.get("runs", ()))
         ended = [entry(Phase.SERVICE_START), entry(Phase.SERVICE_END, 9)]
         now = [entry(Phase.SERVICE_START, 99, boot_id="b1" * 16, invocation_id="2f" * 16)]
         return build_history([(earlier, ended), ("set-hostname", now)])

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from service_record.diagnosis import cause_rules, causes
 from service_record.diagnosis.cause_rules import FileError, Rank, read_rules
-from service_record.diagnosis.evidence.fact_checks import CHECKS
+from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, ROLES
 from service_record.diagnosis.evidence.known_facts import FACT_NAMES
 from service_record.diagnosis.evidence.log_lines import KINDS_OF_LINES
 from service_record.diagnosis.trouble_facts import KINDS
@@ -48,6 +48,9 @@ def test_the_built_in_rules_follow_the_schema(file: Path) -> None:
         {"times": 21},
         {"fact": {"weather": "x"}},
         {"check": "weather"},
+        {"role": "king"},
+        {"measure": "weather"},
+        {"message": None, "role": "node", "measure": "slow-pull"},
         {"kind": "dead"},
         {"exit": "one"},
         {"within": "day"},
@@ -76,4 +79,6 @@ def test_schema_and_reader_know_the_same_names() -> None:
     assert set(where) == {"own", "any", *KINDS_OF_LINES}
     assert set(of_tests["fact"]["propertyNames"]["enum"]) == FACT_NAMES
     assert set(of_tests["check"]["enum"]) == set(CHECKS)
+    assert set(of_tests["measure"]["enum"]) == set(MEASURES)
+    assert set(of_tests["role"]["oneOf"][0]["enum"]) == set(ROLES)
     assert set(of_tests["kind"]["oneOf"][0]["enum"]) == set(KINDS)

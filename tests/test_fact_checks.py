@@ -2,8 +2,9 @@
 
 import pytest
 
-from service_record.diagnosis.evidence.fact_checks import CHECKS
-from service_record.diagnosis.evidence.known_facts import facts_of
+from service_record.diagnosis.evidence.fact_checks import CHECKS, roles_of, seconds_in
+from service_record.diagnosis.evidence.known_facts import KnownFact, facts_of
+from service_record.diagnosis.evidence.log_lines import LinePlace
 from service_record.history import build_history
 from service_record.record.entry import Phase, Result
 from tests.builders import BOOT_ID, entry
@@ -16,8 +17,20 @@ IPV4 = "    inet 192.0.2.20/24 scope global ens3\n"
 DEFAULT = "default via 192.0.2.1 dev ens3\n"
 DF = "Filesystem Type Size Used Avail Use% Mounted on\n/dev/vda4 xfs 98G {used} {left} {share}% /"
 LSBLK = "NAME   FSTYPE MOUNTPOINTS\nvda\n└─vda4 xfs    /"
+FIO = "  sync percentiles (usec):\n   | 99.00th=[{}], 99.50th=[60031], 99.90th=[81265], 99.95th=[92121]"
 LIVE = "coreos.liveiso=rhcos-415 ignition.firstboot"
 
+
+def boots(*minutes: int) -> str:
+    """The list of boots that began so many minutes after one another's first."""
+    return "\n".join(
+        f" {number - len(minutes) + 1} {number:032x} Mon 2026-03-02 09:{minute:02}:00 UTC"
+        for number, minute in enumerate(minutes)
+    )
+
+
+OF_CERTIFICATES = {"certificate-ended", "certificate-not-yet-good", "certificate-without-api-name"}
+"""tests/causes/facts.yaml has their cases."""
 CASES = [
     (
         "name-server-in-cluster-network",
@@ -50,8 +63,6 @@ CASES = [
         {"ip-addr.txt": f"{LINKS}{IPV4}    inet6 fe80::20/64 scope link\n", "ip-route.txt": DEFAULT},
         None,
     ),
-    ("no-address", {"ip-addr.txt": LINKS}, {"interface": "ens3"}),
-    ("no-address", {"ip-addr.txt": LINKS + IPV4}, None),
     ("no-time-source", {"chrony-tracking.txt": "Leap status     : Not synchronised"}, {}),
     ("no-time-source", {"chrony-tracking.txt": "Leap status     : Normal"}, None),
     (
@@ -74,12 +85,17 @@ CASES = [
         {"rpm-ostree.txt": "State: idle\n* pivot://quay.io/a@sha256:8c\n  pivot://quay.io/a@sha256:8d"},
         None,
     ),
-    ("too-little-memory", {"memory.txt": "MemTotal:  2048000 kB"}, {"memory": "2000 MiB"}),
+    ("too-little-memory", {"memory.txt": "MemTotal:  2048000 kB"}, {"memory": "2000 MiB", "role": "a node"}),
     ("too-little-memory", {"memory.txt": "MemTotal: 16384000 kB"}, None),
     ("swap-is-on", {"memory.txt": "SwapTotal: 2048000 kB"}, {"swap": "2000 MiB"}),
     ("swap-is-on", {"memory.txt": "SwapTotal: 0 kB"}, None),
     ("disk-is-full", {"df.txt": DF.format(used="98G", left=0, share=100)}, {"directory": "/"}),
     ("disk-is-full", {"df.txt": DF.format(used="92G", left="6G", share=94)}, None),
+    ("boots-repeat", {"boots.txt": boots(0, 10, 20, 30, 40)}, {"count": "5", "span": "40 minutes"}),
+    ("boots-repeat", {"boots.txt": boots(0, 10, 20, 30)}, None),
+    ("boots-repeat", {"boots.txt": boots(0, 10, 20, 45, 55)}, None),
+    ("disk-syncs-slowly", {"cleanfsynctest.log": FIO.format(54264)}, {"took": "54.3 ms"}),
+    ("disk-syncs-slowly", {"cleanfsynctest.log": FIO.format(6980)}, None),
     ("no-memory-cgroup", {"cmdline": "root=UUID=a cgroup_disable=memory"}, {}),
     ("no-memory-cgroup", {"cmdline": "root=UUID=a cgroup_enable=memory"}, None),
 ]
@@ -114,7 +130,34 @@ def test_a_boot_from_the_medium_after_an_installation_is_found(
         assert found[0].values == {"medium": "coreos.liveiso=rhcos-415", "installer": "install-to-disk"}
 
 
+@pytest.mark.parametrize(
+    ("duration", "seconds"), [("2m3.5s", 123.5), ("812ms", 0.812), ("1h0m1s", 3601.0), ("", 0.0)]
+)
+def test_a_duration_of_go_is_read(duration: str, seconds: float) -> None:
+    assert seconds_in(duration) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("services", "files", "roles"),
+    [
+        (["bootkube", "kubelet"], {"etcd": "x"}, {"bootstrap"}),
+        (["kubelet"], {"etcd": "x"}, {"control-plane", "node"}),
+        (["kubelet"], {"sdn": "x"}, {"node"}),
+        (["k3s"], {}, {"control-plane", "node"}),
+        (["agent"], {"cmdline": LIVE}, {"live"}),
+        (["sshd"], {}, set()),
+    ],
+)
+def test_a_host_has_the_roles_of_what_it_runs(
+    services: list[str], files: dict[str, str], roles: set[str]
+) -> None:
+    facts = facts_of((name, name, text) for name, text in files.items() if name == "cmdline")
+    containers = (KnownFact(name, LinePlace(name)) for name in files if name != "cmdline")
+    history = build_history((service, [entry()]) for service in services)
+    assert roles_of(facts.having("container", tuple(containers)), history) == roles
+
+
 def test_every_check_has_a_case_in_which_it_finds_something_and_one_in_which_not() -> None:
     for has_found in (True, False):
         names = {check for check, _, values in CASES if (values is not None) is has_found}
-        assert names == CHECKS.keys() - {"wrong-boot-medium"}
+        assert names == CHECKS.keys() - {"wrong-boot-medium"} - OF_CERTIFICATES

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from service_record.diagnosis.evidence.fact_checks import CHECKS
+from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, ROLES
 from service_record.diagnosis.evidence.known_facts import FACT_NAMES
 from service_record.diagnosis.evidence.line_patterns import Pattern
 from service_record.diagnosis.evidence.log_lines import KINDS_OF_LINES
@@ -42,7 +42,8 @@ _LAST: Final = "last"
 """Of `symptom`: it comes of other symptoms, too."""
 _TEXTS: Final = ("service", "stage", "command")
 _WORDS: Final = ("kind", "exit", "signal", "systemd")
-_CONDITION: Final = ("message", "where", "times", "fact", "check", "rule", *_TEXTS, *_WORDS)
+_OF_LINES: Final = ("where", "times", "measure")
+_CONDITION: Final = ("message", *_OF_LINES, "fact", "check", "role", "rule", *_TEXTS, *_WORDS)
 _FIELDS: Final = (
     *(
         "name",
@@ -72,6 +73,8 @@ class LineTest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     where: frozenset[str] = frozenset({OWN})
     times: int = 1
     """Elsewhere it counts only when it is there so often: once, healthy hosts say it too."""
+    measure: str | None = None
+    """A test of the numbers in the line."""
 
     @property
     def elsewhere(self) -> frozenset[str]:
@@ -92,6 +95,8 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lines: LineTest | None = None
     facts: tuple[FactTest, ...] = ()
     check: str | None = None
+    roles: frozenset[str] = frozenset()
+    """What the host has to be, one of them."""
     rules: frozenset[str] = frozenset()
     """Other rules, one of which has to fit."""
     texts: Mapping[str, tuple[Pattern, ...]] = msgspec.field(default_factory=dict)
@@ -99,7 +104,8 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_empty(self) -> bool:
-        return not (self.lines or self.facts or self.check or self.rules or self.texts or self.words)
+        tests = (self.lines, self.facts, self.check, self.roles, self.rules, self.texts, self.words)
+        return not any(tests)
 
     @property
     def is_of_trouble(self) -> bool:
@@ -159,7 +165,7 @@ def _rule(value: Value) -> CauseRule:
             raise value.fault(f"a rule needs `{required}`")
     condition = _condition(fields)
     if condition.is_empty:
-        known_by = (*_TEXTS, "message", *_WORDS, "fact", "check")
+        known_by = (*_TEXTS, "message", *_WORDS, "fact", "check", "role")
         raise value.fault(f"a rule needs something to be known by: {', '.join(known_by)}")
     if "rank" in fields and "symptom" in fields:
         raise fields["symptom"].fault("give `rank` or `symptom`, not both")
@@ -221,13 +227,16 @@ def _condition(fields: Mapping[str, Value]) -> Condition:
     if "message" in fields:
         where = frozenset(map(_where, _texts(fields, "where"))) or frozenset({OWN})
         patterns = tuple(_pattern(one, "message") for one in _texts(fields, "message"))
-        lines = LineTest(patterns=patterns, where=where, times=_times(fields))
-    elif wrong := next((fields[name] for name in ("where", "times") if name in fields), None):
-        raise wrong.fault("`where` and `times` say where `message` is looked for, and there is no `message`")
+        lines = LineTest(
+            patterns=patterns, where=where, times=_times(fields), measure=_measure(fields, patterns)
+        )
+    elif wrong := next((fields[name] for name in _OF_LINES if name in fields), None):
+        raise wrong.fault("`where`, `times` and `measure` are about a `message`, and there is none")
     return Condition(
         lines=lines,
         facts=tuple(_facts(fields["fact"])) if "fact" in fields else (),
         check=_check(fields["check"]) if "check" in fields else None,
+        roles=frozenset(_role(one) for one in _texts(fields, "role")),
         rules=frozenset(one.text("`rule`") for one in _texts(fields, "rule")),
         texts={
             name: tuple(_pattern(one, name) for one in _texts(fields, name))
@@ -249,6 +258,26 @@ def _times(fields: Mapping[str, Value]) -> int:
     if not word.isdecimal() or not 1 <= int(word) <= _MOST_TIMES:
         raise fields["times"].fault(f"`times` is a number from 1 to {_MOST_TIMES}")
     return int(word)
+
+
+def _measure(fields: Mapping[str, Value], patterns: Sequence[Pattern]) -> str | None:
+    if "measure" not in fields:
+        return None
+    name = fields["measure"].text("`measure`")
+    if name not in MEASURES:
+        raise fields["measure"].fault(f"no measure {name!r}; measures are {', '.join(sorted(MEASURES))}")
+    needed = MEASURES[name].groups
+    if any(not set(needed) <= set(pattern.names) for pattern in patterns):
+        groups = " and ".join(f"(?P<{group}>...)" for group in needed)
+        raise fields["measure"].fault(f"each pattern needs {groups}, which `{name}` measures")
+    return name
+
+
+def _role(value: Value) -> str:
+    role = value.text("`role`")
+    if role not in ROLES:
+        raise value.fault(f"no role {role!r}; roles are {', '.join(ROLES)}")
+    return role
 
 
 def _where(value: Value) -> str:
@@ -299,7 +328,9 @@ def _names(condition: Condition) -> frozenset[str]:
     patterns += condition.lines.patterns if condition.lines is not None else ()
     patterns += [pattern for fact in condition.facts for pattern in fact.patterns]
     checked = CHECKS[condition.check].values if condition.check is not None else ()
-    return frozenset(name for pattern in patterns for name in pattern.names) | frozenset(checked)
+    measure = condition.lines.measure if condition.lines is not None else None
+    measured = MEASURES[measure].values if measure is not None else ()
+    return frozenset(name for pattern in patterns for name in pattern.names).union(checked, measured)
 
 
 def _command(value: Value, names: Collection[str]) -> str:

@@ -23,7 +23,18 @@ from service_record.history import History
 __all__ = ["CauseRule", "Causes", "FileError", "Weighed", "built_in_causes", "read_rules"]
 
 FAMILIES: Final = (
-    *("hardware", "system", "network", "installing", "packages", "images", "cluster", "ends", "symptoms"),
+    *(
+        "hardware",
+        "system",
+        "network",
+        "installing",
+        "packages",
+        "images",
+        "cluster",
+        "facts",
+        "ends",
+        "symptoms",
+    ),
 )
 """Files of the built-in rules: what lies deeper comes first."""
 
@@ -80,7 +91,7 @@ class Causes:
         if self.evidence is NO_EVIDENCE:
             return None
         cause, self.log[""] = _explained(self, None)
-        return cause if cause is not None and cause.is_cause else None
+        return cause
 
 
 def evidence_only_in(bad: Causes, good: Causes) -> tuple[KnownCause, ...]:

@@ -3,12 +3,13 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import IntEnum
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
 from service_record.diagnosis.cause_rules import CauseRule, Condition, LineTest
-from service_record.diagnosis.evidence.fact_checks import CHECKS
+from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, roles_of
 from service_record.diagnosis.evidence.line_patterns import LineSet, Pattern
 from service_record.diagnosis.evidence.log_lines import KERNEL, LinePlace, LogLine, is_of
 from service_record.diagnosis.evidence.scan import Evidence
@@ -104,6 +105,7 @@ class Surroundings:
         self._words = _words(trouble) if trouble is not None else {}
         self._texts = _texts(trouble) if trouble is not None else {}
         self._known: dict[str, Match | None] = {}
+        self._roles = roles_of(evidence.facts, history)
         self._message_hits = self._own_hits(self._texts.get("message", b""))
         self._lines = self._own_lines()
         own = b"\n".join(line.text.encode(errors="replace") for line in self._lines)
@@ -170,6 +172,8 @@ class Surroundings:
             yield self._fact(test.name, test.patterns)
         if condition.check is not None:
             yield self._checked(condition.check)
+        if condition.roles:
+            yield None if condition.roles.isdisjoint(self._roles) else Match()
         if condition.rules:
             yield Match() if any(map(self._fits, condition.rules)) else None
 
@@ -184,35 +188,36 @@ class Surroundings:
 
     def _line(self, test: LineTest, rule: CauseRule) -> Match | None:
         if test.where - test.elsewhere:
-            own = self._in_message(test.patterns) or self._in_own_lines(test.patterns)
+            own = self._in_message(test) or self._in_own_lines(test)
             if own is not None:
                 return own
         return self._elsewhere(test, rule) if test.elsewhere else None
 
-    def _in_message(self, patterns: Sequence[Pattern]) -> Match | None:
+    def _in_message(self, test: LineTest) -> Match | None:
         text = self._texts.get("message", b"")
-        match = _first([one for one in patterns if id(one) in self._message_hits], text)
-        return Match(values=_groups(match), line=_line_of(match, text)) if match is not None else None
+        match = _first([one for one in test.patterns if id(one) in self._message_hits], text)
+        values = None if match is None else _values(match, test)
+        return Match(values=values, line=_line_of(match, text)) if values is not None else None
 
-    def _in_own_lines(self, patterns: Sequence[Pattern]) -> Match | None:
-        for pattern in patterns:
+    def _in_own_lines(self, test: LineTest) -> Match | None:
+        for pattern in test.patterns:
             if id(pattern) in self._line_hits:
-                for line in self._lines:
-                    match = pattern.search(line.text.encode(errors="replace"))
-                    if match is not None:
-                        return _of_line(line, match, Nearness.OWN_LINE)
+                match = next(_matches(pattern, self._lines, test, Nearness.OWN_LINE), None)
+                if match is not None:
+                    return match
         return None
 
     def _elsewhere(self, test: LineTest, rule: CauseRule) -> Match | None:
         lines = [line for line in self._lines_elsewhere(test) if self._counts(line, test, rule)]
         if len(lines) < test.times:
             return None
-        for pattern in test.patterns:
-            for line in reversed(lines):
-                match = pattern.search(line.text.encode(errors="replace"))
-                if match is not None:
-                    return _of_line(line, match, Nearness.ELSEWHERE)
-        return None
+        matches = [
+            match
+            for pattern in test.patterns
+            for match in islice(_matches(pattern, lines[::-1], test, Nearness.ELSEWHERE), test.times)
+        ]
+        is_enough = test.measure is None or len(matches) >= test.times
+        return matches[0] if matches and is_enough else None
 
     def _lines_elsewhere(self, test: LineTest) -> tuple[LogLine, ...]:
         return self._evidence.lines.get(self._book.numbers.get(id(test), -1), ())
@@ -275,9 +280,27 @@ def _is_between(time: datetime | None, first: datetime | None, last: datetime | 
     return (first is None or first <= time) and (last is None or time <= last)
 
 
-def _of_line(line: LogLine, match: Any, nearness: Nearness) -> Match:
+def _matches(
+    pattern: Pattern, lines: Iterable[LogLine], test: LineTest, nearness: Nearness
+) -> Iterator[Match]:
+    """Yield what a pattern finds in lines, where the numbers in them are such as the test asks for."""
+    for line in lines:
+        match = pattern.search(line.text.encode(errors="replace"))
+        values = None if match is None else _values(match, test)
+        if values is not None:
+            yield _of_line(line, values, nearness)
+
+
+def _values(match: Any, test: LineTest) -> Mapping[str, str] | None:
+    """Return the groups of a match and what is measured of them; None where the measure is not met."""
+    groups = _groups(match)
+    measured = {} if test.measure is None else MEASURES[test.measure].of(groups)
+    return None if measured is None else {**groups, **measured}
+
+
+def _of_line(line: LogLine, values: Mapping[str, str], nearness: Nearness) -> Match:
     return Match(
-        values=_groups(match),
+        values=values,
         line=line.text.strip(),
         place=line.place,
         time=line.time,
