@@ -15,7 +15,7 @@ from tests.programs import REPOSITORY
 
 WITHOUT = {"isal"}
 """What an extra brings, and can be done without."""
-MODULES = {"opentelemetry-proto": "opentelemetry"}
+MODULES = {"drain3-improved": "drain3", "opentelemetry-proto": "opentelemetry"}
 """Libraries whose module is called otherwise."""
 
 

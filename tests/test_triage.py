@@ -214,6 +214,16 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_judged(shelf: Path) -> None
     assert all(told.values())
 
 
+def test_all_rules_are_compiled_before_the_first_bundle_is_judged() -> None:
+    """Each bundle would have its process compile them again: that took three quarters of its time."""
+    program = (
+        "from service_record.triage import judge; judge._warm_up();"
+        "print('_set' in vars(judge.built_in_causes().line_set))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
 @pytest.mark.parametrize("limits", [{"memory_bytes": 180 << 20}, {"cpu_seconds": 1}], ids=["memory", "time"])
 def test_a_bundle_that_takes_too_much_has_a_row_that_says_so(tmp_path: Path, limits: dict[str, int]) -> None:
     large = b"".join(entry(at=n, stage=f"s{n}").to_line() for n in range(1000)) * 200

@@ -209,8 +209,8 @@ EXTRAS: Final = {
     "reporter": ("httpx2", "stamina"),
     "otlp": ("httpx2", "opentelemetry"),
     "mcp": ("mcp",),
-    "triage": ("duckdb", "httpx2", "pyarrow"),
-    "dask": ("distributed", "duckdb", "httpx2", "pyarrow"),
+    "triage": ("drain3", "duckdb", "httpx2", "pyarrow"),
+    "dask": ("distributed", "drain3", "duckdb", "httpx2", "pyarrow"),
     "collector": (
         *("alembic", "httptools", "jinja2", "obstore", "prometheus_client", "psycopg"),
         *("python_multipart", "sqlalchemy", "starlette", "structlog", "uvicorn", "uvloop"),

@@ -15,9 +15,12 @@ DEFAULT_PERIOD: Final = timedelta(days=7)
 _MAX_P: Final = 0.01
 """Of all causes together that none of them only seems to rise."""
 _MOST_NAMES: Final = 5
-_ALIKE: Final = 0.7
-"""The share of equal words that makes two signatures of one length alike; Drain's default is lower (0.4)."""
-_WILDCARD: Final = "<*>"
+_ALIKE: Final = 0.6
+"""The share of equal words that makes two signatures of one length alike. Drain's default, 0.4, joins lines
+that have only their form in common.
+"""
+_MOST_CHILDREN: Final = 1000
+"""Words that a node of Drain's tree tells apart; all others are one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,28 +220,21 @@ def _few(names: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _clustered(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Join signatures that differ in few words, as template miners do: those of one length, by words.
+    """Join the signatures that a template miner takes for one template, the most frequent first."""
+    if not rows:
+        return []
+    from drain3.drain import Drain  # noqa: PLC0415  # only where no rule knows a line
 
-    Own code: drain3, the miner on the index, was released last in 2022 and pins a jsonpickle of 2021.
-    """
-    clusters: dict[tuple[int, str], list[tuple[list[str], dict[str, Any]]]] = {}
-    for row in sorted(rows, key=lambda row: -row["n"]):
-        words = row["what"].split()
-        # The first word hardly ever varies, and keeps the comparisons few.
-        alike = clusters.setdefault((len(words), words[0] if words else ""), [])
-        for template, cluster in alike:
-            same = sum(map(str.__eq__, template, words))
-            if same >= _ALIKE * max(len(words), 1):
-                template[:] = [a if a == b else _WILDCARD for a, b in zip(template, words, strict=True)]
-                _merge(cluster, row)
-                break
+    miner = Drain(sim_th=_ALIKE, max_children=_MOST_CHILDREN)
+    joined: dict[int, dict[str, Any]] = {}
+    for row in sorted(rows, key=lambda row: (-row["n"], row["what"])):
+        cluster, _ = miner.add_log_message(row["what"])
+        if cluster.cluster_id in joined:
+            _merge(joined[cluster.cluster_id], row)
         else:
-            alike.append((words, row))
-    return [
-        {**row, "what": " ".join(template) or "(nothing was said)"}
-        for group in clusters.values()
-        for template, row in group
-    ]
+            joined[cluster.cluster_id] = dict(row)
+    templates = {cluster.cluster_id: cluster.get_template() for cluster in miner.clusters}
+    return [{**row, "what": templates[number] or "(nothing was said)"} for number, row in joined.items()]
 
 
 def _merge(cluster: dict[str, Any], row: dict[str, Any]) -> None:

@@ -6,14 +6,17 @@ takes too much memory or time, or brings its reader down, costs nothing but its 
 
 import gc
 import hashlib
+import io
 import os
 import resource
 import select
 import signal
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Final
 
@@ -32,6 +35,7 @@ from service_record.history import build_history
 from service_record.history.build import doubted
 from service_record.read.host_files import with_host_files
 from service_record.read.source import SourceError, liveness_for, open_source
+from service_record.record.directory import RECORD_DIRECTORIES
 from service_record.redaction.outgoing import LeakError, outgoing_text
 from service_record.redaction.rules import Rules
 from service_record.triage.rows import (
@@ -107,16 +111,24 @@ def judge_bundle(path: Path, reference: Reference) -> BundleRow:
 
 
 def _hosts_of_cluster(path: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the archives of hosts in the archive that assisted-service makes of a cluster, each as a file."""
-    with path.open("rb") as stream, tempfile.TemporaryDirectory(prefix="service-record-triage-") as directory:
+    """Yield the archives of hosts in the archive that assisted-service makes of a cluster, each as a file.
+
+    An archive with records of its own is that of one host: the rest of it is not read here.
+    """
+    with path.open("rb") as stream, ExitStack() as opened:
         layer = decompressed_layer(Layer(stream.read1, ReadingBudget(Limits())))
         if not is_tar(layer.head):
             return
-        copy = Path(directory) / "host"
+        copy: Path | None = None
         try:
             for member in members(layer):
+                if any(f"{directory}/" in member.name for directory in RECORD_DIRECTORIES):
+                    return
                 if member.kind or not is_cluster_member(member.name):
                     continue
+                if copy is None:
+                    around = tempfile.TemporaryDirectory(prefix="service-record-triage-")
+                    copy = Path(opened.enter_context(around)) / "host"
                 with copy.open("wb") as file:
                     while piece := member.read(_PIECE):
                         file.write(piece)
@@ -209,9 +221,43 @@ def _child(request: JudgeRequest, write_end: int) -> None:
         os._exit(status)
 
 
+_SAMPLE: Final = {
+    "bootstrap/services/sample.json": b"".join(
+        b'{"timestamp":"2026-01-01T00:00:0%d.000Z","phase":"%s","bootId":"%032x","invocationId":"%032x","pid":2%s}\n'
+        % (at, phase, 1, 1, more)
+        for at, phase, more in (
+            (0, b"service start", b""),
+            (1, b"stage start", b',"stage":"a"'),
+            (
+                2,
+                b"stage end",
+                b',"stage":"a","result":"failure","errorMessage":"Error: x","errorLine":"1 main x"',
+            ),
+            (2, b"service end", b',"result":"failure","errorMessage":"Error: x","errorLine":"1 main x"'),
+        )
+    ),
+    "bootstrap/journals/journal.log": b"2026-01-01T00:00:00+00:00 host systemd[1]: Started a - 1.\n" * 500,
+    "bootstrap/journals/kernel.log": b"2026-01-01T00:00:00+00:00 host kernel: a: b\n" * 100,
+    "bootstrap/system/os-release.txt": b"ID=x\nVERSION_ID=1\n",
+}
+"""A bundle that is small, but for its journal: from 16 KiB of text on, patterns are compiled as one set."""
+
+
+def _warm_up() -> None:
+    """Judge a sample, so that what is compiled at its first use is there before the first child is made."""
+    with tempfile.TemporaryDirectory(prefix="service-record-triage-") as directory:
+        path = Path(directory) / "sample.tar"
+        with tarfile.open(path, "w") as archive:
+            for name, data in _SAMPLE.items():
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+        tuple(rows_of(path, Reference(str(path))))
+
+
 def main() -> None:
     """Answer requests until standard input ends."""
-    built_in_causes()
+    _warm_up()
     gc.collect()
     gc.freeze()  # what is loaded is shared with the children, and not looked through by them
     for line in sys.stdin.buffer:
