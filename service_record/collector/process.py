@@ -161,6 +161,8 @@ class Collector:
 
     def close(self) -> None:
         """Write what was taken, and let go of everything."""
+        for notifier in self._notifiers:
+            notifier.end()  # all at once: each may be at a delivery that takes its time
         self._housekeeper.close()
         self.sweeper.close()
         self.judge.close()

@@ -9,6 +9,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Column, Connection, insert, inspect, select, text, update
+from sqlalchemy.engine import make_url
 
 from service_record.collector.domain.access import Grant, TokenKind
 from service_record.collector.domain.steps import ReportedStep, StepStatus
@@ -163,6 +164,19 @@ def test_a_url_of_no_database_of_ours_is_told_without_its_password(url: str, sai
 def test_a_database_that_does_not_answer_is_told_in_one_line_without_its_password() -> None:
     with pytest.raises(DatabaseError, match=r"^postgresql://u:\*\*\*@127.0.0.1:1/db: .*refused$"):
         Database("postgresql://u:secret@127.0.0.1:1/db").migrate()
+
+
+def test_a_database_of_another_encoding_is_refused(cluster: "Cluster") -> None:
+    """As `initdb` makes them under a C locale: texts would be bytes there."""
+    with cluster.database() as url:
+        cluster.ask(
+            "CREATE DATABASE ascii ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+        )
+        database = Database(make_url(url).set(database="ascii"))
+        with pytest.raises(DatabaseError, match=r"encoding of the database is SQL_ASCII; create it with"):
+            database.migrate()
+        database.close()
+        cluster.ask("DROP DATABASE ascii")
 
 
 def test_readers_see_one_state_of_the_database_and_change_nothing(empty: Database) -> None:

@@ -27,8 +27,8 @@ MAX_TRIES: Final = 24
 """After which news are given up: more than half a day after the first."""
 _FIRST_WAIT_SECONDS: Final = 5.0
 _MAX_WAIT_SECONDS: Final = 3600.0
-SEND_SECONDS: Final = 45.0
-"""For one delivery, whatever it hangs in."""
+SEND_SECONDS: Final = 30.0
+"""For one delivery, whatever it hangs in: a service that is stopped has time for it."""
 LEASE_SECONDS: Final = SEND_SECONDS + 15.0
 """For which what a process sends is nobody else's; after it was killed, so long nobody's."""
 _MAX_IN_DIGEST: Final = 500

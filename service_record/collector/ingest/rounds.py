@@ -74,10 +74,14 @@ class Background(ABC):
         """There may be something to do."""
         self._is_awake.set()
 
-    def close(self) -> None:
-        """End, after the round that it is at; a round may look at `_is_closed`, and end early."""
+    def end(self) -> None:
+        """Begin no further round; a round may look at `_is_closed`, and end early."""
         self._is_closed.set()
         self._is_awake.set()
+
+    def close(self) -> None:
+        """End, after the round that it is at."""
+        self.end()
         if self._thread.ident is not None:
             self._thread.join()
 

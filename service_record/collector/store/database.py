@@ -26,7 +26,8 @@ FILE: Final = "collector.sqlite"
 _BUSY: Final = 30_000  # milliseconds that one process waits for another's write
 _CACHE: Final = 8 * 1024  # KiB of pages for a connection; the kernel keeps the others
 _CONNECTIONS: Final = 8
-_ANSWERS: Final = {
+_CLIENT: Final = {
+    "client_encoding": "utf8",
     "connect_timeout": 5,
     "keepalives_idle": 30,
     "keepalives_interval": 10,
@@ -65,7 +66,7 @@ class Database:
             max_overflow=0,
             pool_timeout=30,
             pool_pre_ping=not self.is_sqlite,
-            connect_args={} if self.is_sqlite else {"options": _BOUNDS, **_ANSWERS, **self.url.query},
+            connect_args={} if self.is_sqlite else {"options": _BOUNDS, **_CLIENT, **self.url.query},
         )
         if self.is_sqlite:
             event.listen(self.engine, "connect", _prepare_sqlite)
@@ -103,6 +104,15 @@ class Database:
             finally:
                 connection.info.pop("is_writing", None)
 
+    def _check_encoding(self, connection: Connection) -> None:
+        """Raise DatabaseError where texts would not be kept as they come."""
+        if self.is_sqlite:
+            return
+        encoding = connection.execute(text("SHOW server_encoding")).scalar_one()
+        if str(encoding).upper().replace("-", "") != "UTF8":
+            advice = "create it with ENCODING 'UTF8' TEMPLATE template0"
+            raise DatabaseError(f"{self.url}: the encoding of the database is {encoding}; {advice}")
+
     def migrate(self, revision: str = "head") -> None:
         """Make the tables, or bring those of an earlier version up to date. Raises DatabaseError."""
         from alembic import command  # noqa: PLC0415  # only at the start
@@ -113,6 +123,7 @@ class Database:
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
 
         def upgrade(connection: Connection) -> None:
+            self._check_encoding(connection)
             if inspect(connection).has_table(_VERSION):  # one process at a time: others find it done
                 connection.execute(text(f"SELECT * FROM {_VERSION}{_for_update(connection)}"))  # noqa: S608
             config.attributes["connection"] = connection
