@@ -23,7 +23,9 @@ DEMO = .cache/demo/.ready
 UPKEEP = .cache/upkeep/.ready
 SITE = .cache/site/.ready
 PYTHON = .venv/bin/python
-PYTEST = $(PYTHON) -m pytest --numprocesses=auto --dist=worksteal
+# Each of the many starts of the command would compile the package anew where bytecode is not kept.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(abspath .cache/bytecode) \
+  $(PYTHON) -m pytest --numprocesses=auto --dist=worksteal
 # The shell tests run under `bash` and under each of these, separated by colons.
 BASHES = $(subst $() ,:,$(strip $(subst :, ,$(SERVICE_RECORD_BASHES)) $(abspath $(wildcard .cache/bashes/bash-*))))
 

@@ -8,7 +8,7 @@
 - `says`: the words of the cause, where they matter.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import yaml
 
-from service_record.diagnosis.cause_rules import CauseRule
 from service_record.diagnosis.causes import Causes
 from service_record.diagnosis.host_cause import scanner
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
@@ -92,9 +91,8 @@ class CauseCase:
         now = [entry(Phase.SERVICE_START, 99, boot_id="b1" * 16, invocation_id="2f" * 16)]
         return build_history([(earlier, ended), ("set-hostname", now)])
 
-    def told(self, rules: Sequence[CauseRule], around: Mapping[str, str] | None = None) -> KnownCause | None:
+    def told(self, causes: Causes, around: Mapping[str, str] | None = None) -> KnownCause | None:
         """Return the cause that these rules tell of it, among the files of another host."""
-        causes = Causes(rules)
         history = self._history()
         other = around or {}
         files = {path: text for path, text in other.items() if path not in self.files}

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 from tests.dealing import dealt
 from tests.signals import heed_all
 from tests.standalone import made_before, standalone
-from tests.thorough import is_thorough
+from tests.thorough import is_thorough, is_thorough_path
 
 FUZZ_SECONDS: Final = int(os.environ.get("SERVICE_RECORD_FUZZ_SECONDS") or 0)
 """How long `make fuzz` runs tests/fuzz; 0 in any other run."""
@@ -38,6 +38,13 @@ heed_all()
 def pytest_xdist_auto_num_workers() -> int:
     """Three for two processors: many tests wait, for a machine that boots or a program that hangs."""
     return max(1, len(os.sched_getaffinity(0)) * 3 // 2)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out whole files that `make test` does not have, without reading them."""
+    if config.option.markexpr == "not thorough" and is_thorough_path(collection_path):
+        return True
+    return None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 
 from service_record.diagnosis import Diagnosis, diagnose
-from service_record.diagnosis.causes import built_in_causes
+from service_record.diagnosis.causes import Causes
 from service_record.diagnosis.host_cause import add_evidence, scanner
 from service_record.history import build_history
 from service_record.record.entry import Entry, Phase, Result
@@ -71,10 +71,9 @@ class Host:
                 run.append(entry(Phase.SERVICE_END, ENDED, **identity))
             yield service, run
 
-    def diagnosis(self, *failed: tuple[str, list[Entry]]) -> Diagnosis:
-        """Return the diagnosis of its bundle, with these services besides."""
+    def diagnosis(self, rules: Causes, *failed: tuple[str, list[Entry]]) -> Diagnosis:
+        """Return the diagnosis of its bundle by these rules, with these services besides."""
         history = build_history([*self.records(), *failed])
-        rules = built_in_causes()
         reading = scanner(rules, history)
         for path, text in self.files.items():
             reading.read(path, BytesIO(text.encode()).read)

@@ -8,12 +8,14 @@ import pytest
 
 from packages.causes import parsed
 from service_record.diagnosis import causes
-from service_record.diagnosis.causes import CauseRule, Causes, FileError, built_in_rules, read_rules
+from service_record.diagnosis.causes import Causes, FileError, built_in_rules, read_rules
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
 from service_record.history.outcome import Facts
 from tests.cause_cases import CauseCase, cause_cases
+from tests.faults import Faults
 
 BUILT_IN = built_in_rules()
+CAUSES = Causes(BUILT_IN)
 CASES = list(cause_cases())
 SAID = {
     case.rule: case.values["own"].removeprefix("Doing it\n").removesuffix("\nGiving up")
@@ -30,25 +32,27 @@ def failed(message: str | None = None, **facts: object) -> TroubleFacts:
 
 
 def explained(evidence: TroubleFacts, rules: str | None = None) -> KnownCause | None:
-    own = read_rules(rules, "own.yaml") if rules is not None else BUILT_IN
-    return Causes(own).explain(evidence)
+    causes = Causes(read_rules(rules, "own.yaml")) if rules is not None else CAUSES
+    return causes.explain(evidence)
 
 
 def identity(case: CauseCase) -> str:
     return f"{case.rule}-{'miss' if case.is_near_miss else 'hit'}"
 
 
-@pytest.mark.parametrize("case", CASES, ids=identity)
-def test_a_rule_knows_its_cases_and_not_its_near_misses(case: CauseCase) -> None:
-    cause = case.told(BUILT_IN)
-    name = cause.name if cause is not None else None
-    if case.is_near_miss:
-        assert name != case.rule
-        return
-    assert cause is not None
-    assert name == case.rule
-    assert case.says in {None, cause.says}
-    assert "{" not in "".join(cause.commands).replace("{}", "")
+def test_a_rule_knows_its_cases_and_not_its_near_misses() -> None:
+    with Faults() as faults:
+        for case in CASES:
+            with faults.of(identity(case)):
+                cause = case.told(CAUSES)
+                name = cause.name if cause is not None else None
+                if case.is_near_miss:
+                    assert name != case.rule, case.values
+                    continue
+                assert cause is not None, case.values
+                assert name == case.rule, case.values
+                assert case.says in {None, cause.says}
+                assert "{" not in "".join(cause.commands).replace("{}", "")
 
 
 def test_every_built_in_rule_has_a_case_and_a_near_miss() -> None:
@@ -57,19 +61,22 @@ def test_every_built_in_rule_has_a_case_and_a_near_miss() -> None:
         assert {case.rule for case in CASES if case.is_near_miss is is_near_miss} == names
 
 
-@pytest.mark.parametrize("rule", BUILT_IN, ids=lambda rule: rule.name)
-def test_a_built_in_rule_is_well_formed(rule: CauseRule) -> None:
-    conditions = (rule.condition, *rule.needs, *rule.unless)
-    lines = [pattern for test in rule.line_tests() for pattern in test.patterns]
-    texts = [one for condition in conditions for each in condition.texts.values() for one in each]
-    facts = [one for condition in conditions for test in condition.facts for one in test.patterns]
-    for pattern in (*lines, *texts, *facts):
-        assert pattern.compiled.groups >= len(pattern.names)
-    for test in rule.line_tests():
-        assert not (test.elsewhere and any(pattern.text.startswith("^") for pattern in test.patterns))
-    names = {other.name for other in BUILT_IN}
-    assert rule.over | frozenset().union(*(one.rules for one in conditions)) <= names
+def test_a_built_in_rule_is_well_formed() -> None:
+    names = {rule.name for rule in BUILT_IN}
     assert len(names) == len(BUILT_IN)
+    with Faults() as faults:
+        for rule in BUILT_IN:
+            with faults.of(rule.name):
+                conditions = (rule.condition, *rule.needs, *rule.unless)
+                lines = [pattern for test in rule.line_tests() for pattern in test.patterns]
+                texts = [one for condition in conditions for each in condition.texts.values() for one in each]
+                facts = [one for condition in conditions for test in condition.facts for one in test.patterns]
+                for pattern in (*lines, *texts, *facts):
+                    assert pattern.compiled.groups >= len(pattern.names)
+                for test in rule.line_tests():
+                    starts = [pattern for pattern in test.patterns if pattern.text.startswith("^")]
+                    assert not (test.elsewhere and starts)
+                assert rule.over | frozenset().union(*(one.rules for one in conditions)) <= names
 
 
 @pytest.mark.parametrize(

@@ -1,48 +1,51 @@
 """No cause is named where there is none: not of a healthy host, and not of a service that waited in vain."""
 
-import pytest
+from itertools import product
 
 from service_record.diagnosis import Verdict
-from service_record.diagnosis.causes import built_in_rules
+from service_record.diagnosis.causes import built_in_causes
 from tests.cause_cases import cause_cases
-from tests.healthy_hosts import Host, healthy_hosts, waited
+from tests.faults import Faults
+from tests.healthy_hosts import healthy_hosts, waited
 
 HOSTS = healthy_hosts()
-CASES = list(cause_cases())
-RULES = built_in_rules()
+CAUSES = built_in_causes()
 
 
-@pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.name)
-def test_of_a_healthy_host_no_cause_is_named(host: Host) -> None:
-    found = host.diagnosis()
-    assert found.verdict in {Verdict.RUNNING, Verdict.SUCCEEDED}
-    assert found.host is None, found.host
-    assert found.root is None
+def test_of_a_healthy_host_no_cause_is_named() -> None:
+    with Faults() as faults:
+        for host in HOSTS:
+            with faults.of(host.name):
+                found = host.diagnosis(CAUSES)
+                assert found.verdict in {Verdict.RUNNING, Verdict.SUCCEEDED}
+                assert found.host is None
+                assert found.root is None
 
 
-@pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.name)
-@pytest.mark.parametrize(
-    "message",
-    [
-        "Error: error while checking pod status: timed out waiting for the condition",
-        "Error: the moon is in the wrong phase",
-        "exit status 1",
-        "",
-    ],
-    ids=["waited", "unknown", "bare", "silent"],
+MESSAGES = (
+    "Error: error while checking pod status: timed out waiting for the condition",
+    "Error: the moon is in the wrong phase",
+    "exit status 1",
+    "",
 )
-def test_of_a_service_that_waited_in_vain_no_harmless_line_is_the_cause(host: Host, message: str) -> None:
-    root = host.diagnosis(waited(message)).root
-    assert root is not None
-    assert root.service == "waiting"
-    assert root.cause is None or not root.cause.is_cause, root.cause
 
 
-@pytest.mark.slow
+def test_of_a_service_that_waited_in_vain_no_harmless_line_is_the_cause() -> None:
+    with Faults() as faults:
+        for host, message in product(HOSTS, MESSAGES):
+            with faults.of(f"{host.name}, {message!r}"):
+                root = host.diagnosis(CAUSES, waited(message)).root
+                assert root is not None
+                assert root.service == "waiting"
+                assert root.cause is None or not root.cause.is_cause
+
+
 def test_every_cause_is_told_among_the_lines_of_a_healthy_host() -> None:
     logs = {path: text for path, text in HOSTS[0].files.items() if path.endswith(".log")}
-    causes = ((case.rule, case.told(RULES, logs)) for case in CASES if not case.is_near_miss)
-    wrong = [
-        f"{rule}: {cause and cause.name}" for rule, cause in causes if cause is None or cause.name != rule
-    ]
-    assert not wrong, "\n".join(wrong)
+    with Faults() as faults:
+        for case in cause_cases():
+            if not case.is_near_miss:
+                with faults.of(case.rule):
+                    cause = case.told(CAUSES, logs)
+                    assert cause is not None
+                    assert cause.name == case.rule

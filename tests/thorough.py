@@ -1,11 +1,13 @@
 """Tests that `make test` leaves to `make test-all`: long, or in need of more than Python and bash."""
 
+from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.shell.scripts import bashes
 
+REPOSITORY: Final = Path(__file__).resolve().parents[1]
 FOLDERS: Final = ("tests/fuzz/", "tests/torture/", "tests/endings/", "tests/matrix/")
 FILES: Final = (
     "tests/collector/test_demo.py",
@@ -56,6 +58,12 @@ FILES: Final = (
 BOOTED: Final = ("tests/system/test_lives.py", "tests/system/test_users.py")
 """The tests under a real systemd that `make test` has."""
 FIXTURES: Final = frozenset({"browser", "chromium", "executable", "postgresql_settings"})
+
+
+def is_thorough_path(path: Path) -> bool:
+    """Return whether `make test` has no test of this file or folder."""
+    name = path.relative_to(REPOSITORY).as_posix() + ("/" if path.is_dir() else "")
+    return name.startswith((*FOLDERS, *FILES))
 
 
 def is_thorough(item: pytest.Item) -> bool:
