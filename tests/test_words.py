@@ -12,6 +12,7 @@ from testing.machine import REPOSITORY
 PACKAGE: Final = REPOSITORY / "service_record"
 PAGES: Final = (
     *sorted((REPOSITORY / "docs").glob("*.md")),
+    REPOSITORY / "docs" / "examples" / "README.md",
     *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "RELEASING.md")),
 )
 BANNED: Final = frozenset(
@@ -33,6 +34,8 @@ NO_VERBS: Final = frozenset(
 MAX_COLUMNS: Final = 128
 MAX_CELL: Final = 200
 MAX_TERMS: Final = 40
+MAX_WORDS: Final = 30
+"""Words of a sentence. Code in it, which is often a list of names, does not count."""
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
@@ -95,6 +98,19 @@ def long_cells(text: str) -> list[str]:
     return [cell for cell in cells if len(cell) > MAX_CELL]
 
 
+def long_sentences(text: str) -> list[str]:
+    """Return the sentences of prose that nobody reads in one breath; tables and code are not prose."""
+    text = re.sub(r"^```.*?^```|<!--.*?-->", "", text, flags=re.MULTILINE | re.DOTALL)
+    long = []
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) |\|)", text):
+        lines = (line.strip() for line in paragraph.splitlines() if not line.startswith(("    ", "|", "#")))
+        prose = re.sub(r"`[^`]*`|\]\([^)]*\)", "", " ".join(lines))
+        sentences = re.split(r"(?<=[.!?])[)\"*]*\s+", prose)
+        words = (re.findall(r"\S*\w\S*", sentence) for sentence in sentences)
+        long += [" ".join(each) for each in words if len(each) > MAX_WORDS]
+    return long
+
+
 def test_no_name_is_a_bare_participle() -> None:
     wrong = [f"{path}:{line}: {name}" for path, tree in modules() for line, name in banned_names(tree)]
     assert not wrong, "\n".join(wrong)
@@ -108,6 +124,11 @@ def test_every_docstring_of_a_function_begins_with_a_verb() -> None:
 def test_pages_have_lines_and_cells_that_can_be_read() -> None:
     wrong = [f"{page.name}:{line}: too long" for page in PAGES for line in long_lines(page.read_text())]
     wrong += [f"{page.name}: {cell[:60]}..." for page in PAGES for cell in long_cells(page.read_text())]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_sentence_of_a_page_is_too_long() -> None:
+    wrong = [f"{page.name}: {sentence}" for page in PAGES for sentence in long_sentences(page.read_text())]
     assert not wrong, "\n".join(wrong)
 
 
@@ -127,6 +148,12 @@ def test_planted_faults_are_seen() -> None:
     assert nouns_first(tree) == [(1, "What it is.")]
     assert long_lines("short\n" + "x" * 129 + "\n| " + "x" * 129) == [2]
     assert long_cells("| " + "word " * 41 + "| `" + "x" * 300 + "` |") == [("word " * 41).strip()]
+
+
+def test_a_planted_long_sentence_is_seen_and_code_does_not_count() -> None:
+    long, code = "word " * 31, "`name` " * 40
+    assert len(long_sentences(f"- One.\n- {long.strip()}.\n\n    {long}\n\n| {long} |\n")) == 1
+    assert not long_sentences(f"Facts are {code}. {'word ' * 30}.")
 
 
 def test_readme_is_short() -> None:
