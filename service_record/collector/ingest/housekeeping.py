@@ -63,11 +63,12 @@ def planned(connection: Connection, limits: KeepLimits, now: float) -> ForgetPla
 
 def carry_out(what: ForgetPlan, change: Change, objects: Objects, actor: str, now: float) -> None:
     """Forget it, in many short transactions. Raises Unavailable, SQLAlchemyError, ObjectError."""
-    for build in what.builds:
-        host_id, number = build.host_id, build.number
-        while change(lambda connection: purge.delete_steps(connection, host_id, number)):  # noqa: B023
-            pass
-        objects.delete(change(lambda connection: purge.delete_build(connection, host_id, number)))  # noqa: B023
+    for batch in purge.batches(what.builds):
+        for build in (each for each in batch if each.steps > purge.AT_ONCE):
+            host_id, number = build.host_id, build.number
+            while change(lambda connection: purge.delete_steps(connection, host_id, number)):  # noqa: B023
+                pass
+        objects.delete(change(lambda connection: purge.delete_builds(connection, batch)))  # noqa: B023
     before = what.before
     if before is not None:
         while change(lambda connection: purge.delete_events(connection, before)):

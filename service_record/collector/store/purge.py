@@ -1,9 +1,9 @@
 """What is stored of builds, how much room it takes, and its deletion: rows first, objects afterwards."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, delete, func, select, tuple_, update
+from sqlalchemy import Connection, bindparam, delete, func, select, tuple_, update
 
 from service_record.collector.domain.retention import FAILURES, StoredBuild
 from service_record.collector.store.schema import (
@@ -23,6 +23,7 @@ from service_record.collector.store.schema import (
 
 AT_ONCE: Final = 5_000
 """Rows that are deleted in one transaction: hosts that report wait meanwhile."""
+_BUILDS_AT_ONCE: Final = 200
 _STEP: Final = 300
 """Bytes that a step takes without its logs, with its places in the indexes: about."""
 
@@ -113,12 +114,28 @@ def delete_steps(connection: Connection, host_id: int, build: int) -> int:
     return connection.execute(delete(steps).where(steps.c.id.in_(some))).rowcount
 
 
-def delete_build(connection: Connection, host_id: int, build: int) -> Sequence[str]:
-    """Delete a build and the rows of its bundles, whose keys are returned. Its steps are gone already."""
-    of_build = (bundles.c.host_id == host_id) & (bundles.c.build == build)
-    keys = connection.execute(select(bundles.c.key).where(of_build)).scalars().all()
-    connection.execute(delete(bundles).where(of_build))
-    connection.execute(delete(builds).where(builds.c.host_id == host_id, builds.c.number == build))
+def batches(forgotten: Iterable[StoredBuild]) -> Iterator[Sequence[StoredBuild]]:
+    """Yield builds in the order given, as many as one transaction deletes with their steps."""
+    batch: list[StoredBuild] = []
+    for build in forgotten:
+        if batch and (len(batch) == _BUILDS_AT_ONCE or sum(b.steps for b in batch) + build.steps > AT_ONCE):
+            yield batch
+            batch = []
+        batch.append(build)
+    if batch:
+        yield batch
+
+
+def delete_builds(connection: Connection, forgotten: Iterable[StoredBuild]) -> Sequence[str]:
+    """Delete builds, their steps and the rows of their bundles, whose keys are returned."""
+    pairs = [{"host": build.host_id, "build": build.number} for build in forgotten]
+    of_builds = tuple_(bundles.c.host_id, bundles.c.build).in_(
+        [(pair["host"], pair["build"]) for pair in pairs]
+    )
+    keys = connection.execute(select(bundles.c.key).where(of_builds)).scalars().all()
+    for table, number in ((steps, steps.c.build), (bundles, bundles.c.build), (builds, builds.c.number)):
+        of_build = (table.c.host_id == bindparam("host")) & (number == bindparam("build"))
+        connection.execute(delete(table).where(of_build), pairs)
     return keys
 
 
