@@ -148,7 +148,7 @@ def test_proxies_are_taken_in_either_case(tmp_path: Path, name: str) -> None:
         pytest.param('keep_after = ["token"]', "'token' is not one of settings, spool", id="kept"),
         pytest.param("proxies = 3", "a section; write [proxies]", id="section"),
         pytest.param('token = "abc"', "the token does not belong here; write it into", id="token"),
-        pytest.param('api_url = "https://h:99999"', "not a URL that can be read", id="port"),
+        pytest.param('api_url = "https://h:99999"', "not a URL of http or https with a host", id="port"),
     ],
 )  # fmt: skip
 def test_what_is_bad_is_one_line_with_its_place(tmp_path: Path, line: str, fault: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.reporter.atomic_write import place_by_moving, place_copy
+from service_record.record.atomic_write import place_by_moving, place_copy
 from service_record.reporter.supply import NotKept, Spool, SpooledFile
 from tests.full_disk import full_beyond
 
@@ -170,7 +170,7 @@ def test_a_file_has_its_name_only_once_its_content_is_on_disk(tmp_path: Path, fu
     name = getattr(function, "__name__", "")
     program = f"""
 from pathlib import Path
-from service_record.reporter.atomic_write import {name}
+from service_record.record.atomic_write import {name}
 {name}(Path({str(source)!r}), Path({str(tmp_path / "target")!r}))
 """
     traced = ["strace", "-f", "-y", "-o", str(log), "-e", "trace=fsync,rename,renameat,renameat2"]

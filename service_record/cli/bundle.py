@@ -28,6 +28,7 @@ from service_record.cli.terminal import check_new
 from service_record.display.text import count
 from service_record.read.foreign import ForeignError, refuse_unpacked
 from service_record.record import systemd
+from service_record.record.atomic_write import put_in_place, sync_names
 from service_record.record.visible import visible
 from service_record.redaction import Leak, Rules
 from service_record.reporter.bundling import SUFFIX, Bundled, Copied, make_bundle, make_copy
@@ -165,14 +166,10 @@ def _copy(path: Path, at: datetime, foreign: str, secrets: Iterable[Path], most_
 def _new(path: Path) -> Iterator[Path]:
     """Yield a path for a new file, which is put in place when it is whole, or not at all."""
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    try:
+    with put_in_place(unfinished, path):
         yield unfinished
-        with unfinished.open("rb") as stream:
-            os.fsync(stream.fileno())
         check_new(path)
-        unfinished.rename(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    sync_names(path.parent)
 
 
 def _check(leak: Leak | None) -> None:

@@ -2,7 +2,6 @@
 
 import time
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import click
 
@@ -162,12 +161,9 @@ def serve_command(
 
 
 def _check_webhook(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        good = False
-    if url and not good:
+    from service_record.http.proxies import split_url  # noqa: PLC0415  # only where one is given
+
+    if url and split_url(url) is None:
         raise click.UsageError("--webhook: a URL is http://HOST/... or https://HOST/...")
 
 

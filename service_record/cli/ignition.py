@@ -43,8 +43,8 @@ from service_record.deploy.ignition.reading import (
     read_config,
 )
 from service_record.display.machine import as_yaml
+from service_record.record.atomic_write import write_whole
 from service_record.record.visible import visible
-from service_record.reporter.atomic_write import write_whole
 from service_record.reporter.paths import Places
 from service_record.reporter.settings import read_settings
 

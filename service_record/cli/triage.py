@@ -207,7 +207,8 @@ def _print_answer(
 
 
 def _print_bundles(index: "Index", cause: str, output: str, color: str, *, pager: bool) -> None:
-    from service_record.triage.answer_table import bundle_lines, table_as_csv  # noqa: PLC0415  # an extra
+    from service_record.display.machine import csv_of  # noqa: PLC0415
+    from service_record.triage.answer_table import bundle_lines  # noqa: PLC0415  # an extra
     from service_record.triage.counting import bundles_of  # noqa: PLC0415
 
     bundle_rows = bundles_of(index.connect(), cause)
@@ -217,7 +218,7 @@ def _print_bundles(index: "Index", cause: str, output: str, color: str, *, pager
         _write_json([_plain(row) for row in bundle_rows])
     elif output == "csv":
         rows = [_plain(row) for row in bundle_rows]
-        _write(table_as_csv(rows[0] if rows else (), (row.values() for row in rows)))
+        _write(csv_of(rows[0] if rows else (), (row.values() for row in rows)))
     else:
         raise click.UsageError("--cause has no page: use -o table, json or csv")
 
@@ -238,7 +239,7 @@ def sql(*, query: str, place: str | None, output: str) -> None:
     if place is None:
         raise click.UsageError("--index says which index to ask")
     require_extra("triage")
-    from service_record.triage.answer_table import table_as_csv  # noqa: PLC0415  # an extra
+    from service_record.display.machine import csv_of  # noqa: PLC0415  # only for an output
     from service_record.triage.index import Index, ask  # noqa: PLC0415
     from service_record.triage.references import TriageError  # noqa: PLC0415
 
@@ -249,7 +250,7 @@ def sql(*, query: str, place: str | None, output: str) -> None:
     if output == "json":
         _write_json([_plain(dict(zip(columns, row, strict=True))) for row in rows])
     elif output == "csv":
-        _write(table_as_csv(columns, rows))
+        _write(csv_of(columns, rows))
     else:
         _write(_aligned(columns, rows))
 

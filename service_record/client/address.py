@@ -10,7 +10,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
+
+from service_record.http.proxies import split_url
 
 URL_VARIABLE: Final = "SERVICE_RECORD_COLLECTOR"
 """The environment's name of the collector, where none is given."""
@@ -75,16 +77,13 @@ def is_collector(place: str) -> bool:
 
 def address_of(place: str) -> Address:
     """Parse a `collector://` or, for the collector alone, an `http(s)://`. Raises CollectorError."""
-    try:
-        parts = urlsplit(place)
-        scheme, name, port = _SCHEMES[parts.scheme], parts.hostname or "", parts.port
-    except (ValueError, KeyError):
-        name = ""
-    if not name or parts.username or parts.query or parts.fragment:
+    parts = split_url(place, _SCHEMES)
+    if parts is None or parts.username or parts.query or parts.fragment:
         raise CollectorError(
             f"{place}: not as collector://HOST[:PORT]/NAME, collector+http://... or https://..."
         )
-    scheme = scheme or ("http" if _is_loopback(name) else "https")
+    name, port = parts.hostname or "", parts.port
+    scheme = _SCHEMES[parts.scheme] or ("http" if _is_loopback(name) else "https")
     if port is None and parts.scheme.startswith("collector"):
         port = PORT
     path, _, host = (parts.path, "", "") if parts.scheme.startswith("http") else parts.path.rpartition("/")

@@ -21,6 +21,7 @@ import msgspec
 
 from service_record.collector.store.database import FILE
 from service_record.collector.store.objects import FOLDER
+from service_record.record.atomic_write import put_in_place, sync_directory
 from service_record.version import __version__
 
 _MANIFEST: Final = "backup.json"
@@ -58,16 +59,9 @@ def back_up(data: Path, file: Path) -> BackupSummary:
         raise BackupError(f"{file} exists, and nothing is overwritten; name another place")
     part = file.with_name(f".{file.name}.part")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            count = _write(data, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.rename(file)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    _sync(file.parent)
+    with put_in_place(part, file), os.fdopen(descriptor, "wb") as stream:
+        count = _write(data, stream)
+    sync_directory(file.parent)
     return BackupSummary(count, file.stat().st_size)
 
 
@@ -90,7 +84,7 @@ def restore(file: Path, data: Path) -> BackupSummary:
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    _sync(data.parent)
+    sync_directory(data.parent)
     return BackupSummary(count, file.stat().st_size)
 
 

@@ -1,4 +1,4 @@
-"""Documents and entries as JSON, JSON Lines and YAML: lossless, and safe to look at on a terminal.
+"""Documents and entries as JSON, JSON Lines, YAML and CSV: lossless, and safe to look at on a terminal.
 
 YAML loses what it cannot hold: bytes that are not UTF-8, which only the name of a file can have.
 """
@@ -137,3 +137,25 @@ def _represented(dumper: "yaml.SafeDumper", any_text: str) -> "yaml.Node":
     if UNSEEN.search(text):
         return dumper.represent_scalar(_TEXT, text, '"')  # so that `as_yaml` may write escapes
     return dumper.represent_scalar(_TEXT, text, "|" if "\n" in text else None)
+
+
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes for the beginning of a formula."""
+
+
+def csv_of(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return CSV (RFC 4180), in which a quote stands before what a spreadsheet takes for a formula."""
+    import csv  # noqa: PLC0415  # few have tables
+    import io  # noqa: PLC0415  # as above
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, (list, tuple)):
+        value = "; ".join(map(str, value))
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -1,14 +1,25 @@
-"""Which proxy a request goes through, by the rules of Go's clients, as the agents on the same hosts obey
-them. Pure.
+"""URLs, and which proxy a request goes through, by the rules of Go's clients. Pure.
+
+The agents on the same hosts obey these rules.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 _PORTS: Final = {"http": 80, "https": 443}
+
+
+def split_url(url: str, schemes: Collection[str] = ("http", "https")) -> SplitResult | None:
+    """Return the parts of a URL of one of these schemes with a host; None where it is not one."""
+    try:
+        parts = urlsplit(url)
+        is_good = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return None
+    return parts if is_good else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import httpx2
 
@@ -33,7 +33,7 @@ from service_record.http.answers import (
     wait_before_next,
 )
 from service_record.http.attempt import AnswerLimits, Attempt, Request
-from service_record.http.proxies import Proxies, proxy_for
+from service_record.http.proxies import Proxies, proxy_for, split_url
 from service_record.version import __version__
 
 
@@ -238,9 +238,8 @@ def _raise_unless_final(outcome: Outcome, again: Collection[int]) -> None:
 
 def _check(url: str, headers: Mapping[str, str]) -> None:
     """Raise for what the library would only stumble over later, with the value in its words."""
+    good = split_url(url) is not None
     try:
-        parts = urlsplit(url)
-        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
         httpx2.URL(url)
     except (ValueError, httpx2.InvalidURL):
         good = False
@@ -312,12 +311,9 @@ def trusted(ca_bundle: Path | None) -> ssl.SSLContext:
 def _proxy(url: str | None, trust: ssl.SSLContext) -> httpx2.Proxy | None:
     if url is None:
         return None
-    try:
-        parts = urlsplit(url)
-        if parts.scheme in {"http", "https"} and parts.hostname and (parts.port or 1) > 0:
+    if parts := split_url(url):
+        with suppress(ValueError, httpx2.InvalidURL):
             return httpx2.Proxy(url, ssl_context=trust if parts.scheme == "https" else None)
-    except (ValueError, httpx2.InvalidURL):
-        pass
     raise FaultySettingError("invalid proxy URL: expected http(s)://HOST; correct the setting")
 
 

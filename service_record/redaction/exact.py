@@ -4,8 +4,6 @@ RE2 looks for *anchors*, short pieces of every form, in one pass however many th
 is compared with the form itself, to both sides and from line to line.
 """
 
-import base64
-import binascii
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +11,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from service_record.redaction import types
-from service_record.redaction.secrets import PEM_BODY_FAMILY, Form, forms, is_pem, is_taken, pem_body
+from service_record.redaction.secrets import (
+    PEM_BODY_FAMILY,
+    Form,
+    forms,
+    from_base64,
+    is_pem,
+    is_taken,
+    pem_body,
+)
 from service_record.redaction.types import MaskedSpan, Secret, merged, united, within_lines
 
 _ANCHOR_BYTES: Final = 10
@@ -116,20 +122,12 @@ def _private_characters(value: bytes, body: bytes) -> tuple[int, int]:
         return 0, size
     if len(body) >= _LEAST_RSA_BYTES:
         return 3 * size // 10, size
-    key = _decoded(body)
+    key = from_base64(body, is_strict=True)
     number = _NUMBER.search(key, 0, _MOST_BEFORE_NUMBER)
     end = number.end() + (number["size"] or number["short_size"])[0] if number else len(key) + 1
     if number is None or end > len(key):
         return 0, size
     return (8 * number.end() + 5) // 6, 8 * end // 6
-
-
-def _decoded(body: bytes) -> bytes:
-    """Return the DER of a PEM block; empty where it is none."""
-    try:
-        return base64.b64decode(body, validate=True)
-    except binascii.Error:
-        return b""
 
 
 _FRAGMENT_BYTES: Final = 16

@@ -3,8 +3,6 @@
 Only this part of redaction reads files of the host.
 """
 
-import base64
-import binascii
 import contextlib
 import json
 import os
@@ -19,7 +17,7 @@ from typing import Any, Final
 from service_record.redaction import types
 from service_record.redaction.patterns import PEM_BEGIN
 from service_record.redaction.rules import Rules
-from service_record.redaction.secrets import is_taken
+from service_record.redaction.secrets import from_base64, is_taken
 from service_record.redaction.types import Secret
 
 _MOST_LAYERS: Final = 4
@@ -121,12 +119,7 @@ def _values(text: bytes) -> Iterator[Any]:
 def _from_base64(value: bytes) -> bytes:
     """Decode a value that is base64, and unpack it; return nothing if it is not."""
     packed = value.replace(b"%2B", b"+").replace(b"%2F", b"/").replace(b"%3D", b"=").replace(b"\\n", b"")
-    try:
-        decoded = base64.b64decode(
-            packed + b"=" * (-len(packed) % 4), b"-_" if b"-" in packed else None, validate=True
-        )
-    except binascii.Error:
-        return b""
+    decoded = from_base64(packed, is_strict=True)
     if not decoded.startswith(_GZIP):
         return decoded
     try:

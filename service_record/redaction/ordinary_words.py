@@ -1,11 +1,10 @@
 """What stands where a secret might, and is none: placeholders, paths, and words of prose. Pure."""
 
-import base64
-import binascii
 from itertools import pairwise
 from typing import Final
 
 from service_record.redaction import types
+from service_record.redaction.secrets import from_base64
 from service_record.redaction.types import MASK_BEGIN
 
 _MASKED: Final = MASK_BEGIN.rstrip(b":")
@@ -189,7 +188,7 @@ def is_dense(value: bytes) -> bool:
 
 def is_dense_and_no_digest(value: bytes) -> bool:
     """Tell what is random, and neither hexadecimal nor base64 of a text: names of keys are."""
-    plain = decoded(value)
+    plain = from_base64(value)
     is_text = bool(plain) and plain.isascii() and plain.decode().isprintable()
     return is_dense(value) and not _HEX.fullmatch(value) and not is_text
 
@@ -250,19 +249,11 @@ def is_kubeadmin_password(value: bytes) -> bool:
 
 def is_credential(value: bytes) -> bool:
     """Base64 of `user:password`."""
-    plain = decoded(value)
+    plain = from_base64(value)
     return len(plain) >= _CREDENTIAL_BYTES and b":" in plain and plain.isascii()
 
 
 def is_key(value: bytes) -> bool:
     """Base64 of as many bytes as a key of AES or of a secretbox has."""
     is_hex = all(byte in b"0123456789abcdef" for byte in value)
-    return not is_hex and len(decoded(value)) in _KEY_BYTES
-
-
-def decoded(value: bytes) -> bytes:
-    """Return what a value is the base64 of; nothing when it is none."""
-    try:
-        return base64.b64decode(value.translate(bytes.maketrans(b"-_", b"+/")) + b"=" * (-len(value) % 4))
-    except binascii.Error:
-        return b""
+    return not is_hex and len(from_base64(value)) in _KEY_BYTES

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from service_record.redaction import ordinary_words, types
 from service_record.redaction.patterns import part
+from service_record.redaction.secrets import from_base64
 from service_record.redaction.types import MASK_BEGIN, mask
 from service_record.redaction.unescaped import UnescapedText
 
@@ -358,7 +359,7 @@ def _is_scalar(value: bytes) -> bool:
 
 def _is_encoded(value: bytes) -> bool:
     """Tell base64 of a text, and long base64 of bytes, from the plain values of a ConfigMap."""
-    decoded = ordinary_words.decoded(value)
+    decoded = from_base64(value)
     if len(decoded) < _LEAST_ENCODED or len(value) % 4:
         return False
     is_text = decoded.isascii() and decoded.decode().replace("\n", "").replace("\t", "").isprintable()

@@ -3,7 +3,6 @@
 Of what several shapes match, the first names the kind.
 """
 
-import base64
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from service_record.redaction import ordinary_words, types
+from service_record.redaction.secrets import cores
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +105,8 @@ def _whole(pattern: bytes, parts: Mapping[str, bytes]) -> bytes:
 
 def _encoded() -> Iterator[bytes]:
     for text in _BEGINNINGS:
-        yield from (core.replace(b"+", rb"\+") for core in _cores(text))
+        yield from (core.replace(b"+", rb"\+") for core in cores(text))
     for text in _TWICE:
-        for twice in (twice for core in _cores(text) for twice in _cores(core)):
+        for twice in (twice for core in cores(text) for twice in cores(core)):
             yield twice.replace(b"+", rb"\+")
-            yield from (thrice.replace(b"+", rb"\+") for thrice in _cores(twice) if text in _THRICE)
-
-
-def _cores(text: bytes) -> Iterator[bytes]:
-    """Return the base64 of a text amidst others: one for each of its three alignments."""
-    for before, hidden in enumerate((0, 2, 3)):
-        yield base64.b64encode(bytes(before) + text)[hidden : 8 * (before + len(text)) // 6]
+            yield from (thrice.replace(b"+", rb"\+") for thrice in cores(twice) if text in _THRICE)

@@ -25,6 +25,7 @@ _MOST_BYTES: Final = 1 << 16
 """A longer one is cut to this: no file of a host that is one secret is as long."""
 _TWICE_BYTES: Final = 4096
 """What is looked for in base64 of base64, too; nine forms of it are."""
+_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 _HIDDEN_CHARACTERS: Final = (0, 2, 3)
 """How many characters of base64 a secret shares with what stands 0, 1 or 2 bytes before it."""
 
@@ -99,10 +100,8 @@ def _of_text(value: bytes) -> list[_Named]:
 
 def _of_key(body: bytes) -> list[_Named]:
     """Return the body of a PEM block in base64url, and its bytes in hexadecimal, with colons too."""
-    padded = body.rstrip(b"=") + b"=" * (-len(body.rstrip(b"=")) % 4)
-    try:
-        key = base64.b64decode(padded)
-    except binascii.Error:
+    key = from_base64(body)
+    if not key:
         return []
     digits = [("der", key.hex().encode()), ("der", key.hex(":").encode())]
     return [("base64url", body.translate(bytes.maketrans(b"+/", b"-_"))), *digits]
@@ -128,22 +127,34 @@ def _encoded(value: bytes, *, only_plain: bool) -> list[list[_Named]]:
         [("base64", base64.b64encode(value)), ("base64url", base64.urlsafe_b64encode(value))]
     ]
     for core, url_core in zip(
-        _cores(value, base64.b64encode), _cores(value, base64.urlsafe_b64encode), strict=True
+        cores(value, base64.b64encode), cores(value, base64.urlsafe_b64encode), strict=True
     ):
         encodings.append([("base64", core), ("base64url", url_core), *_url_encoded(core)])
         if len(value) <= _TWICE_BYTES and not only_plain:
-            encodings += [[("base64 twice", twice)] for twice in _cores(core, base64.b64encode)]
+            encodings += [[("base64 twice", twice)] for twice in cores(core)]
     if not only_plain:
         for escaped in {form for _, form in _escaped(value)} - {value}:
-            encodings += [[("base64", core)] for core in _cores(escaped, base64.b64encode)]
+            encodings += [[("base64", core)] for core in cores(escaped)]
     return encodings
 
 
-def _cores(value: bytes, encode: Callable[[bytes], bytes]) -> Iterator[bytes]:
+def cores(value: bytes, encode: Callable[[bytes], bytes] = base64.b64encode) -> Iterator[bytes]:
     """Yield the base64 of the value wherever it stands: once for each place among three bytes."""
     for before, hidden in enumerate(_HIDDEN_CHARACTERS):
         whole = 8 * (before + len(value)) // 6
         yield encode(bytes(before) + value)[hidden:whole]
+
+
+def from_base64(value: bytes, *, is_strict: bool = False) -> bytes:
+    """Return what a value is the base64 of, in either alphabet; empty when it is none.
+
+    `is_strict` takes no other character in it.
+    """
+    plain = value.translate(_STANDARD).rstrip(b"=")
+    try:
+        return base64.b64decode(plain + b"=" * (-len(plain) % 4), validate=is_strict)
+    except binascii.Error:
+        return b""
 
 
 def _escaped(value: bytes) -> Iterator[tuple[str, bytes]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from service_record.record import systemd
-from service_record.reporter.atomic_write import sync_directory, write_whole
+from service_record.record.atomic_write import sync_directory, write_whole
 from service_record.reporter.console import tell_systemd
 from service_record.reporter.paths import Places, is_there
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from service_record.display.text import cut_within, wrap
+from service_record.record.atomic_write import write_whole
 from service_record.record.visible import visible
-from service_record.reporter.atomic_write import write_whole
 from service_record.reporter.paths import Places
 
 _SECONDS: Final = 10

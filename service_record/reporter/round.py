@@ -14,8 +14,8 @@ from typing import Final
 
 from service_record.http.answers import Answered
 from service_record.record import systemd
+from service_record.record.atomic_write import clear_the_way, clear_the_way_of_all
 from service_record.reporter import console, log
-from service_record.reporter.atomic_write import clear_the_way, clear_the_way_of_all
 from service_record.reporter.cleanup import Tombstone, finish, read_tombstone
 from service_record.reporter.host_state import HostEvidence, observe
 from service_record.reporter.host_view import HostView, View

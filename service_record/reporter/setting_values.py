@@ -9,8 +9,9 @@ import re
 from math import inf
 from pathlib import Path, PurePosixPath
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult
 
+from service_record.http.proxies import split_url
 from service_record.record.quantities import parse_duration, parse_size
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
@@ -155,11 +156,7 @@ def _http(url: str, schemes: tuple[str, ...] = ("http", "https")) -> SplitResult
     hint = "it is like https://host.example:8443"
     if _SPACE.search(url):
         raise ValueError(f"a URL has no blank in it; {hint}")
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise ValueError(f"not a URL that can be read; {hint}") from None
-    if parts.scheme not in schemes or not parts.hostname or port == 0:
+    parts = split_url(url, schemes)
+    if parts is None:
         raise ValueError(f"not a URL of {' or '.join(schemes)} with a host; {hint}")
     return parts

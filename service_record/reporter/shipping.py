@@ -21,8 +21,8 @@ from service_record.http.answers import Answered, Outcome, RetryPolicy, Unreacha
 from service_record.http.attempt import Request
 from service_record.http.proxies import Proxies
 from service_record.http.transport import Transport, acknowledged
+from service_record.record.atomic_write import place_copy, remove_torn
 from service_record.reporter.assisted_service import AssistedService, not_sendable, succeeded
-from service_record.reporter.atomic_write import place_copy, remove_torn
 from service_record.reporter.host_view import View
 from service_record.reporter.policy.moment import HOST, HOST_BOOT, Shipment, kind_of
 from service_record.reporter.setting_values import COLLECTOR

@@ -9,7 +9,8 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from service_record.reporter.atomic_write import DAMAGED_SUFFIX, set_aside, write_whole
+from service_record.record.appending import DAMAGED_SUFFIX
+from service_record.record.atomic_write import set_aside, write_whole
 from service_record.reporter.token import read_small
 
 VERSION: Final = 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from service_record.record import systemd
-from service_record.reporter.atomic_write import clear_the_way_of_all
+from service_record.record.atomic_write import clear_the_way_of_all
 from service_record.reporter.cleanup import PURGE, UNDELIVERED, purge, stop, undelivered_bundle
 from service_record.reporter.console import tell_systemd
 from service_record.reporter.log import Log

@@ -12,8 +12,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from service_record.http.answers import Answered, Outcome, Unreachable, printable
+from service_record.record.atomic_write import clear_the_way, place_by_moving, remove_torn, sync_names
 from service_record.reporter import log
-from service_record.reporter.atomic_write import clear_the_way, place_by_moving, remove_torn, sync_names
 from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.log import Log, told_outcome
 from service_record.reporter.paths import Places

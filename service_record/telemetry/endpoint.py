@@ -6,9 +6,9 @@
 import re
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from service_record.client.address import CollectorError
+from service_record.http.proxies import split_url
 
 _PATH: Final = "/v1/traces"
 _SCHEMES: Final = {"otlp+https": "https", "otlp+http": "http"}
@@ -23,16 +23,19 @@ def is_otlp(place: str) -> bool:
 
 def traces_url(place: str) -> str:
     """Return the URL that traces are posted to. Raises CollectorError."""
-    try:
-        parts = urlsplit(place)
-        scheme, name, _ = _SCHEMES[parts.scheme], parts.hostname, parts.port
-        (name or "").encode("idna")
-    except (ValueError, KeyError):
-        name = None
-    if not name or parts.username is not None or parts.query or parts.fragment:
+    parts = split_url(place, _SCHEMES)
+    is_plain = parts is not None and parts.username is None and not parts.query and not parts.fragment
+    if parts is None or not is_plain or not _is_host(parts.hostname or ""):
         raise CollectorError(f"{place}: not as otlp+https://HOST[:PORT][/PATH] or otlp+http://...")
     path = parts.path.rstrip("/")
-    return f"{scheme}://{parts.netloc}{path if path.endswith(_PATH) else path + _PATH}"
+    return f"{_SCHEMES[parts.scheme]}://{parts.netloc}{path if path.endswith(_PATH) else path + _PATH}"
+
+
+def _is_host(name: str) -> bool:
+    try:
+        return bool(name.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 def read_headers(file: Path) -> dict[str, str]:

@@ -1,12 +1,11 @@
 """What `triage` prints: lines for a terminal, documents and CSV for programs. Pure."""
 
-import csv
-import io
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final
 
+from service_record.display.machine import csv_of
 from service_record.display.text import BLANK, Ink, Line, View, count, cut, wrap
 from service_record.record.visible import visible
 from service_record.triage.counting import Cause, Triage
@@ -147,21 +146,4 @@ def _time(moment: datetime | None) -> str | None:
 def as_csv(triage: Triage) -> str:
     """Return a line for each cause, those that no rule knows behind the others."""
     rows = (_plain(cause) for cause in (*triage.causes, *triage.unknown))
-    return table_as_csv(_COLUMNS, ([row[name] for name in _COLUMNS] for row in rows))
-
-
-def table_as_csv(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """Return CSV (RFC 4180). A text that a spreadsheet would take for a formula begins with a quote."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(columns)
-    writer.writerows([_cell(value) for value in row] for row in rows)
-    return text.getvalue()
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, (list, tuple)):
-        value = "; ".join(map(str, value))
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return f"'{value}"
-    return value
+    return csv_of(_COLUMNS, ([row[name] for name in _COLUMNS] for row in rows))

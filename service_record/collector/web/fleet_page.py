@@ -1,8 +1,6 @@
 """The fleet: hosts in trouble by cause, the newest first, then every other host; the filters in the URL."""
 
-import csv
 import hashlib
-import io
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
@@ -36,6 +34,7 @@ from service_record.collector.store.fleet import (
 from service_record.collector.store.mute_rows import active_mutes
 from service_record.collector.web.login import viewer_of
 from service_record.collector.web.pages import VERDICTS, counted, page, render
+from service_record.display.machine import csv_of
 
 ROWS: Final = 100
 """Hosts on one page."""
@@ -262,8 +261,6 @@ async def get_fleet(request: Request) -> Response:
 
 
 _COLUMNS: Final = tuple(field.name for field in fields(HostSummary) if field.name != "revision")
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the beginning of a formula."""
 
 
 async def get_export(request: Request) -> Response:
@@ -275,7 +272,8 @@ async def get_export(request: Request) -> Response:
     if request.url.path.endswith(".json"):
         return Response(msgspec.json.encode(hosts), media_type="application/json", headers=headers)
     headers["Content-Disposition"] = 'attachment; filename="fleet.csv"'
-    return Response(await run_in_threadpool(_csv_of, hosts), media_type="text/csv", headers=headers)
+    rows = (host.values() for host in hosts)
+    return Response(await run_in_threadpool(csv_of, _COLUMNS, rows), media_type="text/csv", headers=headers)
 
 
 def _read_all(collector: Collector, look: FleetFilters, confined_to: str) -> list[dict[str, object]]:
@@ -291,19 +289,6 @@ def _read_all(collector: Collector, look: FleetFilters, confined_to: str) -> lis
         after = part.next
         if after is None:
             return rows
-
-
-def _csv_of(hosts: Iterable[dict[str, object]]) -> str:
-    """Return rows for a spreadsheet, in which no text of a host is a formula."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(_COLUMNS)
-    for host in hosts:
-        writer.writerow(
-            f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
-            for value in host.values()
-        )
-    return text.getvalue()
 
 
 def see_fleet(collector: Collector, look: FleetFilters, confined_to: str) -> FleetSeen:

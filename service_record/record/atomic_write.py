@@ -5,14 +5,16 @@ import errno
 import os
 import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+from service_record.record.appending import DAMAGED_SUFFIX
 
 _TORN: Final = ".part"
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-DAMAGED_SUFFIX: Final = ".damaged"
 _MOST_DAMAGED: Final = 16
 
 
@@ -59,6 +61,20 @@ def set_aside(path: Path) -> Path:
     return free
 
 
+@contextlib.contextmanager
+def put_in_place(new: Path, path: Path) -> Iterator[None]:
+    """Have the file `new`, which the block makes, at `path` once it is whole on the disk; else nowhere."""
+    try:
+        yield
+        with new.open("rb") as stream:
+            os.fsync(stream.fileno())
+        new.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            new.unlink(missing_ok=True)
+        raise
+
+
 def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Put `data` in the place of a file; its directory is made when missing.
 
@@ -68,17 +84,9 @@ def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
     clear_the_way(new)
-    try:
-        with os.fdopen(os.open(new, _NEW, 0o600), "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fchmod(stream.fileno(), mode)
-            os.fsync(stream.fileno())
-        new.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            new.unlink()
-        raise
+    with put_in_place(new, path), os.fdopen(os.open(new, _NEW, 0o600), "wb") as stream:
+        stream.write(data)
+        os.fchmod(stream.fileno(), mode)
     sync_directory(path.parent)
 
 
@@ -87,17 +95,13 @@ def place_copy(source: Path, target: Path) -> None:
     is left.
     """
     torn = target.with_name(f".{target.name}{_TORN}")
-    try:
-        with source.open("rb") as old, open(torn, "wb", opener=_for_root) as new:
-            shutil.copyfileobj(old, new, 1 << 20)
-            new.flush()
-            os.fsync(new.fileno())
-        torn.replace(target)
-        sync_names(target.parent)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            torn.unlink(missing_ok=True)
-        raise
+    with (
+        put_in_place(torn, target),
+        source.open("rb") as old,
+        open(torn, "wb", opener=_for_root) as new,
+    ):
+        shutil.copyfileobj(old, new, 1 << 20)
+    sync_names(target.parent)
 
 
 def place_by_moving(source: Path, target: Path) -> None:
