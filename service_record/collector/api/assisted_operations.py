@@ -9,9 +9,9 @@ from service_record.collector.api.operation import HOSTS, HOSTS_AND_READERS, OBJ
 _ASSISTED_CLUSTER: Final = f"{BASE}/clusters/{{cluster_id}}"
 
 
-def _operation(summary: str, **given: Any) -> Operation:
+def _operation(summary: str, **fields: Any) -> Operation:
     """Return a call that hosts alone make, unless others are given, and that is refused as there."""
-    values: dict[str, Any] = {"who": HOSTS, "problem": "AgentError", **given}
+    values: dict[str, Any] = {"who": HOSTS, "problem": "AgentError", **fields}
     return Operation(summary=f"As the assisted-service: {summary}", **values)
 
 
