@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,14 +49,22 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
-def imported(path: Path) -> Iterator[str]:
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def imported(path: Path) -> tuple[str, ...]:
     """The full names of all a module imports, wherever in it."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    names: list[str] = []
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: a relative import"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return tuple(names)
 
 
 def rooms_imported(path: Path) -> set[str]:
@@ -66,7 +74,7 @@ def rooms_imported(path: Path) -> set[str]:
 
 
 def docstring(path: Path) -> str:
-    return ast.get_docstring(ast.parse(path.read_text())) or ""
+    return ast.get_docstring(parsed(path)) or ""
 
 
 def section(title: str) -> str:
@@ -144,10 +152,7 @@ def test_history_diagnosis_display_export_and_the_domain_of_a_collector_are_pure
 def test_every_module_and_every_type_has_a_name_of_its_own() -> None:
     modules = Counter(path.stem if path.name != "__init__.py" else path.parent.name for path in MODULES)
     types = Counter(
-        node.name
-        for path in MODULES
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.ClassDef)
+        node.name for path in MODULES for node in parsed(path).body if isinstance(node, ast.ClassDef)
     )
     twice = {name for name, times in modules.items() if times > 1} - TWICE
     assert not twice | {name for name, times in types.items() if times > 1}

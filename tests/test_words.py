@@ -5,6 +5,7 @@ says of words.
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 from testing.machine import REPOSITORY
@@ -38,10 +39,10 @@ MAX_WORDS: Final = 30
 """Words of a sentence. Code in it, which is often a list of names, does not count."""
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        if "migrations" not in path.parts:
-            yield str(path.relative_to(REPOSITORY)), ast.parse(path.read_text())
+@cache
+def modules() -> list[tuple[str, ast.Module]]:
+    paths = [path for path in sorted(PACKAGE.rglob("*.py")) if "migrations" not in path.parts]
+    return [(str(path.relative_to(REPOSITORY)), ast.parse(path.read_text())) for path in paths]
 
 
 def names_in(tree: ast.Module) -> Iterator[tuple[int, str]]:
