@@ -1,8 +1,9 @@
 """Bundles as support gets them, in any number: hosts that failed of a cause, and hosts that did not.
 
-`python -m bench.bundles DIRECTORY NUMBER [--days 28] [--order 1]`. What a host says of its cause comes from
-the cases of the rules (tests/causes), and its logs are those of an ordinary boot. One order makes the same
-bundles.
+`python -m bench.bundles DIRECTORY NUMBER [--days 28] [--order 1]`. What a host says of its cause, and what
+its kernel, journal, containers and files say, comes from the cases of the rules (tests/causes); its logs are
+those of an ordinary boot. One host in twenty fails of what no rule knows. One cause begins in the last week,
+and another becomes more frequent then. One order makes the same bundles.
 """
 
 import argparse
@@ -11,7 +12,8 @@ import io
 import json
 import random
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +25,13 @@ _LOG_BYTES: Final = 1 << 20
 _FIRST_DAY: Final = datetime(2026, 10, 1, tzinfo=UTC)
 _HEALTHY: Final = 0.2
 """The share of hosts with no trouble."""
+_UNKNOWN: Final = 0.05
+"""The share of hosts that fail of what no rule knows."""
+_NEW: Final = 0.05
+"""The share of hosts that fail of the new cause in the last week."""
+_READ: Final = {"own", "says", "kernel", "journal", "units", "containers", "files"}
+"""What of a case becomes a bundle."""
+_JOURNAL: Final = "journals/journal.log"
 _WORDS: Final = (
     "Started",
     "Finished",
@@ -41,28 +50,68 @@ _THINGS: Final = (
 )
 
 
-def messages() -> list[tuple[str, str]]:
-    """Return what services say of each cause that their own last lines tell: rule and message."""
-    found = []
-    for path in sorted(_CASES.glob("*.yaml")):
-        for rule in yaml.safe_load(path.read_text()):
-            own = [case["own"] for case in rule["fires"] if set(case) <= {"own", "says"} and case.get("own")]
-            found += [(rule["rule"], message) for message in own[:1]]
-    return found
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a host says of why it failed."""
+
+    rule: str
+    message: str
+    """The last words of the service."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Path below the top of a bundle -> text, or lines of a log."""
+
+
+def failures() -> list[Failure]:
+    """Return the first case of each rule in which a service fails with last words."""
+    cases = [
+        Failure(rule["rule"], case["own"], _files(case))
+        for path in sorted(_CASES.glob("*.yaml"))
+        for rule in yaml.safe_load(path.read_text())
+        for case in [each for each in rule["fires"] if "own" in each and set(each) <= _READ][:1]
+    ]
+    return list({case.rule: case for case in cases}.values())
+
+
+def _files(case: Mapping[str, Any]) -> dict[str, str]:
+    journal = _journal(case.get("journal", ""))
+    journal += "".join(_journal(text, f"{name}[7]: ") for name, text in case.get("units", {}).items())
+    containers = case.get("containers", {})
+    return {
+        **({"journals/kernel.log": _journal(case["kernel"], "kernel: ")} if "kernel" in case else {}),
+        **({_JOURNAL: journal} if journal else {}),
+        **{f"containers/{name}-1f2e.log": f"{text}\n" for name, text in containers.items()},
+        **case.get("files", {}),
+    }
+
+
+def _journal(lines: str, program: str = "") -> str:
+    return "".join(f"2026-10-01T09:00:00.000000+00:00 host {program}{line}\n" for line in lines.splitlines())
 
 
 def make_bundles(directory: Path, number: int, days: int = 28, order: int = 1) -> None:
     """Write so many bundles of about 1 MiB of logs each into a directory."""
     chance = random.Random(order)
-    causes = messages()
-    weights = [1 / place for place in range(1, len(causes) + 1)]  # few causes are most of the failures
+    causes = failures()
     chance.shuffle(causes)
+    new, rising, *others = causes
+    weights = [1 / place for place in range(1, len(others) + 1)]  # few causes are most of the failures
     log = _log(chance)
     for n in range(number):
         at = _FIRST_DAY + timedelta(days=days * n / number)
-        (_, message), *_ = chance.choices(causes, weights)
-        said = None if chance.random() < _HEALTHY else message
-        _write(directory / f"{n // 1000:03d}/host{n:06d}.tar.gz", _members(n, at, said, log))
+        failure: Failure | None = chance.choices(others, weights)[0]
+        is_last_week = n / number > 1 - 7 / days
+        kind = chance.random()
+        if kind < _HEALTHY:
+            failure = None
+        elif kind < _HEALTHY + _UNKNOWN:
+            failure = Failure(
+                "", f"sprocket {n} of {chance.choice(_THINGS)}: the gauge shows {n % 97}, not 12"
+            )
+        elif is_last_week and kind > 1 - _NEW:
+            failure = new
+        elif kind > (1 - 3 * _NEW if is_last_week else 1 - _NEW / 2):
+            failure = rising
+        _write(directory / f"{n // 1000:03d}/host{n:06d}.tar.gz", _members(n, at, failure, log))
 
 
 def _log(chance: random.Random) -> bytes:
@@ -77,17 +126,21 @@ def _log(chance: random.Random) -> bytes:
         )
         lines.append(line)
         size += len(line) + 1
-    return "\n".join(lines).encode()
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _members(n: int, at: datetime, message: str | None, log: bytes) -> Iterator[tuple[str, bytes]]:
+def _members(n: int, at: datetime, failure: Failure | None, log: bytes) -> Iterator[tuple[str, bytes]]:
+    files = {
+        "network/hostname.txt": f"host{n}.example.net\n",
+        "system/os-release.txt": f"ID=rhcos\nVERSION_ID=4.{18 + n % 3}\n",
+        "system/kernel-command-line.txt": "ignition.platform.id=metal\n",
+        **(failure.files if failure else {}),
+    }
     top = f"log-bundle-{at:%Y%m%d%H%M%S}/bootstrap"
-    yield f"{top}/services/bootkube.json", _record(n, at, message)
-    yield f"{top}/network/hostname.txt", f"host{n}.example.net\n".encode()
-    release = f"ID=rhcos\nVERSION_ID=4.{18 + n % 3}\n"
-    yield f"{top}/system/os-release.txt", release.encode()
-    yield f"{top}/system/kernel-command-line.txt", b"ignition.platform.id=metal\n"
-    yield f"{top}/journals/journal.log", log
+    yield f"{top}/services/bootkube.json", _record(n, at, failure.message if failure else None)
+    yield f"{top}/{_JOURNAL}", log + files.pop(_JOURNAL, "").encode()
+    for path, text in files.items():
+        yield f"{top}/{path}", text.encode()
 
 
 def _record(n: int, at: datetime, message: str | None) -> bytes:

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import signal
 import sys
 import tempfile
 import threading
@@ -17,7 +18,7 @@ from service_record.triage.counting import summarise
 from service_record.triage.engines import judge_here
 from service_record.triage.index import Index, add_in_parts
 from service_record.triage.references import references
-from service_record.triage.rows import BundleRow
+from service_record.triage.rows import UNREADABLE, BundleRow
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "triage.md"
 _FEW: Final = 200
@@ -27,6 +28,7 @@ _GOAL: Final = 20.0
 """Bundles a second for each processor."""
 _BOTH: Final = 1.8
 """How much faster two workers are than one."""
+_KILL_SECONDS: Final = 2.0
 _MIB: Final = 1 << 20
 
 
@@ -57,8 +59,15 @@ def rows() -> list[AnyRow]:
                 holds=one / two >= _BOTH,
             ),
         ]
+        kills, judged, once = _while_killed(root / "many")
         few, many = _memory(root / "few"), _memory(root / "many")
         made += [
+            Figure(
+                what=f"bundles with a row, a worker killed every {_KILL_SECONDS:g} s ({kills} times)",
+                measured=f"{judged}, {judged - once} twice",
+                limit=f"{_MANY}, none twice",
+                holds=judged == once == _MANY,
+            ),
             MemoryRow(what=f"memory of triage, {_FEW} bundles", size=few),
             MemoryRow(what=f"the same, {_MANY} bundles", size=many, limit=few + 32 * _MIB),
         ]
@@ -74,6 +83,30 @@ def _seconds(directory: Path, workers: int) -> float:
     judged = sum(len(rows) for rows in judge_here(references(str(directory)), workers))
     assert judged == _FEW
     return time.perf_counter() - begun
+
+
+def _while_killed(directory: Path) -> tuple[int, int, int]:
+    """Judge while workers die; return how often one did, the rows with a verdict, and their bundles."""
+    kills = 0
+    is_over = threading.Event()
+
+    def kill() -> None:
+        nonlocal kills
+        while not is_over.wait(_KILL_SECONDS):
+            children = [path.read_text().split() for path in Path("/proc/self/task").glob("*/children")]
+            for child in [int(each) for some in children for each in some][:1]:
+                os.kill(child, signal.SIGKILL)
+                kills += 1
+
+    killing = threading.Thread(target=kill)
+    killing.start()
+    try:
+        rows_there = [row for rows in judge_here(references(str(directory)), 2) for row in rows]
+    finally:
+        is_over.set()
+        killing.join()
+    uris = [row.uri for row in rows_there if row.verdict != UNREADABLE]
+    return kills, len(uris), len(set(uris))
 
 
 def _best(measure: Callable[[], object]) -> float:

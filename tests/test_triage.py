@@ -13,10 +13,13 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from math import comb
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 
 from service_record.record.entry import Entry, Phase
@@ -139,6 +142,25 @@ def test_what_began_in_the_period_is_new_and_what_came_more_often_rises(tmp_path
     assert (found["disk-full"]["new"], found["disk-full"]["rising"]) == (True, False)
 
 
+def test_what_is_new_stands_first_however_rare_it_is(tmp_path: Path) -> None:
+    for n in range(3):
+        failing(tmp_path / f"b/image-{n}.tar", NO_IMAGE, n * DAY)
+    assert "nothing is new or rising: since" in triage(tmp_path / "b").out
+    failing(tmp_path / "b/odd.tar", "frobnicate: widget 17 has lost its 4 sprockets", 30 * DAY)
+
+    told = triage(tmp_path / "b").out
+
+    new, _, causes = told.partition("\n\nCauses\n")
+    assert new.splitlines()[3:5] == [
+        "New",
+        "    1   25%  frobnicate: widget <number> has lost its <number> sprockets",
+    ]
+    assert "image-not-found" in causes
+    assert causes.partition("No rule knows")[2].splitlines()[1].endswith("  NEW")
+    headings = parsed(triage(tmp_path / "b", "-o", "html").out).texts("h2")
+    assert headings[:2] == ["New", "Causes"]
+
+
 def test_new_is_also_what_another_index_does_not_have(shelf: Path, tmp_path: Path) -> None:
     failing(tmp_path / "other/a.tar", NO_IMAGE)
     answered("--index", tmp_path / "other-index", tmp_path / "other")
@@ -153,6 +175,17 @@ def test_new_is_also_what_another_index_does_not_have(shelf: Path, tmp_path: Pat
     assert (refused.status, "neither an index nor last-week" in refused.err) == (2, True)
 
 
+@given(st.integers(1, 40), st.integers(1, 60), st.integers(1, 40), st.integers(1, 60))
+def test_rising_is_fisher_s_exact_test(now: int, more_now: int, before: int, more_before: int) -> None:
+    all_now, all_before = now + more_now, before + more_before
+    cases, ways = now + before, comb(all_now + all_before, now + before)
+    tail = sum(comb(all_now, k) * comb(all_before, cases - k) for k in range(now, min(cases, all_now) + 1))
+    exact = tail / ways
+    assume(abs(exact - 0.01) > 1e-9)
+    is_larger = now * all_before > before * all_now
+    assert is_more_often(now, all_now, before, all_before, 0.01) is (is_larger and exact < 0.01)
+
+
 @pytest.mark.parametrize(
     ("now", "all_now", "before", "all_before", "is_more"),
     [
@@ -161,8 +194,20 @@ def test_new_is_also_what_another_index_does_not_have(shelf: Path, tmp_path: Pat
         (3, 3, 1, 2, False),
         (10, 100, 30, 100, False),
         (5, 100, 0, 100, False),
+        (10, 10, 5, 1000, True),
+        (3_000, 50_000, 2_500, 50_000, True),
+        (2_550, 50_000, 2_500, 50_000, False),
     ],
-    ids=["clearly", "by chance", "too few", "less", "new"],
+    ids=[
+        "clearly",
+        "by chance",
+        "too few",
+        "less",
+        "new",
+        "all of now",
+        "of very many",
+        "of very many by chance",
+    ],
 )
 def test_rising_is_what_chance_does_not_explain(
     now: int, all_now: int, before: int, all_before: int, *, is_more: bool

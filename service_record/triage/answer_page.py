@@ -14,6 +14,7 @@ _WIDTH, _HEIGHT = 168, 32
 
 def answer_html(triage: Triage, source: str, made_at: datetime) -> str:
     """Return the page in one file: causes by count, what is new, what is rising, what no rule knows."""
+    everything = (*triage.causes, *triage.unknown)
     bad = count(triage.bad, "bundle with trouble", "bundles with trouble")
     lead = [
         element("p", f"{bad} among {count(triage.bundles, 'bundle')}", class_="strong"),
@@ -25,6 +26,8 @@ def answer_html(triage: Triage, source: str, made_at: datetime) -> str:
     sections = [
         Section(name, heading, [_table(causes, triage)])
         for name, heading, causes in (
+            ("new", "New", [cause for cause in everything if cause.is_new]),
+            ("rising", "Rising", [cause for cause in everything if cause.is_rising]),
             ("causes", "Causes", triage.causes),
             ("unknown", "What no rule knows", triage.unknown),
         )

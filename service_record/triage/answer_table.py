@@ -1,6 +1,6 @@
 """What `triage` prints: lines for a terminal, documents and CSV for programs. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final
@@ -21,24 +21,29 @@ _COLUMNS: Final = (
 
 
 def answer_lines(triage: Triage, view: View, *, whole: bool = False) -> Iterator[Line]:
-    """Yield the answer: what failed how often, what is new, what is rising, and what no rule knows.
+    """Yield the answer: what is new, what is rising, what failed how often, and what no rule knows.
 
     Without `whole` the ten most frequent of each are shown.
     """
+    everything = (*triage.causes, *triage.unknown)
+    new = tuple(cause for cause in everything if cause.is_new)
+    rising = tuple(cause for cause in everything if cause.is_rising)
     yield (
         (f"{count(triage.bundles, 'bundle')} of {count(triage.hosts, 'host')}", Ink.STRONG),
         (f": {_verdicts(triage)}", Ink.PLAIN),
     )
     if triage.since is not None:
-        compared = f"new and rising: since {_day(triage.since)}, against {triage.compared_with}"
-        yield ((visible(compared), Ink.FAINT),)
-    for heading, causes in (("Causes", triage.causes), ("No rule knows", triage.unknown)):
+        compared = f"since {_day(triage.since)}, against {triage.compared_with}"
+        what = "new and rising" if new or rising else "nothing is new or rising"
+        yield ((visible(f"{what}: {compared}"), Ink.FAINT),)
+    parts = (("New", new), ("Rising", rising), ("Causes", triage.causes), ("No rule knows", triage.unknown))
+    for heading, causes in parts:
         if causes:
             yield BLANK
             yield ((heading, Ink.STRONG),)
             listing = causes if whole else causes[:_FEW]
             for cause in listing:
-                yield from _cause_lines(cause, view)
+                yield from _cause_lines(cause, view, () if heading in {"New", "Rising"} else _marks(cause))
             if len(listing) < len(causes):
                 hidden = count(len(causes) - len(listing), "more cause")
                 yield ((f"{' ' * _INDENT}and {hidden}: -o wide shows all", Ink.FAINT),)
@@ -55,8 +60,7 @@ def _verdicts(triage: Triage) -> str:
     )
 
 
-def _cause_lines(cause: Cause, view: View) -> Iterator[Line]:
-    marks = _marks(cause)
+def _cause_lines(cause: Cause, view: View, marks: Sequence[tuple[str, Ink]]) -> Iterator[Line]:
     head = f"{cause.bundles:>5} {cause.share:>5.0%}  "
     room = view.width - len(head) - sum(len(mark) + 2 for mark, _ in marks)
     yield (

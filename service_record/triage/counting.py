@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from math import comb
+from math import exp, lgamma
 from typing import TYPE_CHECKING, Any, Final
 
 from service_record.diagnosis.failures import signature
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 DEFAULT_PERIOD: Final = timedelta(days=7)
 _MAX_P: Final = 0.01
 """Of all causes together that none of them only seems to rise."""
+_NEGLIGIBLE: Final = 1e-12
 _MOST_NAMES: Final = 5
 _ALIKE: Final = 0.6
 """The share of equal words that makes two signatures of one length alike. Drain's default, 0.4, joins lines
@@ -209,10 +210,19 @@ def is_more_often(now: int, all_now: int, before: int, all_before: int, max_p: f
     cases, total = now + before, all_now + all_before
     if not before or not all_before or not all_now or now * all_before <= before * all_now:
         return False
-    ways = comb(total, cases)
-    most = min(cases, all_now)
-    tail = sum(comb(all_now, k) * comb(all_before, cases - k) for k in range(now, most + 1))
-    return tail <= max_p * ways
+    term = exp(_log_choose(all_now, now) + _log_choose(all_before, before) - _log_choose(total, cases))
+    tail = 0.0
+    for k in range(now, min(cases, all_now) + 1):  # each term from the one before: they become ever smaller
+        tail += term
+        if tail > max_p or term < tail * _NEGLIGIBLE:
+            break
+        term *= (all_now - k) * (cases - k) / ((k + 1) * (all_before - cases + k + 1))
+    return tail <= max_p
+
+
+def _log_choose(whole: int, part: int) -> float:
+    """Return the logarithm of the number of ways to choose so many; the number itself is too long."""
+    return lgamma(whole + 1) - lgamma(part + 1) - lgamma(whole - part + 1)
 
 
 def _few(names: Sequence[str] | None) -> tuple[str, ...]:
