@@ -355,3 +355,45 @@ def test_facts_are_known_by_the_names_of_their_files() -> None:
 def test_usage_frames_and_hints_are_not_the_line_that_tells(aside: str) -> None:
     assert telling_line(f"cannot open the disk\n{aside}") == "cannot open the disk"
     assert telling_line(aside) is None
+
+
+NEVER_STARTED = ("--expect", "bootkube,approve-csr")
+BOOTS = "\n".join(f" {n - 4} {n:032x} Sat 2026-11-21 00:{n * 12:02}:00 UTC" for n in range(5))
+UNITS = "  UNIT LOAD ACTIVE SUB DESCRIPTION\n● chronyd.service loaded failed failed x"
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "says"),
+    [
+        ({"failed-units.txt": UNITS}, (), "chronyd.service"),
+        ({"bootstrap/journals/boots.txt": BOOTS}, (), "the host was booted 5 times in 48 minutes"),
+        ({}, NEVER_STARTED, "approve-csr never started"),
+    ],
+    ids=["a failed unit", "boots that repeat", "a service that never started"],
+)
+def test_where_something_is_wrong_it_is_never_said_that_nothing_is(
+    tmp_path: Path, files: dict[str, str], options: tuple[str, ...], says: str
+) -> None:
+    place = bundle(tmp_path, files)
+    for ends in (
+        [entry(Phase.SERVICE_END, 5)],
+        *(() if options else ([],)),
+    ):  # one that runs keeps the rest waiting
+        write_lines(place / "bootstrap/services/bootkube.json", entry(), *ends)
+        answer = service_record("analyze", "--from", place, *options, COLUMNS="200")
+        assert (answer.status, says in answer.out, "nothing is wrong" in answer.out) == (1, True, False)
+
+
+def test_boots_that_got_no_further_are_a_loop_and_never_nothing(tmp_path: Path) -> None:
+    place = bundle(tmp_path, {})
+    boots = [
+        one
+        for number in range(4)
+        for one in (
+            entry(at=300.0 * number, boot_id=f"{number:032x}"),
+            entry(Phase.STAGE_START, 300.0 * number + 1, stage="up", boot_id=f"{number:032x}"),
+        )
+    ]
+    write_lines(place / "bootstrap/services/bootkube.json", *boots)
+    answer = service_record("analyze", "--from", place)
+    assert (answer.status, "looping" in answer.out, "nothing is wrong" in answer.out) == (1, True, False)

@@ -11,7 +11,7 @@ import msgspec
 from service_record.diagnosis.cause_rules import CauseRule, Condition, LineTest
 from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, roles_of
 from service_record.diagnosis.evidence.line_patterns import LineSet, Pattern
-from service_record.diagnosis.evidence.log_lines import KERNEL, LinePlace, LogLine, is_of
+from service_record.diagnosis.evidence.log_lines import INSTALLER, KERNEL, LinePlace, LogLine, is_of
 from service_record.diagnosis.evidence.scan import Evidence
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts, is_labelled
 from service_record.diagnosis.wording import commands_filled
@@ -26,7 +26,9 @@ _OWN_SLACK: Final = timedelta(seconds=2)
 _LAST_OWN: Final = 40
 """Further lines of a run that may tell its cause. What it said before, it has got over."""
 _RECENT: Final = timedelta(minutes=5)
-"""So long before the failure a program elsewhere still has to tell of the cause; the kernel tells it once."""
+"""So long before the failure a program elsewhere still has to tell of the cause."""
+_SAID_ONCE: Final = frozenset({INSTALLER, KERNEL})
+"""Whose lines tell a cause once, however long before the failure."""
 
 
 class Nearness(IntEnum):
@@ -132,7 +134,7 @@ class Surroundings:
         """Return whether the service itself tells of an error, and no rule knows any of its lines."""
         if self._trouble is None or any(match.nearness < Nearness.FACT for match in matches):
             return False
-        return any(is_labelled(line) for line in (self._trouble.facts.message or "").splitlines())
+        return any(map(is_labelled, (self._trouble.facts.message or "").splitlines()))
 
     def fit(self, rule: CauseRule) -> tuple[Match | None, str | None]:
         """Return what a rule found, and why it does not fit where it almost does."""
@@ -234,7 +236,7 @@ class Surroundings:
         first = trouble.started and trouble.started - _BEFORE
         first = trouble.booted if rule.within == "boot" else first
         is_in_time = _is_between(line.time, first, trouble.ended and trouble.ended + _AFTER)
-        return is_in_time and (line.kind == KERNEL or self._is_recent(line, trouble.ended))
+        return is_in_time and (line.kind in _SAID_ONCE or self._is_recent(line, trouble.ended))
 
     def _is_recent(self, line: LogLine, ended: datetime | None) -> bool:
         """Return whether a program told of it until shortly before the failure, or the end of its file."""

@@ -119,6 +119,7 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True):
     """Why it is not the cause that is told."""
 
 
+_LABELLED_WEIGHT: Final = 3
 _MAX_END: Final = 4096
 """Characters of a line that are read from either end."""
 
@@ -144,8 +145,8 @@ def telling_line(message: str | None) -> str | None:
 
 
 def is_labelled(line: str) -> bool:
-    """Return whether a program marks a line as an error."""
-    return _LABELLED.search(_ends_of(line.strip())) is not None
+    """Return whether a program marks a line as an error that says more than an exit status or a hint."""
+    return weight(line.strip()) >= _LABELLED_WEIGHT
 
 
 def weight(line: str) -> int:
@@ -154,7 +155,7 @@ def weight(line: str) -> int:
     if _ASIDE.search(line):
         return -1
     if _LABELLED.search(line):
-        return 3
+        return _LABELLED_WEIGHT
     if _AFTERMATH.match(line):
         return 0
     lowered = line.lower()
