@@ -6,10 +6,12 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from service_record.diagnosis.causes import built_in_causes
 from service_record.record.entry import Entry, Phase
 from tests.builders import BOOT_ID, entry
 from tests.healthy_hosts import FILE, Host, healthy_hosts, waited
 
+CAUSES: Final = built_in_causes()
 HEALTHY: Final = {host.name: host for host in healthy_hosts()}
 FAILING: Final[list[dict[str, Any]]] = yaml.safe_load(
     Path(FILE).with_name("failing.yaml").read_text(encoding="utf-8")
@@ -56,7 +58,7 @@ def test_there_are_enough_of_them() -> None:
 
 @pytest.mark.parametrize("values", FAILING, ids=lambda values: values["name"])
 def test_the_cause_of_a_failing_host_is_told_among_harmless_lines(values: dict[str, Any]) -> None:
-    found = host_of(values).diagnosis(failed_service(values["failed"]))
+    found = host_of(values).diagnosis(CAUSES, failed_service(values["failed"]))
     assert found.root is not None
     assert found.root.service == values["failed"]["service"]
     assert found.root.cause is not None
