@@ -41,10 +41,10 @@ demo-collector: $(READY) ## have thirty simulated hosts and a cluster of five re
 test: $(READY) ## run what a change should pass before it is committed (three minutes); PYTEST_ARGS='-k name' for some
 	@$(PYTEST) -m 'not thorough' $(PYTEST_ARGS)
 
-test-thorough: $(READY) ## run the other tests: every bash, systemd, browsers, PostgreSQL, packages, faults
+test-thorough: $(READY) ## run the other tests: other versions of bash, systemd, browsers, PostgreSQL, packages, faults
 	@SERVICE_RECORD_BASHES='$(BASHES)' $(PYTEST) -m thorough $(PYTEST_ARGS)
 
-test-all: test test-thorough ## run every test, on every core, under every bash there is
+test-all: test test-thorough ## run every test, on every core
 
 matrix: $(UPKEEP) ## test under Python 3.11, 3.12 and 3.13, with the lowest and the newest libraries; MATRIX='--list'
 	@PATH=$(abspath $(dir $(UPKEEP))bin):$$PATH nox --download-python never $(MATRIX)
@@ -151,7 +151,7 @@ test-executables: executables $(READY) ## make them, and start each in a Debian 
 	@$(PYTHON) -m pytest -p no:cacheprovider tests/test_executables.py $(PYTEST_ARGS)
 
 clean: ## remove everything that was made, .venv too
-	rm -rf .venv .cache build dist mutants .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(UPKEEP): pyproject.toml

@@ -1,105 +1,292 @@
 """`make mutants`: change the rooms that judge in small ways, and count which changes the fast tests notice.
 
-mutmut makes the mutants and runs for each the tests that call its function; pyproject.toml names the rooms
-and the tests. All mutants would take hours, so a random sample is run. A mutant that does the same as the
-code counts as one that survived: the share is a lower bound.
+First those tests run once, and coverage keeps which of them reach which line. For each change, the tests run
+that reach its line, the most special first. All changes would take hours, so a random sample is tried. One
+that does the same as the code counts as one that survived: the share is a lower bound.
 """
 
 import argparse
-import json
+import contextlib
+import importlib
 import os
 import random
+import resource
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Final
 
+import coverage
+import pytest
+
 from bench.table import aligned, replace_between
+from tests.mutations import Mutation, mutated, mutations
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = REPOSITORY / "docs/promises.md"
-TREE: Final = REPOSITORY / "mutants"
-"""Where mutmut puts the changed code and what came of it."""
-STATISTICS: Final = TREE / "mutmut-stats.json"
-ROOMS: Final = ("record", "history", "diagnosis", "redaction", "reporter.policy", "collector.domain")
-NO_TESTS: Final = frozenset({5, 33})
-TIMEOUTS: Final = frozenset({24, 36, 152, 255, -24})
-"""As mutmut has them; a mutant that never ends is noticed, but not by an assertion: it is counted apart."""
-KILLED: Final = frozenset({1, 3})
-HEAD: Final = ("room", "mutants", "sample", "killed", "timeouts", "survived", "no tests", "noticed")
+REACHED: Final = REPOSITORY / ".cache/mutants"
+"""Which tests reach which lines."""
+ROOMS: Final = ("record", "history", "diagnosis", "redaction", "reporter/policy", "collector/domain")
+NAMES: Final = (
+    *("budget", "bundle_contents", "cause_schema", "causes", "clock", "diagnosis"),
+    *("display", "display_machine", "doubts", "due", "entry", "evidence", "expectations", "signature"),
+    *("fact_checks", "failure", "gather_facts", "golden", "healthy_hosts", "history"),
+    *("known_secrets", "layout", "line_patterns", "record_format", "recorder", "recording", "records"),
+    *("redaction", "redaction_exact", "redaction_shapes", "reporter_policy", "reporter_settings"),
+    *("reporter_state", "residual", "shipping", "systemd", "timeline"),
+    *("units", "upstream_reader"),
+)
+COLLECTOR_NAMES: Final = (
+    *("assisted", "builds", "clusters", "definitions", "filters", "guard", "hosts", "mutes", "page_timeline"),
+    *("pages", "records", "states", "statistics", "sweep", "verdicts"),
+)
+"""Tests that call these rooms, in their own process, and are fast."""
+PRELOADED: Final = (
+    "hypothesis",
+    "sqlalchemy",
+    "starlette",
+    "uvicorn",
+    "yaml",
+    "re2",
+    "rich",
+    "jinja2",
+    "orjson",
+)
+MAX_TESTS: Final = 120
+MAX_SECONDS: Final = 120
+MAX_MEMORY_BYTES: Final = 4 << 30
+HEAD: Final = ("room", "mutants", "sample", "noticed", "survived", "no tests", "share")
+NOTICED, SURVIVED, NO_TESTS = "noticed", "survived", "no tests"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One change of one module."""
+
+    path: str
+    mutation: Mutation
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.mutation.line}: {self.mutation.text}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a sample of the mutants and write the score into docs/promises.md."""
+    """Try a sample of the mutants and write the share of those noticed into docs/promises.md."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("--sample", type=int, default=200, help="how many mutants to run")
+    parser.add_argument("--sample", type=int, default=200, help="how many mutants to try")
     parser.add_argument("--order", type=int, default=int(time.time()), help="the seed that picks them")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--keep", action="store_true", help="take what was found to reach which line before")
+    parser.add_argument("--reach", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
-    generate(given.processes)
-    names = sorted(results())
-    chosen = random.Random(given.order).sample(names, min(given.sample, len(names)))
+    if given.reach:
+        return reach(Path(given.reach), test_files()[int(Path(given.reach).suffix[1:]) :: given.processes])
+    everything = list(mutants())
+    sample = random.Random(given.order).sample(everything, min(given.sample, len(everything)))
+    if not given.keep:
+        reach_all(given.processes)
     began = time.monotonic()
-    mutmut(given.processes, *chosen, check=True)
+    outcomes = dict(tried(sample, given.processes))
     seconds = time.monotonic() - began
-    outcomes = {name: code for name, code in results().items() if name in set(chosen)}
-    for name, code in sorted(outcomes.items()):
-        if code not in KILLED | TIMEOUTS:
-            print(f"{'no test' if code in NO_TESTS else 'survived'}: {name}")
-    text = f"{len(chosen):,} of {len(names):,} mutants, order {given.order}, {seconds:,.0f} seconds.\n\n"
-    table = aligned([HEAD, *rows(names, outcomes)])
+    text = f"{len(sample):,} of {len(everything):,} mutants, order {given.order}, {seconds:,.0f} seconds.\n\n"
+    table = aligned([HEAD, *rows(everything, outcomes)])
     print(f"\n{text}{table}")
     replace_between(PAGE, "mutants", text + table)
     return 0
 
 
-def generate(processes: int) -> None:
-    """Make the mutants of what has changed and find out anew which tests call which function.
+def mutants() -> Iterator[Mutant]:
+    """Yield every change of every module of the rooms."""
+    for room in ROOMS:
+        for path in sorted((REPOSITORY / "service_record" / room).rglob("*.py")):
+            name = path.relative_to(REPOSITORY).as_posix()
+            yield from (Mutant(name, mutation) for mutation in mutations(path.read_text()))
 
-    Raises `SystemExit` when mutmut could not.
+
+def test_files() -> list[str]:
+    """Return the files of the tests that take part."""
+    names = [f"tests/test_{name}.py" for name in NAMES]
+    names += [f"tests/collector/test_{name}.py" for name in COLLECTOR_NAMES]
+    return [name for name in names if (REPOSITORY / name).exists()]
+
+
+class Contexts:
+    """A plugin of pytest that has coverage note which test reaches a line."""
+
+    def __init__(self, coverage_: coverage.Coverage) -> None:
+        self._coverage = coverage_
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        self._coverage.switch_context(item.nodeid.partition("[")[0])
+        result = yield
+        self._coverage.switch_context("")
+        return result
+
+
+def reach(data: Path, files: Sequence[str]) -> int:
+    """Run tests and keep in a file which of them reach which line."""
+    measured = coverage.Coverage(data_file=str(data), source=[str(REPOSITORY / "service_record")])
+    measured.start()
+    status = pytest.main(
+        ["-q", "-n0", "-p", "no:cacheprovider", "-m", "not slow", *files], [Contexts(measured)]
+    )
+    measured.stop()
+    measured.save()
+    return int(status)
+
+
+def reach_all(processes: int) -> None:
+    """Find out which tests reach which line, each process with its share of the files.
+
+    Raises `SystemExit` when a test fails: it would seem to notice everything.
     """
-    STATISTICS.unlink(missing_ok=True)
-    # mutmut has no command for this alone; it stops after it when no mutant has the name it is given.
-    mutmut(processes, "none", check=False)
-    if not STATISTICS.exists():
-        raise SystemExit("Cannot make mutants: mutmut failed before it ran any; see its output above.")
+    REACHED.mkdir(parents=True, exist_ok=True)
+    for path in REACHED.iterdir():
+        path.unlink()
+    command = [sys.executable, "-m", "tests.mutants", "--processes", str(processes), "--reach"]
+    running = [
+        subprocess.Popen([*command, str(REACHED / f"reached.{number}")], cwd=REPOSITORY)
+        for number in range(processes)
+    ]
+    statuses = [one.wait() for one in running]
+    if any(statuses):
+        raise SystemExit("Cannot try mutants: a test fails without any; see above.")
 
 
-def mutmut(processes: int, *names: str, check: bool) -> None:
-    """Run mutmut on the mutants named; it prints what it does."""
-    command = [str(Path(sys.executable).with_name("mutmut")), "run", "--max-children", str(processes), *names]
-    subprocess.run(command, cwd=REPOSITORY, check=check)
+def reaching() -> dict[str, dict[int, list[str]]]:
+    """Return the tests that reach each line of each module, the most special first."""
+    files: dict[str, dict[int, set[str]]] = {}
+    sizes: Counter[str] = Counter()
+    for path in REACHED.iterdir():
+        data = coverage.CoverageData(str(path))
+        data.read()
+        for file in data.measured_files():
+            lines = files.setdefault(Path(file).relative_to(REPOSITORY).as_posix(), {})
+            for line, contexts in data.contexts_by_lineno(file).items():
+                lines.setdefault(line, set()).update(filter(None, contexts))
+                sizes.update(filter(None, contexts))
+    return {
+        file: {
+            line: sorted(tests, key=lambda test: (sizes[test], test))[:MAX_TESTS]
+            for line, tests in lines.items()
+        }
+        for file, lines in files.items()
+    }
 
 
-def results() -> dict[str, int | None]:
-    """Return the exit status of the tests for each mutant, None where they have not run."""
-    found: dict[str, int | None] = {}
-    for path in TREE.rglob("*.meta"):
-        if (REPOSITORY / path.relative_to(TREE)).with_suffix("").exists():
-            found |= json.loads(path.read_bytes())["exit_code_by_key"]
-    return found
+def tried(sample: Sequence[Mutant], processes: int) -> Iterator[tuple[Mutant, str]]:
+    """Yield what came of each mutant, some at once in processes of their own."""
+    reached = reaching()
+    for name in PRELOADED:
+        importlib.import_module(name)
+    running: dict[int, Mutant] = {}
+    for mutant in sample:
+        tests = reached.get(mutant.path, {}).get(mutant.mutation.line, ())
+        if not tests:
+            print(f"{NO_TESTS}: {mutant}", flush=True)
+            yield mutant, NO_TESTS
+            continue
+        if len(running) == processes:
+            yield _ended(running)
+        running[_started(mutant, tests)] = mutant
+    while running:
+        yield _ended(running)
 
 
-def rows(names: Sequence[str], outcomes: Mapping[str, int | None]) -> list[tuple[str, ...]]:
+def _ended(running: dict[int, Mutant]) -> tuple[Mutant, str]:
+    child, status = os.wait()
+    mutant = running.pop(child)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    outcome = SURVIVED if os.waitstatus_to_exitcode(status) == 0 else NOTICED
+    if outcome is SURVIVED:
+        print(f"{outcome}: {mutant}", flush=True)
+    return mutant, outcome
+
+
+def _started(mutant: Mutant, tests: Sequence[str]) -> int:
+    """Run the tests with the mutant in a process that ends with 0 when they all pass; return its id."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = _status_with(mutant, tests)
+        finally:
+            os._exit(status)
+    return child
+
+
+def _status_with(mutant: Mutant, tests: Sequence[str]) -> int:
+    os.setsid()
+    signal.alarm(MAX_SECONDS)  # one that never ends is noticed too
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):
+        os.dup2(nowhere, descriptor)
+    os.chdir(REPOSITORY)
+    sys.meta_path.insert(0, MutantFinder(mutant))
+    options = ["-x", "-q", "-n0", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--tb=no"]
+    return int(pytest.main([*options, *tests]))
+
+
+class MutantFinder(PathFinder):
+    """Finds the mutant in place of its module."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self._mutant = mutant
+        name = mutant.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        self._name = name
+
+    def find_spec(  # type: ignore[override]
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return where the mutant is; None for any other module."""
+        if fullname != self._name:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        assert spec is not None
+        assert spec.origin is not None
+        spec.loader = MutantLoader(fullname, spec.origin, self._mutant.mutation.number)
+        return spec
+
+
+class MutantLoader(SourceFileLoader):
+    """Loads a module with one change."""
+
+    def __init__(self, fullname: str, path: str, number: int) -> None:
+        super().__init__(fullname, path)
+        self._number = number
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the changed code."""
+        tree = mutated(Path(self.path).read_text(), self._number)
+        return compile(tree, self.path, "exec")
+
+
+def rows(everything: Sequence[Mutant], outcomes: Mapping[Mutant, str]) -> list[tuple[str, ...]]:
     """Return the table's rows: one for each room, and one for all."""
-    shares = [row(f"`{room.replace('.', '/')}`", within(room, names), outcomes) for room in ROOMS]
-    return [*shares, row("all", names, outcomes)]
+    return [
+        *(row(f"`{room}`", f"service_record/{room}/", everything, outcomes) for room in ROOMS),
+        row("all", "", everything, outcomes),
+    ]
 
 
-def within(room: str, names: Sequence[str]) -> list[str]:
-    return [name for name in names if name.startswith(f"service_record.{room}.")]
-
-
-def row(label: str, names: Sequence[str], outcomes: Mapping[str, int | None]) -> tuple[str, ...]:
-    """Return how many of some mutants were run, and what came of them."""
-    codes = [outcomes[name] for name in names if name in outcomes]
-    killed = sum(code in KILLED for code in codes)
-    timeouts = sum(code in TIMEOUTS for code in codes)
-    untested = sum(code in NO_TESTS for code in codes)
-    counts = (len(names), len(codes), killed, timeouts, len(codes) - killed - timeouts - untested, untested)
-    share = f"{(killed + timeouts) / len(codes):.0%}" if codes else ""
+def row(
+    label: str, beginning: str, everything: Sequence[Mutant], outcomes: Mapping[Mutant, str]
+) -> tuple[str, ...]:
+    """Return how many of some mutants were tried, and what came of them."""
+    number = sum(mutant.path.startswith(beginning) for mutant in everything)
+    came = Counter(outcome for mutant, outcome in outcomes.items() if mutant.path.startswith(beginning))
+    counts = (number, came.total(), came[NOTICED], came[SURVIVED], came[NO_TESTS])
+    share = f"{came[NOTICED] / came.total():.0%}" if came else ""
     return (label, *(f"{count:,}" for count in counts), share)
 
 

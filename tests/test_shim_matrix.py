@@ -6,7 +6,7 @@ import pytest
 
 from tests.endings.kinds import OPTIONS, kinds
 from tests.matrix.table import NAMES, minor, noted, outcomes, versions
-from tests.shell.scripts import Bash, bashes
+from tests.shell.scripts import Bash, bashes, every_bash
 
 PAGE = Path(__file__).parents[1] / "docs/shim-matrix.md"
 EXACT_AT_LEAST = {"euoE": 245 / 338, "euo": 245 / 338, "none": 55 / 80}
@@ -15,8 +15,11 @@ EXACT_AT_LEAST = {"euoE": 245 / 338, "euo": 245 / 338, "none": 55 / 80}
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("bash", bashes(), ids=str)
-@pytest.mark.parametrize("dimension", NAMES)
+@pytest.mark.parametrize(
+    ("dimension", "bash"),
+    [(name, bash) for name in NAMES for bash in (every_bash() if name == "endings" else bashes())],
+    ids=str,
+)
 def test_each_case_runs_as_without_the_shim_and_comes_to_what_the_table_says(
     bash: Bash, dimension: str
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from tests.shell.scripts import bashes
+from tests.shell.scripts import every_bash
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 FOLDERS: Final = ("tests/fuzz/", "tests/torture/", "tests/endings/", "tests/matrix/")
@@ -75,4 +75,4 @@ def is_thorough(item: pytest.Item) -> bool:
         return True
     if "postgresql" in name or not FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
         return True
-    return any(f"bash-{bash.version}" in name for bash in bashes()[1:])
+    return any(f"bash-{bash.version}" in name for bash in every_bash()[1:])

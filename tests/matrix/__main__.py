@@ -1,11 +1,11 @@
 """Runs the matrix under every bash there is; writes tests/matrix/results anew."""
 
 from tests.matrix.table import NAMES, minor, outcomes, path_for
-from tests.shell.scripts import bashes
+from tests.shell.scripts import every_bash
 from tests.signals import heed_all
 
 heed_all()
-for bash in bashes():
+for bash in every_bash():
     for dimension in NAMES:
         lines = [str(outcome) for outcome in outcomes(bash, dimension)]
         path = path_for(minor(bash), dimension)

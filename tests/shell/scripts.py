@@ -56,6 +56,14 @@ class Completed:
 
 @cache
 def bashes() -> tuple[Bash, ...]:
+    """Return the bash on PATH, and the oldest and newest of all: a change between two has both sides."""
+    first, *others = every_bash()
+    others.sort(key=lambda bash: [int(part) for part in bash.version.split(".")])
+    return (first, *others[:1], *others[1:][-1:])
+
+
+@cache
+def every_bash() -> tuple[Bash, ...]:
     """Return the bash on PATH and those that SERVICE_RECORD_BASHES names, each version once."""
     named = os.environ.get("SERVICE_RECORD_BASHES", "").split(":")
     paths = [path for path in (shutil.which("bash"), *named) if path]
