@@ -2,18 +2,24 @@
 
 import asyncio
 import contextlib
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
-from sqlalchemy import insert, select
+from sqlalchemy import func, insert, select
 from sqlalchemy.engine import make_url
 
+from service_record.collector.domain.access import Grant, TokenKind
+from service_record.collector.domain.steps import ReportedStep, StepStatus
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.administration import put_host
 from service_record.collector.store.bundle_rows import LEASE, claim
 from service_record.collector.store.database import Database
 from service_record.collector.store.purge import claim_housekeeping
+from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.schema import bundles, hosts, steps
 from testing.postgresql import Cluster
 from tests.assisted_rules import AssistedRules
@@ -134,6 +140,30 @@ def test_steps_of_a_host_that_reports_to_four_processes_have_the_order_of_their_
         last = max((row.id, row.name) for row in rows if row.host_id == host.id)
         assert f'"name":"{last[1]}"'.encode() in host.progress
     database.close()
+
+
+def test_processes_that_make_the_same_new_hosts_do_not_wait_for_each_other_in_a_ring(
+    postgresql_settings: CollectorSettings,
+) -> None:
+    """PostgreSQL would end one of the transactions as a deadlock."""
+    together = threading.Barrier(4)
+    grant, step = Grant(1, TokenKind.ADMIN), ReportedStep(label="disk", name="Disk", status=StepStatus.DONE)
+
+    def report_from(number: int) -> None:
+        with contextlib.closing(Database(postgresql_settings.database)) as database:
+            for turn in range(20):
+                names = [f"new{turn}-{each}" for each in range(30)]
+                random.Random(number * 100 + turn).shuffle(names)
+                together.wait(60)
+                with database.changing() as connection:
+                    record_steps(connection, [Report(name, step, 1.0, grant) for name in names])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(report_from, range(4)))
+
+    with contextlib.closing(Database(postgresql_settings.database)) as database, database.reading() as rows:
+        assert rows.execute(select(func.count()).select_from(steps)).scalar_one() == 4 * 20 * 30
+        assert rows.execute(select(func.count()).select_from(hosts)).scalar_one() == 20 * 30
 
 
 def test_a_bundle_is_claimed_by_one_process_and_free_again_when_that_one_is_gone(
