@@ -23,7 +23,6 @@ _LEVELS: Final = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
-LEVELS: Final = tuple(_LEVELS)
 
 
 def configure(level: str = "info", stream: TextIO | None = None) -> None:

@@ -46,11 +46,6 @@ def signature(message: str) -> str:
     return _VARYING.sub(lambda match: f"<{match.lastgroup}>", message[-_MAX_CHARACTERS:])
 
 
-def message_signature(run: Run) -> str:
-    """Return the signature of the last message of a run."""
-    return signature(run.facts.message or "")
-
-
 class RunStep(msgspec.Struct, frozen=True):
     """A stage or command of a service, however often it ran."""
 

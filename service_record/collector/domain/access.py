@@ -89,11 +89,6 @@ class Grant:
         return self.kind in {TokenKind.READER, TokenKind.ADMIN}
 
     @property
-    def may_report(self) -> bool:
-        """Return whether it reports for any host; of which, `may_write` says."""
-        return self.kind in {TokenKind.HOST, TokenKind.GROUP, TokenKind.ADMIN}
-
-    @property
     def may_administer(self) -> bool:
         return self.kind is TokenKind.ADMIN
 
