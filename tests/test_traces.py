@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
 
-from service_record.export.chrome_trace import to_chrome_trace
 from service_record.export.otlp import to_otlp
-from service_record.export.trace import with_steady_clock
+from service_record.export.trace import to_chrome_trace, with_steady_clock
 from service_record.history import build_history
 from service_record.record.entry import Entry, Phase, Result
 from service_record.version import __version__

@@ -113,7 +113,7 @@ def _trace(
     if form == "otlp":
         from service_record.export.otlp import to_otlp as written  # noqa: PLC0415
     else:
-        from service_record.export.chrome_trace import to_chrome_trace as written  # noqa: PLC0415
+        from service_record.export.trace import to_chrome_trace as written  # noqa: PLC0415
     steady = with_steady_clock([(name, list(entries)) for name, entries in records])
     if host is None and source.is_home:
         host = platform.node()

@@ -14,8 +14,7 @@ from service_record.cli.terminal import paint, view
 from service_record.display.entries import Ticker
 from service_record.display.machine import encoded, piece_document
 from service_record.display.text import Clock
-from service_record.follow.live_directory import LiveRecords
-from service_record.follow.watching import Watch
+from service_record.follow.live_directory import LiveRecords, Watch
 from service_record.history.build import Selection
 from service_record.record.directory import Records
 from service_record.record.entry import Piece

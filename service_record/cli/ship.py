@@ -27,7 +27,7 @@ from service_record.client.address import (
     address_of,
 )
 from service_record.display.text import count
-from service_record.follow.watching import Watch
+from service_record.follow.live_directory import Watch
 from service_record.record.directory import Records
 from service_record.record.visible import visible
 from service_record.redaction.outgoing import HostMask, LeakError, outgoing_template
