@@ -232,9 +232,9 @@ def test_a_program_that_got_over_it_is_not_the_cause(tmp_path: Path) -> None:
 def test_explain_says_which_rules_fitted_and_why_the_others_lost(tmp_path: Path) -> None:
     place = bundle(tmp_path, {"bootstrap/journals/kernel.log": at(5, OOM)})
     answer = service_record("analyze", "--explain", "--from", place, COLUMNS="200")
-    assert "out-of-memory (cause): told" in answer.out
+    assert "out-of-memory (cause): named" in answer.out
     assert "bootstrap/journals/kernel.log:1: Out of memory" in answer.out
-    assert "pods-not-ready (symptom): not told: a symptom, and out-of-memory is a cause" in answer.out
+    assert "pods-not-ready (symptom): not named: a symptom, and out-of-memory is a cause" in answer.out
 
 
 def program(folder: Path, name: str, body: str) -> None:

@@ -122,7 +122,7 @@ def test_an_exception_whose_text_cannot_be_made_is_told_all_the_same() -> None:
 
     assert failure.error_line is not None
     assert failure.message is not None
-    assert failure.message.endswith("Mute: <its text cannot be told>")
+    assert failure.message.endswith("Mute: <its text cannot be shown>")
 
 
 def test_a_very_long_text_keeps_its_type_and_its_end() -> None:

@@ -326,7 +326,7 @@ SILENT = {
 def test_a_fact_is_not_told(name: str, case: Case) -> None:
     plan = case.plan()
     assert plan.report == ()
-    assert any(line.startswith(f"not told: {name}: ") for line in plan.why), plan.why
+    assert any(line.startswith(f"not reported: {name}: ") for line in plan.why), plan.why
 
 
 def test_each_rule_of_silence_has_a_case() -> None:

@@ -276,7 +276,7 @@ def test_what_is_no_token_is_not_sent_and_not_shown(tmp_path: Path, text: str, f
     assert (settings.service.token, settings.service.is_usable) == (None, False)
     (line,) = settings.faults
     assert fault in line
-    assert line.endswith("; until then the assisted-service is told nothing")
+    assert line.endswith("; until then the assisted-service is sent nothing")
     assert "geheim" not in line
 
 
@@ -318,7 +318,7 @@ def test_a_collectors_token_that_is_none_is_not_taken_for_no_token(tmp_path: Pat
     places.collector_credential_file.write_text("two\nlines")
     settings = read_settings(places, {})
     assert settings.ship_to == ("/mnt",)
-    assert any("collectors are told nothing" in line for line in settings.faults)
+    assert any("collectors are sent nothing" in line for line in settings.faults)
 
 
 def test_a_token_that_others_may_read_is_used_and_told(tmp_path: Path) -> None:

@@ -398,7 +398,7 @@ def test_a_rehearsal_asks_and_does_nothing_else(host: ReportingHost, server: Ass
     answer = host.report("--dry-run")
     assert (answer.status, answer.err) == (0, "")
     assert "service: stage Rebooting" in answer.out
-    assert f"told: {LOCAL_IGNITION}" in answer.out
+    assert f"reported: {LOCAL_IGNITION}" in answer.out
     assert server.calls() == [ASK]
     assert host.files() == before
 
@@ -428,7 +428,7 @@ def test_with_a_malformed_token_the_service_is_asked_nothing(
     answer = host.report()
     assert answer.status == 0
     assert f"{host.places.credential_file}:1: " in answer.err
-    assert "the assisted-service is told nothing" in answer.err
+    assert "the assisted-service is sent nothing" in answer.err
     assert server.calls() == []
     assert len(list(share.iterdir())) == 1
     assert "Not reported: the token is unusable" in host.places.issue.read_text()
@@ -527,7 +527,7 @@ def test_on_a_full_disk_nothing_is_told_that_could_not_be_counted(
     if answer.status == 99:
         pytest.skip("this root may mount nothing, so no full disk can be had here")
     assert answer.status == 0
-    assert "No space left on device; without it nothing is told or shipped" in answer.err
+    assert "No space left on device; without it nothing is reported or shipped" in answer.err
     assert server.calls() == [ASK]
     assert host.places.issue.exists()
 
@@ -544,7 +544,8 @@ def test_a_state_that_the_disk_does_not_read_for_once_is_there_in_the_next_round
     answer = host.report(uptime=700, before=(*unreadable, "-e", "inject=openat:error=EIO"))
     assert answer.status == 0
     assert (
-        f"{host.places.state_file}: Input/output error; without it nothing is told or shipped" in answer.err
+        f"{host.places.state_file}: Input/output error; without it nothing is reported or shipped"
+        in answer.err
     )
     assert host.places.state_file.read_bytes() == kept
     assert host.report(uptime=700).status == 0
@@ -815,11 +816,11 @@ def test_stopping_by_hand_leaves_the_tombstone_and_the_records(host: ReportingHo
     host.report()
     answer = host.report("--stop")
     assert answer.status == 0
-    assert answer.err == f"stopped for good: {host.places.tombstone} stays, and the records\n"
+    assert answer.err == f"stopped permanently: {host.places.tombstone} stays, and the records\n"
     left = {name for name in host.files() if name != "etc/ignition-machine-config-encapsulated.json"}
     assert left == {"var/lib/service-record/reporter.stopped", "var/log/openshift/bootkube.json"}
     again = host.report("--dry-run")
-    assert again.out.startswith("stopped for good: somebody told it to stop")
+    assert again.out.startswith("stopped permanently: somebody told it to stop")
 
 
 REFUSING = "in three rounds over 30 minutes"

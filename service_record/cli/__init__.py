@@ -39,7 +39,7 @@ GROUPS: Final = {
     },
     "Fleet": {
         "collector": "Receive from many hosts how far they came, and show it.",
-        "hosts": "Show what a collector knows of its hosts, trouble first.",
+        "hosts": "Show the hosts of a collector, those in trouble first.",
         "triage": "Say what is failing in many bundles, how often, and what is new.",
     },
 }

@@ -83,12 +83,12 @@ def command() -> None:
 )
 @click.option("--keep-days", type=Number(0, 1e6), default=0, help="Of builds. [default: for ever]")
 @click.option("--keep-bytes", type=Size(), default=0, metavar="SIZE", help="As 20G. [default: any number]")
-@click.option("--webhook", default="", metavar="URL", help="It is told of changes of verdicts.")
-@click.option("--webhook-secret-file", type=_FILE, help="What is told is signed with it.")
+@click.option("--webhook", default="", metavar="URL", help="It is notified of changes of verdicts.")
+@click.option("--webhook-secret-file", type=_FILE, help="Notifications are signed with it.")
 @click.option(
     "--notices",
     type=_FILE,
-    help="TOML: mail, chats, pagers that are told of changes of verdicts, with their filters.",
+    help="TOML: mail, chats, pagers that are notified of changes of verdicts, with their filters.",
 )
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
 def serve_command(

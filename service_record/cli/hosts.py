@@ -144,7 +144,7 @@ def command(
     pager: bool,
     fail: bool,
 ) -> None:
-    """Show what a collector knows of its hosts, trouble first.
+    """Show the hosts of a collector, those in trouble first.
 
     \b
     Examples:

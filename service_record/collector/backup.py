@@ -54,7 +54,7 @@ def back_up(data: Path, file: Path) -> BackupSummary:
     The file is new, readable by its owner alone, and there only when it is whole and on disk.
     """
     if not (data / FILE).exists():
-        raise BackupError(f"{data / FILE}: there is none; with PostgreSQL use pg_dump")
+        raise BackupError(f"{data / FILE}: no such database; with PostgreSQL use pg_dump")
     if os.path.lexists(file):
         raise BackupError(f"{file} exists, and nothing is overwritten; name another place")
     part = file.with_name(f".{file.name}.part")
@@ -156,7 +156,7 @@ def _checked(file: Path, member: tarfile.TarInfo) -> PurePosixPath:
 
 def _check(database: Path) -> None:
     if not database.exists():
-        raise BackupError("there is no database in the backup: it is not whole")
+        raise BackupError("the backup has no database: it is incomplete")
     with contextlib.closing(sqlite3.connect(database)) as connection:
         try:
             (result,) = connection.execute("PRAGMA quick_check").fetchone()

@@ -123,7 +123,7 @@ class Collector:
 
     @property
     def destinations(self) -> Sequence[str]:
-        """Return the names of those that are told of changes of verdicts."""
+        """Return the names of those that are notified of changes of verdicts."""
         return [notifier.name for notifier in self._notifiers]
 
     def start(self) -> None:

@@ -63,4 +63,4 @@ class CollectorSettings:
     webhook_secret_file: Path | None = None
     """Where that secret is read again on SIGHUP."""
     notices: Path | None = None
-    """TOML: the destinations that are told of changes of verdicts besides."""
+    """TOML: the destinations that are notified of changes of verdicts besides."""

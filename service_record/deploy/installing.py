@@ -142,7 +142,7 @@ def _notes(root: Root, options: frozenset[Option]) -> Iterator[str]:
 def _notes_on_reporter(root: Root) -> Iterator[str]:
     places = Places()
     if _has_stopped(root):
-        yield f"the reporter has stopped here for good; remove {places.tombstone} to have it run again"
+        yield f"the reporter has stopped here permanently; remove {places.tombstone} to have it run again"
     for path, what in {_PROGRAM: "the program", str(places.settings_file): "its settings"}.items():
         if root.see(path) == NOTHING:
             yield f"{path} is missing: without {what} the reporter does nothing"

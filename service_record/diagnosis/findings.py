@@ -250,9 +250,9 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     root: Trouble | None = None
     """The earliest trouble that explains the others."""
     followers: tuple[Trouble, ...] = ()
-    """What may follow from it, in the order in which it began."""
+    """Possible consequences, in the order in which it began."""
     others: tuple[Trouble, ...] = ()
-    """What has a cause of its own."""
+    """Troubles with causes of their own."""
     running: tuple[Running, ...] = ()
     stopped: tuple[Stopped, ...] = ()
     handled: tuple[Handled, ...] = ()

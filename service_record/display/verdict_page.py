@@ -177,7 +177,7 @@ def weighed_lines(diagnosis: Diagnosis, view: View) -> Iterator[Line]:
             yield BLANK
             yield from _list_lines("rules", [f"of {name(service) if service else 'the host'}"], view)
         for one in weighed:
-            came_to = "told" if one.is_named else f"not told: {visible(one.lost or '')}"
+            came_to = "named" if one.is_named else f"not named: {visible(one.lost or '')}"
             texts = [(f"{visible(one.rule)} ({one.rank}): {came_to}", Ink.PLAIN)]
             if one.line is not None:
                 texts.append((_placed(one.line, one.place, view, whole=True), Ink.FAINT))

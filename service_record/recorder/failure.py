@@ -210,7 +210,7 @@ def _text(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:  # noqa: BLE001  # the service's own code, which need not be right
-        text = "<its text cannot be told>"
+        text = "<its text cannot be shown>"
     if len(text) > _MAX_TEXT_CHARACTERS:
         text = "\u2026" + text[-_MAX_TEXT_CHARACTERS:]
     return f"{name}: {text}" if text else name

@@ -38,7 +38,7 @@ def outgoing_text(text: str, rules: Rules) -> str:
 def refuse_leaks(data: bytes, rules: Rules) -> None:
     """Raise LeakError where a secret is in what is about to leave."""
     if _has_leak(data, rules):
-        raise LeakError("a secret of this host would have left it: nothing of that was sent")
+        raise LeakError("a secret of this host would have left it: nothing was sent")
 
 
 def _has_leak(data: bytes, rules: Rules) -> bool:

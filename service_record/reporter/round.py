@@ -60,14 +60,14 @@ class RoundResult(StrEnum):
     DONE = "done"
     NOT_DUE = "not due"
     BUSY = "another round is running"
-    STOPPED = "stopped for good"
+    STOPPED = "stopped permanently"
     LEAK = "a bundle was held back: a secret would have left the host"
 
 
 def run_round(
     places: Places, environ: Mapping[str, str], say: Log, *, only_if_due: bool = False
 ) -> RoundResult:
-    """Make a round, unless one is running, or the reporter has stopped for good: then finish that."""
+    """Make a round, unless one is running, or the reporter has stopped permanently: then finish that."""
     tombstone = read_tombstone(places)
     if tombstone is not None:
         return _finished(places, tombstone, say)
@@ -174,11 +174,11 @@ class Round:
         text = f"{report.fact} (stage {report.stage})"
         if good:
             self.is_view_old = True
-            self.say.notice(f"the service was told: {text}")
+            self.say.notice(f"reported to the service: {text}")
         elif learn(Call.STAGE if report.is_new_stage else Call.INFO, outcome) is Meaning.OTHER_FORM:
-            self.say.notice(f"the service has no stage {report.stage}: it is told as information")
+            self.say.notice(f"the service has no stage {report.stage}: reported as information")
         else:
-            self.say.warning(f"the service was not told: {text}: {told_outcome(outcome)}")
+            self.say.warning(f"not reported to the service: {text}: {told_outcome(outcome)}")
         results = [StepResult(step=report, outcome=outcome)]
         self._keep(after(self.state, self.plan, results, self.evidence))
         if has_moved(self.state, results):
@@ -211,7 +211,7 @@ class Round:
             save(self.places.state_file, state)
         except OSError as error:
             self.say.error(
-                f"{self.places.state_file}: {error.strerror}; without it nothing is told or shipped"
+                f"{self.places.state_file}: {error.strerror}; without it nothing is reported or shipped"
             )
             self.is_saved = False
         return self.is_saved
@@ -255,7 +255,7 @@ class Round:
         return f"Not reported: {told_view(self.view)}. Log in: service-record analyze"
 
     def _stop(self, end: Stop) -> RoundResult:
-        self.say.notice(f"stopped for good: {end.reason}")
+        self.say.notice(f"stopped permanently: {end.reason}")
         if end.is_undelivered:
             self._show(f"{PLACE}. Log in: service-record analyze")
         remains = stop_for(self.places, self.settings, end.reason, is_undelivered=end.is_undelivered)
@@ -281,7 +281,7 @@ def _loaded(places: Places, say: Log) -> tuple[ReporterState, bool]:
     try:
         state = load(places.state_file)
     except OSError as error:
-        say.error(f"{places.state_file}: {error.strerror}; without it nothing is told or shipped")
+        say.error(f"{places.state_file}: {error.strerror}; without it nothing is reported or shipped")
         return ReporterState(is_careful=True), False
     if state.is_careful:
         say.warning(
@@ -321,14 +321,14 @@ def rehearsed(places: Places, environ: Mapping[str, str]) -> Iterator[str]:
     """
     tombstone = read_tombstone(places)
     if tombstone is not None:
-        yield f"stopped for good: {tombstone.reason}"
+        yield f"stopped permanently: {tombstone.reason}"
         return
     settings, state = read_settings(places, environ), ReporterState(is_careful=True)
     yield from settings.faults
     try:
         state = load(places.state_file, sets_aside=False)
     except OSError as error:
-        yield f"{places.state_file}: {error.strerror}; without it nothing is told or shipped"
+        yield f"{places.state_file}: {error.strerror}; without it nothing is reported or shipped"
     evidence = observe(places, own=(places.service.name,))
     state = arrive(state, evidence)
     yield f"verdict: {log.sentence(evidence)}"

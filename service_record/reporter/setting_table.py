@@ -169,7 +169,7 @@ SETTINGS: Final = (
     Setting(
         "stages",
         _stages,
-        "how facts are told: `auto`, `new` (as stages only), `never` (as information on the stage only)",
+        "how facts are reported: `auto`, `new` (as stages only), `never` (as information on the stage only)",
     ),
     Setting("redact", values.switch, "take secrets out of bundles"),
     Setting(

@@ -195,11 +195,11 @@ def _of_file(path: Path) -> _Read:
         return _Read()
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        return _Read(faults=(f"{path}:{line}: not UTF-8; none of the file counts until it is",))
+        return _Read(faults=(f"{path}:{line}: not UTF-8; the file is ignored until it is",))
     except tomllib.TOMLDecodeError as error:
         line = line_of_error(error, text)
         return _Read(
-            faults=(f"{path}:{line}: not TOML: {_syntax_fault(error)}; none of the file counts until it is",)
+            faults=(f"{path}:{line}: not TOML: {_syntax_fault(error)}; the file is ignored until it is",)
         )
     except (OSError, ValueError, RecursionError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else reason(error)
@@ -331,7 +331,7 @@ def _service(
 
 def _missing(setting: Setting, places: Places) -> str:
     return (
-        f"{places.settings_file}:1: no {setting.name}; without it the assisted-service is told nothing: "
+        f"{places.settings_file}:1: no {setting.name}; without it the assisted-service is sent nothing: "
         f"set it there, or {setting.environment[0]} in the environment"
     )
 

@@ -53,7 +53,7 @@ def _take(descriptor: int, until: float) -> None:
             return
 
 
-BY_HAND: Final = "somebody told it to stop (report --stop)"
+BY_HAND: Final = "by hand (report --stop)"
 _SETTINGS: Final = Places().settings_file.parent
 _WAIT_SECONDS: Final = 20.0
 
@@ -82,7 +82,7 @@ def stop_by_hand(places: Places, environ: Mapping[str, str], say: Log, *, purges
     for line in remains:
         say.error(line)
     if not remains:
-        say.notice(f"stopped for good: {places.tombstone} stays, and the records")
+        say.notice(f"stopped permanently: {places.tombstone} stays, and the records")
     tell_undelivered(places, say)
     return not remains
 

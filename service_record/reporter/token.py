@@ -57,7 +57,7 @@ def _read(places: list[tuple[Path, bool]], whose: str) -> tuple[str | None, tupl
                 is_unusable = True
             continue
         except OSError as error:
-            warning = f"{path}:1: cannot be read: {reason(error)}; without it {whose} told nothing"
+            warning = f"{path}:1: cannot be read: {reason(error)}; without it {whose} sent nothing"
             raise UnusableError(warning) from error
         except ValueError as error:
             faults.append(f"{path}:1: cannot be read: {reason(error)}; make it a file that root can read")
@@ -70,7 +70,7 @@ def _read(places: list[tuple[Path, bool]], whose: str) -> tuple[str | None, tupl
         try:
             return token_in(data), tuple(faults)
         except ValueError as error:
-            faults.append(f"{path}:1: {error}; until then {whose} told nothing")
+            faults.append(f"{path}:1: {error}; until then {whose} sent nothing")
             is_unusable = True
     if is_unusable:
         raise UnusableError(*faults)

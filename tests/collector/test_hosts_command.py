@@ -78,7 +78,7 @@ URL
 ✗ web2     install            5%  Network boot     0s      0.00s     looping
     3 boots in a row came no further than Network boot.
 ▲ web3     install  ━━       30%  Disk setup       16m     16m 42s   stuck
-    Nothing was heard for 15 min (the default) after this: Disk setup began.
+    Nothing was reported for 15 min (the default) after this: Disk setup began.
 ● web4     install  ━━━━     61%  Packages: 1200…  0s      0.00s     progressing
 ✓ web5     install  ━━━━━━━ 100%  Finish           0s      0.00s     done
 """

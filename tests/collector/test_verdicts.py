@@ -73,7 +73,7 @@ def test_a_host_that_reports_is_progressing_until_the_budget_of_its_step_is_spen
     assert host.verdict(15 * MINUTE - 1).verdict == "progressing"
     assert told(host.verdict(15 * MINUTE)) == (
         "stuck",
-        "Nothing was heard for 15 min (the default) after this: Disk setup began.",
+        "Nothing was reported for 15 min (the default) after this: Disk setup began.",
     )
     assert host.verdict(15 * MINUTE).since == host.now
 
@@ -112,7 +112,7 @@ def test_the_budget_that_was_given_is_the_one_that_counts() -> None:
 
     assert told(host.verdict(30)) == (
         "stuck",
-        "Nothing was heard for 30 s (as given for this step) after this: Disk setup began.",
+        "Nothing was reported for 30 s (as given for this step) after this: Disk setup began.",
     )
 
 
@@ -198,7 +198,7 @@ def test_a_host_that_goes_on_after_a_failure_has_failed_if_it_then_falls_silent(
     assert told(host.verdict(HOUR)) == (
         "failed",
         (
-            "Bootloader failed: no space left; nothing was heard for 15 min (the default) "
+            "Bootloader failed: no space left; nothing was reported for 15 min (the default) "
             "after this: Upload of logs was done."
         ),
     )

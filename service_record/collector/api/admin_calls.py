@@ -89,7 +89,7 @@ async def revoke_token(request: Request) -> Response:
     serving, grant = caller(request)
     number = _positive(request.path_params["token"], 2**63 - 1)
     if number is None:
-        raise Refusal(HTTPStatus.NOT_FOUND, "a token is told by its number, as token list shows it")
+        raise Refusal(HTTPStatus.NOT_FOUND, "name a token by its number, as token list shows it")
     now = serving.collector.now()
     revoked = await serving.written(
         serving.collector.writer.change(

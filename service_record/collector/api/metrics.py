@@ -195,7 +195,7 @@ class Observed:
 
 def _sorry(request_id: str) -> Refusal:
     return Refusal(
-        HTTPStatus.INTERNAL_SERVER_ERROR, f"a fault of the collector's; its log has it as {request_id}"
+        HTTPStatus.INTERNAL_SERVER_ERROR, f"internal error of the collector; its log has it as {request_id}"
     )
 
 

@@ -193,7 +193,7 @@ def _piece(sent: PieceSent) -> Piece:
             HTTPStatus.BAD_REQUEST, "a service is named like its file, without /, dot first or controls"
         )
     if not _FILE.fullmatch(sent.file):
-        raise Refusal(HTTPStatus.BAD_REQUEST, "a file is told by at most 64 letters, digits and . _ : -")
+        raise Refusal(HTTPStatus.BAD_REQUEST, "name a file with at most 64 letters, digits and . _ : -")
     if not 0 <= sent.offset <= _LARGEST:
         raise Refusal(HTTPStatus.BAD_REQUEST, "an offset is a number of bytes")
     try:

@@ -87,7 +87,7 @@ def subject_of(scope: MuteScope, text: str) -> str:
         case MuteScope.GROUP if not is_group(text):
             raise ValueError(GROUP_RULE)
         case MuteScope.CAUSE if _CAUSE.fullmatch(text) is None:
-            raise ValueError("a cause is told by its mark of 16 digits, as GET /api/v1/hosts has it")
+            raise ValueError("name a cause by its mark of 16 digits, as GET /api/v1/hosts has it")
     return text.lower() if scope is MuteScope.HOST else text
 
 

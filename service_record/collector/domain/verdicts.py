@@ -246,7 +246,7 @@ def _waiting(facts: HostFacts, budgets: SilenceBudgets, now: float) -> HostVerdi
     if now < late_at:
         may = f"{what}; the next report has {duration(budget.seconds)} ({budget})."
         return HostVerdict(FleetVerdict.PROGRESSING, may, progress.started_at if progress else since, late_at)
-    late = f"othing was heard for {duration(budget.seconds)} ({budget}) after this: {what}"
+    late = f"othing was reported for {duration(budget.seconds)} ({budget}) after this: {what}"
     if progress is not None and progress.failure is not None:
         return _failure(progress.failure, f"; n{late}")
     if not (progress and progress.label) and _installation(facts) is None and facts.records is None:

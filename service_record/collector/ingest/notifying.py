@@ -103,7 +103,7 @@ class Notifier(Background):
         send_seconds: float = SEND_SECONDS,
     ) -> None:
         """Make one for the destination `name`; `filters` has the filters of all destinations."""
-        super().__init__(f"notices-{name}", "news are told later")
+        super().__init__(f"notices-{name}", "notifications are sent later")
         self.name = name
         self.sender = sender
         self._database = database
@@ -154,7 +154,7 @@ class Notifier(Background):
         try:
             result = _within(self._send_seconds, lambda: self.sender.send(delivery))
         except Exception as fault:  # noqa: BLE001  # whatever a library raises, its text may hold the URL
-            log().warning("a destination cannot be told", destination=self.name, **fault_of(fault))
+            log().warning("cannot notify a destination", destination=self.name, **fault_of(fault))
             result = SendResult(is_taken=False)
         now, tries = self._now(), delivery.tries + 1
         if result.is_taken:

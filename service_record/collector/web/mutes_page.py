@@ -49,7 +49,7 @@ async def post_mute(request: Request) -> Response:
     if "end" in fields:
         number = fields["end"]
         if not (number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS):
-            raise Refusal(HTTPStatus.BAD_REQUEST, "a mute is told by its number")
+            raise Refusal(HTTPStatus.BAD_REQUEST, "name a mute by its number")
         await finish_mute(serving, grant, int(number))
     else:
         await make_mute(serving, grant, fields)

@@ -114,10 +114,10 @@ def _troubles(diagnosis: Diagnosis, root: Element | None, view: View) -> Iterato
     yield from _evidence(diagnosis)
     if diagnosis.followers:
         cards = [_folded(trouble, view) for trouble in diagnosis.followers]
-        yield Section("followers", "What may follow from it", cards)
+        yield Section("followers", "Possible consequences", cards)
     if diagnosis.others:
         folded = [_folded(trouble, view) for trouble in diagnosis.others]
-        yield Section("others", "What has a cause of its own", folded)
+        yield Section("others", "Troubles with causes of their own", folded)
 
 
 def _handled(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
@@ -132,20 +132,20 @@ def _handled(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
         for handled in diagnosis.handled
     ]
     if cards:
-        yield Section("handled", "What failed before services continued", cards)
+        yield Section("handled", "Failures that services survived", cards)
 
 
 def _rest(diagnosis: Diagnosis) -> Iterator[Section]:
     """Yield the remaining findings, a sentence each."""
     lists: dict[tuple[str, str], Iterable[str]] = {
-        ("missing", "What has not started"): map(not_started_sentence, diagnosis.not_started),
-        ("units", "Which units failed"): map(failed_unit_sentence, diagnosis.failed_units),
+        ("missing", "Not started"): map(not_started_sentence, diagnosis.not_started),
+        ("units", "Failed units"): map(failed_unit_sentence, diagnosis.failed_units),
         ("running", "What is running"): map(running_sentence, diagnosis.running),
         ("stopped", "What was stopped"): map(stopped_sentence, diagnosis.stopped),
-        ("earlier", "What went wrong earlier"): map(recovered_sentence, diagnosis.recovered),
+        ("earlier", "Earlier troubles"): map(recovered_sentence, diagnosis.recovered),
         ("slow", "What is slow"): map(slow_sentence, diagnosis.slow),
-        ("clock", "What speaks against the clock"): map(clock_sentence, diagnosis.clock),
-        ("lost", "What the records lack"): map(damaged_sentence, diagnosis.damaged),
+        ("clock", "Problems with the clock"): map(clock_sentence, diagnosis.clock),
+        ("lost", "Gaps in the records"): map(damaged_sentence, diagnosis.damaged),
     }
     for (place, heading), sentences in lists.items():
         items = [element("li", sentence) for sentence in sentences]

@@ -84,7 +84,7 @@ def _knows_no_stages(moment: Moment) -> bool:
 
 
 SILENCES: Final = (
-    PolicyRule("told-before", lambda moment: moment.fact in moment.state.told, "each fact is told once"),
+    PolicyRule("told-before", lambda moment: moment.fact in moment.state.told, "each fact is reported once"),
     PolicyRule(
         "dropped",
         lambda moment: moment.fact in moment.state.dropped,
@@ -93,12 +93,14 @@ SILENCES: Final = (
     PolicyRule(
         "telling-refused",
         lambda moment: KIND in moment.state.refused,
-        "the service refuses to be told of stages",
+        "the service does not take stages",
     ),
     PolicyRule(
         "no-view", lambda moment: _view(moment) is None, "the stage that the service knows is not known"
     ),
-    PolicyRule("has-it", _has_it, "the service has this fact already; a round that was killed has told it"),
+    PolicyRule(
+        "has-it", _has_it, "the service has this fact already; a round that was killed had reported it"
+    ),
     PolicyRule(
         "not-installing",
         lambda moment: not _is_installing(moment),
@@ -284,11 +286,11 @@ def _with_stages(plan: RoundPlan, moment: Moment) -> RoundPlan:
     facts, place = facts_with_service(moment), place_report(moment)
     silence = first(SILENCES, moment)
     if silence is not None and place is not None:
-        return replace(plan, told=facts, report=(place,), why=(*plan.why, f"told: {place.fact}"))
+        return replace(plan, told=facts, report=(place,), why=(*plan.why, f"reported: {place.fact}"))
     if silence is not None:
-        return replace(plan, told=facts, why=(*plan.why, f"not told: {silence.line}"))
+        return replace(plan, told=facts, why=(*plan.why, f"not reported: {silence.line}"))
     report = stage_report(moment)
-    return replace(plan, report=(report,), why=(*plan.why, f"told: {report.fact}"))
+    return replace(plan, report=(report,), why=(*plan.why, f"reported: {report.fact}"))
 
 
 @dataclass(frozen=True, slots=True)

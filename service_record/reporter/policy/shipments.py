@@ -57,7 +57,7 @@ NEAR: Final = Want(
 WRONG: Final = Want(
     "wrong",
     lambda moment, spent: moment.is_wrong and _is_new(moment, spent),
-    "something is wrong with the host that the destination was not told of",
+    "the host has a trouble that the destination does not have yet",
 )
 EACH: Final = Want(
     "each-round",
