@@ -107,7 +107,7 @@ def judge_bundle(path: Path, reference: Reference) -> BundleRow:
     diagnosis = add_units(diagnosis, history, units, explain=causes.explain)
     if diagnosis is not None:
         diagnosis = add_evidence(diagnosis, causes)
-    return row_of(diagnosis, history, reference, bundle_facts(causes.evidence.facts))
+    return row_of(diagnosis, history, reference, bundle_facts(causes.evidence.facts, history))
 
 
 def _hosts_of_cluster(path: Path) -> Iterator[tuple[str, Path]]:

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from service_record.diagnosis import Diagnosis, Verdict
+from service_record.diagnosis.evidence.fact_checks import ROLES, roles_of
 from service_record.diagnosis.evidence.known_facts import KnownFacts
 from service_record.diagnosis.failures import signature
 from service_record.diagnosis.findings import FailedUnit, Trouble
@@ -120,15 +121,17 @@ def row_of(
 _PLATFORM: Final = re.compile(r"\bignition\.platform\.id=(\S+)")
 
 
-def bundle_facts(facts: KnownFacts) -> BundleFacts:
-    """Return what the files of a bundle say of its host."""
+def bundle_facts(facts: KnownFacts, history: History) -> BundleFacts:
+    """Return what the files and records of a bundle say of its host."""
+    roles = roles_of(facts, history)
     names = {fact.of: fact.value for fact in facts.all("os")}
     platform = _PLATFORM.search(" ".join(fact.value for fact in facts.all("cmdline")))
     return BundleFacts(
         host=_first(facts, "hostname"),
         release=" ".join(filter(None, (names.get("ID"), names.get("VERSION_ID")))),
+        role=next((role for role in ROLES if role in roles), ""),
         platform="" if platform is None else platform[1],
-        hardware=_first(facts, "hardware"),
+        hardware=" ".join(fact.value for fact in facts.all("hardware")),
     )
 
 

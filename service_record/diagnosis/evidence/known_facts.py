@@ -87,7 +87,7 @@ FACT_NAMES: Final = frozenset(
             "service-network",
             "fstab-swap",
         ),
-        *("api-name", "container", "sync-ms"),
+        *("api-name", "container", "hardware", "sync-ms"),
     }
 )
 NamedFact = tuple[str, str, int, str]
@@ -357,6 +357,8 @@ def _host_of_systemd(text: str) -> Iterator[NamedFact]:
         word, _, rest = line.partition(":")
         if word.strip() == "Static hostname" and rest.strip():
             yield "hostname", rest.strip(), number, ""
+        elif word.strip() in {"Hardware Vendor", "Hardware Model"}:
+            yield "hardware", rest.strip(), number, ""
 
 
 _MOST_IN_FILE: Final = 8
@@ -429,6 +431,7 @@ _READERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], Iterator[NamedFact]
     (re.compile(r"nsswitch\.conf"), _nsswitch),
     (re.compile(r"hostnamectl"), _host_of_systemd),
     (re.compile(r"hostname"), _hostname),
+    (re.compile(r"hardware-(?:vendor|model)"), _plain("hardware")),
     (re.compile(r"ip[-_]?.*addr"), _addresses),
     (re.compile(r"ip[-_]?.*route"), _routes),
     (re.compile(r"kernel-command-line|(?:proc_)?cmdline"), _command_line),

@@ -96,7 +96,7 @@ _EARLIER: Final = re.compile(r"(?:^|/)boot-\d+\.log$|previous(?!\.(?:insecure\.)
 _FACTS: Final = re.compile(
     r"""(?:^|/) (?P<name>
       (?: resolv\.conf | nsswitch\.conf | hostname | hostnamectl(?:_status)?
-        | cmdline | kernel-command-line | proc_cmdline
+        | cmdline | kernel-command-line | proc_cmdline | hardware-(?:vendor|model)
         | ip-addr | ip-(?:6-)?route | ipaddr | iproute | ip_(?:-[a-z0-9_]+_)?(?:addr(?:ess)?|route)[^/]*
         | memory | meminfo | swaps | modules | lsmod | lsblk(?:[-_][^/]*)?
         | df | df-inodes | df_-al[^/]* | findmnt | mounts | mtab

@@ -221,6 +221,8 @@ COLLECTORS: Final = (
         ),
     ),
     _system_file("kernel-command-line", "/proc/cmdline"),
+    _system_file("hardware-vendor", "/sys/class/dmi/id/sys_vendor"),
+    _system_file("hardware-model", "/sys/class/dmi/id/product_name"),
     _system_file("swaps", "/proc/swaps"),
     _system_file("modules", "/proc/modules"),
     _printed("secure-boot", "bootstrap/system/secure-boot.txt", "mokutil", "--sb-state", needs=_EFI),
