@@ -26,7 +26,7 @@
 # fail: an error in an EXIT trap would replace the service's exit status. Functions answer in
 # __sr_answer: a subshell would cost more than all else here together.
 #
-# In this order:
+# Contents:
 #   The public API
 #   Guests: run our functions in the service's shell
 #   Stages
@@ -36,12 +36,11 @@
 #   The end
 #   Sourcing
 # Bash parses the rest only when a run needs it (see __sr_load):
-#   Misuse, and failures that the service handles
+#   Misuse and failures
 #   Text as JSON
 #   The array layout
 #   Programs: room for them, and a bound on their time
-#   The end of a failed run
-#   Where it failed
+# Where it failed is found by service-record-failure.sh, beside this file (see __sr_locate).
 #
 # The first lines of all switch off aliases and `set -v`, which act while a file is read, `set -x`,
 # and `set -a`, which would export our functions. An alias remembers the options. Those lines fail
@@ -92,18 +91,21 @@ __sr_guarded() { # FUNCTION [ARGUMENT...]
   builtin return "$__sr_status"
 }
 
-# Has bash parse the second half of this file, without its last line. Aliases would act on it.
+# Has bash parse the second half of this file, without its last line.
 __sr_load() {
-  builtin local __sr_text='' __sr_row='' __sr_count=0
+  builtin local __sr_row='' __sr_count=0
   ((${#__sr_late[@]})) || builtin return 0
   for __sr_row in "${__sr_late[@]}"; do
     [[ $__sr_row != '# === Second half'* ]] || builtin break
     __sr_count=$((__sr_count + 1))
   done
-  __sr_late=("${__sr_late[@]:__sr_count:${#__sr_late[@]}-__sr_count-1}")
-  builtin local IFS=$'\n' && __sr_text="${__sr_late[*]}" ||
-    builtin printf -v __sr_text '%s\n' "${__sr_late[@]}" # where IFS is readonly
+  __sr_parse "${__sr_late[@]:__sr_count:${#__sr_late[@]}-__sr_count-1}"
   __sr_late=()
+}
+
+__sr_parse() { # LINE...; aliases would act on them
+  builtin local __sr_text=''
+  builtin printf -v __sr_text '%s\n' "$@"
   if builtin shopt -q expand_aliases; then
     builtin shopt -u expand_aliases
     builtin eval "$__sr_text"
@@ -186,8 +188,10 @@ __sr_begin() {
     [layout]="${SERVICE_RECORDS_LAYOUT-}" [array_end]=0
     [sync]="${SERVICE_RECORDS_SYNC-}" [hung]=''
     [traps]=looks [here]='' [chld]='' [directory]="$PWD" [options]=''
+    [beside]="${BASH_SOURCE[0]%"${BASH_SOURCE[0]##*/}"}service-record-failure.sh"
     [sees_exit]='' [exit_line]='' [err]='' [err_ends]='' [err_command]='' [err_pipe]=''
   )
+  [[ ${__sr[beside]} == /* ]] || __sr[beside]=$PWD/${__sr[beside]}
   # A here-document is a file where bash has no pipes for it (before 5.1), or it is long (5.1), or
   # bash is to be compatible (see __sr_capture).
   case ${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]} in
@@ -463,37 +467,31 @@ __sr_read_traps() { # SIGNAL...
   [[ $__sr_answer == *read$'\n' ]] && builtin eval "__sr_traps=($__sr_answer)"
 }
 
-# How the EXIT trap is kept: not at all where the words of the script show that nothing sets a trap
-# after this. A script that keeps the text of its traps, and may set them again by that, would have
-# ours for its own: there ours is put before the service's only by `exit`, and by a failure under
-# errexit. Else each call looks, which is a third of what an entry costs.
+# How the EXIT trap is kept: not at all where the words of the script, of what it reads and of its
+# environment show that nothing sets a trap after this. A script that keeps the text of its traps, and
+# may set them again by that, would have ours for its own: there ours is put before the service's only
+# by `exit`, and by a failure under errexit. Else each call looks, a third of what an entry costs.
 __sr_look_for_traps() { # SCRIPT
-  builtin local LC_ALL=C __sr_text=''
+  builtin local LC_ALL=C __sr_text='' __sr_above='' __sr_below='' __sr_word=''
+  builtin local -a __sr_printed
   [[ -f $1 ]] || builtin return 0
-  __sr_may_trap "$1" || __sr[traps]=
-  [[ ${__sr[traps]} ]] && { builtin read -r -N 131072 __sr_text <"$1" || builtin true; }
+  builtin read -r -N 131072 __sr_text <"$1"
   # shellcheck disable=SC2016 # as it is written there
   [[ $__sr_text != *=?(\")'$(trap -p'* || $__sr_text != *'eval '* ]] || __sr[traps]=ends
-}
-
-# Whether the script, what it reads, or a function from its environment may set a trap. To look
-# through a long one costs more than it saves.
-__sr_may_trap() { # SCRIPT
-  builtin local -a __sr_printed
-  __sr_printed=()
-  builtin local __sr_row=''
-  builtin mapfile -t -n 201 __sr_printed <"$1"
-  builtin printf -v __sr_row '%s\n' "${__sr_printed[@]}"
-  [[ ${#__sr_printed[@]} -le 200 && ${#__sr_row} -le 16384 && ! ${BASH_ENV-} ]] ||
-    builtin return 0
-  for __sr_row in "${__sr_printed[@]}"; do
-    [[ " $__sr_row " != *[!a-zA-Z0-9_-]@(trap|eval|source|enable)[!a-zA-Z0-9_-]* &&
-      " $__sr_row" != *[[:blank:]\;\&\|\(\{].[[:blank:]]* || $__sr_row == *([[:blank:]])'#'* ||
-      $__sr_row == *bootstrap-service-record.sh?([\"\']) && $__sr_row != *[\;\&\|]* ]] ||
-      builtin return 0
+  # To look through a long one costs more than it saves.
+  [[ ${__sr[traps]} == looks && ${#__sr_text} -le 16384 && ! ${BASH_ENV-} ]] || builtin return 0
+  __sr_text=$'\n'$__sr_text$'\n'
+  __sr_above=${__sr_text%%bootstrap-service-record.sh*} # the line that sources this file
+  __sr_below=${__sr_text:${#__sr_above}}
+  __sr_below=${__sr_below#*$'\n'} __sr_above=${__sr_above%$'\n'*}
+  [[ ${__sr_text:${#__sr_above}:${#__sr_text}-${#__sr_above}-${#__sr_below}} == *[\;\&\|]* ]] ||
+    __sr_text=$__sr_above$'\n'$__sr_below
+  for __sr_word in trap eval source enable; do
+    [[ $__sr_text != *[!a-zA-Z0-9_-]"$__sr_word"[!a-zA-Z0-9_-]* ]] || builtin return 0
   done
   builtin mapfile -d '' -t __sr_printed </proc/self/environ
-  [[ " ${__sr_printed[*]}" == *' BASH_FUNC_'* ]]
+  [[ $__sr_text == *[[:space:]\;\&\|\(\{].[[:blank:]]* ||
+    " ${__sr_printed[*]}" == *' BASH_FUNC_'* ]] || __sr[traps]=
 }
 
 # --- The end -------------------------------------------------------------------------------------
@@ -591,11 +589,12 @@ fi
 
 # === Second half ==================================================================================
 
-# --- Misuse, and failures that the service handles -----------------------------------------------
+# --- Misuse and failures -------------------------------------------------------------------------
 
 __sr_note() { # TEXT; for __sr_tell, with the place of the service's call
-  __sr_read_call
-  __sr[note]="service-record: ${__sr_files[0]:-$0}${__sr_line:+:$__sr_line}: $1"
+  __sr_locate call
+  __sr_answer=${__sr_place:+"${__sr_place#* * }:${__sr_place%% *}"}
+  __sr[note]="service-record: ${__sr_answer:-$0}: $1"
 }
 
 __sr_end_open_stage() { # NAME of the next one
@@ -606,43 +605,51 @@ __sr_end_open_stage() { # NAME of the next one
 }
 
 __sr_end_failed_stage() { # the service has handled what failed: the place is that of its call
-  builtin local LC_ALL=C __sr_facts=''
-  __sr_read_call
-  if [[ $__sr_place ]]; then
-    __sr_stack
-    __sr_facts=$__sr_answer
-  fi
+  __sr_locate call
   __sr_read_journal
-  __sr_stage_end failure "$__sr_place" "$__sr_answer" "$__sr_facts"
+  __sr_stage_end failure "$__sr_place" "$__sr_answer" "$__sr_stack"
 }
 
-# Where the service called us. In a trap, bash counts the trap's own lines: there the place is
-# unknown.
-__sr_read_call() {
-  __sr_read_frames
-  __sr_place=
-  ((__sr_line > __sr_trap_lines)) || __sr_line=
-  [[ ! $__sr_line || ! ${__sr_files[0]-} ]] ||
-    __sr_place="$__sr_line ${__sr_functions[0]} ${__sr_files[0]}"
+__sr_fail() { # STATUS COMMAND
+  builtin local LC_ALL=C __sr_command="$2" __sr_facts=",\"exitCode\":$1"
+  __sr_locate failure "$1" "$2"
+  __sr_escape_part "$__sr_command" 200 400
+  __sr_facts+=${__sr_answer:+",\"command\":\"$__sr_answer\""}$__sr_stack
+  __sr_read_journal
+  __sr_end failure "$__sr_place" "$__sr_answer" "$__sr_facts"
 }
 
-# The service's frames, innermost first: __sr_functions, __sr_files, and in __sr_lines where each
-# was called; in __sr_line where it called us; and how many lines the longest of its traps has, but
-# for EXIT and ERR.
-__sr_read_frames() {
-  builtin local __sr_depth=0 __sr_index=0 __sr_breaks=''
-  while [[ ${FUNCNAME[__sr_depth]-} == __sr_* ]]; do __sr_depth=$((__sr_depth + 1)); done
-  [[ ${FUNCNAME[__sr_depth]-} != @(exit|record_service_*) ]] || __sr_depth=$((__sr_depth + 1))
-  __sr_functions=("${FUNCNAME[@]:__sr_depth}") __sr_files=("${BASH_SOURCE[@]:__sr_depth}")
-  __sr_lines=("${BASH_LINENO[@]:__sr_depth}") __sr_line=${BASH_LINENO[__sr_depth - 1]}
-  __sr_trap_lines=999999 # any line may be a trap's
-  __sr_read_traps || builtin return
-  __sr_trap_lines=0
-  for ((__sr_index = 3; __sr_index < ${#__sr_traps[@]}; __sr_index += 4)); do
-    __sr_breaks=${__sr_traps[__sr_index - 1]//[!$'\n']/}
-    [[ ! ${__sr_traps[__sr_index - 1]} || ${__sr_traps[__sr_index]} == @(EXIT|ERR) ]] ||
-      ((${#__sr_breaks} < __sr_trap_lines)) || __sr_trap_lines=$((${#__sr_breaks} + 1))
-  done
+# Where the service called us, or where it failed: __sr_place, as errorLine has it, and in __sr_stack
+# the members that go with it. To find that out is the work of another file beside this one. Where
+# there is none of this version, the place of a failure is what ERR and `exit` have noted of theirs,
+# as approximate, and the place of a call unknown.
+__sr_locate() { # call, or failure STATUS COMMAND; this one may set __sr_command
+  builtin local -a __sr_printed
+  __sr_printed=() __sr_place='' __sr_stack=''
+  if ! builtin declare -F __sr_find >/dev/null && [[ -f ${__sr[beside]} ]]; then
+    builtin mapfile -t -n 600 __sr_printed <"${__sr[beside]}"
+    [[ ${__sr_printed[0]-} != *': service-record 0.2.0' || ${__sr_printed[*]: -1} != '# End.' ]] ||
+      __sr_parse "${__sr_printed[@]}"
+  fi
+  if builtin declare -F __sr_find >/dev/null; then
+    __sr_find "$@"
+  elif [[ $1 == failure && ${__sr[exit_line]}${__sr[err_ends]} ]]; then
+    __sr_place="${__sr[err_line]-} ${__sr[err_function]:-main} ${__sr[err_file]-}"
+    [[ ! ${__sr[exit_line]} ]] ||
+      __sr_place="${__sr[exit_line]} ${__sr[exit_function]:-main} ${__sr[exit_file]}"
+    __sr_stack=',"errorLineApproximate":true'
+  fi
+}
+
+# The invocation's last three lines. What the service said last may not have reached the journal's
+# files: hence --sync, which a user may not, and a hung journald will not, do. Each has two seconds:
+# systemd waits for the service to be gone.
+__sr_read_journal() {
+  __sr_answer=
+  [[ ${INVOCATION_ID-} ]] && builtin type -P journalctl >/dev/null || builtin return 0
+  __sr_apart journal-sync __sr_run 2 journalctl --sync
+  __sr_apart journal __sr_run 2 journalctl --quiet --no-pager --output=cat --lines=3 \
+    "_SYSTEMD_INVOCATION_ID=$INVOCATION_ID"
 }
 
 # --- Text as JSON --------------------------------------------------------------------------------
@@ -921,383 +928,6 @@ __sr_has_room() {
   __sr_read_line /proc/loadavg
   __sr_answer=${__sr_answer#*/}
   [[ ${1-unlimited} == unlimited ]] || ((${__sr_answer%% *} + 6 <= $1))
-}
-
-# --- The end of a failed run ---------------------------------------------------------------------
-
-__sr_fail() { # STATUS COMMAND
-  builtin local LC_ALL=C __sr_line='' __sr_function='' __sr_file='' __sr_place=''
-  builtin local __sr_approximate='' __sr_command="$2" __sr_facts=",\"exitCode\":$1"
-  __sr_read_frames
-  __sr_line=
-  __sr_locate "$1" "$2"
-  __sr_escape_part "$__sr_command" 200 400
-  __sr_facts+=${__sr_answer:+",\"command\":\"$__sr_answer\""}
-  if [[ $__sr_line && $__sr_file ]]; then
-    __sr_place="$__sr_line ${__sr_function:-main} $__sr_file"
-    __sr_stack
-    __sr_facts+=$__sr_answer${__sr_approximate:+',"errorLineApproximate":true'}
-  fi
-  __sr_read_journal
-  __sr_end failure "$__sr_place" "$__sr_answer" "$__sr_facts"
-}
-
-# The invocation's last three lines. What the service said last may not have reached the journal's
-# files: hence --sync, which a user may not, and a hung journald will not, do. Each has two seconds:
-# systemd waits for the service to be gone.
-__sr_read_journal() {
-  __sr_answer=
-  [[ ${INVOCATION_ID-} ]] && builtin type -P journalctl >/dev/null || builtin return 0
-  __sr_apart journal-sync __sr_run 2 journalctl --sync
-  __sr_apart journal __sr_run 2 journalctl --quiet --no-pager --output=cat --lines=3 \
-    "_SYSTEMD_INVOCATION_ID=$INVOCATION_ID"
-}
-
-__sr_stack() { # the JSON member: __sr_place, and behind it the callers
-  builtin local __sr_index=0 __sr_json='' __sr_count=${#__sr_functions[@]}
-  builtin local __sr_called="${__sr_place#* }"
-  __sr_called=${__sr_called%% *}
-  __sr_escape "$__sr_place"
-  __sr_json="\"$__sr_answer\""
-  # The place may be a call site: then the frames below it are not its callers.
-  while ((__sr_index < __sr_count)) &&
-    [[ ${__sr_functions[__sr_index]} != "$__sr_called" ]]; do __sr_index=$((__sr_index + 1)); done
-  for (( ; __sr_index + 1 < __sr_count; __sr_index++)); do
-    ((__sr_lines[__sr_index] > __sr_trap_lines)) || builtin break # a trap called it
-    __sr_escape "${__sr_lines[__sr_index]} ${__sr_functions[__sr_index + 1]} \
-${__sr_files[__sr_index + 1]}"
-    ((${#__sr_json} + ${#__sr_answer} < 800)) || builtin break
-    __sr_json+=",\"$__sr_answer\""
-  done
-  __sr_answer=",\"stack\":[$__sr_json]"
-  ((__sr_index + 1 >= __sr_count)) || __sr_answer+=',"truncated":true'
-}
-
-# --- Where it failed -----------------------------------------------------------------------------
-
-# Where it failed: __sr_line, __sr_function, __sr_file, and __sr_approximate unless nothing else can
-# have failed. `set -e` ends the shell only after ERR ran, at that very line; a handled failure
-# never gets here. ERR is silent at `exit`, at an unbound variable, and in functions without -E:
-# there the frames and the script's text have to do. In a trap, bash leaves $BASH_COMMAND as it was
-# and counts the trap's own lines.
-__sr_locate() { # STATUS COMMAND
-  builtin local -a __sr_script
-  if [[ ${__sr[exit_line]} && $2 == @(builtin\ exit|eval|.|source)\ * ]]; then
-    __sr_line=${__sr[exit_line]} __sr_function=${__sr[exit_function]} __sr_file=${__sr[exit_file]}
-    __sr_is_exit "$1" && [[ $2 != eval\ * ]] || __sr_approximate=1
-  elif [[ ${__sr[err_ends]} && ${__sr[options]} == *e* &&
-    $2 == @("${__sr[err_command]}"|eval\ *|.\ *|source\ *|*__sr_*) ]] ||
-    [[ ${__sr[exit_line]} && ${__sr[exit_line]} == "${__sr[err_line]-}" ]]; then
-    __sr_line=${__sr[err_line]} __sr_function=${__sr[err_function]} __sr_file=${__sr[err_file]}
-    __sr_command=${__sr[err_command]}
-    __sr_is_error "$2" || __sr_approximate=1
-  else
-    __sr_function=${__sr_functions[0]-} __sr_file=${__sr_files[0]-}
-    __sr_search "$1" "$2" || __sr_approximate=1
-  fi
-  [[ ! $__sr_approximate ]] && builtin return 0
-  if __sr_read_script "$__sr_file"; then
-    ((__sr_line > __sr_trap_lines && __sr_line <= ${#__sr_script[@]})) || __sr_line=
-  elif [[ $__sr_file == "$0" || $__sr_file != */* || $__sr_file == /@(dev|proc)/* ]]; then
-    __sr_line=
-  fi
-}
-
-# The text of a file, of the script as it was when it began, into __sr_script.
-__sr_read_script() { # FILE
-  builtin local __sr_open="$1" __sr_number=0
-  __sr_script=()
-  [[ $1 != "$0" || ! -f /proc/$__sr_pid/fd/255 ]] || __sr_open=/proc/$__sr_pid/fd/255
-  [[ ($1 != "$0" || ${__sr[options]} != *[cs]*) && -f $__sr_open && ($__sr_open == /* ||
-    $PWD == "${__sr[directory]}") ]] && builtin mapfile -t __sr_script <"$__sr_open" ||
-    builtin return 1
-  # A pattern takes bash seconds for such a line; a bar is none that runs the command, and nothing
-  # is known of what follows it.
-  for __sr_number in "${!__sr_script[@]}"; do
-    ((${#__sr_script[__sr_number]} <= 4096)) || __sr_script[__sr_number]='|'
-  done
-}
-
-# Its first line, without a comment and white space, for bash prints a command with white space of
-# its own.
-__sr_squeeze() {          # TEXT
-  __sr_answer=${1:0:4096} # patterns take seconds for a long text
-  __sr_answer=${__sr_answer%%$'\n'*}
-  __sr_answer=${__sr_answer%%[[:space:]]#*}
-  [[ $__sr_answer != '#'* ]] || __sr_answer=
-  __sr_answer=${__sr_answer//[[:space:]]/}
-  __sr_answer=${__sr_answer//1>&/>&}
-}
-
-# Whether the line runs the command, as bash prints it: it stands where a command does. __sr_answer
-# is then what follows it; __sr_handled, that the shell lives on when it fails.
-__sr_runs() { # LINE COMMAND
-  builtin local __sr_wanted='' __sr_before='' __sr_ends='*[;&|{)]' __sr_goes_on='[;|&})]*'
-  __sr_handled=
-  __sr_squeeze "$2"
-  __sr_wanted=$__sr_answer
-  __sr_squeeze "${__sr_script[$1 - 1]-}"
-  if [[ $__sr_answer == *\\ && $__sr_wanted == "${__sr_answer%?}"* ]]; then
-    __sr_answer=
-    builtin return 0
-  fi
-  [[ $__sr_wanted && $__sr_answer == *"$__sr_wanted"* ]] || builtin return 1
-  __sr_before=${__sr_answer%"$__sr_wanted"*}
-  __sr_answer=${__sr_answer##*"$__sr_wanted"}
-  [[ $__sr_before != ?($__sr_ends)@(if|elif|while|until|\!)*(\!) &&
-    $__sr_answer != @(\|\||\&\&|\;then|\;do)* ]] &&
-    [[ ${__sr_script[$1]-} != *([[:blank:]])@(then|do)*([[:blank:]]) ]] || __sr_handled=1
-  [[ $__sr_before == ?($__sr_ends)*(if|elif|while|until|then|do|else|\!|time) &&
-    $__sr_answer == ?($__sr_goes_on) ]]
-}
-
-__sr_is_exit() { # STATUS; whether it stands there
-  __sr_command="exit $1"
-  __sr_read_script "$__sr_file" && ((__sr_line > __sr_trap_lines)) || builtin return 1
-  __sr_answer=${__sr_script[__sr_line - 1]-}
-  [[ " $__sr_answer" == *[!a-zA-Z0-9_-]exit?([!a-zA-Z0-9_-]*) ]] || builtin return 1
-  __sr_command=exit${__sr_answer#*exit}
-  __sr_command=${__sr_command%%[;&|\)\\]*}
-  __sr_command=${__sr_command%%[[:space:]][#\}]*}
-}
-
-# Whether ERR's line is where the failure is, or was made to be: what failed may have been started
-# there, and failed elsewhere. Where bash leaves that open the answer is no.
-__sr_is_error() { # COMMAND of the EXIT trap
-  builtin local __sr_handled='' __sr_shown='' __sr_last=0
-  __sr_read_script "$__sr_file" && __sr_last=${#__sr_script[@]} &&
-    ((__sr_line > __sr_trap_lines)) || builtin return 1
-  if [[ $1 == eval\ * ]]; then # bash counts the lines of what it runs on from its own
-    __sr_find "$1" 1 "${#__sr_script[@]}" || builtin return 1
-    __sr_shown=${1//[!$'\n']/}
-    [[ $__sr_answer != *' '* ]] && ((__sr_answer + ${#__sr_shown} == __sr_line)) &&
-      [[ ! $__sr_shown || ${1##*$'\n'} == *"$__sr_command"* && ${1%$'\n'*} != *"$__sr_command"* ]]
-    builtin return "$?" # without it, in a trap, that of the service's last command
-  fi
-  __sr_shown=${__sr_script[__sr_line - 1]-}
-  __sr_shown=${__sr_shown%%[[:space:]]#*}
-  # which bash does not count in PIPESTATUS
-  if [[ $__sr_command == '[['* || $__sr_command == '(('* ]]; then
-    __sr_runs "$__sr_line" "$__sr_command" && [[ ! $__sr_handled ]] && __sr_is_followed "$__sr_line"
-    builtin return "$?"
-  fi
-  # it is the last command's, and a redirection of the group behind it failed
-  if [[ ${__sr[err_pipe]} != *[1-9]* ]]; then
-    __sr_command=
-    builtin return 1
-  elif [[ ${__sr[err_pipe]} == *' '* ]]; then
-    __sr_command_of_pipe "$__sr_shown" || builtin return 1
-  elif ! __sr_runs "$__sr_line" "$__sr_command" || [[ $__sr_handled ]]; then
-    __sr_is_nearby "$__sr_shown" || builtin return 1
-  fi
-  __sr_is_own "$__sr_command" && { [[ $__sr_shown != *['(`|']* ]] ||
-    ! __sr_function_in "$__sr_shown"; }
-}
-
-# Whether a command fails by itself: a function, or a file that is sourced, fails at a line of its
-# own.
-__sr_is_own() { # COMMAND
-  if [[ $1 == @(.|source)\ * ]]; then
-    [[ ${1#* } != *[\$\"\']* && ! -e ${1#* } ]]
-  else
-    [[ $1 == record_service_* ]] || ! builtin declare -F -- "${1%%[[:space:]]*}" >/dev/null
-  fi
-}
-
-# A command of several lines, of which ERR has the last; or `return` in the function that the line
-# calls, and nothing else.
-__sr_is_nearby() { # LINE_TEXT
-  builtin local __sr_breaks="${__sr_command//[!$'\n']/}" __sr_called='' __sr_at="$__sr_line"
-  if [[ $__sr_breaks && $__sr_command != *['(`']* ]]; then
-    __sr_runs "$((__sr_line - ${#__sr_breaks}))" "$__sr_command" || builtin return 1
-    __sr_line=$((__sr_line - ${#__sr_breaks}))
-    builtin return 0
-  fi
-  builtin read -r __sr_called _ <<<"$1"
-  [[ $1 != *[\;\&\|\(\)\`\<\>]* && $__sr_command == return\ [0-9]* ]] &&
-    builtin declare -F -- "$__sr_called" >/dev/null &&
-    __sr_line_of "$__sr_called" "$__sr_command" || builtin return 1
-  __sr_functions=("$__sr_called" "${__sr_functions[@]}")
-  __sr_lines=("$__sr_at" "${__sr_lines[@]}")
-  __sr_files=("$__sr_file" "${__sr_files[@]}")
-  __sr_line=$__sr_answer __sr_function=$__sr_called
-}
-
-# Which part of a pipeline failed, if all of it stands in the line: the last one that did, as
-# pipefail has it.
-__sr_command_of_pipe() { # LINE_TEXT
-  builtin local IFS='|' __sr_index=0
-  builtin local -a __sr_parts __sr_status
-  __sr_command=
-  [[ $1 != *[\'\"\(\{\&\;]* && $1 != *([[:blank:]])!* &&
-    ${__sr_script[__sr_line]-} != *([[:blank:]])@(then|do)*([[:blank:]]) ]] || builtin return 1
-  builtin read -r -a __sr_parts <<<"$1"
-  IFS=' ' builtin read -r -a __sr_status <<<"${__sr[err_pipe]}"
-  ((${#__sr_parts[@]} == ${#__sr_status[@]})) || builtin return 1
-  for ((__sr_index = ${#__sr_status[@]} - 1; __sr_index > 0; __sr_index--)); do
-    ((__sr_status[__sr_index] == 0)) || builtin break
-  done
-  __sr_command=${__sr_parts[__sr_index]}
-  __sr_command=${__sr_command#"${__sr_command%%[! ]*}"}
-  __sr_command=${__sr_command%"${__sr_command##*[! ]}"}
-  [[ $__sr_command != @(while|until|for|if|case|select)[[:space:]]* ]]
-}
-
-__sr_function_in() { # TEXT; the first function of the service that it names
-  builtin local IFS=$' \t\n'
-  for __sr_answer in ${1//[^[:alnum:]_.:-]/ }; do
-    [[ $__sr_answer == exit || $__sr_answer == record_service_* ]] && builtin continue
-    builtin declare -F -- "$__sr_answer" >/dev/null && builtin return 0
-  done
-  builtin return 1
-}
-
-# ERR told nothing: the last command that bash took notice of, if it has one line of the dying
-# function, or file, and cannot have succeeded there, or nothing that bash does not notice came
-# after it. Otherwise the nearest that is certain.
-__sr_search() { # STATUS COMMAND
-  builtin local __sr_name=''
-  ((${#__sr_functions[@]} < 2)) || __sr_name=$__sr_function
-  __sr_answer=
-  if __sr_read_script "$__sr_file" && __sr_line_of "$__sr_name" "$2"; then
-    __sr_line=$__sr_answer
-    # A syntax error in a file being read: the command is the last one before it.
-    [[ ! ${__sr[exit_line]}${__sr[err_ends]} && ($1 != 2 || $__sr_function != source) ]]
-    builtin return "$?"
-  fi
-  __sr_line=$__sr_answer
-  if [[ ! $__sr_line ]] && ((${__sr_lines[0]-0})); then
-    __sr_line=${__sr_lines[0]} __sr_function=${__sr_functions[1]-} __sr_file=${__sr_files[1]-}
-  fi
-  builtin return 1
-}
-
-# The line of a command in __sr_script, if it certainly ran there last; whether it certainly failed
-# there.
-__sr_line_of() { # FUNCTION COMMAND
-  builtin local -a __sr_places __sr_bodies
-  builtin local __sr_handled='' __sr_first=1 __sr_last="${#__sr_script[@]}"
-  builtin local __sr_found='' __sr_after=''
-  __sr_read_functions && __sr_extend "$1" && __sr_find "$2" "$__sr_first" "$__sr_last" &&
-    __sr_found=$__sr_answer && [[ $__sr_found != *' '* && ! ${BASH_ALIASES[*]} ]] &&
-    __sr_runs "$__sr_found" "$2" && __sr_after=$__sr_answer && __sr_is_alone "$1" "$2" ||
-    __sr_found=
-  __sr_answer=$__sr_found
-  [[ $__sr_found ]] || builtin return 1
-  __sr_must_fail "$2" && builtin return 0
-  ((! __sr_trap_lines)) && [[ $__sr_after == ?(\;)*(\}) && $2 != @(for|case|select)\ * &&
-    $2 != *$'\n'* ]] && __sr_is_own "$2" && __sr_is_followed "$__sr_found"
-}
-
-# What the service's functions are: NAME LINE FILE of each in __sr_places, and the text of all in
-# __sr_bodies. extdebug, which has bash tell lines and files, does more than is wanted here.
-__sr_read_functions() {
-  builtin local -a __sr_printed
-  builtin local __sr_debugs=''
-  __sr_places=() __sr_bodies=()
-  __sr_capture builtin compgen -A function -X '__sr_*' || builtin return
-  ! builtin shopt -q extdebug || __sr_debugs=1
-  builtin shopt -s extdebug
-  builtin set +ET
-  builtin set -- "${__sr_printed[@]:0:${#__sr_printed[@]}-1}"
-  __sr_capture builtin declare -F "$@" && __sr_places=("${__sr_printed[@]}") &&
-    __sr_capture builtin declare -f "$@" && __sr_bodies=("${__sr_printed[@]}")
-  __sr_answer=$?
-  [[ $__sr_debugs ]] || builtin shopt -u extdebug
-  builtin return "$__sr_answer"
-}
-
-# The lines of a function in __sr_script, as __sr_first and __sr_last, or perhaps a few more; of a
-# file, all.
-__sr_extend() { # FUNCTION
-  builtin local __sr_one='' __sr_number=0 __sr_starts=''
-  [[ $1 ]] && builtin declare -F -- "$1" >/dev/null || builtin return 0
-  __sr_first=
-  for __sr_one in "${__sr_places[@]}"; do # NAME LINE FILE
-    [[ $__sr_one == *" $__sr_file" ]] || builtin continue
-    __sr_number=${__sr_one#* }
-    __sr_number=${__sr_number%% *}
-    [[ ${__sr_one%% *} == "$1" ]] && __sr_first=$__sr_number || __sr_starts+=" $__sr_number "
-  done
-  [[ $__sr_first ]] || builtin return 1
-  for ((__sr_number = __sr_last; __sr_number > __sr_first; __sr_number--)); do
-    [[ $__sr_starts != *" $__sr_number "* || ${__sr_script[__sr_number - 1]} == [[:blank:]]* ]] ||
-      __sr_last=$((__sr_number - 1))
-  done
-  while ((__sr_last > __sr_first)) &&
-    [[ ${__sr_script[__sr_last - 1]} != '}'* ]]; do __sr_last=$((__sr_last - 1)); done
-}
-
-__sr_find() { # COMMAND FIRST LAST; the numbers of the lines that hold it
-  builtin local __sr_number=0 __sr_found='' __sr_wanted=''
-  __sr_squeeze "$1"
-  __sr_wanted=$__sr_answer
-  for ((__sr_number = $2; __sr_number <= $3; __sr_number++)); do
-    __sr_squeeze "${__sr_script[__sr_number - 1]}"
-    [[ $__sr_answer != *"$__sr_wanted"* ]] || __sr_found+=" $__sr_number"
-  done
-  __sr_answer=${__sr_found# }
-  [[ $__sr_wanted && $__sr_found ]]
-}
-
-# Whether no other function can have run that command last: none that has it may have been called.
-__sr_is_alone() { # FUNCTION COMMAND
-  builtin local __sr_one='' __sr_holder='' __sr_is_held='' __sr_own=''
-  for __sr_one in "${__sr_bodies[@]}"; do
-    if [[ $__sr_one == [!\ ]*' () ' ]]; then
-      __sr_holder=${__sr_one%' () '}
-    elif [[ $__sr_holder == "$1" ]]; then
-      __sr_own+=$'\n'$__sr_one
-    elif [[ $__sr_holder != exit && $__sr_one == *"${2%%$'\n'*}"* ]]; then
-      __sr_is_held=1
-    fi
-  done
-  [[ ! $__sr_is_held ]] || { [[ $1 && $1 != source ]] && ! __sr_function_in "$__sr_own"; }
-}
-
-# Whether the command cannot have succeeded: it ends the shell, or the function, or expands what is
-# not set.
-__sr_must_fail() { # COMMAND
-  builtin local __sr_rest="$1" __sr_variable=''
-  [[ $1 != ?(builtin\ |command\ )exit?(\ *) && $1 != return\ [0-9]* ]] || builtin return 0
-  [[ $1 != *[\'\`\\]* && $1 != *\$\(* && $1 != *\$\{*([!\}])\$* && $1 != '[['* ]] ||
-    builtin return 1
-  while [[ $__sr_rest == *\$* ]]; do
-    __sr_rest=${__sr_rest#*\$}
-    __sr_variable=${__sr_rest#\{}
-    __sr_variable=${__sr_variable%%[!a-zA-Z0-9_]*}
-    [[ $__sr_variable == [a-zA-Z_]* && ! -v $__sr_variable ]] || builtin continue
-    [[ $__sr_rest != "{$__sr_variable"?(:)\?* ]] || builtin return 0
-    [[ ${__sr[options]} == *u* && $__sr_rest == @("$__sr_variable"|"{$__sr_variable}")* ]] &&
-      builtin return 0
-  done
-  builtin return 1
-}
-
-# Whether bash would have taken notice of whatever it ran next: of a command it does, but not of a
-# subshell, a pipeline, the words of `for` or the redirections of a compound command.
-__sr_is_followed() { # LINE; up to __sr_last
-  builtin local __sr_one='' __sr_plain='' __sr_other=''
-  builtin local __sr_keyword='@(done|elif|for|select|case|function|coproc'
-  __sr_keyword+='|then|do|if|while|until|time)'
-  __sr_keyword+='?([[:blank:];(]*)'
-  for __sr_one in "${__sr_script[@]:$1:__sr_last-$1}"; do
-    if [[ $__sr_one == *([[:blank:]])?('#'*|fi|esac|\}) ]]; then
-      __sr_other=
-    elif [[ $__sr_other ]]; then # not taken
-      [[ $__sr_one != *@(if|fi)* ]] || builtin return 1
-    elif [[ $__sr_one == *([[:blank:]])else ]]; then
-      __sr_other=1
-    else
-      __sr_plain=${__sr_one//\|\|/}
-      __sr_plain=${__sr_plain//\&\&/}
-      __sr_plain=${__sr_plain//\>\&/} __sr_plain=${__sr_plain//\&\>/}
-      [[ $__sr_one == *([[:blank:]])[a-zA-Z0-9_./:$\"\[]* && $__sr_plain != *[\|\&]* &&
-        $__sr_one != *'()'* ]] &&
-        [[ $__sr_one != *([[:blank:]])$__sr_keyword ]]
-      builtin return "$?"
-    fi
-  done
 }
 
 { __sr_resume; } 2>/dev/null || \builtin true

@@ -10,6 +10,7 @@ bats_require_minimum_version 1.5.0
 setup() {
   cd "$BATS_TEST_TMPDIR" || return
   ln -s "$SHIM" shim.sh
+  ln -s "${SHIM%/*}/service-record-failure.sh" .
   # A statically linked bash looks for SHELL in the user database when it has none, and may crash over it.
   surroundings=("PATH=$PATH" "HOME=$PWD" SHELL=/bin/sh)
   surroundings+=("SHIM=$PWD/shim.sh" SERVICE_NAME=service "SERVICE_RECORDS_DIR=$PWD/records")

@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 ROOT = Path(__file__).parents[2]
 SHIM = Path(os.environ.get("SHIM", ROOT / "shell" / "bootstrap-service-record.sh"))
 """The shim under test; $SHIM names another one, such as an installed copy."""
+FINDER = SHIM.with_name("service-record-failure.sh")
+"""What the shim looks for beside itself once something has failed."""
 ABSENT = Path(__file__).with_name("absent.bash")
 """Upstream's functions without the recording: what sources this runs as it would without the shim."""
 
@@ -107,6 +109,8 @@ def run_script(
     """
     directory.joinpath(name).write_text(text)
     directory.joinpath("shim.sh").symlink_to(shim)
+    if shim == SHIM:
+        directory.joinpath(FINDER.name).symlink_to(FINDER)
     arguments = {"file": [name], "-c": ["-c", text], "stdin": []}[how]
     with subprocess.Popen(
         [*wrapper, bash.path, *arguments],
