@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2139 # the alias is to remember the options of now
+# shellcheck disable=SC1003,SC2016,SC2064,SC2086,SC2090,SC2094,SC2139,SC2329 # text for later
 { ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) && ! \declare -F builtin &&
   \builtin declare -F &&
   ((${FUNCNEST:-0} <= 0 || FUNCNEST > 40)) && __sr_are_writable() { \builtin local "$@"; } &&
@@ -8,25 +8,14 @@
   \builtin alias "__sr_reading=$-" &&
   \builtin set +avx && \builtin shopt -u expand_aliases; } >/dev/null 2>&1 || ((1))
 #
-# Records what a service does. A service's script sources this file, which appends the service's
-# start, stages and end to $SERVICE_RECORDS_DIR/<service>.json, one JSON object a line. It needs
-# bash 4.4 or later; POSIX mode works too.
+# Records what a bash service does. Its script sources this file, which appends the service's start,
+# stages and end to $SERVICE_RECORDS_DIR/<service>.json, one JSON object a line (bash 4.4 or later):
 #
 #     . /usr/local/bin/bootstrap-service-record.sh
 #     record_service_stage_start "pull-image"
 #     record_service_stage_success        # or record_service_stage_failure
 #
-# docs/shell.md has the variables to set before sourcing, and what bash can know of a failure;
-# docs/record-format.md has the format.
-#
-# This file is a guest in somebody else's shell. Whatever goes wrong here, the service runs on, and
-# its status, traps, options and output stay its own. Hence the manners: every name begins with
-# __sr_, every builtin is called as `builtin` (the service may have a function of that name), every
-# local has a value (localvar_inherit), no program runs unless something failed, and nothing may
-# fail: an error in an EXIT trap would replace the service's exit status. Functions answer in
-# __sr_answer: a subshell would cost more than all else here together.
-#
-# Contents:
+# docs/shell.md has the variables and promises, docs/record-format.md the format. Contents:
 #   The public API
 #   Guests: run our functions in the service's shell
 #   Stages
@@ -40,13 +29,19 @@
 #   Text as JSON
 #   The array layout
 #   Programs: room for them, and a bound on their time
-# Where it failed is found by service-record-failure.sh, beside this file (see __sr_locate).
+# The line that failed is found by service-record-failure.sh, another file (see __sr_locate).
 #
-# The first lines of all switch off aliases and `set -v`, which act while a file is read, `set -x`,
-# and `set -a`, which would export our functions. An alias remembers the options. Those lines fail
-# where recording would do harm: before bash 4.4, without `builtin` or `local`, where functions may
-# not nest, and where our names are readonly (under errexit such an assignment ends the service).
-# Then nothing is recorded.
+# This file is a guest in somebody else's shell. Whatever goes wrong here, the service runs on, and
+# its status, traps, options and output stay its own. Hence the manners: every name begins with
+# __sr_, every builtin is called as `builtin` (the service may have a function of that name), every
+# local has a value (localvar_inherit), no program runs unless something failed, and nothing may
+# fail: an error in an EXIT trap would replace the service's exit status. Functions answer in
+# __sr_answer, since a subshell would cost more than all else here together.
+#
+# The first lines switch off aliases and `set -v`, which act while a file is read, `set -x`, and
+# `set -a`, which would export our functions. An alias remembers the options. Those lines fail, and
+# nothing is recorded, where that would do harm: before bash 4.4, without `builtin` or `local`,
+# where functions may not nest, and where our names are readonly.
 [[ ${BASH_ALIASES[__sr_reading]+set} ]] || {
   record_service_stage_start() { \return 0; }
   record_service_stage_success() { \return 0; }
@@ -61,7 +56,6 @@
 } 2>/dev/null || \builtin true
 
 # --- The public API ------------------------------------------------------------------------------
-
 record_service_stage_start() { # NAME
   { [[ ! ${__sr_pid-} ]] || __sr_guarded __sr_stage_start ${1+"${1:0:1024}"}; } 2>/dev/null ||
     __sr_tell
@@ -76,7 +70,6 @@ record_service_stage_failure() {
 }
 
 # --- Guests: run our functions in the service's shell --------------------------------------------
-
 # Runs one of our functions under known options. (Under -k, `local` would see no assignment.) In
 # bash 4.4 the end of `local -` would reset expand_aliases and sourcepath; an array is not exported
 # under -a. Beyond `ulimit -f` a write does not only fail but kills.
@@ -91,15 +84,8 @@ __sr_guarded() { # FUNCTION [ARGUMENT...]
   builtin return "$__sr_status"
 }
 
-# Has bash parse the second half of this file, without its last line.
-__sr_load() {
-  builtin local __sr_row='' __sr_count=0
-  ((${#__sr_late[@]})) || builtin return 0
-  for __sr_row in "${__sr_late[@]}"; do
-    [[ $__sr_row != '# === Second half'* ]] || builtin break
-    __sr_count=$((__sr_count + 1))
-  done
-  __sr_parse "${__sr_late[@]:__sr_count:${#__sr_late[@]}-__sr_count-1}"
+__sr_load() { # has bash parse the second half of this file, without its last line
+  ((${#__sr_late[@]} == 0)) || __sr_parse "${__sr_late[@]:0:${#__sr_late[@]}-1}"
   __sr_late=()
 }
 
@@ -115,9 +101,7 @@ __sr_parse() { # LINE...; aliases would act on them
   fi
 }
 
-# Says what __sr_note has noted, to whoever reads the service's output. In a subshell, because a
-# closed pipe kills who writes to it.
-__sr_tell() {
+__sr_tell() { # what __sr_note has noted; in a subshell, as a closed pipe kills who writes to it
   [[ ${__sr[note]-} ]] || builtin return 0
   ! { __sr_has_room; } 2>/dev/null ||
     (builtin trap '' PIPE && builtin printf '%s\n' "${__sr[note]}" >&2) || builtin true
@@ -125,7 +109,6 @@ __sr_tell() {
 }
 
 # --- Stages --------------------------------------------------------------------------------------
-
 __sr_stage_start() { # [NAME]
   builtin local __sr_name="${1:-unnamed}"
   [[ ! ${__sr[stage]} ]] || { __sr_load && __sr_end_open_stage "$__sr_name"; }
@@ -152,18 +135,19 @@ __sr_stage_end() { # RESULT [ERROR_LINE MESSAGE FACTS]
   [[ ! ${__sr[note]} ]]
 }
 
-__sr_stage_failure() {
-  __sr_load && __sr_end_failed_stage
+__sr_stage_failure() { # the service has handled what failed: the place is that of its call
+  __sr_load && __sr_locate call
+  __sr_read_journal
+  __sr_stage_end failure "$__sr_place" "$__sr_answer" "$__sr_stack"
 }
 
 # --- Start: what is recorded, and where ----------------------------------------------------------
-
 __sr_start() {
   __sr_begin
   __sr_read_traps EXIT ERR XFSZ
   builtin set +E
   # Before 5.1 bash leaves SIGCHLD blocked where its parent has it so.
-  ((BASH_VERSINFO[0] * 10 + BASH_VERSINFO[1] > 50)) || ! __sr_blocks_chld || __sr[chld]=blocked
+  ((__sr_bash > 500)) || ! __sr_blocks_chld || __sr[chld]=blocked
   __sr_define_exit
   __sr_xfsz=
   __sr_look_for_traps "${BASH_SOURCE[@]: -1}"
@@ -173,11 +157,11 @@ __sr_start() {
   __sr_append "${__sr[kind]} start"
 }
 
-# The state of a run. All of it is text, as JSON where it goes into entries.
-__sr_begin() {
+__sr_begin() { # the state of a run: all of it is text, as JSON where it goes into entries
   # The first output decides how much libc keeps for one write: the file's st_blksize, 4096 here. In
   # a record on a disk with blocks of 1 KiB it would be 1024, and an entry several writes.
   builtin printf '\n' >/dev/null
+  __sr_bash=$((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1]))
   builtin unset -v __sr
   builtin declare -gA __sr
   __sr=(
@@ -188,17 +172,15 @@ __sr_begin() {
     [layout]="${SERVICE_RECORDS_LAYOUT-}" [array_end]=0
     [sync]="${SERVICE_RECORDS_SYNC-}" [hung]=''
     [traps]=looks [here]='' [chld]='' [directory]="$PWD" [options]=''
-    [beside]="${BASH_SOURCE[0]%"${BASH_SOURCE[0]##*/}"}service-record-failure.sh"
+    [home]="${BASH_SOURCE[0]%"${BASH_SOURCE[0]##*/}"}" # where this file is
     [sees_exit]='' [exit_line]='' [err]='' [err_ends]='' [err_command]='' [err_pipe]=''
   )
-  [[ ${__sr[beside]} == /* ]] || __sr[beside]=$PWD/${__sr[beside]}
-  # A here-document is a file where bash has no pipes for it (before 5.1), or it is long (5.1), or
-  # bash is to be compatible (see __sr_capture).
-  case ${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]} in
-  4.* | 5.0) __sr[here]=0 ;;
-  5.1) builtin printf -v '__sr[here]' '%065536d' 0 ;;
-  esac
-  # shellcheck disable=SC2016 # the EXIT trap, before the service's command
+  [[ ${__sr[home]} == /* ]] || __sr[home]=$PWD/${__sr[home]}
+  # A here-document is a file before bash 5.1; then a long one is; later where bash is to be
+  # compatible (see __sr_capture).
+  ((__sr_bash > 500)) || __sr[here]=0
+  ((__sr_bash != 501)) || builtin printf -v '__sr[here]' '%065536d' 0
+  # the EXIT trap, before the service's command
   __sr[hook]='{ __sr_guarded __sr_on_exit "$?" "$BASH_COMMAND" "$-"; } 2>/dev/null'
   __sr[hook]+=' && { \builtin true; } 2>/dev/null; '
   __sr_choose_path
@@ -224,6 +206,11 @@ __sr_read_line() { # FILE; its first line
   __sr_answer=${__sr_printed[0]-}
 }
 
+__sr_read_position() { # DESCRIPTOR [PROCESS]
+  __sr_read_line "/proc/${2-self}/fdinfo/$1"
+  __sr_answer=${__sr_answer##*[!0-9]}
+}
+
 __sr_choose_path() {
   builtin local __sr_directory="${SERVICE_RECORDS_DIR:-/var/log/openshift}"
   [[ $__sr_directory == /* ]] || __sr_directory=$PWD/$__sr_directory
@@ -232,8 +219,8 @@ __sr_choose_path() {
   if [[ ! -w $__sr_directory/$__sr_answer.json && ! -w $__sr_directory &&
     -w ${SERVICE_RECORDS_INBOX-} ]] &&
     [[ $EUID != 0 || -e $__sr_directory ]]; then # root makes a directory that is missing
-    __sr_directory=$SERVICE_RECORDS_INBOX        # from there the exit helper takes it
-    __sr_answer+=.${INVOCATION_ID-}
+    __sr_directory=$SERVICE_RECORDS_INBOX
+    __sr_answer+=.${INVOCATION_ID-} # for the exit helper
   fi
   __sr_answer=${__sr_directory%/}/$__sr_answer.json
 }
@@ -245,29 +232,24 @@ __sr_choose_name() { # a file name that upstream's reader takes: no dot, no slas
     __sr_answer=${0##*/} __sr_answer=${__sr_answer%.sh} __sr_answer=${__sr_answer%.bash}
   __sr_answer=${SERVICE_NAME:-$__sr_answer}
   ((${#__sr_answer} <= 4096)) || __sr_answer=${__sr_answer: -4096} # `##*/` is slow for a long text
-  __sr_answer=${__sr_answer##*/}
-  __sr_answer=${__sr_answer%.service}
-  __sr_answer=${__sr_answer//[.\/[:cntrl:]]/_}
-  __sr_answer=${__sr_answer:0:200}
-  [[ $__sr_answer != -* ]] || __sr_answer=_${__sr_answer#-}
-  __sr_answer=${__sr_answer:-unknown}
+  __sr_answer=${__sr_answer##*/} __sr_answer=${__sr_answer%.service}
+  __sr_answer=${__sr_answer//[.\/[:cntrl:]]/_} __sr_answer=${__sr_answer:0:200}
+  __sr_answer=${__sr_answer:-unknown} __sr_answer=${__sr_answer/#-/_}
 }
 
 # The systemd unit: the innermost part of the control group that is one. A scope is a login session
 # or a container.
 __sr_read_unit() {
-  builtin local -a __sr_groups
+  builtin local -a __sr_printed
   builtin local __sr_group=''
-  builtin mapfile -t __sr_groups </proc/self/cgroup
-  for __sr_group in "${__sr_groups[@]}"; do
-    [[ $__sr_group == 0::* || $__sr_group == *:name=systemd:* ]] || builtin continue
-    while [[ $__sr_group == */* ]]; do
+  builtin mapfile -t __sr_printed </proc/self/cgroup
+  for __sr_group in "${__sr_printed[@]}"; do
+    while [[ $__sr_group == @(0::|*:name=systemd:)*/* ]]; do
       __sr_answer=${__sr_group##*/}
-      [[ $__sr_answer != *.scope ]] || builtin break
-      if [[ $__sr_answer == *.service ]]; then
-        __sr_answer=${__sr_answer%.service}
-        builtin return 0
-      fi
+      case $__sr_answer in
+      *.scope) builtin break ;;
+      *.service) __sr_answer=${__sr_answer%.service} && builtin return 0 ;;
+      esac
       __sr_group=${__sr_group%/*}
     done
   done
@@ -275,17 +257,14 @@ __sr_read_unit() {
 }
 
 # --- An entry ------------------------------------------------------------------------------------
-
-# One entry: one line, at most 4096 bytes with its newlines, for that much bash writes with one
-# write(2) (see __sr_begin). The file is opened each time, so that its removal or rotation and a
-# fork are none of our concern.
+# One entry: one line, at most 4096 bytes with its newlines, which bash writes at once (see
+# __sr_begin). The file is opened each time: its removal, its rotation and a fork change nothing.
 __sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE FACTS]]; FACTS and __sr[more] are JSON members
   builtin local __sr_time="${__sr[time]:-${EPOCHREALTIME-}}" __sr_fraction=''
   builtin local __sr_entry='' __sr_facts="${5-}"
   builtin local -a __sr_printed
   if [[ $__sr_time == *[.,]* ]]; then # a comma in some locales
-    __sr_fraction=.${__sr_time: -6:3}
-    __sr_time=${__sr_time%[.,]*}
+    __sr_fraction=.${__sr_time: -6:3} __sr_time=${__sr_time%[.,]*}
   else
     builtin printf -v __sr_time '%(%s)T' -1 # before bash 5.0
   fi
@@ -318,18 +297,15 @@ __sr_write() { # __sr_entry
       __sr_write_first
     else
       builtin printf '%s\n' "$__sr_entry" >>"${__sr[path]}"
-    fi; then
+    fi || { __sr[torn]=1 && __sr_load && __sr_stands; }; then
     __sr[dropped]=0 __sr[more]=''
-  elif __sr_load && __sr_stands; then
-    __sr[torn]=1 __sr[dropped]=0 __sr[more]=''
   else
-    __sr[torn]=1 __sr[dropped]=$((__sr[dropped] + 1))
+    __sr[dropped]=$((__sr[dropped] + 1))
     __sr[more]=",\"dropped\":${__sr[dropped]}"
   fi
 }
 
-# The first entry of this writer, and the first after a failure, look at what is there. A file keeps
-# its layout.
+# The first entry, and each after a failure, look at what is there. A file keeps its layout.
 __sr_write_first() {
   builtin local __sr_first=''
   if [[ -s ${__sr[path]} ]]; then
@@ -350,9 +326,7 @@ __sr_write_first() {
   builtin printf '%s%s\n' "$__sr_first" "$__sr_entry" >>"${__sr[path]}" && __sr[torn]=
 }
 
-# Where it is asked for: what was recorded, and the name of the file, are on the disk before the
-# service goes on.
-__sr_sync() {
+__sr_sync() { # where it is asked for: all is on the disk before the service goes on
   [[ ${__sr[sync]} != ends ]] || ! __sr_load ||
     __sr_apart sync __sr_run 5 sync -- "${__sr[path]}" "${__sr[path]%/*}"
 }
@@ -365,22 +339,16 @@ __sr_escape() { # TEXT; as the content of a JSON string
 }
 
 # --- Traps, and the function `exit` --------------------------------------------------------------
-
-# What the ERR trap does before the service's own.
-__sr_on_err() { # STATUS OPTIONS LINE COMMAND PIPESTATUS...
+__sr_on_err() { # STATUS OPTIONS LINE COMMAND PIPESTATUS...; before the service's own ERR trap
   if [[ $BASHPID == "${__sr_pid-}" ]]; then
     __sr[err_line]=$3 __sr[err_command]=${4:0:4096} __sr[err_pipe]="${*:5}"
     __sr[err_function]=${FUNCNAME[2]-} __sr[err_file]=${BASH_SOURCE[2]-} __sr[err_ends]=
-    if [[ $2 == *e* ]]; then
-      __sr[err_ends]=1
-      __sr_chain_exit ends
-    fi
+    [[ $2 != *e* ]] || { __sr[err_ends]=1 && __sr_chain_exit ends; }
   fi
   builtin return "$1"
 }
 
-# What `exit` does first, which alone knows its line.
-__sr_on_exit_call() { # STATUS [ARGUMENT...]
+__sr_on_exit_call() { # STATUS [ARGUMENT...]; what `exit` does first, which alone knows its line
   if [[ $BASHPID == "${__sr_pid-}" && $# -le 2 && ${2-} != --* ]]; then
     __sr[exit_line]=${BASH_LINENO[2]-}
     __sr[exit_function]=${FUNCNAME[3]-} __sr[exit_file]=${BASH_SOURCE[3]-}
@@ -392,7 +360,6 @@ __sr_on_exit_call() { # STATUS [ARGUMENT...]
 # In POSIX mode bash would never call it. `exit` without an argument wants the status from before.
 __sr_define_exit() {
   [[ ! -o posix ]] && ! builtin declare -F exit >/dev/null || builtin return 0
-  # shellcheck disable=SC2329 # the service calls it
   exit() {
     { __sr_guarded __sr_on_exit_call "$?" "$@"; } 2>/dev/null && { builtin true; } 2>/dev/null
     builtin exit "$@"
@@ -401,8 +368,7 @@ __sr_define_exit() {
 }
 
 # Puts our commands before those that the service's traps have: EXIT's here; ERR's is for the caller
-# to set, because a function without -E cannot. The traps' own words carry the status past errexit
-# and ERR, and show nothing under -x.
+# to set, as a function without -E cannot. They carry the status on, and show nothing under -x.
 __sr_adopt_traps() { # __sr_traps
   builtin local __sr_index=0 __sr_exit_command=''
   [[ ${__sr_traps[0]-} && ${__sr_traps[*]//"${__sr[hook]}"/} != *__sr_on_exit* ]] ||
@@ -424,7 +390,6 @@ __sr_adopt_traps() { # __sr_traps
     builtin unset -f exit
     __sr[sees_exit]=
   fi
-  # shellcheck disable=SC2064 # the command is text by now
   builtin trap "${__sr[hook]}$__sr_exit_command" EXIT
 }
 
@@ -439,14 +404,13 @@ __sr_chain_exit() { # [ends], where the shell does right after
   __sr_adopt_traps
 }
 
-# The lines that a builtin prints, in __sr_printed. That costs no fork: a here-document's file has
-# no name, is gone with the group, and takes any length, where a pipe would fill and block.
+# The lines that a builtin prints, in __sr_printed, without a fork: a here-document's file has no
+# name, ends with the group, and takes any length, where a pipe would fill and block.
 __sr_capture() { # COMMAND [ARGUMENT...]
   builtin local TMPDIR=/dev/shm
   [[ ${__sr[here]} ]] || builtin local BASH_COMPAT=50 || builtin return 1
-  # shellcheck disable=SC2086,SC2090 # to quote zeros doubles their cost
   { { "$@" && builtin printf 'read'; } >|/proc/self/fd/3 &&
-    builtin mapfile -t __sr_printed </proc/self/fd/3; } 3<<<${__sr[here]}
+    builtin mapfile -t -u 3 __sr_printed; } 3<<<${__sr[here]}
 }
 
 # What `trap -p` prints, as words in __sr_traps: trap -- COMMAND SIGNAL, and of all a last one.
@@ -467,21 +431,22 @@ __sr_read_traps() { # SIGNAL...
   [[ $__sr_answer == *read$'\n' ]] && builtin eval "__sr_traps=($__sr_answer)"
 }
 
-# How the EXIT trap is kept: not at all where the words of the script, of what it reads and of its
-# environment show that nothing sets a trap after this. A script that keeps the text of its traps, and
-# may set them again by that, would have ours for its own: there ours is put before the service's only
-# by `exit`, and by a failure under errexit. Else each call looks, a third of what an entry costs.
+# How the EXIT trap is kept: not at all where no word shows that a trap may be set after this. A
+# script that keeps the text of its traps, and may set them again by that, would have ours for its
+# own: there only `exit` and errexit put ours before the service's. Else each call looks.
 __sr_look_for_traps() { # SCRIPT
   builtin local LC_ALL=C __sr_text='' __sr_above='' __sr_below='' __sr_word=''
   builtin local -a __sr_printed
   [[ -f $1 ]] || builtin return 0
   builtin read -r -N 131072 __sr_text <"$1"
-  # shellcheck disable=SC2016 # as it is written there
-  [[ $__sr_text != *=?(\")'$(trap -p'* || $__sr_text != *'eval '* ]] || __sr[traps]=ends
+  [[ $__sr_text != *=\$'(trap -'* && $__sr_text != *=\"\$'(trap -'* || $__sr_text != *'eval '* ]] ||
+    __sr[traps]=ends
   # To look through a long one costs more than it saves.
   [[ ${__sr[traps]} == looks && ${#__sr_text} -le 16384 && ! ${BASH_ENV-} ]] || builtin return 0
-  __sr_text=$'\n'$__sr_text$'\n'
-  __sr_above=${__sr_text%%bootstrap-service-record.sh*} # the line that sources this file
+  builtin mapfile -t __sr_printed <"$1"
+  # Without its comments, and without the line that sources this file.
+  builtin printf -v __sr_text '\n%s' "${__sr_printed[@]/#\#*/}" ''
+  __sr_above=${__sr_text%%bootstrap-service-record.sh*}
   __sr_below=${__sr_text:${#__sr_above}}
   __sr_below=${__sr_below#*$'\n'} __sr_above=${__sr_above%$'\n'*}
   [[ ${__sr_text:${#__sr_above}:${#__sr_text}-${#__sr_above}-${#__sr_below}} == *[\;\&\|]* ]] ||
@@ -495,7 +460,6 @@ __sr_look_for_traps() { # SCRIPT
 }
 
 # --- The end -------------------------------------------------------------------------------------
-
 __sr_on_exit() { # STATUS COMMAND OPTIONS; what the EXIT trap does before the service's own
   builtin local -a __sr_printed
   __sr_printed=()
@@ -522,23 +486,21 @@ __sr_end() { # RESULT ERROR_LINE MESSAGE FACTS
   __sr_sync
 }
 
-# A shell that dies of a signal runs its EXIT trap and tells it nothing. But it dies either while it
-# waits for a child, with SIGCHLD blocked, or before the end of its script, or by its own hand. (A
-# loop of builtins shows none; systemd knows.) A blocked SIGCHLD proves nothing where it was so from
-# the beginning, nor, in bash 4.4 and 5.0, within a pipeline under `lastpipe`.
+# A shell that dies of a signal runs its EXIT trap and tells it nothing. But it dies while it waits
+# for a child, with SIGCHLD blocked, or before the end of its script, or by its own hand. SIGCHLD
+# proves nothing where it was blocked before, nor, until bash 5.0, in a pipeline under `lastpipe`.
 __sr_is_killed() { # STATUS COMMAND
-  builtin local LC_ALL=C __sr_text='' __sr_position=0
+  builtin local LC_ALL=C __sr_text=''
   [[ ! ${__sr[exit_line]} && $2 != *exit* ]] || builtin return 1
   [[ $2 != kill\ *@(\$\$|\$BASHPID|\$\{BASHPID\})* || $2 == *\ -0\ * || $1 != 0 ]] ||
     builtin return 0
-  [[ ${__sr[chld]} == blocked ]] || ! __sr_blocks_chld || { builtin shopt -q lastpipe &&
-    ((BASH_VERSINFO[0] * 10 + BASH_VERSINFO[1] <= 50)); } || builtin return 0
+  [[ ${__sr[chld]} == blocked ]] || ! __sr_blocks_chld ||
+    { builtin shopt -q lastpipe && ((__sr_bash <= 500)); } || builtin return 0
   [[ $1 == 0 && ${__sr[sees_exit]} && ! -o posix && -f /proc/$__sr_pid/fd/255 ]] || builtin return 1
-  __sr_read_line "/proc/$__sr_pid/fdinfo/255"
-  __sr_position=${__sr_answer##*[!0-9]}
+  __sr_read_position 255 "$__sr_pid"
   # Whether there is one more byte; in a very long script it would take too long to get there.
-  ((__sr_position <= 2097152)) &&
-    builtin read -r -N "$((__sr_position + 1))" __sr_text <"/proc/$__sr_pid/fd/255"
+  ((__sr_answer <= 2097152)) &&
+    builtin read -r -N "$((__sr_answer + 1))" __sr_text <"/proc/$__sr_pid/fd/255"
 }
 
 __sr_blocks_chld() {
@@ -551,7 +513,6 @@ __sr_blocks_chld() {
 }
 
 # --- Sourcing ------------------------------------------------------------------------------------
-
 __sr_resume() { # the service's options
   [[ $__sr_reading != *a* ]] || builtin set -a
   [[ $__sr_reading != *A* ]] || builtin shopt -s expand_aliases
@@ -559,12 +520,12 @@ __sr_resume() { # the service's options
   [[ $__sr_reading != *x* ]] || builtin set -x
 }
 
-# The text of the second half is kept: this file may be another one when a run fails.
-{ \builtin mapfile -t -s "$LINENO" __sr_late <"${BASH_SOURCE[0]}"; } 2>/dev/null || __sr_late=()
+# The text of the second half, 25 lines below, is kept: this file may be another when a run fails.
+{ \builtin mapfile -t -s "$((LINENO + 25))" __sr_late <"${BASH_SOURCE[0]}" &&
+  [[ ${__sr_late[0]-} == '# === Second half'* ]]; } 2>/dev/null || __sr_late=()
 
-# A second time in one run, perhaps in a subshell of it, starts nothing. Another script that this
-# process has become by `exec`, or a child, does: it has no such variable, unless somebody exported
-# it.
+# A second time in one run, perhaps in a subshell, starts nothing. A child, or what this process has
+# become by `exec`, has no such variable, unless somebody exported it.
 if [[ ! ${__sr_pid-} || ${__sr_pid@a} == *x* || $__sr_pid != "$BASHPID" &&
   $__sr_pid != "$$" ]]; then
   __sr_pid=$BASHPID
@@ -577,7 +538,6 @@ if [[ ! ${__sr_pid-} || ${__sr_pid@a} == *x* || $__sr_pid != "$BASHPID" &&
     [[ $__sr_reading == *E* ]] || \builtin set +E
     __sr_errtrace=E
   } 2>/dev/null || \builtin true
-  # shellcheck disable=SC2064 # the command is text by now
   { [[ ! ${__sr[err]} ]] || \builtin trap "${__sr[err]}" ERR; } 2>/dev/null || \builtin true
 fi
 
@@ -588,9 +548,7 @@ if [[ $__sr_reading != *x* && ${#__sr_late[@]} != 0 ]]; then
 fi
 
 # === Second half ==================================================================================
-
 # --- Misuse and failures -------------------------------------------------------------------------
-
 __sr_note() { # TEXT; for __sr_tell, with the place of the service's call
   __sr_locate call
   __sr_answer=${__sr_place:+"${__sr_place#* * }:${__sr_place%% *}"}
@@ -598,16 +556,9 @@ __sr_note() { # TEXT; for __sr_tell, with the place of the service's call
 }
 
 __sr_end_open_stage() { # NAME of the next one
-  __sr_answer="stage \"${__sr[stage]}\" was still open when stage \"$1\" started"
-  __sr_note "$__sr_answer; recorded as failed"
+  __sr_note "stage \"${__sr[stage]}\" was still open when stage \"$1\" started; recorded as failed"
   __sr_append 'stage end' failure "$__sr_place" "not ended before stage \"$1\" started" ''
   __sr_sync
-}
-
-__sr_end_failed_stage() { # the service has handled what failed: the place is that of its call
-  __sr_locate call
-  __sr_read_journal
-  __sr_stage_end failure "$__sr_place" "$__sr_answer" "$__sr_stack"
 }
 
 __sr_fail() { # STATUS COMMAND
@@ -619,15 +570,17 @@ __sr_fail() { # STATUS COMMAND
   __sr_end failure "$__sr_place" "$__sr_answer" "$__sr_facts"
 }
 
-# Where the service called us, or where it failed: __sr_place, as errorLine has it, and in __sr_stack
-# the members that go with it. To find that out is the work of another file beside this one. Where
-# there is none of this version, the place of a failure is what ERR and `exit` have noted of theirs,
-# as approximate, and the place of a call unknown.
+# Where the service called us, or where it failed: __sr_place, as errorLine has it, and __sr_stack,
+# the members that go with it. Another file of this version finds that out. Without it, a failure
+# has the line that ERR or `exit` noted, as approximate, and a call has none.
 __sr_locate() { # call, or failure STATUS COMMAND; this one may set __sr_command
   builtin local -a __sr_printed
   __sr_printed=() __sr_place='' __sr_stack=''
-  if ! builtin declare -F __sr_find >/dev/null && [[ -f ${__sr[beside]} ]]; then
-    builtin mapfile -t -n 600 __sr_printed <"${__sr[beside]}"
+  __sr_answer=${__sr[home]}service-record-failure.sh
+  [[ -f $__sr_answer ]] ||
+    __sr_answer=${__sr[home]}../share/service-record/service-record-failure.sh
+  if ! builtin declare -F __sr_find >/dev/null && [[ -f $__sr_answer ]]; then
+    builtin mapfile -t -n 600 __sr_printed <"$__sr_answer"
     [[ ${__sr_printed[0]-} != *': service-record 0.2.0' || ${__sr_printed[*]: -1} != '# End.' ]] ||
       __sr_parse "${__sr_printed[@]}"
   fi
@@ -641,9 +594,8 @@ __sr_locate() { # call, or failure STATUS COMMAND; this one may set __sr_command
   fi
 }
 
-# The invocation's last three lines. What the service said last may not have reached the journal's
-# files: hence --sync, which a user may not, and a hung journald will not, do. Each has two seconds:
-# systemd waits for the service to be gone.
+# The invocation's last three lines. --sync, for what has not reached the journal's files, is denied
+# to users, and by a hung journald. Each has two seconds: systemd waits for the service to be gone.
 __sr_read_journal() {
   __sr_answer=
   [[ ${INVOCATION_ID-} ]] && builtin type -P journalctl >/dev/null || builtin return 0
@@ -653,11 +605,9 @@ __sr_read_journal() {
 }
 
 # --- Text as JSON --------------------------------------------------------------------------------
-
 __sr_escape_bytes() { # __sr_answer
   builtin local LC_ALL=C __sr_code=0 __sr_hex='' __sr_byte=''
   # Quoted replacements: a bare & or \ in one means something else in bash 5.2 (patsub_replacement).
-  # shellcheck disable=SC1003
   builtin set -- '\' '\\' '"' '\"' $'\n' '\n' $'\t' '\t' $'\r' '\r'
   while (($# > 0)); do
     __sr_answer=${__sr_answer//"$1"/"$2"}
@@ -672,27 +622,22 @@ __sr_escape_bytes() { # __sr_answer
   [[ $__sr_answer != *[$'\200'-$'\377']* ]] || __sr_replace_invalid_utf8
 }
 
-# The well-formed sequences of the Unicode standard, table 3-7; a byte outside one becomes U+FFFD.
-__sr_replace_invalid_utf8() {
-  builtin local __sr_rest="$__sr_answer" __sr_plain='' __sr_length=0 __sr_more=$'[\200-\277]'
+__sr_replace_invalid_utf8() { # by U+FFFD; what is valid is table 3-7 of the Unicode standard
+  builtin local __sr_rest="$__sr_answer" __sr_plain='' __sr_length=0 __sr_next=$'[\200-\277]'
   __sr_answer=
   while [[ $__sr_rest == *[$'\200'-$'\377']* ]]; do
     __sr_plain=${__sr_rest%%[$'\200'-$'\377']*}
     __sr_rest=${__sr_rest:${#__sr_plain}}
     case $__sr_rest in
-    [$'\302'-$'\337']$__sr_more*) __sr_length=2 ;;
-    $'\340'[$'\240'-$'\277']$__sr_more* | $'\355'[$'\200'-$'\237']$__sr_more* | \
-      [$'\341'-$'\354\356\357']$__sr_more$__sr_more*) __sr_length=3 ;;
-    $'\360'[$'\220'-$'\277']$__sr_more$__sr_more* | \
-      $'\364'[$'\200'-$'\217']$__sr_more$__sr_more* | \
-      [$'\361'-$'\363']$__sr_more$__sr_more$__sr_more*) __sr_length=4 ;;
-    *) __sr_length=0 ;;
+    [$'\302'-$'\337']$__sr_next*) __sr_length=2 ;;
+    $'\340'[$'\240'-$'\277']$__sr_next* | $'\355'[$'\200'-$'\237']$__sr_next* | \
+      [$'\341'-$'\354\356\357']$__sr_next$__sr_next*) __sr_length=3 ;;
+    $'\360'[$'\220'-$'\277']$__sr_next$__sr_next* | \
+      $'\364'[$'\200'-$'\217']$__sr_next$__sr_next* | \
+      [$'\361'-$'\363']$__sr_next$__sr_next$__sr_next*) __sr_length=4 ;;
+    *) __sr_plain+='\ufffd' __sr_rest=${__sr_rest:1} __sr_length=0 ;;
     esac
-    if ((__sr_length)); then
-      __sr_answer+=$__sr_plain${__sr_rest:0:__sr_length}
-    else
-      __sr_answer+=$__sr_plain'\ufffd' __sr_length=1
-    fi
+    __sr_answer+=$__sr_plain${__sr_rest:0:__sr_length}
     __sr_rest=${__sr_rest:__sr_length}
   done
   __sr_answer+=$__sr_rest
@@ -701,19 +646,16 @@ __sr_replace_invalid_utf8() {
 # Escaped, and of a longer text only the beginning, or its end behind a mark; then sets
 # __sr_truncated. What remains is cut in proportion, so that few turns are needed.
 __sr_escape_part() { # TEXT BYTES ESCAPED_BYTES [end]
-  builtin local LC_ALL=C __sr_piece="$1" __sr_length="$2" __sr_next=''
+  builtin local LC_ALL=C __sr_piece="$1" __sr_length="$2"
   __sr_answer=
   while ((__sr_length > 0)); do
-    __sr_next=${__sr_piece:__sr_length:1}
-    if [[ $__sr_next && ${4-} ]]; then
+    if [[ ${4-} ]] && ((__sr_length < ${#__sr_piece})); then
       __sr_piece=${__sr_piece: -__sr_length}
       while [[ $__sr_piece == [$'\200'-$'\277']* ]]; do __sr_piece=${__sr_piece:1}; done
-    elif [[ $__sr_next ]]; then
+    else # not within a character
+      while [[ ${__sr_piece:__sr_length:1} == [$'\200'-$'\277'] ]] &&
+        ((__sr_length > 0)); do __sr_length=$((__sr_length - 1)); done
       __sr_piece=${__sr_piece:0:__sr_length}
-      if [[ $__sr_next == [$'\200'-$'\277'] ]]; then # the cut is within a character
-        while [[ $__sr_piece == *[$'\200'-$'\277'] ]]; do __sr_piece=${__sr_piece%?}; done
-        __sr_piece=${__sr_piece%?}
-      fi
     fi
     __sr_escape "$__sr_piece"
     ((${#__sr_answer} > $3)) || builtin break
@@ -737,10 +679,8 @@ __sr_explain() { # ERROR_LINE MESSAGE; adds them to __sr_entry, and to __sr_fact
 }
 
 # --- The array layout ----------------------------------------------------------------------------
-
-# Anything else in the file's place is left alone: a FIFO would block for ever. The subshell keeps
-# the service's umask. Everybody may read arrays: OpenShift's gather looks for them, and packs
-# copies of them, as a user like any other.
+# Anything else in the file's place is left alone: a FIFO would block for ever. Everybody may read
+# arrays, since OpenShift's gather packs them as a user like any other.
 __sr_create() {
   builtin local __sr_file="${__sr[path]}" __sr_mode=0750 __sr_umask=0137 __sr_content=''
   [[ ${__sr[layout]} != array ]] || __sr_mode=0755 __sr_umask=0133 __sr_content=$'[\n]\n'
@@ -757,40 +697,27 @@ __sr_make_file() {
   builtin printf '%s' "$__sr_content" >"$__sr_file"
 }
 
-# Where only what stands behind an entry could not be written, it is there: not lost, nor to be
-# written again.
+# Where only what stands behind an entry could not be written, it is not lost.
 __sr_stands() {
-  [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] && __sr_apart tail __sr_finds_entry
-}
-
-__sr_finds_entry() {
-  __sr_run 2 tail -c 8192 -- "${__sr[path]}" &&
-    [[ $__sr_answer$'\n' == *"$__sr_entry"[$' \n']* ]] && __sr_answer=
+  [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] &&
+    __sr_apart tail __sr_run 2 tail -c 8192 -- "${__sr[path]}" &&
+    [[ $__sr_answer$'\n' == *"$__sr_entry"[$' \n']* ]]
 }
 
 # The array is closed at every moment. Under a lock on descriptor 3, which ends with its holder, one
-# write replaces the closing bracket by the entry and a new bracket. The room for it is made before,
-# and 1024 blanks to spare: so a full disk tears nothing, and a reader that finds the file longer
-# between two reads has only blanks to add. Prints where the entry ends: the next append looks from
-# there, or else in the last 8 KiB.
+# write replaces the closing bracket by the entry and a new bracket. Room for it, and 1024 blanks,
+# is made before: a full disk tears nothing, and a reader finds only blanks more between two reads.
+# Prints where the entry ends: the next append looks from there, or else in the last 8 KiB.
 __sr_put_in_array() {
   builtin local LC_ALL=C __sr_from="${__sr[array_end]}"
   __sr_run 3 flock -w 2 3 || builtin return
-  # shellcheck disable=SC2094 # each descriptor has a place of its own
   __sr_replace_bracket 4</proc/self/fd/3 5<>/proc/self/fd/3
   { __sr_run 2 tail -c 1 <&4 && __sr_read_position 4; } 4</proc/self/fd/3 || builtin return
   __sr_from=$((__sr_answer > 8192 ? __sr_answer - 8192 : 0))
-  # shellcheck disable=SC2094
   __sr_replace_bracket 4</proc/self/fd/3 5<>/proc/self/fd/3
 }
 
-__sr_read_position() { # DESCRIPTOR
-  __sr_read_line "/proc/self/fdinfo/$1"
-  __sr_answer=${__sr_answer##*[!0-9]}
-}
-
-# Ends the subshell, or returns where there is no bracket to be replaced.
-__sr_replace_bracket() {
+__sr_replace_bracket() { # ends the subshell, or returns where there is no bracket to replace
   builtin local __sr_text='' __sr_size=0 __sr_end=0 __sr_bracket=0 __sr_joint='[' __sr_new=''
   __sr_find_bracket || builtin return
   # All up to the old bracket is written over. bash writes so many bytes at once, up to a newline.
@@ -800,8 +727,7 @@ __sr_replace_bracket() {
   ((__sr_end == __sr_from)) || builtin read -r -N "$((__sr_end - __sr_from))" __sr_text <&5
   __sr_read_position 5
   ((__sr_answer == __sr_end)) || builtin return 1 # elsewhere it would damage an entry
-  # The answer first, and nothing after the entry: where bash cannot turn its output back, what it
-  # prints would go into the record.
+  # Nothing is printed after the entry: where bash cannot turn its output back, it would go there.
   [[ -p /proc/self/fd/1 ]] &&
     builtin printf '%s.' "$((__sr_end + ${#__sr_joint} + ${#__sr_entry}))" &&
     builtin printf '%s' "$__sr_new" >&5
@@ -809,13 +735,12 @@ __sr_replace_bracket() {
 }
 
 # Sets __sr_end, where the last entry ends, and __sr_joint, what goes between it and the next. The
-# bracket stands on a line of its own, for one right behind a brace may be part of a torn text, with
-# nothing but white space around it.
+# bracket stands on a line of its own (else it may be part of a torn text), with white space around.
 __sr_find_bracket() {
   builtin local __sr_before='' __sr_indent=''
   # Descriptor 4, to read from there, and 5, to write. bash gets there by reading; for a short way
   # that is cheaper than dd.
-  if ((__sr_from > 16384)) || [[ -o posix ]]; then
+  if ((__sr_from > 32768)) || [[ -o posix ]]; then
     __sr_to=5 __sr_run 5 dd bs=1 count=0 skip="$__sr_from" seek="$__sr_from" status=none <&4 ||
       builtin return
   elif ((__sr_from)); then
@@ -824,41 +749,37 @@ __sr_find_bracket() {
   ! builtin read -r -N 32768 __sr_text <&4 || builtin return 1
   __sr_read_position 4
   __sr_size=$__sr_answer
-  # NULs, which a loss of power leaves, and bash does not have
-  ((__sr_from + ${#__sr_text} == __sr_size)) || builtin return 1
   ((__sr_size)) || builtin return 0
+  # bash drops NULs, which a loss of power leaves
+  ((__sr_from + ${#__sr_text} == __sr_size)) || builtin return 1
   __sr_before=${__sr_text%]*}
   [[ $__sr_before != "$__sr_text" && ${__sr_text:${#__sr_before}+1} != *[!$' \t\r\n']* ]] ||
     builtin return 1
   __sr_bracket=$((__sr_from + ${#__sr_before} + 1))
   __sr_indent=${__sr_before##*$'\n'}
   while [[ $__sr_before == *[$' \t\r\n'] ]]; do __sr_before=${__sr_before%?}; done
-  __sr_end=$((__sr_from + ${#__sr_before})) __sr_joint=
-  [[ $__sr_before != '[' || $__sr_end != 1 ]] || builtin return 0
-  __sr_joint=,
+  __sr_end=$((__sr_from + ${#__sr_before})) __sr_joint=,
+  [[ $__sr_before == '[' && $__sr_end == 1 ]] && __sr_joint='' && builtin return 0
   [[ $__sr_before == *\} && $__sr_indent != *[!$' \t\r']* ]]
 }
 
-# Appends white space, up to a multiple of 1024. The last byte of each sector is a newline: where a
-# loss of power leaves a sector of it between the halves of two entries, they make no third, for
-# there is no newline within a text.
+# Appends white space, up to a multiple of 1024. Each sector ends with a newline: where a loss of
+# power leaves one between the halves of two entries, they make no third.
 __sr_make_room() {
-  builtin local __sr_blanks='' __sr_sector=''
+  builtin local __sr_blanks='' __sr_sectors=''
   builtin local __sr_more="$(((__sr_end + ${#__sr_new} + 2048) / 1024 * 1024 - __sr_size))"
   ((__sr_more > 0)) || builtin return 0
-  builtin printf -v __sr_sector '%511s\n' ''
-  builtin printf -v __sr_blanks '%*s\n' "$((511 - __sr_size % 512))" ''
-  while ((${#__sr_blanks} < __sr_more)); do __sr_blanks+=$__sr_sector; done
-  { builtin printf '%s' "$__sr_blanks" >&6 && __sr_read_position 6; } 6>>/proc/self/fd/3
+  builtin printf -v __sr_sectors '%511.0s\n' {1..12} # 4096 + 2048 bytes
+  builtin printf -v __sr_blanks '%*s\n%s' "$((511 - __sr_size % 512))" '' "$__sr_sectors"
+  { builtin printf '%s' "${__sr_blanks:0:__sr_more}" >&6 && __sr_read_position 6; } \
+    6>>/proc/self/fd/3
   ((__sr_answer == __sr_size + __sr_more)) # farther where somebody has parked a line meanwhile
 }
 
 # --- Programs: room for them, and a bound on their time ------------------------------------------
-
 # All that needs a process is done in one subshell, whose own children are none of the service's:
-# not `$!`, `jobs` and CHLD. Its __sr_answer becomes ours, by one write with a mark behind it: where
-# bash could not make the subshell, its status is that of success. What had to be killed once is not
-# tried again.
+# not `$!`, `jobs` and CHLD. Its __sr_answer becomes ours, with a mark behind it: where bash could
+# not make the subshell, its status is that of success. What was killed once is not tried again.
 __sr_apart() { # JOB FUNCTION [ARGUMENT...]
   builtin local __sr_ended=0
   __sr_answer=
@@ -875,8 +796,8 @@ __sr_apart() { # JOB FUNCTION [ARGUMENT...]
 }
 
 # Runs a program, in the subshell of __sr_apart; __sr_answer is what it prints. After so many
-# seconds the program is killed, and the subshell ends with 124, without waiting for it: one in a
-# hung NFS not even SIGKILL ends. It holds the pipe on descriptor 7 until it is gone.
+# seconds the program is killed, and the subshell ends with 124 without waiting: one in a hung NFS
+# not even SIGKILL ends. It holds the pipe on descriptor 7 until it is gone.
 __sr_run() { # SECONDS PROGRAM [ARGUMENT...]
   # it need not load any other
   [[ $2 == journalctl ]] || builtin local -x PATH=/usr/bin:/bin LC_ALL=C
@@ -886,7 +807,6 @@ __sr_run() { # SECONDS PROGRAM [ARGUMENT...]
       builtin read -r -t "$1" -N 262144 __sr_answer || (($? == 1)) || {
         builtin read -r __sr_killed <"/proc/$BASHPID/task/$BASHPID/children"
         # It is the only one; or there is a writer before it, of which a broken pipe makes an end.
-        # shellcheck disable=SC2086
         builtin kill -KILL $__sr_killed
         builtin printf '%s' "$__sr_answer"
         builtin exit 124
@@ -895,10 +815,9 @@ __sr_run() { # SECONDS PROGRAM [ARGUMENT...]
   builtin return "${PIPESTATUS[0]}"
 }
 
-# Whether there may be some more processes. Where one cannot be made, bash tries for half a minute,
+# Whether there may be some more processes. Where one cannot be made, bash tries for half a minute
 # and then ends the service: no fork of ours is without this. The limits are those of the control
-# group and its parents, and `ulimit -u`, which root has not. Of that user's threads there are no
-# more than of all.
+# group and its parents, and `ulimit -u`, against all threads, which binds everybody but root.
 __sr_has_room() {
   builtin local -a __sr_printed
   __sr_printed=()
@@ -911,20 +830,18 @@ __sr_has_room() {
     *) builtin continue ;;
     esac
     for (( ; ${#__sr_group} > 14; )); do # more than /sys/fs/cgroup
-      if [[ -r $__sr_group/pids.max ]]; then
-        __sr_read_line "$__sr_group/pids.max"
-        __sr_limit=$__sr_answer
-        __sr_read_line "$__sr_group/pids.current"
-        [[ $__sr_limit == max ]] || ((__sr_answer + 6 <= __sr_limit)) || builtin return 1
-      fi
+      __sr_answer=max
+      [[ ! -r $__sr_group/pids.max ]] || __sr_read_line "$__sr_group/pids.max"
+      __sr_limit=$__sr_answer
+      [[ $__sr_limit == max ]] || { __sr_read_line "$__sr_group/pids.current" &&
+        ((__sr_answer + 6 <= __sr_limit)); } || builtin return 1
       __sr_group=${__sr_group%/*}
     done
   done
   ((UID)) || builtin return 0
   builtin mapfile -t __sr_printed </proc/self/limits
-  __sr_limit=${__sr_printed[*]}
-  # shellcheck disable=SC2086 # the soft limit, the hard one, and others
-  builtin set -- ${__sr_limit#*Max processes }
+  __sr_answer=${__sr_printed[*]}
+  builtin set -- ${__sr_answer#*Max processes }
   __sr_read_line /proc/loadavg
   __sr_answer=${__sr_answer#*/}
   [[ ${1-unlimited} == unlimited ]] || ((${__sr_answer%% *} + 6 <= $1))

@@ -2,10 +2,10 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # what bootstrap-service-record.sh sets
 #
-# bootstrap-service-record.sh looks for this file beside itself when a service has failed or called it
-# wrongly, and has bash parse it in the service's shell, where the same manners hold. It takes it only
-# whole and of its own version: the first line names that, and the last is the end. Nothing here runs
-# a program or makes a process.
+# bootstrap-service-record.sh looks for this file beside itself, and in ../share/service-record, when
+# a service has failed, or called it wrongly. It has bash parse it in the service's shell, where the
+# same manners hold. It takes it only whole and of its own version: the first line names that, and
+# the last is the end. Nothing here runs a program or makes a process.
 
 # Sets __sr_place, as errorLine has it, and __sr_stack, the JSON members that go with it. In a trap,
 # bash counts the trap's own lines: there the place of a call is unknown.

@@ -21,6 +21,7 @@ from testing import cgroup
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHIM = REPOSITORY / "shell" / "bootstrap-service-record.sh"
+FINDER = REPOSITORY / "shell" / "service-record-failure.sh"
 EXIT_HELPER = REPOSITORY / "shell" / "service-record-exit.sh"
 DROP_IN = REPOSITORY / "units" / "10-service-record.conf"
 ENTER = 'for group in $GROUPS; do echo 0 >"$group/cgroup.procs" || exit; done; exec "$@"'
@@ -103,7 +104,7 @@ class Machine:
         (self._units / "swap.target").symlink_to("/dev/null")
         started = f"[Unit]\nWants={' '.join(wants)}"
         (self._units / "finish.service").write_text(FINISH.replace("[Unit]", started, 1))
-        for program in (SHIM, EXIT_HELPER, *python_to_lend()):
+        for program in (SHIM, FINDER, EXIT_HELPER, *python_to_lend()):
             shutil.copy(program, self._programs)
 
     def unit(self, name: str, *settings: str) -> None:

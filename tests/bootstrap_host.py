@@ -13,7 +13,7 @@ from service_record.read.source import open_source
 from service_record.record.directory import Records
 from service_record.record.entry import Entry
 from tests.command_line import service_record
-from tests.shell.scripts import SHIM, Bash, environment, kill_group
+from tests.shell.scripts import FINDER, SHIM, Bash, environment, kill_group
 from tests.upstream_reader import UpstreamReader
 
 LAYOUTS: Final = ("lines", "array")
@@ -74,6 +74,7 @@ class BootstrapHost:
         self._programs.mkdir()
         install(self._programs)
         shutil.copy(SHIM, self._programs / "bootstrap-service-record.sh")
+        shutil.copy(FINDER, self._programs)
         shutil.copy(PATTERNS / "journalctl.sh", self._programs / "journalctl")
 
     def run(self, unit: str, script: str = "", **surroundings: str) -> int:

@@ -20,6 +20,7 @@ def test_each_option_selects_its_own_and_nothing_else() -> None:
         "/usr/local/bin/service-record-exit.sh",
         "/usr/local/share/service-record/10-service-record.conf",
         "/usr/local/share/service-record/20-service-record-array.conf",
+        "/usr/local/share/service-record/service-record-failure.sh",
     ]
     assert [item.path for item in contents([Option.ALL_SERVICES])] == [
         "/etc/systemd/system/service.d/10-service-record.conf"

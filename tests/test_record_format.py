@@ -172,6 +172,9 @@ def test_every_recorder_has_the_version_of_the_package() -> None:
     }
     found = [version for text in named.values() for version in re.findall(r'"recorder":"\w+/([^"]+)"', text)]
     assert found == [__version__] * 2
+    finder = (shell / "service-record-failure.sh").read_text().split("\n")
+    assert finder[0].endswith(f": service-record {__version__}")
+    assert f"!= *': service-record {__version__}'" in named["bootstrap-service-record.sh"]
 
 
 def test_the_schema_is_a_schema() -> None:

@@ -147,6 +147,8 @@ def test_it_bundles_and_delivers_what_the_checkout_does(tmp_path: Path, executab
     assert run(executable, "install", "--root", root, "--reporter", "--shim").status == 0
     for name in ("bootstrap-service-record.sh", "service-record-exit.sh"):
         assert (root / "usr/local/bin" / name).read_bytes() == (REPOSITORY / "shell" / name).read_bytes()
+    finder = (root / "usr/local/share/service-record/service-record-failure.sh").read_bytes()
+    assert finder == (REPOSITORY / "shell/service-record-failure.sh").read_bytes()
     made = run(executable, "ignition", "--role", "worker")
     assert made.status == 0, made.err
     assert "bootstrap-service-record.sh" in made.out

@@ -24,6 +24,8 @@ _WRITTEN_FOR: Final = "/usr/local/bin"
 """Where our units look for our programs."""
 SCRIPTS: Final = ("bootstrap-service-record.sh", "service-record-exit.sh")
 """The shim, which is sourced, and the exit helper, which is run."""
+_FINDER: Final = "service-record-failure.sh"
+"""What the shim reads when a service has failed, to find the line; it looks for it in `templates`."""
 
 
 class Option(Enum):
@@ -58,7 +60,7 @@ class Layout:
 
     @property
     def templates(self) -> str:
-        """Drop-ins that are in force nowhere, to be copied or linked."""
+        """Drop-ins that are in force nowhere, to be copied or linked, and what the shim reads."""
         return f"{self.prefix}/share/service-record"
 
 
@@ -124,6 +126,7 @@ def closing(services: Iterable[str], layout: Layout = HOST) -> Iterator[Item]:
 
 def _everything(layout: Layout, pages: Iterable[tuple[str, str]]) -> Iterator[Item]:
     yield from _scripts(layout)
+    yield Item(f"{layout.templates}/{_FINDER}", Option.SHIM, source(f"shell/{_FINDER}"))
     drop_ins = {
         CLOSING: Option.ALL_SERVICES,
         "20-service-record-array.conf": Option.ARRAY,

@@ -280,3 +280,52 @@ END
   run -1 service trap.sh
   [ "$(ended stack)" = '["4 on_signal trap.sh"]' ]
 }
+
+# A failure that the service handles, a misuse, and a failure that ends it.
+all_kinds() {
+  script failing.sh <<'END'
+set -euo pipefail
+. "$SHIM"
+record_service_stage_start one
+record_service_stage_failure
+record_service_stage_success
+cat /no/such/file
+END
+}
+
+@test "without the file that finds the line, a line is approximate or absent" {
+  local finder="${SHIM%/*}/service-record-failure.sh"
+  all_kinds
+  for how in absent torn "of another version" "not a file" "not shell"; do
+    echo "$how"
+    rm -rf records service-record-failure.sh
+    case $how in
+    torn) head -n 100 "$finder" >service-record-failure.sh ;;
+    "of another version") sed '1s/[0-9.]*$/9.9.9/' "$finder" >service-record-failure.sh ;;
+    "not a file") mkfifo service-record-failure.sh ;;
+    "not shell") { head -n 1 "$finder" && printf '%s\n' 'if (' && tail -n 1 "$finder"; } >service-record-failure.sh ;;
+    esac
+    run --separate-stderr -1 service failing.sh
+    [ "${stderr_lines[0]}" = "service-record: failing.sh: no stage is open; recorded as the end of a stage without a name" ]
+    [ "${#stderr_lines[@]}" -eq 2 ]
+    entries_are phase result errorLine errorLineApproximate command stack <<'END'
+service start - - - - -
+stage start - - - - -
+stage end failure - - - -
+stage end success - - - -
+service end failure 6 main failing.sh true cat /no/such/file -
+END
+  done
+}
+
+@test "the file that finds the line is read from ../share/service-record, too, and by a name that is relative" {
+  all_kinds
+  rm service-record-failure.sh
+  mkdir -p bin share/service-record
+  ln -s "${SHIM%/*}/service-record-failure.sh" share/service-record
+  ln -s "$SHIM" bin/bootstrap-service-record.sh
+  surroundings+=(SHIM=bin/bootstrap-service-record.sh)
+  run -1 service failing.sh
+  [ "$(entries errorLine | tr '\n' ,)" = "-,-,4 main failing.sh,-,6 main failing.sh," ]
+  [ "$(ended errorLineApproximate)" = - ]
+}

@@ -11,7 +11,8 @@ service_with_processes() { # <how many> <script>
   local user=$((20000 + BASHPID))
   chmod 755 "${BATS_RUN_TMPDIR}" "${BATS_RUN_TMPDIR}/test" "$PWD" 2>/dev/null || :
   cp "$SHIM" copied.sh && ln -sf copied.sh shim.sh
-  chmod 644 copied.sh
+  cp --remove-destination "${SHIM%/*}/service-record-failure.sh" .
+  chmod 644 copied.sh service-record-failure.sh
   mkdir -p records
   chown -R "$user" .
   timeout -k 1 60 env -i "${surroundings[@]}" setpriv --reuid "$user" --clear-groups \

@@ -101,7 +101,7 @@ keeps_its_own() { # <shell code that declares names> <name>...
   keeps_its_own "unset ${GENERIC[*]}; declare -i ${GENERIC[*]/%/=1}; declare -u own" "${GENERIC[@]}"
 }
 
-mapfile -t NAMES < <(grep -oE '\<__sr(_[a-z_0-9]+)?\>' "$SHIM" | sort -u)
+mapfile -t NAMES < <(grep -ohE '\<__sr(_[a-z_0-9]+)?\>' "$SHIM" "${SHIM%/*}/service-record-failure.sh" | sort -u)
 
 @test "our own names, inherited from the environment" {
   for name in "${NAMES[@]}"; do

@@ -1,0 +1,37 @@
+"""The shim as a file to read: how long it is, how wide, and what stands first."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+SHIM = Path(__file__).parents[1] / "shell/bootstrap-service-record.sh"
+MAX_LINES = 850
+MAX_COLUMNS = 100
+LINES = SHIM.read_text().split("\n")
+
+
+def test_it_is_short_and_narrow() -> None:
+    assert len(LINES) - 1 <= MAX_LINES
+    assert [line for line in LINES if len(line) > MAX_COLUMNS] == []
+
+
+def test_its_contents_are_its_sections_in_order() -> None:
+    sections = [found[1] for line in LINES if (found := re.fullmatch(r"# --- (.+?) -+", line)) is not None]
+    listed = [line.removeprefix("#   ") for line in LINES if line.startswith("#   ")]
+    assert [each for each in listed if each in sections] == sections
+    assert sections[0] == "The public API"
+
+
+def test_the_second_half_is_kept_from_its_first_line_on() -> None:
+    """A wrong distance would have bash parse all of the file at sourcing."""
+    [(number, distance)] = [
+        (number, int(found[1]))
+        for number, line in enumerate(LINES, start=1)
+        if (found := re.search(r"-s \"\$\(\(LINENO \+ (\d+)\)\)\"", line)) is not None
+    ]
+    assert LINES[number + distance].startswith("# === Second half")
+
+
+def test_no_function_stands_twice() -> None:
+    functions = sorted(found[1] for line in LINES if (found := re.match(r"(\w+)\(\) \{", line)) is not None)
+    assert [one for one, other in pairwise(functions) if one == other] == []
