@@ -454,9 +454,10 @@ __sr_look_for_traps() { # SCRIPT
   for __sr_word in trap eval source enable; do
     [[ $__sr_text != *[!a-zA-Z0-9_-]"$__sr_word"[!a-zA-Z0-9_-]* ]] || builtin return 0
   done
-  builtin mapfile -d '' -t __sr_printed </proc/self/environ
-  [[ $__sr_text == *[[:space:]\;\&\|\(\{].[[:blank:]]* ||
-    " ${__sr_printed[*]}" == *' BASH_FUNC_'* ]] || __sr[traps]=
+  [[ $__sr_text != *[[:space:]\;\&\|\(\{].[[:blank:]]* ]] || builtin return 0
+  # mapfile -d '' takes a system call for each byte before bash 5.2
+  builtin read -r -N 2097152 __sr_text </proc/self/environ || [[ $__sr_text == *BASH_FUNC_* ]] ||
+    __sr[traps]=
 }
 
 # --- The end -------------------------------------------------------------------------------------
@@ -750,8 +751,7 @@ __sr_find_bracket() {
   __sr_read_position 4
   __sr_size=$__sr_answer
   ((__sr_size)) || builtin return 0
-  # bash drops NULs, which a loss of power leaves
-  ((__sr_from + ${#__sr_text} == __sr_size)) || builtin return 1
+  ((__sr_from + ${#__sr_text} == __sr_size)) || builtin return 1 # bash drops a power loss's NULs
   __sr_before=${__sr_text%]*}
   [[ $__sr_before != "$__sr_text" && ${__sr_text:${#__sr_before}+1} != *[!$' \t\r\n']* ]] ||
     builtin return 1
