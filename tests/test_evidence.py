@@ -1,5 +1,6 @@
 """Evidence beside the records: what is read from bundles of every form, and what `analyze` makes of it."""
 
+import asyncio
 import json
 import tarfile
 import time
@@ -8,8 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from service_record.cli.mcp import Questions
 from service_record.collector.ingest.opening_bundles import read_bundle
 from service_record.diagnosis.evidence.known_facts import facts_of
 from service_record.diagnosis.evidence.log_lines import Era, LogStream, log_line, stream_of
@@ -195,7 +198,9 @@ def test_a_secret_in_a_line_of_evidence_is_on_no_page_and_in_no_index(
     page = service_record("analyze", "--from", place, "-o", "html").out
     service_record("triage", "--index", tmp_path / "index", packed(place))
     index = service_record("triage", "sql", "--index", tmp_path / "index", "select * from bundles").out
-    for told in (page, index):
+    collected = msgspec.json.encode(read_bundle(packed(place))).decode()
+    asked = asyncio.run(Questions([str(place)]).ask("analyze", "--from", str(place), "-o", "json"))
+    for told in (page, index, collected, json.dumps(asked)):
         assert shown in told
         assert SECRET not in told
 

@@ -9,12 +9,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BufferedReader
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 import msgspec
 
@@ -29,7 +29,10 @@ from service_record.collector.domain.summary_of_records import (
     summarise,
 )
 from service_record.diagnosis.host_cause import HostFiles
+from service_record.redaction.outgoing import LeakError, outgoing_text
+from service_record.redaction.rules import Rules
 
+_Value = TypeVar("_Value", bound=msgspec.Struct)
 _MIB: Final = 1 << 20
 _LOOK: Final = 0.2
 """Seconds between two looks whether it is to stop."""
@@ -177,6 +180,24 @@ def _files_in(stream: BufferedReader) -> HostFiles:
         yield content.path, content.read
 
 
+def _masked(seen: BundleSeen) -> BundleSeen:
+    """Return the same without secrets: others gather bundles, too, and not all mask what they quote."""
+    rules = Rules()
+    try:
+        look = _with_masked_texts(seen.look, ("reason", "why"), rules)
+        return BundleSeen(
+            look, _with_masked_texts(seen.analysis, ("verdict", "lead", "cause", "rest"), rules)
+        )
+    except LeakError:
+        return BundleSeen.not_read("withheld: a secret was left in what it came to")
+
+
+def _with_masked_texts(value: _Value, names: Iterable[str], rules: Rules) -> _Value:
+    return msgspec.structs.replace(
+        value, **{name: outgoing_text(getattr(value, name), rules) for name in names}
+    )
+
+
 def _main(memory: int, silence: str, source: str) -> None:
     """Read the bundle on standard input, and print what it comes to as JSON."""
     try:
@@ -193,7 +214,7 @@ def _main(memory: int, silence: str, source: str) -> None:
                 bundle.unit_texts,
                 _files_in(stream),
             )
-        result = BundleSeen(summarise(judged), analyse(judged, source, datetime.now(UTC)))
+        result = _masked(BundleSeen(summarise(judged), analyse(judged, source, datetime.now(UTC))))
     except MemoryError:
         result = BundleSeen.not_read(_too_much_memory(memory))
     sys.stdout.buffer.write(msgspec.json.encode(result))
