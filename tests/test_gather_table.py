@@ -83,6 +83,7 @@ def test_only_a_row_of_several_files_has_a_directory() -> None:
         *("service-records", "unit-status", "failed-runs", "container-logs", "pod-logs", "podman-logs"),
         *("control-plane-logs", "agent-logs", "installer-logs", "pstore", "pstore-kept"),
         *("assisted-network", "connections", "connections-of-initrd", "nmstate"),
+        *("kubernetes-certificates", "bootstrap-certificates", "kubelet-certificates"),
     }
 
 
@@ -170,6 +171,25 @@ def test_logs_of_installers_and_the_last_words_of_a_kernel_are_gathered(host: Ho
     }
     kinds = {member: stream.kind for member in logs.values() if (stream := stream_of(member)) is not None}
     assert list(kinds.values()) == ["installer", "installer", "installer", "kernel", "kernel"]
+
+
+def test_certificates_are_gathered_without_the_keys_beside_them(host: Host) -> None:
+    certificate = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+    key = "-----BEGIN EC PRIVATE KEY-----\nMHcC\n-----END EC PRIVATE KEY-----\n"
+    files = {
+        "/etc/kubernetes/pki/apiserver.crt": "kubernetes/apiserver.crt",
+        "/etc/kubernetes/pki/etcd/server.crt": "kubernetes/etcd/server.crt",
+        "/opt/openshift/tls/kube-apiserver-lb-server.crt": "bootstrap/kube-apiserver-lb-server.crt",
+        "/var/lib/kubelet/pki/kubelet-client-2026-11-21.pem": "kubelet/kubelet-client-2026-11-21.pem",
+    }
+    for path in files:
+        host.file(path, certificate + key)
+
+    result = host.gather(*COLLECTORS)
+
+    members = [f"bootstrap/certificates/{member}" for member in files.values()]
+    assert {result.data(member).decode() for member in members} == {certificate}
+    assert {stream.kind for member in members if (stream := stream_of(member)) is not None} == {"facts"}
 
 
 def test_the_records_of_a_bundle_are_read_as_any(failing: Host, capsys: pytest.CaptureFixture[str]) -> None:

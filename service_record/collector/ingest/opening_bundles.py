@@ -180,13 +180,13 @@ def _files_in(stream: BufferedReader) -> HostFiles:
         yield content.path, content.read
 
 
-def _masked(seen: BundleSeen) -> BundleSeen:
+def _masked(summary: BundleSeen) -> BundleSeen:
     """Return the same without secrets: others gather bundles, too, and not all mask what they quote."""
     rules = Rules()
     try:
-        look = _with_masked_texts(seen.look, ("reason", "why"), rules)
+        look = _with_masked_texts(summary.look, ("reason", "why"), rules)
         return BundleSeen(
-            look, _with_masked_texts(seen.analysis, ("verdict", "lead", "cause", "rest"), rules)
+            look, _with_masked_texts(summary.analysis, ("verdict", "lead", "cause", "rest"), rules)
         )
     except LeakError:
         return BundleSeen.not_read("withheld: a secret was left in what it came to")

@@ -107,7 +107,7 @@ _FACTS: Final = re.compile(
         | cluster-names | cgroup | selinux | sestatus(?:_-b)? | crictl[-_]images
         | cleanfsynctest\.log
       ) (?:\.txt)?
-    | [^/]+\.crt | (?:certificates|pki|tls)/[^/]+\.pem ) $""",
+    | [^/]+\.crt | (?:certificates|pki|tls)/(?:[^/]+/)?[^/]+\.pem ) $""",
     re.VERBOSE,
 )
 

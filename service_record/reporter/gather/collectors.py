@@ -8,7 +8,7 @@ from typing import Final
 from service_record.reporter.gather import host_facts, network
 from service_record.reporter.gather.journal import FailedRuns, FailedUnits, Journal
 from service_record.reporter.gather.model import GatherRow
-from service_record.reporter.gather.network import mask_assisted, mask_keyfile
+from service_record.reporter.gather.network import mask_assisted, mask_keyfile, only_certificates
 from service_record.reporter.gather.record_pieces import ServiceRecords
 from service_record.reporter.gather.take import (
     ContainerLogs,
@@ -304,6 +304,20 @@ COLLECTORS: Final = (
             ),
         ),
         bytes=256 << 10,
+    ),
+    # certificates, for their dates and names; never a key
+    *(
+        GatherRow(
+            f"{name}-certificates",
+            f"bootstrap/certificates/{name}/",
+            Tree(base, tuple(f"{base}/{pattern}" for pattern in patterns), mask=only_certificates),
+            bytes=64 << 10,
+        )
+        for name, base, patterns in (
+            ("kubernetes", "/etc/kubernetes/pki", ("*.crt", "etcd/*.crt")),
+            ("bootstrap", "/opt/openshift/tls", ("*.crt",)),
+            ("kubelet", "/var/lib/kubelet/pki", ("*.crt", "*.pem")),
+        )
     ),
     # what the kernel said last before it went down
     GatherRow("pstore", "bootstrap/pstore/", Tree("/sys/fs/pstore", ("/sys/fs/pstore/*",))),

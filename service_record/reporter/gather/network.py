@@ -37,6 +37,16 @@ _PLAIN_SUFFIXES: Final = frozenset({".ini", ".yaml", ".yml"})
 """Of /etc/assisted/network: which MAC address has which interface, and nmstate's documents."""
 
 
+_CERTIFICATE: Final = re.compile(
+    rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\n?", re.ASCII
+)
+
+
+def only_certificates(_path: Path, data: bytes) -> bytes:
+    """Return the certificates in a file, which are public; keys beside them are left out."""
+    return b"".join(_CERTIFICATE.findall(data))
+
+
 def mask_keyfile(_path: Path, data: bytes) -> bytes:
     """Withhold every value but those of harmless sections; the number of lines stays as it is.
 
