@@ -56,7 +56,7 @@ _NOT_GIVEN: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV})
 
 
 class Cut(StrEnum):
-    """Why the beginning of a member is missing."""
+    """The reason why the beginning of a member is missing."""
 
     LIMIT = "limit"
     """Its own was reached."""
@@ -179,7 +179,7 @@ def best_compress() -> Compress:
 
 
 class MemberLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a member is kept, the newest of it."""
+    """Limits on how much of a member is kept; the newest part is."""
 
     content: int | None
     """Bytes of content."""
@@ -191,7 +191,7 @@ class MemberLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArchiveMember:
-    """What is written of one file, of which the newest is kept.
+    """One file as it is written; the newest part of it is kept.
 
     The same content makes the same blocks, however it was divided among calls of write().
     """

@@ -98,7 +98,7 @@ def is_tar(head: bytes) -> bool:
 
 
 class _Decoder(Protocol):
-    """What the decoders of bz2, lzma and zstd have in common."""
+    """The common interface of the decoders of bz2, lzma and zstd."""
 
     @property
     def eof(self) -> bool: ...

@@ -9,12 +9,12 @@ _GIB: Final = 1 << 30
 
 
 class LimitError(Exception):
-    """Which limit an archive goes beyond, in one line."""
+    """A limit that an archive exceeds, in one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What is read at most. Each is far beyond a real bundle, and within reach of a small machine."""
+    """Limits of reading. Each is far beyond a real bundle, and within reach of a small machine."""
 
     read_bytes: int = 4 * _GIB
     """Of all layers together, compressed or not. 20 MiB of gzip can unpack to as much."""
@@ -41,7 +41,7 @@ class Limits:
 
 @dataclass(slots=True)
 class ReadingBudget:
-    """What an archive has taken so far. Each method raises LimitError when that is more than its limit."""
+    """The amounts read from an archive so far. Each method raises LimitError beyond its limit."""
 
     limits: Limits
     read_bytes: int = 0

@@ -21,7 +21,7 @@ _UNIT_TEXT: Final = re.compile(
 
 
 class Named(NamedTuple):
-    """What a file of a record is, by its path in an archive."""
+    """The kind of a record's file, by its path in an archive."""
 
     service: str
     suffix: str

@@ -68,7 +68,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What was read of an archive."""
+    """The contents of an archive, as read."""
 
     records: dict[str, Record]
     """Service -> its record."""

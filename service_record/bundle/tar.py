@@ -41,7 +41,7 @@ _SPARSE_MORE_FOLLOW: Final = (482, 504)
 
 
 class TarError(Exception):
-    """Why an archive cannot be read any further, in one line."""
+    """The reason why an archive cannot be read any further, in one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ _SLICE: Final = 1 << 16
 
 
 class MemberRedactor(Protocol):
-    """What masks the secrets in one member, however that is divided."""
+    """Masks the secrets in one member, however that is divided."""
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -53,7 +53,7 @@ class MemberRedactor(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """What became of a member."""
+    """The result of packing a member."""
 
     path: str
     """In the archive, below its top directory."""

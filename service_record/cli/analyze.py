@@ -163,7 +163,7 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What one look at the records came to."""
+    """The result of one look at the records."""
 
     source: str
     history: History
@@ -176,7 +176,7 @@ class _Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What was asked for."""
+    """The options of the call."""
 
     places: Sequence[str]
     services: Sequence[str]
@@ -293,7 +293,7 @@ def _is_over(answer: _Answer) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _OutputForm:
-    """How the answer is shown."""
+    """The form in which the answer is shown."""
 
     output: str
     clock: Clock | None

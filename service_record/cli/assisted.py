@@ -211,7 +211,7 @@ def _user_token(path: str | None) -> str | None:
 
 
 class _Ours:
-    """What each host, or each discovery image, gets."""
+    """The contents for each host, or each discovery image."""
 
     def __init__(
         self, url: str, cluster_id: str, options: dict[str, Any], recipients: Sequence["Recipient"]

@@ -43,7 +43,7 @@ class BadFile(click.ClickException):
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """What every diagnosis of one call is made with."""
+    """The inputs that all diagnoses of one call share."""
 
     budgets: Budgets = field(default_factory=Budgets)
     causes: Causes = field(default_factory=lambda: Causes(()))

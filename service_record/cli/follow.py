@@ -28,7 +28,7 @@ _Show: TypeAlias = Callable[[str, Piece], None]
 
 
 class LineCount(click.ParamType[int | None]):
-    """How many entries of history: a number from 0 on, or None for `all`."""
+    """A number of entries of history: from 0 on, or None for `all`."""
 
     name = "number"
 

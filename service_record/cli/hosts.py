@@ -220,7 +220,7 @@ def show_command(
 
 @dataclass(frozen=True, slots=True)
 class _HostQuestion:
-    """Which hosts."""
+    """The filters that choose hosts."""
 
     groups: tuple[str, ...]
     machines: tuple[str, ...]

@@ -42,7 +42,7 @@ Nothing can be changed through these tools, and secrets are masked as <redacted:
 
 
 class QuestionError(Exception):
-    """Why a question has no answer, in one line."""
+    """The reason why a question has no answer, in one line."""
 
 
 @click.command("mcp")

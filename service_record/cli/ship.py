@@ -290,7 +290,7 @@ class _Leaking(click.ClickException):
 
 
 class _Waits:
-    """How long to wait before another try: longer each time, and not all hosts at once."""
+    """Waiting times before another try: longer each time, and not the same for all hosts."""
 
     def __init__(self) -> None:
         self._longest = 0.0
@@ -311,6 +311,6 @@ class _Waits:
 
 
 class _RecordsNotDelivered(click.ClickException):
-    """What could not be delivered; later it may be."""
+    """Records could not be delivered; later they may be."""
 
     exit_code = NOT_DELIVERED

@@ -117,7 +117,7 @@ _MOST_TURNS: Final = 8
 
 @dataclass(slots=True)
 class _StreamPosition:
-    """How far the stream of a service was sent."""
+    """The position up to which the stream of a service was sent."""
 
     file: str = ""
     """What tells this stream: the length and the digest of its beginning. Empty where nothing was sent."""

@@ -29,11 +29,11 @@ _BUSY: Final = 30.0
 
 
 class BackupError(Exception):
-    """Why a backup cannot be made or restored, in one line."""
+    """The reason why a backup cannot be made or restored, in one line."""
 
 
 class Manifest(msgspec.Struct):
-    """What a backup says of itself."""
+    """A backup's description of itself."""
 
     version: str
     made_at: float
@@ -41,7 +41,7 @@ class Manifest(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class BackupSummary:
-    """What is in a backup."""
+    """The contents of a backup."""
 
     objects: int
     size: int

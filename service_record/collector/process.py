@@ -79,11 +79,11 @@ T = TypeVar("T")
 
 
 class StepsError(Exception):
-    """What is wrong with the file of an operator's steps, and where, in one line."""
+    """A fault of the file of an operator's steps, with its place, in one line."""
 
 
 class NoticesError(Exception):
-    """What is wrong with the file of destinations, in one line."""
+    """A fault of the file of destinations, in one line."""
 
 
 class Collector:

@@ -39,7 +39,7 @@ _READING: Final = 60.0
 
 
 class Config(uvicorn.Config):
-    """How the collector is served: over connections with these bounds."""
+    """The bounds of the connections over which the collector is served."""
 
     def __init__(self, app: Any, *, seconds: float, most_connections: int, **settings: Any) -> None:
         super().__init__(app, http=Connection, ws="none", **settings)

@@ -17,7 +17,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectorSettings:
-    """How a collector runs."""
+    """The settings of a collector."""
 
     data: Path
     """The folder of all it keeps, where nothing else is said."""

@@ -29,7 +29,7 @@ _FINDER: Final = "service-record-failure.sh"
 
 
 class Option(Enum):
-    """What somebody may want on a host; the values are the options of the command line."""
+    """The parts that can be installed; the values are the options of the command line."""
 
     SHIM = "shim"
     """The shim, the exit helper and all that makes them of use: drop-ins to copy, the records directory."""

@@ -24,7 +24,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """When a directory that was there was last modified: before us, and by us. Nanoseconds since 1970."""
+    """The times at which an existing directory was modified: before us, and by us. Nanoseconds since 1970."""
 
     before: int
     after: int

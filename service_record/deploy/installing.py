@@ -59,7 +59,7 @@ _DROP_IN: Final = re.compile(rf"{re.escape(HOST.units)}/(?P<service>[^/]+)\.serv
 
 @dataclass(frozen=True, slots=True)
 class InstallOutcome:
-    """What was done, or would be."""
+    """The changes that were made, or would be."""
 
     steps: tuple[DeployStep, ...]
     notes: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from service_record.deploy.root import NOTHING, PathSeen, digest
 
 
 class Action(Enum):
-    """What becomes of a path."""
+    """The action on a path."""
 
     CREATE = auto()
     UPDATE = auto()
@@ -28,7 +28,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DeployStep:
-    """What becomes of one path, and why where that is not plain."""
+    """The action on one path, with a reason where that is not plain."""
 
     path: str
     action: Action

@@ -25,7 +25,7 @@ _MAX_LINKS: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class PathSeen:
-    """What is at a path; links are not followed."""
+    """The kind of a path; links are not followed."""
 
     kind: str
     """`file`, `link`, `directory`, `other`, or `nothing`."""

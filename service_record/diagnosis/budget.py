@@ -19,7 +19,7 @@ TIMES_LONGEST: Final = 3
 
 
 class Basis(StrEnum):
-    """What a budget comes from."""
+    """The source of a budget."""
 
     FILE = "file"
     BASELINE = "baseline"
@@ -28,7 +28,7 @@ class Basis(StrEnum):
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """How many seconds something may take, and how that is known."""
+    """The seconds that something may take, with the source of that number."""
 
     seconds: float
     basis: Basis
@@ -39,7 +39,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BudgetFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What a budget file asks for, in seconds."""
+    """The contents of a budget file, in seconds."""
 
     stage: float | None = None
     """For every stage that is not named."""
@@ -92,7 +92,7 @@ Durations: TypeAlias = Mapping[str, Sequence[float]]
 
 
 class Learned(NamedTuple):
-    """How long the stages of a service took."""
+    """The durations of a service's stages."""
 
     earlier: Durations
     baseline: Durations

@@ -21,7 +21,7 @@ __all__ = ["CauseRule", "Condition", "FactTest", "FileError", "LineTest", "Patte
 
 
 class Rank(StrEnum):
-    """What a rule knows of a failure. Only a cause is named in the headline."""
+    """The strength of a rule. Only a cause is named in the headline."""
 
     CAUSE = "cause"
     CONTRIBUTING = "contributing"

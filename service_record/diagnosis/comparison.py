@@ -18,7 +18,7 @@ FLOOR: Final = 5.0
 
 
 class Tolerance(msgspec.Struct, frozen=True):
-    """What is not slow yet: twice a moment is no delay, nor are five seconds of an hour."""
+    """The limits below which nothing is slow: twice a moment is no delay, nor are five seconds of an hour."""
 
     ratio: float = RATIO
     floor: float = FLOOR

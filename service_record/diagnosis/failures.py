@@ -57,7 +57,7 @@ class RunStep(msgspec.Struct, frozen=True):
 
 
 class Longest(msgspec.Struct, frozen=True):
-    """How many seconds the longest execution took, and whether it goes on."""
+    """The seconds of the longest execution, and whether it goes on."""
 
     seconds: float
     is_running: bool
@@ -119,7 +119,7 @@ def longest(spans: Iterable[Span], run: Run, service: ServiceHistory, now: Now) 
 
 
 class FailureGroup(msgspec.Struct, frozen=True):
-    """What failed alike: in the same step, with the same signature."""
+    """Failures that are alike: in the same step, with the same signature."""
 
     step: RunStep | None
     """What failed; None for the run itself."""
@@ -259,7 +259,7 @@ def _alike(latest: Stage, backwards: Iterable[Stage]) -> Iterator[Stage]:
 
 
 class _Boot(msgspec.Struct):
-    """How far a boot got, and how it ended."""
+    """The progress and the end of a boot."""
 
     boot_id: str
     reached: set[tuple[str, str]] = msgspec.field(default_factory=set)

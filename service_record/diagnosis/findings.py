@@ -15,7 +15,7 @@ from service_record.history.results import ClockStep, Handled
 
 
 class Verdict(StrEnum):
-    """What a host came to; the first four are bad.
+    """The state of a host as a whole; the first four are bad.
 
     It is unknown when nothing else is wrong, and of a service nothing can be read.
     """
@@ -35,7 +35,7 @@ class Verdict(StrEnum):
 
 
 class LoopOf(StrEnum):
-    """What a loop repeats."""
+    """The unit that a loop repeats."""
 
     RESTARTS = "restart"
     STAGE = "stage"
@@ -54,7 +54,7 @@ class Loop(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overrun(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs longer than it may."""
+    """An execution that runs longer than it may."""
 
     what: str
     """`stage`, `pre-command`, `post-command` or `run`."""
@@ -126,7 +126,7 @@ class FailedUnit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hindrance(StrEnum):
-    """Why a service has not started."""
+    """The reason why a service has not started."""
 
     ABSENT = "absent"
     """The host has no such unit."""
@@ -188,7 +188,7 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slow(msgspec.Struct, frozen=True, kw_only=True):
-    """What took much longer than in the good run it is compared with."""
+    """An execution that took much longer than in the good run."""
 
     service: str
     stage: str | None
@@ -200,7 +200,7 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Damaged(msgspec.Struct, frozen=True, kw_only=True):
-    """What a record lacks."""
+    """The gaps of a record."""
 
     service: str
     pieces: int
@@ -244,7 +244,7 @@ ClockFinding = ClockStep | UnsetClock | BackwardBoot | LocalTimes
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with a host, root cause first."""
+    """The troubles of a host, root cause first."""
 
     verdict: Verdict
     root: Trouble | None = None

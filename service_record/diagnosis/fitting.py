@@ -32,7 +32,7 @@ _SAID_ONCE: Final = frozenset({INSTALLER, KERNEL})
 
 
 class Nearness(IntEnum):
-    """How near to the failure the evidence of a rule is."""
+    """The distance of a rule's evidence from the failure."""
 
     MESSAGE = 0
     """In the last lines of the service, or in how it ended."""
@@ -43,7 +43,7 @@ class Nearness(IntEnum):
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True):
-    """What a condition found."""
+    """The evidence that a condition found."""
 
     values: Mapping[str, str] = msgspec.field(default_factory=dict)
     line: str | None = None

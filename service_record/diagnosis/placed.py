@@ -13,7 +13,7 @@ _DEEPEST: Final = 20
 
 
 class FileError(ValueError):
-    """What is wrong with a file that a person wrote, in one line: `PATH:LINE: REASON`."""
+    """A fault of a file that a person wrote, in one line: `PATH:LINE: REASON`."""
 
 
 class Value(msgspec.Struct, frozen=True):

@@ -32,7 +32,7 @@ _SURELY_LONGER: Final = 60.0  # seconds
 
 
 class Circumstances(msgspec.Struct, frozen=True):
-    """What services are judged by."""
+    """The inputs by which services are judged."""
 
     now: Now
     budgets: Budgets

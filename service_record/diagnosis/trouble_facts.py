@@ -49,7 +49,7 @@ _ASIDE: Final = re.compile(
 
 
 class TroubleFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule of known causes is held against."""
+    """The facts that rules of known causes are matched against."""
 
     kinds: frozenset[str]
     """Which of `KINDS` it is."""
@@ -125,7 +125,7 @@ _MAX_END: Final = 4096
 
 
 class Looked(msgspec.Struct, frozen=True):
-    """How much was read beside the records."""
+    """The amount read beside the records."""
 
     files: int = 0
     lines: int = 0

@@ -45,7 +45,7 @@ _CODES: Final = {"exit-code": "exited", "signal": "killed", "core-dump": "dumped
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """What systemd says of one unit."""
+    """A unit as systemd describes it."""
 
     name: str
     """With its suffix: `bootkube.service`."""

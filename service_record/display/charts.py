@@ -31,7 +31,7 @@ def believable(seconds: float | None) -> float | None:
 
 
 class BootClock(msgspec.Struct, frozen=True, kw_only=True):
-    """What the offsets of a chart count from."""
+    """The zero and the clock of a chart's offsets."""
 
     zero: datetime
     """The boot of the host, or the first entry of all where no entry has an uptime."""
@@ -176,7 +176,7 @@ _Place: TypeAlias = tuple[tuple[float, int], ...]
 
 
 class RowKind(StrEnum):
-    """What a row is of."""
+    """The kind of a row."""
 
     SERVICE = "service"
     PRE_COMMAND = "pre-command"

@@ -92,7 +92,7 @@ def _summary(different: int, services: int) -> Line:
 
 
 class _Instants:
-    """When things happened on a host, in numbers that compare whatever its clock did: see `boot_times`."""
+    """Times on a host as numbers that compare whatever its clock did: see `boot_times`."""
 
     def __init__(self, history: History) -> None:
         self._boots = boot_times(history)

@@ -115,7 +115,7 @@ class HostsAnswer(msgspec.Struct, frozen=True):
 
 
 class Lasting(Protocol):
-    """What tells how long a build of a host goes on."""
+    """The fields from which the duration of a host's build follows."""
 
     @property
     def verdict(self) -> str: ...
@@ -243,7 +243,7 @@ def sign(host: Host, glyphs: Glyphs) -> str:
 
 
 class _Layout(msgspec.Struct, frozen=True):
-    """How wide each column is."""
+    """The width of each column."""
 
     view: View
     now: float

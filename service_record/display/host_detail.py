@@ -42,7 +42,7 @@ class RepeatedReports(msgspec.Struct, frozen=True):
 
 
 class ShownInstallation(msgspec.Struct, frozen=True):
-    """What an assisted-service knows of a host. Times are seconds since 1970 by the collector's clock."""
+    """The assisted-service's view of a host. Times are seconds since 1970 by the collector's clock."""
 
     cluster_id: str
     role: str

@@ -18,7 +18,7 @@ _DAY: Final = 24 * _HOUR
 
 
 class Clock(StrEnum):
-    """How times are shown."""
+    """The way in which times are shown."""
 
     UTC = "utc"
     LOCAL = "local"
@@ -131,7 +131,7 @@ def utc(time: datetime, precision: str = "milliseconds") -> str:
 
 
 class Ink(StrEnum):
-    """What a piece of text means, as a style of rich. It always goes with a word or a glyph."""
+    """The meaning of a piece of text, as a style of rich. It always goes with a word or a glyph."""
 
     PLAIN = ""
     STRONG = "bold"
@@ -179,7 +179,7 @@ ASCII: Final = Glyphs(
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """What lines are made for: so many columns, this clock, these glyphs."""
+    """The form of lines: so many columns, this clock, these glyphs."""
 
     width: int = 80
     clock: Clock = Clock.UTC

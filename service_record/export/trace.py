@@ -133,7 +133,7 @@ def with_steady_clock(records: _Records) -> _Records:
 
 
 class SteadyClock:
-    """When each boot began, as told by the clock of its last entry."""
+    """The beginning of each boot, by the clock of its last entry."""
 
     def __init__(self, pieces: Iterable[Entry | Malformed]) -> None:
         """Look through the records of all services once; they are not kept."""

@@ -41,7 +41,7 @@ class _Mark(msgspec.Struct, frozen=True):
 
 
 class _FollowedTail(msgspec.Struct, frozen=True):
-    """What stands behind the last mark that is still in its place."""
+    """The content behind the last mark that is still in its place."""
 
     data: bytes
     offset: int
@@ -52,7 +52,7 @@ class _FollowedTail(msgspec.Struct, frozen=True):
 
 
 class Following:
-    """Which pieces of one record were shown, whatever happened to its file since."""
+    """The pieces of one record that were shown, whatever happened to its file since."""
 
     def __init__(self) -> None:
         self._marks: list[_Mark] = []

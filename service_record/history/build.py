@@ -20,7 +20,7 @@ from service_record.record.entry import Malformed, Piece, Result
 
 
 class ServiceHistory(msgspec.Struct, frozen=True):
-    """What one service did, and what of its record could not be read."""
+    """The runs of one service, and the unreadable parts of its record."""
 
     name: str
     runs: tuple[Run, ...] = ()
@@ -71,7 +71,7 @@ def _deciding(together: Sequence[Run]) -> Run:
 
 
 class History(msgspec.Struct, frozen=True):
-    """What the services of a host did."""
+    """The runs of all services of a host."""
 
     services: tuple[ServiceHistory, ...]
     boots: tuple[str, ...] = ()
@@ -206,7 +206,7 @@ ALL_BOOTS: Final = "all"
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs and entries must be like; by default anything goes."""
+    """Conditions on runs and entries; by default all match."""
 
     services: Collection[str] = ()
     """Names; none means all."""

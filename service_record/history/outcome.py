@@ -144,7 +144,7 @@ def order(time: datetime | None) -> float:
 
 
 class Outcome(StrEnum):
-    """What a run, stage or command came to, as read."""
+    """The outcome of a run, stage or command, as read."""
 
     SUCCESS = "success"
     FAILURE = "failure"

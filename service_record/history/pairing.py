@@ -61,7 +61,7 @@ def seconds_between(
 
 
 class Activity(msgspec.Struct):
-    """What has stages: the common half of a run and of a command."""
+    """The common half of a run and of a command: it has stages."""
 
     first: Entry
     last: Entry

@@ -78,7 +78,7 @@ _NO_TIME: Final = "~"
 
 
 class Liveness(msgspec.Struct, frozen=True):
-    """What the host that reads the records knows of itself; by default nothing."""
+    """Facts about the host that reads the records; by default none."""
 
     boot_id: str | None = None
     """Of the boot that is running now."""
@@ -89,7 +89,7 @@ class Liveness(msgspec.Struct, frozen=True):
 
 
 class Presence(msgspec.Struct, frozen=True):
-    """What tells running from interrupted, for all records of one host."""
+    """The facts that tell running from interrupted, for all records of one host."""
 
     liveness: Liveness
     latest_boot: str | None

@@ -60,7 +60,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerLimits:
-    """How long an answer may take after its request was sent, and how much of it is read."""
+    """Limits on the time of an answer after its request was sent, and on its size."""
 
     answer_seconds: float | None = None
     most_body: int | None = None

@@ -15,7 +15,7 @@ _KERNEL_SHARE: Final = 0.1
 
 
 class CheckState(StrEnum):
-    """What a check came to."""
+    """The result of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -36,7 +36,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What a host of a role needs at least."""
+    """The minimum that a host of a role needs."""
 
     name: str
     cpus: int

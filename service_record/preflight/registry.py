@@ -43,7 +43,7 @@ _PARAMETER: Final = re.compile(r'(\w+)="([^"]*)"')
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Where an image is."""
+    """The place of an image."""
 
     host: str
     name: str
@@ -135,7 +135,7 @@ def _check_image(registry: "_Registry", challenge: str | None, credentials: str 
 
 
 class RegistryError(Exception):
-    """Why a registry or its token server gave no answer that can be used, in one line."""
+    """The reason why a registry or its token server gave no usable answer, in one line."""
 
     def __init__(self, reason: str, *, has_no_network: bool = False) -> None:
         super().__init__(reason)

@@ -18,7 +18,7 @@ _PAGES: Final = ("<!doctype html", "<html", "<head", "<body")
 
 
 class ForeignError(Exception):
-    """What a file looks like that is neither a record nor a bundle, and what to do, in one line."""
+    """A guess at a file that is neither a record nor a bundle, and what to do, in one line."""
 
 
 def refuse_foreign(name: str, beginning: Iterable[Piece]) -> None:

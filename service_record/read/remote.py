@@ -16,7 +16,7 @@ from service_record.record.layout import read_entries
 
 
 class RemoteRecords(msgspec.Struct, frozen=True):
-    """What a collector has of a host: records, or a bundle of them."""
+    """A collector's data of a host: records, or a bundle of them."""
 
     records: tuple[tuple[str, Iterable[Piece]], ...] = ()
     bundle: Callable[[], BufferedReader] | None = None
@@ -30,7 +30,7 @@ class _Service(msgspec.Struct, frozen=True):
 
 
 class _HostRecords(msgspec.Struct, frozen=True):
-    """What a collector has of a host."""
+    """A collector's records of a host."""
 
     services: tuple[_Service, ...]
     bundle: int | None

@@ -39,7 +39,7 @@ _MAX_UNIT_TEXT: Final = 64 << 10  # characters
 
 
 class SourceError(Exception):
-    """Why nothing can be read there, and what to do, in one line."""
+    """The reason why nothing can be read there, and what to do, in one line."""
 
 
 class Source(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
 class FormatFault(msgspec.Struct, frozen=True):
-    """What is wrong with a record, and where."""
+    """A fault of a record, with its place."""
 
     line: int
     """From 1."""

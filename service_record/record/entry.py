@@ -16,7 +16,7 @@ LEAST_ENTRY_BYTES: Final = len('{"phase":"stage end"}')
 
 
 class Phase(StrEnum):
-    """What an entry marks: the start or the end of a service, a stage or a command."""
+    """The event that an entry marks: the start or the end of a service, a stage or a command."""
 
     SERVICE_START = "service start"
     SERVICE_END = "service end"
@@ -37,7 +37,7 @@ class Phase(StrEnum):
 
 
 class Result(StrEnum):
-    """What a service, stage or command says of itself when it ends."""
+    """A service's, stage's or command's own result, recorded at its end."""
 
     SUCCESS = "success"
     FAILURE = "failure"

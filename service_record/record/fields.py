@@ -33,7 +33,7 @@ _Word = TypeVar("_Word", bound=StrEnum)
 
 
 class EntryError(ValueError):
-    """Why a JSON value is not an entry, in one line that names the field."""
+    """The reason why a JSON value is not an entry, in one line that names the field."""
 
 
 def text(name: str, value: object) -> str:

@@ -27,7 +27,7 @@ _MAX_TEXT_CHARACTERS: Final = 2000
 
 
 class Failure:
-    """Why a run, a command or a stage failed. What is not known is left out.
+    """The reason why a run, a command or a stage failed. Unknown fields are left out.
 
     `message` says it in words, oldest line first. `error_line` is `LINE FUNCTION FILE` of the service's
     innermost own frame; FUNCTION is `main` at top level. `stack` has frames like it, innermost first, at most

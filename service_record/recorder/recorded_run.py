@@ -27,7 +27,7 @@ _executions: Final = count(1)
 
 
 class Kind:
-    """What has a start and an end; a phase is one of these and which of the two."""
+    """A kind of execution with a start and an end; a phase is one of these and which of the two."""
 
     SERVICE = "service"
     STAGE = "stage"
@@ -36,7 +36,7 @@ class Kind:
 
 
 class Part:
-    """What a start and an end entry belong to. Two parts of one name are two."""
+    """The execution of a start and an end entry. Two parts of one name are two."""
 
     __slots__ = ("kind", "post_command", "pre_command", "stage", "whole")
 

@@ -48,7 +48,7 @@ _KUBELET: Final = ("/var/lib/kubelet/pki/kubelet-client-current.pem", "/var/lib/
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traces:
-    """What the machine-config daemon and the kubelet have left on the disk."""
+    """Traces of the machine-config daemon and the kubelet on the disk."""
 
     is_pending: bool = False
     """The machine configuration has come, and is not in effect: a boot with local ignition."""
@@ -60,7 +60,7 @@ class Traces:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostEvidence:
-    """What is known of this host at one round."""
+    """The known facts of this host at one round."""
 
     boot_id: str
     uptime: float
@@ -96,7 +96,7 @@ def _live_files(places: Places) -> Iterable[tuple[str, bytes]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostProbes:
-    """What is asked of the kernel, systemd and the kubelet."""
+    """Questions to the kernel, systemd and the kubelet."""
 
     boot_id: Callable[[], str | None] = systemd.boot_id
     uptime: Callable[[], float | None] = systemd.uptime

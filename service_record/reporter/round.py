@@ -55,7 +55,7 @@ moved on, two slots, and where the bundle lies.
 
 
 class RoundResult(StrEnum):
-    """What a round came to. Each of them is as it should be but for a leak."""
+    """The result of a round. Each of them is as it should be but for a leak."""
 
     DONE = "done"
     NOT_DUE = "not due"

@@ -14,7 +14,7 @@ SERVICE_LIMIT: Final = 262_144_000
 
 
 class Send(StrEnum):
-    """When bundles are shipped."""
+    """The conditions under which bundles are shipped."""
 
     WHEN_WRONG = "when-wrong"
     """When something is wrong with the host, and as a limit comes near."""
@@ -35,7 +35,7 @@ class HostLogsPolicy(StrEnum):
 
 
 class Stages(StrEnum):
-    """How facts are told: in stages of their own, or as information on the stage that the service knows."""
+    """The way to report facts: in stages of their own, or as information on a known stage."""
 
     AUTO = "auto"
     """In stages of their own where the service takes those."""

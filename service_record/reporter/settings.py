@@ -95,7 +95,7 @@ class AssistedServiceSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a round does, and how much it may cost. Durations are in seconds, sizes in bytes."""
+    """The actions of a round, and their limits. Durations are in seconds, sizes in bytes."""
 
     service: AssistedServiceSettings | None = None
     faults: tuple[str, ...] = ()
@@ -173,7 +173,7 @@ def read_settings(places: Places, environ: Mapping[str, str]) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What one place of settings has."""
+    """The contents of one place of settings."""
 
     given: Mapping[str, Any] = field(default_factory=dict)
     faults: tuple[str, ...] = ()

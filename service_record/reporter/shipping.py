@@ -168,7 +168,7 @@ class Directory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shipper:
-    """Who ships, and how: what the destinations of one host have in common."""
+    """The parts of shipping that the destinations of one host share."""
 
     host: str
     """A name for files: the host's id, or its hostname."""
@@ -242,7 +242,7 @@ SHIPPING: Final = RetryPolicy(upload_total=180.0, total=60.0, budget=200.0)
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """Who is there to be talked to in one round. Its requests carry one id."""
+    """The services to talk to in one round. Its requests carry one id."""
 
     settings: Settings
     request_id: str = field(default_factory=lambda: str(uuid.uuid4()))

@@ -34,7 +34,7 @@ class BootSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What a destination has got. What is about to be sent counts already."""
+    """The amount that a destination has got. A shipment about to be sent counts already."""
 
     uploads: _Count = 0
     bytes: _Count = 0
@@ -55,7 +55,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpooledBundle:
-    """What is in the spool."""
+    """The bundle in the spool."""
 
     fingerprint: str
     boot_id: str

@@ -127,7 +127,7 @@ _LEAST_SECONDS: Final = 30.0
 
 
 class Supply:
-    """What there is to ship in one round."""
+    """The supply of things to ship in one round."""
 
     def __init__(
         self, places: Places, environ: Mapping[str, str], say: Log, settings: Settings, evidence: HostEvidence

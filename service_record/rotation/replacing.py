@@ -38,12 +38,12 @@ _OLD: Final = re.compile(r"\.(?P<record>.+\.json)\.(?P<old>\d{1,12})-(?P<new>\d{
 
 
 class RotationError(Exception):
-    """Why a record was not rotated, and what to do, in one line. Nothing of it has changed."""
+    """The reason why a record was not rotated, and what to do, in one line. Nothing of it has changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """What a rotation came to, in bytes and entries."""
+    """The result of a rotation, in bytes and entries."""
 
     bytes_before: int
     bytes_after: int

@@ -37,7 +37,7 @@ _PROTOBUF: Final = "application/x-protobuf"
 
 @dataclass(frozen=True, slots=True)
 class Reception:
-    """What a backend did with a request that it answered for good."""
+    """A backend's final answer to a request."""
 
     rejected: int = 0
     """Spans that it does not want, now or later."""

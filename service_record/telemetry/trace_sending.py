@@ -173,7 +173,7 @@ _TEXTS: Final = frozenset(("stringValue", "name", "message"))
 
 @dataclass(slots=True)
 class _Batch:
-    """What goes into one request."""
+    """The contents of one request."""
 
     spans: list[TraceSpan] = field(default_factory=list)
     marks: list[TraceSpan] = field(default_factory=list)

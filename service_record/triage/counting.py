@@ -157,7 +157,7 @@ def summarise(
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """How many bundles there are now and in the time, or the index, that it is compared with."""
+    """The numbers of bundles now and in the time, or the index, of the comparison."""
 
     now: int
     before: int

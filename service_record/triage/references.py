@@ -26,7 +26,7 @@ _PAGE: Final = 1000
 
 
 class TriageError(Exception):
-    """Why bundles cannot be found or an index cannot be used, in one line."""
+    """The reason why bundles cannot be found or an index cannot be used, in one line."""
 
 
 def references(source: str) -> Iterator[Reference]:

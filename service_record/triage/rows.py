@@ -41,7 +41,7 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class BundleFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a bundle says of its host; what it does not say is empty."""
+    """A bundle's facts on its host; unknown ones are empty."""
 
     host: str = ""
     release: str = ""
@@ -51,7 +51,7 @@ class BundleFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BundleRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What one host's bundle came to. Unknown texts are empty; times are seconds since 1970."""
+    """The result of one host's bundle. Unknown texts are empty; times are seconds since 1970."""
 
     key: str
     """Of the reference: where the bundle is, and which version of it."""

@@ -42,13 +42,13 @@ class Tokens(msgspec.Struct):
 
 
 class Audit(msgspec.Struct):
-    """What was administered, latest first."""
+    """The administrative actions, latest first."""
 
     entries: tuple[Noted, ...]
 
 
 class HostPut(msgspec.Struct):
-    """What became of a host."""
+    """The result of putting a host."""
 
     host: str
     created: bool

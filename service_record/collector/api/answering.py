@@ -34,7 +34,7 @@ class Refusal(Exception):  # noqa: N818  # an answer, not a fault
 
 
 class Problem(msgspec.Struct):
-    """What a refusal looks like; RFC 9457."""
+    """The form of a refusal; RFC 9457."""
 
     title: str
     status: int

@@ -93,7 +93,7 @@ class Clusters(msgspec.Struct):
 
 
 class ClusterPut(msgspec.Struct):
-    """What became of a cluster."""
+    """The result of putting a cluster."""
 
     cluster: str
     created: bool

@@ -39,7 +39,7 @@ _FRESH: Final = 10.0
 
 @dataclass(slots=True)
 class Bucket:
-    """What is left, and since when. Times are of one monotonic clock, in seconds."""
+    """The tokens left in a bucket, and since when. Times are seconds of one monotonic clock."""
 
     left: float
     at: float
@@ -60,7 +60,7 @@ class Bucket:
 
 @dataclass(slots=True)
 class Use:
-    """What a bucket gave since other processes were told."""
+    """The tokens that a bucket gave since other processes were last updated."""
 
     bucket: Bucket
     rates: Rates
@@ -68,7 +68,7 @@ class Use:
 
 
 class Uses:
-    """What all buckets gave since other processes were told. Counted on any thread."""
+    """The tokens that all buckets gave since the last update of other processes. For any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -87,7 +87,7 @@ class Uses:
 
 
 class Failures:
-    """How often an address presented a token that is worth nothing."""
+    """A count of invalid tokens that an address presented."""
 
     def __init__(self, rates: Rates, uses: Uses) -> None:
         self._rates = rates

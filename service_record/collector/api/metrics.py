@@ -32,7 +32,7 @@ _METHODS: Final = {"GET", "HEAD", "POST", "PUT", "DELETE"}
 
 
 class Metrics:
-    """What one process counts."""
+    """The counters of one process."""
 
     def __init__(self, collector: Collector, counted: Mapping[str, str]) -> None:
         """`counted`: route -> what a request to it brings, where it is taken."""
@@ -75,7 +75,7 @@ class Metrics:
 
 
 class _Now(Source):
-    """What is asked at the moment it is wanted."""
+    """Values that are read when metrics are requested."""
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector

@@ -98,7 +98,7 @@ class NewToken(msgspec.Struct, omit_defaults=True):
 
 
 class HostFields(msgspec.Struct, omit_defaults=True):
-    """What an administrator says of a host; `id`, `cluster_id`: which of an assisted-service it is."""
+    """An administrator's fields of a host; `id` and `cluster_id` are those of an assisted-service."""
 
     group: str = ""
     release: str = ""
@@ -113,7 +113,7 @@ class HostFields(msgspec.Struct, omit_defaults=True):
 
 
 class ClusterFields(msgspec.Struct, omit_defaults=True):
-    """What an administrator says of a cluster."""
+    """An administrator's fields of a cluster."""
 
     name: str = ""
     control_planes: int | None = None
@@ -139,7 +139,7 @@ class NewMute(msgspec.Struct, omit_defaults=True):
 
 
 class Enrolment(msgspec.Struct, omit_defaults=True):
-    """Who wants a token."""
+    """A request for a token."""
 
     host: str
     group: str = ""

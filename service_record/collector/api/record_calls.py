@@ -40,7 +40,7 @@ class PieceSent(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Batch(msgspec.Struct, forbid_unknown_fields=True):
-    """What is sent at once: all of it is kept, or nothing."""
+    """Records sent at once: all are kept, or none."""
 
     pieces: list[PieceSent]
 
@@ -54,7 +54,7 @@ class FileHeld(msgspec.Struct):
 
 
 class StoredBatch(msgspec.Struct):
-    """What became of a batch."""
+    """The result of storing a batch."""
 
     host: str
     files: tuple[FileHeld, ...]
@@ -78,7 +78,7 @@ class ServiceHeld(msgspec.Struct):
 
 
 class SentRecords(msgspec.Struct):
-    """What a host has sent of its records."""
+    """The records that a host has sent."""
 
     host: str
     services: tuple[ServiceHeld, ...]

@@ -22,7 +22,7 @@ _DOWNLOADED: Final = ReportedStep(label="image_downloaded", name="Image download
 
 
 class StepsAccepted(msgspec.Struct, omit_defaults=True):
-    """What became of a report."""
+    """The result of a report."""
 
     id: int
     host: str

@@ -34,7 +34,7 @@ _LONGEST_SECONDS: Final = 100 * 365 * 86_400.0
 
 
 class TokenKind(StrEnum):
-    """What a token is for."""
+    """The purpose of a token."""
 
     HOST = "host"
     """Writes for one host, and reads nothing."""
@@ -72,7 +72,7 @@ class Forbidden(Exception):  # noqa: N818  # a refusal, told as 403
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What the token of a request is good for."""
+    """The rights of the token of a request."""
 
     token_id: int
     kind: TokenKind

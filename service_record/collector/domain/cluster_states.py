@@ -79,7 +79,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What is known of a cluster at one moment."""
+    """The known state of a cluster at one moment."""
 
     hosts: Sequence[ClusterHost] = ()
     control_planes: int | None = None

@@ -29,7 +29,7 @@ _EXPECTED: Final = {
 
 
 class DefinitionError(Exception):
-    """What is wrong with a file of definitions, and in which line."""
+    """A fault of a file of definitions, with its line."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)

@@ -45,7 +45,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DestinationFilter:
-    """Which news a destination gets; by default all."""
+    """The filter of a destination's notifications; by default all pass."""
 
     verdicts: frozenset[str] = frozenset(FleetVerdict)
     groups: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ class Destinations:
 
 
 class DestinationError(Exception):
-    """What is wrong with a file of destinations, in one line, without its URLs."""
+    """A fault of a file of destinations, in one line, without its URLs."""
 
 
 _EXPECTED: Final = {
@@ -159,7 +159,7 @@ def _destination(number: int, table: object) -> NewsDestination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What people are told, as plain text."""
+    """A notification as plain text."""
 
     title: str
     body: str

@@ -34,7 +34,7 @@ class HostState(StrEnum):
 
 
 class Signal(StrEnum):
-    """What a receiver sees of a host."""
+    """A host as one receiver sees it."""
 
     REGISTERED = "its agent registers"
     SILENT = "its agent has not called for three minutes"
@@ -48,7 +48,7 @@ class Signal(StrEnum):
 
 
 class Position(StrEnum):
-    """Where a host is on its way, seen from the reboot into its disk."""
+    """The position of a host on its way, counted from the reboot into its disk."""
 
     BEFORE = "before its reboot"
     REBOOTING = "rebooting"

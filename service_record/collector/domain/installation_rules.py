@@ -55,7 +55,7 @@ _TIME: Final = re.compile(
 
 
 class CallRefused(Exception):  # noqa: N818  # an answer, not a fault
-    """Why a call is refused, with the status that the assisted-service has for it."""
+    """The reason why a call is refused, with the assisted-service's status for it."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -64,7 +64,7 @@ class CallRefused(Exception):  # noqa: N818  # an answer, not a fault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mapped:
-    """Which host of an assisted-service a host is."""
+    """The ids of a host at an assisted-service."""
 
     id: str
     cluster_id: str
@@ -128,7 +128,7 @@ def _is_true(fields: Mapping[str, object], name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """What is known of the installation of a host. Times are seconds since 1970."""
+    """The known state of a host's installation. Times are seconds since 1970."""
 
     id: str
     """The host's."""
@@ -277,7 +277,7 @@ def logs_state_of(body: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What somebody tells of a host, or of a cluster, in free words."""
+    """A message on a host, or on a cluster, in free words."""
 
     host_id: str
     """Empty for an event of the cluster itself."""

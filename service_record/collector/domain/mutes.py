@@ -16,7 +16,7 @@ _LONGEST_SECONDS: Final = 366 * 86_400.0
 
 
 class MuteKind(StrEnum):
-    """How trouble is treated."""
+    """The way in which trouble is treated."""
 
     ACKNOWLEDGED = "acknowledged"
     """Somebody works on it: no news of the trouble, but of its end."""
@@ -27,7 +27,7 @@ class MuteKind(StrEnum):
 
 
 class MuteScope(StrEnum):
-    """What a mute is of."""
+    """The scope of a mute."""
 
     HOST = "host"
     GROUP = "group"

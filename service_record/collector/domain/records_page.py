@@ -29,7 +29,7 @@ _WIDE: Final = 1 << 16
 
 
 class ServiceRan(msgspec.Struct, frozen=True):
-    """When a service ran, in seconds since 1970 by the clock of its host."""
+    """The time in which a service ran, in seconds since 1970 by the clock of its host."""
 
     name: str
     runs: tuple[tuple[float, float | None, str], ...]
@@ -37,7 +37,7 @@ class ServiceRan(msgspec.Struct, frozen=True):
 
 
 class Analysis(msgspec.Struct, frozen=True):
-    """What records come to, as parts of a page."""
+    """The analysis of records, as parts of a page."""
 
     verdict: str = ""
     """A sentence, as HTML; empty where no service has a run."""

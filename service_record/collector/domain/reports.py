@@ -25,7 +25,7 @@ _WORDS: Final = re.compile(r"\w+")
 
 
 class UnreadableReport(Exception):  # noqa: N818  # what is told of a report, not a fault of ours
-    """Why nothing can be made of a report, in one line."""
+    """The reason why a report cannot be used, in one line."""
 
 
 def step_of(fields: Mapping[str, Any]) -> ReportedStep:

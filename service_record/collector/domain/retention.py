@@ -29,7 +29,7 @@ class StoredBuild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetPlan:
-    """What is to be forgotten."""
+    """The builds to delete."""
 
     builds: tuple[StoredBuild, ...] = ()
     """Oldest first."""

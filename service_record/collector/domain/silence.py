@@ -31,7 +31,7 @@ _REBOOTING_ALONE: Final = 80 * _MINUTE
 
 
 class SilenceBasis(StrEnum):
-    """What a budget comes from."""
+    """The source of a budget."""
 
     GIVEN = "given"
     STAGE = "stage"
@@ -62,7 +62,7 @@ class SilenceBudget:
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """How many seconds a step took in one build of a host."""
+    """The seconds that a step took in one build of a host."""
 
     seconds: float
     group: str

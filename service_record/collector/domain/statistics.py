@@ -24,7 +24,7 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """How long something took, in seconds."""
+    """Percentiles of durations, in seconds."""
 
     p50: float
     p95: float

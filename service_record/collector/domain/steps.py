@@ -19,7 +19,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class StepStatus(StrEnum):
-    """What is said of a step."""
+    """The status of a step."""
 
     INIT = "init"
     DONE = "done"

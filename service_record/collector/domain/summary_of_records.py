@@ -40,7 +40,7 @@ class ServiceSeen(msgspec.Struct, frozen=True):
 
 
 class RecordsLook(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was seen."""
+    """The result of one look at records."""
 
     services: tuple[ServiceSeen, ...] = ()
     verdict: str = ""

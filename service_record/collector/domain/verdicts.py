@@ -29,7 +29,7 @@ _LONGEST_CAUSE: Final = 300
 
 
 class FleetVerdict(StrEnum):
-    """What is said of a host."""
+    """The verdict on a host."""
 
     FAILED = "failed"
     LOOPING = "looping"
@@ -48,7 +48,7 @@ ABANDONED: Final = "abandoned"
 
 
 class RecordsVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the service records of a host come to; `hosts.records_verdict` has it as JSON."""
+    """The verdict on the service records of a host; `hosts.records_verdict` has it as JSON."""
 
     verdict: str
     """A word of `diagnosis.findings.Verdict`."""
@@ -62,7 +62,7 @@ class RecordsVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallationSeen:
-    """How far an assisted-service has seen a host come."""
+    """The progress of a host, as its assisted-service sees it."""
 
     stage: str
     status: str
@@ -73,7 +73,7 @@ class InstallationSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """What is known of a host when it is judged."""
+    """The facts by which a host is judged."""
 
     first_seen: float
     heard_at: float
@@ -87,7 +87,7 @@ class HostFacts:
 
 @dataclass(frozen=True, slots=True)
 class HostVerdict:
-    """What is said of a host."""
+    """The verdict on a host, with its reason."""
 
     verdict: FleetVerdict
     reason: str

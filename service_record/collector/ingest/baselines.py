@@ -25,7 +25,7 @@ _RESTS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What steps have in common."""
+    """Statistics of steps."""
 
     steps: tuple[StepStatistics, ...]
     executions: int
@@ -103,7 +103,7 @@ _CHEAP: Final = 0.005
 
 
 class FleetCounts:
-    """How many hosts there are of each verdict, counted no more often than it is cheap. For any thread."""
+    """The number of hosts of each verdict, counted no more often than is cheap. For any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -39,7 +39,7 @@ class Change(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepLimits:
-    """What is kept; 0 is no limit."""
+    """Limits of what is kept; 0 is no limit."""
 
     days: float = 0.0
     size: int = 0

@@ -42,7 +42,7 @@ _AGAIN_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendResult:
-    """How a destination took a delivery."""
+    """A destination's answer to a delivery."""
 
     is_taken: bool
     is_final: bool = False

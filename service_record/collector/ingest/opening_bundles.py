@@ -40,7 +40,7 @@ _LOOK: Final = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
-    """What reading one file may take."""
+    """Limits on reading one file."""
 
     memory: int = 1024 * _MIB
     """Bytes, the interpreter's own included."""
@@ -53,7 +53,7 @@ class ReadingStopped(Exception):  # noqa: N818  # what was asked for
 
 
 class _NotRead(Exception):  # noqa: N818  # what is told of a file, not a fault of ours
-    """Why a file could not be read, in one line."""
+    """The reason why a file could not be read, in one line."""
 
 
 def _run_confined(
@@ -140,7 +140,7 @@ _PACKED_ONLY: Final = "not an archive: it has no named records"
 
 
 class BundleSeen(msgspec.Struct, frozen=True):
-    """What a bundle came to."""
+    """The result of reading a bundle."""
 
     look: RecordsLook
     analysis: Analysis

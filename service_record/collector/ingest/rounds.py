@@ -206,7 +206,7 @@ _RUNNING: Final = "running"
 
 @dataclass(slots=True)
 class _Watched:
-    """When a host is to be looked at, on the monotonic clock, and when it was."""
+    """The times of a host's next and last look, on the monotonic clock."""
 
     due: float
     seen: float = -_LOOK_PAUSE

@@ -41,7 +41,7 @@ class NewBundle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBundle:
-    """Where a bundle is."""
+    """The place of a bundle."""
 
     id: int
     kind: str
@@ -52,7 +52,7 @@ class StoredBundle:
 
 @dataclass(frozen=True, slots=True)
 class BundleAdded:
-    """What became of a bundle."""
+    """The result of adding a bundle."""
 
     id: int
     is_new: bool
@@ -236,7 +236,7 @@ _MOST_HOST: Final = 32 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsSource:
-    """Where records are."""
+    """The place of records."""
 
     name: str
     """For people."""

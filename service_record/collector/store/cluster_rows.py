@@ -153,7 +153,7 @@ class NewLogs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDefinition:
-    """What an administrator says of a cluster; None where nothing is said."""
+    """An administrator's definition of a cluster; None for what it leaves open."""
 
     name: str | None = None
     control_planes: int | None = None

@@ -48,7 +48,7 @@ _REFUSED: Final = frozenset({"0A000", "42601", "42501", "42883"})
 
 
 class DatabaseError(Exception):
-    """Why the database cannot be used, and what to do, in one line."""
+    """The reason why the database cannot be used, and what to do, in one line."""
 
 
 class Database:

@@ -20,7 +20,7 @@ _WILD: Final = {"*": "%", "?": "_", "%": r"\%", "_": r"\_", "\\": r"\\"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """Which hosts; all where nothing is said. Several groups (machines, verdicts): any of them."""
+    """Filters of hosts; without any, all hosts. Of several groups (machines, verdicts) any may match."""
 
     groups: tuple[str, ...] = ()
     """Of these groups and of those below them: `dc1` has the hosts of `dc1/rack2`."""

@@ -105,7 +105,7 @@ class BundleShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventShown:
-    """What an assisted-service's client told in free words."""
+    """A message of an assisted-service's client, in free words."""
 
     received_at: float
     severity: str
@@ -115,7 +115,7 @@ class EventShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallationShown:
-    """What an assisted-service knows of the host."""
+    """The assisted-service's view of the host."""
 
     id: str
     cluster_id: str

@@ -32,7 +32,7 @@ _PATIENCE: Final = timedelta(seconds=20)
 
 
 class ObjectError(Exception):
-    """Why objects cannot be kept or read now, in one line."""
+    """The reason why objects cannot be kept or read now, in one line."""
 
 
 class NoSuchObject(ObjectError):  # noqa: N818  # it says what is so
@@ -40,7 +40,7 @@ class NoSuchObject(ObjectError):  # noqa: N818  # it says what is so
 
 
 class Objects:
-    """Where bundles are. Its methods wait: they are for threads, not for an event loop."""
+    """The storage of bundles. Its methods block: call them from threads, not from an event loop."""
 
     def __init__(self, store: ObjectStore, folder: Path | None = None) -> None:
         self._store = store

@@ -32,7 +32,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class HeldFile:
-    """How much of a file is held: all before this offset."""
+    """The part of a file that is stored: all before this offset."""
 
     service: str
     file: str

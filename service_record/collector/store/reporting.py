@@ -285,7 +285,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Where a report went."""
+    """The place of an accepted report."""
 
     id: int
     build: int

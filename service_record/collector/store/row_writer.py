@@ -40,7 +40,7 @@ class Unavailable(Exception):  # noqa: N818  # it is what is told, not a fault o
 
 
 class Batched(Protocol[Item_contra, Result_co]):
-    """What can be done to many things at once, cheaper than to each; a result or a refusal for each."""
+    """A change of many rows at once, cheaper than one by one; a result or a refusal for each."""
 
     def __call__(
         self, connection: Connection, items: Sequence[Item_contra], /

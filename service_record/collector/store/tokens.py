@@ -24,7 +24,7 @@ class TokenRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenShown:
-    """What is known of a token. Times are seconds since 1970."""
+    """A token as it is listed. Times are seconds since 1970."""
 
     id: int
     kind: str

@@ -27,7 +27,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AnalysisSeen:
-    """What is known of a host's records."""
+    """The known analysis of a host's records."""
 
     source: RecordsSource | None
     """None where it has sent none."""

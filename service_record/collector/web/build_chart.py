@@ -59,7 +59,7 @@ class BuildBar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildRow:
-    """What is drawn beside one name."""
+    """A row of bars with its name."""
 
     kind: str
     """`build`, `boot`, `step` or `service`."""
@@ -89,7 +89,7 @@ def service_rows(services: Iterable[ServiceRan], begin: float, end: float) -> It
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long steps take on hosts like one, and how long they may."""
+    """The usual and the longest time of steps on similar hosts."""
 
     budgets: SilenceBudgets = field(default_factory=SilenceBudgets)
     group: str = ""

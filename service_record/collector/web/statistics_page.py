@@ -29,7 +29,7 @@ _MOST: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class StatisticsQuery:
-    """Which steps, and what is told apart."""
+    """The filter and grouping of steps."""
 
     groups: tuple[str, ...]
     releases: tuple[str, ...]
@@ -45,7 +45,7 @@ class StatisticsQuery:
 
 @dataclass(frozen=True, slots=True)
 class StatisticsSnapshot:
-    """What steps come to, at one moment of the monotonic clock."""
+    """Statistics of steps at one moment of the monotonic clock."""
 
     steps: tuple[StepStatistics, ...]
     ended: int

@@ -108,7 +108,7 @@ _FOR_ROOT: Final = 0o600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryRequest:
-    """What is to be on the host beside the shim."""
+    """The parts to deliver beside the shim."""
 
     role: str
     closes: tuple[str, ...] = ()

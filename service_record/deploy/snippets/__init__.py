@@ -17,7 +17,7 @@ RECORDS: Final = "/var/log/openshift"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnippetValues:
-    """What differs from host to host and from site to site."""
+    """Values that differ from host to host and from site to site."""
 
     service: str
     """The name of the record."""

@@ -29,7 +29,7 @@ _CENTURY: Final = 50
 
 
 class Certificate(msgspec.Struct, frozen=True):
-    """What a certificate says of when it is good, and for which names."""
+    """The validity of a certificate: its times and names."""
 
     line: int
     """Where it begins in its file."""

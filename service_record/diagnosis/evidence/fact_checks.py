@@ -15,7 +15,7 @@ from service_record.history.outcome import Outcome
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What a check found: values for the texts of a rule, and the fact that shows it."""
+    """A check's finding: values for the texts of a rule, and the fact that shows it."""
 
     values: Mapping[str, str] = msgspec.field(default_factory=dict)
     line: str | None = None

@@ -22,7 +22,7 @@ KINDS_OF_LINES: Final = frozenset({JOURNAL, KERNEL, SYSTEMD, CONTAINERS, AGENT, 
 
 
 class LogStream(msgspec.Struct, frozen=True):
-    """What one file of a host holds."""
+    """The kind of a host's file."""
 
     path: str
     kind: str
@@ -152,7 +152,7 @@ def stream_of(path: str) -> LogStream | None:
 
 
 class LinePlace(msgspec.Struct, frozen=True, order=True):
-    """Where something stands: a file of the source, and the line in it, from 1."""
+    """The place of a line: a file of the source, and the line in it, from 1."""
 
     path: str
     line: int | None = None

@@ -227,7 +227,7 @@ _DEEPEST: Final = 4
 
 
 class _Drawing(msgspec.Struct, frozen=True):
-    """What every bar of a chart is drawn by."""
+    """The inputs that all bars of a chart share."""
 
     chart: Chart
     view: View

@@ -42,7 +42,7 @@ class Deadline:
 
 
 class GatherStatus(StrEnum):
-    """What became of a collector, in the words of manifest.json."""
+    """The result of a collector, in the words of manifest.json."""
 
     GIVEN = "given"
     ABSENT = "absent"
@@ -94,7 +94,7 @@ class GatheredMember(Protocol):
 
 
 class GatheredBundle(Protocol):
-    """What is gathered goes here, one member after the other."""
+    """The destination of gathered data, one member after the other."""
 
     def member(
         self, path: str, *, limit: int | None = None, mtime: float | None = None, opening: Opening = ...
@@ -191,7 +191,7 @@ class GivenMember:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What became of a collector."""
+    """The result of a collector."""
 
     name: str
     member: str

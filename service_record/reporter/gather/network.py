@@ -91,7 +91,7 @@ _API: Final = re.compile(rf"https://api(?:-int)?\.({_DOMAIN}):(?:6443|22623)(?![
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What the resolver answered for one name."""
+    """The resolver's answer for one name."""
 
     name: str
     addresses: tuple[str, ...] = ()

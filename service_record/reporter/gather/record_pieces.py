@@ -106,7 +106,7 @@ def _copy(path: Path, most: int) -> Iterator[bytes]:
 
 
 class _DamagedPieces:
-    """What in a record is no entry; the latest of it when there is much."""
+    """The damaged pieces of a record; the latest of them when there are many."""
 
     def __init__(self, most: int) -> None:
         self.pieces: deque[Malformed] = deque()

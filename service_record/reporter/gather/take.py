@@ -28,7 +28,7 @@ Mask: TypeAlias = Callable[[Path, bytes], bytes]
 
 @dataclass(frozen=True, slots=True)
 class ProgramSource:
-    """What a program prints, and behind that what it says of errors. Never a shell's command."""
+    """The output of a program, and behind it its errors. Never a shell's command."""
 
     argv: tuple[str, ...]
     fine: tuple[int, ...] = (0,)
@@ -192,7 +192,7 @@ def _digest(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FunctionSource:
-    """What a function of ours finds out."""
+    """The result of a function of ours."""
 
     ask: Ask
 

@@ -84,7 +84,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundPlan:
-    """What to do in this round, in this order. After stage reports or shipments, decide anew."""
+    """The actions of this round, in this order. After stage reports or shipments, decide anew."""
 
     report: tuple[StageReport, ...] = ()
     told: tuple[Fact, ...] = ()
@@ -110,7 +110,7 @@ class RoundPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """What a step of a plan came to."""
+    """The result of a step of a plan."""
 
     step: StageReport | Shipment
     outcome: Outcome

@@ -39,7 +39,7 @@ class Call(StrEnum):
 
 
 class Meaning(StrEnum):
-    """What an answer means."""
+    """The meaning of an answer."""
 
     DONE = "done"
     LATER = "later"
