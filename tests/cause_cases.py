@@ -16,8 +16,7 @@ from typing import Any, Final
 
 import yaml
 
-from service_record.diagnosis.causes import Causes
-from service_record.diagnosis.host_cause import scanner
+from service_record.diagnosis.causes import Causes, scanner
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
 from service_record.history import History, build_history
 from service_record.history.outcome import Facts

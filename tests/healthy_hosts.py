@@ -9,8 +9,7 @@ from typing import Any, Final
 import yaml
 
 from service_record.diagnosis import Diagnosis, diagnose
-from service_record.diagnosis.causes import Causes
-from service_record.diagnosis.host_cause import add_evidence, scanner
+from service_record.diagnosis.causes import Causes, add_evidence, scanner
 from service_record.history import build_history
 from service_record.record.entry import Entry, Phase, Result
 from tests.builders import entry, timestamp

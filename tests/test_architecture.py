@@ -219,9 +219,9 @@ print(*sys.modules)
 MOST_LOADED = {
     "show": 25,
     "timeline": 38,
-    "analyze": 52,
-    "analyze --output html": 72,
-    "report --root {root}": 88,
+    "analyze": 51,
+    "analyze --output html": 71,
+    "report --root {root}": 87,
 }
 """Of our modules, for one record of a failure, and for a round that has nothing to ship."""
 

@@ -32,9 +32,8 @@ from service_record.cli.options import (
 )
 from service_record.cli.terminal import print_lines, view
 from service_record.diagnosis import Diagnosis, Verdict
-from service_record.diagnosis.causes import Causes
+from service_record.diagnosis.causes import Causes, add_evidence
 from service_record.diagnosis.expectations import add_units
-from service_record.diagnosis.host_cause import add_evidence
 from service_record.diagnosis.now import Now, latest_entry
 from service_record.diagnosis.units import Unit
 from service_record.display.text import Clock, Glyphs, View

@@ -17,10 +17,9 @@ from service_record.cli.inputs import history_of, now_for, opened
 from service_record.cli.options import complete_services, service_name
 from service_record.diagnosis import Diagnosis, diagnose
 from service_record.diagnosis.budget import BudgetFile, Budgets, read_budgets
-from service_record.diagnosis.causes import CauseRule, Causes, built_in_rules, read_rules
+from service_record.diagnosis.causes import CauseRule, Causes, add_evidence, built_in_rules, read_rules
 from service_record.diagnosis.expectations import ROLES, add_units
 from service_record.diagnosis.findings import FailedUnit
-from service_record.diagnosis.host_cause import add_evidence
 from service_record.diagnosis.now import Now
 from service_record.diagnosis.placed import FileError
 from service_record.diagnosis.units import PROPERTIES, Unit, read_properties, read_texts

@@ -5,9 +5,8 @@ from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service_record.diagnosis.causes import Causes
+from service_record.diagnosis.causes import Causes, HostFiles, causes_with
 from service_record.diagnosis.evidence.scan import NO_EVIDENCE
-from service_record.diagnosis.host_cause import HostFiles, causes_with
 from service_record.diagnosis.units import Unit
 from service_record.history import History
 from service_record.read.source import Source, records_directory

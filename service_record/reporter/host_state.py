@@ -14,11 +14,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
-from service_record.diagnosis.causes import Causes, built_in_causes
+from service_record.diagnosis.causes import Causes, add_evidence, built_in_causes, causes_with
 from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.failures import signature
 from service_record.diagnosis.findings import Trouble
-from service_record.diagnosis.host_cause import add_evidence, causes_with
 from service_record.diagnosis.now import Now
 from service_record.diagnosis.trouble_facts import telling_line
 from service_record.diagnosis.units import Unit

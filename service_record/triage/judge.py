@@ -26,9 +26,8 @@ from service_record.bundle.layers import Layer, decompressed_layer, is_tar
 from service_record.bundle.limits import LimitError, Limits, ReadingBudget
 from service_record.bundle.tar import TarError, members
 from service_record.diagnosis import diagnose
-from service_record.diagnosis.causes import built_in_causes
+from service_record.diagnosis.causes import add_evidence, built_in_causes
 from service_record.diagnosis.expectations import add_units
-from service_record.diagnosis.host_cause import add_evidence
 from service_record.diagnosis.now import latest_entry
 from service_record.diagnosis.units import read_texts
 from service_record.history import build_history

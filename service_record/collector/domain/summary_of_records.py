@@ -10,9 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from service_record.diagnosis import Diagnosis, diagnose
-from service_record.diagnosis.causes import Causes, built_in_causes
+from service_record.diagnosis.causes import Causes, HostFiles, add_evidence, built_in_causes, causes_with
 from service_record.diagnosis.expectations import add_units
-from service_record.diagnosis.host_cause import HostFiles, add_evidence, causes_with
 from service_record.diagnosis.now import Now, latest_entry
 from service_record.diagnosis.units import read_texts
 from service_record.display.sentences import verdict_sentence, why_sentence

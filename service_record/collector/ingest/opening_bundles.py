@@ -28,7 +28,7 @@ from service_record.collector.domain.summary_of_records import (
     judge_records,
     summarise,
 )
-from service_record.diagnosis.host_cause import HostFiles
+from service_record.diagnosis.causes import HostFiles
 from service_record.redaction.outgoing import LeakError, outgoing_text
 from service_record.redaction.rules import Rules
 
