@@ -14,6 +14,7 @@ from service_record.reporter.gather import COLLECTORS, ROUND_SECONDS, GatherRow,
 from service_record.reporter.gather.journal import Journal
 from service_record.reporter.gather.take import File, Listing, ProgramSource, Tree
 from tests.builders import BOOT_ID, entry, failed_run
+from tests.faults import Faults
 from tests.gathered import Host
 from tests.programs import REPOSITORY
 
@@ -39,8 +40,6 @@ UPSTREAMS = {
 }
 """Members of upstream's log bundles that its readers, people among them, look for."""
 
-each = pytest.mark.parametrize("collector", COLLECTORS, ids=lambda collector: collector.name)
-
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
@@ -54,26 +53,30 @@ def test_no_two_rows_have_one_name_or_one_member(what: str) -> None:
     assert [name for name, count in found.items() if count > 1] == []
 
 
-@each
-def test_a_row_is_bounded_and_stays_in_the_bundle(collector: GatherRow) -> None:
-    assert 0 < collector.seconds <= 120
-    assert 0 < collector.bytes <= 256 << 20
-    assert re.fullmatch(r"[A-Za-z0-9-]+", collector.name)
-    assert re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9.-]*/)*([A-Za-z0-9][A-Za-z0-9.-]*)?", collector.member)
+def test_a_row_is_bounded_and_stays_in_the_bundle() -> None:
+    with Faults() as faults:
+        for row in COLLECTORS:
+            with faults.of(row.name):
+                assert 0 < row.seconds <= 120
+                assert 0 < row.bytes <= 256 << 20
+                assert re.fullmatch(r"[A-Za-z0-9-]+", row.name)
+                assert re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9.-]*/)*([A-Za-z0-9][A-Za-z0-9.-]*)?", row.member)
 
 
-@each
-def test_a_row_names_programs_and_absolute_paths_and_no_shell(collector: GatherRow) -> None:
-    take: object = collector.take
-    if isinstance(take, ProgramSource):
-        assert "/" not in take.argv[0]
-        assert take.argv[0] not in SHELLS
-    if isinstance(take, File):
-        assert take.path.startswith("/")
-    if isinstance(take, Listing | Tree):
-        assert all(pattern.startswith("/") for pattern in take.patterns)
-    if isinstance(take, Tree):
-        assert all(pattern.startswith(f"{take.base}/") for pattern in take.patterns)
+def test_a_row_names_programs_and_absolute_paths_and_no_shell() -> None:
+    with Faults() as faults:
+        for row in COLLECTORS:
+            with faults.of(row.name):
+                take: object = row.take
+                if isinstance(take, ProgramSource):
+                    assert "/" not in take.argv[0]
+                    assert take.argv[0] not in SHELLS
+                if isinstance(take, File):
+                    assert take.path.startswith("/")
+                if isinstance(take, Listing | Tree):
+                    assert all(pattern.startswith("/") for pattern in take.patterns)
+                if isinstance(take, Tree):
+                    assert all(pattern.startswith(f"{take.base}/") for pattern in take.patterns)
 
 
 def test_only_a_row_of_several_files_has_a_directory() -> None:
