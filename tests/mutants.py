@@ -189,7 +189,8 @@ def tried(sample: Sequence[Mutant], processes: int) -> Iterator[tuple[Mutant, st
         importlib.import_module(name)
     running: dict[int, Mutant] = {}
     for mutant in sample:
-        tests = reached.get(mutant.path, {}).get(mutant.mutation.line, ())
+        lines = reached.get(mutant.path, {})
+        tests = lines.get(mutant.mutation.line) or lines.get(mutant.mutation.statement)
         if not tests:
             print(f"{NO_TESTS}: {mutant}", flush=True)
             yield mutant, NO_TESTS

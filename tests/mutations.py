@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 Change = Callable[[ast.AST], None]
+Placed = tuple[ast.expr | ast.stmt, Change, str, int]
+"""A node, what changes it in place, how that looks, and the line of its statement."""
 
 _COMPARISONS: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.LtE,
@@ -40,35 +42,35 @@ _SUMS: Final[dict[type[ast.operator], type[ast.operator]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """The `number`th change of the code of a module; `line` is where it stands."""
+    """The `number`th change of the code of a module, its line, and that at which its statement begins."""
 
     number: int
     line: int
+    statement: int
     text: str
 
 
 def mutations(source: str) -> list[Mutation]:
     """Return every change that is made of this code."""
     return [
-        Mutation(number, node.lineno, text)
-        for number, (node, _, text) in enumerate(_changes(ast.parse(source)))
+        Mutation(number, node.lineno, statement, text)
+        for number, (node, _, text, statement) in enumerate(_changes(ast.parse(source)))
     ]
 
 
 def mutated(source: str, number: int) -> ast.Module:
     """Return the code with one change."""
     tree = ast.parse(source)
-    node, change, _ = next(each for at, each in enumerate(_changes(tree)) if at == number)
+    node, change, _, _ = next(each for at, each in enumerate(_changes(tree)) if at == number)
     change(node)
     return ast.fix_missing_locations(tree)
 
 
-def _changes(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, Change, str]]:
-    """Yield a node, what changes it in place, and what that is."""
+def _changes(tree: ast.Module) -> Iterator[Placed]:
     for function in _functions(tree):
         for statement in function.body:
             if not _is_text(statement):
-                yield from _within(statement)
+                yield from _within(statement, statement.lineno)
 
 
 def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -84,7 +86,8 @@ def _is_text(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
-def _within(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, Change, str]]:
+def _within(node: ast.AST, statement: int) -> Iterator[Placed]:
+    statement = node.lineno if isinstance(node, ast.stmt) else statement
     if isinstance(node, ast.Raise | ast.Assert | ast.Import | ast.ImportFrom) or _is_text_of(node):
         return
     if isinstance(node, ast.expr | ast.stmt):
@@ -92,13 +95,13 @@ def _within(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, Change, str]]:
         for change in _of(node):
             after = copy.deepcopy(node)
             change(after)
-            yield node, change, f"{before} -> {_shown(after)}"
+            yield node, change, f"{before} -> {_shown(after)}", statement
     for name, value in ast.iter_fields(node):
         if name in {"annotation", "returns", "decorator_list", "args"} and not isinstance(node, ast.Call):
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
-                yield from _within(child)
+                yield from _within(child, statement)
 
 
 def _is_text_of(node: ast.AST) -> bool:
