@@ -110,7 +110,7 @@ def _text(fields: Mapping[str, Any], name: str, notes: list[str]) -> str:
     if value is None:
         return ""
     if not isinstance(value, str | int | float):
-        notes.append(f"{name}was not a text")
+        notes.append(f"{name} was not a text")
         return ""
     text = readable(str(value)).strip()
     if len(text) > LONGEST_NAME:
