@@ -1,16 +1,19 @@
 """What reading the evidence of a bundle costs: every rule, in one pass over the journals of a busy host."""
 
+import os
 import random
 import tarfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from bench.python import COMMAND
 from bench.reading import most_memory
-from bench.rounds import medians, processor
+from bench.rounds import medians, processor, wall
 from bench.table import MemoryRow, Row, limited
 from service_record.record.line import encoded
+from service_record.record.systemd import boot_id, uptime
 
 MEBIBYTES = 96
 ROUNDS = 3
@@ -44,6 +47,22 @@ def rows(root: Path) -> Iterator[Row | MemoryRow]:
         yield limited(what, seconds, SECONDS_LIMIT)
         yield MemoryRow(what=f"{what}: memory", size=most_memory(*command), limit=BYTES_LIMIT)
     archive.unlink()
+    yield _live_row(root / "live")
+
+
+def _live_row(records: Path) -> Row:
+    """Measure what looking at this very host takes, by the clock: programs that hang have a deadline."""
+    started = {
+        "timestamp": datetime.now(UTC).isoformat(),
+        "phase": "service start",
+        "pid": os.getpid(),
+        "uptime": uptime(),
+    }
+    records.mkdir()
+    (records / "bench.json").write_bytes(encoded({**started, "bootId": boot_id()}))
+    environment = os.environ | {"SERVICE_RECORDS_DIR": str(records)}
+    asked = partial(wall, COMMAND, "analyze", environment=environment)
+    return limited("service-record analyze: this host itself", medians({"live": asked}, ROUNDS)["live"], 3.0)
 
 
 def _bundle(top: Path) -> Path:
