@@ -399,3 +399,8 @@ def test_the_rules_that_a_start_reads_are_those_of_the_yaml() -> None:
         text = (kept.parent / f"{family}.yaml").read_text()
         own = [rule.name for rule in read_rules(text, f"{family}.yaml")]
         assert set(own) <= {rule.name for rule in BUILT_IN}
+
+
+def test_each_rule_that_quotes_a_message_names_its_source() -> None:
+    unnamed = [rule.name for rule in BUILT_IN if rule.condition.lines is not None and not rule.sources]
+    assert not unnamed
