@@ -32,6 +32,8 @@ NO_VERBS: Final = frozenset(
     )
 )
 """A docstring of a function begins with a verb, and none of these is one."""
+CLAUSES: Final = frozenset({"what", "that", "whether", "who", "whom", "which", "where", "when", "how", "why"})
+"""A docstring of a class says what it is, in a noun phrase or with a verb, and not in a clause."""
 MAX_COLUMNS: Final = 128
 MAX_CELL: Final = 200
 MAX_TERMS: Final = 40
@@ -80,6 +82,14 @@ def nouns_first(tree: ast.Module) -> list[tuple[int, str]]:
     return [(line, text) for line, text in docstrings if text and text.split()[0].lower() in NO_VERBS]
 
 
+def clauses_first(tree: ast.Module) -> list[tuple[int, str]]:
+    """Return the docstrings of classes that begin with a clause."""
+    classes = (
+        (each.lineno, ast.get_docstring(each)) for each in ast.walk(tree) if isinstance(each, ast.ClassDef)
+    )
+    return [(line, text) for line, text in classes if text and text.split()[0].lower() in CLAUSES]
+
+
 def long_lines(text: str) -> list[int]:
     """Return the lines of prose that are too long to read; tables and code have no other way."""
     text = re.sub(
@@ -122,6 +132,11 @@ def test_every_docstring_of_a_function_begins_with_a_verb() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_no_docstring_of_a_class_begins_with_a_clause() -> None:
+    wrong = [f"{path}:{line}: {text[:60]}" for path, tree in modules() for line, text in clauses_first(tree)]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_pages_have_lines_and_cells_that_can_be_read() -> None:
     wrong = [f"{page.name}:{line}: too long" for page in PAGES for line in long_lines(page.read_text())]
     wrong += [f"{page.name}: {cell[:60]}..." for page in PAGES for cell in long_cells(page.read_text())]
@@ -143,10 +158,11 @@ def test_the_glossary_has_a_term_once_and_is_short() -> None:
 def test_planted_faults_are_seen() -> None:
     tree = ast.parse(
         'def told(seen: int) -> int:\n    """What it is."""\n    found = seen\n    return found\n'
-        "class Answer:\n    kept: int\n"
+        'class Answer:\n    """What it is."""\n\n    kept: int\n'
     )
     assert [name for _, name in banned_names(tree)] == ["told", "seen", "found"]
     assert nouns_first(tree) == [(1, "What it is.")]
+    assert [text for _, text in clauses_first(tree)] == ["What it is."]
     assert long_lines("short\n" + "x" * 129 + "\n| " + "x" * 129) == [2]
     assert long_cells("| " + "word " * 41 + "| `" + "x" * 300 + "` |") == [("word " * 41).strip()]
 

@@ -36,7 +36,7 @@ _SCHEMES: Final = {
 
 
 class CollectorError(Exception):
-    """Why a collector told nothing, in one line. `status` is what it answered, None where it did not."""
+    """The reason why a collector gave no data, in one line. `status` is what it answered, None where it did not."""
 
     def __init__(self, reason: str, status: int | None = None, body: bytes = b"") -> None:
         super().__init__(reason)

@@ -37,7 +37,7 @@ def is_stop_or_kill(end: "Entry | Facts") -> bool:
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is known of an end. Of a failure, where it happened and what was said."""
+    """The known facts of an end. Of a failure, where it happened and what was said."""
 
     location: Location | None = None
     is_approximate: bool = False
@@ -177,7 +177,7 @@ def end_outcome(end: Entry) -> Outcome:
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What has a beginning, an end and an outcome. Times are aware; None when lost, or not recorded."""
+    """An execution: beginning, end and outcome. Times are aware; None when lost, or not recorded."""
 
     outcome: Outcome
     started: datetime | None

@@ -33,7 +33,7 @@ _LEAST_DEPTH: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """That the reporter has stopped permanently, and what is still to be removed for it."""
+    """A note that the reporter has stopped permanently, and what is still to be removed for it."""
 
     reason: str
     stopped: str = ""

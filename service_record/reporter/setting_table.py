@@ -25,7 +25,7 @@ class Send(StrEnum):
 
 
 class HostLogsPolicy(StrEnum):
-    """Whether a bundle may go into the service's slot for the host's logs, where the agent's own logs are."""
+    """Use for a bundle of the service's slot for the host's logs, where the agent's own logs are."""
 
     WHEN_EMPTY = "when-empty"
     """Only into a slot without logs, or with a bundle of ours."""
