@@ -36,7 +36,7 @@ _SCHEMES: Final = {
 
 
 class CollectorError(Exception):
-    """The reason why a collector gave no data, in one line. `status` is what it answered, None where it did not."""
+    """An error of a collector, in one line. `status` is what it answered, None where it did not."""
 
     def __init__(self, reason: str, status: int | None = None, body: bytes = b"") -> None:
         super().__init__(reason)

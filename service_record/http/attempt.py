@@ -36,7 +36,7 @@ _WORDS: Final[tuple[tuple[type[Exception], str], ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request to send. A file, or bytes in its place, is the part `part` of a form, named `name`; without a part,
+    """A request. A file, or bytes in its place, is the part `part` of a form, named `name`; without a part,
     the body.
     """
 

@@ -42,7 +42,7 @@ _Rows = TypeVar("_Rows")
 
 
 class ServiceError(Exception):
-    """A request that the service did not fulfil, in one line. `is_for_later`: it may do it when it is asked again."""
+    """A request that failed, in one line. `is_for_later`: it may do it when it is asked again."""
 
     def __init__(self, reason: str, *, is_for_later: bool) -> None:
         super().__init__(reason)
@@ -66,7 +66,7 @@ class _InfraEnvRow(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """The owner of an override: a host, for its installed system; or an infra-env, for its discovery image."""
+    """The target of an override: a host, for its own system; or an infra-env, for its discovery image."""
 
     infra_env_id: str
     override: str = field(repr=False)
