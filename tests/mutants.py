@@ -40,7 +40,7 @@ NAMES: Final = (
     *("fact_checks", "failure", "gather_facts", "golden", "healthy_hosts", "history"),
     *("known_secrets", "layout", "line_patterns", "record_format", "recorder", "recording", "records"),
     *("redaction", "redaction_exact", "redaction_shapes", "reporter_policy", "reporter_settings"),
-    *("reporter_state", "residual", "shipping", "systemd", "timeline"),
+    *("reporter_state", "residual", "selection", "shipping", "systemd", "timeline"),
     *("units", "upstream_reader"),
 )
 COLLECTOR_NAMES: Final = (
@@ -175,11 +175,15 @@ def reaching() -> dict[str, dict[int, list[str]]]:
                 sizes.update(filter(None, contexts))
     return {
         file: {
-            line: sorted(tests, key=lambda test: (sizes[test], test))[:MAX_TESTS]
-            for line, tests in lines.items()
+            line: few(sorted(tests, key=lambda test: (sizes[test], test))) for line, tests in lines.items()
         }
         for file, lines in files.items()
     }
+
+
+def few(tests: list[str]) -> list[str]:
+    """Return some of the tests of a line: the most special, and those that reach most."""
+    return tests if len(tests) <= MAX_TESTS else [*tests[: MAX_TESTS // 2], *tests[-MAX_TESTS // 2 :]]
 
 
 def tried(sample: Sequence[Mutant], processes: int) -> Iterator[tuple[Mutant, str]]:

@@ -312,6 +312,23 @@ def test_a_line_is_taken_apart_whatever_wrote_it(
     assert (line.name, line.text, line.time, str(line.place)) == (name, text, time, "x.log:3")
 
 
+@pytest.mark.parametrize(
+    ("of", "wrote", "kind"),
+    [
+        ("journal", "kernel", "kernel"),
+        ("journal", "systemd[1]", "systemd"),
+        ("journal", "next_step_runner[7]", "agent"),
+        ("journal", "kubelet[7]", "journal"),
+        ("kernel", "kubelet[7]", "journal"),
+        ("installer", "kubelet[7]", "journal"),
+        ("installer", "cloud-init", "installer"),
+    ],
+)
+def test_a_line_of_a_journal_is_of_the_kind_of_what_wrote_it(of: str, wrote: str, kind: str) -> None:
+    raw = f"Mar 02 12:00:00 h {wrote}: x".encode()
+    assert log_line(LogStream("x.log", of, "x"), 3, raw, Era(NOON, NOON)).kind == kind
+
+
 def test_facts_are_known_by_the_names_of_their_files() -> None:
     texts = {
         "resolv.conf": "search a.lab\nnameserver 192.0.2.53",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from service_record.redaction import Redactor, Rules, Secret
 from service_record.redaction.secrets import is_taken
+from service_record.redaction.types import merged
 from testing.made_up import pem, pull_secret
 from tests.secret_forms import FORMS, PREFIX
 from tests.test_redaction import redacted
@@ -231,3 +232,7 @@ def test_what_a_limit_leaves_of_a_secret_is_masked(kind: str) -> None:
         ("\u2026".encode(), tail, b" is wrong\n"),
     ):
         assert redacted(before + piece + behind, rules=RULES) == before + mask + behind
+
+
+def test_pieces_that_touch_are_one_and_empty_ones_are_none() -> None:
+    assert merged([(0, 2), (2, 5), (5, 5), (6, 6), (7, 8)]) == [(0, 5), (7, 8)]
