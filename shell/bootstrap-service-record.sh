@@ -307,12 +307,12 @@ __sr_write() { # __sr_entry
 
 # The first entry, and each after a failure, look at what is there. A file keeps its layout.
 __sr_write_first() {
-  builtin local __sr_first=''
+  builtin local __sr_head=''
   if [[ -s ${__sr[path]} ]]; then
-    builtin read -r -n 1 -d '' __sr_first <"${__sr[path]}"
-    __sr_first=${__sr_first:-$'\n'} # of a NUL, bash shows nothing
+    builtin read -r -n 1 -d '' __sr_head <"${__sr[path]}"
+    __sr_head=${__sr_head:-$'\n'} # of a NUL, bash shows nothing
   fi
-  if [[ ${__sr_first:-${__sr[layout]}} == @(\[|array) ]] && __sr_load; then
+  if [[ ${__sr_head:-${__sr[layout]}} == @(\[|array) ]] && __sr_load; then
     if __sr_apart array __sr_put_in_array 3<>"${__sr[path]}"; then
       __sr[array_end]=$__sr_answer
       builtin return 0
@@ -322,8 +322,8 @@ __sr_write_first() {
   fi
   # The last line may be torn: the entry must not end up in it. An entry that cannot go into an
   # array is parked behind it, as are all that follow in this run. The exit helper merges them.
-  [[ ! -s ${__sr[path]} ]] || __sr_first=$'\n'
-  builtin printf '%s%s\n' "$__sr_first" "$__sr_entry" >>"${__sr[path]}" && __sr[torn]=
+  [[ ! -s ${__sr[path]} ]] || __sr_head=$'\n'
+  builtin printf '%s%s\n' "$__sr_head" "$__sr_entry" >>"${__sr[path]}" && __sr[torn]=
 }
 
 __sr_sync() { # where it is asked for: all is on the disk before the service goes on
@@ -683,19 +683,19 @@ __sr_explain() { # ERROR_LINE MESSAGE; adds them to __sr_entry, and to __sr_fact
 # Anything else in the file's place is left alone: a FIFO would block for ever. Everybody may read
 # arrays, since OpenShift's gather packs them as a user like any other.
 __sr_create() {
-  builtin local __sr_file="${__sr[path]}" __sr_mode=0750 __sr_umask=0137 __sr_content=''
+  builtin local __sr_record="${__sr[path]}" __sr_mode=0750 __sr_umask=0137 __sr_content=''
   [[ ${__sr[layout]} != array ]] || __sr_mode=0755 __sr_umask=0133 __sr_content=$'[\n]\n'
-  [[ -e $__sr_file || -L $__sr_file || ! -d ${__sr_file%/*} && -e ${__sr_file%/*} ]] ||
+  [[ -e $__sr_record || -L $__sr_record || ! -d ${__sr_record%/*} && -e ${__sr_record%/*} ]] ||
     __sr_apart mkdir __sr_make_file
-  [[ -f $__sr_file && ! -L $__sr_file ]] # perhaps another's
+  [[ -f $__sr_record && ! -L $__sr_record ]] # perhaps another's
 }
 
 __sr_make_file() {
-  [[ -d ${__sr_file%/*} ]] || __sr_run 5 mkdir -p -m "$__sr_mode" -- "${__sr_file%/*}" ||
+  [[ -d ${__sr_record%/*} ]] || __sr_run 5 mkdir -p -m "$__sr_mode" -- "${__sr_record%/*}" ||
     builtin return
   builtin umask "$__sr_umask"
   builtin set -C # two may get here at once
-  builtin printf '%s' "$__sr_content" >"$__sr_file"
+  builtin printf '%s' "$__sr_content" >"$__sr_record"
 }
 
 # Where only what stands behind an entry could not be written, it is not lost.
@@ -719,23 +719,23 @@ __sr_put_in_array() {
 }
 
 __sr_replace_bracket() { # ends the subshell, or returns where there is no bracket to replace
-  builtin local __sr_text='' __sr_size=0 __sr_end=0 __sr_bracket=0 __sr_joint='[' __sr_new=''
+  builtin local __sr_text='' __sr_size=0 __sr_until=0 __sr_bracket=0 __sr_joint='[' __sr_new=''
   __sr_find_bracket || builtin return
   # All up to the old bracket is written over. bash writes so many bytes at once, up to a newline.
-  builtin printf -v __sr_new "%-$((__sr_bracket - __sr_end))s\n" \
+  builtin printf -v __sr_new "%-$((__sr_bracket - __sr_until))s\n" \
     "$__sr_joint"$'\n'"$__sr_entry"$'\n]'
   ((${#__sr_new} <= 4096)) && __sr_make_room || builtin return 1
-  ((__sr_end == __sr_from)) || builtin read -r -N "$((__sr_end - __sr_from))" __sr_text <&5
+  ((__sr_until == __sr_from)) || builtin read -r -N "$((__sr_until - __sr_from))" __sr_text <&5
   __sr_read_position 5
-  ((__sr_answer == __sr_end)) || builtin return 1 # elsewhere it would damage an entry
+  ((__sr_answer == __sr_until)) || builtin return 1 # elsewhere it would damage an entry
   # Nothing is printed after the entry: where bash cannot turn its output back, it would go there.
   [[ -p /proc/self/fd/1 ]] &&
-    builtin printf '%s.' "$((__sr_end + ${#__sr_joint} + ${#__sr_entry}))" &&
+    builtin printf '%s.' "$((__sr_until + ${#__sr_joint} + ${#__sr_entry}))" &&
     builtin printf '%s' "$__sr_new" >&5
   builtin exit "$?"
 }
 
-# Sets __sr_end, where the last entry ends, and __sr_joint, what goes between it and the next. The
+# Sets __sr_until, where the last entry ends, and __sr_joint, what goes between it and the next. The
 # bracket stands on a line of its own (else it may be part of a torn text), with white space around.
 __sr_find_bracket() {
   builtin local __sr_before='' __sr_indent=''
@@ -758,8 +758,8 @@ __sr_find_bracket() {
   __sr_bracket=$((__sr_from + ${#__sr_before} + 1))
   __sr_indent=${__sr_before##*$'\n'}
   while [[ $__sr_before == *[$' \t\r\n'] ]]; do __sr_before=${__sr_before%?}; done
-  __sr_end=$((__sr_from + ${#__sr_before})) __sr_joint=,
-  [[ $__sr_before == '[' && $__sr_end == 1 ]] && __sr_joint='' && builtin return 0
+  __sr_until=$((__sr_from + ${#__sr_before})) __sr_joint=,
+  [[ $__sr_before == '[' && $__sr_until == 1 ]] && __sr_joint='' && builtin return 0
   [[ $__sr_before == *\} && $__sr_indent != *[!$' \t\r']* ]]
 }
 
@@ -767,7 +767,7 @@ __sr_find_bracket() {
 # power leaves one between the halves of two entries, they make no third.
 __sr_make_room() {
   builtin local __sr_blanks='' __sr_sectors=''
-  builtin local __sr_more="$(((__sr_end + ${#__sr_new} + 2048) / 1024 * 1024 - __sr_size))"
+  builtin local __sr_more="$(((__sr_until + ${#__sr_new} + 2048) / 1024 * 1024 - __sr_size))"
   ((__sr_more > 0)) || builtin return 0
   builtin printf -v __sr_sectors '%511.0s\n' {1..12} # 4096 + 2048 bytes
   builtin printf -v __sr_blanks '%*s\n%s' "$((511 - __sr_size % 512))" '' "$__sr_sectors"

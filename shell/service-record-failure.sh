@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # what bootstrap-service-record.sh sets
 #
-# bootstrap-service-record.sh looks for this file beside itself, and in ../share/service-record, when
+# bootstrap-service-record.sh looks for this file beside itself and in ../share/service-record, when
 # a service has failed, or called it wrongly. It has bash parse it in the service's shell, where the
 # same manners hold. It takes it only whole and of its own version: the first line names that, and
 # the last is the end. Nothing here runs a program or makes a process.
@@ -247,10 +247,10 @@ __sr_function_in() { # TEXT; the first function of the service that it names
 # function, or file, and cannot have succeeded there, or nothing that bash does not notice came
 # after it. Otherwise the nearest that is certain.
 __sr_search() { # STATUS COMMAND
-  builtin local __sr_name=''
-  ((${#__sr_functions[@]} < 2)) || __sr_name=$__sr_function
+  builtin local __sr_within=''
+  ((${#__sr_functions[@]} < 2)) || __sr_within=$__sr_function
   __sr_answer=
-  if __sr_read_script "$__sr_file" && __sr_line_of "$__sr_name" "$2"; then
+  if __sr_read_script "$__sr_file" && __sr_line_of "$__sr_within" "$2"; then
     __sr_line=$__sr_answer
     # A syntax error in a file being read: the command is the last one before it.
     [[ ! ${__sr[exit_line]}${__sr[err_ends]} && ($1 != 2 || $__sr_function != source) ]]
