@@ -40,12 +40,13 @@ NAMES: Final = (
     *("fact_checks", "failure", "gather_facts", "golden", "healthy_hosts", "history"),
     *("known_secrets", "layout", "line_patterns", "record_format", "recorder", "recording", "records"),
     *("redaction", "redaction_exact", "redaction_shapes", "reporter_policy", "reporter_settings"),
-    *("reporter_state", "residual", "selection", "shipping", "systemd", "timeline"),
+    *("reporter_state", "residual", "selection", "shipping", "source", "systemd", "timeline"),
     *("units", "upstream_reader"),
 )
 COLLECTOR_NAMES: Final = (
-    *("assisted", "builds", "clusters", "definitions", "filters", "guard", "hosts", "mutes", "page_timeline"),
-    *("pages", "records", "states", "statistics", "sweep", "verdicts"),
+    *("assisted", "boot_step", "builds", "cloud_init", "clusters", "definitions", "events", "guard", "mutes"),
+    *("notices", "page_timeline", "pages", "records", "retention", "states", "statistics", "steps", "sweep"),
+    *("verdicts", "webhook"),
 )
 """Tests that call these rooms, in their own process, and are fast."""
 PRELOADED: Final = (
