@@ -25,20 +25,22 @@ if TYPE_CHECKING:
 
 Compress: TypeAlias = Callable[[bytes], bytes]
 Opening: TypeAlias = Callable[[int], bytes]
-"""What stands before the content of a member of which so many bytes were cut off."""
+"""The beginning to write before a member's content, given the number of bytes that were cut off."""
 
 BLOCK_BYTES: Final = 1 << 20
-"""Of content in a block. Smaller ones compress worse: by a tenth at 64 KiB."""
+"""Content of one block. Smaller ones compress worse: by a tenth at 64 KiB."""
 MIN_BLOCK_BYTES: Final = 1 << 13
 """Twice the longest line that our own recorders write, so that records are cut between lines."""
 SPARE_BYTES: Final = 1 << 12
-"""More than a header takes, and what compression adds to a block that it cannot make smaller."""
+"""Room for more than a header takes, and for what compression adds to a block that it cannot make smaller."""
 _HELD_BYTES: Final = 1 << 20
 """A member with no higher limit is held in memory: nothing of it is compressed only to be dropped."""
 _BLOCKS_IN_LIMIT: Final = 16
 """Others are cut by whole blocks: at most a sixteenth of what might be kept is not."""
 _CUT_SHARE: Final = 6
-"""Where the room is used up, such a part of it is freed at once: so each block is moved a few times only."""
+"""The part (one in so many) of the room that is freed at once when it is used up: so each block moves only
+a few times.
+"""
 _HEAD_SPARE_BYTES: Final = 1 << 10
 _LONGEST: Final = 1 << 62
 _FILE_MODE: Final = 0o640
@@ -50,16 +52,16 @@ _ISAL_LEVEL: Final = 3
 _ZLIB_LEVEL: Final = 6
 _MAX_WORKERS: Final = 4
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What the system says when a file cannot grow: no space, beyond a quota, beyond ulimit -f."""
+"""Errors of a file that cannot grow: no space, beyond a quota, beyond ulimit -f."""
 _NOT_GIVEN: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV})
-"""What file systems say that cannot hold disk for a file."""
+"""Errors of file systems that cannot reserve disk for a file."""
 
 
 class Cut(StrEnum):
     """The reason why the beginning of a member is missing."""
 
     LIMIT = "limit"
-    """Its own was reached."""
+    """The member's own limit was reached."""
     ROOM = "room"
     """The bundle as a whole would have become too large."""
     DISK = "disk full"
@@ -71,7 +73,7 @@ class DiskReserve:
     def __init__(self, directory: Path, size: int) -> None:
         """Hold so many bytes, or none where the file system does not give them."""
         self.bytes = size
-        """How much was to be held."""
+        """The size of the reserve that was asked for."""
         self._file: FileIO | None = None
         try:
             self._file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115  # held
@@ -104,7 +106,7 @@ class Archive:
         self._threads = ThreadPoolExecutor(self.workers, "compression")
         self._compress = best_compress()
         self._ends = [(0, 0)]
-        """Where the file ended before each member and where it ends now: its size, and zeros still owed."""
+        """The end of the file before each member and now: its size, and the zeros still owed."""
 
     @property
     def size(self) -> int:
@@ -215,15 +217,15 @@ class ArchiveMember:
         """Bytes of content, and bytes in the file, of each block that is kept."""
         longest = opening(_LONGEST) if opening else b""
         self._first = archive.size + len(archive.owed + self._header(0) + longest) + _HEAD_SPARE_BYTES
-        """Where blocks begin while the header is to come."""
+        """The offset of the first block while the header is still to come."""
         self._begin = self._end = archive.size
-        """Where the first of them is in the file, and what is behind the last."""
+        """The offsets of the first block and of the end of the last."""
         self.size = 0
         """Bytes of content in what is kept."""
         self.dropped = 0
         """Bytes of content in what was dropped."""
         self.cut: Cut | None = None
-        """Why the latest of it was dropped."""
+        """The reason why the latest of the dropped content was dropped."""
 
     def write(self, data: bytes) -> None:
         """Append. Raises OSError where the disk fails; when it is only full, the oldest makes room."""

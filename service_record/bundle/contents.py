@@ -19,7 +19,7 @@ from service_record.bundle.opening import LeftOut
 from service_record.bundle.tar import A_DIRECTORY, TarError, members
 
 _PACKING: Final = re.compile(r"(?<=[^/.])(?:\.(?:gz|bz2|xz|zst))+$")
-"""What is taken off the name of a file that is unpacked, if there is a name without it."""
+"""The suffixes taken off the name of an unpacked file, if there is a name without them."""
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ZIP: Final = b"PK\x03\x04"
 
@@ -34,9 +34,9 @@ class Content:
     path: str
     """Relative, and without `..`; through the archives around it."""
     written: float
-    """When it was last written, in seconds since 1970."""
+    """The time of the last write, in seconds since 1970."""
     read: Callable[[int], bytes]
-    """At most so many bytes; none at the end."""
+    """A function that returns at most so many bytes; none at the end."""
 
 
 def archive_contents(

@@ -17,15 +17,17 @@ else:
     from backports import zstd
 
 HEAD_BYTES: Final = tarfile.BLOCKSIZE
-"""What is_packed() must see to be sure."""
+"""The bytes that is_packed() must see to be sure."""
 CHUNK_BYTES: Final = 1 << 16
 
 _TAR_MAGIC: Final = slice(257, 262)
 _DAMAGES: Final = (OSError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError)
-"""What damaged data and unreadable files raise."""
+"""Exceptions of damaged data and unreadable files."""
 
 Pull: TypeAlias = Callable[[int], bytes]
-"""At most so many bytes from where the last call ended; none at the end. May raise one of `_DAMAGES`."""
+"""A function that returns at most so many bytes from where its last call ended; none at the end. May raise
+one of `_DAMAGES`.
+"""
 
 
 class Layer:
@@ -38,7 +40,7 @@ class Layer:
         self.budget = budget
         self.damage = ""
         self.depth: int = around.depth + 1 if around else 0
-        """How many layers are around it."""
+        """The number of layers around it."""
 
     @property
     def head(self) -> bytes:
@@ -195,7 +197,9 @@ def _decoder(head: bytes) -> Callable[[Limits], _Decoder] | None:
 
 
 _BEGINNINGS: Final = (b"{", b"[", b"\n")
-"""Of records, so that a line from a pipe is not kept waiting for more. A whole head is looked at anyway."""
+"""First bytes of records, so that a line from a pipe does not wait for more. A whole head is looked at
+anyway.
+"""
 
 
 def looked_into(stream: BufferedReader) -> tuple[bytes, BufferedReader]:

@@ -17,26 +17,26 @@ class Limits:
     """Limits of reading. Each is far beyond a real bundle, and within reach of a small machine."""
 
     read_bytes: int = 4 * _GIB
-    """Of all layers together, compressed or not. 20 MiB of gzip can unpack to as much."""
+    """All layers together, compressed or not. 20 MiB of gzip can unpack to as much."""
     free_bytes: int = 256 * _MIB
-    """Of all layers together, however small the archive is."""
+    """All layers together, however small the archive is."""
     growth: int = 200
     """Times the size of the archive that may be read besides: logs pack to a thirtieth, and what is
     made to do harm to a thousandth in each layer."""
     members: int = 200_000
-    """Of all archives together, headers of headers too. A million of empty ones pack to a megabyte or two."""
+    """All archives together, headers of headers too. A million empty members pack to a megabyte or two."""
     records: int = 10_000
     """A host has some hundred units; each record takes a place in the output."""
     record_bytes: int = 64 * _MIB
-    """Of one record: 16384 entries of the greatest length, or half a million of a usual one."""
+    """One record: 16384 entries of the greatest length, or half a million of a usual one."""
     kept_bytes: int = 128 * _MIB
-    """Of all records, which are held in memory: archives are read in one pass, and nothing goes to disk."""
+    """All records, which are held in memory: archives are read in one pass, and nothing goes to disk."""
     layers: int = 8
     """Archives and compressions in one another. A log bundle that assisted-service hands out has three."""
     header_bytes: int = 64 * _KIB
-    """Of the extended header of a member. A path has at most 4 KiB on Linux."""
+    """The extended header of a member. A path has at most 4 KiB on Linux."""
     decoder_bytes: int = 256 * _MIB
-    """Of memory for unpacking; `xz -9` needs 65 MiB, and a file can ask for 4 GiB."""
+    """Memory for unpacking; `xz -9` needs 65 MiB, and a file can ask for 4 GiB."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class ReadingBudget:
     limits: Limits
     read_bytes: int = 0
     packed_bytes: int = 0
-    """Of those the bytes of the archive itself."""
+    """The part of them that is the archive itself."""
     members: int = 0
     records: int = 0
     kept_bytes: int = 0

@@ -7,7 +7,7 @@ from service_record.record.appending import DAMAGED_SUFFIX
 from service_record.record.directory import RECORD_DIRECTORIES, UNFINISHED_SUFFIX
 
 MANIFEST: Final = "manifest.json"
-"""Beside the records' directory in a bundle of ours: what was gathered, and in which boot."""
+"""The file beside the records' directory in a bundle of ours: what was gathered, and in which boot."""
 
 _FILE: Final = re.compile(
     rf"(?:.*/)?(?:{'|'.join(RECORD_DIRECTORIES)})/(?P<service>[^/.][^/]*)\.json"

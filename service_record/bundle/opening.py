@@ -29,7 +29,7 @@ class LeftOut:
     """A part of an archive that was not read, or not to its end."""
 
     path: str
-    """Of the member, through the archives around it; empty for the archive itself."""
+    """The path of the member, through the archives around it; empty for the archive itself."""
     reason: str
 
     def __str__(self) -> str:
@@ -45,12 +45,12 @@ class Record:
     """The bytes of one record, or of the damaged copy beside it."""
 
     path: str
-    """Of the member, through the archives around it."""
+    """The path of the member, through the archives around it."""
     data: bytes
     written: int
-    """When its file was last written, in seconds since 1970."""
+    """The time at which its file was last written, in seconds since 1970."""
     damage: str = ""
-    """Why its end is missing."""
+    """The reason why its end is missing."""
 
     def pieces(self) -> Iterator[Piece]:
         """Yield its entries and the damage between them; at the end, a note if its end is missing."""

@@ -37,7 +37,7 @@ _MAX_PAX_RECORDS: Final = 64
 _IGNORED: Final = {tarfile.GNUTYPE_LONGLINK, tarfile.XGLTYPE}
 """Headers of headers that say nothing of a member's name or size."""
 _SPARSE_MORE_FOLLOW: Final = (482, 504)
-"""Where the flag is in an old GNU sparse header, and in each block of its continuation."""
+"""The offset of the flag in an old GNU sparse header, and in each block of its continuation."""
 
 
 class TarError(Exception):
@@ -59,10 +59,10 @@ class Member:
     def __init__(self, header: _Header, layer: Layer) -> None:
         self.name = header.name
         self.kind = header.kind
-        """What it is instead of a plain file; empty for one."""
+        """The kind of a member that is not a plain file; empty for a plain file."""
         self.size = header.size
         self.written = header.written
-        """When its file was last written, in seconds since 1970."""
+        """The time at which its file was last written, in seconds since 1970."""
         self.headers = header.raw
         """The bytes of all its headers, those included of which nothing is read."""
         self._layer = layer

@@ -23,12 +23,12 @@ from service_record.bundle.archive import (
 from service_record.bundle.names import named
 
 DISK_BYTES: Final = 64 << 20
-"""What a bundle takes on disk at most unless told otherwise, while it is made, too."""
+"""Default limit of a bundle on disk, also while it is made."""
 SERVER_BYTES: Final = 262_144_000
 """The largest file that assisted-service takes."""
 
 _MIN_BYTES: Final = 64 << 10
-"""What a bundle may take however full the disk is: a verdict, a manifest and the end of each log."""
+"""The least limit of a bundle, however full the disk is: a verdict, a manifest and the end of each log."""
 _FREE_SHARE: Final = 4
 """A bundle leaves the others on the host three quarters of what is free."""
 _ROOM_SHARE: Final = 4
@@ -56,13 +56,13 @@ class Packed:
     """The result of packing a member."""
 
     path: str
-    """In the archive, below its top directory."""
+    """The path in the archive, below its top directory."""
     bytes: int | None
-    """Its size there; None when it is not there, for want of room."""
+    """The size in the archive; None when the member is not there, for want of room."""
     dropped_bytes: int = 0
-    """How many are missing at its beginning, after redaction."""
+    """The number of bytes missing at its beginning, after redaction."""
     cut: Cut | None = None
-    """Why they are; None when all is there."""
+    """The reason why bytes are missing; None when all are there."""
 
 
 class MemberWriter:
@@ -72,7 +72,7 @@ class MemberWriter:
         self._content = content
         self._redactor = redactor
         self.written_bytes = 0
-        """How many bytes were written to it, before redaction."""
+        """The number of bytes written to it, before redaction."""
 
     @property
     def cut(self) -> int:
@@ -115,16 +115,16 @@ class BundleWriter:
         self._top = f"{_inside(top)}/" if top else ""
         self._mtime = mtime
         self.disk_bytes = min(max(disk_bytes, _MIN_BYTES), SERVER_BYTES)
-        """What it may take at most, however much is free."""
+        """The limit of the bundle on disk, however much is free."""
         self._redact = redact
         self.shares = shares
-        """Whether a member leaves room to those behind it; to be switched off before the last."""
+        """True while a member leaves room to those behind it; to be switched off before the last."""
         self._names: set[str] = set()
         self._copies: Counter[str] = Counter()
         """Path and how many members it was given for."""
         self._is_open = False
         self.members: list[Packed] = []
-        """What became of each, in order."""
+        """The result of each member, in order."""
         self.masked: Counter[str] = Counter()
         """Kind of secret and how many were masked in all members."""
         self._archive = Archive(path, workers)

@@ -168,7 +168,7 @@ class _Answer:
     history: History
     diagnosis: Diagnosis | None
     refusal: str = ""
-    """Why there is no diagnosis, in one line."""
+    """The reason why there is no diagnosis, in one line."""
     now: Now | None = None
     """The moment that it was judged by."""
 

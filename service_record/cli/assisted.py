@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 NOT_DELIVERED: Final = 75
 _MOST_TOKEN: Final = 1 << 18
 _ROLE: Final = "master"
-"""Of all hosts: what is delivered differs for a bootstrap host alone."""
+"""The role used for all hosts: only a bootstrap host gets different files."""
 _OF_HOSTS: Final = ("reporter_token_file", "ship_to", "settings", "executable", "executable_hash")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -36,7 +36,7 @@ from service_record.reporter.gather import COLLECTORS, RECORDS, Context, Gathere
 
 _STANDARD_INPUT: Final = "-"
 _LIMITS: Final = Limits(read_bytes=16 << 30)
-"""As much as is looked through once more. Whoever wants to give it away reads it, and it costs only time."""
+"""A high limit: the user wants to give the bundle away and reads it, so a large one costs only time."""
 _MIN_BYTES: Final = 1 << 16
 _NICENESS: Final = 10
 _MAX_TOLD: Final = 20

@@ -24,7 +24,7 @@ _WORDS: Final = {
     Action.KEEP: ("kept", "keep"),
     Action.LEAVE: ("unchanged", "leave"),
 }
-"""What was done, and what would be."""
+"""The words for a step that was done, and for one of a dry run."""
 _SHIM: Final = "bootstrap-service-record.sh"
 _UNIT_NAME: Final = re.compile(r"[\w:.\\@-]+", re.ASCII)
 """See systemd.unit(5)."""

@@ -22,7 +22,7 @@ from service_record.record.visible import visible
 
 _ALL: Final = "all"
 _HISTORY_BYTES: Final = 4 << 20
-"""Of each record, in which the last entries are looked for: a thousand of them at least."""
+"""The end of each record in which the last entries are looked for: it holds a thousand of them at least."""
 
 _Show: TypeAlias = Callable[[str, Piece], None]
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from mcp.server import MCPServer
 
 _SECONDS: Final = 60.0
-"""For one answer."""
+"""The time limit of one answer."""
 _MAX_CHARACTERS: Final = 100_000
-"""Of one answer."""
+"""The limit of one answer."""
 _MAX_AROUND: Final = 200
 """Lines before and behind the one that is asked for."""
 _MAX_LINE: Final = 2_000

@@ -82,7 +82,7 @@ class Size(click.ParamType[int]):
 
 
 _MAX_PIECES: Final = 20_000
-"""Of a record, from its beginning: a completion is waited for."""
+"""The pieces of a record read for a completion, from its beginning: the user waits for it."""
 
 
 def complete_services(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:

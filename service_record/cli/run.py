@@ -29,7 +29,9 @@ from service_record.version import __version__
 _OURS: Final = frozenset(
     {signal.SIGCHLD, signal.SIGSTOP, signal.SIGKILL, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 )
-"""Not passed on: news of the child, what no process can hold back, and what stops a whole job of a shell."""
+"""Signals that are not passed on: news of the child, those that no process can hold back, and those that
+stop a whole job of a shell.
+"""
 
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 

@@ -43,7 +43,7 @@ _LONGEST_WAIT: Final = 60.0
 _TOGETHER: Final = 0.2
 """Seconds that what is written waits for more: one request carries all of it."""
 _ONCE_SECONDS: Final = 60.0
-"""For which traces that are not taken at first are tried again, without --follow."""
+"""The time in which traces that are refused at first are tried again, without --follow."""
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -56,9 +56,9 @@ class _Shipment:
     describe: Callable[[], str]
     """Says how much was sent."""
     remarks: list[str] = field(default_factory=list)
-    """What the server said of what it took; who prints them empties the list."""
+    """Remarks of the server on what it took; the caller prints them and empties the list."""
     retry_seconds: float = 0.0
-    """For how long it is tried again, where it is sent once."""
+    """The time in which a single delivery is tried again."""
 
 
 @click.command("ship")

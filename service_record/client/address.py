@@ -21,7 +21,7 @@ CA_VARIABLE: Final = "SERVICE_RECORD_CA_BUNDLE"
 CREDENTIAL: Final = "collector-token"
 """The name of systemd's credential, and of the file in a person's configuration."""
 PORT: Final = 8474
-"""Where a collector listens, unless it is told otherwise; web servers before it listen where https does."""
+"""The collector's default port; a web server in front of it listens on the port of https."""
 
 HOST_RULE: Final = "a host's name has letters, digits and . _ : - only, at most 253"
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?")

@@ -25,7 +25,9 @@ from service_record.http.transport import Reply, Transport
 
 _SECONDS: Final = 30.0
 _TRANSFER_SECONDS: Final = 3600.0
-"""For what is long: a batch over a slow line, a bundle. Each part of it has a shorter limit."""
+"""The time limit of long transfers: a batch over a slow line, a bundle. Each part of one has a shorter
+limit.
+"""
 _AS_IT_CAME: Final = "surrogateescape"
 """The bytes of an argument or a variable, which need not be UTF-8."""
 _MOST_REFUSAL: Final = 1 << 20

@@ -120,7 +120,7 @@ class _StreamPosition:
     """The position up to which the stream of a service was sent."""
 
     file: str = ""
-    """What tells this stream: the length and the digest of its beginning. Empty where nothing was sent."""
+    """The name of this stream: the length and the digest of its beginning. Empty before anything was sent."""
     offset: int = 0
     seen: tuple[int, ...] = ()
     """The file as it was when nothing of it was left to send."""

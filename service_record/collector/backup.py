@@ -45,7 +45,7 @@ class BackupSummary:
 
     objects: int
     size: int
-    """Of the file, in bytes."""
+    """The size of the file, in bytes."""
 
 
 def back_up(data: Path, file: Path) -> BackupSummary:

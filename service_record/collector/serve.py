@@ -44,7 +44,7 @@ class Config(uvicorn.Config):
     def __init__(self, app: Any, *, seconds: float, most_connections: int, **settings: Any) -> None:
         super().__init__(app, http=Connection, ws="none", **settings)
         self.seconds = seconds
-        """That the head of a request may take, from when its client begins to send."""
+        """The time limit of a request's head, from when its client begins to send."""
         self.most_connections = most_connections
 
 
@@ -148,7 +148,7 @@ class Connection(HttpToolsProtocol):
 
 _DESCRIPTORS: Final = 65_536
 _FEWEST: Final = 128
-"""Of them that are for the database, for bundles and the like."""
+"""Descriptors reserved for the database, for bundles and the like."""
 _GARBAGE: Final = 10_000
 """Objects that are made until it looks for those that nobody holds: most of a request go by themselves."""
 _GRACE: Final = 20

@@ -38,7 +38,7 @@ class CollectorSettings:
     """Beginnings of one step, or boots, in a row without anything new that are a loop."""
     rates: Rates = Rates()
     guesses: Rates = Rates(per_second=0.5, burst=50)
-    """How often one address may present tokens that are worth nothing."""
+    """The rate at which one address may present invalid tokens."""
     most_body: int = 256 * 1024
     """Bytes of a request that is no bundle and no record."""
     most_bundle: int = 250 * 1024 * 1024
@@ -48,19 +48,21 @@ class CollectorSettings:
     most_streams: int = 500
     """Pages that one process keeps live by a stream; those who look at more are told to ask now and then."""
     seconds: float = 30.0
-    """That the body of a request may take without a bundle in it."""
+    """The time limit of a request's body without a bundle in it."""
     proxies: tuple[str, ...] = ()
     """Addresses or networks of trusted proxies for X-Forwarded-For and -Proto."""
     log_level: str = "info"
     keep_days: float = 0.0
-    """For which builds are kept that are no host's first or last failure, or its latest; 0: for ever."""
+    """The time for which builds are kept that are no host's first or last failure, or its latest; 0: for
+    ever.
+    """
     keep_bytes: int = 0
-    """That all of it may take before the oldest such builds go; 0: any number."""
+    """The size of everything above which the oldest such builds are deleted; 0: no limit."""
     webhook: str = ""
     """The URL that is told of changes of verdicts; empty for none."""
     webhook_secret: bytes = field(default=b"", repr=False)
-    """What news are signed with; empty: they are not."""
+    """The key that signs news; empty: they are not signed."""
     webhook_secret_file: Path | None = None
-    """Where that secret is read again on SIGHUP."""
+    """The file from which that secret is read again on SIGHUP."""
     notices: Path | None = None
     """TOML: the destinations that are notified of changes of verdicts besides."""

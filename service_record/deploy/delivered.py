@@ -21,11 +21,12 @@ CLOSING: Final = "10-service-record.conf"
 _PROGRAM: Final = 0o755
 _FILE: Final = 0o644
 _WRITTEN_FOR: Final = "/usr/local/bin"
-"""Where our units look for our programs."""
+"""The directory in which our units look for our programs."""
 SCRIPTS: Final = ("bootstrap-service-record.sh", "service-record-exit.sh")
 """The shim, which is sourced, and the exit helper, which is run."""
 _FINDER: Final = "service-record-failure.sh"
-"""What the shim reads when a service has failed, to find the line; it looks for it in `templates`."""
+"""The file that the shim reads when a service has failed, to find the line; it looks for it in `templates`.
+"""
 
 
 class Option(Enum):
@@ -87,7 +88,7 @@ class Item:
     data: bytes = b""
     mode: int = _FILE
     target: str | None = None
-    """Of a symbolic link: where it points, relative in a package; then it has neither data nor mode."""
+    """The target of a symbolic link, relative in a package; a link has neither data nor mode."""
     user: int = 0
     group: int = 0
 

@@ -36,15 +36,15 @@ class Installed:
 
     options: frozenset[Option] = frozenset()
     files: Mapping[str, Mark] = field(default_factory=dict)
-    """What is delivered, links too."""
+    """The delivered files, links too."""
     beside: Mapping[str, Mark] = field(default_factory=dict)
-    """What is delivered beside a file that somebody edited: `PATH.new`."""
+    """The files delivered beside a file that somebody edited: `PATH.new`."""
     aside: Mapping[str, str] = field(default_factory=dict)
-    """Of what was replaced: its path, and where it is kept until then."""
+    """Replaced files: each path, and the place where the earlier file is kept until removal."""
     directories: frozenset[str] = frozenset()
-    """Those that were missing."""
+    """The directories that were missing."""
     times: Mapping[str, Times] = field(default_factory=dict)
-    """Of the directories that were there and have something of ours in them."""
+    """The times of the directories that were there before and now hold something of ours."""
 
     def to_json(self) -> dict[str, object]:
         return {

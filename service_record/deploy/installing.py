@@ -20,7 +20,7 @@ from service_record.deploy.root import NOTHING, PathSeen, Root
 from service_record.reporter.paths import Places
 
 _BOOTED: Final = Path("/run/systemd/system")
-"""Only there where systemd is the init system; see sd_booted(3)."""
+"""The directory that exists only where systemd is the init system; see sd_booted(3)."""
 _SECONDS: Final = 60
 _UNITS: Final = "/systemd/system/"
 
@@ -63,9 +63,9 @@ class InstallOutcome:
 
     steps: tuple[DeployStep, ...]
     notes: tuple[str, ...] = ()
-    """What else there is to know, a line each."""
+    """Further remarks, a line each."""
     options: frozenset[Option] = frozenset()
-    """All that are in force."""
+    """All options in force."""
     closed: tuple[str, ...] = ()
     """Services whose records systemd closes, each by a drop-in of its own."""
 

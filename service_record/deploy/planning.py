@@ -14,16 +14,16 @@ class Action(Enum):
 
     CREATE = auto()
     UPDATE = auto()
-    """Ours of another version, which nobody edited."""
+    """A file of another version of ours, which nobody edited."""
     REPLACE = auto()
     """Somebody's, who gets it back when we are removed."""
     LEAVE = auto()
-    """It is as it should be."""
+    """The file is as it should be."""
     KEEP = auto()
     """Somebody's, or edited. What would be delivered is put beside it."""
     REMOVE = auto()
     RESTORE = auto()
-    """What REPLACE has kept goes back."""
+    """A file that REPLACE has kept goes back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class DeployStep:
     why: str = ""
     item: Item | None = None
     mode: int = 0
-    """Of a file that is written; that of the one before, where somebody has changed it."""
+    """The mode of a file that is written; the mode of the earlier file, if somebody has changed it."""
     other: str = ""
     """The second path of it: of KEEP where the delivered file is put, of REPLACE and RESTORE the one kept."""
 

@@ -20,7 +20,7 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_LINKS: Final = 40
-"""As many as the kernel follows; see path_resolution(7)."""
+"""The limit of the kernel, too; see path_resolution(7)."""
 
 
 @dataclass(frozen=True, slots=True)

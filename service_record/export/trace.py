@@ -36,13 +36,15 @@ class TraceSpan(msgspec.Struct, frozen=True, kw_only=True):
     around: _Key | None = None
     """The key of what it is in."""
     level: int = 0
-    """How many others it is in."""
+    """The number of spans around it."""
     run: Run
     """The run that it is or belongs to."""
     span: Run | Command | Stage
     start: datetime
     end: datetime
-    """Of one without an end the last that is known of it; of one that is running, of its boot."""
+    """The end of the span; without one, the last time known of it; while it runs, the last time known of
+    its boot.
+    """
 
     @property
     def name(self) -> str:

@@ -114,10 +114,10 @@ class Watch:
 
 
 _RETIREMENT_SECONDS: Final = 3.0
-"""How long a file that was replaced is still read: a writer may have opened it, and wait for its lock."""
+"""The time for which a replaced file is still read: a writer may have opened it, and wait for its lock."""
 _MAX_FORMER: Final = 8
 _OLD_SECONDS: Final = 1.0
-"""After which a file's time tells whether it was written since; two writes may have the same time."""
+"""The age from which a file's time tells whether it was written since; two writes may have the same time."""
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -183,7 +183,7 @@ class _OpenFile:
         self.descriptor = descriptor
         self.following = following
         self.until: float | None = None
-        """When the last look at it is due; None as long as it is the record."""
+        """The time of the last look at it; None as long as it is the record."""
         self._read_as: tuple[int, int] | None = None
 
     def skip_to_last(self, size: int) -> None:

@@ -19,7 +19,7 @@ from service_record.record.entry import Entry, Piece
 from service_record.record.layout import BYTE_ORDER_MARK
 
 ReadAt: TypeAlias = Callable[[int, int], bytes]
-"""So many bytes of a file from an offset on; fewer only where it ends."""
+"""A function that returns so many bytes of a file from an offset on; fewer only at its end."""
 
 _HEAD_BYTES: Final = 4096
 _CHUNK_BYTES: Final = 1 << 20
@@ -59,9 +59,11 @@ class Following:
         self._since: dict[tuple[int, int], float] = {}
         """Line and key of what was seen but may be unfinished -> since when it stands there."""
         self._is_trimmed = False
-        """Whether there were more marks than are kept."""
+        """True if there were more marks than are kept."""
         self.due: float | None = None
-        """When to look again even if nothing changes, on the clock of `look`; None when there is no need."""
+        """The time of the next look even without a change, on the clock of `look`; None when there is no
+        need.
+        """
 
     def copy(self) -> "Following":
         """Another that knows what this one has shown, for the file that comes in the place of this one's."""

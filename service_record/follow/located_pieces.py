@@ -20,9 +20,9 @@ from service_record.record.layout import BYTE_ORDER_MARK, MAX_REGION_BYTES, read
 from service_record.record.recovery import STRUCTURE, Region, entry_of
 
 UNSETTLED_SECONDS: Final = 0.03
-"""For an entry that may be the half of a write to an array, seen while another half was not."""
+"""The wait for an entry that may be the half of a write to an array, seen while another half was not."""
 UNFINISHED_SECONDS: Final = 1.0
-"""For what is damaged, or not yet finished: a write takes microseconds."""
+"""The wait for a damaged or unfinished piece: a write takes microseconds."""
 
 _FOREIGN_LINE: Final = re.compile(
     rb"^[\[\], \t\r]*+ (?! \{ [^\n]* \} [\[\], \t\r]*+ $ ) ([^\n]+)", re.MULTILINE | re.VERBOSE
@@ -31,8 +31,9 @@ _FOREIGN_LINE: Final = re.compile(
 _MAY_BE_TAKEN_APART: Final = re.compile(rb"[\[\]{]")
 """Without these, all of a region is one piece."""
 _BETWEEN_ELEMENTS: Final = (b"[\n", b",\n")
-"""What our writers put before an element. Behind anything else an entry may be one that is just being taken
-into the array: half of that write may have removed the bracket before it, and not yet the entry itself.
+"""The bytes that our writers put before an element. Behind anything else an entry may be one that is just
+being taken into the array: half of that write may have removed the bracket before it, and not yet the entry
+itself.
 """
 
 
@@ -41,12 +42,12 @@ class LocatedPiece(msgspec.Struct, frozen=True):
 
     piece: Piece
     line: int
-    """From 1; 0 for an entry that has no line of its own."""
+    """The line, from 1; 0 for an entry that has no line of its own."""
     patience: float = 0
     """Seconds for which it has to stand there before it is surely what it seems."""
     start: int = 0
     raw: bytes = b""
-    """What stands at the offset `start`; empty for a piece that has no line of its own."""
+    """The bytes at the offset `start`; empty for a piece that has no line of its own."""
 
 
 def located_pieces_in(
@@ -94,10 +95,10 @@ class _Region(msgspec.Struct):
 
     line: int
     is_first: bool = False
-    """Whether the file begins with it."""
+    """True if the file begins with it."""
     content: bytearray = msgspec.field(default_factory=bytearray)
     is_taken_apart: bool = False
-    """Whether a line in it is not JSON, so that all of it is searched for entries together."""
+    """True if a line in it is not JSON, so that all of it is searched for entries together."""
 
 
 def _rows(data: bytes, offset: int) -> Iterator[_LineRow]:

@@ -13,16 +13,18 @@ from typing import Final, TypeAlias
 from service_record.record.visible import visible
 
 MOST_TEXT: Final = 2048
-"""How many characters of an answer are kept as its text."""
+"""The limit, in characters, of an answer's text."""
 
 MOST_BODY: Final = 8 * MOST_TEXT
-"""How many bytes of an answer are looked at for its text; a page has markup around what it says."""
+"""The limit, in bytes, of the body that is searched for its text; a page has markup around what it says."""
 
 LONGEST_RETRY_AFTER: Final = 3600.0
 """Seconds: a server, or a proxy with a wrong clock, silences no host for longer than this."""
 
 REASONS: Final = ("reason", "message")
-"""Of an assisted-service's handlers; of its routing, validation and authentication."""
+"""The fields with the reason: one of an assisted-service's handlers, one of its routing, validation and
+authentication.
+"""
 _SAYING: Final = (*REASONS, "detail")  # a collector's, by RFC 9457
 _NOT_SHOWN: Final = re.compile(r"(?is)<(script|style|head)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>")
 _TITLE: Final = re.compile(r"(?is)<title[^>]*>(.*?)</title")
@@ -61,7 +63,7 @@ class Unreachable:
 
 
 Outcome: TypeAlias = Answered | Unreachable
-"""Of a call that tells something."""
+"""The outcome of a call that reports something."""
 
 
 def one_line(body: bytes, secrets: Iterable[str] = ()) -> str:
@@ -154,7 +156,7 @@ ASK_AGAIN: Final[frozenset[int]] = frozenset(
         *range(500, 600),
     )
 )
-"""Of every call. What is not one of these stays the answer, however often one asks."""
+"""The statuses after which any call is tried again. Any other answer stays, however often one asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,18 +165,20 @@ class RetryPolicy:
 
     connect: float = 10.0
     read: float = 60.0
-    """Without a byte from the server; it reads an upload whole before it answers."""
+    """The time limit without a byte from the server; it reads an upload whole before it answers."""
     write: float = 30.0
     total: float = 90.0
     upload_total: float = 300.0
-    """Of a file that is sent, or of an answer that becomes one."""
+    """The time limit of a file that is sent, or of an answer that becomes one."""
     answer: float | None = None
-    """From the end of a request to the end of its answer, where that is to be less than the total."""
+    """The time limit from the end of a request to the end of its answer, if that is less than the total."""
     tries: int = 4
     upload_tries: int = 2
     """Each try of an upload costs the network its whole size again."""
     budget: float = 180.0
-    """Of all calls to one server in a round, waits included. When it is spent, each call is tried once."""
+    """The time limit of all calls to one server in a round, waits included. When it is spent, each call is
+    tried once.
+    """
     first_wait: float = 2.0
     longest_wait: float = 10.0
     jitter: float = 2.0

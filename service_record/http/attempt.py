@@ -17,7 +17,7 @@ import httpx2
 from service_record.http.answers import MOST_BODY
 
 _LEAVE_SECONDS: Final = 1.0
-"""How long a server may take to say `100 Continue`; one that says nothing is sent the file all the same."""
+"""The time in which a server may say `100 Continue`; one that says nothing is sent the file all the same."""
 _GRACE: Final = 1.0
 """Seconds for a try to notice that it was ended."""
 
@@ -81,7 +81,9 @@ class Attempt:
         self.body = bytearray()
         self.sent = 0
         self.broken = ""
-        """Why it went no further; empty when the answer was read to its end, or as far as wanted."""
+        """The reason why it went no further; empty when the answer was read to its end, or as far as
+        wanted.
+        """
         self.is_tls = False
         self.has_no_network = False
         self._client = client

@@ -82,7 +82,7 @@ class Transport:
         self._spent = 0.0
         self._client: httpx2.Client | None = None
         self.fault: Unreachable | None = None
-        """What is wrong with a setting; without it None. No request is made then."""
+        """The fault of a setting, or None. With a fault no request is made."""
         try:
             _check(url, self._headers)
             self._client = self._new_client(url, ca_bundle, proxies or Proxies(), keeps_connections)

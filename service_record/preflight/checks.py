@@ -11,7 +11,7 @@ ETCD_SECONDS: Final = 0.010
 LEAST_SAMPLES: Final = 200
 """Fewer do not show a 99th percentile."""
 _KERNEL_SHARE: Final = 0.1
-"""Of the physical memory the kernel may keep so much to itself, so that it counts less."""
+"""The part of the physical memory that the kernel may keep to itself, so that it does not count."""
 
 
 class CheckState(StrEnum):
@@ -29,9 +29,9 @@ class CheckResult:
     check: str
     state: CheckState
     detail: str
-    """What was measured, or why nothing was."""
+    """The measured values, or the reason why nothing was measured."""
     advice: str = ""
-    """What to do; empty where a check passed."""
+    """The next steps; empty after a check that passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Role:
     source: str
     needs_etcd_disk: bool
     needs_api_int: bool
-    """Whether a name server must have api-int: elsewhere hosts may answer for it themselves."""
+    """True if a name server must have api-int: elsewhere hosts may answer for it themselves."""
 
 
 _SINGLE_NODE_DOCS: Final = 'OpenShift docs, "Installing on a single node", minimum resource requirements'

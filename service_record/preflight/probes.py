@@ -30,12 +30,12 @@ _ADDRESS_SECONDS: Final = 5.0
 _DISK_SECONDS: Final = 10.0
 _WRITES: Final = 2000
 _WRITE_BYTES: Final = 2300
-"""As large as what etcd appends; OpenShift docs measure with the same."""
+"""The size of etcd's appends; OpenShift docs measure with the same."""
 _IN_MEMORY: Final = {"tmpfs", "ramfs", "overlay", "squashfs"}
 """File systems that are in memory, or may be: of a live image's overlay nobody can tell."""
 _DISCARD_PORT: Final = 9
 _TIME_ERROR: Final = 5
-"""What adjtimex(2) returns for a clock that is not synchronized."""
+"""The result of adjtimex(2) for a clock that is not synchronized."""
 _TIMEX_BYTES: Final = 1024
 """More than a struct timex has; of zeros, it asks and sets nothing."""
 _MEMORY_BLOCKS: Final = Path("/sys/devices/system/memory")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from service_record.http.transport import Reply
 
 _SECONDS: Final = 8.0
-"""For each of three requests."""
+"""The time limit of each of three requests."""
 _MOST_BYTES: Final = 1 << 20
 _REDIRECTIONS: Final = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTIONS: Final = 3

@@ -8,12 +8,12 @@ from service_record.read.source import STANDARD_INPUTS
 from service_record.record.entry import Malformed, Piece
 
 PIECES: Final = 2
-"""How many pieces of a file are needed to tell."""
+"""The number of pieces of a file needed to tell."""
 
 _ARCHIVES: Final = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".zip")
 _RECORD: Final = ".json"
 _JSON: Final = ("{", "[", "\0")
-"""How what is left of a record begins; NULs stand where a loss of power has taken the rest."""
+"""The beginnings of what is left of a record; NULs stand where a loss of power has taken the rest."""
 _PAGES: Final = ("<!doctype html", "<html", "<head", "<body")
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final
 
 SECONDS: Final = 3.0
-"""For everything together."""
+"""The time limit of everything together."""
 _MAX_BYTES: Final = 4 << 20
-"""Of one program's output."""
+"""The limit of one program's output."""
 _MAX_TAIL: Final = 256 << 10
-"""Of one file: its end."""
+"""The limit of one file, of which the end is read."""
 _MAX_FILES: Final = 200
 _JOURNAL: Final = ("journalctl", "--quiet", "--no-pager", "--output=short-iso-precise")
 _PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
@@ -35,7 +35,7 @@ _PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     "rpm-ostree_status": ("rpm-ostree", "status"),
     "efibootmgr.txt": ("efibootmgr",),
 }
-"""What its lines are called, as `stream_of` knows it -> program."""
+"""The programs to run, by the name that `stream_of` gives their lines."""
 _FILES: Final = (
     *(
         "/etc/resolv.conf",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # a directory is read without what opens archives
     from service_record.bundle import Bundle, LeftOut
 
 STANDARD_INPUTS: Final = ("-", "standard input")
-"""How standard input is named by who asks for it, and to people."""
+"""The names of standard input: in arguments, and for people."""
 _STANDARD_INPUT, _STREAM_NAME = STANDARD_INPUTS
 
 _COLLECTOR: Final = ("collector://", "collector+http://", "collector+https://")
@@ -46,7 +46,7 @@ class Source(msgspec.Struct, frozen=True):
     """Records to read, each once."""
 
     name: str
-    """For people: where they are."""
+    """The place of the records, for people."""
     records: tuple[tuple[str, Iterable[Piece]], ...]
     """Service and what is in its record, read as it is asked for."""
     is_home: bool = False
@@ -60,17 +60,17 @@ class Source(msgspec.Struct, frozen=True):
     is_snapshot: bool = False
     """True for a bundle: what runs without an end in it was running when it was made."""
     left_out: "tuple[LeftOut, ...]" = ()
-    """What of an archive was not read, its place being in the path."""
+    """The parts of an archive that were not read, each with its place in the path."""
     boot_id: str | None = None
-    """Of a bundle: the boot that ran when it was made, where its manifest names that."""
+    """For a bundle: the boot that ran when it was made, if its manifest names that."""
     running: tuple[systemd.RunningService, ...] = ()
     """Services of this host that run now; those that know nothing of us have no record of that yet."""
     unit_texts: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Of a bundle: path and text of the files that say which units failed, and how."""
+    """For a bundle: path and text of the files that say which units failed, and how."""
     archive: Callable[[], BufferedReader] | None = None
     """Opens the archive once more, for what lies beside the records; None where there is none."""
     refusal: str = ""
-    """Why there is nothing to read, unless files beside records will do."""
+    """The reason why there is nothing to read, unless files beside records will do."""
 
 
 def open_source(places: Sequence[str] = (), *, with_evidence: bool = False) -> Source:

@@ -26,7 +26,7 @@ _EVERYBODYS_FILE_MODE: Final = 0o644
 _EVERYBODYS_DIRECTORY_MODE: Final = 0o755
 SUFFIX: Final = ".json"
 DAMAGED_SUFFIX: Final = ".damaged"
-"""Behind the name of a record: where a writer keeps what it found in the place of an array's end."""
+"""The suffix of the file beside a record that keeps what a writer found in the place of an array's end."""
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 
@@ -36,7 +36,7 @@ _EMPTY_ARRAY: Final = b"[\n]\n"
 _SAFE: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | _SAFE
 _PATIENCE_SECONDS: Final = 2.0
-"""How long the lock of an array is waited for."""
+"""The time limit for getting the lock of an array."""
 
 
 def default_directory() -> str:

@@ -14,11 +14,11 @@ from typing import Final
 
 _BLANK: Final = b" \t\r\n"
 _CLOSING: Final = b"\n]"
-"""Where a disk takes all but that, and blanks, the entry is there: a reader takes it."""
+"""The end of an array. If a disk takes all but that, and blanks, the entry is there: a reader takes it."""
 _BLOCK_BYTES: Final = 1024
 _SPARE_BYTES: Final = 1024
 _SECTOR_BYTES: Final = 512
-"""What a disk writes whole or not at all, at the least."""
+"""The least size that a disk writes whole or not at all."""
 _TAIL_BYTES: Final = 8 << 10
 _PAUSE_SECONDS: Final = (0.00005, 0.002)
 

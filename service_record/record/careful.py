@@ -42,7 +42,7 @@ class Lines:
         self._number = 0
         self._current = b""
         self._damaged = 0
-        """How many lines were objects, but not entries."""
+        """The number of lines that were objects, but not entries."""
 
     def read(self, text: bytes) -> Iterator[Piece]:
         """Yield the pieces of lines that were just read, and of those behind that belong with the last."""

@@ -26,7 +26,7 @@ class FormatFault(msgspec.Struct, frozen=True):
     """A fault of a record, with its place."""
 
     line: int
-    """From 1."""
+    """The line, from 1."""
     reason: str
 
 

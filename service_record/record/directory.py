@@ -24,13 +24,15 @@ if TYPE_CHECKING:
     from service_record.record.entry import Piece
 
 RECORD_DIRECTORIES: Final = ("bootstrap/services", "var/log/openshift")
-"""Where records are in a log bundle, and in what agent-gather makes, below whatever directory."""
+"""The directories of records in a log bundle, and in agent-gather's output, below whatever directory."""
 
 UNFINISHED_SUFFIX: Final = ".tmp"
-"""Behind the name of a record: what upstream's shim was about to put in its place."""
+"""The suffix of the file that upstream's shim was about to put in the place of a record."""
 
 LISTINGS: Final = ("failed-units.txt", "systemctl_list-units_--failed")
-"""Below the top of a bundle, or among what sos prints: failed units, as `systemctl list-units` shows them."""
+"""Lists of failed units, as `systemctl list-units` shows them: below the top of a bundle, or in what sos
+prints.
+"""
 
 _DEFAULT_INBOX: Final = "/dev/shm/service-record"  # noqa: S108  # of the drop-in; root's, and sticky
 _MAX_INBOX_BYTES: Final = 16 << 20

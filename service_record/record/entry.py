@@ -10,7 +10,7 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 
 MAX_EXCERPT_CHARACTERS: Final = 4096
-"""Of a damaged piece that is shown or held: its file has the whole of it."""
+"""The limit of a damaged piece that is shown or held: its file has the whole of it."""
 LEAST_ENTRY_BYTES: Final = len('{"phase":"stage end"}')
 """No shorter object is an entry."""
 
@@ -59,13 +59,13 @@ class RunsLeftOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     failed: _Count = 0
     """Runs that failed, were interrupted, or continued after a failure."""
     alike: _Count = 0
-    """How many of them, in a row up to this run, came to the same end in the same place as this run."""
+    """The number of them, in a row up to this run, with the same end in the same place as this run."""
     boots: _Count = 0
     """Earlier boots of which no run is left."""
     boot_runs: _Count = 0
     """The runs of those boots, which are in no other number here."""
     rotations: _Count = 0
-    """On the first entry of a file: how often the file was rotated. No two beginnings of it are the same."""
+    """On the first entry of a file: the number of its rotations. No two beginnings of it are the same."""
 
     @property
     def runs(self) -> int:
@@ -83,7 +83,7 @@ class UnknownFields(dict[str, object]):
 
 
 NO_UNKNOWN_FIELDS: Final = UnknownFields()
-"""What an entry has that was decoded at once; a codec leaves out this very value."""
+"""The value for an entry that was decoded at once; a codec leaves out this very value."""
 _Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 _Whole: TypeAlias = Annotated[int, msgspec.Meta(gt=-(2**53), lt=2**53)]
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]  # which all encoders write alike
@@ -112,14 +112,14 @@ class Entry(
     """Name of the stage that starts or ends, or that is open meanwhile."""
     phase: Phase
     result: Result | None = None
-    """On ends only."""
+    """The result; on ends only."""
     error_line: _Text | None = None
     """`LINE FUNCTION FILE` of the innermost frame of a failure; FUNCTION is `main` at top level."""
     error_message: _Text | None = None
     """The last lines of the journal of this invocation, oldest first."""
     exit_code: _Whole | None = None
     signal: _Text | None = None
-    """Without SIG: `TERM`; `unknown` where only the fact of a signal is known."""
+    """The signal without SIG: `TERM`; `unknown` where only the fact of a signal is known."""
     command: _Text | None = None
     """The failing command as the script has it, nothing expanded."""
     stack: tuple[str, ...] = ()
@@ -133,21 +133,25 @@ class Entry(
     invocation_id: _Text | None = None
     """systemd's $INVOCATION_ID: 32 hexadecimal digits."""
     pid: _Whole | None = None
-    """Of the service's main process."""
+    """The id of the service's main process."""
     uptime: _Seconds | None = None
     """Seconds since boot, so that durations survive a clock step."""
     service_result: _Text | None = None
     """systemd's $SERVICE_RESULT, known to what runs after the service's death."""
     stop_request: _Text | None = None
-    """What systemd was asked for when its stop signal ended the service: `stop`, `restart` or `shutdown`."""
+    """The request to systemd behind the stop signal that ended the service: `stop`, `restart` or
+    `shutdown`.
+    """
     dropped: _Whole = 0
-    """How many entries before this one could not be written."""
+    """The number of entries before this one that could not be written."""
     recorder: _Text | None = None
     """Name and version of what wrote the run's entries: `bash/0.1.0`; on the start of a run or a command."""
     stage_id: _Text | None = None
-    """On entries of a stage whose recorder knows what it is in: unique within the run."""
+    """The id of an execution, unique within the run, on entries of a stage whose recorder knows what it is
+    in.
+    """
     parent: _Text | None = None
-    """Beside `stage_id`: that of the stage around it; None for a stage right in its run or command."""
+    """The `stage_id` of the stage around it; None for a stage right in its run or command."""
     left_out: RunsLeftOut | None = None
     """The runs that a rotation left out right before this entry's."""
     extra: UnknownFields = NO_UNKNOWN_FIELDS
@@ -187,9 +191,9 @@ class Malformed(msgspec.Struct, frozen=True, gc=False):
     """A piece of a record that is not an entry."""
 
     line: int
-    """Where it begins in its file, from 1."""
+    """The line at which it begins in its file, from 1."""
     text: str
-    """All that stood there; bytes that are not UTF-8 as backslash escapes."""
+    """The whole damaged text; bytes that are not UTF-8 as backslash escapes."""
     reason: str
 
     def abridge(self) -> "Malformed":

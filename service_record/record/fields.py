@@ -25,7 +25,7 @@ _MAX_INTEGER: Final = 2**53  # RFC 8259 section 6: what every JSON implementatio
 _RFC_3339: Final = re.compile(
     r"(?!0|9999)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,15})?(Z|[+-]\d\d:\d\d)", re.ASCII
 )
-"""Of years that Python has in every time zone."""
+"""A time of a year that Python has in every time zone."""
 _MAX_SHOWN_CHARACTERS: Final = 40
 _MAX_DEPTH: Final = 100  # well below what encoders take: what is read can be written again
 

@@ -14,12 +14,12 @@ import msgspec
 from service_record.record.entry import Entry, Piece
 
 MAX_REGION_BYTES: Final = 4 << 20
-"""What is held of a file at once. A longer line is read in pieces; no entry is longer."""
+"""The part of a file held at once. A longer line is read in pieces; no entry is longer."""
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 BLOCK_BYTES: Final = 1 << 16
-"""Of lines that are read together: more is slower, as it leaves the caches of processors."""
+"""The size of lines that are read together: more is slower, as it leaves the caches of processors."""
 
 
 def read_entries(stream: BinaryIO, block_bytes: int = BLOCK_BYTES) -> Iterator[Piece]:

@@ -31,7 +31,7 @@ _LIMITS: Final = {"stage": 255, "preCommand": 255, "postCommand": 255, "command"
 _CUT: Final = "\u2026"
 _CUT_BYTES: Final = len(_CUT.encode())
 _MESSAGE_FLOOR_BYTES: Final = 1024
-"""What a message keeps while there are frames, a command or unknown fields to give way instead."""
+"""The room that a message keeps while frames, a command or unknown fields can give way instead."""
 
 _STRUCTURE: Final = ("timestamp", "phase", "result")
 _NAMES: Final = ("stage", "preCommand", "postCommand")

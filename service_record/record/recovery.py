@@ -20,9 +20,9 @@ STRUCTURE: Final = b"[], \t\r\n"
 
 _SEPARATORS: Final = b", \t\r\n"
 _VALUES: Final = frozenset(bytes([byte]) for byte in b'{["-0123456789tfn')
-"""What a value of JSON begins with: a decoder takes longer to find none than all else of a short line."""
+"""The first bytes of JSON values: a decoder takes longer to find none than all else of a short line."""
 _BLANK_SECTOR: Final = b" " * 511 + b"\n"
-"""In an array, where nothing was written yet: docs/record-format.md, "The array layout"."""
+"""In an array, a sector that was not written yet: docs/record-format.md, "The array layout"."""
 _MAX_DEPTH: Final = 16
 """Braces followed at once; bounds how often a byte is looked at, whatever the nesting."""
 

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from typing import Final
 
 MAX_FRAMES: Final = 16
-"""How much of a stack is told: enough to see the way, and the message keeps its room in the entry."""
+"""The limit of a stack: enough to see the way, and the message keeps its room in the entry."""
 
 _MAX_INNER: Final = 8
-"""How many frames of libraries stand in front of the service's own: its callers keep their room."""
+"""The limit of library frames in front of the service's own: its callers keep their room."""
 _PACKAGE_DIRECTORIES: Final = ("/site-packages/", "/dist-packages/")
-"""Where installed packages are, that of a distribution and those of virtual environments."""
+"""The directories of installed packages, of a distribution and of virtual environments."""
 _STANDARD_LIBRARY: Final = "the standard library"
 # Not by sysconfig, which is slow. The standalone executable has no such directory: its modules are not files.
 _STANDARD_FILE: Final[str | None] = getattr(os, "__file__", None)

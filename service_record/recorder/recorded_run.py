@@ -97,7 +97,7 @@ class RecordedRun:
         self._invocation_id = systemd.invocation_id()
         self._open: dict[Part, int] = {}
         self._ids: dict[Part, tuple[str, str | None]] = {}
-        """Of stages that know what they are in: the id of this execution, and that of the stage around it."""
+        """For stages that know the stage around them: the id of this execution, and the id of that stage."""
         self._journal: tuple[int, str | None] | None = None
         self._writer: Writer | None = None
 

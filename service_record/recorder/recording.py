@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Final, Self, TypeAlias
 
     Cause: TypeAlias = Failure | BaseException | str
-    """What tells of a failure: an exception, a reason in words, or all that is known."""
+    """The description of a failure: an exception, a reason in words, or everything that is known."""
 
 
 class Recording:

@@ -24,11 +24,11 @@ from service_record.redaction.types import MaskedSpan, Secret, merged, united, w
 
 _ANCHOR_BYTES: Final = 10
 _RARE: Final = (b"Q", b"X", b"Z", b"J", b"K", b"V", b"W", b"Y", b"q", b"x", b"z", b"7")
-"""What anchors begin with where they can: RE2 has the less to remember the less of a log may begin one."""
+"""The first bytes of needles where possible: the fewer of them a log has, the less RE2 has to remember."""
 _SHORT_BYTES: Final = 16
 """A shorter form is looked for as a whole."""
 LONG_BYTES: Final = 40
-"""Of a form as long, fragments are secrets, too; of a shorter one only the whole."""
+"""The length of a form from which fragments are secrets, too; of a shorter one only the whole is."""
 _VERY_LONG_BYTES: Final = 1024
 _STRIDES: Final[Mapping[str, tuple[int, int]]] = {"raw": (24, 48), "base64": (24, 96), "der": (24, 192)}
 _STRIDE: Final = (96, 512)
@@ -36,14 +36,16 @@ _STRIDE: Final = (96, 512)
 _LEAST_PIECES: Final = 3
 """A part in which fewer would begin gets as many: of a key of P-256 only 32 bytes are secret."""
 _LEAST_RSA_BYTES: Final = 700
-"""Of a private key in base64. Keys of curves are shorter, RSA keys of 1024 bits and more are longer."""
+"""The least size of an RSA private key in base64. Keys of curves are shorter, RSA keys of 1024 bits and
+more are longer.
+"""
 _NUMBER: Final = re.compile(
     rb"\x02\x01\x01\x04(?P<size>[\x14-\x48])|\x06\x03\x2b\x65.\x04.\x04(?P<short_size>[\x20\x39])", re.DOTALL
 )
-"""What stands in DER before the number that is the key of a curve; see RFC 5915, 3, and RFC 8410, 7."""
+"""The bytes in DER before the number that is the key of a curve; see RFC 5915, 3, and RFC 8410, 7."""
 _MOST_BEFORE_NUMBER: Final = 48
 _LABEL: Final = b"PRIVATE KEY"
-"""What the lines around a key have that those around a certificate have not."""
+"""The part of the lines around a key that those around a certificate have not."""
 
 
 def anchored_forms(value: bytes, *, only_plain: bool) -> Iterator[tuple[bytes, list[bytes]]]:
@@ -136,17 +138,19 @@ _MANY_ANCHORS: Final = 8_000
 _MOST_ANCHORS: Final = 16_000
 """Hard limit: past it RE2 exceeds its memory budget."""
 _RESUMED_BYTES: Final = 8
-"""So much has to go on in the next line, or all that is left."""
+"""The bytes that have to go on in the next line, or all that is left."""
 _PREFIX_BYTES: Final = 256
-"""What is looked at before a form for the end of a line."""
+"""The distance before a form in which the end of a line is looked for."""
 _GAP_BYTES: Final = 1 << 13
-"""What may stand between two lines of a secret: prefixes, fields of a journal, lines of other programs."""
+"""The limit of the text between two lines of a secret: prefixes, fields of a journal, lines of other
+programs.
+"""
 
 _WRITTEN_BREAK_BYTES: Final = 16
 
 _CUT_BEHIND: Final = (b"\n", b"\r", b'"', b"'", b"\\", "\u2026".encode())
 _CUT_BEFORE: Final = (b"\n", b'"', b"'", "\u2026".encode())
-"""What stands where a text was cut: the end of its line or quotes, or the sign that more stood there."""
+"""The signs of a cut text: the end of its line or quotes, or the sign that more stood there."""
 
 _WRITTEN_BREAK: Final = rb"\\+(?:[nr]|x0[AaDd]|u000[AaDd]|01[25])|%0[AaDd]|&#1[03];"
 _BREAK: Final = rb"(?:" + _WRITTEN_BREAK + rb"|[ \t\r\\\"'+,]*\n[ \t>#*|\"']*)"
@@ -168,7 +172,7 @@ class _Match:
     pieces: Sequence[tuple[int, int]]
     size: int
     is_whole: bool
-    """In one piece, and all of the form."""
+    """True for all of the form, in one piece."""
 
 
 class Exact:
@@ -180,7 +184,7 @@ class Exact:
         self._break = types.compiled(_BREAK + b"+")
         self._written_breaks = types.compiled(b"(?:" + _WRITTEN_BREAK + b")+$")
         self.left_out: Counter[str] = Counter()
-        """How many secrets were one too many, by kind; the first are taken."""
+        """The number of secrets above the limit, by kind; the first ones are used."""
         for secret in secrets:
             if not is_taken(secret.value):
                 continue

@@ -147,7 +147,7 @@ class Place:
     """Files of one sort, by their path below the root, and what they hold."""
 
     pattern: str
-    """As `Path.glob` takes it."""
+    """The pattern, in the syntax of `Path.glob`."""
     whole: str = ""
     """The kind of the secret that such a file is as a whole; empty when secrets are merely in it."""
 

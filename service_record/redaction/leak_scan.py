@@ -18,7 +18,7 @@ _CHUNK_BYTES: Final = 1 << 20
 UNREADABLE: Final = "unreadable"
 """The kind of a finding that is no secret, but may hide one."""
 _MOST_BYTES: Final = 16 << 30
-"""Of everything, unpacked; more is refused."""
+"""The limit of everything, unpacked; more is refused."""
 _LIMITS: Final = Limits(read_bytes=_MOST_BYTES, free_bytes=_MOST_BYTES)
 
 

@@ -22,12 +22,12 @@ _DENSE_DIGITS: Final = 2
 _DENSE_CHANGES: Final = 4
 _PREFIXED_CHANGES: Final = 2.5
 _MOST_LOWERS: Final = 2
-"""Of random letters and digits every second changes its class, of `ValidateRFC4281Id` every third."""
+"""In random letters and digits every second changes its class, in `ValidateRFC4281Id` every third."""
 _LONG_WORD: Final = 18
 _VOWELS: Final = 4
-"""Of random letters every fifth is a vowel, of words more than every third."""
+"""Every fifth random letter is a vowel; in words more than every third is one."""
 _CHANGES: Final = 3
-"""Of random letters every second changes the case, of `SomeNamesLikeThis` about every fourth."""
+"""Every second random letter changes the case; in `SomeNamesLikeThis` about every fourth does."""
 
 _UPPER: Final = types.compiled(rb"[A-Z]")
 _LOWER: Final = types.compiled(rb"[a-z]")
@@ -40,7 +40,7 @@ _HEX: Final = types.compiled(rb"[0-9A-Fa-f]+")
 _PUBLIC: Final = types.compiled(
     rb"(?:MII|LS0tLS1CRUdJTi|AAAA[BCEI]|ssh-|ecdsa-|(?i:(?:sha|md)[0-9]+|crio|docker|libpod|overlay|img)[-:_~]).*"
 )
-"""What begins a certificate, a public key and the names of digests and of containers."""
+"""The beginnings of a certificate, of a public key and of the names of digests and of containers."""
 _PORT: Final = types.compiled(rb"\d{1,5}(?:/|$)")
 _STRUCTURE: Final = types.compiled(rb"[A-Za-z.]+[{(]")
 _JOINTS: Final = types.compiled(rb"[^A-Za-z0-9]+")
@@ -63,7 +63,7 @@ _FILE: Final = types.compiled(rb"[A-Za-z0-9_-]+\.(?:htpasswd|json|ya?ml|conf|cfg
 _NAME_SERVICES: Final = types.compiled(
     rb"(?:(?:files|db|compat|systemd|altfiles|sss|ldap|nis|winbind|\[[A-Za-z!=]+\])[ \t]*)+"
 )
-"""What a database of nsswitch.conf(5) is looked up in, `passwd` among them."""
+"""The sources of a database of nsswitch.conf(5), `passwd` among them."""
 _PATH: Final = types.compiled(
     rb"(?:file:/|\.)?/(?:bin|boot|dev|etc|home|lib|mnt|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)(?:/.*)?|[A-Za-z]:\\.*"
 )

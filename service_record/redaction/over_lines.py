@@ -243,7 +243,7 @@ class _Open:
     form: str
     """scalar, block, xml, env, form, or the name of a map."""
     head: bytes
-    """What stands before the name in its line."""
+    """The text before the name in its line."""
 
     @property
     def depth(self) -> int:

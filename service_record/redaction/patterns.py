@@ -45,7 +45,7 @@ PEM_BEGIN: Final = rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
 
 _PART: Final = types.compiled(rb"<<([A-Z_]+)>>")
 _BEGINNINGS: Final = (b'"auths"', b'"auth":', b"PRIVATE KEY-----", b"client-key-data")
-"""What only files of secrets have; each is searched for in base64."""
+"""Texts that only files of secrets have; each is searched for in base64."""
 _TWICE: Final = (b"PRIVATE KEY-----", b'"auths"')
 """And these in base64 of base64."""
 _THRICE: Final = (b"PRIVATE KEY-----",)

@@ -19,14 +19,14 @@ from service_record.redaction.unescaped import UnescapedText, views_of
 _LABEL: Final = b"PRIVATE KEY"
 _END: Final = b"-END "
 _LEAST_OF_LABEL: Final = 6
-"""So much of the label is in one of its lines, wherever a line ends in it."""
+"""The least part of the label in one of its lines, wherever a line ends in it."""
 _MAX_LINES: Final = 1000
 """A key of RSA 8192 has 400 lines of 16 bytes."""
 _MAX_FOREIGN_LINES: Final = 160
 _WORD_DIGITS: Final = 4
 _LEAST_OFFSET_DIGITS: Final = 6
 _HINT: Final = types.compiled(rb"(?i:54 *45 *20|50 *52 *49|4952|5250|2045|4554)")
-"""In each line that may have part of the label: `TE `, `PRI`, and either in words of 16 bits."""
+"""A hint in each line that may have part of the label: `TE `, `PRI`, and either in words of 16 bits."""
 _GROUPS: Final = types.compiled(rb"(?:^|[\s|>])((?:[0-9A-Fa-f]+(?::[ \t]*|[ \t]+|\r?$))+)")
 _GROUP: Final = types.compiled(rb"[0-9A-Fa-f]+")
 
@@ -99,11 +99,11 @@ def _has_label(text: bytes) -> bool:
 
 
 BLOCK_BYTES: Final = 1 << 20
-"""What is looked at at once, and how long a line is taken as a whole."""
+"""The size that is redacted at once, and up to which a line is kept whole."""
 _OVERLAP: Final = 1 << 16
-"""So much of a piece of a longer line is kept for the next piece."""
+"""The part of a piece of a longer line that is kept for the next piece."""
 _NEIGHBOURS: Final = 1 << 12
-"""So much on both sides of a cut is looked at to tell whether something secret is cut."""
+"""The text on both sides of a cut that is searched to see whether something secret is cut."""
 _MOST_CUTS_TRIED: Final = 16
 _RUN: Final = types.compiled(rb"""[^\s"'\\<>,]*""")
 
@@ -116,9 +116,9 @@ class Redactor:
 
     def __init__(self, rules: Rules, *, only_certain: bool = False) -> None:
         self.counts: Counter[str] = Counter()
-        """How many secrets were masked so far, by kind."""
+        """The number of secrets masked so far, by kind."""
         self.first_line = 0
-        """Of the first of them, counted from 1; known when only the certain are masked."""
+        """The line of the first of them, counted from 1; known when only the certain are masked."""
         self._rules = rules
         self._only_certain = only_certain
         self._body = Body()

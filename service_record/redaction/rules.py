@@ -14,7 +14,9 @@ from service_record.redaction.types import MASK_BEGIN, MaskedSpan, Secret, mask,
 from service_record.redaction.unescaped import UnescapedText, views_of, whole_escapes
 
 _MOST_TURNS: Final = 8
-"""What a mask lays bare is looked at again; more than two turns are seldom needed."""
+"""The limit of passes: the text that a mask lays bare is looked at again; more than two passes are seldom
+needed.
+"""
 _QUOTES: Final = {b'"', b"'", b"`"}
 _LONGEST_MASK: Final = 64
 _LONGEST_NAME: Final = 48
@@ -31,7 +33,7 @@ _SEPARATOR: Final = types.compiled(
 )
 _NUMBER: Final = b"0123456789.eE+-"
 _NESTED: Final = frozenset(b"([")
-"""Where one of these stands in a pattern, a `|` may not be between alternatives of the whole."""
+"""Signs in a pattern after which a `|` may not be between alternatives of the whole."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,12 @@ _LONG_BYTES: Final = 16
 _MOST_BYTES: Final = 1 << 16
 """A longer one is cut to this: no file of a host that is one secret is as long."""
 _TWICE_BYTES: Final = 4096
-"""What is looked for in base64 of base64, too; nine forms of it are."""
+"""The size of secrets that are looked for in base64 of base64, too; nine forms of it are."""
 _STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 _HIDDEN_CHARACTERS: Final = (0, 2, 3)
-"""How many characters of base64 a secret shares with what stands 0, 1 or 2 bytes before it."""
+"""The number of base64 characters that a secret shares with the text before it, for 0, 1 or 2 bytes of
+that.
+"""
 
 
 def is_taken(value: bytes) -> bool:
@@ -209,9 +211,9 @@ def _quoted(value: bytes) -> Iterator[tuple[str, bytes]]:
 _PRINTABLE: Final = frozenset(range(32, 127))
 _ALPHANUMERIC: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 _UNIT_PLAIN: Final = _ALPHANUMERIC | set(b":_.")
-"""What systemd-escape(1) leaves as it is; `/` becomes `-` there only in paths."""
+"""The bytes that systemd-escape(1) leaves as they are; `/` becomes `-` there only in paths."""
 _SHELL_PLAIN: Final = _ALPHANUMERIC | set(b"%+-./:=@_,")
-"""What `printf %q` of bash leaves as it is."""
+"""The bytes that `printf %q` of bash leaves as they are."""
 
 
 def _behind_backslash(value: bytes, special: bytes) -> bytes:

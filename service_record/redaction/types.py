@@ -12,7 +12,7 @@ import re2
 
 Pattern: TypeAlias = Any  # re2 has no types
 _MEMORY_BYTES: Final = 64 << 20
-"""Of one pattern and of its states, which are made as the text asks for them."""
+"""The limit of one pattern and of its states, which are made as the text asks for them."""
 
 
 def compiled(pattern: bytes, *, groups: bool = True) -> Pattern:
@@ -71,7 +71,7 @@ class Leak:
 
     kind: str
     place: str
-    """Of the member, through the archives around it."""
+    """The place of the member, through the archives around it."""
     line: int
     """Counted from 1; 0 when it is no matter of lines: a member's name, or an archive that cannot be read."""
 
@@ -83,7 +83,7 @@ class Redacting(Protocol):
     """Masks the secrets of one stream: what `Redactor(rules)` makes, one for each member of a bundle."""
 
     counts: Counter[str]
-    """How many were masked so far, by kind."""
+    """The number of secrets masked so far, by kind."""
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes, in chunks of any size; give what is ready, which may be nothing."""
@@ -110,7 +110,7 @@ class MaskedSpan:
     end: int
     kind: str
     is_first: bool
-    """Of the pieces of one secret, which may go over several lines."""
+    """True for the first piece of one secret, which may go over several lines."""
 
 
 def within_lines(text: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:

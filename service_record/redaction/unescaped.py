@@ -60,9 +60,9 @@ class UnescapedText:
 
     text: bytes
     _starts: list[int]
-    """Where each piece begins in the view."""
+    """The offset of each piece in the view."""
     _places: list[int]
-    """Where the same piece begins in what the view was made of."""
+    """The offset of the same piece in the source of the view."""
     _below: "UnescapedText | None" = None
 
     def place(self, position: int) -> int:

@@ -44,7 +44,7 @@ No call that takes an agent's key lists one host alone. Whatever fits in here is
 
 _GOOD: Final = range(200, 300)
 _ACCEPTED: Final = frozenset({HTTPStatus.NO_CONTENT})
-"""Of logs and of their state."""
+"""The answers to logs and to their state that accept them."""
 
 LogsState: TypeAlias = Literal["requested", "collecting", "completed", "timeout"]
 Severity: TypeAlias = Literal["info", "warning", "error", "critical"]

@@ -39,9 +39,9 @@ class Bundled:
     bytes: int
     gathered: tuple[Gathered, ...]
     members: tuple[Packed, ...]
-    """What became of each file of it, in order."""
+    """The result of each of its files, in order."""
     kinds: Counter[str]
-    """How many secrets were masked, by kind."""
+    """The number of masked secrets, by kind."""
     unread: tuple[str, ...]
     """Files that may hold secrets and could not be read, so that only the shape of these was looked for."""
     leak: Leak | None
@@ -165,7 +165,7 @@ class Copied:
     bytes: int
     members: tuple[Packed, ...]
     kinds: Counter[str]
-    """How many secrets were masked, by kind."""
+    """The number of masked secrets, by kind."""
     leak: Leak | None
 
 

@@ -22,13 +22,15 @@ from service_record.reporter.paths import Places, is_there
 
 _VERSION: Final = 1
 UNDELIVERED: Final = ("spool", "console")
-"""What a stop keeps when nothing of this host's failure has arrived anywhere."""
+"""The parts that a stop keeps when nothing of this host's failure has arrived anywhere."""
 PURGE: Final = "service-record report --stop --purge"
 """Removes that."""
 _RULE: Final = "/etc/tmpfiles.d/boot-reporter.conf"
 _RULE_CANNOT_NAME: Final = re.compile(r"[\s\"'%*?\[\]\\]")
 _LEAST_DEPTH: Final = 3
-"""Of a directory that settings name for removal, `/` counted: `/opt/reporter`, and never `/opt`."""
+"""The least depth of a directory that settings name for removal, `/` counted: `/opt/reporter`, and never
+`/opt`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +39,14 @@ class Tombstone:
 
     reason: str
     stopped: str = ""
-    """When, by this host's clock; RFC 3339."""
+    """The time of the stop, by this host's clock; RFC 3339."""
     boot_id: str | None = None
     remove: tuple[Path, ...] = ()
-    """What the settings named beyond the reporter's own places."""
+    """The places to remove that the settings name beyond the reporter's own."""
     keep: tuple[str, ...] = ()
-    """What is not removed, of `settings`, `spool`, `state`, `units`, `console`. The token always is."""
+    """The parts to keep, out of `settings`, `spool`, `state`, `units`, `console`. The token is always
+    removed.
+    """
     is_finished: bool = False
 
     def to_json(self) -> dict[str, object]:

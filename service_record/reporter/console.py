@@ -17,7 +17,7 @@ from service_record.reporter.paths import Places
 
 _SECONDS: Final = 10
 _BOOTED: Final = Path("/run/systemd/system")
-"""Only there where systemd is the init system; see sd_booted(3)."""
+"""The directory that exists only where systemd is the init system; see sd_booted(3)."""
 
 
 def tell_systemd(places: Places, *arguments: str) -> None:
@@ -35,9 +35,9 @@ def tell(places: Places, *command: str) -> None:
 
 
 _WIDTH: Final = 79
-"""Of a row: one cell less than the narrowest console has, where a full row is followed by an empty one."""
+"""The width of a row: one cell less than the narrowest console has, where an empty row follows a full one."""
 _ROWS: Final = 2
-"""Of one thing that is said. Whoever wants more logs in."""
+"""The rows of one message. Whoever wants more logs in."""
 
 
 def issue(verdict: str, advice: str = "") -> bytes:

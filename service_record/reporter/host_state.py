@@ -36,13 +36,13 @@ _SECONDS: Final = 2.0
 _MOST_READ: Final = 16 << 20
 """Bytes of records that are judged, all services together: they take four times as much of memory."""
 _LEAST_READ: Final = 256 << 10
-"""Of one service, however many there are."""
+"""The part read of one service's record, however many services there are."""
 
 _ENCAPSULATED: Final = "/etc/ignition-machine-config-encapsulated.json"
 """The machine configuration as Ignition left it; done with it, the machine-config daemon renames it."""
 _DONE: Final = (f"{_ENCAPSULATED}.bak", "/etc/machine-config-daemon/currentconfig")
 _KUBELET: Final = ("/var/lib/kubelet/pki/kubelet-client-current.pem", "/var/lib/kubelet/cpu_manager_state")
-"""What a kubelet writes that has run; its configuration is there before."""
+"""Files that a kubelet writes once it has run; its configuration is there before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Traces:
     is_pending: bool = False
     """The machine configuration has come, and is not in effect: a boot with local ignition."""
     is_applied: bool = False
-    """It is in effect, or will be after the reboot that follows."""
+    """True if it is in effect, or will be after the reboot that follows."""
     has_kubelet: bool = False
     """A kubelet has run."""
 
@@ -67,13 +67,15 @@ class HostEvidence:
     kubelet_healthy: bool = False
     traces: Traces = field(default_factory=Traces)
     diagnosis: Diagnosis | None = field(default=None, repr=False)
-    """What people read, with the units that failed. None when there is nothing to judge."""
+    """The diagnosis for people, with the units that failed. None when there is nothing to judge."""
     history: History | None = field(default=None, repr=False)
     failed_units: tuple[str, ...] = ()
     unread: str | None = None
-    """Why the records could not be read, in one line."""
+    """The reason why the records could not be read, in one line."""
     verdict: Verdict | None = None
-    """By the records alone, which decide what the reporter does; None when there is no record to judge."""
+    """The verdict by the records alone, which decide what the reporter does; None when there is no record
+    to judge.
+    """
     is_reboots: bool = False
     """True when what is wrong may be no more than that the host was rebooted."""
     fingerprint: str = ""
@@ -102,7 +104,7 @@ class HostProbes:
     failed_units: Callable[[], tuple[str, ...]] = systemd.failed_units
     kubelet: str = KUBELET
     files: Callable[[Places], Iterable[tuple[str, bytes]]] = _live_files
-    """What shows why something is wrong: the journal and whatever else lies beside the records."""
+    """The evidence of what is wrong: the journal and whatever else lies beside the records."""
 
 
 def observe(places: Places, probes: HostProbes | None = None, own: Iterable[str] = ()) -> HostEvidence:

@@ -15,7 +15,9 @@ import msgspec
 from service_record.http.answers import ASK_AGAIN, REASONS, Answered, Unreachable
 
 _MOST_ROW_BYTES: Final = 1 << 20
-"""Of one host in a list of hosts: some kilobytes without its inventory, far less than this with it."""
+"""The limit of one host in a list of hosts: some kilobytes without its inventory, far less than this with
+it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,9 @@ class Refused:
 
 
 View: TypeAlias = HostView | NoHost | Refused | Answered | Unreachable
-"""Of the call that asks. `Answered` is an answer that tells nothing of the host: 301, 400, 500 and others."""
+"""The outcome of the request. `Answered` is an answer that tells nothing of the host: 301, 400, 500 and
+others.
+"""
 
 
 ASK_AGAIN_FOR_PROGRESS: Final = ASK_AGAIN - {HTTPStatus.INTERNAL_SERVER_ERROR}

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from service_record.redaction.outgoing import HostMask
 
 _SECONDS: Final = 20.0
-"""That an answer may take: a round waits for it."""
+"""The time limit of an answer: a round waits for it."""
 _BATCH_SECONDS: Final = 120.0
-"""That a batch may take on its way: 1 MiB at 9 kB/s."""
+"""The time limit of a batch on its way: 1 MiB at 9 kB/s."""
 _ALTOGETHER: Final = 40.0
 """Seconds after which the rest is left to the next time."""
 
@@ -76,7 +76,7 @@ def _name(settings: Settings) -> str:
 
 
 _MOST_BYTES: Final = 16 << 20
-"""Of a record that a round rotates: it is held in memory, of which the unit has little."""
+"""The limit of a record that a round rotates: it is held in memory, of which the unit has little."""
 
 
 def rotate_records(places: Places, environ: Mapping[str, str], say: Log) -> None:

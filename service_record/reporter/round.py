@@ -49,8 +49,8 @@ from service_record.reporter.stopping import HeldError, only_one, stop_for, tell
 from service_record.reporter.supply import Supply
 
 _MOST_PLANS: Final = 8
-"""In one round. Seven are the most that the rules ask for: two forms of a fact, the same once the host has
-moved on, two slots, and where the bundle lies.
+"""The limit of plans in one round. Seven are the most that the rules ask for: two forms of a fact, the same
+once the host has moved on, two slots, and where the bundle lies.
 """
 
 
@@ -99,9 +99,11 @@ class Round:
     """True when the host's stage may be another than that of the view: told since, or minutes ago."""
     tried: set[tuple[str, ...]] = field(default_factory=set)
     is_saved: bool = True
-    """Whether the disk has the state."""
+    """True if the disk has the state."""
     may_save: bool = True
-    """Not over one that could not be read, and may be readable again in the next round."""
+    """False if the earlier state could not be read: it must not be overwritten, as the next round may be
+    able to read it.
+    """
 
     def run(self) -> RoundResult:
         for fault in self.settings.faults:

@@ -17,20 +17,20 @@ class Send(StrEnum):
     """The conditions under which bundles are shipped."""
 
     WHEN_WRONG = "when-wrong"
-    """When something is wrong with the host, and as a limit comes near."""
+    """Ship when something is wrong with the host, and as a limit comes near."""
     WHEN_CHANGED = "when-changed"
-    """Also when something else changed."""
+    """Ship also when something else changed."""
     ALWAYS = "always"
-    """In every round."""
+    """Ship in every round."""
 
 
 class HostLogsPolicy(StrEnum):
     """Use for a bundle of the service's slot for the host's logs, where the agent's own logs are."""
 
     WHEN_EMPTY = "when-empty"
-    """Only into a slot without logs, or with a bundle of ours."""
+    """Ship only into a slot without logs, or with a bundle of ours."""
     OVERWRITE = "overwrite"
-    """In the place of the agent's logs, too."""
+    """Ship in the place of the agent's logs, too."""
     NEVER = "never"
 
 
@@ -38,11 +38,11 @@ class Stages(StrEnum):
     """The way to report facts: in stages of their own, or as information on a known stage."""
 
     AUTO = "auto"
-    """In stages of their own where the service takes those."""
+    """Report in stages of their own where the service takes those."""
     NEW = "new"
-    """In stages of their own, or not at all."""
+    """Report in stages of their own, or not at all."""
     NEVER = "never"
-    """As information on the current stage."""
+    """Report as information on the current stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class Setting:
     """A row of the table of settings."""
 
     name: str
-    """Its key in the file, behind its section and a dot where it has one."""
+    """The key in the file, behind its section and a dot where it has one."""
     read: Callable[[object], Any]
     """The value; ValueError says what it has to be."""
     says: str
-    """For the table in docs/boot-reporter.md."""
+    """The description in the table of docs/boot-reporter.md."""
     environment: tuple[str, ...] = ()
     """Variables that come before the file; the first that is set counts."""
     read_variable: Callable[[object], Any] | None = None

@@ -19,7 +19,7 @@ _QUOTED: Final = 80
 _SPACE: Final = re.compile(r"[\x00-\x20\x7f]")
 
 COLLECTOR: Final = "collector+"
-"""What stands before the http:// or https:// of a collector."""
+"""The prefix of http:// or https:// in the URL of a collector."""
 
 
 def quoted(value: object) -> str:

@@ -82,7 +82,7 @@ class AssistedServiceSettings:
     """The assisted-service, and which of its hosts this is."""
 
     url: str
-    """Without a slash at its end; the service's base path comes behind it."""
+    """The URL without a slash at its end; the service's base path comes behind it."""
     cluster_id: str
     infra_env_id: str
     host_id: str
@@ -99,20 +99,20 @@ class Settings:
 
     service: AssistedServiceSettings | None = None
     faults: tuple[str, ...] = ()
-    """What is missing or bad, a line each: where, what, and what to do."""
+    """Missing or invalid settings, a line each: where, what, and what to do."""
     proxies: Proxies = field(default_factory=Proxies)
     collector_token: str | None = field(default=None, repr=False)
-    """What collectors are sent, and nobody else is."""
+    """The token for collectors, which is sent to nobody else."""
     ship_to: tuple[str, ...] = ()
     """More destinations: directories, URLs to PUT to, collectors (`collector+https://…`)."""
     records_to: tuple[str, ...] = ()
     """Collectors that are sent records as they are written."""
     frequency: float = 600.0
-    """From one round to the next."""
+    """The interval from one round to the next."""
     time_limit: float = 3600.0
-    """Of uptime: a boot that takes longer gets no more rounds."""
+    """The limit of uptime: a boot that takes longer gets no more rounds."""
     lifetime: float = _DAY
-    """Of uptime, all boots together."""
+    """The limit of uptime, all boots together."""
     jitter: float = 60.0
     """Rounds of one host are later than those of another by up to this."""
     send: Send = Send.WHEN_WRONG
@@ -120,15 +120,16 @@ class Settings:
     stages: Stages = Stages.AUTO
     redact: bool = True
     disk_bytes: int = 64 * _MIB
-    """What a round may take of the disk."""
+    """The limit of a round on the disk."""
     upload_bytes: int = 12 * _MIB
     """The largest bundle."""
     uploads_per_boot: int = 4
     uploads: int = 8
     total_bytes: int = 96 * _MIB
-    """Of all uploads together."""
+    """The limit of all uploads together."""
     keep_after: tuple[str, ...] = ()
-    """What stays when everything else is cleaned up: of `settings`, `spool`, `state`, `units`."""
+    """The parts that stay when everything else is cleaned up, out of `settings`, `spool`, `state`, `units`.
+    """
     remove: tuple[Path, ...] = ()
     """More files to remove then."""
     api_url: str | None = None

@@ -29,7 +29,7 @@ from service_record.reporter.setting_values import COLLECTOR
 from service_record.reporter.settings import AssistedServiceSettings, Settings
 
 _STORED: Final = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT})
-"""What object stores answer to a PUT that they have taken; a 200 without a body has an ETag then."""
+"""Answers of object stores to a PUT that they have taken; a 200 without a body has an ETag then."""
 _SHORTEST_SECRET: Final = 8
 """Characters: a shorter value of a query is no signature, and masking it would garble every answer."""
 
@@ -57,8 +57,8 @@ class HostBootLogs:
 
     service: AssistedService
     is_known: bool = False
-    """Whether it took such logs before. A service that does not know them may keep a large upload on its disk
-    for ever, so it is asked with a small one first.
+    """True if it took such logs before. A service that does not know them may keep a large upload on its
+    disk for ever, so it is asked with a small one first.
     """
 
     kind: str = field(default=HOST_BOOT, init=False)
@@ -173,9 +173,9 @@ class Shipper:
     host: str
     """A name for files: the host's id, or its hostname."""
     service: AssistedServiceSettings | None = None
-    """Whose ids a collector knows the host by, and whose CA bundle holds for all."""
+    """The service whose ids a collector knows the host by, and whose CA bundle holds for all."""
     collector_token: str | None = field(default=None, repr=False)
-    """Of collectors: they are never sent that of the assisted-service."""
+    """The token of collectors, which never get that of the assisted-service."""
     proxies: Proxies | None = None
     retry_policy: RetryPolicy | None = None
 
@@ -235,7 +235,7 @@ def _probe() -> bytes:
 
 
 ASKING: Final = RetryPolicy(read=20.0, total=30.0, tries=3, budget=60.0)
-"""For a few hundred bytes. What takes longer is for the next round."""
+"""For a few hundred bytes. Anything longer is for the next round."""
 SHIPPING: Final = RetryPolicy(upload_total=180.0, total=60.0, budget=200.0)
 """For a bundle at one destination: a slow line takes 12 MiB in three minutes at 70 kB/s."""
 

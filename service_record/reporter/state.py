@@ -27,7 +27,7 @@ class BootSeen:
     boot_id: str
     rounds: _Count = 0
     uptime: _Seconds = 0.0
-    """At the latest round."""
+    """The uptime at the latest round."""
     trouble: str | None = None
     """The fingerprint of what was wrong at the latest round."""
 
@@ -42,7 +42,7 @@ class Spent:
     """The boot that `boot_uploads` are of."""
     boot_uploads: _Count = 0
     fingerprints: tuple[str, ...] = ()
-    """What it was told of."""
+    """The fingerprints that were reported to it."""
     round: str | None = None
     """The round that shipped the latest bundle; see `Moment.round`."""
     last_word: str | None = None
@@ -60,9 +60,9 @@ class SpooledBundle:
     fingerprint: str
     boot_id: str
     uptime: _Seconds
-    """At the round that made it."""
+    """The uptime at the round that made it."""
     is_wrong: bool = False
-    """Whether it tells of something that was wrong with the host."""
+    """True if it reports something that was wrong with the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +73,9 @@ class Denial:
     """The ending that they speak for."""
     rounds: _Count = 1
     since: _Seconds = 0.0
-    """How long the host had been up at the first of them, all boots together."""
+    """The host's uptime at the first of them, all boots together."""
     until: _Seconds = 0.0
-    """Likewise at the latest."""
+    """The host's uptime at the latest of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +94,9 @@ class ReporterState:
     boots: tuple[BootSeen, ...] = ()
     """The latest, oldest first."""
     earlier_boots: _Count = 0
-    """How many more there were before."""
+    """The number of boots before those."""
     earlier_uptime: _Seconds = 0.0
-    """How long these were up, together."""
+    """The uptime of these boots, together."""
     told: tuple[str, ...] = ()
     """Facts that the service has."""
     dropped: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ class ReporterState:
     moved: Mapping[str, _Count] = field(default_factory=dict)
     """Fact -> how often the host had moved on meanwhile."""
     stages_known: bool | None = None
-    """Whether the service takes facts as stages; None before it was asked."""
+    """True if the service takes facts as stages; None before it was asked."""
     refused: Mapping[str, int] = field(default_factory=dict)
     """Kind of call -> the HTTP status that ended it for good."""
     accepted: tuple[str, ...] = ()
@@ -116,12 +116,12 @@ class ReporterState:
     spent: Mapping[str, Spent] = field(default_factory=dict)
     """Destination -> what it has got."""
     host_uploads: _Count = 0
-    """How many uploads the service's slot for the host's logs has got: then what is in it is ours."""
+    """The number of uploads to the service's slot for the host's logs: after one, its content is ours."""
     bundle: SpooledBundle | None = None
     withheld: tuple[str, ...] = ()
     """Fingerprints whose bundle had a secret in it that would have left the host."""
     cursor: str | None = None
-    """Of the journal, at the end of what was shipped last."""
+    """The cursor of the journal at the end of what was shipped last."""
     denial: Denial | None = None
     pauses: Mapping[str, Pause] = field(default_factory=dict)
     """Destination -> until when it is left alone."""

@@ -51,7 +51,7 @@ class Spool:
 
     directory: Path
     most_bytes: int
-    """Of the one bundle. While a newer one takes its place there are two."""
+    """The limit of the one bundle. While a newer one takes its place there are two."""
 
     def keep(self, bundle: Path) -> SpooledFile | NotKept:
         """Move the bundle into the spool, in the place of the one there. It is there whole, or the old one
@@ -121,9 +121,9 @@ def _make_newest(bundle: Path, others: list[Path]) -> None:
 
 
 _ROUND_SECONDS: Final = 780.0
-"""Until when a shipment may begin, or go on: the unit ends a round after 900."""
+"""The time in a round until which a shipment may begin, or go on: the unit ends a round after 900."""
 _LEAST_SECONDS: Final = 30.0
-"""What is left must be so much for a shipment to begin."""
+"""The time that must be left for a shipment to begin."""
 
 
 class Supply:
@@ -133,7 +133,7 @@ class Supply:
         self, places: Places, environ: Mapping[str, str], say: Log, settings: Settings, evidence: HostEvidence
     ) -> None:
         self.leak: Leak | None = None
-        """Where a secret was in a bundle, which was therefore not kept."""
+        """The place of a secret in a bundle, which was therefore not kept."""
         self.is_spent = False
         """True when this round can make no other bundle: it made one, or failed to."""
         self._places = places

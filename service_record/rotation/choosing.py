@@ -29,7 +29,7 @@ _STEPS: Final = (
     (2, 2),
     (1, 1),
 )
-"""How many of the first and of the latest runs stay of each boot, and of each distinct failure of a boot.
+"""The number of first and of latest runs that stay of each boot, and of each distinct failure of a boot.
 
 None: every failure. The first step with which the record is small enough is taken.
 """
@@ -50,7 +50,7 @@ class Invocation:
 
     boot_id: str | None
     places: list[int] = field(default_factory=list)
-    """Of its entries in the record."""
+    """The places of its entries in the record."""
     size: int = 0
     """Bytes of its lines."""
     outcome: Outcome = Outcome.RUNNING
@@ -60,7 +60,7 @@ class Invocation:
     message: str = ""
     """The signature of the message of its failure."""
     before: RunsLeftOut = field(default_factory=RunsLeftOut)
-    """What an earlier rotation left out right before it."""
+    """The runs that an earlier rotation left out right before it."""
 
 
 def shortened(entries: Sequence[Entry], sizes: Sequence[int], target: int) -> list[Entry]:

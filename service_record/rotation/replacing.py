@@ -26,7 +26,7 @@ from service_record.record.line import encoded
 
 _LOCK_SECONDS: Final = 5.0
 _WRITERS_SECONDS: Final = 5.0
-"""How long writers are waited for that have the replaced file open."""
+"""The wait for writers that have the replaced file open."""
 _PAUSE_SECONDS: Final = 0.002
 _MOST_CATCHING_UP: Final = 20
 _MOST_TURNS: Final = 5
@@ -94,9 +94,9 @@ class _Replaced:
 
     path: Path
     entries: int
-    """How many of its entries were looked at when the other was made."""
+    """The number of its entries that were looked at when the other was made."""
     new_entries: int
-    """How many entries the other had then."""
+    """The number of entries that the other had then."""
     left_out: int = 0
 
 

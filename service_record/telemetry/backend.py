@@ -42,7 +42,7 @@ class Reception:
     rejected: int = 0
     """Spans that it does not want, now or later."""
     reason: str = ""
-    """In one line that is safe to print; it may also warn of spans that were taken."""
+    """The reason, in one line that is safe to print; it may also warn of spans that were taken."""
 
 
 class TraceBackend:

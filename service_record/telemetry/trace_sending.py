@@ -24,7 +24,7 @@ from service_record.telemetry.backend import TraceBackend
 from service_record.telemetry.protobuf import request_of
 
 MARK_SECONDS: Final = 10.0
-"""What runs longer than this is marked as running."""
+"""The duration from which a run is marked as running."""
 SETTLE_SECONDS: Final = 10.0
 """A run without an end may still get one this long: systemd's helper records it after the process is gone."""
 _BATCH: Final = 200
@@ -34,7 +34,7 @@ _LOOK_SECONDS: Final = 60.0
 _WAITING_LOOK_SECONDS: Final = 2.0
 """The same while something is running or unsettled."""
 _REST: Final = 20
-"""So many times as long as a look took nothing is looked at: at most a twentieth of a processor is used."""
+"""The pause after a look, as a multiple of its duration: at most a twentieth of a processor is used."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,9 @@ class TraceSender:
     sent_spans: int = 0
     rejected_spans: int = 0
     remarks: list[str] = field(default_factory=list)
-    """What the backend said of spans that it refused, or warned of; who prints them empties the list."""
+    """Remarks of the backend on spans that it refused, and its warnings; the caller prints them and empties
+    the list.
+    """
     _sent: set[str] = field(default_factory=set)
     """Ids, of spans that are in the records."""
     _ended: dict[str, float] = field(default_factory=dict)

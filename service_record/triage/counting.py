@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PERIOD: Final = timedelta(days=7)
 _MAX_P: Final = 0.01
-"""Of all causes together that none of them only seems to rise."""
+"""The chance, for all causes together, that one of them only seems to rise."""
 _NEGLIGIBLE: Final = 1e-12
 _MOST_NAMES: Final = 5
 _ALIKE: Final = 0.6
@@ -36,7 +36,7 @@ class Cause:
     bundles: int
     hosts: int
     share: float
-    """Of all bundles that were judged, from 0 to 1."""
+    """The share of all bundles that were judged, from 0 to 1."""
     first: datetime | None
     last: datetime | None
     releases: tuple[str, ...] = ()
@@ -63,9 +63,9 @@ class Triage:
     hosts: int
     verdicts: dict[str, int]
     since: datetime | None
-    """From when on something is new."""
+    """The time from which something is new."""
     compared_with: str
-    """In words: what `is_new` and `is_rising` are against."""
+    """The reference for `is_new` and `is_rising`, in words."""
     first_day: datetime | None
     """The first day of the trend."""
     causes: tuple[Cause, ...] = ()

@@ -17,7 +17,7 @@ from service_record.triage.rows import BundleRow, Reference, unreadable_row
 
 _TRIES: Final = 3
 _AHEAD: Final = 4
-"""How many bundles each worker has waiting, so that memory does not grow with their number."""
+"""The number of bundles that wait for each worker, so that memory does not grow with their number."""
 _PROGRAM: Final = (sys.executable, "-m", "service_record.triage.judge")
 
 Rows = tuple[BundleRow, ...]

@@ -23,7 +23,7 @@ _MAX_STAGES: Final = 200
 _CLUSTER_MEMBER: Final = re.compile(
     r"(?:.*/)?(?P<cluster>[^/]+?)_(?P<role>bootstrap|master|worker|arbiter|auto-assign)_(?P<host>[^/]+?)\.tar(?:\.\w+)?"
 )
-"""How assisted-service names a host's archive within the archive of its cluster."""
+"""The name that assisted-service gives a host's archive within the archive of its cluster."""
 
 
 class Reference(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class BundleRow(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one host's bundle. Unknown texts are empty; times are seconds since 1970."""
 
     key: str
-    """Of the reference: where the bundle is, and which version of it."""
+    """The key of the reference: the bundle's place and version."""
     uri: str
     member: str = ""
     """The host's archive within an archive of a whole cluster; empty for a bundle of one host."""
@@ -73,7 +73,7 @@ class BundleRow(msgspec.Struct, frozen=True, kw_only=True):
     cause: str = ""
     cause_says: str = ""
     rank: str = ""
-    """That of the rule: `cause`, `contributing`, `symptom` or `form of death`; empty where no rule fits."""
+    """The rank of the rule: `cause`, `contributing`, `symptom` or `form of death`; empty if no rule fits."""
     signature: str = ""
     """The telling line without what differs each time."""
     line: str = ""
@@ -81,15 +81,15 @@ class BundleRow(msgspec.Struct, frozen=True, kw_only=True):
     service: str = ""
     stage: str = ""
     since: float | None = None
-    """When the trouble began."""
+    """The time at which the trouble began."""
     latest: float | None = None
     """The time of the last entry: when the bundle tells of the host."""
     stages: dict[str, float] = {}
     """`service/stage` -> the seconds of its longest execution."""
     left_out: str = ""
-    """What could not be read, and why."""
+    """The parts that could not be read, with the reason."""
     judged: float = 0.0
-    """When it was judged."""
+    """The time of the judgement."""
     version: str = ""
     """The program that judged it."""
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 ASSISTED: Final = "/api/assisted-install/"
-"""Where the calls of an assisted-service are."""
+"""The path below which the calls of an assisted-service are."""
 
 
 class AgentProblem(msgspec.Struct):

@@ -33,7 +33,7 @@ from service_record.collector.store.installations import Arrival, HostInstallati
 
 BASE: Final = f"{ASSISTED}v2"
 _AGENT_SECONDS: Final = 60
-"""Until an agent calls again."""
+"""The time until an agent calls again."""
 
 
 async def get_hosts(request: Request) -> Response:

@@ -34,7 +34,9 @@ from service_record.redaction.outgoing import LeakError, refuse_template_leaks
 
 _PART: Final = "upfile"
 _PROBE: Final = "probe.tar.gz"
-"""What the boot reporter sends to ask whether logs of a boot are taken: it is answered, and not kept."""
+"""The name of the boot reporter's probe, which asks whether logs of a boot are taken: it is answered, and
+not kept.
+"""
 _LARGEST_PROBE: Final = 1024
 _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -51,7 +53,7 @@ class Sent:
     """Whose logs come, and of which kind."""
 
     arrival: Arrival
-    """Of the host; those of a cluster have its id for a name."""
+    """The arrival of the host's logs; those of a cluster have its id as their name."""
     kind: str
 
 

@@ -89,7 +89,7 @@ class Clusters(msgspec.Struct):
 
     clusters: tuple[ClusterSummary, ...]
     now: float
-    """What the collector's clock says, by which all times are."""
+    """The time of the collector's clock, which all times follow."""
 
 
 class ClusterPut(msgspec.Struct):

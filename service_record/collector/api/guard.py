@@ -32,7 +32,9 @@ _MOST_REMEMBERED: Final = 20_000
 _SHARED: Final = 1.0
 """Seconds after which other processes know."""
 _OFTEN: Final = _SHARED / 8
-"""Of the requests that a bucket gives in a second: other processes are told of who takes more."""
+"""Requests a second above which other processes are notified of a client, as a part of what a bucket
+allows.
+"""
 _FRESH: Final = 10.0
 """Seconds after which what others took is over: time has filled the bucket again."""
 

@@ -30,15 +30,15 @@ class Hosts(msgspec.Struct):
 
     hosts: tuple[HostSummary, ...]
     counts: Mapping[str, int]
-    """Of each verdict, among those that pass the other filters."""
+    """The number of hosts of each verdict, among those that pass the other filters."""
     total: int
-    """How many pass all filters."""
+    """The number of hosts that pass all filters."""
     now: float
-    """What the collector's clock says, by which all times are."""
+    """The time of the collector's clock, which all times follow."""
     earlier: Mapping[str, tuple[BuildSummary, ...]] = {}
     """Name of a host -> its earlier builds of the last 30 days, latest first, where that was asked for."""
     next: str = ""
-    """What `after` is to be for the next page; empty where this is the last."""
+    """The value of `after` for the next page; empty on the last page."""
 
 
 async def list_hosts(request: Request) -> Response:

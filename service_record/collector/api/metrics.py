@@ -129,7 +129,7 @@ async def metrics(request: Request) -> Response:
 
 _PROBE: Final = "readyz"
 _READY_SECONDS: Final = 5.0
-"""How long the database may take to commit until the process counts as not ready."""
+"""The time in which the database must commit; after it the process counts as not ready."""
 
 
 async def healthy(_: Request) -> Response:

@@ -24,7 +24,9 @@ class Callers:
 
     def __init__(self, *kinds: TokenKind, sentence: str = "") -> None:
         self.kinds: Final = frozenset(kinds)
-        """None where a token is not asked for, or stands in the path, where the handler looks at it."""
+        """The kinds of tokens that may call; none if no token is needed, or if the handler checks a token
+        in the path.
+        """
         self.sentence: Final = sentence or ", ".join(kinds)
 
     def refusal(self, kind: TokenKind) -> str:
@@ -35,7 +37,7 @@ class Callers:
 ANYBODY: Final = Callers(sentence="anybody")
 HOSTS: Final = Callers(TokenKind.HOST, TokenKind.GROUP, TokenKind.ADMIN)
 READERS: Final = Callers(TokenKind.READER, TokenKind.ADMIN)
-"""With a host in the path, a reader who is confined to a group is told of its hosts only."""
+"""Callers for reading. In a path with a host, a reader who is confined to a group sees only its hosts."""
 HOSTS_AND_READERS: Final = Callers(TokenKind.HOST, TokenKind.GROUP, TokenKind.READER, TokenKind.ADMIN)
 ADMINISTRATORS: Final = Callers(TokenKind.ADMIN)
 ENROLLING: Final = Callers(TokenKind.ENROLMENT)
@@ -74,7 +76,7 @@ class CloudInitEvent(msgspec.Struct, omit_defaults=True):
     origin: str = ""
     timestamp: float = 0.0
     result: str = ""
-    """Of `finish`: `SUCCESS`, `WARN` or `FAIL`."""
+    """The result that a `finish` reports: `SUCCESS`, `WARN` or `FAIL`."""
 
 
 class Update(msgspec.Struct, omit_defaults=True):
@@ -94,7 +96,7 @@ class NewToken(msgspec.Struct, omit_defaults=True):
     scope: str = ""
     name: str = ""
     expires: str = ""
-    """As `30d`, or `never`."""
+    """The lifetime, such as `30d`, or `never`."""
 
 
 class HostFields(msgspec.Struct, omit_defaults=True):
@@ -134,7 +136,7 @@ class NewMute(msgspec.Struct, omit_defaults=True):
     scope: MuteScope
     subject: str
     duration: str
-    """As `4h`."""
+    """The duration, such as `4h`."""
     note: str = ""
 
 
@@ -161,7 +163,7 @@ class Operation:
 
     method: str
     path: str
-    """As Starlette has it: a number is `{n:number}`."""
+    """The path in Starlette's notation: a number is `{n:number}`."""
     handler: Handler
     summary: str
     who: Callers
@@ -170,14 +172,14 @@ class Operation:
     body: Any = None
     """The type of the JSON, or a media type."""
     is_form: bool = False
-    """Whether the body may be a form, too."""
+    """True if the body may be a form, too."""
     query: Mapping[str, Schema] = field(default_factory=dict)
     refusals: tuple[int, ...] = ()
     """Statuses besides those that all have."""
     problem: str = "Problem"
     """The component that a refusal is; AgentError: refused as the assisted-service does."""
     counted: str = ""
-    """What is counted as ingested when a call of it is taken."""
+    """The thing that is counted as ingested when a call is accepted."""
 
     @property
     def template(self) -> str:

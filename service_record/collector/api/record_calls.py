@@ -26,7 +26,7 @@ MOST_PIECES: Final = 256
 _SERVICE: Final = re.compile(r"[^/.\x00-\x1f\x7f][^/\x00-\x1f\x7f]{0,249}")
 _FILE: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _ROWS: Final = 16
-"""Of a record that are read at once."""
+"""The rows of a record that are read at once."""
 _LARGEST: Final = 1 << 50
 
 

@@ -63,7 +63,7 @@ _SORTS: Final = {
     TokenKind.GROUP: "group",
     TokenKind.READER: "group",
 }
-"""What the scope of a token is the name of."""
+"""The kind of name that the scope of a token is."""
 
 
 class Forbidden(Exception):  # noqa: N818  # a refusal, told as 403

@@ -83,7 +83,7 @@ class Sight:
 
     hosts: Sequence[ClusterHost] = ()
     control_planes: int | None = None
-    """How many the definition of the cluster has; None where nobody told."""
+    """The number of control-plane hosts in the cluster's definition; None if nobody reported it."""
     workers: int | None = None
     operators: Sequence[Operator] = ()
     finalizing_stage: str = ""

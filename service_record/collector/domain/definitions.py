@@ -41,14 +41,14 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     label: Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,255}\Z")]
     name: Annotated[str, Meta(max_length=255)] = ""
-    """For people; as it is reported where this is empty."""
+    """The name for people; if it is empty, the reported name is used."""
     priority: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] = 0
     budget: Annotated[float, Meta(gt=0, le=1e9)] | None = None
     """Seconds that it may take before the host is called stuck."""
     percentage: Annotated[float, Meta(ge=0, le=100)] | None = None
-    """How far the host is when this is done, where the report does not say."""
+    """The host's progress, in per cent, when this step is done and the report does not name it."""
     last: bool = False
-    """Whether the build is complete when this is done."""
+    """True if the build is complete when this step is done."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,11 +49,11 @@ class DestinationFilter:
 
     verdicts: frozenset[str] = frozenset(FleetVerdict)
     groups: tuple[str, ...] = ()
-    """With those below them; empty for all."""
+    """The groups whose news it gets, with those below them; empty for all."""
     causes: tuple[str, ...] = ()
     """Patterns of a reason, or marks of causes; empty for all."""
     has_ends: bool = True
-    """Whether the end of trouble is told that passes the other filters."""
+    """True if it is also notified of the end of trouble that passes the other filters."""
 
     def admits(self, notice: Notice) -> bool:
         """Return whether a destination gets these news."""
@@ -165,7 +165,7 @@ class Message:
     body: str
     is_bad: bool
     is_good: bool
-    """Whether trouble is over."""
+    """True if the trouble is over."""
 
 
 def message_of(together: Sequence[Notice], reason: str, page: str = "") -> Message:

@@ -64,7 +64,7 @@ class Move:
     to: HostState
     at: frozenset[Position] = frozenset(Position)
     info: str = ""
-    """Why, in the service's words; empty where the report says why."""
+    """The reason, in the service's words; empty if the report gives the reason."""
     sentence: str
     """The state in the words of the assisted-service's documentation."""
 
@@ -94,7 +94,7 @@ MEANINGS: Final = {
 DISCOVERY: Final = frozenset(
     {HostState.DISCOVERING, HostState.PENDING_FOR_INPUT, HostState.KNOWN, HostState.INSUFFICIENT}
 )
-"""Before anybody asks for the installation, while the agent calls."""
+"""The states before anybody asks for the installation, while the agent calls."""
 PREPARATION: Final = frozenset({HostState.PREPARING, HostState.PREPARED, HostState.PREPARING_FAILED})
 INSTALLATION: Final = frozenset({HostState.INSTALLING, HostState.IN_PROGRESS, HostState.PENDING_ACTION})
 RESET: Final = frozenset({HostState.RESETTING, HostState.RESETTING_PENDING_ACTION})

@@ -40,9 +40,9 @@ HOST_LOGS: Final = frozenset({"host", "host_boot"})
 CLUSTER_LOGS: Final = frozenset({"controller", "all"})
 LOGS_TYPES: Final = HOST_LOGS | CLUSTER_LOGS
 CSRS_APPROVED: Final = "csrs_approved"
-"""In the properties of an event: how many certificate requests were approved so far."""
+"""The property of an event that counts the certificate requests approved so far."""
 SILENCE_SECONDS: Final = 180.0
-"""Without a call of its agent for longer, a host is disconnected."""
+"""The time without a call of its agent after which a host is disconnected."""
 BOOTSTRAP_SILENCE_SECONDS: Final = 300.0
 
 _SEVERITIES: Final = ("info", "warning", "error", "critical")
@@ -73,7 +73,9 @@ class Mapped:
     is_bootstrap: bool = False
     is_single_node: bool = False
     status: str = ""
-    """Where it is; empty for a host that reboots into its disk, or that stays where it is."""
+    """The state that the stage leads to; empty for a host that reboots into its disk, or that stays in its
+    state.
+    """
 
 
 def mapped_of(fields: Mapping[str, object]) -> Mapped | None:
@@ -140,14 +142,14 @@ class Installation:
     is_single_node: bool = False
     status: str = HostState.IN_PROGRESS.value
     status_info: str = ""
-    """Why it is in that state, where the state says too little."""
+    """The reason for that state, if the state says too little."""
     stage: str = REBOOTING
     """Empty before its installation."""
     info: str = ""
     stage_started_at: float
     stage_updated_at: float
     checked_in_at: float | None = None
-    """When its agent called last; None where none did: then it is never disconnected."""
+    """The time of its agent's last call; None without one: then it never counts as disconnected."""
     logs_state: str = ""
 
     @property
@@ -286,7 +288,7 @@ class Event:
     name: str
     message: str
     csrs_approved: int | None = None
-    """How many certificate requests the controller has approved, where `props` say so."""
+    """The number of certificate requests that the controller has approved, if `props` name it."""
 
 
 def event_of(body: Mapping[str, object]) -> Event:

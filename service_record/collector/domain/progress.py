@@ -27,7 +27,7 @@ class StepFailure(msgspec.Struct, frozen=True, omit_defaults=True):
     at: float
     logs: str = ""
     count: int = 1
-    """How often that step has failed in this build."""
+    """The number of times that the step has failed in this build."""
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,10 +38,10 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     started_at: float
     updated_at: float
     key: str = ""
-    """What its template calls it."""
+    """The name that its template gives it."""
     action: str = ""
     label: str = ""
-    """Of the latest step."""
+    """The label of the latest step."""
     name: str = ""
     status: StepStatus = StepStatus.REPORTED
     boot_id: str = ""
@@ -51,7 +51,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     farthest: float = 0.0
     """The highest that was."""
     fresh_at: float = 0.0
-    """When it last got further: something was reported that had not been in this build."""
+    """The time of its last progress: a report of something new in this build."""
     fresh_name: str = ""
     """The step that was reported then."""
     open: dict[str, float] = {}
@@ -67,7 +67,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     failure: StepFailure | None = None
     """The latest failure, unless that step was done later."""
     ended_at: float | None = None
-    """When it was complete; it stays so until another build begins."""
+    """The time at which it was complete; it stays so until another build begins."""
 
     @property
     def again(self) -> int:
@@ -81,7 +81,7 @@ class StepFinished(msgspec.Struct, frozen=True):
     label: str
     status: StepStatus
     seconds: float | None
-    """None where its beginning was not reported."""
+    """The duration; None if its beginning was not reported."""
     logs: str
 
 
@@ -228,7 +228,7 @@ class Repeated(Generic[T]):
     """A round of reports, of one at least, that came so often in a row."""
 
     first: tuple[T, ...]
-    """As it came first."""
+    """The first round."""
     latest: tuple[T, ...]
     count: int = 1
     between: tuple[T, ...] = ()

@@ -44,14 +44,14 @@ class Analysis(msgspec.Struct, frozen=True):
     lead: str = ""
     """A summary, as HTML."""
     is_explained: bool = False
-    """Whether there is a root cause, which says what the verdict does and more."""
+    """True if there is a root cause, which says what the verdict does and more."""
     cause: str = ""
     """The sections that say what went wrong, as HTML."""
     rest: str = ""
     """All sections, as HTML."""
     services: tuple[ServiceRan, ...] = ()
     left_out: tuple[str, ...] = ()
-    """What could not be read, and why."""
+    """The parts that could not be read, with the reason."""
 
 
 def analyse(judged: JudgedRecords, source: str, now: datetime) -> Analysis:

@@ -34,7 +34,9 @@ class ForgetPlan:
     builds: tuple[StoredBuild, ...] = ()
     """Oldest first."""
     before: float | None = None
-    """What has no build and is older than that: events, and files of records that others have replaced."""
+    """The age limit, as a time, of rows that have no build: events, and files of records that others have
+    replaced.
+    """
 
     @property
     def size(self) -> int:

@@ -15,7 +15,9 @@ FEWEST: Final = 10
 """Earlier builds that something is learnt from."""
 LEAST_LEARNT: Final = 120.0
 TIMES: Final = 2
-"""How many times its p99 a step may take: at the p99 itself one host of a hundred would be called stuck."""
+"""The multiple of its p99 that a step may take: at the p99 itself one host of a hundred would be called
+stuck.
+"""
 
 _MINUTE: Final = 60.0
 _STAGES: Final = {
@@ -46,7 +48,7 @@ class SilenceBudget:
     seconds: float
     basis: SilenceBasis
     builds: int = 0
-    """How many earlier builds it was learnt from."""
+    """The number of earlier builds behind it."""
 
     def __str__(self) -> str:
         """Return the reason of its length, for a sentence."""

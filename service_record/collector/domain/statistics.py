@@ -19,7 +19,7 @@ class Execution:
     seconds: float | None
     is_failed: bool
     signature: str = ""
-    """Of a failure: its message without what differs each time."""
+    """The signature of a failure: its message without the parts that differ each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,14 @@ class StepStatistics:
 
     label: str
     group: str | None
-    """None where groups are not told apart."""
+    """The group; None if groups are not told apart."""
     release: str | None
     count: int
     failed: int
     failure_rate: float
     """0 to 1."""
     times: Percentiles | None
-    """Of those that did not fail; None where the beginning of none was reported."""
+    """Times of the executions that did not fail; None if no beginning was reported."""
     failures: tuple[FailureSeen, ...]
     """The most frequent first."""
 

@@ -25,7 +25,7 @@ class StepStatus(StrEnum):
     DONE = "done"
     FAILED = "failed"
     REPORTED = "reported"
-    """That it happened, and no more: the RFC's simple reports have no status."""
+    """A step that happened, and no more: the RFC's simple reports have no status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,25 +33,25 @@ class ReportedStep:
     """One report, within its limits and free of control characters."""
 
     label: str
-    """What steps are told apart by: lower case, digits and `_`."""
+    """The key of a step: lower case, digits and `_`."""
     name: str
-    """For people."""
+    """The name for people."""
     status: StepStatus
     priority: int = 0
     percentage: float | None = None
     """0 to 100, of the whole provisioning."""
     action: str = ""
-    """What is done to the host: `install`, `rebuild` and the like."""
+    """The kind of work on the host: `install`, `rebuild` and the like."""
     logs: str = ""
     time: float | None = None
-    """When it happened by the host's own clock, in seconds since 1970."""
+    """The time by the host's own clock, in seconds since 1970."""
     boot_id: str = ""
     build: str = ""
-    """What a template calls this build; another one than before begins a new build."""
+    """The template's name of this build; another one than before begins a new build."""
     group: str = ""
     release: str = ""
     notes: tuple[str, ...] = ()
-    """What of the report was not as it should be, and what was made of it."""
+    """Faults of the report, and how each was mended."""
     is_known: bool = True
     """False where an operator has defined the steps, and this is not one of them."""
 

@@ -33,9 +33,9 @@ class ServiceSeen(msgspec.Struct, frozen=True):
     entries: int
     malformed: int
     outcome: str
-    """Of its latest attempt; empty where there is none."""
+    """The outcome of its latest attempt; empty if there is none."""
     stage: str
-    """That it is in, failed in or was interrupted in."""
+    """The stage that it is in, failed in or was interrupted in."""
 
 
 class RecordsLook(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -54,7 +54,7 @@ class RecordsLook(msgspec.Struct, frozen=True, omit_defaults=True):
     boots: tuple[str, ...] = ()
     """Oldest first."""
     left_out: tuple[str, ...] = ()
-    """What could not be read, and why."""
+    """The parts that could not be read, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class JudgedRecords:
     entries: Mapping[str, int]
     """Service -> how many."""
     left_out: tuple[str, ...]
-    """What could not be read, and why."""
+    """The parts that could not be read, with the reason."""
 
 
 def judge_records(

@@ -57,7 +57,7 @@ class RecordsVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     service: str = ""
     stage: str = ""
     at: float = 0.0
-    """When the latest of what it was judged by was received."""
+    """The time at which the latest of the evidence behind it was received."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class HostFacts:
 
     first_seen: float
     heard_at: float
-    """When anything of it was received last: a step, a stage, entries, a bundle."""
+    """The time at which anything of it was received last: a step, a stage, entries, a bundle."""
     group: str = ""
     release: str = ""
     progress: Progress | None = None
@@ -93,9 +93,9 @@ class HostVerdict:
     reason: str
     """One sentence for a person."""
     since: float
-    """When it last did anything else: got further, was heard of, was complete, failed."""
+    """The time of its last other news: progress, a report, completion, failure."""
     due_at: float | None = None
-    """When this changes if nothing is heard until then; None where it would not."""
+    """The time at which this changes without further reports; None if it would not."""
 
 
 def judge(facts: HostFacts, budgets: SilenceBudgets, now: float, loop_after: int = LOOP) -> HostVerdict:

@@ -29,7 +29,7 @@ class Statistics:
 
     steps: tuple[StepStatistics, ...]
     executions: int
-    """That it was learnt from: the latest ones."""
+    """The number of executions behind it: the latest ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,20 +24,22 @@ from service_record.redaction.outgoing import LeakError, outgoing_text
 
 T = TypeVar("T")
 MAX_TRIES: Final = 24
-"""After which news are given up: more than half a day after the first."""
+"""The number of tries after which news are given up: more than half a day after the first."""
 _FIRST_WAIT_SECONDS: Final = 5.0
 _MAX_WAIT_SECONDS: Final = 3600.0
 SEND_SECONDS: Final = 30.0
-"""For one delivery, whatever it hangs in: a service that is stopped has time for it."""
+"""The time limit of one delivery, whatever it hangs in: a service that is stopped has time for it."""
 LEASE_SECONDS: Final = SEND_SECONDS + 15.0
-"""For which what a process sends is nobody else's; after it was killed, so long nobody's."""
+"""The time for which a delivery belongs to one process; after that process was killed, the delivery waits
+as long.
+"""
 _MAX_IN_DIGEST: Final = 500
 _MAX_SLEEP_SECONDS: Final = 30.0
 """Another process may have left news."""
 _MIN_SLEEP_SECONDS: Final = 0.1
-"""Where an older one of the same host is on its way."""
+"""The wait while an older delivery of the same host is on its way."""
 _AGAIN_SECONDS: Final = 5.0
-"""Until it is tried again to note what was delivered."""
+"""The wait before the next try to note what was delivered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +48,11 @@ class SendResult:
 
     is_taken: bool
     is_final: bool = False
-    """Whether a refusal is for ever."""
+    """True if a refusal is final."""
     pause: float = 0.0
     """Seconds for which it asks to wait."""
     status: int = 0
-    """Of its answer, where there is one and it is known."""
+    """The status of its answer; 0 if there is none or it is unknown."""
 
 
 class NewsSender(Protocol):

@@ -45,7 +45,7 @@ class Allowed:
     memory: int = 1024 * _MIB
     """Bytes, the interpreter's own included."""
     seconds: int = 60
-    """Of a processor; three times as many of the clock."""
+    """The limit of processor time; three times as many of the clock."""
 
 
 class ReadingStopped(Exception):  # noqa: N818  # what was asked for
@@ -135,7 +135,7 @@ LIMITS: Final = Limits(
     kept_bytes=64 * _MIB,
     decoder_bytes=128 * _MIB,
 )
-"""What the bundles of the boot reporter, at most 12 MiB, are far below."""
+"""Limits far above the bundles of the boot reporter, which have at most 12 MiB."""
 _PACKED_ONLY: Final = "not an archive: it has no named records"
 
 

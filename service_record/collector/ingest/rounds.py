@@ -308,7 +308,9 @@ _OURS_FIRST: Final = 5.0
 _SWEEP_PAUSE: Final = 0.25
 """Seconds between two rounds at least: what comes within them is judged together."""
 _SHARE: Final = 4
-"""It rests so many times as long as a round took, at least: most of the time belongs to those who report."""
+"""The rest after a round, as a multiple of its duration, at least: most of the time belongs to those who
+report.
+"""
 _LONGEST: Final = 30.0
 """Seconds that it sleeps at most, should another process's news not come."""
 

@@ -23,9 +23,9 @@ from service_record.http.proxies import proxies_of
 
 _PREFIX: Final = b"whsec_"
 _PART_SECONDS: Final = 10.0
-"""For each part of a delivery: to connect, to send, to be answered."""
+"""The time limit of each part of a delivery: to connect, to send, to be answered."""
 _ALERT_SECONDS: Final = 7 * 86_400.0
-"""After which Alertmanager ends an alert whose end was never told."""
+"""The time after which Alertmanager ends an alert whose end was never reported."""
 
 
 def body_of(together: Sequence[Notice]) -> bytes:
@@ -89,7 +89,7 @@ class _HttpSender:
     """Posts to one URL."""
 
     at_once = 8
-    """One that takes its time holds up few others."""
+    """The number of deliveries at once: a slow one holds up few others."""
 
     def __init__(self, url: str) -> None:
         from service_record.http.transport import Transport  # noqa: PLC0415  # only where something is sent

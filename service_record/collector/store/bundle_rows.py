@@ -239,15 +239,15 @@ class RecordsSource:
     """The place of records."""
 
     name: str
-    """For people."""
+    """The name for people."""
     mark: str
     """Changes with the records."""
     received_at: float
-    """When the latest of them came."""
+    """The time at which the latest of them came."""
     bundle_id: int = 0
-    """Of the bundle, where it is one."""
+    """The id of the bundle; 0 for records sent live."""
     host_id: int = 0
-    """Of the host, where it sends them live."""
+    """The id of the host that sends them live; 0 for a bundle."""
 
 
 def source_of(connection: Connection, host: str) -> RecordsSource | None:

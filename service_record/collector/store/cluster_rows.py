@@ -47,7 +47,7 @@ _ORDER: Final = (
     ClusterState.READY,
     ClusterState.INSTALLED,
 )
-"""As a list of clusters has them: those that need somebody first."""
+"""The order of a list of clusters: those that need somebody first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class ClusterSummary:
     """Certificate requests that the controller approved; None where nobody tells."""
     finalizing_stage: str
     completion: str
-    """What the controller said at the end: `success` or `failure`; empty until then."""
+    """The controller's final report: `success` or `failure`; empty until then."""
     completion_info: str
     logs_state: str
 

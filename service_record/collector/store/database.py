@@ -34,17 +34,19 @@ _CLIENT: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,  # milliseconds
 }
-"""So that a PostgreSQL that is gone without a word is noticed; libpq's settings."""
+"""libpq's settings that notice a PostgreSQL which is gone without a word."""
 _BOUNDS: Final = "-c lock_timeout=20s -c idle_in_transaction_session_timeout=60s"
-"""So that a process that hangs in the midst of a change holds up the others no longer than that."""
+"""Limits for a process that hangs in the midst of a change: it holds up the others no longer than that."""
 _PRIMARY: Final = 0xFF
-"""Of a code of SQLite, what it is about without the details."""
+"""The bits of an SQLite error code that name the primary error, without the details."""
 
 
 _VERSION: Final = "alembic_version"
 _TRIES: Final = 5
 _REFUSED: Final = frozenset({"0A000", "42601", "42501", "42883"})
-"""Of a database without LISTEN, or that does not let this user: unsupported, syntax, privilege, function."""
+"""Errors of a database without LISTEN, or that refuses it to this user: unsupported, syntax, privilege,
+function.
+"""
 
 
 class DatabaseError(Exception):
@@ -220,7 +222,7 @@ _POLLS: Final = 30
 _LEAST: Final = 0.1
 """Seconds between two announcements: what changes within them is told at once."""
 _ALIVE: Final = "connect_timeout=5 keepalives_idle=30 keepalives_interval=10 keepalives_count=3"
-"""So that a server that is gone without a word is noticed; libpq's settings."""
+"""libpq's settings that notice a server which is gone without a word."""
 
 
 class Listening:

@@ -23,18 +23,18 @@ class Filters:
     """Filters of hosts; without any, all hosts. Of several groups (machines, verdicts) any may match."""
 
     groups: tuple[str, ...] = ()
-    """Of these groups and of those below them: `dc1` has the hosts of `dc1/rack2`."""
+    """Only these groups and those below them: `dc1` has the hosts of `dc1/rack2`."""
     machines: tuple[str, ...] = ()
-    """Of these names; `*` and `?` stand for any characters, and for any one."""
+    """Only these names; `*` and `?` stand for any characters, and for any one."""
     verdicts: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
-    """Of the clusters of these ids or names."""
+    """Only the clusters of these ids or names."""
     causes: tuple[str, ...] = ()
-    """In trouble of one of these causes."""
+    """Only hosts in trouble of one of these causes."""
     confined_to: str = ""
-    """Only of this group and of those below it, whatever else is asked for; the scope of a reader's token."""
+    """Only this group and those below it, whatever else is asked for; the scope of a reader's token."""
     done_since: float | None = None
-    """Without those whose latest build was complete before this time."""
+    """Only hosts whose latest build was not complete before this time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class HostSummary:
     reason: str
     verdict_since: float | None
     cause: str
-    """What hosts in the same trouble share; empty for those in none."""
+    """The key that hosts in the same trouble share; empty for those in none."""
     revision: int
     """Counts up with every change of the host."""
 
@@ -75,13 +75,13 @@ class Fleet:
     """Some hosts of many."""
 
     hosts: tuple[HostSummary, ...]
-    """Those with trouble first, then by name."""
+    """The hosts, those with trouble first, then by name."""
     counts: Mapping[str, int]
     """Verdict -> how many hosts pass the other filters; every verdict is there."""
     total: int
-    """How many pass all filters, shown here or not."""
+    """The number of hosts that pass all filters, shown here or not."""
     next: "Cursor | None" = None
-    """Where the next page begins; None where this is the last."""
+    """The beginning of the next page; None on the last page."""
 
 
 _SUMMARY: Final = (
@@ -172,11 +172,11 @@ class CauseSummary:
     cause: str
     verdict: str
     reason: str
-    """That of the host that got into it last."""
+    """The reason of the host that got into this trouble last."""
     count: int
     groups: tuple[str, ...]
     first_since: float
-    """When the first of these hosts got into it,"""
+    """The time at which the first of these hosts got into it."""
     last_since: float
     """and when the last did."""
     revision: int

@@ -40,7 +40,7 @@ def boots_of(connection: Connection, host: str, build: int, first_step: int) -> 
 T = TypeVar("T")
 LATEST_STEPS: Final = 500
 EARLIER_BUILDS: Final = 20
-"""Of each host in a list of hosts."""
+"""Earlier builds of each host in a list of hosts."""
 _LATEST_BUILDS: Final = 50
 _LATEST_BUNDLES: Final = 50
 _LATEST_EVENTS: Final = 100
@@ -124,16 +124,16 @@ class InstallationShown:
     is_bootstrap: bool
     is_single_node: bool
     status: str
-    """Its state now."""
+    """The state now."""
     status_info: str
     meaning: str
-    """What the state means, in one sentence."""
+    """The meaning of the state, in one sentence."""
     stage: str
     info: str
     stage_started_at: float
     stage_updated_at: float
     checked_in_at: float | None
-    """When its agent called last."""
+    """The time of its agent's last call."""
     logs_state: str
 
 
@@ -147,7 +147,7 @@ class StoredHostDetail:
     builds: tuple[BuildSummary, ...]
     """Latest first."""
     shown_build: int
-    """That of which these are the steps; 0 where there is none."""
+    """The number of the build of these steps; 0 if there is none."""
     steps: tuple[Repeated[StepShown], ...]
     """The latest, oldest first; rounds that came again and again told once."""
     bundles: tuple[BundleShown, ...]

@@ -119,7 +119,7 @@ class HostInstallation:
     """An installation, and the host that it is of."""
 
     host: str
-    """Its name."""
+    """The host's name."""
     group: str
     installation: Installation
 

@@ -17,7 +17,7 @@ from service_record.collector.store.schema import deliveries, hosts, notices
 from service_record.diagnosis.failures import signature
 
 STALE_SECONDS: Final = 86_400.0
-"""After so long it is no news any more: a new destination is not told of last month."""
+"""The age at which news are dropped: a new destination is not notified of last month."""
 _AT_ONCE: Final = 1_000
 """News that are addressed in one transaction."""
 _NOTICE: Final = ("id", "build", "verdict", "before", "reason", "reason_before", "at")
@@ -30,7 +30,7 @@ class Delivery:
     notices: Sequence[Notice]
     """At least one, oldest first."""
     tries: int
-    """How often they were sent before, or began to be."""
+    """The number of earlier tries, begun ones included."""
 
     @property
     def ids(self) -> Sequence[int]:

@@ -27,7 +27,7 @@ _PIECE: Final = 1024 * 1024
 _PART: Final = 8 * 1024 * 1024
 """Bytes of a part of an upload; S3 wants 5 MiB at least."""
 _PARTS: Final = 2
-"""Of them that are on their way at once."""
+"""The parts of an upload on their way at once."""
 _PATIENCE: Final = timedelta(seconds=20)
 
 

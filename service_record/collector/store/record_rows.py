@@ -14,7 +14,7 @@ from service_record.collector.store.installations import Arrival, arrive
 from service_record.collector.store.schema import chunks, hosts
 
 MOST_FILES: Final = 2_000
-"""Of one host, those that took the place of others included."""
+"""Limit for one host, files that replaced others included."""
 _ROW: Final = 32 << 10
 """Bytes of a row from which on the next piece has a row of its own."""
 
@@ -38,7 +38,7 @@ class HeldFile:
     file: str
     offset: int
     received_at: float = 0.0
-    """Of the latest piece."""
+    """The time at which the latest piece was received."""
 
 
 class Elsewhere(Exception):  # noqa: N818  # an answer, not a fault

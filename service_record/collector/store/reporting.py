@@ -158,7 +158,9 @@ _UPDATE_HOSTS: Final = ManyRows(
 _TELL_OF_HOSTS: Final = (
     update(hosts).where(hosts.c.id == bindparam("of")).values(revision=hosts.c.revision + 1)
 )
-"""For who looks at it: something of it is new, although nothing of its latest build."""
+"""A new revision for those who look at the host: something of it is new, although nothing of its latest
+build.
+"""
 
 
 _LATE: Final = 3600.0
@@ -278,9 +280,11 @@ class Report:
     received_at: float
     grant: Grant
     is_last: bool = False
-    """Whether it is the last of those that an operator defined."""
+    """True if it is the last of the steps that an operator defined."""
     due_at: float = 0.0
-    """When the host is to be judged by any process; 0: at once. Who made it is told, and judges at once."""
+    """The time at which any process may judge the host; 0: at once. The process that set it is notified and
+    judges at once.
+    """
 
 
 @dataclass(frozen=True, slots=True)

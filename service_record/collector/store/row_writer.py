@@ -24,11 +24,11 @@ Item_contra = TypeVar("Item_contra", contravariant=True)
 Result_co = TypeVar("Result_co", covariant=True)
 _LOG: Final = logging.getLogger(__name__)
 _LOST: Final = (OperationalError, InterfaceError)
-"""What is raised when it is the database that fails, not a change."""
+"""Exceptions when the database fails, not a change."""
 _MOST: Final = 512
 """Changes in one transaction: beyond that the first of them would wait too long."""
 _TRIES: Final = 20
-"""How often a transaction is done again that lost against another one."""
+"""The number of tries of a transaction that lost against another one."""
 _REST: Final = 0.01
 """Seconds before it is, at most, and so many more each time."""
 _WAITING: Final = 20_000

@@ -35,7 +35,7 @@ class TokenShown:
     expires_at: float | None
     revoked_at: float | None
     used_at: float | None
-    """Of an enrolment token: when it was worth its one token of a host."""
+    """For an enrolment token: the time at which it was exchanged for its one token of a host."""
 
 
 def create(connection: Connection, new: TokenRequest, now: float) -> str:
@@ -123,7 +123,7 @@ def _is_good(row: Row[tuple[object, ...]], now: float) -> bool:
 
 
 SECONDS: Final = 12 * 60 * 60
-"""How long a session lasts."""
+"""The lifetime of a session."""
 
 
 def begin(connection: Connection, token_id: int, now: float) -> str:

@@ -30,9 +30,9 @@ class AnalysisSeen:
     """The known analysis of a host's records."""
 
     source: RecordsSource | None
-    """None where it has sent none."""
+    """The source of the records; None if the host has sent none."""
     analysis: Analysis | None = None
-    """Of this source, or of the one before while `is_pending`."""
+    """The analysis of this source, or of the one before while `is_pending`."""
     is_pending: bool = False
 
     @property

@@ -16,7 +16,7 @@ from service_record.display.charts import offset, ticks
 from service_record.display.text import duration
 
 _MOST_BARS: Final = 60
-"""In one row; of more the earliest are told as one."""
+"""Bars of one row; the earliest of more are drawn as one."""
 _SIGNS: Final = {"success": "✓", "failure": "✗", "running": "→", "interrupted": "▲", "told": "·", "boot": ""}
 _WORDS: Final = {
     "success": "done",
@@ -35,18 +35,18 @@ class BuildBar:
 
     begin: float
     end: float | None
-    """None while it has none."""
+    """The end; None before there is one."""
     look: str
     count: int = 1
-    """How often it came, where only the first and the last time are told apart."""
+    """The number of reports, of which only the first and the last time are known."""
     target: str = ""
-    """Where the page says more."""
+    """The place in the page with more about it."""
     verdict: str = ""
-    """Of a build: its word and sign are those of the verdict."""
+    """The verdict of a build, which gives it its word and sign."""
     typical_at: float | None = None
-    """When a step that runs would typically have ended."""
+    """The time at which a running step would typically have ended."""
     budget_at: float | None = None
-    """When it is overdue, unless something is reported."""
+    """The time from which it is overdue, unless something is reported."""
 
     @property
     def sign(self) -> str:
@@ -199,7 +199,7 @@ class Timeline:
 
     begin: float
     end: float
-    """Where the axis ends."""
+    """The end of the axis."""
     rows: tuple[BuildRow, ...]
     reached: float
     """Up to when anything is known: until now, or for a host that is overdue until its last report."""

@@ -41,7 +41,7 @@ ROWS: Final = 100
 _EXPORTED_AT_ONCE: Final = 1000
 _MOST_WORDS: Final = 50
 _NAMES: Final = re.compile(r"[\s,]+")
-"""What is between the names of machines in one field."""
+"""The separators between the names of machines in one field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class FleetFilters:
     each: bool = False
     """Each host by itself, not by cause."""
     all: bool = False
-    """With hosts that have been done for long."""
+    """True to include hosts that have long been done."""
     after: Cursor | None = None
     """The host behind which the page begins."""
 
@@ -152,13 +152,13 @@ class FleetSeen:
     look: FleetFilters
     fleet: Fleet
     clusters: tuple[ClusterSummary, ...]
-    """Those that are shown above the hosts, and more than fit there."""
+    """The clusters shown above the hosts, and more than fit there."""
     causes: tuple[CauseSummary, ...]
-    """What hosts are in trouble of, where these are shown by cause."""
+    """The causes of the hosts in trouble, if they are shown by cause."""
     mutes: tuple[Mute, ...]
-    """Those that hold."""
+    """The mutes in force."""
     muted: int
-    """How many hosts in trouble they cover."""
+    """The number of hosts in trouble that mutes cover."""
     now: float
 
     @property

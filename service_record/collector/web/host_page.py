@@ -40,10 +40,10 @@ class HostSeen:
 
     detail: StoredHostDetail
     boots: tuple[Boot, ...]
-    """Of the build that is shown."""
+    """The boots of the build that is shown."""
     records: AnalysisSeen
     budgets: SilenceBudgets
-    """Of the steps that have not ended."""
+    """The budgets of the steps that have not ended."""
     now: float
     mute: Mute | None = None
     """The one that covers the host, and holds longest."""

@@ -49,9 +49,9 @@ class StatisticsSnapshot:
 
     steps: tuple[StepStatistics, ...]
     ended: int
-    """How many executions it is made of."""
+    """The number of executions behind it."""
     groups: tuple[str, ...]
-    """All that there are."""
+    """All groups there are."""
     at: float
 
 

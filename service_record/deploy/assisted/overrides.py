@@ -38,9 +38,9 @@ class Undone:
     """An override without ours."""
 
     text: str
-    """As it stood there before, byte for byte, unless somebody has changed it since."""
+    """The text as it stood there before, byte for byte, unless somebody has changed it since."""
     kept: tuple[str, ...] = ()
-    """What of ours somebody has changed since; it stays."""
+    """Our parts that somebody has changed since; they stay."""
 
 
 class _Marker(msgspec.Struct, frozen=True):
@@ -176,7 +176,7 @@ class OverrideChange:
     recipient: Recipient
     text: str
     kept: tuple[str, ...] = ()
-    """What of ours somebody has changed since, and undoing leaves there."""
+    """Our parts that somebody has changed since; undoing leaves them there."""
 
     @property
     def is_needed(self) -> bool:

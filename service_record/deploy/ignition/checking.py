@@ -24,7 +24,7 @@ from service_record.deploy.ignition.reading import (
 )
 
 UNITS: Final = "/etc/systemd/system"
-"""Where Ignition writes units."""
+"""The directory to which Ignition writes units."""
 KINDS: Final = ("files", "directories", "links")
 _EXTENSIONS: Final = (
     *(".service", ".socket", ".device", ".mount", ".automount", ".swap"),
@@ -126,7 +126,7 @@ _LATER: Final = {
 }
 """Field -> the minor version that has it first. An older one passes over it, and the merged one would not."""
 _LATER_OF_PEOPLE: Final = 2
-"""That of `shouldExist` of users and groups; partitions have it from the beginning."""
+"""The minor version since which users and groups have `shouldExist`; partitions always have it."""
 
 
 def check(config: Config) -> tuple[ConfigFault, ...]:

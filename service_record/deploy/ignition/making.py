@@ -94,7 +94,7 @@ def _remote(remote: RemoteFile) -> dict[str, Any]:
 
 ROLES: Final = ("master", "worker", "bootstrap", "single-node")
 PROGRAM: Final = f"{HOST.programs}/service-record"
-"""Where the units of the reporter look for it."""
+"""The program that the reporter's units start."""
 CA_BUNDLE: Final = "/etc/service-record/ca.crt"
 SETTINGS: Final = "/etc/service-record/reporter.toml"
 TOKEN: Final = "/etc/service-record/token"  # noqa: S105  # where it is, not what
@@ -116,7 +116,7 @@ class DeliveryRequest:
     all_services: bool = False
     array: bool = False
     settings: str | None = None
-    """Of the reporter; without them it stays away."""
+    """The reporter's settings; without them it is not delivered."""
     token: bytes | None = field(default=None, repr=False)
     ca_bundle: bytes | None = None
     program: bytes | None = field(default=None, repr=False)

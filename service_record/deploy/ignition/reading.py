@@ -17,9 +17,9 @@ class ConfigFault:
     """One thing that keeps a config from being used."""
 
     where: str
-    """As `storage.files[3].mode`; empty for the config as a whole."""
+    """The place, such as `storage.files[3].mode`; empty for the config as a whole."""
     what: str
-    """With what to do, where that is not plain."""
+    """The fault, and the remedy if it is not obvious."""
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}" if self.where else self.what
@@ -137,7 +137,7 @@ def _number(digits: str) -> int:
 
 
 Item = tuple[str, dict[str, Any]]
-"""Where an object of a config stands, and the object."""
+"""An object of a config, with its place before it."""
 
 
 def items(config: dict[str, Any], path: str) -> list[Item]:
@@ -183,9 +183,11 @@ NEWEST: Final = 5
 OLDEST: Final = 1
 DEFAULT: Final = "3.4.0"
 VERSIONS: Final = tuple(f"3.{minor}.0" for minor in range(OLDEST, NEWEST + 1))
-"""Those we know the rules of."""
+"""The versions whose rules we know."""
 TAKEN_BY_ASSISTED_SERVICE: Final = VERSIONS[:2]
-"""Of its overrides. It reads no newer version: `ParseToLatest` in its internal/common/ignition."""
+"""The versions that the assisted-service takes in its overrides. It reads no newer one: `ParseToLatest` in
+its internal/common/ignition.
+"""
 
 DEFAULT_FOR_ASSISTED_SERVICE: Final = TAKEN_BY_ASSISTED_SERVICE[-1]
 

@@ -16,7 +16,7 @@ _DATA: Final = re.compile(
     re.ASCII | re.DOTALL,
 )
 _SIGNS: Final = re.compile(r"(?:[A-Za-z0-9\-_.!~*'();/?:@&=+$,]|%[0-9A-Fa-f]{2})*", re.ASCII)
-"""What RFC 2397 lets stand in the data: characters of URLs, and escapes."""
+"""The data that RFC 2397 allows: characters of URLs, and escapes."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _BASE64_SIGNS: Final = re.compile(r"[A-Za-z0-9+/=]*", re.ASCII)
 _HASHES: Final = {"sha256": 64, "sha512": 128}

@@ -22,25 +22,25 @@ class SnippetValues:
     service: str
     """The name of the record."""
     root: str = ""
-    """Where the installer sees the new system; empty where it runs in it."""
+    """The new system's root as the installer sees it; empty for an installer that runs in it."""
     directory: str = RECORDS
-    """Of the records, as the installer sees it."""
+    """The directory of the records, as the installer sees it."""
     url: str = ""
     """The collector's; empty where it is not known, and then nothing is reported."""
     host: str = ""
-    """As the collector is to know it; empty for the name that the host itself has."""
+    """The host's name at the collector; empty for the name that the host itself has."""
     token_file: str = "/etc/service-record/token"  # noqa: S105  # where it is, not what
     token_parameter: str = ""
-    """Of ERB: the host parameter that is the token."""
+    """For ERB: the host parameter that is the token."""
     ca_file: str = ""
     action: str = "install"
     limit: int = 10
     """Seconds that a report may take."""
     has_first_boot: bool = False
-    """Whether the new system reports one more step, after the reboot."""
+    """True if the new system reports one more step, after the reboot."""
     is_erb: bool = False
     is_macro: bool = False
-    """Whether a template of Foreman passes the service and the directory, as `variables:` of `snippet`."""
+    """True if a template of Foreman passes the service and the directory, as `variables:` of `snippet`."""
 
     def quoted(self, text: str) -> str:
         """Return a text of ours as one word of shell, in a template of this language."""

@@ -26,7 +26,7 @@ _MIB: Final = 1 << 20
 _KEYFILE_BYTES: Final = 256 << 10
 
 _SYSTEMD: Final = ("/run/systemd/system",)
-"""Only there where systemd is the init system; see sd_booted(3)."""
+"""The directory that exists only where systemd is the init system; see sd_booted(3)."""
 _BUS: Final = ("/run/dbus/system_bus_socket",)
 _CRIO: Final = ("/run/crio/crio.sock",)
 _EFI: Final = ("/sys/firmware/efi/efivars",)

@@ -16,7 +16,7 @@ _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O
 _CHUNK_BYTES: Final = 256 << 10
 _MOST_LINKS: Final = 40  # as the kernel; see path_resolution(7)
 _MOST_LOOKED_AT: Final = 10_000
-"""How many matches of a pattern are looked at, however many there are."""
+"""The limit of matches of a pattern that are looked at, however many there are."""
 
 
 def below(root: Path, path: str) -> Path:

@@ -32,13 +32,13 @@ from service_record.reporter.gather.model import (
 from service_record.reporter.gather.running import program_path
 
 _GRACE_SECONDS: Final = 3.0
-"""What a thread has, after its deadline, to end what it started."""
+"""The time that a thread has, after its deadline, to end what it started."""
 _HELD_PIECES: Final = 4
 _LOOK_SECONDS: Final = 0.2
 _LOWEST_PRIORITY: Final = 19
 
 _Item: TypeAlias = Piece | BaseException | None
-"""None at the end."""
+"""A piece or an exception; None at the end."""
 
 
 def isolated(make: Callable[[], Pieces], deadline: Deadline) -> Pieces:
@@ -104,7 +104,7 @@ def _handed_over(item: _Item, pieces: "queue.Queue[_Item]", is_abandoned: thread
 
 
 ROUND_SECONDS: Final = 300.0
-"""For all collectors together, unless told otherwise."""
+"""The default time limit of all collectors together."""
 
 _REASON_CHARACTERS: Final = 300
 

@@ -18,7 +18,7 @@ from service_record.reporter.gather import files
 from service_record.reporter.gather.model import Context, GatherError, GatherStatus, Task
 
 _STEP_SECONDS: Final = 5.0
-"""What each of name, connection, TLS and HTTP may take."""
+"""The time limit of each of name, connection, TLS and HTTP."""
 _MOST_ADDRESSES: Final = 4
 _PORTS: Final = {"http": 80, "https": 443}
 _RTC: Final = "/sys/class/rtc/rtc0/since_epoch"

@@ -27,7 +27,7 @@ _LINES: Final = ("--all", "--utc", "--output=short-iso-precise")
 _NO_JOURNAL: Final = ("No journal files", "is not available", "No data available")
 _BAD_CURSOR: Final = "to cursor"
 _SHARE_OF_TIME: Final = 0.75
-"""For all lines in their order; the rest for the last of them, if that was not enough."""
+"""The share for all lines in their order; the rest is for the last of them, if that was not enough."""
 _LAST_LINES: Final = 2000
 _GAP: Final = b"\n[service-record: here lines are missing, or some are told twice; the last are these]\n"
 _CURSOR_MARK: Final = b"-- cursor: "
@@ -50,7 +50,9 @@ class Journal:
     """Counted back from the present one, -1 being the previous. Before a cursor all of them are known."""
     kernel: bool = False
     invocation: str = ""
-    """Of a service, in whichever boot: all that its processes said, and systemd of it. Empty for any."""
+    """The id of one life of a service, in whichever boot: all that its processes said, and systemd of it.
+    Empty for any.
+    """
 
     def pieces(self, task: Task) -> Pieces:
         """Raises GatherError, absent where there is no journal, no such boot, or no such unit in it.

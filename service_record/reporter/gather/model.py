@@ -48,13 +48,13 @@ class GatherStatus(StrEnum):
     ABSENT = "absent"
     """The host does not have it: no such program, file or service. No error."""
     EMPTY = "empty"
-    """It was asked, and there was nothing to say."""
+    """A collector that was asked, and had nothing to say."""
     CUT = "cut"
-    """Its oldest bytes are missing: it was longer than its limit."""
+    """A collector whose oldest bytes are missing: it gave more than its limit."""
     TIMED_OUT = "timed-out"
-    """It was stopped at its time limit; what it had given until then is there."""
+    """A collector that was stopped at its time limit; what it had given until then is there."""
     FAILED = "failed"
-    """What it gave, if anything, may not be all."""
+    """A collector that failed: its output, if any, may be incomplete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +64,10 @@ class Context:
     root: Path = Path("/")
     """Files are read below it; programs are run as they are found on PATH."""
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Of it only PATH, HOME and the proxies are used; programs see no other part of it."""
+    """The environment. Only PATH, HOME and the proxies are used; programs see no other part of it."""
     boot_id: str | None = None
     cursor: str | None = None
-    """Of the journal: what is after it is new. None for the whole boot."""
+    """The cursor of the journal after which entries are new. None for the whole boot."""
     urls: tuple[str, ...] = ()
     """The services whose reachability is checked, without credentials."""
     ca_bundle: Path | None = None
@@ -75,7 +75,7 @@ class Context:
 
 
 Opening: TypeAlias = Callable[[int], bytes]
-"""What stands before the rest of a file of which so many bytes are cut off at its beginning."""
+"""The beginning to write before the rest of a file, given the number of bytes that were cut off."""
 
 
 class GatheredMember(Protocol):
@@ -115,11 +115,11 @@ class Begin:
 
     member: str
     mtime: float | None = None
-    """When it was last written, in seconds since 1970; None for now."""
+    """The time at which it was last written, in seconds since 1970; None for now."""
     skipped: int = 0
     """Bytes of it that are left out, the oldest, because of its limit."""
     opening: Opening | None = None
-    """For what is useless without its beginning; None where a cut is told as in any text."""
+    """The beginning of a file that is useless without one; None where a cut is marked as in any text."""
 
 
 Piece: TypeAlias = Begin | bytes
@@ -157,11 +157,11 @@ class GatherRow:
 
     name: str
     member: str
-    """Where it goes in the bundle; with a slash at the end, the directory that its files go to."""
+    """The place in the bundle; with a slash at the end, the directory of its files."""
     take: Take
     seconds: float = 10
     bytes: int = 1 << 20
-    """How much of each file is kept, at its end."""
+    """The size kept of each file, at its end."""
     needs: tuple[str, ...] = ()
     """Programs by name and files by absolute path without which it is absent."""
 
@@ -197,12 +197,14 @@ class Gathered:
     member: str
     status: GatherStatus
     bytes: int = 0
-    """How much it gave, before redaction."""
+    """The size of its output, before redaction."""
     seconds: float = 0.0
     dropped_bytes: int = 0
-    """How much of what there was is not in the bundle because of a limit; a producer stopped says no end."""
+    """The bytes that a limit left out of the bundle; the end that a stopped producer never wrote does not
+    count.
+    """
     reason: str | None = None
-    """Why it is absent, was stopped or failed, in one line."""
+    """The reason why it is absent, was stopped or failed, in one line."""
     files: tuple[GivenMember, ...] = ()
 
 

@@ -34,7 +34,7 @@ _HARMLESS_SECTIONS: Final = frozenset(
 _SECTION: Final = re.compile(rb"\s*\[([^\]\r\n]*)\]\s*$")
 _SETTING: Final = re.compile(rb"(\s*[^=\r\n#;]{1,200}=).*", re.DOTALL)
 _PLAIN_SUFFIXES: Final = frozenset({".ini", ".yaml", ".yml"})
-"""Of /etc/assisted/network: which MAC address has which interface, and nmstate's documents."""
+"""Suffixes of files in /etc/assisted/network: the interfaces of MAC addresses, and nmstate's documents."""
 
 
 _CERTIFICATE: Final = re.compile(
@@ -75,7 +75,7 @@ def mask_assisted(path: Path, data: bytes) -> bytes:
 
 
 NAMES_SECONDS: Final = 1.0
-"""For all names together: they are asked at the same time, and nobody waits for the rest."""
+"""The time limit of all names together: they are asked at the same time, and nobody waits for the rest."""
 _KUBECONFIGS: Final = (
     "/etc/kubernetes/kubeconfig",
     "/var/lib/kubelet/kubeconfig",
@@ -96,7 +96,7 @@ class Resolution:
     name: str
     addresses: tuple[str, ...] = ()
     problem: str | None = None
-    """Why there is no address; None where there is one."""
+    """The reason why there is no address; None if there is one."""
     is_answered: bool = True
     """False when no answer came in time: the name may exist."""
     seconds: float = 0.0

@@ -20,12 +20,14 @@ from service_record.reporter.gather.model import Deadline, GatherError, GatherSt
 
 CHUNK_BYTES: Final = 256 << 10
 ERROR_BYTES: Final = 4 << 10
-"""How much of its error output is kept: the last."""
+"""The size kept of its error output, at its end."""
 
 _DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LOWEST: Final = ("-t", "-c", "2", "-n", "7")  # best-effort, last; -t: never mind where it is not allowed
 _LOOK_SECONDS: Final = 0.1
-"""How often is looked whether a program has ended whose pipe somebody else keeps, or whether it may go on."""
+"""The interval of checks whether a program has ended whose pipe somebody else keeps, or whether it may go
+on.
+"""
 _GRACE_SECONDS: Final = 0.5
 """Between SIGTERM and SIGKILL, and then until it is left to its fate, which is that of a dead disk."""
 
@@ -48,7 +50,8 @@ class Program:
         self.errors = b""
         """The last of its error output."""
         self.status: int | None = None
-        """Its exit status as `subprocess` has it; None until it is known, and when it was stopped."""
+        """The exit status as `subprocess` has it; None until it is known, and when the program was stopped.
+        """
         self.name = command[0]
         path = program_path(self.name, environ)
         if path is None:

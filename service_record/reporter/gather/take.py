@@ -23,7 +23,7 @@ _MOST_DIGESTED: Final = 16 << 20
 
 Ask: TypeAlias = Callable[[Task], Iterator[bytes]]
 Mask: TypeAlias = Callable[[Path, bytes], bytes]
-"""What of a file's bytes may be gathered."""
+"""A function that returns the bytes of a file which may be gathered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ProgramSource:
     absent: tuple[str, ...] = ()
     """Words in its error output, printed instead of anything else, that say: this host does not have it."""
     is_merged: bool = False
-    """Whether its error output is what it is run for, as much as the other."""
+    """True if its error output matters as much as its other output."""
 
     def pieces(self, task: Task) -> Pieces:
         """Raises GatherError for an exit status that is not fine."""
@@ -87,7 +87,7 @@ class File:
 
     path: str
     instead: str | None = None
-    """Where it is when it is not there."""
+    """The path to use if the first does not exist."""
 
     def pieces(self, task: Task) -> Pieces:
         """Raises GatherError, absent where there is no such file, failed where it is not ours to read."""
@@ -105,7 +105,7 @@ class Tree:
     """An absolute path, which all patterns begin with."""
     patterns: tuple[str, ...]
     most: int = 40
-    """How many files."""
+    """The limit of files."""
     mask: Mask | None = None
     """Applied to each file as a whole, before anybody else sees it; for files of few bytes."""
 
@@ -154,7 +154,7 @@ class Listing:
 
     patterns: tuple[str, ...]
     has_digests: bool = True
-    """Not where contents are so short that a digest tells them."""
+    """False if contents are so short that a digest reveals them."""
 
     def pieces(self, task: Task) -> Pieces:
         """Raises GatherError, absent where nothing matches."""

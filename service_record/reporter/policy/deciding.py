@@ -51,7 +51,7 @@ KIND: Final = "stage"
 MOST_TRIES: Final = 6
 """Requests for one fact, those included that the round did not survive."""
 PLACE: Final = f"{Fact.KEPT}: {Places().spool_directory}"
-"""Where the bundle lies on the host: the directory, for its name changes with each newer one."""
+"""The place of the bundle on the host: the directory, for its name changes with each newer one."""
 _INSTALLING: Final = frozenset({"installing", "installing-in-progress", "installing-pending-user-action"})
 _BOOTED: Final = (Fact.LOCAL, Fact.CONTROL_PLANE)
 _OVER: Final = frozenset({"Failed", "Done"})
@@ -128,10 +128,10 @@ SILENCES: Final = (
         "the service was asked as often as it may be for one fact",
     ),
 )
-"""Why a fact is not told; when none of these holds, it is."""
+"""Reasons not to report a fact; when none of these holds, it is reported."""
 
 WAITING: Final = frozenset({"no-view", "deferred"})
-"""Those that may not hold any more in the next round."""
+"""The reasons that may not hold any more in the next round."""
 
 
 def stage_report(moment: Moment) -> StageReport:
@@ -232,7 +232,7 @@ ENDINGS: Final = (
         "the host was up for longer than `lifetime`, all boots together",
     ),
 )
-"""When to stop for good, and clean up."""
+"""Reasons to stop for good, and clean up."""
 
 QUIET: Final = PolicyRule(
     "quiet",

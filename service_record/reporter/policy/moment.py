@@ -18,7 +18,7 @@ from service_record.reporter.state import BootSeen, ReporterState
 HOST_BOOT: Final = "host_boot"
 """The service's slot of logs for boots, where it has one."""
 HOST: Final = "host"
-"""Its slot of logs for a host, which an upload takes from the logs before the reboot."""
+"""The service's slot of logs for a host, which an upload takes from the logs before the reboot."""
 SERVICE: Final = "assisted-service"
 """The destination that both slots are of, and whose budget they share."""
 NOT_OURS: Final = "not-ours"
@@ -55,13 +55,13 @@ class Shipment:
     kind: str
     """A name of the destination that is no secret; of the assisted-service, the type of logs."""
     to: str = field(default="", repr=False)
-    """As `ship_to` names it; empty for the assisted-service."""
+    """The destination, as `ship_to` names it; empty for the assisted-service."""
     most: int
     """Bytes: a larger bundle is not shipped."""
     tries: int = 1
-    """How often it may be sent in this round."""
+    """The limit of tries in this round."""
     fingerprint: str
-    """What the bundle tells of."""
+    """The fingerprint of what the bundle reports."""
     last_word: str | None = None
     """The limit that is near, when it is shipped for that."""
 
@@ -115,7 +115,7 @@ class StepResult:
     step: StageReport | Shipment
     outcome: Outcome
     size: int = 0
-    """Of the bundle, in bytes."""
+    """The size of the bundle, in bytes."""
 
 
 def info(words: str) -> str:
@@ -137,9 +137,8 @@ def kind_of(target: str) -> str:
 LIFETIME: Final = "lifetime"
 DENIED_ROUNDS: Final = 3
 DENIED_SECONDS: Final = 1800.0
-"""So many rounds over so long have to agree until the service is believed that a host is not its own.
-
-With local authentication it answers 401 while its database is away.
+"""The time and the rounds over which the service must say that a host is not its own until that is
+believed. With local authentication it answers 401 while its database is away.
 """
 _JOINED: Final = "Joined"
 

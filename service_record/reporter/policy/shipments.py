@@ -10,7 +10,7 @@ from service_record.reporter.settings import HostLogsPolicy, Send
 from service_record.reporter.state import Spent
 
 PROBE_BYTES: Final = 4096
-"""What asking for a type of logs may cost; a probe is no upload."""
+"""The cost of asking for a type of logs, at most; a probe is no upload."""
 _LEAST: Final = 1 << 16
 """A bundle smaller than this would explain nothing."""
 _TRIES: Final = 2

@@ -43,7 +43,7 @@ class Meaning(StrEnum):
 
     DONE = "done"
     LATER = "later"
-    """Nothing was said about the request itself: a later round may try again, within its limits."""
+    """An answer that says nothing of the request itself: a later round may try again, within its limits."""
     OTHER_FORM = "other form"
     """The service does not know facts as stages: they are information on the current stage."""
     MOVED = "moved"
@@ -125,7 +125,7 @@ _Value = TypeVar("_Value")
 _MOST_KEPT: Final = 64
 """Fingerprints that are remembered for a destination: far more than its budget has uploads."""
 _BOOTS: Final = 16
-"""How many boots are remembered one by one."""
+"""The number of boots that are remembered one by one."""
 
 
 def arrive(state: ReporterState, evidence: HostEvidence) -> ReporterState:
