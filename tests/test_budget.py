@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from service_record.diagnosis.budget import Basis, Budget, BudgetFile, Budgets, read_budgets
-from service_record.diagnosis.placed import FileError
+from service_record.diagnosis.budget import Basis, Budget, BudgetFile, Budgets
+from service_record.diagnosis.yaml_files import FileError, read_budgets
 from service_record.history import History, build_history
 from service_record.history.outcome import Run
 from service_record.record.entry import Entry, Phase, Result

@@ -8,12 +8,13 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from service_record.diagnosis import cause_rules, causes
-from service_record.diagnosis.cause_rules import FileError, Rank, read_rules
+from service_record.diagnosis import causes, yaml_files
+from service_record.diagnosis.cause_rules import Rank
 from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, ROLES
 from service_record.diagnosis.evidence.known_facts import FACT_NAMES
 from service_record.diagnosis.evidence.log_lines import KINDS_OF_LINES
 from service_record.diagnosis.trouble_facts import KINDS
+from service_record.diagnosis.yaml_files import FileError, read_rules
 from tests.programs import REPOSITORY
 
 SCHEMA: Final[dict[str, Any]] = json.loads((REPOSITORY / "docs" / "cause-rules.schema.json").read_text())
@@ -74,7 +75,7 @@ def test_schema_and_reader_know_the_same_names() -> None:
     of_rule, of_tests = (SCHEMA["$defs"][name]["properties"] for name in ("rule", "tests"))
     where = of_tests["where"]["oneOf"][0]["anyOf"][0]["enum"]
 
-    assert {*of_rule, *of_tests} == set(cause_rules._FIELDS)  # the one list of them
+    assert {*of_rule, *of_tests} == set(yaml_files._FIELDS)  # the one list of them
     assert set(of_rule["rank"]["enum"]) == set(Rank)
     assert set(where) == {"own", "any", *KINDS_OF_LINES}
     assert set(of_tests["fact"]["propertyNames"]["enum"]) == FACT_NAMES

@@ -8,8 +8,9 @@ import pytest
 
 from packages.causes import parsed
 from service_record.diagnosis import causes
-from service_record.diagnosis.causes import Causes, FileError, built_in_rules, read_rules
+from service_record.diagnosis.causes import Causes, built_in_rules
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
+from service_record.diagnosis.yaml_files import FileError, read_rules
 from service_record.history.outcome import Facts
 from tests.cause_cases import CauseCase, cause_cases
 from tests.faults import Faults

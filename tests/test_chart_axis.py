@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.diagnosis.now import latest_entry
-from service_record.display.axis import CUT_WIDTH, Axis, QuietTime, axis_of, labelled_ticks
 from service_record.display.charts import Chart, charts
 from service_record.display.html.timeline_page import timeline_html
 from service_record.display.text import View
+from service_record.display.timeline import CUT_WIDTH, Axis, QuietTime, axis_of, labelled_ticks
 from service_record.history import build_history
+from service_record.history.build import latest_entry
 from service_record.record.entry import Entry, Phase
 from tests.builders import START, entry
 from tests.pages import Page, parsed

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from service_record.diagnosis.comparison import Tolerance, compare
-from service_record.diagnosis.now import latest_entry
 from service_record.display.charts import charts
 from service_record.display.difference import comparison_document, comparison_page, difference_documents
 from service_record.display.html.timeline_page import timeline_html
@@ -15,6 +14,7 @@ from service_record.display.machine import written
 from service_record.display.text import View, painted
 from service_record.display.timeline import row_documents, timeline_document, timeline_page
 from service_record.history import History, build_history
+from service_record.history.build import latest_entry
 from service_record.record.entry import Entry, Phase, Result
 from tests.builders import START, timestamp
 from tests.pages import parsed

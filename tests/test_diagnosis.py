@@ -10,11 +10,10 @@ from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.budget import Basis, BudgetFile, Budgets
 from service_record.diagnosis.diagnose import Explain
 from service_record.diagnosis.findings import BackwardBoot, LocalTimes, LoopOf, Trouble, UnsetClock
-from service_record.diagnosis.now import Now
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
 from service_record.display.sentences import recovered_sentence
 from service_record.history import History, build_history
-from service_record.history.build import doubted
+from service_record.history.build import Now, doubted
 from service_record.history.outcome import order
 from service_record.history.results import ClockStep, Liveness
 from service_record.record.entry import Entry, Malformed, Phase, Result

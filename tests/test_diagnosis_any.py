@@ -11,12 +11,12 @@ from rich.cells import cell_len
 from service_record.diagnosis import diagnose
 from service_record.diagnosis.budget import Budgets
 from service_record.diagnosis.causes import Causes
-from service_record.diagnosis.now import Now
 from service_record.display.analysis_document import analysis_document, analysis_lines
 from service_record.display.machine import as_json, encoded
 from service_record.display.text import View, painted
 from service_record.display.verdict_page import analysis
 from service_record.history import build_history
+from service_record.history.build import Now
 from service_record.history.outcome import Outcome
 from service_record.record.entry import Entry
 from service_record.record.layout import read_entries

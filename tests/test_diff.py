@@ -21,10 +21,10 @@ from service_record.diagnosis.comparison import (
     compare,
 )
 from service_record.diagnosis.failures import FailureGroup, RunStep
-from service_record.diagnosis.now import latest_entry
 from service_record.display.difference import comparison_page
 from service_record.display.text import View, painted
 from service_record.history import build_history
+from service_record.history.build import latest_entry
 from service_record.history.outcome import Outcome
 from service_record.record.entry import Entry, Malformed, Phase, Result
 from service_record.record.layout import read_entries

@@ -9,9 +9,10 @@ import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from service_record.display.table import repeats, table, wide
+from service_record.display.table import table, wide
 from service_record.display.text import ASCII, Clock, Line, View, painted
 from service_record.history import History, ServiceHistory, build_history
+from service_record.history.outcome import repeats
 from service_record.history.results import Liveness
 from service_record.record.entry import Entry, Malformed, Phase, Result
 from tests.builders import START, entry, failed_run, upstream_entry

@@ -10,8 +10,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from service_record.display.document import document
-from service_record.display.machine import as_json, as_yaml, write_jsonl
+from service_record.display.machine import as_json, as_yaml, document, write_jsonl
 from service_record.history import History, build_history
 from service_record.record.entry import Entry, Malformed, Phase
 from tests.builders import entry, failed_run

@@ -9,7 +9,7 @@ import pytest
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.findings import Hindrance
-from service_record.diagnosis.units import Unit, read_properties, read_texts
+from service_record.diagnosis.trouble_facts import Unit, read_properties, read_texts
 from service_record.display.analysis_document import analysis_document
 from service_record.display.sentences import verdict_sentence
 from service_record.history.outcome import Facts, Outcome

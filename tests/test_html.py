@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.diagnosis.now import latest_entry
 from service_record.display.charts import charts
 from service_record.display.html.frame import DARK, INKS, LIGHT, Section, element, inked, page
 from service_record.display.html.timeline_page import thinned, timeline_html
 from service_record.display.text import Ink, View
 from service_record.history import build_history
+from service_record.history.build import latest_entry
 from service_record.record.entry import Entry, Malformed, Phase, Result
 from service_record.record.visible import visible
 from tests.builders import START, entry, failed_run

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from service_record.diagnosis.causes import built_in_rules
-from service_record.diagnosis.evidence.line_patterns import LineSet, Pattern, needles_of
+from service_record.diagnosis.evidence.scan import LineSet, Pattern, needles_of
 from tests.cause_cases import cause_cases
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"

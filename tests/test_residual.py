@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.redaction import UNREADABLE, Leak, Rules, Secret, residual
-from service_record.redaction.outgoing import LeakError, refuse_leaks
+from service_record.redaction.redactor import LeakError, refuse_leaks
 from testing.clean_lines import clean_lines
 from testing.made_up import pem
 from tests.archives import COMPRESSIONS, member, tar

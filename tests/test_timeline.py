@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from service_record.diagnosis.now import Now, latest_entry
 from service_record.display.charts import Chart, Row, charts, offset, round_begin, ticks
 from service_record.display.text import ASCII, Clock, View, painted
 from service_record.display.timeline import timeline_page
 from service_record.history import History, build_history
+from service_record.history.build import Now, latest_entry
 from service_record.record.entry import Entry, Phase, Result
 from tests.builders import BOOT_ID, START, entry, failed_run, timestamp, upstream_entry, write_lines
 from tests.command_line import service_record

@@ -21,6 +21,7 @@ from service_record.cli.diagnosing import (
     judging,
     units_for,
     units_here,
+    with_evidence,
 )
 from service_record.cli.inputs import Unreadable, history_of, now_for, opened, selected_boot
 from service_record.cli.options import (
@@ -34,12 +35,10 @@ from service_record.cli.terminal import print_lines, view
 from service_record.diagnosis import Diagnosis, Verdict
 from service_record.diagnosis.causes import Causes, add_evidence
 from service_record.diagnosis.expectations import add_units
-from service_record.diagnosis.now import Now, latest_entry
-from service_record.diagnosis.units import Unit
+from service_record.diagnosis.trouble_facts import Unit
 from service_record.display.text import Clock, Glyphs, View
 from service_record.history import History
-from service_record.history.build import Selection
-from service_record.read.host_files import with_host_files
+from service_record.history.build import Now, Selection, latest_entry
 from service_record.read.source import SourceError, is_unpacked_bundle
 from service_record.record.appending import DEFAULT_DIRECTORY
 from service_record.record.directory import Records, is_record_name
@@ -208,7 +207,7 @@ class _Request:
         first = self.judging.diagnosis(history, now)
         is_at_work = first is not None and first.verdict is Verdict.RUNNING
         live = is_here(source, self.places, whole, boot_id) and not (self.is_waiting and is_at_work)
-        causes = with_host_files(self.judging.causes, source, self.places, whole, units or (), is_here=live)
+        causes = with_evidence(self.judging.causes, source, self.places, whole, units or (), is_here=live)
         diagnosis = Judging(self.judging.budgets, causes).diagnosis(history, now)
         diagnosis = self._with_units(diagnosis, history, units, causes)
         if diagnosis is None and source.refusal and causes.evidence.is_of_host:

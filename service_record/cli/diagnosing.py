@@ -16,16 +16,15 @@ from service_record.cli import system_error_line
 from service_record.cli.inputs import history_of, now_for, opened
 from service_record.cli.options import complete_services, service_name
 from service_record.diagnosis import Diagnosis, diagnose
-from service_record.diagnosis.budget import BudgetFile, Budgets, read_budgets
-from service_record.diagnosis.causes import CauseRule, Causes, add_evidence, built_in_rules, read_rules
+from service_record.diagnosis.budget import BudgetFile, Budgets
+from service_record.diagnosis.cause_rules import CauseRule
+from service_record.diagnosis.causes import Causes, add_evidence, built_in_rules
 from service_record.diagnosis.expectations import ROLES, add_units
 from service_record.diagnosis.findings import FailedUnit
-from service_record.diagnosis.now import Now
-from service_record.diagnosis.placed import FileError
-from service_record.diagnosis.units import PROPERTIES, Unit, read_properties, read_texts
+from service_record.diagnosis.trouble_facts import PROPERTIES, Unit, read_properties, read_texts
 from service_record.history import History, build_history
+from service_record.history.build import Now
 from service_record.history.outcome import order
-from service_record.read.host_files import with_host_files
 from service_record.read.source import Source, SourceError, open_source
 from service_record.record import systemd
 from service_record.record.appending import DEFAULT_DIRECTORY
@@ -56,13 +55,21 @@ def judging(budget: Path | None, baseline: str | None, rules: Sequence[Path]) ->
 
     Raises BadFile with the line where one is not as docs/analyze.md has it.
     """
-    file = _read(budget, read_budgets) if budget else BudgetFile()
+    file, own_rules = _given(budget, rules) if budget or rules else (BudgetFile(), [])
     good = build_history(opened([baseline], ()).records) if baseline else None
-    own_rules: list[CauseRule] = [rule for path in rules for rule in _read(path, read_rules)]
     return Judging(Budgets(file=file, baseline=good), Causes([*own_rules, *built_in_rules()]))
 
 
+def _given(budget: Path | None, rules: Sequence[Path]) -> tuple[BudgetFile, list[CauseRule]]:
+    from service_record.diagnosis.yaml_files import read_budgets, read_rules  # noqa: PLC0415  # few have any
+
+    file = _read(budget, read_budgets) if budget else BudgetFile()
+    return file, [rule for path in rules for rule in _read(path, read_rules)]
+
+
 def _read(path: Path, read: Callable[[str, str], _T]) -> _T:
+    from service_record.diagnosis.yaml_files import FileError  # noqa: PLC0415  # as above
+
     try:
         return read(path.read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError as error:
@@ -143,6 +150,23 @@ def units_here(expected: Sequence[str]) -> tuple[Unit, ...] | None:
     return read_properties(text, time.time() - time.clock_gettime(time.CLOCK_MONOTONIC))
 
 
+def with_evidence(
+    causes: Causes,
+    source: Source,
+    places: Sequence[str],
+    history: History,
+    units: Iterable[Unit],
+    *,
+    is_here: bool,
+) -> Causes:
+    """Return the causes with what `with_host_files` finds, which is nothing beside the records of others."""
+    if not is_here and not source.is_snapshot:
+        return causes.without_evidence(history)
+    from service_record.read.host_files import with_host_files  # noqa: PLC0415  # only where there may be some
+
+    return with_host_files(causes, source, places, history, units, is_here=is_here)
+
+
 def verdict_page(at: datetime) -> str:
     """Return what is wrong with this host, or why nobody can tell; always a text."""
     from service_record.display.verdict_page import analysis_text  # noqa: PLC0415  # only for a bundle
@@ -153,7 +177,7 @@ def verdict_page(at: datetime) -> str:
         judges = judging(None, None, ())
         units = units_for(source, (), history, None, ())
         live = is_here(source, (), history, None)
-        causes = with_host_files(judges.causes, source, (), history, units or (), is_here=live)
+        causes = with_evidence(judges.causes, source, (), history, units or (), is_here=live)
         judged = Judging(judges.budgets, causes).diagnosis(history, now_for(history, source))
         diagnosis = add_units(judged, history, units, explain=causes.explain)
         diagnosis = diagnosis and add_evidence(diagnosis, causes)

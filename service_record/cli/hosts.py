@@ -21,8 +21,17 @@ from service_record.cli.options import display_options
 from service_record.cli.terminal import paint, print_lines, view
 from service_record.client.address import CollectorError, address_of
 from service_record.client.calls import CollectorClient, connect
-from service_record.display.cluster_table import Cluster, ClustersAnswer
-from service_record.display.fleet_table import VERDICTS, EarlierBuild, Host, HostsAnswer, change, table, wide
+from service_record.display.fleet_table import (
+    VERDICTS,
+    Cluster,
+    ClustersAnswer,
+    EarlierBuild,
+    Host,
+    HostsAnswer,
+    change,
+    table,
+    wide,
+)
 from service_record.display.text import Clock, Glyphs, Ink, Line, View
 from service_record.record.visible import visible
 

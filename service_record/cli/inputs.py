@@ -23,7 +23,7 @@ from service_record.record.systemd import RunningService, boot_id, uptime
 from service_record.record.visible import visible
 
 if TYPE_CHECKING:
-    from service_record.diagnosis.now import Now
+    from service_record.history.build import Now
 
 _MAX_NEAREST: Final = 3
 _MAX_LISTED: Final = 8
@@ -145,7 +145,7 @@ def selected_boot(history: History, prefix: str) -> str | None:
 
 def now_for(history: History, source: Source) -> "Now":
     """Return the present, where the records are those of this host as it runs; elsewhere the latest entry."""
-    from service_record.diagnosis.now import Now, latest_entry  # noqa: PLC0415  # `show` judges nothing
+    from service_record.history.build import Now, latest_entry  # noqa: PLC0415  # `show` judges nothing
 
     boot = boot_id()
     is_here = source.is_home or (boot is not None and boot in history.boots)

@@ -13,7 +13,7 @@ from service_record.cli.inputs import Unreadable
 from service_record.record.visible import visible
 from service_record.redaction import Rules, Secret, known_secrets
 from service_record.redaction.host_secrets import Contents
-from service_record.redaction.outgoing import LeakError, outgoing
+from service_record.redaction.redactor import LeakError, outgoing
 
 _MASK = re.compile(rb"<(redacted:[a-z0-9-]+)>")
 _MAX_BYTES = 8 << 20

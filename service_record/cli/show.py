@@ -134,7 +134,7 @@ def _failed_units_page(units: "Sequence[FailedUnit]", source: str, view: View) -
 
 
 def _print_document(history: History, source: Source, output: str, units: "Sequence[FailedUnit]") -> None:
-    from service_record.display.document import document, run_documents  # noqa: PLC0415  # only what is shown
+    from service_record.display.machine import document, run_documents  # noqa: PLC0415  # only what is shown
 
     left_out = [(part.path, part.reason) for part in source.left_out]
     if output == "yaml":

@@ -7,10 +7,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from service_record.diagnosis.placed import Value, document
 from service_record.history import History
 from service_record.history.outcome import Command, Outcome, Run, Stage
-from service_record.record.quantities import parse_duration
 
 DEFAULT_SECONDS: Final = 30 * 60.0
 """What a stage may take of which nothing is known: the longest that OpenShift waits for one of its own."""
@@ -118,29 +116,3 @@ def _learned(took: Sequence[float] | None, basis: Basis) -> Budget | None:
     longest = max(took)
     seconds = max(TIMES_LONGEST * longest, LEAST_LEARNED)
     return Budget(seconds=seconds, basis=basis, executions=len(took), longest=longest)
-
-
-def read_budgets(text: str, path: str) -> BudgetFile:
-    """Read the budgets in the text of a file, whose form is in docs/analyze.md. Raises FileError."""
-    root = document(text, path)
-    if root is None:
-        return BudgetFile()
-    top = root.fields("a budget file", ("stage", "services"))
-    runs: dict[str, float] = {}
-    stages: dict[tuple[str, str], float] = {}
-    services = top["services"].fields("`services`") if "services" in top else {}
-    for service, value in services.items():
-        own = value.fields("a service", ("run", "stages"))
-        if "run" in own:
-            runs[service] = _seconds(own["run"])
-        named = own["stages"].fields("`stages`") if "stages" in own else {}
-        stages |= {(service, stage): _seconds(limit) for stage, limit in named.items()}
-    return BudgetFile(stage=_seconds(top["stage"]) if "stage" in top else None, runs=runs, stages=stages)
-
-
-def _seconds(value: Value) -> float:
-    text = value.text("a budget")
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise value.fault(str(error)) from None

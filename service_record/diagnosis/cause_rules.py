@@ -1,23 +1,100 @@
-"""Rules that know a cause by evidence: their form, and reading them from YAML. Pure.
+"""Rules that know a cause by evidence, and their texts with placeholders that evidence fills. Pure.
 
-docs/analyze.md describes the form of a rule.
+The commands of a rule are safe to paste.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
-from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, ROLES
-from service_record.diagnosis.evidence.known_facts import FACT_NAMES
-from service_record.diagnosis.evidence.line_patterns import Pattern
-from service_record.diagnosis.evidence.log_lines import KINDS_OF_LINES
-from service_record.diagnosis.placed import FileError, Value, document
-from service_record.diagnosis.trouble_facts import KINDS
-from service_record.diagnosis.wording import Phrase, placeholders
+from service_record.diagnosis.evidence.scan import Pattern
 
-__all__ = ["CauseRule", "Condition", "FactTest", "FileError", "LineTest", "Pattern", "Rank", "read_rules"]
+_PLACEHOLDER: Final = re.compile(r"(?<![${])\{([a-z]+)\}(?!\})")
+_CHOICE: Final = re.compile(r"\[([^\[\]|]*)(?:\|([^\[\]]*))?\]")
+_MAX_PASTED: Final = 200
+_MAX_TOLD: Final = 100
+_CUT: Final = "..."
+
+
+def placeholders(text: str) -> frozenset[str]:
+    """Return the names of the placeholders in a text. `${x}` and `{{x}}` are not: shells have those."""
+    return frozenset(_PLACEHOLDER.findall(text))
+
+
+class _TextPart(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A text, and one that is said in its place when all that this names is known."""
+
+    text: str
+    fuller: str | None = None
+
+
+class Phrase(msgspec.Struct, frozen=True):
+    """A text for people that says more where more is known: `[port {port}|the port] is in use`."""
+
+    parts: tuple[_TextPart, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return the phrase that is written so. Brackets without a placeholder stand for themselves."""
+        parts: list[_TextPart] = []
+        end = 0
+        for choice in _CHOICE.finditer(text):
+            if placeholders(choice[1]):
+                parts += _TextPart(text[end : choice.start()]), _TextPart(choice[2] or "", choice[1])
+                end = choice.end()
+        return cls((*parts, _TextPart(text[end:])))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return all names that it may use."""
+        texts = (text for part in self.parts for text in (part.text, part.fuller or ""))
+        return frozenset[str]().union(*map(placeholders, texts))
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Return the names that it uses even where they are not known."""
+        return frozenset[str]().union(*(placeholders(part.text) for part in self.parts))
+
+    def filled(self, values: Mapping[str, str]) -> str:
+        """Return the text where these values are known, which are all that it needs and perhaps more."""
+        return self.filled_with(values, _plain)
+
+    def filled_with(self, values: Mapping[str, str], show: Callable[[str], str]) -> str:
+        """Return the same, each value as `show` has it."""
+        chosen = (
+            part.text if part.fuller is None or placeholders(part.fuller) - values.keys() else part.fuller
+            for part in self.parts
+        )
+        return "".join(_PLACEHOLDER.sub(lambda match: show(values[match[1]]), text) for text in chosen)
+
+
+def commands_filled(commands: Iterable[str], values: Mapping[str, str]) -> Iterator[str]:
+    """Yield the commands whose every placeholder has a value that is safe to paste into a shell.
+
+    Brackets choose as in a phrase: `{host}:[{port}|443]`.
+    """
+    safe = {name: shlex.quote(value) for name, value in values.items() if _is_safe(value)}
+    for command in commands:
+        phrase = Phrase.of(command)
+        if phrase.needs <= safe.keys():
+            yield phrase.filled_with(safe, lambda value: value)
+
+
+def _is_safe(value: str) -> bool:
+    return value.isprintable() and len(value) <= _MAX_PASTED and not value.startswith("-")
+
+
+def _plain(value: str) -> str:
+    """Return a value in one line, without its middle when it is long."""
+    line = " ".join(value.split())
+    if len(line) <= _MAX_TOLD:
+        return line
+    half = (_MAX_TOLD - len(_CUT)) // 2
+    return f"{line[:half]}{_CUT}{line[-half:]}"
 
 
 class Rank(StrEnum):
@@ -34,36 +111,6 @@ class Rank(StrEnum):
 
 OWN: Final = "own"
 """Of `where`: what the failed service itself said."""
-_WHERES: Final = frozenset({OWN, "any", *KINDS_OF_LINES})
-_WHERES_OF_ONE: Final = ("unit:", "container:")
-WITHIN: Final = ("run", "boot", "any")
-_MOST_TIMES: Final = 20
-_LAST: Final = "last"
-"""Of `symptom`: it comes of other symptoms, too."""
-_TEXTS: Final = ("service", "stage", "command")
-_WORDS: Final = ("kind", "exit", "signal", "systemd")
-_OF_LINES: Final = ("where", "times", "measure")
-_CONDITION: Final = ("message", *_OF_LINES, "fact", "check", "role", "rule", *_TEXTS, *_WORDS)
-_FIELDS: Final = (
-    *(
-        "name",
-        "says",
-        "explains",
-        "rank",
-        "symptom",
-        "next",
-        "sources",
-        "needs",
-        "unless",
-        "within",
-        "alone",
-        "over",
-    ),
-    *(name for name in _CONDITION if name != "rule"),
-)
-_ALWAYS: Final = frozenset({"service", "unit"})
-_BUILT_IN_NAMES: Final = _ALWAYS | {"stage", "invocation"}
-"""Placeholders that every rule may use, where they are known."""
 
 
 class LineTest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -140,218 +187,3 @@ class CauseRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         for condition in (self.condition, *self.needs, *self.unless):
             if condition.lines is not None:
                 yield condition.lines
-
-
-def read_rules(text: str, path: str) -> tuple[CauseRule, ...]:
-    """Return the rules in the text of a file. Raises FileError, with the line."""
-    return rules_of(document(text, path))
-
-
-def rules_of(root: Value | None) -> tuple[CauseRule, ...]:
-    """Return the rules in a document. Raises FileError, with the line."""
-    rules: dict[str, CauseRule] = {}
-    for value in root.items("rules") if root is not None else ():
-        rule = _rule(value)
-        if rule.name in rules:
-            raise value.fault(f"a rule is called {rule.name!r} already")
-        rules[rule.name] = rule
-    return tuple(rules.values())
-
-
-def _rule(value: Value) -> CauseRule:
-    fields = value.fields("a rule", _FIELDS)
-    for required in ("name", "says"):
-        if required not in fields:
-            raise value.fault(f"a rule needs `{required}`")
-    condition = _condition(fields)
-    if condition.is_empty:
-        known_by = (*_TEXTS, "message", *_WORDS, "fact", "check", "role")
-        raise value.fault(f"a rule needs something to be known by: {', '.join(known_by)}")
-    if "rank" in fields and "symptom" in fields:
-        raise fields["symptom"].fault("give `rank` or `symptom`, not both")
-    symptom = _choice(fields, "symptom", ("true", "false", _LAST), "false")
-    rank = Rank.SYMPTOM if symptom != "false" else _rank(fields)
-    needs = _conditions(fields, "needs")
-    names = _BUILT_IN_NAMES.union(*map(_names, (condition, *needs)))
-    alone = _choice(fields, "alone", ("true", "false"), "")
-    can_be_alone = not any(one.is_of_trouble for one in (condition, *needs))
-    return CauseRule(
-        name=fields["name"].text("`name`"),
-        says=_phrase(fields["says"], "says", names),
-        explains=_phrase(fields["explains"], "explains", names) if "explains" in fields else None,
-        rank=rank,
-        is_last=symptom == _LAST,
-        next=tuple(_command(one, names) for one in _texts(fields, "next")),
-        sources=tuple(one.text("a source") for one in _texts(fields, "sources")),
-        condition=condition,
-        needs=needs,
-        unless=_conditions(fields, "unless"),
-        within=_choice(fields, "within", WITHIN, "run"),
-        alone=alone == "true" or (alone == "" and rank is Rank.CAUSE and can_be_alone),
-        over=frozenset(one.text("`over`") for one in _texts(fields, "over")),
-    )
-
-
-def _texts(fields: Mapping[str, Value], name: str) -> Sequence[Value]:
-    return fields[name].texts(f"`{name}`") if name in fields else ()
-
-
-def _choice(fields: Mapping[str, Value], name: str, choices: Sequence[str], default: str) -> str:
-    if name not in fields:
-        return default
-    word = fields[name].text(f"`{name}`").lower()
-    if word not in choices:
-        raise fields[name].fault(f"`{name}` is {', '.join(choices[:-1])} or {choices[-1]}")
-    return word
-
-
-def _rank(fields: Mapping[str, Value]) -> Rank:
-    names = {str(rank): rank for rank in Rank}
-    return names[_choice(fields, "rank", tuple(names), "cause")]
-
-
-def _conditions(fields: Mapping[str, Value], name: str) -> tuple[Condition, ...]:
-    if name not in fields:
-        return ()
-    conditions = []
-    for one in fields[name].items(f"`{name}`"):
-        condition = _condition(one.fields(f"a condition of `{name}`", _CONDITION))
-        if condition.is_empty:
-            raise one.fault(f"a condition of `{name}` needs one of: {', '.join(_CONDITION)}")
-        conditions.append(condition)
-    return tuple(conditions)
-
-
-def _condition(fields: Mapping[str, Value]) -> Condition:
-    lines = None
-    if "message" in fields:
-        where = frozenset(map(_where, _texts(fields, "where"))) or frozenset({OWN})
-        patterns = tuple(_pattern(one, "message") for one in _texts(fields, "message"))
-        lines = LineTest(
-            patterns=patterns, where=where, times=_times(fields), measure=_measure(fields, patterns)
-        )
-    elif wrong := next((fields[name] for name in _OF_LINES if name in fields), None):
-        raise wrong.fault("`where`, `times` and `measure` are about a `message`, and there is none")
-    return Condition(
-        lines=lines,
-        facts=tuple(_facts(fields["fact"])) if "fact" in fields else (),
-        check=_check(fields["check"]) if "check" in fields else None,
-        roles=frozenset(_role(one) for one in _texts(fields, "role")),
-        rules=frozenset(one.text("`rule`") for one in _texts(fields, "rule")),
-        texts={
-            name: tuple(_pattern(one, name) for one in _texts(fields, name))
-            for name in _TEXTS
-            if name in fields
-        },
-        words={
-            name: frozenset(_word(one, name) for one in _texts(fields, name))
-            for name in _WORDS
-            if name in fields
-        },
-    )
-
-
-def _times(fields: Mapping[str, Value]) -> int:
-    if "times" not in fields:
-        return 1
-    word = fields["times"].text("`times`")
-    if not word.isdecimal() or not 1 <= int(word) <= _MOST_TIMES:
-        raise fields["times"].fault(f"`times` is a number from 1 to {_MOST_TIMES}")
-    return int(word)
-
-
-def _measure(fields: Mapping[str, Value], patterns: Sequence[Pattern]) -> str | None:
-    if "measure" not in fields:
-        return None
-    name = fields["measure"].text("`measure`")
-    if name not in MEASURES:
-        raise fields["measure"].fault(f"no measure {name!r}; measures are {', '.join(sorted(MEASURES))}")
-    needed = MEASURES[name].groups
-    if any(not set(needed) <= set(pattern.names) for pattern in patterns):
-        groups = " and ".join(f"(?P<{group}>...)" for group in needed)
-        raise fields["measure"].fault(f"each pattern needs {groups}, which `{name}` measures")
-    return name
-
-
-def _role(value: Value) -> str:
-    role = value.text("`role`")
-    if role not in ROLES:
-        raise value.fault(f"no role {role!r}; roles are {', '.join(ROLES)}")
-    return role
-
-
-def _where(value: Value) -> str:
-    word = value.text("`where`")
-    if word not in _WHERES and not (word.startswith(_WHERES_OF_ONE) and word.partition(":")[2]):
-        forms = (*sorted(_WHERES), *(f"{form}NAME" for form in _WHERES_OF_ONE))
-        raise value.fault(f"no place {word!r}; places are {', '.join(forms)}")
-    return word
-
-
-def _facts(value: Value) -> Iterator[FactTest]:
-    for name, one in value.fields("`fact`", sorted(FACT_NAMES)).items():
-        yield FactTest(name=name, patterns=tuple(_pattern(text, name) for text in one.texts(f"`{name}`")))
-
-
-def _check(value: Value) -> str:
-    name = value.text("`check`")
-    if name not in CHECKS:
-        raise value.fault(f"no check {name!r}; checks are {', '.join(sorted(CHECKS))}")
-    return name
-
-
-def _pattern(value: Value, name: str) -> Pattern:
-    pattern = Pattern.of(value.text(f"a pattern of `{name}`"))
-    import re2  # noqa: PLC0415  # only where rules are made
-
-    try:
-        _ = pattern.compiled
-    except re2.error as error:
-        reason = error.args[0] if error.args else ""
-        problem = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        raise value.fault(f"not a pattern of RE2: {problem}") from None
-    return pattern
-
-
-def _word(value: Value, name: str) -> str:
-    word = value.text(f"`{name}`")
-    if name == "kind" and word not in KINDS:
-        raise value.fault(f"no kind {word!r}; kinds are {', '.join(sorted(KINDS))}")
-    if name == "exit" and not word.isdecimal():
-        raise value.fault(f"{word!r} is not an exit status")
-    return word.removeprefix("SIG") if name == "signal" else word
-
-
-def _names(condition: Condition) -> frozenset[str]:
-    """Return the placeholders that a condition fills."""
-    patterns = [pattern for each in condition.texts.values() for pattern in each]
-    patterns += condition.lines.patterns if condition.lines is not None else ()
-    patterns += [pattern for fact in condition.facts for pattern in fact.patterns]
-    checked = CHECKS[condition.check].values if condition.check is not None else ()
-    measure = condition.lines.measure if condition.lines is not None else None
-    measured = MEASURES[measure].values if measure is not None else ()
-    return frozenset(name for pattern in patterns for name in pattern.names).union(checked, measured)
-
-
-def _command(value: Value, names: Collection[str]) -> str:
-    command = value.text("a command of `next`")
-    _check_names(value, placeholders(command), names)
-    return command
-
-
-def _phrase(value: Value, name: str, names: Collection[str]) -> Phrase:
-    phrase = Phrase.of(value.text(f"`{name}`"))
-    _check_names(value, phrase.names, names)
-    unsure = phrase.needs - _ALWAYS
-    if unsure:
-        one = f"{{{min(unsure)}}}"
-        raise value.fault(f"{one} may not be known; write [{one}|something], or [what is left out {one}]")
-    return phrase
-
-
-def _check_names(value: Value, names: Collection[str], allowed: Collection[str]) -> None:
-    unknown = set(names) - set(allowed)
-    if unknown:
-        raise value.fault(
-            f"nothing is called {{{min(unknown)}}} here; there are {', '.join(sorted(allowed))}"
-        )

@@ -16,18 +16,21 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
-from service_record.diagnosis.cause_rules import CauseRule, FileError, Rank, read_rules
-from service_record.diagnosis.evidence.line_patterns import LineSet
+from service_record.diagnosis.cause_rules import CauseRule, Rank
 from service_record.diagnosis.evidence.log_lines import SYSTEMD, Era, LogLine
-from service_record.diagnosis.evidence.scan import NO_EVIDENCE, Evidence, Scanner
+from service_record.diagnosis.evidence.scan import NO_EVIDENCE, Evidence, LineSet, Scanner
 from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, ToldLine, Trouble
 from service_record.diagnosis.fitting import Match, RuleBook, Surroundings
-from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts, Weighed, telling_line, weight
-from service_record.diagnosis.units import Unit
+from service_record.diagnosis.trouble_facts import (
+    KnownCause,
+    TroubleFacts,
+    Unit,
+    Weighed,
+    telling_line,
+    weight,
+)
 from service_record.history import History
 from service_record.history.outcome import Run
-
-__all__ = ["CauseRule", "Causes", "FileError", "Weighed", "built_in_causes", "read_rules"]
 
 FAMILIES: Final = (
     *(
@@ -75,6 +78,10 @@ class Causes:
         if "line_set" in self.__dict__:
             causes.__dict__.update(line_set=self.line_set)
         return causes
+
+    def without_evidence(self, history: History) -> "Causes":
+        """Return the same rules for another host, of which there are only records."""
+        return self.with_evidence(NO_EVIDENCE, history)
 
     @cached_property
     def book(self) -> RuleBook:
@@ -209,6 +216,8 @@ def built_in_rules() -> tuple[CauseRule, ...]:
 
 def parsed_rules(texts: Sequence[bytes]) -> bytes:
     """Return the rules of these families as one line of JSON, with the sum of each file it was made of."""
+    from service_record.diagnosis.yaml_files import read_rules  # noqa: PLC0415  # not where they are shipped
+
     rules = [
         rule
         for family, text in zip(FAMILIES, texts, strict=True)

@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from service_record.diagnosis.failures import FailureGroup, RunStep, longest, moved, new_failures, steps_of
-from service_record.diagnosis.now import Now
 from service_record.history import History, ServiceHistory
+from service_record.history.build import Now
 from service_record.history.outcome import Outcome, Run, Span
 
 RATIO: Final = 2.0

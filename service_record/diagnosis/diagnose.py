@@ -25,10 +25,10 @@ from service_record.diagnosis.findings import (
     UnsetClock,
     Verdict,
 )
-from service_record.diagnosis.now import Now, boot_times, latest_entry
 from service_record.diagnosis.services import Circumstances, judge, running_spans
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts, telling_line, weight
 from service_record.history import History, ServiceHistory
+from service_record.history.build import Now, boot_times, latest_entry
 from service_record.history.outcome import Outcome, Run, Stage, order
 from service_record.history.results import Handled, handled_failure
 

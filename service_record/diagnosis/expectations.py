@@ -14,8 +14,7 @@ from service_record.diagnosis.findings import (
     Trouble,
     Verdict,
 )
-from service_record.diagnosis.trouble_facts import TroubleFacts
-from service_record.diagnosis.units import Unit
+from service_record.diagnosis.trouble_facts import TroubleFacts, Unit
 from service_record.history import History
 from service_record.history.outcome import Outcome
 

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from service_record.diagnosis.now import Now
 from service_record.history import History, ServiceHistory
+from service_record.history.build import Now
 from service_record.history.outcome import NOTHING, Command, Facts, Outcome, Run, Span, Stage, order
 
 _MAX_CHARACTERS: Final = 4096

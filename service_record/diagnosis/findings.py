@@ -8,8 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from service_record.diagnosis.budget import Budget
-from service_record.diagnosis.trouble_facts import KnownCause, Looked, Weighed
-from service_record.diagnosis.units import Unit
+from service_record.diagnosis.trouble_facts import KnownCause, Looked, Unit, Weighed
 from service_record.history.outcome import Facts, Outcome, Run
 from service_record.history.results import ClockStep, Handled
 

@@ -24,8 +24,8 @@ from service_record.diagnosis.findings import (
     Trouble,
     Verdict,
 )
-from service_record.diagnosis.now import Now, true_time
 from service_record.history import ServiceHistory
+from service_record.history.build import Now, true_time
 from service_record.history.outcome import Command, Outcome, Run, Span, Stage
 
 _SURELY_LONGER: Final = 60.0  # seconds

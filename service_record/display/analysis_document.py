@@ -26,7 +26,7 @@ from service_record.diagnosis.findings import (
     next_commands,
 )
 from service_record.diagnosis.trouble_facts import KnownCause, Looked, Weighed
-from service_record.display.document import Document, facts_document
+from service_record.display.machine import Document, facts_document
 from service_record.display.sentences import (
     failed_unit_sentence,
     handled_sentence,

@@ -15,10 +15,9 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from service_record.diagnosis.now import Now, true_time
-from service_record.display.table import alike
 from service_record.history import History, ServiceHistory
-from service_record.history.outcome import Command, Outcome, Run, Span, Stage, order
+from service_record.history.build import Now, true_time
+from service_record.history.outcome import Command, Outcome, Run, Span, Stage, alike, order
 from service_record.history.results import ClockStep
 
 _LONGEST: Final = 1e10

@@ -21,9 +21,8 @@ from service_record.diagnosis.comparison import (
     Tolerance,
 )
 from service_record.diagnosis.failures import FailureGroup, RunStep
-from service_record.diagnosis.now import boot_times, true_time
 from service_record.diagnosis.trouble_facts import KnownCause
-from service_record.display.document import Document, facts_document
+from service_record.display.machine import Document, facts_document
 from service_record.display.phrases import (
     VERBS,
     details,
@@ -32,13 +31,14 @@ from service_record.display.phrases import (
     headline,
     ink,
     labelled,
+    local_times,
     name,
     step_name,
     when,
 )
-from service_record.display.summary import local_times
 from service_record.display.text import BLANK, Ink, Line, View, count, cut, duration, utc, wrap
 from service_record.history import History
+from service_record.history.build import boot_times, true_time
 from service_record.history.outcome import Run, order
 from service_record.record.visible import visible
 

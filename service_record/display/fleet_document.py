@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from service_record.display.cluster_table import Cluster
-from service_record.display.document import Document
-from service_record.display.fleet_table import VERDICTS, EarlierBuild, Host, HostsAnswer, seconds_of
+from service_record.display.fleet_table import VERDICTS, Cluster, EarlierBuild, Host, HostsAnswer, seconds_of
+from service_record.display.machine import Document
 from service_record.display.text import utc
 
 _SCHEMA_VERSION: Final = 1

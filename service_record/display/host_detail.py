@@ -7,8 +7,7 @@ from typing import Final
 import msgspec
 from rich.cells import cell_len
 
-from service_record.display.cluster_table import Time
-from service_record.display.fleet_table import EarlierBuild, Host, describe
+from service_record.display.fleet_table import EarlierBuild, Host, Time, describe
 from service_record.display.text import BLANK, Glyphs, Ink, Line, View, cut, duration, moment, wrap
 from service_record.record.visible import visible
 

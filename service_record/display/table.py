@@ -1,7 +1,7 @@
 """`show`: the answer in one screen, failures first; and with `wide` everything that is known of every run."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -10,6 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from service_record.display.phrases import (
     LABEL_WIDTH,
     VERBS,
+    damages,
     details,
     ending,
     glyph,
@@ -18,47 +19,28 @@ from service_record.display.phrases import (
     kind,
     labelled,
     lasted,
+    left_out_sentences,
     name,
+    summary,
     title,
     when,
     when_lines,
 )
-from service_record.display.summary import damages, left_out_sentences, summary
 from service_record.display.text import BLANK, Ink, Line, View, count, cut, moment, times, wrap
 from service_record.history import History, ServiceHistory
-from service_record.history.outcome import NOTHING, Command, Outcome, Run, Stage, nested, order
+from service_record.history.outcome import (
+    NOTHING,
+    Command,
+    Outcome,
+    Repeat,
+    Run,
+    Stage,
+    nested,
+    order,
+    repeats,
+)
 from service_record.history.results import handled_failure
 from service_record.record.visible import visible
-
-
-class Repeat(msgspec.Struct, frozen=True):
-    """Runs of one service that came to the same end in the same place."""
-
-    first: Run
-    last: Run
-    count: int
-
-
-def repeats(runs: Iterable[Run]) -> list[Repeat]:
-    """Return the runs of a service by what they came to, the kind seen last coming last."""
-    return [Repeat(same[0], same[-1], len(same) + _runs_left_out(same)) for same in alike(runs)]
-
-
-def _runs_left_out(same: Iterable[Run]) -> int:
-    """Return how many runs like these a rotation of the record left out between them."""
-    return sum(run.left_out.alike for run in same if run.left_out is not None)
-
-
-def alike(runs: Iterable[Run]) -> list[list[Run]]:
-    """Likewise, with all the runs of each kind, in their order."""
-    groups: dict[Hashable, list[Run]] = {}
-    for run in runs:
-        kind = run.came_to
-        same = groups.pop(kind, [])
-        same.append(run)
-        groups[kind] = same
-    return list(groups.values())
-
 
 _MAX_SHOWN: Final = 6
 _GAP: Final = "  "

@@ -12,7 +12,7 @@ from service_record.diagnosis.findings import (
     unseen_commands,
 )
 from service_record.diagnosis.trouble_facts import KnownCause
-from service_record.display.phrases import LABEL_WIDTH, details, labelled, name, rank_label, when
+from service_record.display.phrases import LABEL_WIDTH, details, labelled, name, rank_label, summary, when
 from service_record.display.sentences import (
     budget_sentence,
     clock_sentence,
@@ -28,7 +28,6 @@ from service_record.display.sentences import (
     trouble_sentence,
     verdict_sentence,
 )
-from service_record.display.summary import summary
 from service_record.display.table import stage_lines
 from service_record.display.text import BLANK, Ink, Line, View, count, cut, cut_within, moment, painted, wrap
 from service_record.history import History

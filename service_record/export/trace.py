@@ -14,8 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from service_record.display.document import facts_document
-from service_record.display.machine import encoded
+from service_record.display.machine import encoded, facts_document
 from service_record.display.phrases import VERBS, ending, kind
 from service_record.history import History
 from service_record.history.outcome import Command, Outcome, Run, Stage

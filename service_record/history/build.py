@@ -1,19 +1,19 @@
 """The history of a host: what its entries come to. Services, their runs, and the stages and commands of each.
 
 Pure. `pairing` finds which entries belong together, and `results` what they come to. Times that the files
-speak against are doubted here.
+speak against are doubted here. `Now` is the moment as of which running services are judged.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from operator import attrgetter, ne
-from typing import Final
+from typing import Final, overload
 
 import msgspec
 from msgspec.structs import replace
 
-from service_record.history.outcome import Outcome, Run, Stage, order
+from service_record.history.outcome import Outcome, Run, Span, Stage, order
 from service_record.history.pairing import Pairing, pair
 from service_record.history.results import ClockStep, Liveness, Presence, boots_in_order, clock_steps, run_of
 from service_record.record.entry import Malformed, Piece, Result
@@ -291,3 +291,72 @@ def find_boot(boots: Sequence[str], prefix: str) -> str:
     if len(matches) != 1:
         raise LookupError(f"{len(matches) or 'no'} boots begin with {prefix}; the records know {len(boots)}")
     return matches[0]
+
+
+_BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
+
+
+class Now(msgspec.Struct, frozen=True, kw_only=True):
+    """A moment by the clock, and by the uptime of one boot."""
+
+    time: datetime
+    boot_id: str | None = None
+    uptime: float | None = None
+    is_latest_entry: bool = False
+    """True when nothing later than the records is known: what runs has run at least as long."""
+
+    def since(self, span: Span, run: Run, service: ServiceHistory) -> float | None:
+        """Return seconds since a span of a run began; by uptime within a boot.
+
+        None when that is not known.
+        """
+        if span.uptime is not None and self.uptime is not None and run.boot_id == self.boot_id:
+            seconds = self.uptime - span.uptime
+        elif span.started is not None:
+            seconds = (self.time - true_time(span.started, service)).total_seconds()
+        else:
+            return None
+        return round(seconds, 3) if seconds >= 0 else None
+
+
+def boot_times(history: History) -> dict[str | None, float]:
+    """Boot id -> the time of the boot in seconds since 1970, by the clock as it was at the last entry.
+
+    With it, uptimes of different boots compare, whatever the clock did meanwhile.
+    """
+    latest: dict[str | None, tuple[float, float]] = {}
+    for service in history.services:
+        for run in service.runs:
+            if run.last_uptime is None or run.last_entry is None:
+                continue
+            if run.last_uptime >= latest.get(run.boot_id, (0.0, 0.0))[0]:
+                latest[run.boot_id] = (run.last_uptime, run.last_entry.timestamp())
+    return {boot_id: time - uptime for boot_id, (uptime, time) in latest.items()}
+
+
+def latest_entry(history: History) -> Now:
+    """Return the moment of the last entry of the latest boot: what is known of records of another host."""
+    boot_id = history.boots[-1] if history.boots else None
+    last: list[datetime] = []
+    uptimes: list[float] = []
+    for service in history.services:
+        runs = [run for run in service.runs if run.boot_id is None or run.boot_id == boot_id]
+        times = [run.last_entry for run in runs if run.last_entry is not None]
+        if times:
+            last.append(true_time(max(times), service))
+        uptimes += [run.last_uptime for run in runs if run.last_uptime is not None]
+    return Now(
+        time=max(last, default=_BEGINNING),
+        boot_id=boot_id,
+        uptime=max(uptimes, default=None),
+        is_latest_entry=True,
+    )
+
+
+@overload
+def true_time(recorded: datetime, service: ServiceHistory) -> datetime: ...
+@overload
+def true_time(recorded: datetime | None, service: ServiceHistory) -> datetime | None: ...
+def true_time(recorded: datetime | None, service: ServiceHistory) -> datetime | None:
+    """Correct a time of a record that labels local times as UTC; None where it has none."""
+    return None if recorded is None else recorded - (service.utc_offset or timedelta())

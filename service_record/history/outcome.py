@@ -1,6 +1,6 @@
 """What entries come to: outcomes, and the runs, commands and stages that have them. Values only."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -270,3 +270,32 @@ class Run(Span, frozen=True, kw_only=True, gc=False):
         """Return what is the same for runs that ended the same way in the same place."""
         facts = self.facts
         return self.outcome, self.in_stage, self.in_command, facts.location, facts.exit_code, facts.signal
+
+
+class Repeat(msgspec.Struct, frozen=True):
+    """Runs of one service that came to the same end in the same place."""
+
+    first: Run
+    last: Run
+    count: int
+
+
+def repeats(runs: Iterable[Run]) -> list[Repeat]:
+    """Return the runs of a service by what they came to, the kind seen last coming last."""
+    return [Repeat(same[0], same[-1], len(same) + _runs_left_out(same)) for same in alike(runs)]
+
+
+def _runs_left_out(same: Iterable[Run]) -> int:
+    """Return how many runs like these a rotation of the record left out between them."""
+    return sum(run.left_out.alike for run in same if run.left_out is not None)
+
+
+def alike(runs: Iterable[Run]) -> list[list[Run]]:
+    """Likewise, with all the runs of each kind, in their order."""
+    groups: dict[Hashable, list[Run]] = {}
+    for run in runs:
+        kind = run.came_to
+        same = groups.pop(kind, [])
+        same.append(run)
+        groups[kind] = same
+    return list(groups.values())

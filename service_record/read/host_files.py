@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service_record.diagnosis.causes import Causes, HostFiles, causes_with
-from service_record.diagnosis.evidence.scan import NO_EVIDENCE
-from service_record.diagnosis.units import Unit
+from service_record.diagnosis.trouble_facts import Unit
 from service_record.history import History
 from service_record.read.source import Source, records_directory
 from service_record.record.directory import RECORD_DIRECTORIES
@@ -31,7 +30,7 @@ def with_host_files(
     """
     contents = _contents(source, places)
     if contents is None and not is_here:
-        return causes.with_evidence(NO_EVIDENCE, history)
+        return causes.without_evidence(history)
     if contents is None:
         return causes_with(causes, history, units, _live())
     return causes_with(causes, history, units, ((one.path, one.read) for one in contents))

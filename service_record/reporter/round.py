@@ -233,7 +233,7 @@ class Round:
 
     def _show(self, advice: str) -> None:
         from service_record.redaction import Rules, known_secrets  # noqa: PLC0415  # where something is wrong
-        from service_record.redaction.outgoing import LeakError, outgoing_text  # noqa: PLC0415
+        from service_record.redaction.redactor import LeakError, outgoing_text  # noqa: PLC0415
 
         rules = Rules((*known_secrets(self.places.root, self.environ).secrets, *secrets_in(self.settings)))
         try:

@@ -28,14 +28,13 @@ from service_record.bundle.tar import TarError, members
 from service_record.diagnosis import diagnose
 from service_record.diagnosis.causes import add_evidence, built_in_causes
 from service_record.diagnosis.expectations import add_units
-from service_record.diagnosis.now import latest_entry
-from service_record.diagnosis.units import read_texts
+from service_record.diagnosis.trouble_facts import read_texts
 from service_record.history import build_history
-from service_record.history.build import doubted
+from service_record.history.build import doubted, latest_entry
 from service_record.read.host_files import with_host_files
 from service_record.read.source import SourceError, liveness_for, open_source
 from service_record.record.directory import RECORD_DIRECTORIES
-from service_record.redaction.outgoing import LeakError, outgoing_text
+from service_record.redaction.redactor import LeakError, outgoing_text
 from service_record.redaction.rules import Rules
 from service_record.triage.rows import (
     BundleRow,

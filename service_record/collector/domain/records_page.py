@@ -12,13 +12,13 @@ from xml.etree.ElementTree import Element, tostring
 import msgspec
 
 from service_record.collector.domain.summary_of_records import JudgedRecords
-from service_record.diagnosis.now import true_time
 from service_record.display.charts import charts
 from service_record.display.html.diagnosis_page import analysis_sections, verdict_line
 from service_record.display.html.frame import Section, element, inked, section_element
-from service_record.display.summary import summary
+from service_record.display.phrases import summary
 from service_record.display.text import View
 from service_record.history import History, ServiceHistory
+from service_record.history.build import true_time
 from service_record.history.outcome import Outcome, Run
 
 _CAUSE: Final = frozenset({"cause", "evidence", "running"})

@@ -20,7 +20,7 @@ from service_record.collector.store.database import Database
 from service_record.collector.store.notices import Delivery
 from service_record.collector.store.row_writer import DatabaseWriter, Unavailable
 from service_record.redaction import Rules
-from service_record.redaction.outgoing import LeakError, outgoing_text
+from service_record.redaction.redactor import LeakError, outgoing_text
 
 T = TypeVar("T")
 MAX_TRIES: Final = 24

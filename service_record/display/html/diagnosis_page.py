@@ -14,7 +14,7 @@ from service_record.diagnosis.trouble_facts import KnownCause
 from service_record.display.charts import Chart
 from service_record.display.html.frame import Content, Section, element, facts_list, inked, page, preformatted
 from service_record.display.html.timeline_page import chart_sections
-from service_record.display.phrases import glyph, name, rank_label, when
+from service_record.display.phrases import damages, glyph, name, rank_label, summary, when
 from service_record.display.sentences import (
     budget_sentence,
     clock_sentence,
@@ -31,7 +31,6 @@ from service_record.display.sentences import (
     trouble_sentence,
     verdict_sentence,
 )
-from service_record.display.summary import damages, summary
 from service_record.display.text import View, duration, moment
 from service_record.history import History
 from service_record.history.outcome import Stage

@@ -14,17 +14,24 @@ import msgspec
 from msgspec.structs import replace
 
 from service_record.diagnosis.failures import FailureGroup, failures_of
-from service_record.diagnosis.now import true_time
-from service_record.display.axis import CUT_WIDTH, Axis, Tick, axis_of, labelled_ticks
 from service_record.display.charts import Bar, Chart, Row, RowKind, offset
 from service_record.display.html.frame import Section, element, facts_list, inked, page, preformatted
-from service_record.display.phrases import VERBS, glyph, headline, name, step_name, when
-from service_record.display.summary import damages, summary
-from service_record.display.table import Repeat, repeats
+from service_record.display.phrases import VERBS, damages, glyph, headline, name, step_name, summary, when
 from service_record.display.text import View, count
-from service_record.display.timeline import boot_title, chart_notes, row_name, took
+from service_record.display.timeline import (
+    CUT_WIDTH,
+    Axis,
+    Tick,
+    axis_of,
+    boot_title,
+    chart_notes,
+    labelled_ticks,
+    row_name,
+    took,
+)
 from service_record.history import History, ServiceHistory
-from service_record.history.outcome import Outcome, order
+from service_record.history.build import true_time
+from service_record.history.outcome import Outcome, Repeat, order, repeats
 
 _ID: Final = "failures"
 

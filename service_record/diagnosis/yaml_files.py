@@ -1,0 +1,393 @@
+"""Files of YAML that people write to judge by: rules of causes, and budgets. Each fault has its line. Pure.
+
+docs/analyze.md describes their forms.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from service_record.diagnosis.budget import BudgetFile
+from service_record.diagnosis.cause_rules import (
+    OWN,
+    CauseRule,
+    Condition,
+    FactTest,
+    LineTest,
+    Phrase,
+    Rank,
+    placeholders,
+)
+from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, ROLES
+from service_record.diagnosis.evidence.known_facts import FACT_NAMES
+from service_record.diagnosis.evidence.log_lines import KINDS_OF_LINES
+from service_record.diagnosis.evidence.scan import Pattern
+from service_record.diagnosis.trouble_facts import KINDS
+from service_record.record.quantities import parse_duration
+
+if TYPE_CHECKING:
+    import yaml
+
+_NULL: Final = "tag:yaml.org,2002:null"
+_DEEPEST: Final = 20
+
+
+class FileError(ValueError):
+    """A fault of a file that a person wrote, in one line: `PATH:LINE: REASON`."""
+
+
+class Value(msgspec.Struct, frozen=True):
+    """A value in a document, and where it stands."""
+
+    content: "str | list[Value] | tuple[tuple[Value, Value], ...] | None"
+    """A text, the items of a list, the names and values of a mapping, or nothing."""
+    line: int
+    """From 1."""
+    path: str
+
+    def fault(self, reason: str) -> FileError:
+        """Return an error at this place."""
+        return FileError(f"{self.path}:{self.line}: {reason}")
+
+    def fields(self, what: str, names: Collection[str] = ()) -> dict[str, "Value"]:
+        """Return the fields of a mapping. Raises FileError for unknown or repeated ones."""
+        if not isinstance(self.content, tuple):
+            raise self.fault(f"{what} has fields, like `name: value`")
+        fields: dict[str, Value] = {}
+        for key, value in self.content:
+            name = key.text("a name")
+            if names and name not in names:
+                raise key.fault(f"{what} has no field {name!r}; it has {', '.join(names)}")
+            if name in fields:
+                raise key.fault(f"{name!r} stands here twice")
+            fields[name] = value
+        return fields
+
+    def items(self, what: str) -> list["Value"]:
+        """Return the items of a list. Raises FileError for anything else."""
+        if not isinstance(self.content, list):
+            raise self.fault(f"{what} are a list, each beginning with `-`")
+        return self.content
+
+    def text(self, what: str) -> str:
+        """Return a text that is not empty."""
+        if not isinstance(self.content, str) or not self.content.strip():
+            raise self.fault(f"{what} is a text, and not empty")
+        return self.content
+
+    def texts(self, what: str) -> list["Value"]:
+        """Return one text, or a list of them, as a list."""
+        return self.items(what) if isinstance(self.content, list) else [self]
+
+
+def document(text: str, path: str) -> Value | None:
+    """Parse the document in a text; None when it holds only comments. Raises FileError if it is not YAML."""
+    import yaml  # noqa: PLC0415  # as above
+
+    loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # absent where libyaml is
+    try:
+        _check_nesting(text, path, loader)
+        node = yaml.compose(text, Loader=loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise FileError(f"{path}:{mark.line + 1 if mark else 1}: not YAML: {error.problem}") from None
+    except yaml.YAMLError as error:  # a character that YAML has not
+        raise FileError(f"{path}:1: not YAML: {str(error).splitlines()[0]}") from None
+    return None if node is None else _value(node, path, yaml)
+
+
+def _value(node: "yaml.Node", path: str, yaml: Any) -> Value:
+    content: Any = None
+    if isinstance(node, yaml.MappingNode):
+        content = tuple((_value(key, path, yaml), _value(value, path, yaml)) for key, value in node.value)
+    elif isinstance(node, yaml.SequenceNode):
+        content = [_value(item, path, yaml) for item in node.value]
+    elif node.tag != _NULL:
+        content = str(node.value)
+    return Value(content, node.start_mark.line + 1, path)
+
+
+def _check_nesting(text: str, path: str, loader: type[Any]) -> None:
+    """Refuse what is nested without end: libyaml composes by recursion, and does not survive that."""
+    import yaml  # noqa: PLC0415  # as above
+
+    depth = 0
+    for event in yaml.parse(text, Loader=loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            line = event.start_mark.line + 1 if event.start_mark else 1
+            raise FileError(f"{path}:{line}: nested too deeply")
+
+
+def read_budgets(text: str, path: str) -> BudgetFile:
+    """Read the budgets in the text of a file, whose form is in docs/analyze.md. Raises FileError."""
+    root = document(text, path)
+    if root is None:
+        return BudgetFile()
+    top = root.fields("a budget file", ("stage", "services"))
+    runs: dict[str, float] = {}
+    stages: dict[tuple[str, str], float] = {}
+    services = top["services"].fields("`services`") if "services" in top else {}
+    for service, value in services.items():
+        own = value.fields("a service", ("run", "stages"))
+        if "run" in own:
+            runs[service] = _seconds(own["run"])
+        named = own["stages"].fields("`stages`") if "stages" in own else {}
+        stages |= {(service, stage): _seconds(limit) for stage, limit in named.items()}
+    return BudgetFile(stage=_seconds(top["stage"]) if "stage" in top else None, runs=runs, stages=stages)
+
+
+def _seconds(value: Value) -> float:
+    text = value.text("a budget")
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise value.fault(str(error)) from None
+
+
+_WHERES: Final = frozenset({OWN, "any", *KINDS_OF_LINES})
+_WHERES_OF_ONE: Final = ("unit:", "container:")
+WITHIN: Final = ("run", "boot", "any")
+_MOST_TIMES: Final = 20
+_LAST: Final = "last"
+"""Of `symptom`: it comes of other symptoms, too."""
+_TEXTS: Final = ("service", "stage", "command")
+_WORDS: Final = ("kind", "exit", "signal", "systemd")
+_OF_LINES: Final = ("where", "times", "measure")
+_CONDITION: Final = ("message", *_OF_LINES, "fact", "check", "role", "rule", *_TEXTS, *_WORDS)
+_FIELDS: Final = (
+    *(
+        "name",
+        "says",
+        "explains",
+        "rank",
+        "symptom",
+        "next",
+        "sources",
+        "needs",
+        "unless",
+        "within",
+        "alone",
+        "over",
+    ),
+    *(name for name in _CONDITION if name != "rule"),
+)
+_ALWAYS: Final = frozenset({"service", "unit"})
+_BUILT_IN_NAMES: Final = _ALWAYS | {"stage", "invocation"}
+"""Placeholders that every rule may use, where they are known."""
+
+
+def read_rules(text: str, path: str) -> tuple[CauseRule, ...]:
+    """Return the rules in the text of a file. Raises FileError, with the line."""
+    return rules_of(document(text, path))
+
+
+def rules_of(root: Value | None) -> tuple[CauseRule, ...]:
+    """Return the rules in a document. Raises FileError, with the line."""
+    rules: dict[str, CauseRule] = {}
+    for value in root.items("rules") if root is not None else ():
+        rule = _rule(value)
+        if rule.name in rules:
+            raise value.fault(f"a rule is called {rule.name!r} already")
+        rules[rule.name] = rule
+    return tuple(rules.values())
+
+
+def _rule(value: Value) -> CauseRule:
+    fields = value.fields("a rule", _FIELDS)
+    for required in ("name", "says"):
+        if required not in fields:
+            raise value.fault(f"a rule needs `{required}`")
+    condition = _condition(fields)
+    if condition.is_empty:
+        known_by = (*_TEXTS, "message", *_WORDS, "fact", "check", "role")
+        raise value.fault(f"a rule needs something to be known by: {', '.join(known_by)}")
+    if "rank" in fields and "symptom" in fields:
+        raise fields["symptom"].fault("give `rank` or `symptom`, not both")
+    symptom = _choice(fields, "symptom", ("true", "false", _LAST), "false")
+    rank = Rank.SYMPTOM if symptom != "false" else _rank(fields)
+    needs = _conditions(fields, "needs")
+    names = _BUILT_IN_NAMES.union(*map(_names, (condition, *needs)))
+    alone = _choice(fields, "alone", ("true", "false"), "")
+    can_be_alone = not any(one.is_of_trouble for one in (condition, *needs))
+    return CauseRule(
+        name=fields["name"].text("`name`"),
+        says=_phrase(fields["says"], "says", names),
+        explains=_phrase(fields["explains"], "explains", names) if "explains" in fields else None,
+        rank=rank,
+        is_last=symptom == _LAST,
+        next=tuple(_command(one, names) for one in _texts(fields, "next")),
+        sources=tuple(one.text("a source") for one in _texts(fields, "sources")),
+        condition=condition,
+        needs=needs,
+        unless=_conditions(fields, "unless"),
+        within=_choice(fields, "within", WITHIN, "run"),
+        alone=alone == "true" or (alone == "" and rank is Rank.CAUSE and can_be_alone),
+        over=frozenset(one.text("`over`") for one in _texts(fields, "over")),
+    )
+
+
+def _texts(fields: Mapping[str, Value], name: str) -> Sequence[Value]:
+    return fields[name].texts(f"`{name}`") if name in fields else ()
+
+
+def _choice(fields: Mapping[str, Value], name: str, choices: Sequence[str], default: str) -> str:
+    if name not in fields:
+        return default
+    word = fields[name].text(f"`{name}`").lower()
+    if word not in choices:
+        raise fields[name].fault(f"`{name}` is {', '.join(choices[:-1])} or {choices[-1]}")
+    return word
+
+
+def _rank(fields: Mapping[str, Value]) -> Rank:
+    names = {str(rank): rank for rank in Rank}
+    return names[_choice(fields, "rank", tuple(names), "cause")]
+
+
+def _conditions(fields: Mapping[str, Value], name: str) -> tuple[Condition, ...]:
+    if name not in fields:
+        return ()
+    conditions = []
+    for one in fields[name].items(f"`{name}`"):
+        condition = _condition(one.fields(f"a condition of `{name}`", _CONDITION))
+        if condition.is_empty:
+            raise one.fault(f"a condition of `{name}` needs one of: {', '.join(_CONDITION)}")
+        conditions.append(condition)
+    return tuple(conditions)
+
+
+def _condition(fields: Mapping[str, Value]) -> Condition:
+    lines = None
+    if "message" in fields:
+        where = frozenset(map(_where, _texts(fields, "where"))) or frozenset({OWN})
+        patterns = tuple(_pattern(one, "message") for one in _texts(fields, "message"))
+        lines = LineTest(
+            patterns=patterns, where=where, times=_times(fields), measure=_measure(fields, patterns)
+        )
+    elif wrong := next((fields[name] for name in _OF_LINES if name in fields), None):
+        raise wrong.fault("`where`, `times` and `measure` are about a `message`, and there is none")
+    return Condition(
+        lines=lines,
+        facts=tuple(_facts(fields["fact"])) if "fact" in fields else (),
+        check=_check(fields["check"]) if "check" in fields else None,
+        roles=frozenset(_role(one) for one in _texts(fields, "role")),
+        rules=frozenset(one.text("`rule`") for one in _texts(fields, "rule")),
+        texts={
+            name: tuple(_pattern(one, name) for one in _texts(fields, name))
+            for name in _TEXTS
+            if name in fields
+        },
+        words={
+            name: frozenset(_word(one, name) for one in _texts(fields, name))
+            for name in _WORDS
+            if name in fields
+        },
+    )
+
+
+def _times(fields: Mapping[str, Value]) -> int:
+    if "times" not in fields:
+        return 1
+    word = fields["times"].text("`times`")
+    if not word.isdecimal() or not 1 <= int(word) <= _MOST_TIMES:
+        raise fields["times"].fault(f"`times` is a number from 1 to {_MOST_TIMES}")
+    return int(word)
+
+
+def _measure(fields: Mapping[str, Value], patterns: Sequence[Pattern]) -> str | None:
+    if "measure" not in fields:
+        return None
+    name = fields["measure"].text("`measure`")
+    if name not in MEASURES:
+        raise fields["measure"].fault(f"no measure {name!r}; measures are {', '.join(sorted(MEASURES))}")
+    needed = MEASURES[name].groups
+    if any(not set(needed) <= set(pattern.names) for pattern in patterns):
+        groups = " and ".join(f"(?P<{group}>...)" for group in needed)
+        raise fields["measure"].fault(f"each pattern needs {groups}, which `{name}` measures")
+    return name
+
+
+def _role(value: Value) -> str:
+    role = value.text("`role`")
+    if role not in ROLES:
+        raise value.fault(f"no role {role!r}; roles are {', '.join(ROLES)}")
+    return role
+
+
+def _where(value: Value) -> str:
+    word = value.text("`where`")
+    if word not in _WHERES and not (word.startswith(_WHERES_OF_ONE) and word.partition(":")[2]):
+        forms = (*sorted(_WHERES), *(f"{form}NAME" for form in _WHERES_OF_ONE))
+        raise value.fault(f"no place {word!r}; places are {', '.join(forms)}")
+    return word
+
+
+def _facts(value: Value) -> Iterator[FactTest]:
+    for name, one in value.fields("`fact`", sorted(FACT_NAMES)).items():
+        yield FactTest(name=name, patterns=tuple(_pattern(text, name) for text in one.texts(f"`{name}`")))
+
+
+def _check(value: Value) -> str:
+    name = value.text("`check`")
+    if name not in CHECKS:
+        raise value.fault(f"no check {name!r}; checks are {', '.join(sorted(CHECKS))}")
+    return name
+
+
+def _pattern(value: Value, name: str) -> Pattern:
+    pattern = Pattern.of(value.text(f"a pattern of `{name}`"))
+    import re2  # noqa: PLC0415  # only where rules are made
+
+    try:
+        _ = pattern.compiled
+    except re2.error as error:
+        reason = error.args[0] if error.args else ""
+        problem = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise value.fault(f"not a pattern of RE2: {problem}") from None
+    return pattern
+
+
+def _word(value: Value, name: str) -> str:
+    word = value.text(f"`{name}`")
+    if name == "kind" and word not in KINDS:
+        raise value.fault(f"no kind {word!r}; kinds are {', '.join(sorted(KINDS))}")
+    if name == "exit" and not word.isdecimal():
+        raise value.fault(f"{word!r} is not an exit status")
+    return word.removeprefix("SIG") if name == "signal" else word
+
+
+def _names(condition: Condition) -> frozenset[str]:
+    """Return the placeholders that a condition fills."""
+    patterns = [pattern for each in condition.texts.values() for pattern in each]
+    patterns += condition.lines.patterns if condition.lines is not None else ()
+    patterns += [pattern for fact in condition.facts for pattern in fact.patterns]
+    checked = CHECKS[condition.check].values if condition.check is not None else ()
+    measure = condition.lines.measure if condition.lines is not None else None
+    measured = MEASURES[measure].values if measure is not None else ()
+    return frozenset(name for pattern in patterns for name in pattern.names).union(checked, measured)
+
+
+def _command(value: Value, names: Collection[str]) -> str:
+    command = value.text("a command of `next`")
+    _check_names(value, placeholders(command), names)
+    return command
+
+
+def _phrase(value: Value, name: str, names: Collection[str]) -> Phrase:
+    phrase = Phrase.of(value.text(f"`{name}`"))
+    _check_names(value, phrase.names, names)
+    unsure = phrase.needs - _ALWAYS
+    if unsure:
+        one = f"{{{min(unsure)}}}"
+        raise value.fault(f"{one} may not be known; write [{one}|something], or [what is left out {one}]")
+    return phrase
+
+
+def _check_names(value: Value, names: Collection[str], allowed: Collection[str]) -> None:
+    unknown = set(names) - set(allowed)
+    if unknown:
+        raise value.fault(
+            f"nothing is called {{{min(unknown)}}} here; there are {', '.join(sorted(allowed))}"
+        )
