@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from starlette.types import Message
 from service_record.collector import logs
 from service_record.collector.api.metrics import Metrics, Observed
 from service_record.collector.process import Collector
+from testing.machine import REPOSITORY
 from tests.assisted_rules import BASE_PATH, AssistedRules
 from tests.collector.installing import Agent, map_host
 from tests.collector.serving import Client, Served, served, settings_in
@@ -83,6 +85,24 @@ def test_calls_of_the_assisted_service_are_counted_and_logged_by_their_route(
         assert metric(text, f'service_record_ingested_total{{kind="{kind}"}}') == 1
     (refused,) = [line for line in lines(log) if line["event"] == "refused"]
     assert refused["route"] == f"{BASE_PATH}/v2/infra-envs/{{infra_env_id}}/hosts/{{host_id}}/progress"
+
+
+def test_the_page_names_every_metric_with_its_labels_and_no_other(sqlite_server: Served) -> None:
+    sqlite_server.client("host", "web1").step("web1", "Disk setup")
+    text = sqlite_server.client("reader").get("/metrics").body.decode()
+    kinds = dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.MULTILINE))
+    rows = re.findall(
+        r"^\| `(\w+)(?:{([\w,]+)})?` \|", (REPOSITORY / "docs/metrics.md").read_text(), re.MULTILINE
+    )
+
+    assert {name for name, _ in rows} == {name for name in kinds if not name.endswith("_created")}
+    for name, labels in rows:
+        sample = f"{name}_count" if kinds[name] == "histogram" else name
+        line = re.search(rf"^{sample}(?:{{(.*?)}})? ", text, re.MULTILINE)
+        nothing_there = {"service_record_clusters", "service_record_notices_waiting"}
+        assert line or name in nothing_there, name
+        if line:
+            assert set(re.findall(r'(\w+)="', line[1] or "")) == set(filter(None, labels.split(","))), name
 
 
 def test_metrics_are_for_those_who_may_read(sqlite_server: Served) -> None:

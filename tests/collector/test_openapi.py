@@ -1,5 +1,6 @@
 """The OpenAPI document: valid, complete, and what is answered to whatever it allows."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from service_record.collector.api.operation import ENROLLING, Operation
 from service_record.collector.api.operations import OPERATIONS, openapi_document
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import Rates
+from testing.machine import REPOSITORY
 from tests.collector.routes import PARAMETER, walk
 from tests.collector.serving import Served, served, settings_in
 
@@ -87,3 +89,18 @@ def test_whatever_the_document_allows_is_answered_as_it_says(server: Served, ope
 
     ask()
     assert statuses
+
+
+def test_the_page_has_every_call_with_its_tokens() -> None:
+    page = (REPOSITORY / "docs/http-api.md").read_text().partition("\n## Calls\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `([A-Z]+ /\S+)` \| (.+) \| (.+) \|$", page, re.MULTILINE)
+
+    assert rows == [
+        (
+            each.method + " " + re.sub(r":\w+}", "}", each.path),
+            each.who.sentence.partition(", whose")[0],
+            each.summary,
+        )
+        for each in OPERATIONS
+        if not each.path.startswith("/api/assisted-install")
+    ]

@@ -1,0 +1,108 @@
+"""What people join and trust the project by: workflows, hooks, a release, what is frozen."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import service_record
+from service_record.cli import VERBS
+from service_record.version import RELEASED, __version__
+from testing.machine import REPOSITORY
+
+WORKFLOWS = sorted((REPOSITORY / ".github/workflows").glob("*.yml"))
+TARGETS = set(re.findall(r"^([a-z][\w-]*):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
+SHIM = (REPOSITORY / "shell/bootstrap-service-record.sh").read_text()
+FROZEN_NAMES = {
+    *("Entry", "Failure", "Malformed", "Phase", "Recording", "Records", "Result", "Service", "__version__"),
+    *("end_service", "end_stage", "post_command", "pre_command", "service", "stage"),
+    *("start_service", "start_stage"),
+}
+FROZEN_VERBS = {
+    *("analyze", "assisted", "bundle", "collector", "diff", "export", "follow", "hosts", "ignition"),
+    *("install", "mcp", "preflight", "report", "rotate", "run", "ship", "show", "snippet", "timeline"),
+    *("triage", "uninstall", "validate"),
+}
+FROZEN_FUNCTIONS = {f"record_service_stage_{what}" for what in ("start", "success", "failure")}
+
+
+def steps_of(workflow: Path) -> list[dict[str, Any]]:
+    jobs = yaml.safe_load(workflow.read_text())["jobs"]
+    return [step for job in jobs.values() for step in job["steps"]]
+
+
+def is_target_of_ours(command: str) -> bool:
+    """Return whether a command is one call of `make` with a target that the Makefile has."""
+    words = command.split()
+    return len(words) == 2 and words[0] == "make" and words[1] in TARGETS
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_runs_targets_of_make_and_nothing_else(workflow: Path) -> None:
+    commands = [step["run"] for step in steps_of(workflow) if "run" in step]
+
+    assert commands
+    assert [command for command in commands if not is_target_of_ours(command)] == []
+
+
+def test_a_release_is_attested_with_the_rights_that_this_takes() -> None:
+    release = yaml.safe_load((REPOSITORY / ".github/workflows/release.yml").read_text())
+    (job,) = release["jobs"].values()
+
+    assert job["permissions"] == {"contents": "read", "id-token": "write", "attestations": "write"}
+    (attested,) = [step for step in job["steps"] if "attest-build-provenance" in step.get("uses", "")]
+    assert attested["with"] == {"subject-path": "dist/*"}
+
+
+def test_the_hooks_before_a_commit_are_local_and_targets_of_make() -> None:
+    repositories = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text())["repos"]
+
+    assert [each["repo"] for each in repositories] == ["local"]
+    hooks = [hook for each in repositories for hook in each["hooks"]]
+    assert hooks
+    assert all(hook["language"] == "system" and is_target_of_ours(hook["entry"]) for hook in hooks)
+
+
+def test_the_changelog_has_the_version_and_its_day() -> None:
+    assert f"\n## {__version__} - {RELEASED}\n" in (REPOSITORY / "CHANGELOG.md").read_text()
+
+
+def released(tree: Path) -> str:
+    """Run what `make release` runs, up to its first refusal, in a tree; return what it says."""
+    answer = subprocess.run([".ci/release"], cwd=tree, capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    return answer.stderr
+
+
+def test_a_release_refuses_what_was_not_made_ready(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        who = ("-c", "user.name=N", "-c", "user.email=n@example.com")
+        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    for name in (".ci/release", "service_record/version.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes((REPOSITORY / name).read_bytes())
+    (tmp_path / ".ci/release").chmod(0o755)
+    changelog = tmp_path / "CHANGELOG.md"
+    changelog.write_text("## Unreleased\n")
+    git("init", "--quiet")
+
+    assert "the tree has changes" in released(tmp_path)
+    git("add", ".")
+    git("commit", "--message=x")
+    assert f"no section '## {__version__} - DATE'" in released(tmp_path)
+    changelog.write_text(f"## {__version__} - {RELEASED}\n")
+    git("commit", "--all", "--message=y")
+    git("tag", f"v{__version__}")
+    assert f"the tag v{__version__} exists" in released(tmp_path)
+
+
+def test_the_frozen_words_are_there_and_no_other_is_promised() -> None:
+    """docs/stability.md. A word that is new is added here; one that goes takes a major version."""
+    assert set(service_record.__all__) == FROZEN_NAMES
+    assert set(VERBS) == FROZEN_VERBS
+    defined = re.findall(r"^(record_service_stage_\w+) ?\(\)", SHIM, re.MULTILINE)
+    assert set(defined) == FROZEN_FUNCTIONS
