@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from service_record.redaction.patterns import OURS, PUBLIC, rows
+from service_record.redaction.secrets import OURS, PUBLIC, rows
 
 _RANDOM: Final = random.Random(20261123)
 _RUN: Final = re.compile(r"\[([^\]]+)\]\{(\d+)\}")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from service_record.diagnosis.cause_rules import LineSet, Pattern, needles_of
 from service_record.diagnosis.causes import built_in_rules
-from service_record.diagnosis.evidence.scan import LineSet, Pattern, needles_of
 from tests.cause_cases import cause_cases
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from service_record.redaction import Redactor, Rules, Secret
-from service_record.redaction.patterns import OURS, PUBLIC, rows, shapes
+from service_record.redaction.secrets import OURS, PUBLIC, rows, shapes
 from testing.made_up import pem
 from tests.key_wrappings import BYTES, WRAPPINGS, private_keys
 from tests.redaction_measures import key_leaks, leaking, redacted, suits

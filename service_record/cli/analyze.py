@@ -3,7 +3,7 @@
 import gc
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -34,7 +34,6 @@ from service_record.cli.options import (
 from service_record.cli.terminal import print_lines, view
 from service_record.diagnosis import Diagnosis, Verdict
 from service_record.diagnosis.causes import Causes, add_evidence
-from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.trouble_facts import Unit
 from service_record.display.text import Clock, Glyphs, View
 from service_record.history import History
@@ -229,18 +228,21 @@ class _Request:
         self,
         diagnosis: Diagnosis | None,
         history: History,
-        units: Iterable[Unit] | None,
+        units: Sequence[Unit] | None,
         causes: Causes,
     ) -> Diagnosis | None:
         """Add the units that are asked for: of the services named, and of the period; and the evidence."""
-        diagnosis = add_units(
-            diagnosis,
-            history,
-            None if units is None else [unit for unit in units if self._selects(unit)],
-            expected=self.expected,
-            is_waiting=self.is_waiting,
-            explain=causes.explain,
-        )
+        if units or units is None or self.expected:
+            from service_record.diagnosis.expectations import add_units  # noqa: PLC0415  # most have neither
+
+            diagnosis = add_units(
+                diagnosis,
+                history,
+                None if units is None else [unit for unit in units if self._selects(unit)],
+                expected=self.expected,
+                is_waiting=self.is_waiting,
+                explain=causes.explain,
+            )
         return add_evidence(diagnosis, causes) if diagnosis is not None else None
 
     def _selects(self, unit: Unit) -> bool:
@@ -310,7 +312,7 @@ def _print(diagnosis: Diagnosis, answer: _Answer, form: _OutputForm) -> None:
         print_lines(lines, form.color, pager=form.pager)
         return
     if form.output == "html":
-        from service_record.cli.redacting import write_page  # noqa: PLC0415  # only for a page
+        from service_record.cli.terminal import write_page  # noqa: PLC0415  # only for a page
 
         write_page(_page(diagnosis, answer, view(form.clock)))
         return

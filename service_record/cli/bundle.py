@@ -23,8 +23,7 @@ from service_record.cli import REFUSED, UNREADABLE
 from service_record.cli.diagnosing import verdict_page
 from service_record.cli.inputs import Unreadable
 from service_record.cli.options import Size
-from service_record.cli.redacting import rules_with, secrets_in
-from service_record.cli.terminal import check_new
+from service_record.cli.terminal import check_new, rules_with, secrets_in
 from service_record.display.text import count
 from service_record.read.foreign import ForeignError, refuse_unpacked
 from service_record.record import systemd

@@ -19,7 +19,6 @@ from service_record.diagnosis import Diagnosis, diagnose
 from service_record.diagnosis.budget import BudgetFile, Budgets
 from service_record.diagnosis.cause_rules import CauseRule
 from service_record.diagnosis.causes import Causes, add_evidence, built_in_rules
-from service_record.diagnosis.expectations import ROLES, add_units
 from service_record.diagnosis.findings import FailedUnit
 from service_record.diagnosis.trouble_facts import PROPERTIES, Unit, read_properties, read_texts
 from service_record.history import History, build_history
@@ -92,8 +91,12 @@ expect_option = click.option(
 )
 
 
-def expected_services(expectations: Iterable[str], baseline: History | None) -> tuple[str, ...]:
+def expected_services(expectations: Sequence[str], baseline: History | None) -> tuple[str, ...]:
     """Return the services that `--expect` means, in its order. Raises UsageError."""
+    if not expectations:
+        return ()
+    from service_record.diagnosis.expectations import ROLES  # noqa: PLC0415  # few expect any
+
     names: list[str] = []
     for word in (part.strip() for text in expectations for part in text.split(",")):
         if not word:
@@ -132,6 +135,8 @@ def is_here(source: Source, places: Sequence[str], history: History, boot_id: st
 
 def failed_units(source: Source) -> tuple[FailedUnit, ...]:
     """Return the units that failed by the texts of a bundle without records."""
+    from service_record.diagnosis.expectations import add_units  # noqa: PLC0415  # only of a bundle
+
     diagnosis = add_units(None, History(()), read_texts(source.unit_texts))
     return diagnosis.failed_units if diagnosis is not None else ()
 
@@ -169,7 +174,8 @@ def with_evidence(
 
 def verdict_page(at: datetime) -> str:
     """Return what is wrong with this host, or why nobody can tell; always a text."""
-    from service_record.display.verdict_page import analysis_text  # noqa: PLC0415  # only for a bundle
+    from service_record.diagnosis.expectations import add_units  # noqa: PLC0415  # only for a bundle
+    from service_record.display.verdict_page import analysis_text  # noqa: PLC0415  # as above
 
     try:
         source = open_source()

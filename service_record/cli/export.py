@@ -98,7 +98,7 @@ def _outgoing(chunks: Iterable[bytes], *, redact: bool) -> Iterable[bytes]:
     """Return what is to be written; without secrets, it is looked through before any of it leaves."""
     if not redact:
         return chunks
-    from service_record.cli.redacting import without_secrets  # noqa: PLC0415  # most exports go without
+    from service_record.cli.terminal import without_secrets  # noqa: PLC0415  # most exports go without
 
     return (without_secrets(b"".join(chunks)),)
 

@@ -304,7 +304,7 @@ def _print(
         print_lines(lines, color, pager=pager)
         return
     if output == "html":
-        from service_record.cli.redacting import write_page  # noqa: PLC0415  # only what is shown
+        from service_record.cli.terminal import write_page  # noqa: PLC0415  # only what is shown
         from service_record.display.html.fleet_report import hosts_html  # noqa: PLC0415
 
         page = hosts_html(answer, source, replace(page_view, glyphs=Glyphs()))

@@ -17,7 +17,7 @@ import click
 from service_record.cli import REFUSED, require_extra
 from service_record.cli.inputs import Unreadable
 from service_record.cli.options import service_argument
-from service_record.cli.redacting import rules_with
+from service_record.cli.terminal import rules_with
 from service_record.client.address import (
     CA_VARIABLE,
     TOKEN_VARIABLE,

@@ -1,20 +1,28 @@
-"""The terminal, and files that verbs write: width, colour, glyphs and pager; a new file replaces none."""
+"""The terminal, and what verbs write: width, colour, glyphs and pager; a new file replaces none.
+
+Also what redaction is made with on the command line, and what leaves there without secrets.
+"""
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from service_record.cli import terminal_size
+from service_record.cli import REFUSED, terminal_size
 from service_record.display.text import Clock, Line, View, glyphs_for, painted
 from service_record.record.directory import Records, is_record_name
 from service_record.record.visible import visible
+
+if TYPE_CHECKING:  # few verbs mask anything
+    from service_record.redaction import Rules, Secret
+
 
 _MIN_WIDTH: Final = 60
 _MAX_DIGITS: Final = 11
@@ -106,3 +114,50 @@ def write_new(path: Path, chunks: Iterable[bytes]) -> None:
     except BaseException:
         path.unlink(missing_ok=True)
         raise
+
+
+_MASK = re.compile(rb"<(redacted:[a-z0-9-]+)>")
+_MAX_BYTES = 8 << 20
+
+
+def secrets_in(files: Iterable[Path]) -> "tuple[Secret, ...]":
+    """Return the secrets in files that somebody named: each as a whole, and what is in it."""
+    return tuple(secret for file in files for secret in _secrets_in(file))
+
+
+def _secrets_in(file: Path) -> "Iterator[Secret]":
+    from service_record.redaction import Secret  # noqa: PLC0415  # as above
+    from service_record.redaction.host_secrets import Contents  # noqa: PLC0415  # as above
+
+    with file.open("rb") as stream:
+        data = stream.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        from service_record.cli.inputs import Unreadable  # noqa: PLC0415  # as above
+
+        raise Unreadable(f"{visible(str(file))}: too large for a file of secrets")
+    yield Secret("given", data.strip())
+    yield from Contents().secrets(data)
+
+
+def rules_with(files: Iterable[Path]) -> "Rules":
+    """Return the rules of this host, and of the secrets in these files."""
+    from service_record.redaction import Rules, known_secrets  # noqa: PLC0415  # as above
+
+    return Rules((*known_secrets(Path("/"), os.environ).secrets, *secrets_in(files)))
+
+
+def write_page(page: str) -> None:
+    """Write a page of HTML to standard output, without secrets: it is made to be given to others."""
+    masked = without_secrets(page.encode())
+    sys.stdout.buffer.write(_MASK.sub(rb"&lt;\1&gt;", masked))
+
+
+def without_secrets(data: bytes) -> bytes:
+    """Return data without the secrets of this host. Ends the program where one is left in it."""
+    from service_record.redaction.redactor import LeakError, outgoing  # noqa: PLC0415  # as above
+
+    try:
+        return outgoing(data, rules_with(()))
+    except LeakError as leak:
+        click.echo(f"Error: refused: {leak}", err=True)
+        raise click.exceptions.Exit(REFUSED) from None

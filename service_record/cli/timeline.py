@@ -74,7 +74,7 @@ def command(
         lines = timeline_page(history, source.name, drawn, page_view, wide=is_apart, flat=by_duration)
         print_lines(lines, color, pager=pager)
     elif output == "html":
-        from service_record.cli.redacting import write_page  # noqa: PLC0415
+        from service_record.cli.terminal import write_page  # noqa: PLC0415
         from service_record.display.html.timeline_page import timeline_html  # noqa: PLC0415
 
         page = timeline_html(

@@ -16,12 +16,13 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
-from service_record.diagnosis.cause_rules import CauseRule, Rank
+from service_record.diagnosis.cause_rules import CauseRule, LineSet, Rank
 from service_record.diagnosis.evidence.log_lines import SYSTEMD, Era, LogLine
-from service_record.diagnosis.evidence.scan import NO_EVIDENCE, Evidence, LineSet, Scanner
 from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, ToldLine, Trouble
 from service_record.diagnosis.fitting import Match, RuleBook, Surroundings
 from service_record.diagnosis.trouble_facts import (
+    NO_EVIDENCE,
+    Evidence,
     KnownCause,
     TroubleFacts,
     Unit,
@@ -31,6 +32,11 @@ from service_record.diagnosis.trouble_facts import (
 )
 from service_record.history import History
 from service_record.history.outcome import Run
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from service_record.diagnosis.evidence.scan import Scanner
 
 FAMILIES: Final = (
     *(
@@ -242,9 +248,6 @@ def built_in_causes() -> Causes:
     return Causes(built_in_rules())
 
 
-if TYPE_CHECKING:
-    from datetime import datetime
-
 HostFiles: TypeAlias = Iterable[tuple[str, Callable[[int], bytes]]]
 """The path of each file of a host, and what reads it; one is read before the next is asked for."""
 _LATEST_RUNS: Final = 3
@@ -252,8 +255,10 @@ _LEAST_WEIGHT: Final = 2
 """Of a line that speaks of an error."""
 
 
-def scanner(causes: Causes, history: History, failed_services: frozenset[str] = frozenset()) -> Scanner:
+def scanner(causes: Causes, history: History, failed_services: frozenset[str] = frozenset()) -> "Scanner":
     """Return what reads the files of the host whose history this is."""
+    from service_record.diagnosis.evidence.scan import Scanner  # noqa: PLC0415  # few hosts have any beside records
+
     own = {
         service.name: [run.pid for run in service.runs[-_LATEST_RUNS:] if run.pid is not None]
         for service in history.services

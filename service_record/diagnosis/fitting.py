@@ -8,11 +8,17 @@ from typing import Any, Final
 
 import msgspec
 
-from service_record.diagnosis.cause_rules import CauseRule, Condition, LineTest, commands_filled
+from service_record.diagnosis.cause_rules import (
+    CauseRule,
+    Condition,
+    LineSet,
+    LineTest,
+    Pattern,
+    commands_filled,
+)
 from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, roles_of
 from service_record.diagnosis.evidence.log_lines import INSTALLER, KERNEL, LinePlace, LogLine, is_of
-from service_record.diagnosis.evidence.scan import Evidence, LineSet, Pattern
-from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts, is_labelled
+from service_record.diagnosis.trouble_facts import Evidence, KnownCause, TroubleFacts, is_labelled
 from service_record.history import History
 
 _MAX_BYTES: Final = 1 << 16

@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from service_record.diagnosis.evidence.known_facts import KnownFacts
+from service_record.diagnosis.evidence.log_lines import OTHER, LogLine
 from service_record.history.outcome import NOTHING, Facts
 
 _TELLING: Final = (
@@ -168,6 +170,40 @@ def weight(line: str) -> int:
 
 def _ends_of(line: str) -> str:
     return line if len(line) <= 2 * _MAX_END else f"{line[:_MAX_END]} {line[-_MAX_END:]}"
+
+
+_NEAR_END_LINES: Final = 50
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """All that was found in the files of a host beside its records."""
+
+    lines: Mapping[int, tuple[LogLine, ...]] = msgspec.field(default_factory=dict)
+    """Number of a test of lines -> the lines that fit it, the earliest first."""
+    own: Mapping[str, tuple[LogLine, ...]] = msgspec.field(default_factory=dict)
+    """Service -> its own lines in the journal, the earliest first."""
+    ends: Mapping[str, tuple[int, LogLine | None]] = msgspec.field(default_factory=dict)
+    """File -> how many lines it has, and the last."""
+    facts: KnownFacts = msgspec.field(default_factory=KnownFacts)
+    looked: Looked = msgspec.field(default_factory=Looked)
+
+    @property
+    def is_of_host(self) -> bool:
+        """Return whether anything was read that only a host has: not merely files of unknown kinds."""
+        return bool(self.facts.values) or bool(self.looked.kinds - {OTHER})
+
+    def is_current(self, line: LogLine) -> bool:
+        """Return whether a line stands near the end of its file, so that nothing shows it to be over."""
+        count, _ = self.ends.get(line.place.path, (0, None))
+        return line.place.line is None or count - line.place.line <= _NEAR_END_LINES
+
+    def last_time(self, line: LogLine) -> datetime | None:
+        """Return the time of the last line of the file that a line is in."""
+        _, last = self.ends.get(line.place.path, (0, None))
+        return last.time if last is not None else None
+
+
+NO_EVIDENCE: Final = Evidence()
 
 
 PROPERTIES: Final = (

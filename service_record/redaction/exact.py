@@ -15,12 +15,11 @@ from service_record.redaction.secrets import (
     PEM_BODY_FAMILY,
     Form,
     forms,
-    from_base64,
     is_pem,
     is_taken,
     pem_body,
 )
-from service_record.redaction.types import MaskedSpan, Secret, merged, united, within_lines
+from service_record.redaction.types import MaskedSpan, Secret, from_base64, merged, united, within_lines
 
 _ANCHOR_BYTES: Final = 10
 _RARE: Final = (b"Q", b"X", b"Z", b"J", b"K", b"V", b"W", b"Y", b"q", b"x", b"z", b"7")

@@ -16,11 +16,10 @@ from time import monotonic
 from typing import Any, Final
 
 from service_record.redaction import types
-from service_record.redaction.patterns import PEM_BEGIN
 from service_record.redaction.redactor import masked_in_place, outgoing_text, refuse_leaks
 from service_record.redaction.rules import Rules
-from service_record.redaction.secrets import from_base64, is_taken
-from service_record.redaction.types import Secret
+from service_record.redaction.secrets import PEM_BEGIN, is_taken
+from service_record.redaction.types import Secret, from_base64
 
 _MOST_LAYERS: Final = 4
 """A MachineConfig holds data URLs, of manifests, that hold Secrets, whose values are base64."""

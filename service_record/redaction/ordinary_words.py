@@ -4,8 +4,7 @@ from itertools import pairwise
 from typing import Final
 
 from service_record.redaction import types
-from service_record.redaction.secrets import from_base64
-from service_record.redaction.types import MASK_BEGIN
+from service_record.redaction.types import MASK_BEGIN, from_base64
 
 _MASKED: Final = MASK_BEGIN.rstrip(b":")
 _TOKEN_BYTES: Final = 8

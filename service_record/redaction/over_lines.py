@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from service_record.redaction import ordinary_words, types
-from service_record.redaction.patterns import part
-from service_record.redaction.secrets import from_base64
-from service_record.redaction.types import MASK_BEGIN, mask
-from service_record.redaction.unescaped import UnescapedText
+from service_record.redaction.secrets import part
+from service_record.redaction.types import MASK_BEGIN, UnescapedText, from_base64, mask
 
 FoundSpan: TypeAlias = tuple[int, int, str]
 """Beginning, end and kind of a secret."""

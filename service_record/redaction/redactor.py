@@ -18,8 +18,7 @@ from typing import Any, Final
 from service_record.redaction import types
 from service_record.redaction.over_lines import PRIVATE_KEY, Body, FoundSpan, ValueFollower, sub_lines
 from service_record.redaction.rules import Rules
-from service_record.redaction.types import MASK_BEGIN, MaskedSpan, mask
-from service_record.redaction.unescaped import UnescapedText, views_of
+from service_record.redaction.types import MASK_BEGIN, MaskedSpan, UnescapedText, mask, views_of
 
 _LABEL: Final = b"PRIVATE KEY"
 _END: Final = b"-END "

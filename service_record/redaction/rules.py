@@ -9,9 +9,17 @@ from typing import Final
 from service_record.redaction import ordinary_words, types
 from service_record.redaction.exact import Exact
 from service_record.redaction.over_lines import TRIGGER
-from service_record.redaction.patterns import SecretShape, shapes
-from service_record.redaction.types import MASK_BEGIN, MaskedSpan, Secret, mask, united
-from service_record.redaction.unescaped import UnescapedText, views_of, whole_escapes
+from service_record.redaction.secrets import SecretShape, shapes
+from service_record.redaction.types import (
+    MASK_BEGIN,
+    MaskedSpan,
+    Secret,
+    UnescapedText,
+    mask,
+    united,
+    views_of,
+    whole_escapes,
+)
 
 _MOST_TURNS: Final = 8
 """The limit of passes: the text that a mask lays bare is looked at again; more than two passes are seldom
