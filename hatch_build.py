@@ -27,12 +27,12 @@ class PagesHook(BuildHookInterface[Any]):
             from packages.manual import pages  # noqa: PLC0415
             from service_record.cli import main  # noqa: PLC0415
 
-            made = dict(pages(main))
+            texts = dict(pages(main))
         except ModuleNotFoundError as error:
             self.app.display_warning(f"No {error.name}: man pages and completions are left out.")
             return
         self._directory = TemporaryDirectory()
-        for path, text in made.items():
+        for path, text in texts.items():
             file = Path(self._directory.name, path)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")

@@ -11,7 +11,7 @@ import nox
 
 PYTHONS = ["3.11", "3.12", "3.13"]
 RESOLUTIONS = {"lowest": "lowest-direct", "newest": "highest"}
-"""What uv calls them. Lowest are the libraries that we name, and the newest that those allow."""
+"""Resolutions by uv's names. Lowest: the versions that we name. Newest: the newest that those allow."""
 
 SAME_UNDER_EVERY_PYTHON = [
     "tests/shell",
@@ -30,8 +30,8 @@ SAME_UNDER_EVERY_PYTHON = [
 
 # A `python3.13` of pyenv on PATH may run nothing: those behind it are looked for themselves.
 PYENV = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
-found = [str(path) for version in PYTHONS for path in PYENV.glob(f"versions/{version}.*/bin")]
-os.environ["PATH"] = os.pathsep.join([*found, os.environ["PATH"]])
+folders = [str(path) for version in PYTHONS for path in PYENV.glob(f"versions/{version}.*/bin")]
+os.environ["PATH"] = os.pathsep.join([*folders, os.environ["PATH"]])
 
 nox.options.default_venv_backend = "uv"
 nox.options.reuse_existing_virtualenvs = True

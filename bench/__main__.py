@@ -15,7 +15,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 
 
 def measured() -> list[AnyRow]:
-    """All but what the collector costs."""
+    """Return every row but those of the collector."""
     with tempfile.TemporaryDirectory(prefix="service-record-bench-") as directory:
         root = Path(directory)
         everything = (shell, python, reading, evidence, follow, redaction, bundle)
@@ -23,7 +23,7 @@ def measured() -> list[AnyRow]:
 
 
 def main() -> int:
-    """The exit status: 1 when a promise does not hold."""
+    """Run the benchmarks. Return the exit status: 1 when a promise does not hold."""
     of_collector = collecting.measured()
     rows = [*measured(), *of_collector]
     collecting.write(of_collector)

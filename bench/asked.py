@@ -1,4 +1,4 @@
-"""How long readers wait at a collector that has been at work for long, as they ask it: over HTTP."""
+"""Measure how long readers wait over HTTP for a collector that has run for a long time."""
 
 import http.client
 import statistics
@@ -18,7 +18,7 @@ GROWTH: Final = (1, 100, 1_000, 10_000)
 """Numbers of hosts: what is promised is promised of the last."""
 MOST_MEMORY: Final = 300_000_000
 """Bytes."""
-ASKED: Final = (
+REQUESTS: Final = (
     ("fleet page", "/?all=1", 0.3),
     ("fleet page, those in trouble", "/?verdict=failed&verdict=stuck&verdict=looping", 0.3),
     ("fleet page, one rack", "/?group=dc1%2Frack2", 0.3),
@@ -27,7 +27,7 @@ ASKED: Final = (
     ("host as JSON", "/api/v1/hosts/node00007.example.com", 0.15),
     ("statistics page", "/statistics", 0.3),
 )
-"""What is asked, where, and the seconds that it may take."""
+"""Requests by name: the path, and the seconds that an answer may take."""
 _TIMES: Final = 9
 
 
@@ -40,15 +40,15 @@ def fill(data: Path, count: int, most_steps: int = fleet.STEPS) -> tuple[str, st
     now = time.time()
     with database.changing() as connection:
         token = tokens.create(connection, tokens.TokenRequest(kind=TokenKind.READER), now)
-        known = presented(token)
-        assert known is not None
-        session = tokens.begin(connection, known.id, now)
+        holder = presented(token)
+        assert holder is not None
+        session = tokens.begin(connection, holder.id, now)
     database.close()
     return session, token
 
 
 def wait_for_verdicts(data: Path) -> None:
-    """Until every host was judged: what was filled in is news to the collector."""
+    """Wait until every host has a verdict: the generated hosts are news to the collector."""
     database = Database(sqlite_url(data))
     due = select(func.count()).select_from(hosts).where(hosts.c.due_at <= time.time())
     while True:
@@ -63,20 +63,20 @@ def median(port: int, path: str, session: str, token: str) -> float:
     """Seconds until an answer is whole."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     headers = {"Authorization": f"Bearer {token}"} if path.startswith("/api/") else {}
-    found = []
+    times = []
     for _ in range(_TIMES + 1):
         before = time.monotonic()
         connection.request("GET", path, headers={**headers, "Cookie": f"service-record={session}"})
         response = connection.getresponse()
         response.read()
-        found.append(time.monotonic() - before)
+        times.append(time.monotonic() - before)
         assert response.status == http.HTTPStatus.OK, (path, response.status)
     connection.close()
-    return statistics.median(found[1:])  # the first one waits for templates to be compiled
+    return statistics.median(times[1:])  # the first one waits for templates to be compiled
 
 
 def resident(process: int) -> int:
-    """The most memory that a process had, in bytes."""
+    """Return the peak memory of a process, in bytes."""
     (line,) = (
         line for line in Path(f"/proc/{process}/status").read_text().splitlines() if line.startswith("VmHWM:")
     )

@@ -53,7 +53,7 @@ class Measured:
     """Looking through what is packed once more."""
     bundle: int
     kept: int
-    """How much of the journal is in the bundle."""
+    """Bytes of the journal in the bundle."""
     masked: int
     memory: int
     """The most that the process had resident."""
@@ -108,35 +108,35 @@ def pack(root: Path) -> Mapping[str, float]:
     context = Context(environ=os.environ, root=root)
     with _Disk(work) as disk:
         begun = time.perf_counter()
-        made = make_bundle(work, [collector], context, verdict="", at=datetime.now(UTC), seconds=3600)
+        bundle = make_bundle(work, [collector], context, verdict="", at=datetime.now(UTC), seconds=3600)
         whole_seconds = time.perf_counter() - begun
     processor = _processor(resource.RUSAGE_SELF)
     memory = _most_memory()
-    if made.leak or made.gathered[0].reason:
-        raise SystemExit(f"no bundle: {made.leak or made.gathered[0].reason}")
+    if bundle.leak or bundle.gathered[0].reason:
+        raise SystemExit(f"no bundle: {bundle.leak or bundle.gathered[0].reason}")
     begun = time.perf_counter()
-    leak_in(made.path, Rules(known_secrets(root).secrets))
+    leak_in(bundle.path, Rules(known_secrets(root).secrets))
     scan_seconds = time.perf_counter() - begun
     return {
         "pack_seconds": whole_seconds - scan_seconds,
         "pack_processor": processor,
         "scan_seconds": scan_seconds,
-        "bundle": made.bytes,
-        "kept": sum(member.bytes or 0 for member in made.members if member.path == collector.member),
-        "masked": made.masked,
+        "bundle": bundle.bytes,
+        "kept": sum(member.bytes or 0 for member in bundle.members if member.path == collector.member),
+        "masked": bundle.masked,
         "memory": memory,
         "disk": disk.most,
     }
 
 
 def _most_memory() -> int:
-    """The most bytes this process had in memory; getrusage(2) counts those of whoever started it, too."""
+    """Return the peak memory of this process in bytes. getrusage(2) would count that of its parent, too."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def _plant_secrets(root: Path) -> None:
-    """What a host knows: each is looked for in each of its forms."""
+    """Write known secrets to a host: the scan looks for each in each of its forms."""
     registries = ("cloud.openshift.com", "quay.io", "registry.connect.redhat.com", "registry.redhat.io")
     auths = {
         name: {
@@ -162,7 +162,7 @@ def _processor(who: int) -> float:
 
 
 class _Disk:
-    """What this process has in a directory at most, files without a name too, looked at again and again."""
+    """Peak disk use of this process in a directory, by polling. Files without a name count, too."""
 
     def __init__(self, directory: Path) -> None:
         self.most = 0
@@ -184,46 +184,46 @@ class _Disk:
 
 
 def disk_use(directory: Path) -> int:
-    """What this process has open in a directory now, as the file system counts it."""
-    found: dict[int, int] = {}
+    """Return the bytes that this process has open in a directory now, as the file system counts them."""
+    sizes: dict[int, int] = {}
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
             if str(descriptor.readlink()).startswith(f"{directory}/"):
                 status = descriptor.stat()
-                found[status.st_ino] = status.st_blocks * 512
-    return sum(found.values())
+                sizes[status.st_ino] = status.st_blocks * 512
+    return sum(sizes.values())
 
 
 def rows(root: Path) -> Iterator[Row]:
-    """The quick one, for `make bench`."""
+    """Yield the row of the quick measurement, for `make bench`."""
     (root / "bundle").mkdir()
-    found = measured(root / "bundle", QUICK_MEBIBYTES)
+    result = measured(root / "bundle", QUICK_MEBIBYTES)
     yield Row(
         what=f"bundle: gather, redact and pack {QUICK_MEBIBYTES} MiB",
-        seconds=found.pack_seconds,
+        seconds=result.pack_seconds,
         against="journalctl piped to gzip -6",
-        reference=found.gzip_seconds,
+        reference=result.gzip_seconds,
         limit=f"{SLOWEST:.0f} x",
-        holds=found.holds,
+        holds=result.holds,
     )
 
 
-def told(found: Measured) -> str:
-    """The table of one measurement."""
-    rate = found.gzip_seconds / found.pack_seconds
+def table(result: Measured) -> str:
+    """Return the table of one measurement."""
+    rate = result.gzip_seconds / result.pack_seconds
     compressor = "zlib" if find_spec("isal") is None else "ISA-L"
     cells = [
         ("", "`journalctl \\| gzip -6`", f"bundle, with {compressor}", "limit"),
-        ("journal", mebibytes(found.journal), "the same", ""),
-        ("gather, redact, pack", duration(found.gzip_seconds), duration(found.pack_seconds), ""),
+        ("journal", mebibytes(result.journal), "the same", ""),
+        ("gather, redact, pack", duration(result.gzip_seconds), duration(result.pack_seconds), ""),
         ("throughput", "1", f"{rate:.2f}", f"at least {1 / SLOWEST}"),
-        ("processor time, all of it", duration(found.gzip_processor), duration(found.pack_processor), ""),
-        ("look through once more", "", duration(found.scan_seconds), ""),
-        ("compressed", mebibytes(found.gzip_bytes), mebibytes(found.bundle), mebibytes(DISK_BYTES)),
-        ("journal in it", "all", mebibytes(found.kept), ""),
-        ("secrets masked", "0", f"{found.masked:,}", ""),
-        ("memory at most", "", mebibytes(found.memory), mebibytes(MOST_MEMORY)),
-        ("disk at most", "", mebibytes(found.disk), mebibytes(DISK_BYTES)),
+        ("processor time, all of it", duration(result.gzip_processor), duration(result.pack_processor), ""),
+        ("look through once more", "", duration(result.scan_seconds), ""),
+        ("compressed", mebibytes(result.gzip_bytes), mebibytes(result.bundle), mebibytes(DISK_BYTES)),
+        ("journal in it", "all", mebibytes(result.kept), ""),
+        ("secrets masked", "0", f"{result.masked:,}", ""),
+        ("memory at most", "", mebibytes(result.memory), mebibytes(MOST_MEMORY)),
+        ("disk at most", "", mebibytes(result.disk), mebibytes(DISK_BYTES)),
     ]
     head, *body = ("| " + " | ".join(row) + " |" for row in cells)
     return "\n".join([head, "|---|---|---|---|", *body])
@@ -234,7 +234,7 @@ def mebibytes(size: int) -> str:
 
 
 def main() -> int:
-    """The exit status: 1 when a promise does not hold."""
+    """Measure a bundle. Return the exit status: 1 when a promise does not hold."""
     parser = argparse.ArgumentParser(prog="python -m bench.bundle", description=__doc__)
     parser.add_argument(
         "--mebibytes", type=int, default=FULL_MEBIBYTES, help="of journal [default: %(default)s]"
@@ -245,11 +245,11 @@ def main() -> int:
         print(json.dumps(pack(arguments.pack)))
         return 0
     with tempfile.TemporaryDirectory(prefix="service-record-bench-") as directory:
-        found = measured(Path(directory), arguments.mebibytes)
-    text = f"{machine()}\n\n{told(found)}"
+        result = measured(Path(directory), arguments.mebibytes)
+    text = f"{machine()}\n\n{table(result)}"
     print(text)
     replace_between(PAGE, "bench-bundle", text)
-    return int(not found.holds)
+    return int(not result.holds)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ _UNKNOWN: Final = 0.05
 _NEW: Final = 0.05
 """The share of hosts that fail of the new cause in the last week."""
 _READ: Final = {"own", "says", "kernel", "journal", "units", "containers", "files"}
-"""What of a case becomes a bundle."""
+"""Documents of a case that go into its bundle."""
 _JOURNAL: Final = "journals/journal.log"
 _WORDS: Final = (
     "Started",
@@ -52,7 +52,7 @@ _THINGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a host says of why it failed."""
+    """A failure of a host, in the host's own words."""
 
     rule: str
     message: str

@@ -28,7 +28,7 @@ DRAWN: Final = ("fleet page", "fleet as JSON", "statistics page")
 
 @contextlib.contextmanager
 def collector(data: Path, database: str = "") -> Iterator[tuple[int, int]]:
-    """A collector's port and process id."""
+    """Run a collector; yield its port and process id."""
     arguments = [*PROGRAM, "--data", str(data), "--port", "0", "--database", database]
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -62,7 +62,7 @@ def ingest_rows(folder: Path) -> list[Figure]:
 
 
 def fleet_rows(folder: Path) -> list[Figure]:
-    """The rows of pages and answers, of which some are drawn, too, by how many hosts there are."""
+    """Return the rows of pages and answers, by number of hosts. Some become a plot, too."""
     rows: list[Figure] = []
     drawn: dict[str, list[tuple[int, float]]] = {name: [] for name in DRAWN}
     for hosts in asked.GROWTH:
@@ -71,7 +71,7 @@ def fleet_rows(folder: Path) -> list[Figure]:
         with collector(data) as (port, process):
             asked.wait_for_verdicts(data)
             is_all = hosts == asked.GROWTH[-1]
-            for what, path, limit in asked.ASKED:
+            for what, path, limit in asked.REQUESTS:
                 if not is_all and what not in DRAWN:
                     continue
                 seconds = asked.median(port, path, session, token)
@@ -117,7 +117,7 @@ def write(rows: list[Figure]) -> str:
 
 
 def main() -> int:
-    """The exit status: 1 when a promise does not hold."""
+    """Measure the collector. Return the exit status: 1 when a promise does not hold."""
     started = time.monotonic()
     rows = measured()
     print(write(rows))

@@ -1,4 +1,4 @@
-"""What reading the evidence of a bundle costs: every rule, in one pass over the journals of a busy host."""
+"""Measure the cost of reading a bundle's evidence: every rule, in one pass over a busy host's journals."""
 
 import os
 import random
@@ -61,12 +61,12 @@ def _live_row(records: Path) -> Row:
     records.mkdir()
     (records / "bench.json").write_bytes(encoded({**started, "bootId": boot_id()}))
     environment = os.environ | {"SERVICE_RECORDS_DIR": str(records)}
-    asked = partial(wall, COMMAND, "analyze", environment=environment)
-    return limited("service-record analyze: this host itself", medians({"live": asked}, ROUNDS)["live"], 3.0)
+    read = partial(wall, COMMAND, "analyze", environment=environment)
+    return limited("service-record analyze: this host itself", medians({"live": read}, ROUNDS)["live"], 3.0)
 
 
 def _bundle(top: Path) -> Path:
-    """An unpacked bundle of a host that works: half in one journal, the rest in those of units."""
+    """Make the unpacked bundle of a healthy host: half in one journal, the rest in those of units."""
     services, journals = top / "bootstrap/services", top / "bootstrap/journals"
     services.mkdir(parents=True)
     journals.mkdir()

@@ -32,7 +32,7 @@ _LOGS: Final = "Installing: kernel-core-5.14.0-570.el9.x86_64\n" * 4
 
 
 def filled(database: Database, number_of_hosts: int = HOSTS, most_steps: int = STEPS) -> None:
-    """Every host in the midst of a build, or at its end; every fiftieth failed."""
+    """Fill a database with hosts in the midst of a build or at its end; every fiftieth failed."""
     for beginning in range(0, number_of_hosts, 500):
         with database.changing() as connection:
             for number in range(beginning, min(beginning + 500, number_of_hosts)):
@@ -121,7 +121,7 @@ def _duration(number: int, at: float, one: Any) -> dict[str, Any]:
 
 
 def _milliseconds(database: Database, question: Callable[[Connection], object]) -> float:
-    """The middle of some times, after one that fills the caches."""
+    """Return the median time of a question in milliseconds, after one call that fills the caches."""
     took = []
     for _ in range(_TIMES + 1):
         began = time.perf_counter()
@@ -132,7 +132,7 @@ def _milliseconds(database: Database, question: Callable[[Connection], object]) 
 
 
 def measured(database: Database) -> Iterator[tuple[str, str]]:
-    """What was measured, and what it took."""
+    """Yield each measurement and its time."""
     yield "10,000 verdicts judged", f"{_judged(database):.1f} s"
     pages = {
         "fleet, first 100 of 10,000": lambda connection: fleet(connection, Filters()),

@@ -1,4 +1,4 @@
-"""How soon `service-record follow` shows an entry."""
+"""Measure how soon `service-record follow` shows an entry."""
 
 import subprocess
 import time

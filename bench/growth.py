@@ -51,8 +51,8 @@ Measured = dict[str, dict[int, float]]
 
 
 def appending(root: Path) -> Measured:
-    """One entry, by how many are in the file."""
-    shim, found = Shim(root), dict[str, dict[int, float]]()
+    """Time one entry, by number of entries in the file."""
+    shim, result = Shim(root), dict[str, dict[int, float]]()
     for size in SIZES:
         shim.fill(size)
         measures: dict[str, Callable[[], float]] = {
@@ -63,24 +63,24 @@ def appending(root: Path) -> Measured:
         }
         if shutil.which("jq") and size <= LONGEST_REWRITE:
             measures[REWRITE] = partial(shim.rewrite, size)
-        _note(found, size, medians(measures, ROUNDS))
+        _note(result, size, medians(measures, ROUNDS))
         for layout in ("lines", "array", "ours"):
             (root / f"{layout}-{size}.json").unlink()
-    return found
+    return result
 
 
 def reading(root: Path) -> Measured:
-    """The whole command, by how many entries are in the record."""
-    found: Measured = {}
+    """Time the whole command, by number of entries in the record."""
+    result: Measured = {}
     for size in SIZES:
         path = record(root / f"read-{size}", size)
         measures = {
             verb: partial(_ended, COMMAND, *verb.split(), "--from", path.parent)
             for verb in ("show", "show --output jsonl", "analyze")
         } | {"bare orjson.loads": partial(wall, sys.executable, "-c", BARE_CODE, path)}
-        _note(found, size, medians(measures, ROUNDS if size < max(SIZES) else 1))
+        _note(result, size, medians(measures, ROUNDS if size < max(SIZES) else 1))
         path.unlink()
-    return found
+    return result
 
 
 def _ended(*command: object) -> float:
@@ -91,12 +91,12 @@ def _ended(*command: object) -> float:
 
 
 def writing(root: Path) -> Measured:
-    """One entry of all that so many writers of one record make, from their start to the end of the last."""
-    found: Measured = {}
+    """Time one entry when several writers share a record, from the first start to the last end."""
+    result: Measured = {}
     for writers in WRITERS:
         measures = {what: partial(_at_once, root, what, writers) for what in ENTRIES}
-        _note(found, writers, medians(measures, ROUNDS))
-    return found
+        _note(result, writers, medians(measures, ROUNDS))
+    return result
 
 
 def _at_once(root: Path, what: str, writers: int) -> float:
@@ -128,13 +128,13 @@ def _at_once(root: Path, what: str, writers: int) -> float:
     return (time.perf_counter() - begun) / (each * writers)
 
 
-def _note(found: Measured, amount: int, seconds: Mapping[str, float]) -> None:
+def _note(result: Measured, amount: int, seconds: Mapping[str, float]) -> None:
     for what, value in seconds.items():
-        found.setdefault(what, {})[amount] = value
+        result.setdefault(what, {})[amount] = value
 
 
 def table(measured: Measured, amounts: Sequence[int], head: str) -> str:
-    """A row for each thing, a column for each amount."""
+    """Return a table with a row for each thing and a column for each amount."""
     rows = [
         [what, *(duration(seconds[each]) if each in seconds else "" for each in amounts)]
         for what, seconds in measured.items()
@@ -143,13 +143,13 @@ def table(measured: Measured, amounts: Sequence[int], head: str) -> str:
 
 
 def plots(measured: Mapping[str, Measured]) -> Iterator[tuple[str, Plot]]:
-    """Each plot with the name of its file."""
-    told = {
+    """Yield each plot with the name of its file."""
+    pictures = {
         "append": ("One entry, after so many", "entries in the record before it", 10),
         "read": ("Reading a record, the start of the command included", "entries in the record", 10),
         "writers": ("One entry, of all that are written at once", "writers of one record", 2),
     }
-    for name, (title, amount, base) in told.items():
+    for name, (title, amount, base) in pictures.items():
         lines = [Line(name=what, points=list(seconds.items())) for what, seconds in measured[name].items()]
         yield name, Plot(title=title, amount=amount, lines=lines, base=base)
 

@@ -1,4 +1,4 @@
-"""How many steps a second the collector acknowledges, all on disk, beside what SQLite does by itself."""
+"""Measure how many steps a second the collector acknowledges, all on disk, beside bare SQLite."""
 
 import asyncio
 import itertools
@@ -50,7 +50,7 @@ def measured(folder: Path, collector: Started) -> Measured:
     database = Database(sqlite_url(folder))
     database.migrate()
     with database.changing() as connection:
-        made = [
+        tokens_of_hosts = [
             tokens.create(
                 connection, tokens.TokenRequest(kind=TokenKind.HOST, scope=f"host{number}"), time.time()
             )
@@ -59,7 +59,7 @@ def measured(folder: Path, collector: Started) -> Measured:
     database.close()
     with collector(folder) as (port, process):
         before = processor_seconds(process)
-        by_port = [(port, [(f"host{number}", token) for number, token in enumerate(made)])]
+        by_port = [(port, [(f"host{number}", token) for number, token in enumerate(tokens_of_hosts)])]
         seconds, count = uvloop.run(reported(by_port, SECONDS))
         processor = (processor_seconds(process) - before) / count
     cuts = statistics.quantiles(seconds, n=100)
@@ -78,9 +78,8 @@ Reporting = Sequence[tuple[int, Sequence[tuple[str, str]]]]
 
 
 async def reported(reporting: Reporting, seconds: float) -> tuple[list[float], int]:
-    """How long each report took that was sent after the first moments, and before `seconds` were over.
-
-    And how many there were in all.
+    """Report for `seconds`. Return the time in seconds of each report after the first moments, and the number
+    of all.
     """
     begin = time.monotonic() + WARM
     hosts_reporting = (
@@ -89,12 +88,12 @@ async def reported(reporting: Reporting, seconds: float) -> tuple[list[float], i
         for host, token in of_port
     )
     done = await asyncio.gather(*hosts_reporting)
-    return list(itertools.chain.from_iterable(found for found, _ in done)), sum(n for _, n in done)
+    return list(itertools.chain.from_iterable(durations for durations, _ in done)), sum(n for _, n in done)
 
 
 async def _reports(port: int, host: str, token: str, begin: float, end: float) -> tuple[list[float], int]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    found = []
+    durations = []
     count = 0
     while (before := time.monotonic()) < end:
         writer.write(_request(host, token, count))
@@ -104,9 +103,9 @@ async def _reports(port: int, host: str, token: str, begin: float, end: float) -
         count += 1
         after = time.monotonic()
         if before >= begin and after < end:
-            found.append(after - before)
+            durations.append(after - before)
     writer.close()
-    return found, count
+    return durations, count
 
 
 def _request(host: str, token: str, count: int) -> bytes:

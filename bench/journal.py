@@ -68,14 +68,14 @@ _FIELD: Final = re.compile(r"\{(pid|time|us|ns|name|uuid|hex|byte)\}")
 def journal_text(size: int = _BLOCK_BYTES, seed: int = 20261121) -> bytes:
     """So many bytes of lines as `journalctl --output=short-iso-precise` prints them; the same each time."""
     chance = random.Random(seed)
-    made = bytearray()
+    text = bytearray()
     second = 0.0
-    while len(made) < size:
+    while len(text) < size:
         second += chance.expovariate(40)
         lines = _SECRETS if chance.random() < 0.0005 else _LINES
-        made += f"2026-11-21T{_time(second)}.{chance.randrange(10**6):06}+0000 master-0 ".encode()
-        made += _filled(chance.choice(lines), chance, second).encode() + b"\n"
-    return bytes(made[: made.rfind(b"\n", 0, size) + 1])
+        text += f"2026-11-21T{_time(second)}.{chance.randrange(10**6):06}+0000 master-0 ".encode()
+        text += _filled(chance.choice(lines), chance, second).encode() + b"\n"
+    return bytes(text[: text.rfind(b"\n", 0, size) + 1])
 
 
 def _filled(line: str, chance: random.Random, second: float) -> str:

@@ -1,4 +1,4 @@
-"""What was measured on, in one line."""
+"""Describe in one line the machine of a measurement."""
 
 import os
 import platform
@@ -7,7 +7,7 @@ import subprocess
 
 
 def machine() -> str:
-    """What it was measured on; jq's absence takes rows out of the table."""
+    """Describe the machine of the measurement. Without jq the table has fewer rows."""
     bash = subprocess.run(
         ["bash", "-c", "printf %s $BASH_VERSION"], check=True, stdout=subprocess.PIPE, text=True
     ).stdout

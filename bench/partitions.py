@@ -31,7 +31,7 @@ ROUNDS: Final = 3
 SHARES: Final = (0.1, 0.5, 0.9)
 """Of the builds of a week, those that stay."""
 _BATCH: Final = 64
-_KEPT: Final = 0
+_STORED: Final = 0
 _COLUMNS: Final = "id, host_id, build, label, name, status, logs, received_at"
 _LOGS: Final = "repeat('Installing: kernel-core-5.14.0-570.el9.x86_64' || chr(10), 4)"
 _TABLES: Final = f"""
@@ -39,7 +39,7 @@ CREATE TABLE weekly (LIKE steps INCLUDING DEFAULTS, week integer NOT NULL) PARTI
 ALTER TABLE weekly ADD PRIMARY KEY (id, week);
 ALTER TABLE weekly ADD FOREIGN KEY (host_id) REFERENCES hosts (id) ON DELETE CASCADE;
 CREATE INDEX ON weekly (host_id, build, id);
-CREATE TABLE weekly_{_KEPT} PARTITION OF weekly FOR VALUES IN ({_KEPT});
+CREATE TABLE weekly_{_STORED} PARTITION OF weekly FOR VALUES IN ({_STORED});
 INSERT INTO hosts (id, name, first_seen, last_seen)
 SELECT n, 'host' || n, 0, 0 FROM generate_series(1, {BUILDS}) n;
 """
@@ -53,7 +53,7 @@ FROM generate_series(1, {BUILDS}) n, generate_series(1, {STEPS}) s;
 INSERT INTO weekly ({_COLUMNS}, week)
 SELECT {_COLUMNS}, build FROM steps WHERE build = {{week}};
 """
-_MOVE: Final = f"UPDATE weekly SET week = {_KEPT} WHERE week = :week AND host_id <= :most"
+_MOVE: Final = f"UPDATE weekly SET week = {_STORED} WHERE week = :week AND host_id <= :most"
 _PAGE: Final = "SELECT * FROM {table} WHERE host_id = :host AND build = :build ORDER BY id DESC LIMIT 500"
 _INSERT: Final = f"""
 INSERT INTO {{table}} ({_COLUMNS}{{more}})
@@ -64,7 +64,7 @@ FROM generate_series(1, {_BATCH}) n
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a piece of work took: seconds, and bytes of the write-ahead log."""
+    """Cost of a piece of work: seconds, and bytes of the write-ahead log."""
 
     seconds: float
     written: int

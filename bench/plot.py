@@ -10,8 +10,8 @@ from bench.table import duration
 
 WIDTH: Final = 920
 HEIGHT: Final = 460
-LEFT, RIGHT, TOP, BOTTOM = 84, 640, 48, 396
-"""Where the axes are; to the right of them stand the names of the lines."""
+X_MIN, X_MAX, Y_MIN, Y_MAX = 84, 640, 48, 396
+"""Positions of the axes; to the right of them stand the names of the lines."""
 NAME_HEIGHT: Final = 20
 _COLOURS: Final = (
     ("#0b62c4", "#6cb6ff"),
@@ -25,7 +25,7 @@ _COLOURS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What was measured of one thing: seconds, by how much there was of something."""
+    """Measurements of one thing: seconds, by the amount of something."""
 
     name: str
     points: Sequence[tuple[int, float]]
@@ -57,17 +57,17 @@ class Plot:
     def _x(self, amount: int) -> float:
         places = [self._power(each) for each in self._amounts]
         share = (self._power(amount) - places[0]) / (places[-1] - places[0])
-        return LEFT + share * (RIGHT - LEFT)
+        return X_MIN + share * (X_MAX - X_MIN)
 
     def _power(self, amount: int) -> float:
-        """Its place on the axis, in powers; that of 0 is one before the least."""
+        """Return the place of an amount on the axis, in powers; that of 0 is one before the least."""
         least = math.log(min(each for each in self._amounts if each), self.base)
         return math.log(amount, self.base) if amount else least - 1
 
     def _y(self, seconds: float) -> float:
         decades = self._decades
         share = (math.log10(seconds) - decades[0]) / (decades[-1] - decades[0])
-        return BOTTOM - share * (BOTTOM - TOP)
+        return Y_MAX - share * (Y_MAX - Y_MIN)
 
     def _head(self) -> Iterator[str]:
         yield (
@@ -83,20 +83,20 @@ class Plot:
         yield from (_coloured(number, dark) for number, (_, dark) in enumerate(_COLOURS))
         yield "}"
         yield "</style>"
-        yield f'<text x="{LEFT}" y="26" font-size="16" font-weight="600">{escape(self.title)}</text>'
+        yield f'<text x="{X_MIN}" y="26" font-size="16" font-weight="600">{escape(self.title)}</text>'
 
     def _grid(self) -> Iterator[str]:
         for decade in self._decades:
             y = self._y(10.0**decade)
-            yield f'<path class="grid" d="M{LEFT} {y:.1f}H{RIGHT}"/>'
+            yield f'<path class="grid" d="M{X_MIN} {y:.1f}H{X_MAX}"/>'
             label = duration(10.0**decade).replace("us", "µs")
-            yield f'<text x="{LEFT - 8}" y="{y + 5:.1f}" text-anchor="end">{label}</text>'
+            yield f'<text x="{X_MIN - 8}" y="{y + 5:.1f}" text-anchor="end">{label}</text>'
         for amount in self._amounts:
             x = self._x(amount)
-            yield f'<path class="grid" d="M{x:.1f} {TOP}V{BOTTOM}"/>'
-            yield f'<text x="{x:.1f}" y="{BOTTOM + 20}" text-anchor="middle">{amount:,}</text>'
-        middle = (LEFT + RIGHT) / 2
-        yield f'<text x="{middle}" y="{BOTTOM + 46}" text-anchor="middle">{escape(self.amount)}</text>'
+            yield f'<path class="grid" d="M{x:.1f} {Y_MIN}V{Y_MAX}"/>'
+            yield f'<text x="{x:.1f}" y="{Y_MAX + 20}" text-anchor="middle">{amount:,}</text>'
+        middle = (X_MIN + X_MAX) / 2
+        yield f'<text x="{middle}" y="{Y_MAX + 46}" text-anchor="middle">{escape(self.amount)}</text>'
 
     def _lines(self) -> Iterator[str]:
         for number, (line, y) in enumerate(zip(self.lines, self._names_at(), strict=True)):
@@ -105,12 +105,12 @@ class Plot:
             yield f'<path class="line c{number}" d="M{path}"/>'
             yield from (f'<circle class="dot c{number}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in points)
             x, last = points[-1]
-            way = f"M{x + 5:.1f} {last:.1f}L{RIGHT + 18} {y:.1f}"
+            way = f"M{x + 5:.1f} {last:.1f}L{X_MAX + 18} {y:.1f}"
             yield f'<path class="line c{number}" stroke-dasharray="2 3" d="{way}"/>'
-            yield f'<text class="name c{number}" x="{RIGHT + 24}" y="{y + 5:.1f}">{escape(line.name)}</text>'
+            yield f'<text class="name c{number}" x="{X_MAX + 24}" y="{y + 5:.1f}">{escape(line.name)}</text>'
 
     def _names_at(self) -> list[float]:
-        """How high the name of each line stands: beside its last point, and none upon another."""
+        """Return the height of each line's name: beside its last point, without overlaps."""
         ends = sorted((self._y(line.points[-1][1]), number) for number, line in enumerate(self.lines))
         heights = [0.0] * len(ends)
         lowest = 0.0

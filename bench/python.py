@@ -1,4 +1,4 @@
-"""What recording costs in Python, and what the command line costs to start."""
+"""Measure the cost of recording in Python, and of starting the command line."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What reading a long record costs, against decoding its lines and doing nothing with them."""
+"""Measure the cost of reading a long record, against decoding its lines and doing nothing with them."""
 
 import subprocess
 import sys
@@ -87,7 +87,7 @@ def _command(path: Path, verb: str) -> tuple[object, ...]:
 
 
 def most_memory(*command: object) -> int:
-    """The most bytes that a command had in memory at once; what it prints is thrown away.
+    """Return the peak memory of a command in bytes; its output is thrown away.
 
     It is started by a process that is small: what that has counts until the command takes its place.
     """
@@ -96,7 +96,7 @@ def most_memory(*command: object) -> int:
 
 
 def record(directory: Path, entries: int) -> Path:
-    """A record of that many entries as writers write them; of each four runs one fails."""
+    """Write a record of that many entries as writers write them; of each four runs one fails."""
     directory.mkdir()
     path = directory / "some.json"
     with path.open("wb") as stream:
@@ -108,7 +108,7 @@ def record(directory: Path, entries: int) -> Path:
 
 
 def _run(run: int) -> Iterator[dict[str, object]]:
-    """The entries of one run of a service that is started again and again."""
+    """Yield the entries of one run of a service that is started again and again."""
     for place, fields in enumerate(_fields_of_run(fails=run % 4 == 0)):
         passed = (run * _RUN + place) * _APART
         yield {

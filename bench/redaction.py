@@ -1,4 +1,4 @@
-"""What masking secrets costs, beside compressing the same text: the two of them make a bundle."""
+"""Measure the cost of masking secrets, beside compressing the same text: a bundle needs both."""
 
 import gzip
 import time
@@ -34,7 +34,7 @@ def rows(root: Path) -> Iterator[Row]:
             "shapes": partial(redacted, text, Rules()),
             "residual": partial(looked_through, packed, rules),
             "gzip": partial(wall, "gzip", "-6", "-c", journal),
-            "rules": partial(made, secrets()),
+            "rules": partial(make_rules, secrets()),
         }
     )
     speed = f"{JOURNAL / 1e6 / seconds['redaction']:.0f} MB/s"
@@ -58,7 +58,7 @@ def beside_gzip(what: str, seconds: float, reference: float, share: float | None
 
 
 def secrets() -> list[Secret]:
-    """Those of a bootstrap host: forty private keys, a pull secret and its parts."""
+    """Return the secrets of a bootstrap host: forty private keys, a pull secret and its parts."""
     whole, auths = pull_secret()
     return [
         Secret("pull-secret", whole.encode()),
@@ -86,7 +86,7 @@ def looked_through(packed: bytes, rules: Rules) -> float:
     return time.perf_counter() - begun
 
 
-def made(some: list[Secret]) -> float:
+def make_rules(some: list[Secret]) -> float:
     begun = time.perf_counter()
     Rules(some).exact_spans(b"warm")
     return time.perf_counter() - begun

@@ -47,7 +47,7 @@ WHERE datname = current_database() AND state <> 'idle'
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What some collectors took in."""
+    """Rate of one or more collectors."""
 
     steps_per_second: float
     waiting: float = 0.0
@@ -58,21 +58,21 @@ def measured() -> list[Figure]:
     """Measure in turns, so that whatever else the machine does hits all of them."""
     quick = {"synchronous_commit": "on"}
     slow = {"commit_delay": str(int(DELAY * 1e6)), "commit_siblings": "0"}
-    found: dict[str, list[Rate]] = {"sqlite": [], "postgresql": [], "one": [], "four": []}
+    measured: dict[str, list[Rate]] = {"sqlite": [], "postgresql": [], "one": [], "four": []}
     with tempfile.TemporaryDirectory(prefix="service-record-bench-") as directory:
         folders = (Path(directory) / str(number) for number in itertools.count())
         with postgresql.cluster(quick) as fast, postgresql.cluster(slow) as delayed:
             for _ in range(ROUNDS):
-                found["sqlite"].append(_rate(next(folders), "", 1, CONNECTIONS))
+                measured["sqlite"].append(_rate(next(folders), "", 1, CONNECTIONS))
                 with fast.migrated() as url:
-                    found["postgresql"].append(_rate(next(folders), url, 1, CONNECTIONS))
+                    measured["postgresql"].append(_rate(next(folders), url, 1, CONNECTIONS))
                 with delayed.migrated() as url:
-                    found["one"].append(_rate(next(folders), url, 1, FEW))
+                    measured["one"].append(_rate(next(folders), url, 1, FEW))
                 with delayed.migrated() as url:
-                    found["four"].append(_rate(next(folders), url, PROCESSES, FEW))
+                    measured["four"].append(_rate(next(folders), url, PROCESSES, FEW))
     middle = {
         name: sorted(rates, key=lambda one: one.steps_per_second)[ROUNDS // 2]
-        for name, rates in found.items()
+        for name, rates in measured.items()
     }
     found_rates = _figures(middle["sqlite"], middle["postgresql"], middle["one"], middle["four"])
     with tempfile.TemporaryDirectory(prefix="service-record-bench-") as directory:
@@ -122,11 +122,11 @@ def _per_second(rate: Rate) -> str:
 
 def _rate(folder: Path, url: str, processes: int, connections: int) -> Rate:
     folder.mkdir()
-    made = _tokens(Database(url or sqlite_url(folder)), processes * connections)
+    issued = _tokens(Database(url or sqlite_url(folder)), processes * connections)
     with contextlib.ExitStack() as stack:
         ports = [stack.enter_context(collector(folder, url))[0] for _ in range(processes)]
         with _watched(url) as samples:
-            reporting = [(port, made[number::processes]) for number, port in enumerate(ports)]
+            reporting = [(port, issued[number::processes]) for number, port in enumerate(ports)]
             seconds, _ = uvloop.run(ingest.reported(reporting, SECONDS))
     share = sum(samples) / len(samples) / processes if samples else 0.0
     return Rate(len(seconds) / SECONDS, share)
@@ -137,7 +137,7 @@ def _tokens(database: Database, count: int) -> list[tuple[str, str]]:
     database.migrate()
     names = [f"host{number}" for number in range(count)]
     with database.changing() as connection:
-        made = [
+        issued = [
             (
                 name,
                 tokens.create(connection, tokens.TokenRequest(kind=TokenKind.HOST, scope=name), time.time()),
@@ -145,12 +145,12 @@ def _tokens(database: Database, count: int) -> list[tuple[str, str]]:
             for name in names
         ]
     database.close()
-    return made
+    return issued
 
 
 @contextlib.contextmanager
 def _watched(url: str) -> Iterator[Sequence[int]]:
-    """How many sessions wait for a lock, looked at again and again until the end of the block."""
+    """Count the sessions that wait for a lock, by polling until the end of the block."""
     samples: list[int] = []
     is_over = threading.Event()
 
@@ -173,7 +173,7 @@ def _watched(url: str) -> Iterator[Sequence[int]]:
 
 
 def main() -> int:
-    """The exit status: 1 when a promise does not hold."""
+    """Measure the rates. Return the exit status: 1 when a promise does not hold."""
     if postgresql.programs() is None:
         print("PostgreSQL is not installed", file=sys.stderr)
         return 1

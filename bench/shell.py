@@ -1,4 +1,4 @@
-"""What an entry of the shim costs, against a bare append and against jq rewriting an array."""
+"""Measure the cost of an entry of the shim, against a bare append and against jq rewriting an array."""
 
 import json
 import os
@@ -42,7 +42,7 @@ ENTRY: dict[str, object] = {
 }
 
 Seconds = Mapping[tuple[str, int], float]
-"""What was measured, by name and by how many entries stood in the file before."""
+"""Measured seconds, by name and by number of entries in the file before."""
 
 
 def rows(root: Path) -> Iterator[Row]:
@@ -139,7 +139,7 @@ def array_rows(seconds: Seconds) -> Iterator[Row]:
 
 
 def array_of(size: int) -> str:
-    """A record in the array layout with that many entries."""
+    """Return a record in the array layout with that many entries."""
     return "[\n" + ",\n".join([json.dumps(ENTRY)] * size) + "\n]\n"
 
 
@@ -178,7 +178,7 @@ class Shim:
         return self._run("shim.bash", ARRAY_STAGES, service=f"ours-{size}")[1] / 1e6 / ARRAY_STAGES / 2
 
     def looking(self) -> float:
-        """As `entry`, where the script cannot tell that no trap is set: bash has read another file."""
+        """Time `entry` where the script cannot tell that no trap is set: bash has read another file."""
         seconds = self._run("shim.bash", STAGES, service="new", BASH_ENV="/dev/null")[1]
         return seconds / 1e6 / STAGES / 2
 

@@ -36,7 +36,7 @@ ID = "01234567-89ab-cdef-0123-456789abcdef"
 
 
 def settings(**others: object) -> Settings:
-    """Those of a host that was set up as the documentation has it, but for `others`."""
+    """Return the settings of a host that was set up as documented, with the changes in `others`."""
     service = AssistedServiceSettings(
         url="https://assisted.example", cluster_id=ID, infra_env_id=ID, host_id=ID, token="token"
     )
@@ -53,7 +53,7 @@ class Answering:
         default_factory=lambda: HostView(stage="Rebooting", status="installing-in-progress", kind="Host")
     )
     faults: Callable[[str], Outcome | None] = lambda _call: None
-    """What to answer to a call in the service's place; None for its own answer."""
+    """Answer to a call in the service's place; None stands for the service's own answer."""
     calls: Counter[str] = field(default_factory=Counter)
     accepted: list[StageReport] = field(default_factory=list)
     uploads: list[Shipment] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Answering:
 def steps(
     settings: Settings, state: ReporterState, evidence: HostEvidence, service: Answering, size: int
 ) -> Generator[ReporterState, None, RoundPlan]:
-    """A round: each state that is saved in it, and in the end its last plan. Whoever stops it killed it."""
+    """Yield each state that a round saves; return its last plan. Closing the generator kills the round."""
     state = arrive(state, evidence)
     yield state
     view = service.get() if asks(settings, state, evidence) else None
@@ -140,7 +140,7 @@ def steps(
 def whole_round(
     settings: Settings, state: ReporterState, evidence: HostEvidence, service: Answering, size: int
 ) -> tuple[ReporterState, RoundPlan]:
-    """A round that nothing interrupts."""
+    """Complete a round without interruption. Return its last state and plan."""
     round_ = steps(settings, state, evidence, service, size)
     while True:
         try:
@@ -150,7 +150,7 @@ def whole_round(
 
 
 def wakes(boots: Iterable[float]) -> Iterator[tuple[int, float]]:
-    """When the timer wakes the reporter: the number of the boot, and its uptime, each minute."""
+    """Yield the times at which the timer wakes the reporter: boot number and uptime, once a minute."""
     for boot, seconds in enumerate(boots, 1):
         uptime = FIRST_ROUND
         while uptime < seconds:
@@ -165,20 +165,22 @@ def live(
     evidence: Callable[[int, float], HostEvidence],
     size: int,
 ) -> tuple[ReporterState, RoundPlan | None]:
-    """A host's life: boots of so many seconds each, until the reporter stops. None when it never does."""
+    """Live through boots of so many seconds each, until the reporter stops. The plan is None if it never
+    does.
+    """
     state = ReporterState()
     for boot, uptime in wakes(boots):
-        seen = evidence(boot, uptime)
-        if not is_due(settings, state, seen):
+        observation = evidence(boot, uptime)
+        if not is_due(settings, state, observation):
             continue
-        state, plan = whole_round(settings, state, seen, service, size)
+        state, plan = whole_round(settings, state, observation, service, size)
         if plan.stop is not None:
             return state, plan
     return state, None
 
 
 def failing(boot: int, uptime: float, fingerprint: str = "the same") -> HostEvidence:
-    """A host on which something has failed."""
+    """Return the evidence of a host with a failure."""
     return HostEvidence(
         boot_id=f"{boot:032x}",
         uptime=uptime,

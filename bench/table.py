@@ -1,4 +1,4 @@
-"""What was measured, as one table."""
+"""Show all measurements as one table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -91,14 +91,14 @@ def duration(seconds: float) -> str:
 
 
 def times(seconds: float, reference: float) -> str:
-    """How many times dearer or cheaper than the reference."""
+    """Say how many times dearer or cheaper this is than the reference."""
     if seconds >= reference:
         return f"{seconds / reference:.1f} x"
     return f"1/{reference / seconds:,.0f}"
 
 
 def markdown(rows: Sequence[AnyRow]) -> str:
-    """The table of what was measured."""
+    """Return the table of the measurements."""
     return aligned([HEAD, *(row.cells() for row in rows)])
 
 
@@ -111,7 +111,7 @@ def aligned(cells: Sequence[Sequence[str]]) -> str:
 
 
 def text_between(path: Path, name: str) -> str:
-    """What stands between a page's comments `<!-- NAME -->` and `<!-- /NAME -->`."""
+    """Return the text between a page's comments `<!-- NAME -->` and `<!-- /NAME -->`."""
     return _parted(path, name)[1]
 
 
@@ -122,7 +122,7 @@ def replace_between(path: Path, name: str, text: str) -> None:
 
 
 def _parted(path: Path, name: str) -> tuple[str, str, str]:
-    """A page up to its comment, what is between it and the other, and the page from that one on."""
+    """Split a page in three: up to its comment, between it and the closing one, and from that one on."""
     head, begin, rest = path.read_text().partition(f"<!-- {name} -->\n")
     between, end, tail = rest.partition(f"<!-- /{name} -->")
     if not begin or not end:

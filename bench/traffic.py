@@ -46,7 +46,7 @@ CASES = (
 
 
 def spent(case: Case, with_settings: Settings | None = None) -> Answering:
-    """The service after that host's day."""
+    """Return the service after that host's day."""
     service = Answering(knows_host_boot=case.knows_host_boot)
     chosen = with_settings or settings()
     live(chosen, case.boots, service, case.evidence, chosen.upload_bytes)

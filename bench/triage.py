@@ -27,7 +27,7 @@ _ROWS: Final = 100_000
 _GOAL: Final = 20.0
 """Bundles a second for each processor."""
 _BOTH: Final = 1.8
-"""How much faster two workers are than one."""
+"""Least speed-up of two workers over one."""
 _KILL_SECONDS: Final = 2.0
 _MIB: Final = 1 << 20
 
@@ -44,7 +44,7 @@ def rows() -> list[AnyRow]:
         one = min(_seconds(root / "few", 1) for _ in range(3))
         two = min(_seconds(root / "few", 2) for _ in range(3))
         rate = _FEW / one
-        made: list[AnyRow] = [
+        table: list[AnyRow] = [
             Figure(
                 what="bundles of 1 MiB of logs a second, one worker",
                 measured=f"{rate:.1f}",
@@ -61,7 +61,7 @@ def rows() -> list[AnyRow]:
         ]
         kills, judged, once = _while_killed(root / "many")
         few, many = _memory(root / "few"), _memory(root / "many")
-        made += [
+        table += [
             Figure(
                 what=f"bundles with a row, a worker killed every {_KILL_SECONDS:g} s ({kills} times)",
                 measured=f"{judged}, {judged - once} twice",
@@ -74,8 +74,8 @@ def rows() -> list[AnyRow]:
         index = Index(str(root / "index"), create=True)
         for part in range(0, _ROWS, 2000):
             index.add([_row(n) for n in range(part, part + 2000)])
-        made.append(limited(f"summarise {_ROWS:,} rows", _best(lambda: summarise(index.connect())), 2.0))
-        return made
+        table.append(limited(f"summarise {_ROWS:,} rows", _best(lambda: summarise(index.connect())), 2.0))
+        return table
 
 
 def _seconds(directory: Path, workers: int) -> float:

@@ -1,4 +1,4 @@
-"""What it costs hosts that many people look at the fleet: their rate with and without open pages."""
+"""Measure what many viewers of the fleet cost its hosts: their rate with and without open pages."""
 
 import asyncio
 import multiprocessing
@@ -20,12 +20,12 @@ from service_record.collector.store.database import Database, sqlite_url
 HOSTS: Final = 11_000
 VIEWERS: Final = 100
 FILTERS: Final = ("?all=1", "?all=1", "?all=1", "?verdict=failed", "?group=dc1")
-"""What they look at, in turns: most at the whole fleet."""
+"""Queries of the viewers, in turns: most look at the whole fleet."""
 CONNECTIONS: Final = 32
 SECONDS: Final = 5.0
 ROUNDS: Final = 3
 LEAST_CHANGES: Final = 0.1
-"""That each viewer has to see in a second, or nothing was measured."""
+"""Changes that each viewer has to see in a second. With fewer, the measurement is void."""
 MOST: Final = 0.1
 """Of the rate of hosts, that viewers may cost."""
 
@@ -37,20 +37,20 @@ def rows(folder: Path) -> list[Figure]:
     rate tells little.
     """
     session, _ = asked.fill(folder, HOSTS, most_steps=2)
-    made = _hosts(folder)
-    alone: list[_Taken] = []
-    watched: list[_Taken] = []
+    reporters = _hosts(folder)
+    alone: list[_Sample] = []
+    watched: list[_Sample] = []
     spawned = multiprocessing.get_context("spawn")
     changes = spawned.Value("i", 0)
     with collector(folder) as (port, process):
         asked.wait_for_verdicts(folder)
         for _ in range(ROUNDS):
-            alone.append(_taken(port, process, made))
+            alone.append(_sample(port, process, reporters))
             stopped = spawned.Event()
             viewing = spawned.Process(target=_view, args=(port, session, stopped, changes))
             viewing.start()
             time.sleep(4)  # until all have the page
-            watched.append(_taken(port, process, made))
+            watched.append(_sample(port, process, reporters))
             stopped.set()
             viewing.join()
         size = asked.resident(process)
@@ -90,24 +90,24 @@ def _hosts(folder: Path) -> list[tuple[str, str]]:
     database = Database(sqlite_url(folder))
     with database.changing() as connection:
         new = [tokens.TokenRequest(kind=TokenKind.HOST, scope=name) for name in names]
-        made = [(one.scope, tokens.create(connection, one, time.time())) for one in new]
+        reporters = [(one.scope, tokens.create(connection, one, time.time())) for one in new]
     database.close()
-    return made
+    return reporters
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
+class _Sample:
     """Steps a second, and the seconds of a processor for each."""
 
     rate: float
     processor: float
 
 
-def _taken(port: int, process: int, made: list[tuple[str, str]]) -> _Taken:
+def _sample(port: int, process: int, reporters: list[tuple[str, str]]) -> _Sample:
     before, began = ingest.processor_seconds(process), time.monotonic()
-    _, count = uvloop.run(ingest.reported([(port, made)], SECONDS))
+    _, count = uvloop.run(ingest.reported([(port, reporters)], SECONDS))
     took = time.monotonic() - began
-    return _Taken(count / took, (ingest.processor_seconds(process) - before) / count)
+    return _Sample(count / took, (ingest.processor_seconds(process) - before) / count)
 
 
 def _view(port: int, session: str, stopped: Any, changes: Any) -> None:

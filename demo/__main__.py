@@ -53,7 +53,7 @@ def as_processes(root: Path, show: list[str]) -> str:
                 [DEMO / script], env=environment | {"SERVICE_NAME": service}, check=False, capture_output=True
             )
         time.sleep(0.5)
-        shown = subprocess.run(
+        result = subprocess.run(
             [Path(sys.executable).with_name("service-record"), *show],
             env=environment,
             check=False,
@@ -61,11 +61,11 @@ def as_processes(root: Path, show: list[str]) -> str:
             text=True,
         )
         waiting.kill()
-    return shown.stdout
+    return result.stdout
 
 
 def recorded(root: Path, show: list[str]) -> str:
-    """What `show` says of the demo, run in the most real way that this machine allows."""
+    """Return the output of `show` for the demo, run in the most real way that this machine allows."""
     obstacle = why_not()
     if obstacle is None:
         note("Four services under a real systemd and journald (demo/), then: service-record show")

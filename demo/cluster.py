@@ -37,7 +37,7 @@ class Cluster:
     token: str
     """Of an administrator, who makes the hosts known; the hosts use it, too."""
     seconds: float
-    """What the whole takes, about."""
+    """Approximate length of the whole demonstration."""
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
     infra_env_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     _ids: dict[str, str] = field(default_factory=lambda: {name: str(uuid.uuid4()) for name in EXPECTED})
@@ -101,8 +101,8 @@ class Cluster:
         etcd = "available" if stage == "Done" else "progressing"
         waits = "Ingress waits for a second worker"
         for name, status, info in (("etcd", etcd, ""), ("console", "progressing", waits)):
-            said = {"name": name, "status": status, "status_info": info}
-            self._send(client, "PUT", operators, **said, version="4.20.1")
+            fields = {"name": name, "status": status, "status_info": info}
+            self._send(client, "PUT", operators, **fields, version="4.20.1")
 
     def _put_stage(self, client: CollectorClient, name: str, stage: str) -> None:
         path = f"{_BASE}/infra-envs/{self.infra_env_id}/hosts/{self._ids[name]}/progress"

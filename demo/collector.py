@@ -34,9 +34,9 @@ class Running:
     tokens: Mapping[str, str]
 
     def hosts(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """What `service-record hosts` says."""
-        asked = [*PROGRAM, "hosts", "--from", self.url, "--token-file", str(self.reader), *arguments]
-        return subprocess.run(asked, check=True, stdout=subprocess.PIPE, text=True)
+        """Run `service-record hosts`; return its result."""
+        command = [*PROGRAM, "hosts", "--from", self.url, "--token-file", str(self.reader), *arguments]
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
 
     def verdicts(self) -> dict[str, str]:
         """Host -> what is said of it."""
@@ -50,7 +50,7 @@ class Running:
 
 @contextmanager
 def collector(folder: Path, budget: float) -> Iterator[Running]:
-    """A collector of its own on loopback, with a token for each data centre, and one to read."""
+    """Run a collector on loopback, with a token for each data centre, and one to read."""
     data, reader = folder / "data", folder / "reader-token"
     create = [*PROGRAM, "collector", "token", "create", "--data", str(data)]
     subprocess.run([*create, "admin", "--output", str(reader)], check=True)
@@ -68,11 +68,11 @@ def collector(folder: Path, budget: float) -> Iterator[Running]:
 
 
 def _listening(process: "subprocess.Popen[bytes]", log: Path) -> str:
-    """Where it listens, once it does."""
+    """Return the URL at which it listens, once it does."""
     while process.poll() is None:
         for line in log.read_text().splitlines():
-            before, said, url = line.partition("listening on ")
-            if said and not before:
+            before, marker, url = line.partition("listening on ")
+            if marker and not before:
                 return url.strip()
         time.sleep(0.05)
     sys.exit(f"demo: the collector did not come up:\n{log.read_text()}")
@@ -103,14 +103,14 @@ def provisioned(
             if machine.fate == "never":  # an administrator makes it known, and it does not boot
                 client.send("PUT", f"/api/v1/hosts/{machine.name}", body=b'{"group": "dc2/rack1"}')
     hosts = Provisioning(running.url, running.tokens, seconds)
-    shown = Demonstration(hosts, Cluster(running.url, running.reader.read_text().strip(), seconds))
+    demonstration = Demonstration(hosts, Cluster(running.url, running.reader.read_text().strip(), seconds))
     hosts.start(machines)
-    shown.cluster.start()
+    demonstration.cluster.start()
     expected = {machine.name: machine.expected for machine in machines} | dict(cluster.EXPECTED)
     until = time.monotonic() + patience
-    while (told := running.verdicts()) != expected and time.monotonic() < until:
+    while (verdicts := running.verdicts()) != expected and time.monotonic() < until:
         time.sleep(seconds / 30)
-    return shown, told
+    return demonstration, verdicts
 
 
 def main() -> None:

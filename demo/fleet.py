@@ -27,7 +27,7 @@ _PATIENCE: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a host says, and how long it is silent before, in parts of the whole demonstration."""
+    """A report of a host, and the silence before it, in parts of the whole demonstration."""
 
     fields: Mapping[str, object]
     after: float
@@ -45,7 +45,7 @@ class Machine:
     pace: float = 1.0
 
     def reports(self) -> Iterator[Report]:
-        """All that it will ever say; a slow host goes on for ever."""
+        """Yield all that it will ever say; a slow host goes on for ever."""
         match self.fate:
             case "boot loop":
                 yield from self._boots()
@@ -127,7 +127,7 @@ class Provisioning:
     tokens: Mapping[str, str]
     """Group -> the token that its templates have."""
     seconds: float
-    """What the whole takes, about."""
+    """Approximate length of the whole demonstration."""
     _is_over: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
 

@@ -10,10 +10,10 @@ from examples.host import Host, keep, keep_packed
 from examples.scenes import EXAMPLES, PACKED
 from testing.machine import REPOSITORY, BootError, why_not
 
-KEPT: Final = REPOSITORY / "docs" / "examples"
+OUTPUT: Final = REPOSITORY / "docs" / "examples"
 
 
-def make(name: str, into: Path = KEPT) -> None:
+def make(name: str, into: Path = OUTPUT) -> None:
     """Run the host of one example, and keep its records."""
     with tempfile.TemporaryDirectory(prefix="service-record-example-") as root:
         host = Host(Path(root), is_like_upstream=name in PACKED)
@@ -32,12 +32,12 @@ def main(names: list[str]) -> None:
     obstacle = why_not()
     if obstacle is not None:
         sys.exit(f"examples: no systemd to boot here: {obstacle}")
-    wanted = sorted(names or EXAMPLES, key=lambda name: name != "stuck")
+    chosen = sorted(names or EXAMPLES, key=lambda name: name != "stuck")
     failed = []
     with ThreadPoolExecutor(2) as pool:
-        for name, made in [(name, pool.submit(make, name)) for name in wanted]:
+        for name, task in [(name, pool.submit(make, name)) for name in chosen]:
             try:
-                made.result()
+                task.result()
             except BootError as error:
                 failed.append(f"examples: {name}: {error}")
             else:

@@ -1,4 +1,4 @@
-"""What happens on the host of each example."""
+"""Scenes on the hosts of the examples."""
 
 from collections.abc import Callable
 from typing import Final
@@ -23,7 +23,7 @@ def good(host: Host) -> None:
 
 
 def failed_stage(host: Host) -> None:
-    """The name of the registry cannot be resolved when bootkube wants an image; others wait in vain."""
+    """Bootkube wants an image whose registry has a name that cannot be resolved; others wait in vain."""
     host.services("crio-configure", "release-image", "kubelet", "approve-csr", "report-progress")
     host.service("bootkube", trouble="dns")
     host.boot(f"""
@@ -54,7 +54,7 @@ def stuck(host: Host) -> None:
 
 
 def restart_loop(host: Host) -> None:
-    """The disk of etcd is full, and systemd starts bootkube again and again."""
+    """Etcd has no space left on its disk, and systemd starts bootkube again and again."""
     host.services("crio-configure", "release-image", "kubelet", "approve-csr")
     host.service(
         "bootkube", "Restart=on-failure", "RestartSec=2s", "TemporaryFileSystem=/var/lib/etcd:size=1M"
@@ -68,7 +68,7 @@ def restart_loop(host: Host) -> None:
 
 
 def boot_loop(host: Host) -> None:
-    """The disk is in use by what was on it before; booted four times, the host gets no further."""
+    """Old contents keep the disk in use; booted four times, the host gets no further."""
     host.services("crio-configure", "release-image")
     host.service("install-to-disk", "StateDirectory=install-to-disk", trouble="busy")
     for _ in range(4):
@@ -92,7 +92,7 @@ def oom(host: Host) -> None:
 
 
 def power_loss(host: Host) -> None:
-    """The host loses its power while it writes its disk, and when it has power again it leaves it at that."""
+    """Power fails while the host writes its disk; when the power is back, the host does nothing more."""
     state = host.gathered.with_name("state")
     state.mkdir()
     host.machine.bind(state, "/var/lib/install-to-disk")
@@ -111,7 +111,7 @@ def power_loss(host: Host) -> None:
 
 
 def upstream(host: Host) -> None:
-    """The clock is behind, so that the certificate of the registry is refused; a write is cut short."""
+    """Clock is behind: the host refuses the certificate of the registry; a write is cut short."""
     host.services("crio-configure", "release-image", "kubelet")
     host.service("bootkube", trouble="clock")
     host.service("report-progress", trouble="killed")

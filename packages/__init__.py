@@ -1,1 +1,1 @@
-"""What packagers need: the files of `service-record install` in a directory tree, and packages of them."""
+"""Packagers' tools: the files of `service-record install` in a directory tree, and packages of them."""

@@ -62,12 +62,12 @@ def _pack(
     _add_documents(package, root, values)
     _add_control(package, root, {**values, "@ARCHITECTURE@": architecture})
     directory.mkdir(parents=True, exist_ok=True)
-    made = directory / f"{package.value}_{__version__}_{architecture}.deb"
+    package_file = directory / f"{package.value}_{__version__}_{architecture}.deb"
     # gzip: the executable is compressed already, and xz takes twenty times as long to make it 3 % smaller.
-    command = ["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", str(root), str(made)]
+    command = ["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", str(root), str(package_file)]
     epoch = {"SOURCE_DATE_EPOCH": str(int(_RELEASED.timestamp()))}
     subprocess.run(command, check=True, env=os.environ | epoch, stdout=subprocess.DEVNULL)
-    return made
+    return package_file
 
 
 def _architecture() -> str:

@@ -35,7 +35,7 @@ _LICENCES: Final = {
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
     "GNU General Public License (GPL)": "GPL",
 }
-"""What older metadata says, and the name of that licence in the list of SPDX."""
+"""Licences in the words of older metadata, each with its SPDX identifier."""
 
 HEAD: Final = ("library", "version", "why", "pulls in", "licence", "size")
 
@@ -59,47 +59,47 @@ class Dependency:
 
 @cache
 def project() -> dict[str, list[Requirement]]:
-    """What pyproject.toml asks for: `runtime`, each extra and each group, without what they include."""
-    told = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    asked = {"runtime": told["project"]["dependencies"], **told["project"]["optional-dependencies"]}
-    asked |= told["dependency-groups"]
+    """Return the requirements in pyproject.toml: `runtime`, each extra and each group, without includes."""
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    parts = {"runtime": document["project"]["dependencies"], **document["project"]["optional-dependencies"]}
+    parts |= document["dependency-groups"]
     return {
         part: [Requirement(each) for each in requirements if isinstance(each, str)]
-        for part, requirements in asked.items()
+        for part, requirements in parts.items()
     }
 
 
 @cache
 def reasons() -> dict[str, str]:
-    """What the comment behind each requirement in pyproject.toml says; by name; the first that is said."""
-    found = _REASON.findall((ROOT / "pyproject.toml").read_text())
-    return {canonicalize_name(Requirement(text).name): why for text, why in reversed(found)}
+    """Return the reason behind each requirement in pyproject.toml, by name; the first of several."""
+    comments = _REASON.findall((ROOT / "pyproject.toml").read_text())
+    return {canonicalize_name(Requirement(text).name): why for text, why in reversed(comments)}
 
 
 def locked(path: Path = LOCK) -> dict[str, str]:
-    """The version that a lock has of each library."""
+    """Return the version that a lock has of each library."""
     return dict(_PIN.findall(path.read_text()))
 
 
 def licence(of: Distribution) -> str:
-    """Its licence as an expression of SPDX where its metadata allows to tell; what it says, where not."""
+    """Return its licence as an SPDX expression where its metadata allows it, or else the metadata's words."""
     metadata = of.metadata
     classifiers = metadata.get_all("Classifier") or []
-    said = [each.removeprefix(_CLASSIFIER) for each in classifiers if each.startswith(_CLASSIFIER)]
+    classified = [each.removeprefix(_CLASSIFIER) for each in classifiers if each.startswith(_CLASSIFIER)]
     if expressions := metadata.get_all("License-Expression"):
         return str(expressions[0])
-    names = said or metadata.get_all("License") or ["unknown"]
+    names = classified or metadata.get_all("License") or ["unknown"]
     return " AND ".join(_LICENCES.get(name, name.partition("\n")[0]) for name in names)
 
 
 def installed(name: str) -> Dependency | None:
-    """What is installed here of that name; None for what this Python does not need."""
+    """Return the installed library of that name; None for one that this Python does not need."""
     try:
         of = distribution(name)
     except PackageNotFoundError:
         return None
-    wanted = (Requirement(each) for each in of.requires or ())
-    needs = {each.name for each in wanted if each.marker is None or each.marker.evaluate({"extra": ""})}
+    requirements = (Requirement(each) for each in of.requires or ())
+    needs = {each.name for each in requirements if each.marker is None or each.marker.evaluate({"extra": ""})}
     files = [file.locate() for file in of.files or () if file.suffix != ".pyc"]
     return Dependency(
         name=canonicalize_name(name),
@@ -112,54 +112,54 @@ def installed(name: str) -> Dependency | None:
 
 
 def direct(*parts: str) -> list[Dependency]:
-    """What these parts of pyproject.toml name, as far as it is installed, each once, in order of name."""
+    """Return the installed libraries that these parts of pyproject.toml name, each once, in order of name."""
     names = {canonicalize_name(each.name) for part in parts for each in project()[part]}
-    return [found for name in sorted(names) if (found := installed(name))]
+    return [library for name in sorted(names) if (library := installed(name))]
 
 
 def pulled_in(roots: Sequence[Dependency]) -> list[Dependency]:
-    """What those pull in that are not named themselves, in order of name."""
+    """Return the libraries that those pull in and that nothing names, in order of name."""
     named = {each.name for each in roots}
-    found: dict[str, Dependency] = {}
+    libraries: dict[str, Dependency] = {}
     waiting = [name for each in roots for name in each.needs]
     while waiting:
         name = waiting.pop()
-        if name not in named | found.keys() and (dependency := installed(name)):
-            found[name] = dependency
+        if name not in named | libraries.keys() and (dependency := installed(name)):
+            libraries[name] = dependency
             waiting += dependency.needs
-    needing = [*roots, *found.values()]
+    needing = [*roots, *libraries.values()]
     return [
-        replace(found[name], why=f"for {', '.join(each.name for each in needing if name in each.needs)}")
-        for name in sorted(found)
+        replace(libraries[name], why=f"for {', '.join(each.name for each in needing if name in each.needs)}")
+        for name in sorted(libraries)
     ]
 
 
 def tree(names: Sequence[str], depth: int = 1) -> Iterator[str]:
-    """A line for each library, indented below what needs it."""
+    """Yield a line for each library, indented below the one that needs it."""
     for name in names:
-        if found := installed(name):
-            yield f"{'    ' * depth}{name} {found.version}"
-            yield from tree(found.needs, depth + 1)
+        if library := installed(name):
+            yield f"{'    ' * depth}{name} {library.version}"
+            yield from tree(library.needs, depth + 1)
 
 
 def sections() -> dict[str, str]:
-    """The generated parts of the page, by the name of their place in it."""
+    """Return the generated parts of the page, by the name of their place in it."""
     runtime, reporter, collector = direct("runtime"), direct("reporter"), direct("collector", "notices")
     desk = direct("triage", "dask", "mcp", "otlp")
     development = direct("test", "check", "dev")
     shipped = [*runtime, *reporter]
     others = pulled_in(shipped)
-    known = {each.name for each in [*shipped, *others]}
-    serving = [each for each in [*collector, *pulled_in(collector)] if each.name not in known]
-    known |= {each.name for each in [*serving, *direct("test", "check", "dev")]} - {
+    covered = {each.name for each in [*shipped, *others]}
+    serving = [each for each in [*collector, *pulled_in(collector)] if each.name not in covered]
+    covered |= {each.name for each in [*serving, *direct("test", "check", "dev")]} - {
         each.name for each in desk
     }
-    asking = [each for each in [*desk, *pulled_in(desk)] if each.name not in known]
+    asking = [each for each in [*desk, *pulled_in(desk)] if each.name not in covered]
     names = [each.name for each in runtime]
     lines = ["service-record", *tree(names), "service-record[reporter], besides"]
     lines += tree([each.name for each in reporter])
     count, size = len(shipped) + len(others), sum(each.size for each in [*shipped, *others])
-    shown = {each.name for each in [*shipped, *serving, *asking]}
+    on_page = {each.name for each in [*shipped, *serving, *asking]}
     more = sum(each.size for each in serving)
     at_desks = sum(each.size for each in asking)
     return {
@@ -169,7 +169,7 @@ def sections() -> dict[str, str]:
         "collector": f"{table(serving)}\n\n{len(serving)} libraries more, {more / 1e6:.0f} MB.",
         "desk": f"{table(asking)}\n\n{len(asking)} libraries more, {at_desks / 1e6:.0f} MB.",
         "tree": "\n".join(["```", *lines, "```", "", f"{count} libraries, {size / 1e6:.0f} MB."]),
-        "development": table(each for each in development if each.name not in shown),
+        "development": table(each for each in development if each.name not in on_page),
     }
 
 
@@ -178,13 +178,15 @@ def table(rows: Iterable[Dependency]) -> str:
 
 
 def main() -> int:
-    """The exit status: 1 when something is not installed as it is locked."""
+    """Write the page. Return the exit status: 1 when something is not installed as locked."""
     everything = direct(*(part for part in project() if part not in {"upkeep", "standalone", "demo", "site"}))
     pins = locked()
     wrong = [each for each in [*everything, *pulled_in(everything)] if pins.get(each.name) != each.version]
     if wrong:
-        said = ", ".join(f"{each.name} {each.version} instead of {pins.get(each.name)}" for each in wrong)
-        print(f"{LOCK.relative_to(ROOT)}: installed here is {said}: run .ci/setup", file=sys.stderr)
+        differences = ", ".join(
+            f"{each.name} {each.version} instead of {pins.get(each.name)}" for each in wrong
+        )
+        print(f"{LOCK.relative_to(ROOT)}: installed here is {differences}: run .ci/setup", file=sys.stderr)
         return 1
     for name, text in sections().items():
         replace_between(PAGE, name, text)

@@ -22,8 +22,8 @@ def homepage() -> str:
 
 
 def _project() -> dict[str, Any]:
-    found: dict[str, Any] = tomllib.loads(_PROJECT.read_text())["project"]
-    return found
+    table: dict[str, Any] = tomllib.loads(_PROJECT.read_text())["project"]
+    return table
 
 
 def licences() -> list[str]:

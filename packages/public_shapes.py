@@ -102,21 +102,21 @@ def _without_count(count: re.Match[str]) -> str:
 
 def _prefixes(parsed: Any) -> tuple[set[str], bool]:
     """Return the literal texts that a pattern begins with, and whether they are all of it."""
-    found = {""}
+    prefixes = {""}
     for kind, value in parsed:
         if kind is constants.LITERAL:
-            found = {text + chr(value) for text in found}
+            prefixes = {text + chr(value) for text in prefixes}
             continue
         if kind is constants.SUBPATTERN:
             branches = [_prefixes(value[3])]
         elif kind is constants.BRANCH:
             branches = [_prefixes(branch) for branch in value[1]]
         else:
-            return found, False
-        found = {text + more for text in found for texts, _ in branches for more in texts}
+            return prefixes, False
+        prefixes = {text + more for text in prefixes for texts, _ in branches for more in texts}
         if not all(is_all for _, is_all in branches):
-            return found, False
-    return found, True
+            return prefixes, False
+    return prefixes, True
 
 
 def document(wheel: Path) -> str:

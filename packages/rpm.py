@@ -37,8 +37,8 @@ def build(directory: Path, executable: Path) -> list[Path]:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         subprocess.run([*command, _HERE / "service-record.spec"], check=True, env=os.environ | {"PATH": path})
         directory.mkdir(parents=True, exist_ok=True)
-        made = sorted((top / "RPMS").glob("*/*.rpm"), key=lambda package: package.parent.name != "noarch")
-        return [Path(shutil.copy(package, directory)) for package in made]
+        packages = sorted((top / "RPMS").glob("*/*.rpm"), key=lambda package: package.parent.name != "noarch")
+        return [Path(shutil.copy(package, directory)) for package in packages]
 
 
 if __name__ == "__main__":

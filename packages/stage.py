@@ -33,8 +33,8 @@ def items_of(package: Package, layout: Layout, pages: Iterable[tuple[str, str]])
     of_shim = contents({Option.SHIM}, layout, [page for page in everything if page[0] in _PAGES_OF_THE_SHIM])
     if package is Package.SHIM:
         return of_shim
-    found = contents({Option.SHIM, Option.REPORTER}, layout, everything)
-    return tuple(item for item in found if item not in of_shim)
+    items = contents({Option.SHIM, Option.REPORTER}, layout, everything)
+    return tuple(item for item in items if item not in of_shim)
 
 
 def place_package(package: Package, root: Path, executable: Path | None = None) -> None:
@@ -52,7 +52,7 @@ def _compressed(page: Item) -> Item:
 
 
 def made_of_the_command_line() -> Iterator[tuple[str, str]]:
-    """The man pages and completions, where what makes them is installed."""
+    """Yield the man pages and completions, if their generator is installed."""
     try:
         from packages.manual import pages  # noqa: PLC0415
         from service_record.cli import main  # noqa: PLC0415

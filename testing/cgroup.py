@@ -11,53 +11,59 @@ from pathlib import Path
 
 
 def systemd() -> list[Path]:
-    """Where systemd sorts its processes: version 2, and version 1's named hierarchy where there is one."""
+    """Return the places where systemd sorts its processes: version 2, and version 1's named
+    hierarchy if any.
+    """
     return _mounted("cgroup2", "name=systemd")
 
 
 def memory() -> list[Path]:
-    """Where version 1 limits memory and lets us; empty where version 2 does or nothing can."""
+    """Return the places where version 1 limits memory and lets us; none where version 2 does or
+    nothing can.
+    """
     return [path for path in _mounted("memory") if os.access(path, os.W_OK)]
 
 
 def pids() -> list[Path]:
-    """Where version 1 limits processes and lets us; empty where version 2 does or nothing can."""
+    """Return the places where version 1 limits processes and lets us; none where version 2 does or nothing
+    can.
+    """
     return [path for path in _mounted("pids") if os.access(path, os.W_OK)]
 
 
 def is_delegated(controller: str) -> bool:
-    """Whether version 2 hands this controller on to groups that we make."""
+    """Return whether version 2 delegates this controller to groups that we make."""
     switches = [path / "cgroup.subtree_control" for path in _mounted("cgroup2")]
     return any(controller in switch.read_text().split() for switch in switches)
 
 
 def _mounted(*words: str) -> list[Path]:
-    """Where control groups are mounted whose filesystem type or options have one of these words."""
-    found = []
+    """Return the mount points of control groups whose filesystem type or options have one of these words."""
+    paths = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         mount, _, filesystem = line.partition(" - ")
         kind, _, options = filesystem.split(" ", 2)
         if kind.startswith("cgroup") and {kind, *options.split(",")} & set(words):
-            found.append(Path(mount.split(" ")[4]))
-    return found
+            paths.append(Path(mount.split(" ")[4]))
+    return paths
 
 
 @contextlib.contextmanager
 def groups(hierarchies: list[Path]) -> Iterator[list[Path]]:
     """Make a new group in each of the hierarchies; end what is in it and remove it afterwards."""
     name = f"service-record-{uuid.uuid4().hex}"
-    made = [hierarchy / name for hierarchy in hierarchies]
+    paths = [hierarchy / name for hierarchy in hierarchies]
     try:
-        for path in made:
+        for path in paths:
             path.mkdir()
-        yield made
+        yield paths
     finally:
-        for path in made:
+        for path in paths:
             _remove(path)
 
 
 def processes(groups: list[Path]) -> str:
-    """What runs in these groups and below, a line each: process, since when, what it waits for, command."""
+    """List the processes of these groups and below, a line each: process, start, wait channel, command."""
     pids = ",".join(pid for pid, _ in names(groups))
     command = ["ps", "-o", "pid,ppid,etimes,stat,wchan:20,args", "-p", pids or "0"]
     return subprocess.run(command, check=False, capture_output=True, text=True).stdout
@@ -66,11 +72,11 @@ def processes(groups: list[Path]) -> str:
 def names(groups: list[Path]) -> list[tuple[str, str]]:
     """Process and its name, of all that run in these groups and below."""
     files = [file for group in groups for file in group.rglob("cgroup.procs")]
-    found = []
+    pairs = []
     for pid in sorted({pid for file in files for pid in file.read_text().split()}, key=int):
         with contextlib.suppress(OSError):
-            found.append((pid, Path(f"/proc/{pid}/comm").read_text().strip()))
-    return found
+            pairs.append((pid, Path(f"/proc/{pid}/comm").read_text().strip()))
+    return pairs
 
 
 def pull_the_plug(groups: list[Path]) -> None:
@@ -87,7 +93,7 @@ def pull_the_plug(groups: list[Path]) -> None:
 
 
 def _remove(path: Path) -> None:
-    """A group is busy until its last dead process is gone, some milliseconds after it was killed."""
+    """Remove a group. It is busy until its last dead process is gone, some milliseconds after the kill."""
     pull_the_plug([path])
     deadline = time.monotonic() + 60
     while path.exists():

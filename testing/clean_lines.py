@@ -12,7 +12,7 @@ _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class _Words:
-    """What differs from line to line."""
+    """Words that differ from line to line."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

@@ -180,9 +180,9 @@ class Machine:
             busy = "" if in_time else "\n".join((cgroup.processes(groups), _jobs(groups)))
             cgroup.pull_the_plug(groups)
         if not in_time:
-            raise BootError(f"its scenario did not end within {seconds} s\n{busy}\n{self._said()}")
+            raise BootError(f"its scenario did not end within {seconds} s\n{busy}\n{self._output()}")
 
-    def _said(self) -> str:
+    def _output(self) -> str:
         files = [self._observed / name for name in ("output", "console")]
         texts = {path.name: path.read_text(errors="replace") for path in files if path.exists()}
         return "\n".join(f"-- {name}:\n{text}" for name, text in texts.items())
@@ -208,7 +208,7 @@ class Machine:
         yield "systemd.setenv=PYTHONPATH=/src"
 
     def _system(self) -> Iterator[str]:
-        """Its programs and its disk: here those of the host, read-only, and an empty root."""
+        """Provide its programs and its disk: here those of the host, read-only, and an empty root."""
         yield from ("--directory=/", "--volatile=yes")
         yield f"--bind-ro={self._programs}:/usr/local/bin"
         yield f"--bind={self.records.directory}:/var/log/openshift"
@@ -218,29 +218,29 @@ class Machine:
             yield f"--bind-ro={sys.base_prefix}"
 
     def entries(self, service: str) -> list[Entry]:
-        """Every entry of a service, in order; damage is a failure of the test."""
+        """Return every entry of a service, in order; damage fails the test."""
         pieces = list(self.records.read(service))
         assert not [piece for piece in pieces if not isinstance(piece, Entry)]
         return [piece for piece in pieces if isinstance(piece, Entry)]
 
     def phases(self, service: str) -> list[str]:
-        """What the entries of a service mark, in order, with the names of stages and commands."""
+        """Return the marks of a service's entries, in order, with the names of stages and commands."""
         return [" ".join(filter(None, (entry.phase, _name(entry)))) for entry in self.entries(service)]
 
     def runs(self, service: str) -> tuple[Run, ...]:
-        """What the record of a service comes to."""
+        """Return the runs in the record of a service."""
         return tuple(build_history([(service, self.records.read(service))]).services[0].runs)
 
     def attempts(self, service: str) -> tuple[Run, ...]:
-        """The runs that stand for each attempt."""
+        """Return the runs that stand for each attempt."""
         return tuple(build_history([(service, self.records.read(service))]).services[0].attempts)
 
     def show(self, *arguments: str) -> str:
-        """What `service-record show` prints of this machine's records, read on the host."""
+        """Return the output of `service-record show` for this machine's records, read on the host."""
         return self._read("show", *arguments)
 
     def analyze(self, *arguments: str, status: int = 0) -> str:
-        """What `service-record analyze` prints of them; it has to exit with this status."""
+        """Return the output of `service-record analyze` for them; it has to exit with this status."""
         return self._read("analyze", *arguments, status=status)
 
     def _read(self, verb: str, *arguments: str, status: int = 0) -> str:
@@ -252,12 +252,12 @@ class Machine:
 
     @property
     def observed(self) -> Path:
-        """The directory /observed of the machine, for what a scenario leaves there."""
+        """Return the machine's directory /observed, for what a scenario leaves there."""
         return self._observed
 
 
 def _jobs(groups: list[Path]) -> str:
-    """What the systemd in these groups waits for."""
+    """Return the jobs that the systemd in these groups waits for."""
     systemd = next((pid for pid, name in cgroup.names(groups) if name == "systemd"), None)
     if systemd is None:
         return "no systemd"
@@ -266,7 +266,7 @@ def _jobs(groups: list[Path]) -> str:
 
 
 def python_to_lend() -> list[Path]:
-    """The interpreter, where it stands in the directory that the machine's programs will hide."""
+    """Return the interpreter's directories that the machine's programs would hide."""
     interpreter = Path(sys.executable).resolve()
     return [interpreter] if interpreter.parent == Path("/usr/local/bin") else []
 

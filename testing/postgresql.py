@@ -35,11 +35,11 @@ _STARTING: Final = 60.0
 
 
 def programs() -> Path | None:
-    """The folder of PostgreSQL's programs, of its newest version; None where there is none."""
+    """Return the folder of PostgreSQL's programs, of the newest version; None where there is none."""
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: int(folder.parent.name))
-    found = [folder for folder in folders if (folder / "initdb").exists()]
-    if found:
-        return found[-1]
+    candidates = [folder for folder in folders if (folder / "initdb").exists()]
+    if candidates:
+        return candidates[-1]
     initdb = shutil.which("initdb")
     return Path(initdb).resolve().parent if initdb else None
 
@@ -96,14 +96,14 @@ class Cluster:
             self.process = None
 
     def url(self, database: str) -> str:
-        """Where a database of it is."""
+        """Return the URL of one of its databases."""
         return URL.create(
             "postgresql", _USER, database=database, query={"host": str(self.folder)}
         ).render_as_string()
 
     @contextlib.contextmanager
     def database(self, template: str = "template0") -> Iterator[str]:
-        """The URL of a new database, which is dropped in the end."""
+        """Create a database; yield its URL; drop it in the end."""
         name = f"test{next(self.numbers)}"
         self.ask("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY", name, template)  # half the time
         try:
@@ -113,7 +113,7 @@ class Cluster:
                 self.ask("DROP DATABASE {} WITH (FORCE)", name)
 
     def migrated(self) -> contextlib.AbstractContextManager[str]:
-        """The URL of a new database that has all tables already."""
+        """Create a database with all tables; yield its URL."""
         return self.database(_TEMPLATE)
 
     def ask(self, statement: str, *names: str) -> None:
@@ -138,11 +138,11 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster(settings: Mapping[str, str]) -> Iterator[Cluster]:
-    """A new server with a template of the collector's tables, until the end of the block."""
-    found = programs()
-    assert found is not None, "PostgreSQL is not installed"
+    """Run a new server with a template of the collector's tables, until the end of the block."""
+    folder_of_programs = programs()
+    assert folder_of_programs is not None, "PostgreSQL is not installed"
     folder = Path(tempfile.mkdtemp(prefix="pg-"))  # the path of a socket has at most 107 bytes
-    running = Cluster(found, folder, settings)
+    running = Cluster(folder_of_programs, folder, settings)
     try:
         _make_folder(running)
         running.start()
@@ -177,7 +177,7 @@ def _owner() -> str:
 
 
 def _as_owner() -> list[str]:
-    """How a program is run that ends with the tests, and not as root."""
+    """Return the start of a command that does not run as root, and that ends with the tests."""
     ends = ["setpriv", "--pdeathsig", "INT"]
     if os.geteuid() != 0:
         return ends

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from service_record.record.entry import Result
-from testing.made_up import made, pem, pull_secret
+from testing.made_up import draw, pem, pull_secret
 from tests.assisted_server import AssistedServer, local_server
 from tests.builders import entry, write_lines
 from tests.reporting_host import TOKEN, ReportingHost
@@ -22,15 +22,15 @@ FEW: Final = 4
 PULL_SECRET, AUTHS = pull_secret()
 KEY: Final = pem(lines=24)[0]
 CANARIES: Final = {
-    "kubeadmin": made(23).encode(),
-    "bootstrap token": f"{made(6).lower()}.{made(16).lower()}".encode(),
+    "kubeadmin": draw(23).encode(),
+    "bootstrap token": f"{draw(6).lower()}.{draw(16).lower()}".encode(),
     "registry auth": AUTHS[0].encode(),
-    "proxy password": f"p@ss-{made(12)}%the+proxy".encode(),
-    "password hash": f"$6$saltsalt${made(86)}".encode(),
-    "psk": f"wifi-{made(12)}".encode(),
-    "agent token": f"eyTok/{made(30)}+with=signs%and~more".encode(),
-    "ignition": made(20).encode(),
-    "environment": made(24).encode(),
+    "proxy password": f"p@ss-{draw(12)}%the+proxy".encode(),
+    "password hash": f"$6$saltsalt${draw(86)}".encode(),
+    "psk": f"wifi-{draw(12)}".encode(),
+    "agent token": f"eyTok/{draw(30)}+with=signs%and~more".encode(),
+    "ignition": draw(20).encode(),
+    "environment": draw(24).encode(),
     "reporter's token": TOKEN.encode(),
 }
 ROTATED: Final = bytes.maketrans(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from service_record.redaction import HostSecrets, Rules, known_secrets
-from testing.made_up import made, pem, pull_secret
+from testing.made_up import draw, pem, pull_secret
 from tests.test_redaction import redacted
 
 
@@ -29,7 +29,7 @@ class Host:
         self.secrets: dict[str, str] = {}
 
     def secret(self, name: str, size: int = 20) -> str:
-        return self.secrets.setdefault(name, made(size))
+        return self.secrets.setdefault(name, draw(size))
 
     def write(self, path: str, text: str) -> None:
         file = self.root / path

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from bench.growth import PAGE, PLOTS
-from bench.plot import NAME_HEIGHT, RIGHT, TOP, Line, Plot
+from bench.plot import NAME_HEIGHT, X_MAX, Y_MIN, Line, Plot
 
 NAMES = ("<flat>", "as flat", "steep & short")
 PLOT = Plot(
@@ -36,7 +36,7 @@ def test_every_line_has_its_name_and_no_name_stands_upon_another() -> None:
 def test_every_point_is_within_the_axes_and_nothing_at_all_is_left_of_the_least() -> None:
     places = [(float(each.get("cx", "0")), float(each.get("cy", "0"))) for each in of_class("dot")]
     assert len(places) == 8
-    assert all(x <= RIGHT and y >= TOP for x, y in places)
+    assert all(x <= X_MAX and y >= Y_MIN for x, y in places)
     assert places[0][0] < places[1][0] < places[2][0]
     assert places[1][0] - places[0][0] == pytest.approx(places[2][0] - places[1][0])
 

@@ -10,7 +10,8 @@ from typing import Final
 
 from testing.machine import REPOSITORY
 
-PACKAGE: Final = REPOSITORY / "service_record"
+PROGRAMS: Final = ("service_record", "bench", "testing", "packages", "demo", "examples")
+"""Folders whose names and docstrings are plain throughout, beside the modules at the top."""
 PAGES: Final = (
     *sorted((REPOSITORY / "docs").glob("*.md")),
     REPOSITORY / "docs" / "examples" / "README.md",
@@ -43,8 +44,16 @@ MAX_WORDS: Final = 30
 
 @cache
 def modules() -> list[tuple[str, ast.Module]]:
-    paths = [path for path in sorted(PACKAGE.rglob("*.py")) if "migrations" not in path.parts]
-    return [(str(path.relative_to(REPOSITORY)), ast.parse(path.read_text())) for path in paths]
+    """Return the modules of our programs by their path; those of migrations stay as they are."""
+    paths = [
+        *REPOSITORY.glob("*.py"),
+        *(path for each in PROGRAMS for path in (REPOSITORY / each).rglob("*.py")),
+    ]
+    return [
+        (str(path.relative_to(REPOSITORY)), ast.parse(path.read_text()))
+        for path in sorted(paths)
+        if "migrations" not in path.parts
+    ]
 
 
 def names_in(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -33,7 +33,7 @@ def verb_pages(program: click.Group, cli_document: str) -> Iterator[tuple[str, s
 
 
 def _paragraphs(command: click.Command) -> list[str]:
-    """What its help says; the first is a summary in one sentence."""
+    """Return the paragraphs of a command's help; the first is a summary in one sentence."""
     return inspect.cleandoc(command.help or "").split("\n\n")
 
 
@@ -60,7 +60,7 @@ def _page(context: click.Context, more: Iterable[str], verbs: Iterable[str]) -> 
 
 
 def _paragraph(text: str) -> Iterator[str]:
-    """A paragraph of help; one behind a backspace stays as it is, and may be the examples."""
+    """Yield a paragraph of help; one behind a backspace stays as it is, and may be the examples."""
     first, _, rest = text.partition("\n")
     if first != "\b":
         yield from (".PP", roff.line(roff.escaped(" ".join(text.split()))))
@@ -77,8 +77,8 @@ def _options(context: click.Context) -> Iterator[str]:
     for parameter in context.command.get_params(context):
         record = parameter.get_help_record(context)
         if record is not None and isinstance(parameter, click.Option):
-            names, told = record
-            yield from (".TP", roff.bold(names), roff.line(roff.escaped(" ".join(told.split()))))
+            names, explanation = record
+            yield from (".TP", roff.bold(names), roff.line(roff.escaped(" ".join(explanation.split()))))
 
 
 def _verbs(verbs: Mapping[str, click.Command]) -> Iterator[str]:
@@ -95,7 +95,7 @@ def _environment() -> list[str]:
 
 
 def _see_also(verbs: Iterable[str]) -> Iterator[str]:
-    """The pages of these verbs, or else the one of the program; and the format in any case."""
+    """Yield the pages of these verbs, or else the one of the program; and the format in any case."""
     names = [f"{PROGRAM}-{verb}" for verb in verbs] or [PROGRAM]
     yield ",\n".join([*(f"{roff.bold(name)}(1)" for name in names), f"{roff.bold(PROGRAM)}(5)"])
 
@@ -105,7 +105,7 @@ COMPLETIONS: Final = {
     "zsh": "zsh/site-functions/_service-record",
     "fish": "fish/vendor_completions.d/service-record.fish",
 }
-"""Where each shell, or its package of completions, looks below PREFIX/share."""
+"""Places below PREFIX/share in which each shell, or its package of completions, looks."""
 
 _DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 _DOCUMENTS: Final = (

@@ -11,8 +11,8 @@ _PATTERN = re.compile(r"[\\\-'`^~]")
 
 
 def escaped(text: str) -> str:
-    """A text in which nothing is a command, and every character is the one that can be copied and typed."""
-    return _PATTERN.sub(lambda found: _SPECIAL[found[0]], text)
+    """Escape a text: nothing in it is a command, and every character can be copied and typed."""
+    return _PATTERN.sub(lambda match: _SPECIAL[match[0]], text)
 
 
 def line(text: str) -> str:
@@ -29,7 +29,9 @@ def italic(text: str) -> str:
 
 
 def page(name: str, section: int, date: str, version: str, lines: Iterable[str]) -> str:
-    """A whole page, ragged and without hyphens: options and names are to be found in it, and copied."""
+    """Return a whole page, ragged and without hyphens: readers search for options and names, and
+    copy them.
+    """
     head = [f'.TH {escaped(name.upper())} {section} {date} "{escaped(version)}"', ".nh", ".ad l"]
     return "\n".join([*head, *_without_idle_paragraphs(lines)]) + "\n"
 
@@ -53,7 +55,7 @@ _PARSER = MarkdownIt("commonmark").enable("table")
 
 
 def page_of_markdown(document: str, name: str, section_number: int, date: str, version: str) -> str:
-    """A whole document as a page of the manual: its heading is what the page is about."""
+    """Return a whole document as a page of the manual, named by the document's heading."""
     heading, *rest = _nodes(document)
     name_and_heading = f"{escaped(name)} \\- {_inline(heading.children[0]).lower()}"
     lines = [".SH NAME", name_and_heading, ".SH DESCRIPTION", *_blocks(rest)]
@@ -61,7 +63,7 @@ def page_of_markdown(document: str, name: str, section_number: int, date: str, v
 
 
 def section(document: str, heading: str) -> Iterator[str]:
-    """What stands under a heading of the second level, without its own headings."""
+    """Yield the text below a heading of the second level, without its own headings."""
     nodes = iter(_nodes(document))
     for node in nodes:
         if _is_heading(node, "h2") and _inline(node.children[0]) == heading:
@@ -75,7 +77,7 @@ def section(document: str, heading: str) -> Iterator[str]:
 
 
 def _nodes(document: str) -> Sequence[SyntaxTreeNode]:
-    """All but comments."""
+    """Return all nodes but comments."""
     nodes = SyntaxTreeNode(_PARSER.parse(document)).children
     return [node for node in nodes if not (node.type == "html_block" and node.content.startswith("<!--"))]
 
@@ -114,7 +116,7 @@ def _item(item: SyntaxTreeNode, mark: str) -> Iterator[str]:
 
 
 def _table(table: SyntaxTreeNode) -> Iterator[str]:
-    """A list with an item for each row: its first cell, those in the middle in parentheses, its last cell."""
+    """Yield a list with an item for each row: first cell, middle ones in parentheses, last cell."""
     for row in (row for part in table.children for row in part.children):
         first, *middle, last = (_inline(cell.children[0]) for cell in row.children)
         between = f"({', '.join(middle)}) " if middle else ""
@@ -122,7 +124,7 @@ def _table(table: SyntaxTreeNode) -> Iterator[str]:
 
 
 def _inline(node: SyntaxTreeNode) -> str:
-    """The text of a node; of a link only what it says, since a page has no other to go to."""
+    """Return the text of a node. A link is only its text, since a page has no other to go to."""
     match node.type:
         case "text":
             return escaped(node.content)

@@ -47,7 +47,7 @@ class StandaloneError(Exception):
 
 
 def collected(work: Path) -> Path:
-    """The directory in which PyInstaller has put modules, data and libraries."""
+    """Return the directory in which PyInstaller has put modules, data and libraries."""
     command = [sys.executable, "-m", "PyInstaller", "--log-level=WARN", "--name=service-record"]
     command += ["--onedir", "--debug=noarchive", "--strip", "--noconfirm"]
     command += [f"--specpath={work}", f"--workpath={work}/work", f"--distpath={work}/dist"]
@@ -61,21 +61,23 @@ def collected(work: Path) -> Path:
     return work / "dist/service-record/_internal"
 
 
-def needed(library: Path, known: Iterable[str]) -> tuple[str, ...]:
-    """Which of the known libraries it needs. Raises StandaloneError when it needs one of the host's."""
-    said = subprocess.run(
+def needed(library: Path, bundled: Iterable[str]) -> tuple[str, ...]:
+    """Return which of the bundled libraries it needs. Raises StandaloneError if it needs one of the
+    host's.
+    """
+    output = subprocess.run(
         ["readelf", "--dynamic", library], check=True, capture_output=True, text=True
     ).stdout
-    names = re.findall(r"\(NEEDED\).*\[(.+)\]", said)
+    names = re.findall(r"\(NEEDED\).*\[(.+)\]", output)
     others = [name for name in names if not LIBC.fullmatch(name)]
-    missing = set(others) - {*known, PYTHON_LIBRARY}
+    missing = set(others) - {*bundled, PYTHON_LIBRARY}
     if missing:
         raise StandaloneError(f"{library.name} needs {', '.join(sorted(missing))}, which was not collected")
     return tuple(name for name in others if name != PYTHON_LIBRARY)
 
 
 def module_name(path: Path) -> str | None:
-    """The module that an extension is, by its path below the collected directory; None for a library."""
+    """Return the module of an extension, by its path below the collected directory; None for a library."""
     for suffix in sorted(EXTENSION_SUFFIXES, key=len, reverse=True):
         if path.name.endswith(suffix) and not path.name.startswith("lib"):
             is_of_python = path.parent.name == "lib-dynload"
@@ -85,7 +87,7 @@ def module_name(path: Path) -> str | None:
 
 
 def tables(root: Path) -> str:
-    """The module that says which file is which extension or library, and what that needs."""
+    """Return the module that lists each extension and library by file, and what each needs."""
     shared = sorted(path for path in root.rglob("*.so*") if path.name != PYTHON_LIBRARY)
     libraries = {path.name: path for path in shared if module_name(path.relative_to(root)) is None}
     of_modules, of_libraries = {}, {}
@@ -100,7 +102,7 @@ def tables(root: Path) -> str:
 
 
 def members(root: Path) -> Iterator[tuple[str, bytes]]:
-    """What goes into the zip file, by path."""
+    """Yield the members of the zip file, by path."""
     for name, text in (
         ("standalone_libraries", tables(root)),
         ("standalone_start", (HERE / "standalone_start.py").read_text()),
@@ -114,13 +116,13 @@ def members(root: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def bytecode(text: str, name: str) -> bytes:
-    """A .pyc that nothing on disk can make stale (PEP 552: hash-based, unchecked)."""
+    """Compile a .pyc that nothing on disk can make stale (PEP 552: hash-based, unchecked)."""
     header = importlib.util.MAGIC_NUMBER + struct.pack("<I8x", 0b01)
     return header + marshal.dumps(compile(text, f"{name}.py", "exec", dont_inherit=True))
 
 
 def launcher(work: Path) -> bytes:
-    """The compiled launcher. Raises StandaloneError without a C compiler or Python's headers."""
+    """Compile the launcher. Raises StandaloneError without a C compiler or Python's headers."""
     program = work / "launcher"
     include = sysconfig.get_path("include")
     compiler = os.environ.get("CC") or "cc"
@@ -145,14 +147,14 @@ def launcher(work: Path) -> bytes:
     return program.read_bytes()
 
 
-def appended(program: bytes, root: Path, made: Path) -> None:
+def appended(program: bytes, root: Path, path: Path) -> None:
     """Write the executable: the launcher, libpython, the zip file, and where in it libpython is."""
     python = (root / PYTHON_LIBRARY).read_bytes()
-    made.write_bytes(program + python)
-    _append_archive(made, members(root), glibc.PLACE.pack(len(program), len(python)))
+    path.write_bytes(program + python)
+    _append_archive(path, members(root), glibc.PLACE.pack(len(program), len(python)))
 
 
-def leave_out(library: str, executable: Path, made: Path) -> None:
+def leave_out(library: str, executable: Path, path: Path) -> None:
     """Write a copy of the executable that takes a library, such as `libz.so.1`, from the host.
 
     Raises StandaloneError when the executable does not hold it.
@@ -162,19 +164,19 @@ def leave_out(library: str, executable: Path, made: Path) -> None:
         if len(parts) == len(archive.namelist()):
             raise StandaloneError(f"{executable} does not hold {library}")
         place = archive.comment
-    made.write_bytes(executable.read_bytes()[: sum(glibc.PLACE.unpack(place))])
-    _append_archive(made, parts, place)
+    path.write_bytes(executable.read_bytes()[: sum(glibc.PLACE.unpack(place))])
+    _append_archive(path, parts, place)
 
 
-def _append_archive(made: Path, parts: Iterable[tuple[str, bytes]], place: bytes) -> None:
-    with zipfile.ZipFile(made, "a", compresslevel=9) as archive:
+def _append_archive(path: Path, parts: Iterable[tuple[str, bytes]], place: bytes) -> None:
+    with zipfile.ZipFile(path, "a", compresslevel=9) as archive:
         for name, data in parts:
             information = zipfile.ZipInfo(name, _A_DAY)
             is_plain = _PLAIN.fullmatch(name) is not None
             information.compress_type = zipfile.ZIP_STORED if is_plain else zipfile.ZIP_DEFLATED
             archive.writestr(information, data)
         archive.comment = place
-    made.chmod(0o755)
+    path.chmod(0o755)
 
 
 def build(target: Path) -> str:
@@ -186,41 +188,43 @@ def build(target: Path) -> str:
         raise StandaloneError(
             f"{sys.base_prefix} has no shared libpython; use a Python that was built with it"
         )
-    wanted = os.environ.get("GLIBC", "")
-    if not re.fullmatch(r"(\d+(\.\d+)+)?", wanted):
-        raise StandaloneError(f"GLIBC={wanted}: should be a version, such as 2.34")
+    limit = os.environ.get("GLIBC", "")
+    if not re.fullmatch(r"(\d+(\.\d+)+)?", limit):
+        raise StandaloneError(f"GLIBC={limit}: should be a version, such as 2.34")
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".standalone-", dir=target.parent) as directory:
         work = Path(directory)
-        root, made = collected(work), work / "made"
-        appended(launcher(work), root, made)
-        libc = oldest_libc([made, *root.rglob("*.so*")], wanted)
-        told = f"{target}: {made.stat().st_size / (1 << 20):.1f} MiB, needs glibc {libc}"
-        took = start_time(made)
-        made.replace(target)
-    return f"{told}; --version takes {took:.0f} ms"
+        root, path = collected(work), work / "made"
+        appended(launcher(work), root, path)
+        libc = oldest_libc([path, *root.rglob("*.so*")], limit)
+        summary = f"{target}: {path.stat().st_size / (1 << 20):.1f} MiB, needs glibc {libc}"
+        took = start_time(path)
+        path.replace(target)
+    return f"{summary}; --version takes {took:.0f} ms"
 
 
-def oldest_libc(files: Iterable[Path], wanted: str) -> str:
-    """The oldest glibc with which all of these load. Raises StandaloneError when an older one is wanted."""
-    found = glibc.needs(files)
-    newer = [need for need in found if wanted and need.version > glibc.parsed(wanted)]
+def oldest_libc(files: Iterable[Path], limit: str) -> str:
+    """Return the oldest glibc with which all of these load. Raises StandaloneError if it is newer than
+    `limit`.
+    """
+    needs = glibc.needs(files)
+    newer = [need for need in needs if limit and need.version > glibc.parsed(limit)]
     if newer:
         raise StandaloneError(
-            f"made here, it needs glibc {glibc.written(newer[0].version)}, not {wanted}"
-            f" ({'; '.join(map(str, newer))}). Make it where glibc is {wanted} or older"
+            f"made here, it needs glibc {glibc.written(newer[0].version)}, not {limit}"
+            f" ({'; '.join(map(str, newer))}). Make it where glibc is {limit} or older"
         )
-    return glibc.written(found[0].version)
+    return glibc.written(needs[0].version)
 
 
 def start_time(program: Path) -> float:
     """Milliseconds that `--version` takes: the median of eleven."""
-    taken = []
+    times = []
     for _ in range(11):
         began = time.perf_counter()
         subprocess.run([program, "--version"], check=True, stdout=subprocess.DEVNULL)
-        taken.append((time.perf_counter() - began) * 1000)
-    return statistics.median(taken)
+        times.append((time.perf_counter() - began) * 1000)
+    return statistics.median(times)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which glibc an executable of `make standalone` needs: `python3 -m packages.standalone.glibc FILE`.
+"""Find the glibc that an executable of `make standalone` needs: `python3 -m packages.standalone.glibc FILE`.
 
 The dynamic linker refuses a program or library when the host's glibc lacks one of the versions that its
 symbols name (https://akkadia.org/drepper/symbol-versioning). Uses readelf, of binutils.
@@ -35,19 +35,19 @@ class Need:
 
 
 def needs(files: Iterable[Path]) -> tuple[Need, ...]:
-    """What these files ask for, the newest first. Raises CalledProcessError when readelf cannot read one."""
-    found = (_need(file) for file in files)
-    return tuple(sorted(filter(None, found), key=lambda need: (need.version, need.file), reverse=True))
+    """Return the needs of these files, newest first. Raises CalledProcessError if readelf cannot read one."""
+    candidates = (_need(file) for file in files)
+    return tuple(sorted(filter(None, candidates), key=lambda need: (need.version, need.file), reverse=True))
 
 
 def _need(file: Path) -> Need | None:
     command = ["readelf", "--version-info", "--dyn-syms", "--wide", str(file)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    versions = [parsed(version) for version in _VERSION.findall(said)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    versions = [parsed(version) for version in _VERSION.findall(output)]
     if not versions:
         return None
     newest = max(versions)
-    symbols = {name for name, version in _SYMBOL.findall(said) if parsed(version) == newest}
+    symbols = {name for name, version in _SYMBOL.findall(output) if parsed(version) == newest}
     return Need(newest, file.name, tuple(sorted(symbols)))
 
 
@@ -81,10 +81,10 @@ def needs_of(executable: Path) -> tuple[Need, ...]:
 
 def main(executable: Path) -> None:
     """Print the version, and a line for each file that asks for no older one."""
-    found = needs_of(executable)
-    newest = found[0].version
+    all_needs = needs_of(executable)
+    newest = all_needs[0].version
     print(f"{executable} needs glibc {written(newest)}")
-    for need in found:
+    for need in all_needs:
         if need.version == newest:
             print(f"  {need}")
 

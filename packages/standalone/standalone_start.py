@@ -21,14 +21,14 @@ _loaded: set[str] = set()
 
 
 def _path_in_memory(member: str) -> str:
-    """A path of this process that is a file of the zip file. It stays open: see launcher.c."""
+    """Return a path of this process for a file of the zip file. The file stays open: see launcher.c."""
     try:
         memory = posix.memfd_create(member, _MFD_CLOEXEC | _MFD_EXEC)
     except OSError:
         memory = posix.memfd_create(member, _MFD_CLOEXEC)
-    left = memoryview(_archive.get_data(f"{_archive.archive}/{member}"))
-    while left:
-        left = left[posix.write(memory, left) :]
+    rest = memoryview(_archive.get_data(f"{_archive.archive}/{member}"))
+    while rest:
+        rest = rest[posix.write(memory, rest) :]
     return f"/proc/self/fd/{memory}"
 
 

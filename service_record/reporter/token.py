@@ -112,7 +112,7 @@ def read_small(path: Path, most: int, *, follows: bool = True) -> tuple[bytes, i
 
 
 def reason(error: OSError | ValueError) -> str:
-    """Why, without the path."""
+    """Return the reason of an error, without the path."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
