@@ -36,7 +36,7 @@ TWICE = {"assisted", "bundle", "collector", "export", "follow", "ignition", "pre
 """A verb's module is called like the verb, and so may be the room that does the work."""
 PAGE = REPOSITORY / "docs" / "architecture.md"
 LONGEST_CELL = 200
-MOST_MODULES = 305
+MOST_MODULES = 300
 MOST_LINES = 480
 SMALL = 60
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.bundle.limits import Limits
+from service_record.bundle.layers import Limits
 from tests.archives import COMPRESSIONS, SERVICES, found, header, member, opened, reasons, record, tar
 from tests.builders import array, entry, failed_run
 

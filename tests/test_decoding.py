@@ -8,10 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from service_record.display.machine import write_jsonl
-from service_record.record.careful import Lines
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Malformed, Phase, Result
 from service_record.record.layout import _decode, read_entries
+from service_record.record.recovery import Lines
 from tests.builders import entry, failed_run, our_array, timestamp, upstream_entry
 from tests.strategies import RECORD_BYTES
 

@@ -7,8 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from service_record.bundle.layers import HEAD_BYTES, is_packed, looked_into
-    from service_record.bundle.limits import Limits
+    from service_record.bundle.layers import HEAD_BYTES, Limits, is_packed, looked_into
     from service_record.bundle.opening import Bundle, LeftOut, Record, open_bundle
     from service_record.bundle.packing import pack
 
@@ -25,8 +24,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "layers": ("HEAD_BYTES", "is_packed", "looked_into"),
-    "limits": ("Limits",),
+    "layers": ("HEAD_BYTES", "Limits", "is_packed", "looked_into"),
     "opening": ("Bundle", "LeftOut", "Record", "open_bundle"),
     "packing": ("pack",),
 }

@@ -13,8 +13,15 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Final
 
-from service_record.bundle.layers import Layer, decompressed_layer, is_packed, is_tar
-from service_record.bundle.limits import LimitError, Limits, ReadingBudget
+from service_record.bundle.layers import (
+    Layer,
+    LimitError,
+    Limits,
+    ReadingBudget,
+    decompressed_layer,
+    is_packed,
+    is_tar,
+)
 from service_record.bundle.opening import LeftOut
 from service_record.bundle.tar import A_DIRECTORY, TarError, members
 

@@ -7,8 +7,18 @@ from dataclasses import dataclass, field, replace
 from io import BufferedReader, BytesIO
 from typing import Final
 
-from service_record.bundle.layers import CHUNK_BYTES, Layer, Pull, decompressed_layer, is_packed, is_tar
-from service_record.bundle.limits import LimitError, Limits, ReadingBudget, size_text
+from service_record.bundle.layers import (
+    CHUNK_BYTES,
+    Layer,
+    LimitError,
+    Limits,
+    Pull,
+    ReadingBudget,
+    decompressed_layer,
+    is_packed,
+    is_tar,
+    size_text,
+)
 from service_record.bundle.names import MANIFEST, is_unit_text, named
 from service_record.bundle.tar import Member, TarError, damage_of, members
 from service_record.record.directory import RECORD_DIRECTORIES, UNFINISHED_SUFFIX

@@ -17,7 +17,7 @@ import click
 
 from service_record.bundle import HEAD_BYTES, LeftOut, Limits, is_packed
 from service_record.bundle.contents import Content, archive_contents, directory_contents
-from service_record.bundle.limits import size_text
+from service_record.bundle.layers import size_text
 from service_record.bundle.writing import DISK_BYTES, SERVER_BYTES, Packed
 from service_record.cli import REFUSED, UNREADABLE
 from service_record.cli.diagnosing import verdict_page
@@ -25,7 +25,7 @@ from service_record.cli.inputs import Unreadable
 from service_record.cli.options import Size
 from service_record.cli.terminal import check_new, rules_with, secrets_in
 from service_record.display.text import count
-from service_record.read.foreign import ForeignError, refuse_unpacked
+from service_record.read.source import ForeignError, refuse_unpacked
 from service_record.record import systemd
 from service_record.record.atomic_write import put_in_place, sync_names
 from service_record.record.visible import visible

@@ -23,8 +23,7 @@ from service_record.cli import DAMAGED, UNREADABLE, system_error_line
 from service_record.cli.inputs import Unreadable
 from service_record.cli.terminal import check_new, escape_what_cannot_be_encoded, write_new
 from service_record.export import FORMS
-from service_record.read.foreign import ForeignError, refuse_foreign
-from service_record.read.source import SourceError, beside, records_directory
+from service_record.read.source import ForeignError, SourceError, beside, records_directory, refuse_foreign
 from service_record.record.appending import DAMAGED_SUFFIX
 from service_record.record.conformance import FormatFault, examine, is_array
 from service_record.record.directory import UNFINISHED_SUFFIX, Records

@@ -13,11 +13,10 @@ import msgspec
 import orjson
 from msgspec import structs
 
-from service_record.record.careful import OBJECT_LINE
 from service_record.record.entry import Entry, Malformed, Piece
 from service_record.record.fields import EntryError
 from service_record.record.layout import BYTE_ORDER_MARK, MAX_REGION_BYTES, read_entries
-from service_record.record.recovery import STRUCTURE, Region, entry_of
+from service_record.record.recovery import OBJECT_LINE, STRUCTURE, Region, entry_of
 
 UNSETTLED_SECONDS: Final = 0.03
 """The wait for an entry that may be the half of a write to an array, seen while another half was not."""

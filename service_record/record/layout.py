@@ -37,7 +37,7 @@ def read_entries(stream: BinaryIO, block_bytes: int = BLOCK_BYTES) -> Iterator[P
             yield from entries
             continue
         if lines is None:
-            from service_record.record.careful import Lines  # noqa: PLC0415  # most records need none of it
+            from service_record.record.recovery import Lines  # noqa: PLC0415  # most records need none of it
 
             lines = Lines(stream)
         lines.following = following

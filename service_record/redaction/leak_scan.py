@@ -7,8 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
-from service_record.bundle.layers import Layer, decompressed_layer, is_packed, is_tar
-from service_record.bundle.limits import LimitError, Limits, ReadingBudget
+from service_record.bundle.layers import (
+    Layer,
+    LimitError,
+    Limits,
+    ReadingBudget,
+    decompressed_layer,
+    is_packed,
+    is_tar,
+)
 from service_record.bundle.tar import Member, TarError, members
 from service_record.redaction.redactor import Redactor
 from service_record.redaction.rules import Rules

@@ -1,11 +1,170 @@
-"""The table of settings: a row for each, with its kind, its bounds, and the variables that come before it."""
+"""The table of settings: a row for each, with its kind, its bounds, and the variables that come before it.
 
+Also what a setting may hold: each kind of value read from TOML or from a text of the environment. Each reader
+gives the value, or raises ValueError with what it has to be. No reader repeats a value that may hold a
+password.
+"""
+# ruff: noqa: TRY004  # a setting of another type is as bad a value as any
+
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
+from urllib.parse import SplitResult
 
-from service_record.reporter import setting_values as values
+from service_record.http.proxies import split_url
+from service_record.record.quantities import parse_duration, parse_size
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
+_QUOTED: Final = 80
+_SPACE: Final = re.compile(r"[\x00-\x20\x7f]")
+
+COLLECTOR: Final = "collector+"
+"""The prefix of http:// or https:// in the URL of a collector."""
+
+
+def quoted(value: object) -> str:
+    """Return a value that may be shown, as a person finds it again in a file."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # too many digits, or nested too deeply
+        return "what stands there"
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…"
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError('it is a text in quotes, like "this"')
+    return value.strip()
+
+
+def uuid(value: object) -> str:
+    """Return an id of the assisted-service, in lower case."""
+    if not isinstance(value, str) or not _UUID.fullmatch(value.strip()):
+        raise ValueError(
+            f"{quoted(value)} is not a valid id; use one like 01234567-89ab-cdef-0123-456789abcdef"
+        )
+    return value.strip().lower()
+
+
+def switch(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{quoted(value)} is neither true nor false")
+    return value
+
+
+def whole_number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{quoted(value)} is not a whole number")
+    return value
+
+
+def seconds(value: object) -> float:
+    """Return a duration: a number of seconds, or a text like 90s, 10m, 1h30m."""
+    if isinstance(value, str):
+        return parse_duration(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{quoted(value)} is not a valid duration; use one like 90s, 10m, 1h30m")
+    try:
+        return float(value)
+    except OverflowError:
+        return inf
+
+
+def minutes(value: object) -> float:
+    """Return a duration in minutes, in the texts that upstream's environment has."""
+    try:
+        return float(text(value)) * 60
+    except ValueError:
+        raise ValueError(f"{quoted(value)} is not a number of minutes") from None
+
+
+def size(value: object) -> int:
+    """Return a number of bytes, or a text like 12 MiB; K, M and G are powers of 1024."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f"{quoted(value)} is not a valid size; use 65536, 512 KiB, 12M or 1G")
+    return parse_size(value)
+
+
+def texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError('it is a list of texts, like ["this", "that"]')
+    return tuple(text(item) for item in value)
+
+
+def hosts(value: object) -> tuple[str, ...]:
+    """Return a list of texts, or one text with commas between them."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return texts(value)
+
+
+def path(value: object) -> Path:
+    result = text(value)
+    if not result.startswith("/") or ".." in PurePosixPath(result).parts or "\0" in result:
+        raise ValueError(f"{quoted(result)} is not an absolute path without `..`")
+    return Path(result)
+
+
+def paths(value: object) -> tuple[Path, ...]:
+    return tuple(path(item) for item in texts(value))
+
+
+def service_url(value: object) -> str:
+    """Return where the assisted-service is, without a slash at the end."""
+    url = _http(text(value))
+    if url.username is not None or url.query or url.fragment:
+        raise ValueError("an address of a service has no user, no `?` and no `#`")
+    return url.geturl().rstrip("/")
+
+
+def proxy_url(value: object) -> str:
+    """Return a proxy as Go and curl take it: a URL, or a host and port. The password in it is never told."""
+    url = text(value)
+    return _http(url if "://" in url else f"http://{url}", ("http", "https")).geturl()
+
+
+def destination(value: object) -> str:
+    """Return where bundles go: a directory, a URL to PUT them to, or a collector."""
+    place = text(value)
+    if place.startswith("/"):
+        return str(path(place))
+    _http(place.removeprefix(COLLECTOR))
+    return place
+
+
+def destinations(value: object) -> tuple[str, ...]:
+    return tuple(destination(item) for item in texts(value))
+
+
+def collectors(value: object) -> tuple[str, ...]:
+    """Return where records go as they are written: collectors, each with or without its name for
+    this host.
+    """
+    urls = tuple(map(text, texts(value)))
+    for item in urls:
+        if not item.startswith(COLLECTOR):
+            raise ValueError(
+                f"{quoted(item)} is not a collector; use a URL like {COLLECTOR}https://host.example/NAME"
+            )
+        _http(item.removeprefix(COLLECTOR))
+    return urls
+
+
+def _http(url: str, schemes: tuple[str, ...] = ("http", "https")) -> SplitResult:
+    hint = "it is like https://host.example:8443"
+    if _SPACE.search(url):
+        raise ValueError(f"a URL has no blank in it; {hint}")
+    parts = split_url(url, schemes)
+    if parts is None:
+        raise ValueError(f"not a URL of {' or '.join(schemes)} with a host; {hint}")
+    return parts
+
 
 _MIB: Final = 1 << 20
 _DAY: Final = 86400.0
@@ -66,23 +225,23 @@ class Setting:
         read = self.read_variable if is_variable and self.read_variable else self.read
         result = read(raw)
         if self.least is not None and not self.least <= result:
-            raise ValueError(f"{values.quoted(raw)} is too little; it is at least {self.least:,.0f}")
+            raise ValueError(f"{quoted(raw)} is too little; it is at least {self.least:,.0f}")
         if self.most is not None and not result <= self.most:
-            raise ValueError(f"{values.quoted(raw)} is too much; it is at most {self.most:,.0f}")
+            raise ValueError(f"{quoted(raw)} is too much; it is at most {self.most:,.0f}")
         return result
 
 
 def _one_of(*words: str) -> Callable[[object], str]:
     def read(value: object) -> str:
         if value not in words:
-            raise ValueError(f"{values.quoted(value)} is not one of {', '.join(words)}")
+            raise ValueError(f"{quoted(value)} is not one of {', '.join(words)}")
         return str(value)
 
     return read
 
 
 def _parts_to_keep(value: object) -> tuple[str, ...]:
-    return tuple(_one_of("settings", "spool", "state", "units")(word) for word in values.texts(value))
+    return tuple(_one_of("settings", "spool", "state", "units")(word) for word in texts(value))
 
 
 def _send(value: object) -> Send:
@@ -98,62 +257,62 @@ def _stages(value: object) -> Stages:
 
 
 SETTINGS: Final = (
-    Setting("assisted_service.url", values.service_url, "the assisted-service", ("ASSISTED_SERVICE_URL",)),
-    Setting("assisted_service.cluster_id", values.uuid, "its cluster", ("CLUSTER_ID",)),
-    Setting("assisted_service.infra_env_id", values.uuid, "its infra-env", ("INFRA_ENV_ID",)),
-    Setting("assisted_service.host_id", values.uuid, "this host", ("HOST_ID",)),
+    Setting("assisted_service.url", service_url, "the assisted-service", ("ASSISTED_SERVICE_URL",)),
+    Setting("assisted_service.cluster_id", uuid, "its cluster", ("CLUSTER_ID",)),
+    Setting("assisted_service.infra_env_id", uuid, "its infra-env", ("INFRA_ENV_ID",)),
+    Setting("assisted_service.host_id", uuid, "this host", ("HOST_ID",)),
     Setting(
         "assisted_service.ca_bundle",
-        values.path,
+        path,
         "PEM file of certificates trusted beside the system's; without it "
         "`/etc/assisted-service/service-ca-cert.crt`, where that is",
         ("ASSISTED_SERVICE_CA_BUNDLE",),
     ),
-    Setting("proxies.http", values.proxy_url, "proxy for http", ("HTTP_PROXY", "http_proxy")),
-    Setting("proxies.https", values.proxy_url, "proxy for https", ("HTTPS_PROXY", "https_proxy")),
+    Setting("proxies.http", proxy_url, "proxy for http", ("HTTP_PROXY", "http_proxy")),
+    Setting("proxies.https", proxy_url, "proxy for https", ("HTTPS_PROXY", "https_proxy")),
     Setting(
         "proxies.no_proxy",
-        values.hosts,
+        hosts,
         "hosts, domains and networks without proxy",
         ("NO_PROXY", "no_proxy"),
     ),
     Setting(
         "ship_to",
-        values.destinations,
+        destinations,
         "more destinations of bundles: directories, URLs to PUT to, `collector+https://HOST`",
     ),
     Setting(
         "records_to",
-        values.collectors,
+        collectors,
         "collectors that are sent records as they are written, each minute: `collector+https://HOST[/NAME]`, "
         "NAME being what it calls this host; without it `host_id`",
     ),
     Setting(
         "frequency",
-        values.seconds,
+        seconds,
         "from one round to the next",
         ("LOG_SEND_FREQUENCY_IN_MINUTES",),
-        values.minutes,
+        minutes,
         least=60,
         most=_DAY,
     ),
     Setting(
         "time_limit",
-        values.seconds,
+        seconds,
         "how long after a boot there are rounds",
         ("SERVICE_TIMEOUT_MINUTES",),
-        values.minutes,
+        minutes,
         least=60,
         most=7 * _DAY,
     ),
     Setting(
         "lifetime",
-        values.seconds,
+        seconds,
         "how long the host may be up, all boots together, until the reporter removes itself",
         least=60,
         most=30 * _DAY,
     ),
-    Setting("jitter", values.seconds, "how far apart hosts that boot together call", least=0, most=3600),
+    Setting("jitter", seconds, "how far apart hosts that boot together call", least=0, most=3600),
     Setting(
         "send",
         _send,
@@ -171,21 +330,21 @@ SETTINGS: Final = (
         _stages,
         "how facts are reported: `auto`, `new` (as stages only), `never` (as information on the stage only)",
     ),
-    Setting("redact", values.switch, "take secrets out of bundles"),
+    Setting("redact", switch, "take secrets out of bundles"),
     Setting(
         "disk_bytes",
-        values.size,
+        size,
         "what a round may take of the disk",
         least=_MIB,
         most=SERVICE_LIMIT,
     ),
-    Setting("upload_bytes", values.size, "the largest bundle", least=1 << 16, most=SERVICE_LIMIT),
-    Setting("uploads_per_boot", values.whole_number, "uploads to a destination in a boot", least=0, most=100),
-    Setting("uploads", values.whole_number, "uploads to a destination in all", least=0, most=100),
-    Setting("total_bytes", values.size, "bytes of uploads to a destination in all", least=0, most=1 << 40),
+    Setting("upload_bytes", size, "the largest bundle", least=1 << 16, most=SERVICE_LIMIT),
+    Setting("uploads_per_boot", whole_number, "uploads to a destination in a boot", least=0, most=100),
+    Setting("uploads", whole_number, "uploads to a destination in all", least=0, most=100),
+    Setting("total_bytes", size, "bytes of uploads to a destination in all", least=0, most=1 << 40),
     Setting(
         "keep_after", _parts_to_keep, "what stays after clean-up, of `settings`, `spool`, `state`, `units`"
     ),
-    Setting("remove", values.paths, "more files to remove at clean-up, for instance the program"),
-    Setting("api_url", values.service_url, "the cluster's API, whose reachability is looked at"),
+    Setting("remove", paths, "more files to remove at clean-up, for instance the program"),
+    Setting("api_url", service_url, "the cluster's API, whose reachability is looked at"),
 )

@@ -20,7 +20,7 @@ from service_record.reporter.paths import Places
 from service_record.reporter.policy import Call, Meaning, Shipment, learn, not_kept, with_bundle, withheld
 from service_record.reporter.policy.moment import Moment
 from service_record.reporter.policy.shipments import targets
-from service_record.reporter.setting_values import COLLECTOR
+from service_record.reporter.setting_table import COLLECTOR
 from service_record.reporter.settings import Settings, secrets_in
 from service_record.reporter.shipping import Peers
 from service_record.reporter.state import ReporterState

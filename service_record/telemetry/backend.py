@@ -4,6 +4,7 @@ https://opentelemetry.io/docs/specs/otlp/#otlphttp: which failures may be tried 
 may not, and that a refused request is dropped.
 """
 
+import base64
 import gzip
 import os
 from collections.abc import Mapping
@@ -11,14 +12,58 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
+
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 
 from service_record.client.address import CA_VARIABLE, CollectorError, NotTaken, environment_path
 from service_record.http.answers import Answered, RetryPolicy, Unreachable, printable
 from service_record.http.attempt import Request
 from service_record.http.proxies import proxies_of
 from service_record.http.transport import Transport, acknowledged
-from service_record.telemetry.protobuf import refusal_message, rejected_spans
+
+_IDS: Final = frozenset(("traceId", "spanId", "parentSpanId"))
+
+
+def request_of(traces_data: Mapping[str, Any]) -> bytes:
+    """Return the request that carries a TracesData in the protocol's JSON form."""
+    return ParseDict(_with_base64_ids(traces_data), ExportTraceServiceRequest()).SerializeToString()
+
+
+def _with_base64_ids(value: Any) -> Any:
+    """Return the document with ids in base64: OTLP has them in hexadecimal, protobuf's own JSON has not."""
+    if isinstance(value, list):
+        return [_with_base64_ids(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        key: base64.b64encode(bytes.fromhex(item)).decode() if key in _IDS else _with_base64_ids(item)
+        for key, item in value.items()
+    }
+
+
+def rejected_spans(body: bytes) -> tuple[int, str]:
+    """Return how many spans a good answer says were not taken, and the reason; it may warn of none."""
+    try:
+        partial = ExportTraceServiceResponse.FromString(body).partial_success
+    except DecodeError:
+        return 0, ""
+    return max(partial.rejected_spans, 0), partial.error_message
+
+
+def refusal_message(body: bytes) -> str:
+    """Return the message of a refusal: a google.rpc.Status, which has it as the second field, too."""
+    try:
+        return ExportTracePartialSuccess.FromString(body).error_message
+    except DecodeError:
+        return ""
+
 
 _SECONDS: Final = 30.0
 _UPLOAD_SECONDS: Final = 300.0

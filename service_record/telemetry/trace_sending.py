@@ -20,8 +20,7 @@ from service_record.history.results import Liveness
 from service_record.record import systemd
 from service_record.record.directory import Records
 from service_record.record.entry import Piece
-from service_record.telemetry.backend import TraceBackend
-from service_record.telemetry.protobuf import request_of
+from service_record.telemetry.backend import TraceBackend, request_of
 
 MARK_SECONDS: Final = 10.0
 """The duration from which a run is marked as running."""

@@ -22,8 +22,7 @@ from typing import IO, Final
 
 import msgspec
 
-from service_record.bundle.layers import Layer, decompressed_layer, is_tar
-from service_record.bundle.limits import LimitError, Limits, ReadingBudget
+from service_record.bundle.layers import Layer, LimitError, Limits, ReadingBudget, decompressed_layer, is_tar
 from service_record.bundle.tar import TarError, members
 from service_record.diagnosis import diagnose
 from service_record.diagnosis.causes import add_evidence, built_in_causes

@@ -19,7 +19,7 @@ from typing import Final, Self, TypeVar
 import msgspec
 
 from service_record.bundle.contents import archive_contents
-from service_record.bundle.limits import Limits
+from service_record.bundle.layers import Limits
 from service_record.bundle.opening import open_bundle
 from service_record.collector.domain.records_page import Analysis, analyse
 from service_record.collector.domain.summary_of_records import (

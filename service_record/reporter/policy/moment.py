@@ -11,7 +11,7 @@ from service_record.http.answers import Outcome
 from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.host_view import HostView, View
-from service_record.reporter.setting_values import COLLECTOR
+from service_record.reporter.setting_table import COLLECTOR
 from service_record.reporter.settings import Settings
 from service_record.reporter.state import BootSeen, ReporterState
 
