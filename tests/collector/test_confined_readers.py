@@ -1,13 +1,17 @@
 """A reader whose token has a group as its scope reads of the hosts of that group, and of no others."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from service_record.collector.api.operation import READERS
 from service_record.collector.api.operations import OPERATIONS
 from service_record.collector.serving_settings import CollectorSettings
-from tests.collector.serving import Client, Reply, Served, served
+from tests.assisted_installation import new_id
+from tests.collector.browsing import Visitor
+from tests.collector.serving import Client, Reply, Served, served, settings_in
+from tests.collector.test_events import state_of, streaming
 from tests.collector.test_records import piece
 
 HOSTS = {"web1": "dc1/rack1", "db1": "dc2", "bare1": ""}
@@ -96,3 +100,105 @@ def test_a_token_of_a_group_reads_no_records_of_a_host_without_a_group(server: S
     assert writer.get("/api/v1/hosts/bare1/records").status == 403
     assert writer.get("/api/v1/hosts/web1/records").status == 200
     assert writer.get("/api/v1/hosts/new1/records").json["files"] == []
+
+
+OF_THE_FLEET = [
+    *(
+        "/",
+        "/?each=1",
+        "/?all=1&verdict=failed",
+        "/?cluster=prod&all=1",
+        "/?cluster=elsewhere",
+        "/?after=failed:a",
+    ),
+    *("/?group=dc1&group=annex", "/?machine=far*", "/fleet.csv?all=1", "/fleet.json?all=1&group=annex"),
+    *("/clusters", "/clusters?all=1", "/statistics", "/statistics?by=group&by=release", "/hosts/near1"),
+    *("/api/v1/hosts?all=true&earlier=true", "/api/v1/hosts?cluster=prod", "/api/v1/hosts?after=failed:a"),
+    *("/api/v1/clusters?all=true", "/api/v1/clusters?cluster=prod&all=true", "/api/v1/statistics?by=release"),
+    *("/api/v1/hosts/near1", "/api/v1/hosts/near1/bundles"),
+]
+STREAMS = [{"all": "1"}, {"each": "1"}, {"group": "annex"}, {"clusters": "1"}, {"host": "near1"}]
+REFUSED = {
+    **dict.fromkeys(("/clusters/prod", "/clusters/elsewhere", "/api/v1/clusters/prod"), 404),
+    **dict.fromkeys(("/api/v1/clusters/elsewhere/logs/controller", "/clusters/prod/logs/all"), 404),
+    **dict.fromkeys(("/events?of_cluster=prod", "/events?host=far1"), 404),
+    **dict.fromkeys(("/mutes", "/api/v1/mutes", "/api/v1/audit", "/api/v1/tokens", "/metrics"), 403),
+}
+
+
+@pytest.fixture
+def two_groups(tmp_path: Path) -> Iterator[Served]:
+    """A host of each group, in the same trouble and the same cluster, and more of the other one."""
+    with served(settings_in(tmp_path)) as running:
+        admin = running.client("admin")
+        infra_env, prod, elsewhere = new_id(), new_id(), new_id()
+        for name, group, cluster in (
+            ("near1", "dc1", prod),
+            ("far1", "annex", prod),
+            ("far2", "annex", elsewhere),
+        ):
+            ids = {"id": new_id(), "cluster_id": cluster, "infra_env_id": infra_env}
+            assert admin.ask("PUT", f"/api/v1/hosts/{name}", data={"group": group, **ids}).status == 201
+            assert admin.step(name, "Disk setup", "failed", logs="no disk", release="9").status == 201
+        for cluster, name in ((prod, "prod"), (elsewhere, "elsewhere")):
+            admin.ask("PUT", f"/api/v1/clusters/{cluster}", data={"name": name})
+        for scope, subject in (("host", "far1"), ("group", "annex")):
+            mute = {
+                "kind": "muted",
+                "scope": scope,
+                "subject": subject,
+                "duration": "4h",
+                "note": "of the annex",
+            }
+            assert admin.post("/api/v1/mutes", mute).status == 201
+        running.settle()
+        yield running
+
+
+def confined_visitor(server: Served) -> Visitor:
+    visitor = Visitor(server)
+    assert visitor.sign_in(server.client("reader", "dc1").token).status == 303
+    return visitor
+
+
+def seen_of_others(asked: str, text: str) -> list[str]:
+    """Which words of the other group are in a text, but for those in the question, which pages repeat."""
+    return [word for word in ("far1", "far2", "annex", "elsewhere") if word in text and word not in asked]
+
+
+def test_hosts_in_the_same_trouble_and_cluster_but_another_group_are_nowhere(two_groups: Served) -> None:
+    visitor, reader = confined_visitor(two_groups), two_groups.client("reader", "dc1")
+    everything = two_groups.client("reader")
+
+    told = everything.get("/api/v1/hosts", all="true").body + everything.get("/api/v1/clusters").body
+    assert seen_of_others("", told.decode()) == ["far1", "far2", "annex", "elsewhere"]
+    for path in OF_THE_FLEET:
+        reply = reader.get(path) if path.startswith("/api/") else visitor.get(path)
+        assert reply.status in {200, 403}, path
+        assert seen_of_others(path, reply.body.decode()) == [], path
+    for query in STREAMS:
+        with streaming(visitor, **query) as stream:
+            kind, data = stream.next()
+        assert (kind, seen_of_others(str(query), str(data))) == ("change", []), query
+    assert "1 failed" in visitor.page("/").text
+
+
+def test_what_is_of_others_or_of_a_cluster_that_reaches_beyond_the_group_is_refused(
+    two_groups: Served,
+) -> None:
+    visitor, reader = confined_visitor(two_groups), two_groups.client("reader", "dc1")
+    for path, status in REFUSED.items():
+        reply = reader.get(path) if path.startswith(("/api/", "/metrics")) else visitor.get(path)
+        assert (reply.status, seen_of_others(path, reply.body.decode())) == (status, []), path
+    muted = {"kind": "muted", "scope": "group", "subject": "dc1", "duration": "4h"}
+    assert visitor.send("/mutes", **muted).status == 403
+    assert reader.post("/api/v1/mutes", muted).status == 403
+
+
+def test_a_stream_ends_when_its_host_comes_into_another_group(two_groups: Served) -> None:
+    visitor, admin = confined_visitor(two_groups), two_groups.client("admin")
+    with streaming(visitor, host="near1", state=state_of(visitor, "/hosts/near1")) as stream:
+        admin.ask("PUT", "/api/v1/hosts/near1", data={"group": "annex"})
+        admin.step("near1", "Packages", "failed", logs="in the annex")
+
+        assert stream.next()[0] == "gone"

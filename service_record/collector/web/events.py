@@ -39,6 +39,7 @@ _LONGEST: Final = 5.0
 """but no more seconds than these."""
 _POLL: Final = 10
 """Seconds after which a browser asks again that has no stream."""
+_GONE_EVENT: Final = b"event: gone\ndata: it is not there any more\n\n"
 
 
 class PageState(Protocol):
@@ -242,6 +243,9 @@ async def _stream(request: Request, key: Hashable, see: Callable[[], PageState])
         is_first = True
         while channel.fault is None and channel.moment is not None:
             moment = channel.moment
+            if not await _is_readable(request):
+                yield _GONE_EVENT
+                return
             if moment.seen.state != state:
                 yield await moment.event_for(state)
                 state, last_sent = moment.seen.state, time.monotonic()
@@ -260,4 +264,15 @@ async def _stream(request: Request, key: Hashable, see: Callable[[], PageState])
                     yield b"event: over\ndata: the session has ended\n\n"
                     return
         if isinstance(channel.fault, Refusal):
-            yield b"event: gone\ndata: it is not there any more\n\n"
+            yield _GONE_EVENT
+
+
+async def _is_readable(request: Request) -> bool:
+    """Return whether a host still is one that the reader may see: it may have come into another group."""
+    if "host" not in request.query_params:
+        return True
+    try:
+        await check_readable(Serving.of(request), viewer_of(request), host_name(request.query_params["host"]))
+    except Refusal:
+        return False
+    return True
