@@ -1,10 +1,12 @@
 """A backend of OpenTelemetry on loopback: it takes traces by OTLP over HTTP, and refuses as it is told to."""
 
 import gzip
+import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
@@ -37,9 +39,12 @@ def partial_success(rejected: int, message: str) -> Reply:
 
 
 class OtlpBackend:
-    """A context manager. `replies` are given in turn, and success when there are no more."""
+    """A context manager. `replies` are given in turn, and success when there are no more.
 
-    def __init__(self, *replies: Reply, port: int = 0) -> None:
+    With a certificate, a file that has its key, too, it speaks TLS.
+    """
+
+    def __init__(self, *replies: Reply, port: int = 0, certificate: Path | None = None) -> None:
         self.replies = list(replies)
         self.asked: list[tuple[str, dict[str, str]]] = []
         """Path and headers, names in lower case, of each request."""
@@ -50,10 +55,15 @@ class OtlpBackend:
         self._httpd.block_on_close = False
         self._running = running(self._httpd)
         self.port: int = self._httpd.server_address[1]
+        self._scheme = "otlp+http" if certificate is None else "otlp+https"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._httpd.socket = context.wrap_socket(self._httpd.socket, server_side=True)
 
     @property
     def place(self) -> str:
-        return f"otlp+http://127.0.0.1:{self.port}"
+        return f"{self._scheme}://127.0.0.1:{self.port}"
 
     def resources(self) -> Iterator[tuple[Resource, list[Span]]]:
         for request in self.taken:

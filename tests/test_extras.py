@@ -46,10 +46,11 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def plain(libraries: Path, *arguments: str, **variables: str) -> Answer:
+def plain(libraries: Path, *arguments: str, setup: str = "", **variables: str) -> Answer:
     """`service-record` of an installation without extras."""
     program = f"""
 import sys
+{setup}
 sys.path.append({str(libraries)!r})
 from service_record.cli import main
 main(prog_name="service-record")
@@ -97,6 +98,16 @@ def test_a_missing_extra_is_one_line_with_the_command_that_installs_it(
     assert (answer.status, answer.out, answer.err.count("\n")) == (2, "", 1), answer.err
     assert answer.err.startswith(f"Error: the extra '{extra}' is needed, and ")
     assert answer.err.endswith(f" not installed: pip install 'service-record[{extra}]'\n")
+
+
+def test_the_executable_does_not_say_that_pip_could_add_to_it(libraries: Path) -> None:
+    has_module = "sys.builtin_module_names += ('_standalone',)"
+    answer = plain(libraries, "ship", "--to", "otlp+https://127.0.0.1:1", setup=has_module)
+    assert answer.status == 2
+    assert answer.err == (
+        "Error: the extra 'otlp' is needed, and httpx2 and opentelemetry are not in this executable: "
+        "on a host with Python, pip install 'service-record[otlp]'\n"
+    )
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("collector", "serve", "--help"), ("report", "--help")])

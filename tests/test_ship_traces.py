@@ -22,6 +22,7 @@ from service_record.record.entry import Entry, Phase, Result
 from service_record.telemetry.backend import TraceBackend
 from service_record.telemetry.endpoint import read_headers, traces_url
 from service_record.telemetry.trace_sending import TraceSender
+from tests.assisted_server import Authority
 from tests.builders import BOOT_ID, array, entry, failed_run, write_lines
 from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.forward_proxy import ForwardProxy
@@ -338,6 +339,24 @@ def test_options_of_collectors_are_not_for_traces(directory: Path, tmp_path: Pat
     assert (answer.status, "--headers-file is for otlp" in answer.err) == (2, True)
 
 
+def test_a_private_authority_is_trusted_where_it_is_named(directory: Path, tmp_path: Path) -> None:
+    write_lines(directory / "job.json", *failed_run())
+    authority = Authority(tmp_path / "authority")
+    with OtlpBackend(certificate=authority.issue("127.0.0.1")) as backend:
+        with pytest.raises(NotTaken, match="is not trusted: unable to get local issuer certificate"):
+            sender(backend, directory).send(is_last=True)
+        assert backend.asked == []
+
+        assert ship(backend, directory, "--ca-bundle", authority.certificate).status == 0
+        told = service_record(
+            *("ship", "--to", backend.place, "--from", directory),
+            SERVICE_RECORD_CA_BUNDLE=str(authority.certificate),
+        )
+        assert (told.status, len(backend.taken)) == (0, 2)
+        unreadable = ship(backend, directory, "--ca-bundle", tmp_path / "nothing")
+    assert (unreadable.status, unreadable.err.count("\n"), "nothing" in unreadable.err) == (3, 1, True)
+
+
 def test_the_proxy_of_the_environment_is_used(backend: OtlpBackend, directory: Path) -> None:
     write_lines(directory / "job.json", *failed_run())
     with ForwardProxy(backend.port) as proxy:
@@ -387,6 +406,25 @@ def test_a_trace_grows_while_it_is_followed_through_a_restart_of_the_backend(dir
     assert (running.returncode, said) == (0, b"Delivered again\n")
     assert [span.name for span in spans] == ["job"] * 3
     assert len({span.span_id for span in spans}) == 3
+
+
+def test_a_start_after_a_kill_sends_all_again_and_skips_nothing(directory: Path) -> None:
+    """What was sent is remembered by nobody: the backend knows each span by its id."""
+    path = write_lines(directory / "job.json", entry(), entry(Phase.SERVICE_END, 2))
+    with OtlpBackend() as backend:
+        with following(backend.place, directory) as running:
+            eventually(lambda: len(backend.spans()) == 1)
+            running.kill()
+        append(path, entry(at=10, pid=7), entry(Phase.SERVICE_END, 12, pid=7))
+        with following(backend.place, directory) as running:
+            eventually(lambda: len(backend.spans()) >= 3)
+            running.send_signal(signal.SIGTERM)
+            running.communicate(timeout=60)
+        spans = backend.spans()
+    assert running.returncode == 0
+    assert len(spans) == 3
+    assert len({span.span_id for span in spans}) == 2
+    assert spans[0] in spans[1:]
 
 
 def test_nobody_there_ends_with_75_and_one_line(directory: Path, tmp_path: Path) -> None:

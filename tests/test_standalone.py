@@ -111,6 +111,18 @@ def test_it_starts_quickly(executable: Path) -> None:
     assert statistics.median(taken) < MOST_SECONDS
 
 
+def test_what_it_does_not_hold_is_told_in_a_line(executable: Path) -> None:
+    for extra, *arguments in (
+        ("otlp", "ship", "--to", "otlp+https://127.0.0.1:1"),
+        ("triage", "triage", "."),
+        ("collector", "collector", "serve"),
+    ):
+        answer = run(executable, *arguments)
+        assert (answer.status, answer.err.count("\n")) == (2, 1), answer.err
+        assert "not in this executable" in answer.err
+        assert f"service-record[{extra}]" in answer.err
+
+
 def test_where_there_is_only_libc_it_says_what_is_wrong(bare: Path) -> None:
     answer = inside(bare, "analyze", "--from", "/records")
     assert (answer.status, answer.err) == (1, "")

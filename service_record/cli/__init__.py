@@ -227,8 +227,10 @@ class MissingExtra(click.ClickException):
     def __init__(self, extra: str, *modules: str) -> None:
         verb = "is" if len(modules) == 1 else "are"
         names = " and ".join(filter(None, (", ".join(modules[:-1]), modules[-1])))
+        is_executable = "_standalone" in sys.builtin_module_names  # to which nothing can be added
+        missing = "not in this executable: on a host with Python," if is_executable else "not installed:"
         super().__init__(
-            f"the extra '{extra}' is needed, and {names} {verb} not installed: "
+            f"the extra '{extra}' is needed, and {names} {verb} {missing} "
             f"pip install 'service-record[{extra}]'"
         )
 
