@@ -122,6 +122,17 @@ def test_one_room_speaks_http() -> None:
     assert not wrong
 
 
+def test_threads_of_the_collector_are_one_class_but_for_those_that_the_page_names() -> None:
+    making = {
+        name_of(path).removesuffix(".py")
+        for path in MODULES
+        if room_of(path) == "collector"
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Thread")
+    }
+    assert making == set(re.findall(r"`(collector/\w+/\w+)`", section("Threads of the collector")))
+
+
 def test_nothing_imports_the_tests_and_the_package_no_testing() -> None:
     others = [REPOSITORY / name for name in ("testing", "bench", "demo", "examples", "packages")]
     forbidden = {path: {"tests"} for folder in others for path in folder.rglob("*.py")}
