@@ -73,7 +73,6 @@ def test_a_change_is_on_the_page_without_loading_it_again(browser: Browser, serv
         expect(page.get_by_role("status")).to_have_text("2 hosts: 1 failed, 1 progressing")
         assert page.evaluate("window.mark") == "not loaded again"
         assert page.title() == "(1) Fleet · service-record"
-        assert page.title() == "(1) Fleet · service-record"
 
 
 def test_a_page_says_that_it_is_paused_and_catches_up_afterwards(browser: Browser, server: Served) -> None:
@@ -139,6 +138,27 @@ def test_no_page_is_wider_than_a_phone(browser: Browser, fleet: Served) -> None:
         for path in WHOLE:
             page.goto(fleet.url + path)
             assert page.evaluate("document.documentElement.scrollWidth") == 360, path
+
+
+def test_on_a_phone_a_host_is_one_line_and_trouble_has_its_reason_and_since_when_below(
+    browser: Browser, fleet: Served
+) -> None:
+    with signed_in(browser, fleet, **PHONE) as page:
+        page.goto(f"{fleet.url}/?each=1")
+        row = page.locator(f'[data-row="{FAILED}"]')
+        places = "(row, parts) => parts.map(part => row.querySelector(part).getBoundingClientRect())"
+        name, word, percent, reason, since = row.evaluate(
+            places, ["a", ".word", ".percent", ".reason", ".since"]
+        )
+        assert max(abs(name["y"] - other["y"]) for other in (word, percent)) < name["height"] / 2
+        assert reason["y"] >= name["y"] + name["height"]
+        assert abs(since["y"] - reason["y"]) < reason["height"]
+        assert row.locator(".since").inner_text().startswith("since ")
+        heights = page.locator(".running-row, .success-row").evaluate_all(
+            "rows => rows.map(r => r.clientHeight)"
+        )
+        assert heights
+        assert max(heights) < 48
 
 
 def test_a_cluster_changes_on_its_page_and_above_the_hosts_without_loading_again(
