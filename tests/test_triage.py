@@ -326,11 +326,8 @@ def test_a_bundle_that_takes_too_much_has_a_row_that_says_so(tmp_path: Path, lim
 def test_a_judge_that_is_killed_is_started_again(shelf: Path, tmp_path: Path) -> None:
     for n in range(40):
         failing(shelf / f"more-{n}.tar.gz", NO_SPACE, n + 1)
-    with subprocess.Popen(
-        [*PROGRAM, "triage", "--workers", "2", "--index", tmp_path / "index", shelf, "-o", "json"],
-        stdout=subprocess.PIPE,
-        env=environment(),
-    ) as running:
+    command = [*PROGRAM, "triage", "--workers", "2", "--index", tmp_path / "index", shelf, "-o", "json"]
+    with program(command) as running:
         killed: set[int] = set()
         until = time.monotonic() + 60
         while len(killed) < 2 and running.poll() is None and time.monotonic() < until:
@@ -426,49 +423,66 @@ def test_bundles_and_index_may_be_in_an_object_store(shelf: Path, s3: dict[str, 
     assert json.loads(told.out) == [{"n": 3}]
 
 
+_DASK = """
+import os, sys, threading
+from importlib import import_module
+
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(1)), daemon=True).start()
+import_module("distributed.cli." + sys.argv.pop(1)).main()
+"""
+"""It ends when its standard input does: with whoever began it, however that ends."""
+
+
+@contextlib.contextmanager
+def dask(name: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
+    """Have a program of Dask run until the end of the block, or of the tests."""
+    command = [sys.executable, "-c", _DASK, name, "--no-dashboard", *map(str, arguments)]
+    with program(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def program(command: list[object], **how: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Have a program run until the end of the block, and no longer if the test fails."""
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, **how) as running:  # type: ignore[arg-type]
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
 @pytest.mark.slow
 def test_dask_loses_and_doubles_nothing_while_its_workers_die(tmp_path: Path) -> None:
-    """Workers are killed one after the other while 200 bundles are judged."""
-    for n in range(200):
+    """Each of the first two workers is killed at its first bundles, and another one takes its place."""
+    for n in range(60):
         failing(tmp_path / f"b/{n}.tar.gz", NO_IMAGE if n % 2 else NO_SPACE, n)
     place = tmp_path / "scheduler.json"
-    dask = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--no-dashboard", "--port", "0"]
-    worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads", "1", "--no-dashboard"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    running = [subprocess.Popen([*dask, "--scheduler-file", str(place), "--host", "127.0.0.1"], **quiet)]  # type: ignore[call-overload]
-    try:
+    with contextlib.ExitStack() as running:
+        scheduler = dask("dask_scheduler", "--port", 0, "--host", "127.0.0.1", "--scheduler-file", place)
+        running.enter_context(scheduler)
+        until = time.monotonic() + 60
         while not (place.exists() and place.read_text().endswith("}")):
+            assert time.monotonic() < until
             time.sleep(0.1)
         address = json.loads(place.read_text())["address"]
-        running += [subprocess.Popen([*worker, address], **quiet) for _ in range(2)]  # type: ignore[call-overload]
-        with subprocess.Popen(
-            [
-                *PROGRAM,
-                "triage",
-                "--index",
-                tmp_path / "index",
-                "--on",
-                address,
-                tmp_path / "b",
-                "-o",
-                "json",
-            ],
-            stdout=subprocess.PIPE,
-            env=environment(),
-        ) as asked:
-            for victim in running[1:]:
-                time.sleep(4)
-                victim.kill()
-                victim.wait()
-                running.append(subprocess.Popen([*worker, address], **quiet))  # type: ignore[call-overload]
-            out, _ = asked.communicate(timeout=120)
-    finally:
-        for one in running:
-            one.kill()
-            one.wait()
-    assert counts(json.loads(out)) == {"image-not-found": 100, "disk-full": 100}
+
+        def worker() -> subprocess.Popen[bytes]:
+            return running.enter_context(dask("dask_worker", "--nthreads", 1, "--no-nanny", address))
+
+        workers = [worker(), worker()]
+        command = [*PROGRAM, "triage", "--index", tmp_path / "index", "--on", address, tmp_path / "b"]
+        asked = running.enter_context(program([*command, "-o", "json"]))
+        for victim in workers:
+            while not _children(victim.pid):  # the program that judges its bundles
+                assert (time.monotonic() < until, asked.poll()) == (True, None)
+                time.sleep(0.05)
+            victim.kill()
+            victim.wait()
+            worker()
+        out, _ = asked.communicate(timeout=120)
+    assert counts(json.loads(out)) == {"image-not-found": 30, "disk-full": 30}
     told = triage("sql", "--index", tmp_path / "index", "select count(*), count(distinct uri) from bundles")
-    assert told.out.splitlines()[1].split() == ["200", "200"]
+    assert told.out.splitlines()[1].split() == ["60", "60"]
 
 
 def test_rows_of_an_answer_survive_their_way_through_json() -> None:
