@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import comb
 from pathlib import Path
 from typing import Any
@@ -442,9 +442,12 @@ def dask(name: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @contextlib.contextmanager
-def program(command: list[object], **how: Any) -> Iterator[subprocess.Popen[bytes]]:
+def program(command: Sequence[object], **how: Any) -> Iterator[subprocess.Popen[bytes]]:
     """Have a program run until the end of the block, and no longer if the test fails."""
-    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, **how) as running:  # type: ignore[arg-type]
+    running: subprocess.Popen[bytes]
+    with subprocess.Popen(
+        list(map(str, command)), env=environment(), stdout=subprocess.PIPE, **how
+    ) as running:
         try:
             yield running
         finally:

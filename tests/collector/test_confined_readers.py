@@ -191,7 +191,7 @@ def test_what_is_of_others_or_of_a_cluster_that_reaches_beyond_the_group_is_refu
         reply = reader.get(path) if path.startswith(("/api/", "/metrics")) else visitor.get(path)
         assert (reply.status, seen_of_others(path, reply.body.decode())) == (status, []), path
     muted = {"kind": "muted", "scope": "group", "subject": "dc1", "duration": "4h"}
-    assert visitor.send("/mutes", **muted).status == 403
+    assert visitor.send("/mutes", {}, **muted).status == 403
     assert reader.post("/api/v1/mutes", muted).status == 403
 
 
