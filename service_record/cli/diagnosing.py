@@ -54,12 +54,12 @@ def judging(budget: Path | None, baseline: str | None, rules: Sequence[Path]) ->
 
     Raises BadFile with the line where one is not as docs/analyze.md has it.
     """
-    file, own_rules = _given(budget, rules) if budget or rules else (BudgetFile(), [])
+    file, own_rules = _budget_and_rules(budget, rules) if budget or rules else (BudgetFile(), [])
     good = build_history(opened([baseline], ()).records) if baseline else None
     return Judging(Budgets(file=file, baseline=good), Causes([*own_rules, *built_in_rules()]))
 
 
-def _given(budget: Path | None, rules: Sequence[Path]) -> tuple[BudgetFile, list[CauseRule]]:
+def _budget_and_rules(budget: Path | None, rules: Sequence[Path]) -> tuple[BudgetFile, list[CauseRule]]:
     from service_record.diagnosis.yaml_files import read_budgets, read_rules  # noqa: PLC0415  # few have any
 
     file = _read(budget, read_budgets) if budget else BudgetFile()
