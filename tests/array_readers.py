@@ -25,7 +25,7 @@ AT_ONCE_BYTES = 64 << 20
 
 @dataclass(slots=True)
 class Seen:
-    """What a reader saw: how often it read, how often no valid array, how often fewer entries than before."""
+    """Counts of a reader: its reads, those of no valid array, and those with fewer entries than before."""
 
     reads: int = 0
     invalid: int = 0

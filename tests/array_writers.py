@@ -190,7 +190,7 @@ def elements(content: bytes) -> list[Json]:
 
 
 def spare(content: bytes) -> int:
-    """How many bytes stand behind the bracket of an array."""
+    """Return the number of bytes behind the bracket of an array."""
     return len(content) - len(content.rstrip(b" \n"))
 
 

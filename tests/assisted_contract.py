@@ -28,7 +28,7 @@ _OF_HTTP: Final = {
 
 
 def openapi_file() -> Path | None:
-    """Where the file is; None when it cannot be had."""
+    """Return the path of the file; None when it cannot be had."""
     if named := os.environ.get("ASSISTED_SERVICE_OPENAPI"):
         return Path(named)
     return next(iter(sorted(_CHECKOUT.parent.glob("*/reference/*assisted-service-swagger.yaml"))), None)

@@ -74,7 +74,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a token of the local kinds says. `about` is an infra-env's or a cluster's id."""
+    """Claims of a token of the local kinds. `about` is an infra-env's or a cluster's id."""
 
     about: str
     kind: str = "infra_env_id"

@@ -77,14 +77,14 @@ class HungUp:
 
 Reply: TypeAlias = Told | HungUp
 _Route: TypeAlias = tuple[Callable[[Asked], Reply], str]
-"""What answers, and whose keys are good for it."""
+"""Handler of a request, and the holder whose keys are good for it."""
 
 
 class AssistedRules(Installation):
     """An installation that is asked."""
 
     def answer(self, asked: Asked) -> Reply:
-        """What the service answers, and does."""
+        """Return the service's answer to a request, and do what it asks for."""
         if self.behind_envoy and asked.query.get("logs_type") == "node-boot":
             return Told(400, b"bad request", "text/plain")
         path = asked.path.removeprefix(BASE_PATH)

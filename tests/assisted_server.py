@@ -106,7 +106,7 @@ class AssistedServer:
         self.changed = threading.Condition()
         self._planned: list[_Planned] = []
         self.gives_leave = True
-        """Whether it answers `Expect: 100-continue`; servers before RFC 2616 do not."""
+        """True when it answers `Expect: 100-continue`; servers before RFC 2616 do not."""
         self._context: ssl.SSLContext | None = None
         if certificate is not None:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -154,7 +154,7 @@ class AssistedServer:
         return None
 
     def answer(self, asked: Asked) -> Told | HungUp:
-        """What the rules answer, one request at a time."""
+        """Yield the answers of the rules, one request at a time."""
         bare = Asked(asked.method, asked.target.removeprefix(self.prefix), asked.headers, asked.body)
         if self.prefix and bare.target == asked.target:
             return Told(404, b"<html><title>404 Not Found</title></html>", "text/html")
@@ -167,11 +167,11 @@ class AssistedServer:
             self.changed.notify_all()
 
     def calls(self) -> list[str]:
-        """What was asked, in order: method and path below the base path, without ids."""
+        """Return the requests in order: method and path below the base path, without ids."""
         return [f"{entry.asked.method} {_without_ids(entry.asked.path)}" for entry in self.journal]
 
     def wait_for(self, calls: int, seconds: float = 60) -> bool:
-        """Whether so many requests were answered, or met their fault, in time."""
+        """Return whether so many requests were answered, or met their fault, in time."""
         with self.changed:
             return self.changed.wait_for(lambda: len(self.journal) >= calls, seconds)
 

@@ -100,7 +100,9 @@ class BootstrapHost:
             )
 
     def _environment(self, unit: str) -> dict[str, str]:
-        """What the manager gives a service; the unit's name stands for its control group."""
+        """Return the variables that the manager gives a service; the unit's name stands for its control
+        group.
+        """
         given = environment(self._directory)
         given |= {"PATH": f"{self._programs}:{given['PATH']}", "BIN": str(self._programs)}
         given |= {"SERVICE_NAME": unit, "INVOCATION_ID": INVOCATION_ID}
@@ -114,5 +116,5 @@ class BootstrapHost:
         return entries
 
     def read_by_upstream(self) -> UpstreamReader:
-        """What upstream's readers are given of this host."""
+        """Return the files of this host that upstream's readers get."""
         return read_by_upstream(self.records, self.layout)

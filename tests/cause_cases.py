@@ -43,7 +43,7 @@ class CauseCase:
 
     @property
     def trouble(self) -> TroubleFacts | None:
-        """What the service came to; None where none is in trouble."""
+        """Return the verdict of the service in trouble; None where none is."""
         values = self.values
         if not any(name in values for name in _ENDS):
             return None

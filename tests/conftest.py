@@ -14,7 +14,7 @@ from tests.standalone import made_before, standalone
 from tests.thorough import is_thorough, is_thorough_path
 
 FUZZ_SECONDS: Final = int(os.environ.get("SERVICE_RECORD_FUZZ_SECONDS") or 0)
-"""How long `make fuzz` runs tests/fuzz; 0 in any other run."""
+"""Time for which `make fuzz` runs tests/fuzz; 0 in any other run."""
 
 # On a machine that is busy, or that runs hypothesis for the first time, a slow draw or case is no failure.
 # To explain a failure, each line of every case is traced; the one that fails says enough.

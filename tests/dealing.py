@@ -24,7 +24,7 @@ def dealt(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
 
 
 def _run_of(item: pytest.Item) -> object:
-    """What belongs together."""
+    """Return the group to which a test belongs."""
     if _is_in_bats(item):
         return item.parent
     return item.path if _boots(item) and not _is_slow(item) else item

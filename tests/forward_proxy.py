@@ -19,7 +19,7 @@ class ForwardProxy:
         self.port_behind = port
         self.login = login
         self.seen: list[str] = []
-        """What was asked of the proxy: method, and URL or host and port."""
+        """Requests to the proxy: method, and URL or host and port."""
         handler = type("Handler", (_Handler,), {"front": self})
         self._httpd = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._httpd.daemon_threads = True

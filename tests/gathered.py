@@ -99,7 +99,7 @@ class Host:
 
 
 class Result:
-    """What was gathered."""
+    """Result of gathering."""
 
     def __init__(self, bundle: DirectoryBundle, gathered: tuple[Gathered, ...]) -> None:
         self.bundle = bundle
@@ -125,5 +125,5 @@ class Result:
 def gathered(
     host: Host, take: object, member: str = "facts.txt", size: int = 1 << 20, **more: object
 ) -> Result:
-    """What one collector gives of a host, into one member or a directory of them."""
+    """Return the output of one collector for a host, in one member or a directory of them."""
     return host.gather(GatherRow("facts", member, take, bytes=size), **more)  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ FACTS: Final[Mapping[str, str]] = {
     "system/chrony-tracking.txt": "Reference ID    : C000027B (192.0.2.123)\nLeap status     : Normal",
     "system/kernel-command-line.txt": "BOOT_IMAGE=(hd0,gpt3)/ostree/fedora-coreos root=UUID=abc rw",
 }
-"""What a host has where its own entry says nothing else."""
+"""Files of a host for which its own entry has none."""
 WAITED: Final = "Error: error while checking pod status: timed out waiting for the condition"
 ENDED: Final = 600.0
 """Seconds after the start at which the service that waited failed."""

@@ -262,7 +262,7 @@ _SECRET_PERCENT: Final[Mapping[str, tuple[int, int]]] = {
     **dict.fromkeys(_CURVES, (32, 45)),
     "Ed25519": (42, 70),
 }
-"""Which part of an encoded file is secret whatever its form; of other keys it begins behind the modulus."""
+"""Percentages of an encoded file that are secret whatever its form; other keys begin behind the modulus."""
 
 
 def secret_lines(name: str, key: bytes) -> list[bytes]:

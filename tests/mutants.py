@@ -32,7 +32,7 @@ from tests.mutations import Mutation, mutated, mutations
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = REPOSITORY / "docs/promises.md"
 REACHED: Final = REPOSITORY / ".cache/mutants"
-"""Which tests reach which lines."""
+"""Map of the lines that each test reaches."""
 ROOMS: Final = ("record", "history", "diagnosis", "redaction", "reporter/policy", "collector/domain")
 NAMES: Final = (
     *("budget", "bundle_contents", "cause_schema", "causes", "clock", "diagnosis"),

@@ -23,14 +23,14 @@ from tests.running_server import running
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """How a request is answered. Without a body a success is the protocol's own."""
+    """Answer to a request. Without a body a success is the protocol's own."""
 
     status: int = 200
     body: bytes | None = None
     headers: dict[str, str] = field(default_factory=dict)
     kind: str = "application/x-protobuf"
     seconds: float = 0.0
-    """How long it takes."""
+    """Time that the answer takes."""
 
 
 def partial_success(rejected: int, message: str) -> Reply:

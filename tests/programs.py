@@ -14,7 +14,7 @@ IMPORTS = "import os, signal, sys, threading, service_record; "
 
 
 def environment(directory: Path, **more: str) -> dict[str, str]:
-    """What a recorded service `job` has in its environment; its records are below `directory`."""
+    """Return the environment of a recorded service `job`; its records are below `directory`."""
     own = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)}
     return own | {"SERVICE_NAME": "job", "SERVICE_RECORDS_DIR": str(directory / "records")} | more
 

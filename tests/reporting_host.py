@@ -27,7 +27,7 @@ class ReportingHost:
         self.places = Places(root)
         self.installed = installed
         self.variables: dict[str, str] = {}
-        """What a round has in its environment besides."""
+        """Further variables in the environment of a round."""
         self.write("/etc/service-record/token", TOKEN).chmod(0o600)
         self.write(POINTER, "{}")
         self.places.records.mkdir(parents=True)
@@ -60,7 +60,7 @@ class ReportingHost:
         return ["unshare", "--time", "--fork", *clocks, *report]
 
     def environment(self) -> dict[str, str]:
-        """What a round has in its environment; programs of the host's own come first."""
+        """Return the environment of a round; programs of the host's own come first."""
         path = f"{self.places.at('/bin')}:{os.environ['PATH']}"
         return {"PATH": path, "PYTHONPATH": str(REPOSITORY)} | self.variables
 
@@ -78,7 +78,7 @@ class ReportingHost:
                     os.killpg(report.pid, signal.SIGKILL)
 
     def report(self, *arguments: str, uptime: int = 60, before: tuple[str, ...] = ()) -> Answer:
-        """What a round says; `before` is a program that runs it. The token is in nothing that it says."""
+        """Run a round, behind `before`; return its output, and check that the token is not in it."""
         done = subprocess.run(
             [*before, *self.command(*arguments, uptime=uptime)],
             env=self.environment(),

@@ -36,7 +36,7 @@ class Row:
     tests: tuple[tuple[str, str], ...]
     """File and name, or title in a bats file, of each test."""
     reason: str
-    """What the last cell says besides its tests."""
+    """Text of the last cell besides its tests."""
 
     @property
     def name(self) -> str:

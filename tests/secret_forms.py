@@ -48,7 +48,7 @@ def _printf_q(secret: bytes) -> bytes:
 
 
 def _set_x(secret: bytes) -> bytes:
-    """What `set -x` shows of an argument."""
+    """Return an argument as `set -x` shows it."""
     return subprocess.run(
         ["bash", "-xc", ': "$1"', "-", secret], capture_output=True, check=True
     ).stderr.strip()

@@ -125,7 +125,7 @@ SURROUNDINGS: Final[Mapping[str, Callable[[str], str]]] = {
     "&#10;": lambda text: f"it&#10;{text}",
     "cat -A": lambda text: f"it^I{text}",
 }
-"""What stands before a secret, each by what it puts there."""
+"""Texts around a secret, each by the function that puts it there."""
 ENDS: Final = frozenset(
     {"alone", "JSON, line", "JSON, CR LF", "JSON in JSON", "\\x0a", "octal", "%0A", "&#10;", "syslog"}
 )

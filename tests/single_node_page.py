@@ -55,7 +55,7 @@ def blocks(heading: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What commands printed."""
+    """Output of commands."""
 
     out: str
     err: str
@@ -63,7 +63,7 @@ class Followed:
 
 @dataclass
 class Desk:
-    """Where somebody follows the page, with a collector and an assisted-service."""
+    """Desk of somebody who follows the page, with a collector and an assisted-service."""
 
     directory: Path
     collector: Served
@@ -71,7 +71,7 @@ class Desk:
     infra_env: InfraEnv
     executable: bytes = b"#!/bin/sh\n# the executable\n"
     addresses: Mapping[str, str] = field(default_factory=dict)
-    """What the page calls something -> what it is called here; beside the two servers."""
+    """Names of the page -> the names here; beside the two servers."""
 
     def __post_init__(self) -> None:
         (self.directory / "bin").mkdir(parents=True)

@@ -13,20 +13,20 @@ _SAID: Final = "make.txt"
 
 
 def can_be_built() -> bool:
-    """Whether there is a C compiler, and a Python with headers and a shared library."""
+    """Return whether there is a C compiler, and a Python with headers and a shared library."""
     has_programs = all(map(shutil.which, ("make", "cc", "readelf", "strip")))
     has_header = Path(sysconfig.get_path("include"), "Python.h").exists()
     return has_programs and has_header and ".so" in str(sysconfig.get_config_var("INSTSONAME"))
 
 
 def made_before(directory: Path) -> Path | None:
-    """What `standalone` made in that directory, if it has."""
+    """Return the product of `standalone` in that directory, if there is one."""
     executable = directory / _EXECUTABLE
     return executable if executable.with_name(_SAID).exists() else None
 
 
 def standalone(directory: Path) -> Path:
-    """What `make standalone` makes of a copy, so that nothing of it is left in the checkout.
+    """Run `make standalone` in a copy, so that nothing of it is left in the checkout.
 
     What make said is beside it, in `make.txt`.
     """

@@ -44,7 +44,7 @@ def first_line(answer: Answer) -> str:
 
 
 def here(pid: int | None = None) -> dict[str, Any]:
-    """What makes an entry one of this boot, of a process that is there."""
+    """Return the fields that make an entry one of this boot, of a live process."""
     return {"boot_id": systemd.boot_id(), "uptime": systemd.uptime(), "pid": pid or os.getpid()}
 
 
@@ -296,7 +296,7 @@ HARMFUL = "<b>a\x1b]0;b\x07\u202ec</b>"
 
 
 def named_by_a_rule(directory: Path, form: str) -> Answer:
-    """What is shown of a failure whose cause is told with a name that would do harm."""
+    """Return the output for a failure whose cause contains a harmful name."""
     write_lines(directory / "job.json", *failed_run(error_message=f"mirror {HARMFUL} is gone"))
     rules = directory / "rules.yaml"
     rules.write_text("- name: a\n  says: '[{what}|it] is gone'\n  message: mirror (?P<what>[^ ]*)\n")

@@ -31,7 +31,7 @@ DOORS = {
     "subprocess",
     "sys",
 }
-"""What a module that calls itself pure has no use for."""
+"""Modules for which a pure module has no use."""
 TWICE = {"assisted", "bundle", "collector", "export", "follow", "ignition", "preflight", "timeline", "triage"}
 """A verb's module is called like the verb, and so may be the room that does the work."""
 PAGE = REPOSITORY / "docs" / "architecture.md"
@@ -84,7 +84,7 @@ def section(title: str) -> str:
 
 
 def is_pure(path: Path) -> bool:
-    """Whether the module, or the package that it is in, says so of itself."""
+    """Return whether the module, or the package that it is in, says so of itself."""
     folders = [folder for folder in path.parents if folder.is_relative_to(PACKAGE) and folder != PACKAGE]
     texts = [docstring(path), *(docstring(folder / "__init__.py") for folder in folders)]
     return any(re.search(r"\bPure\.$", text, re.MULTILINE) for text in texts)

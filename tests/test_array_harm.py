@@ -232,7 +232,7 @@ STRACE = ("strace", "-f", "--seccomp-bpf", "-qq", "-o")
 
 
 def strace(directory: Path, calls: str, failure: str) -> tuple[str, ...]:
-    """What makes calls on the record fail, by whatever name it is opened; signals are kept out of the way."""
+    """Return options that make calls on the record fail, by any name; signals are kept out of the way."""
     names = (record_of(directory), "/proc/self/fd/3")
     only = chain.from_iterable(("-P", str(name)) for name in names)
     return (

@@ -28,7 +28,7 @@ from tests.shell.services import needs_mount
 
 ENTRIES = 10
 PATIENCE_SECONDS = 2.0
-"""How long a writer waits for the lock, once."""
+"""Time for which a writer waits for the lock, once."""
 
 LONG = [*failed_run()] * 60
 """So many that the shim needs all of its programs."""

@@ -42,7 +42,7 @@ def writer(path: Path, **options: object) -> BundleWriter:
 
 
 def content(path: Path) -> dict[str, bytes]:
-    """What Python reads, by the paths below the top directory."""
+    """Return the members that Python reads, by the paths below the top directory."""
     with tarfile.open(path, "r:gz") as archive:
         files = {info.name.removeprefix(f"{TOP}/"): archive.extractfile(info) for info in archive}
         return {name: file.read() for name, file in files.items() if file is not None}
@@ -275,7 +275,7 @@ def test_contents_and_names_are_redacted_and_counted(path: Path) -> None:
 
 
 def cut_content(data: bytes) -> tuple[int, bytes]:
-    """How many bytes the first line says are missing, and what is there."""
+    """Return the number of bytes that the first line says are missing, and the bytes that are there."""
     first, _, rest = data.partition(b"\n")
     assert first.startswith(b"[service-record: ")
     assert first.endswith(b" bytes before this line were cut; the manifest says why]")
@@ -363,7 +363,7 @@ def test_other_json_is_there_whole_or_not_at_all(path: Path) -> None:
 
 
 def disk_use(directory: Path) -> int:
-    """What this process holds there, files without a name too, as the file system counts it."""
+    """Return this process's disk use there, files without a name too, as the file system counts it."""
     found: dict[int, int] = {}
     for descriptor in Path("/proc/self/fd").iterdir():
         try:
@@ -465,7 +465,7 @@ def fill(path: Path, left: int) -> None:
 
 
 class Filled(NamedTuple):
-    """What came of a bundle with too little disk."""
+    """Result of a bundle with too little disk."""
 
     names: list[str]
     cut: dict[str, str]

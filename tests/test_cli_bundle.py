@@ -68,7 +68,7 @@ class Host:
         return service_record("bundle", *arguments, stdin=stdin, cwd=self.out, **self.variables)
 
     def made(self) -> list[str]:
-        """What is in the directory, hidden or not."""
+        """Return the names in the directory, hidden or not."""
         return sorted(path.name for path in self.out.iterdir())
 
 

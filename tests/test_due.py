@@ -23,7 +23,7 @@ ROUND = {
     "service_record.reporter.policy",
     "service_record.reporter.round",
 }
-"""What only a round needs."""
+"""Modules that only a round needs."""
 MOST_OF_A_ROUND = 90
 PROGRAM = """
 import sys

@@ -14,7 +14,7 @@ from tests.command_line import Answer, environment
 from tests.programs import REPOSITORY
 
 WITHOUT = {"isal"}
-"""What an extra brings, and can be done without."""
+"""Modules that an extra brings, and that can be done without."""
 MODULES = {"drain3-improved": "drain3", "opentelemetry-proto": "opentelemetry"}
 """Libraries whose module is called otherwise."""
 

@@ -190,7 +190,9 @@ def take(follower: Follower, came: dict[str, list[int]]) -> None:
 
 
 def is_seen(path: Path, came: dict[str, list[int]]) -> bool:
-    """Whether the file is there, and its first entry was shown: of a file that came and went nobody knows."""
+    """Return whether the file is there, and its first entry was shown: of a file that came and went nobody
+    knows.
+    """
     if not path.exists():
         return False
     first = next((piece for piece in Records(path.parent).read("job")), None)
@@ -219,7 +221,7 @@ def test_it_sleeps_while_nothing_happens(records: Records) -> None:
 
 
 def switches(pid: int) -> int:
-    """How often a process went to sleep so far."""
+    """Return how often a process went to sleep so far."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
 
@@ -264,7 +266,7 @@ def test_only_the_end_of_a_long_record_is_read_for_its_last_entries(tmp_path: Pa
 
 
 def is_asleep(pid: int) -> bool:
-    """Whether it waits in poll(2), for which nothing else of it does."""
+    """Return whether it waits in poll(2), for which nothing else of it does."""
     return "poll" in Path(f"/proc/{pid}/wchan").read_text()
 
 

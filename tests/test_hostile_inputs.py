@@ -19,14 +19,14 @@ from tests.command_line import PROGRAM, environment
 OPENED_BYTES: Final = 2 << 20
 SECONDS_A_MEGABYTE: Final = 0.2
 BUSY: Final = 2.5
-"""How much slower a machine is that does other work meanwhile."""
+"""Slow-down of a machine that does other work meanwhile."""
 LEAST_SECONDS: Final = 0.3
 """For what takes the same however much is read: compiling rules, a first page."""
 START_SECONDS: Final = 0.3
 """To load a program."""
 MEMORY_BYTES: Final = 300 << 20
 OUTPUT_TIMES: Final = 10
-"""How often a byte that was read may be written, in the most wordy form."""
+"""Limit of writes for each byte that was read, in the most wordy form."""
 
 _START: Final = b'{"timestamp":"2026-11-21T01:05:10Z","phase":"service start"}\n'
 _FAILURE: Final = (
@@ -158,7 +158,7 @@ class Cost:
 
 
 def costs(directory: Path, name: str) -> dict[str, Cost]:
-    """What each verb costs on a file, in one process, which is ended when that is far too much."""
+    """Return the cost of each verb on a file, in one process, which is ended when it costs far too much."""
     (directory / "small.json").write_bytes(_START)
     commands = [[*command, name] for command in VERBS.values()]
     done = subprocess.run(
@@ -189,7 +189,7 @@ _FOLLOWED: Final = [name for name in INPUTS if "." not in name and name != "text
 
 _MANY_RUNS_BYTES: Final = 12 << 20
 _MOST_TIMES: Final = 9
-"""How often a byte of such a record may be in memory: many runs are held until all of them are known."""
+"""Limit of copies in memory for each byte of such a record: runs are held until all of them are complete."""
 _MOST_TIMES_OF_SHORT_RUNS: Final = 18
 
 

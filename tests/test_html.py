@@ -37,7 +37,7 @@ def seen(records: Records) -> Page:
 
 
 def bars(found: Page) -> list[str]:
-    """What each bar came to, of all charts."""
+    """Return the outcome of each bar, of all charts."""
     return [node.attributes["class"] for node in found.all("rect") if node.path[-1] == "a"]
 
 

@@ -448,7 +448,7 @@ def found(root: Path, path: str) -> tuple[bytes, int]:
 
 
 def wanted(role: str, token: Path) -> dict[str, tuple[bytes, int]]:
-    """What is to be on the host but for the settings, which have a test of their own."""
+    """Return the files that are to be on the host, but for the settings, which have a test of their own."""
     items = delivered(DeliveryRequest(role=role, settings="", token=token.read_bytes()))
     return {
         item.path: (item.data, item.mode)

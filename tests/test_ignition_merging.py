@@ -24,7 +24,7 @@ def ours(role: str = "worker", version: str = "3.4.0") -> Config:
 
 
 def kept(base: Any, merged: Any) -> bool:
-    """Whether all of the base is in the merged one, at its place and in its order."""
+    """Return whether all of the base is in the merged one, at its place and in its order."""
     if isinstance(base, dict):
         return all(name in merged and kept(value, merged[name]) for name, value in base.items())
     if isinstance(base, list):

@@ -555,7 +555,7 @@ def _install_and_tell(limited: Callable[[], None], directory: str, told: Any) ->
 
 
 def installed_by_a_child(root: Path, limited: Callable[[], None]) -> object:
-    """What an installation came to that another process tried, with less than we have."""
+    """Return the result of an installation by another process, with less privilege than ours."""
     ours, theirs = multiprocessing.Pipe()
     fork = multiprocessing.get_context("fork")
     child = fork.Process(target=_install_and_tell, args=(limited, str(root), theirs))

@@ -53,7 +53,7 @@ from service_record.redaction import known_secrets
 print(*known_secrets(Path(sys.argv[1])).unread)
 """
 NOT_EVERYTHING = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
-"""What makes root read no more than the modes of files let it; see capabilities(7)."""
+"""Command that makes root obey the modes of files; see capabilities(7)."""
 
 
 @pytest.fixture

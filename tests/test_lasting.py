@@ -52,7 +52,7 @@ LASTING = [
 
 
 def steps(directory: Path) -> Iterator[str]:
-    """What was written and synced, in its order, as the trace in the directory has it."""
+    """Yield the writes and syncs, in their order, from the trace in the directory."""
     synced = {directory / "records/service.json": "sync record", directory / "records": "sync its directory"}
     for call, name, rest in CALL.findall((directory / "trace").read_text()):
         if call == "fsync":

@@ -168,7 +168,7 @@ small_file = pytest.mark.parametrize("content", SMALL_FILES.values(), ids=SMALL_
 
 
 def spans(content: bytes) -> list[range]:
-    """Where the three entries of a small file stand."""
+    """Return the places of the three entries of a small file."""
     starts = [match.start() for match in re.finditer(rb'\{\s*"timestamp"', content)]
     decoder = json.JSONDecoder()
     return [range(start, decoder.raw_decode(content.decode(), start)[1]) for start in starts]

@@ -137,7 +137,7 @@ def run_with_program(command: list[str], records: Path) -> subprocess.CompletedP
 
 
 def completed_by_bash(share: Path, records: Path, line: str) -> list[str]:
-    """What a bash with our completion offers for the last word of a line."""
+    """Return the words that a bash with our completion offers for the last word of a line."""
     script = """
 . "$1"
 read -ra COMP_WORDS <<<"$2"

@@ -240,7 +240,7 @@ def copy_libraries(root: Path, packages: Iterable[str]) -> None:
 
 
 def inside(root: Path, *arguments: str) -> str:
-    """What the installed command says in the root, which has no shell and no Python."""
+    """Return the output of the installed command in the root, which has no shell and no Python."""
     (root / "proc").mkdir(exist_ok=True)
     enter = 'mount -t proc proc "$0/proc" && exec chroot "$0" /usr/bin/service-record "$@"'
     return run("unshare", "--mount", "--pid", "--fork", "sh", "-c", enter, root, *arguments)

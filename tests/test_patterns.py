@@ -22,7 +22,7 @@ from tests.upstream_reader import Judgement, UpstreamReader
 
 SUCCEEDED = Judgement(starts=1, successful=True)
 FAILED = 125
-"""How what stands for a program fails."""
+"""Exit status with which a program's stand-in fails."""
 USER = 65534
 """Nobody in particular."""
 EVERYTHING = (
@@ -351,7 +351,7 @@ def test_a_user_gathers_arrays_who_is_root_only_to_copy_them(bash: Bash) -> None
 
 
 def as_user(*command: str | Path) -> bytes:
-    """What the command says when somebody runs it who is not root, and in none of root's groups."""
+    """Return the output of the command when its user is not root, and in none of root's groups."""
     return subprocess.run(
         command, user=USER, group=USER, extra_groups=[], capture_output=True, check=True
     ).stdout

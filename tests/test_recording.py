@@ -23,7 +23,7 @@ FAILED_STAGE = [
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Where services of this very process record."""
+    """Return where services of this very process record."""
     return tmp_path / "records"
 
 

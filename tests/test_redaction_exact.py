@@ -54,7 +54,7 @@ def planted(kind: str, form: str) -> bytes:
 
 
 def parts(kind: str) -> Iterator[bytes]:
-    """What nobody may read."""
+    """Yield the secrets that nobody may read."""
     if kind == "pull-secret":
         yield from (auth.encode() for auth in _AUTHS)
     elif SECRETS[kind].startswith(b"-----"):
@@ -75,7 +75,7 @@ def longest_left(secret: bytes, text: bytes) -> int:
 
 
 def left_of(kind: str, form: str, text: bytes) -> int:
-    """How much of a secret can be read in a text, as it is or in the form."""
+    """Return how much of a secret can be read in a text, as it is or in the form."""
     bare = text.replace(b"\0", b"")  # of UTF-16
     as_is = max(longest_left(part, bare) for part in parts(kind))
     lines = FORMS[form](SECRETS[kind]).removeprefix(PREFIX).splitlines()

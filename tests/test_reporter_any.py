@@ -26,7 +26,7 @@ HOUR = 3600.0
 
 @dataclass
 class Chance:
-    """What fails, and where, as hypothesis draws it; nothing once it has run out."""
+    """Failures, and their places, as hypothesis draws them; none once it has run out."""
 
     data: st.DataObject
     left: int = 120

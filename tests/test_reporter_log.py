@@ -18,7 +18,9 @@ say.error("first"); say.warning("second\\x1b[2J\\nline"); say.notice("third"); s
 
 
 def said(directory: Path, stream: str | None) -> str:
-    """What a process says to a file; `stream` is what systemd calls it, in which FILE stands for the file."""
+    """Return a process's output to a file; `stream` is systemd's name of it, in which FILE stands for the
+    file.
+    """
     path = directory / "stderr"
     with path.open("wb") as stderr:
         status = os.fstat(stderr.fileno())

@@ -189,7 +189,7 @@ def test_nothing_is_shipped_or_told_to_who_does_not_take_the_token(status: int) 
 
 
 def rows_of_denials(*rounds: tuple[str, float, View | None]) -> list[bool]:
-    """Whether the reporter stops, round by round: boot, uptime, and what the service answers."""
+    """Return whether the reporter stops, round by round: boot, uptime, and what the service answers."""
     state, stops = ReporterState(), []
     for boot_id, uptime, view in rounds:
         found = evidence(uptime, boot_id=boot_id)

@@ -249,7 +249,7 @@ PLACE = "Boot logs kept on the host: /var/lib/service-record/spool"
 
 @pytest.fixture
 def with_agents_logs(host: ReportingHost, server: AssistedServer) -> dict[str, bytes]:
-    """What the service has of the host after the agent's upload."""
+    """Return the files that the service has of the host after the agent's upload."""
     host.installed.logs_info = "completed"
     name = f"{host.installed.cluster_id}/logs/{host.installed.id}/logs.tar.gz"
     server.rules.objects[name] = b"the agent's own"
@@ -827,7 +827,7 @@ REFUSING = "in three rounds over 30 minutes"
 
 
 def rounds_until_the_end(host: ReportingHost) -> str:
-    """What the round says that believes the service's denials."""
+    """Return the output of a round that believes the service's denials."""
     for uptime in (60, 660, 1260):
         assert host.report(uptime=uptime).status == 0
     answer = host.report(uptime=1900)

@@ -119,7 +119,7 @@ def run_on_a_full_file_system(
 
 @cache
 def ended_without_on_a_full_file_system(bash: Bash, service: str) -> Completed:
-    """How a service runs there without the shim, which does not depend on the room."""
+    """Return how a service runs there without the shim, which does not depend on the room."""
     with TemporaryDirectory() as directory:
         return run_on_a_full_file_system(bash, service, Path(directory), 0, shim=ABSENT)
 

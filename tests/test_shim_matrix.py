@@ -10,7 +10,7 @@ from tests.shell.scripts import Bash, bashes, every_bash
 
 PAGE = Path(__file__).parents[1] / "docs/shim-matrix.md"
 EXACT_AT_LEAST = {"euoE": 245 / 338, "euo": 245 / 338, "none": 55 / 80}
-"""What a recorder that only knows what bash tells it has reached, as shares of the endings in failure."""
+"""Shares of the endings in failure that a recorder reaches when it only knows what bash tells it."""
 
 
 @pytest.mark.slow

@@ -267,7 +267,7 @@ def test_an_encoding_without_glyphs_gets_ascii(records: Path) -> None:
 
 
 def on_a_terminal(*arguments: object, **variables: str) -> str:
-    """What appears on a terminal of 24 rows and 80 columns."""
+    """Return the screen of a terminal of 24 rows and 80 columns."""
     leader, follower = pty.openpty()
     with subprocess.Popen(
         [*PROGRAM, *map(str, arguments)],

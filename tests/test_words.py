@@ -4,8 +4,10 @@ says of words.
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import pairwise
+from pathlib import Path
 from typing import Final
 
 from testing.machine import REPOSITORY
@@ -34,7 +36,7 @@ NO_VERBS: Final = frozenset(
 )
 """A docstring of a function begins with a verb, and none of these is one."""
 CLAUSES: Final = frozenset({"what", "that", "whether", "who", "whom", "which", "where", "when", "how", "why"})
-"""A docstring of a class says what it is, in a noun phrase or with a verb, and not in a clause."""
+"""A docstring of a class or constant says what it is, in a noun phrase or with a verb, not in a clause."""
 MAX_COLUMNS: Final = 128
 MAX_CELL: Final = 200
 MAX_TERMS: Final = 40
@@ -44,11 +46,19 @@ MAX_WORDS: Final = 30
 
 @cache
 def modules() -> list[tuple[str, ast.Module]]:
-    """Return the modules of our programs by their path; those of migrations stay as they are."""
-    paths = [
-        *REPOSITORY.glob("*.py"),
-        *(path for each in PROGRAMS for path in (REPOSITORY / each).rglob("*.py")),
-    ]
+    """Return the modules of our programs by their path."""
+    folders = [REPOSITORY / each for each in PROGRAMS]
+    return parsed([*REPOSITORY.glob("*.py"), *(path for folder in folders for path in folder.rglob("*.py"))])
+
+
+@cache
+def modules_of_tests() -> list[tuple[str, ast.Module]]:
+    """Return the modules of the tests by their path."""
+    return parsed((REPOSITORY / "tests").rglob("*.py"))
+
+
+def parsed(paths: Iterable[Path]) -> list[tuple[str, ast.Module]]:
+    """Parse all but migrations, which stay as they are."""
     return [
         (str(path.relative_to(REPOSITORY)), ast.parse(path.read_text()))
         for path in sorted(paths)
@@ -99,6 +109,31 @@ def clauses_first(tree: ast.Module) -> list[tuple[int, str]]:
     return [(line, text) for line, text in classes if text and text.split()[0].lower() in CLAUSES]
 
 
+def clauses_of_constants(tree: ast.Module) -> list[tuple[int, str]]:
+    """Return the texts below constants and fields that begin with a clause."""
+    texts = (text for each in ast.walk(tree) for text in _below_assignments(each))
+    return [(line, text) for line, text in texts if text.split()[0].lower() in CLAUSES]
+
+
+def _below_assignments(node: ast.AST) -> Iterator[tuple[int, str]]:
+    statements = node.body if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) else []
+    for before, statement in pairwise(statements):
+        match before, statement:
+            case ast.Assign() | ast.AnnAssign(), ast.Expr(ast.Constant(str() as text)):
+                yield statement.lineno, text
+
+
+def clauses_of_helpers(tree: ast.Module) -> list[tuple[int, str]]:
+    """Return the docstrings of functions that begin with a clause; those of tests are prose."""
+    helpers = (
+        each
+        for each in ast.walk(tree)
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and not each.name.startswith("test_")
+    )
+    texts = ((each.lineno, ast.get_docstring(each)) for each in helpers)
+    return [(line, text) for line, text in texts if text and text.split()[0].lower() in CLAUSES]
+
+
 def long_lines(text: str) -> list[int]:
     """Return the lines of prose that are too long to read; tables and code have no other way."""
     text = re.sub(
@@ -142,7 +177,25 @@ def test_every_docstring_of_a_function_begins_with_a_verb() -> None:
 
 
 def test_no_docstring_of_a_class_begins_with_a_clause() -> None:
-    wrong = [f"{path}:{line}: {text[:60]}" for path, tree in modules() for line, text in clauses_first(tree)]
+    everything = [*modules(), *modules_of_tests()]
+    wrong = [f"{path}:{line}: {text[:60]}" for path, tree in everything for line, text in clauses_first(tree)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_text_of_a_constant_beside_the_package_begins_with_a_clause() -> None:
+    beside = [each for each in modules() if not each[0].startswith("service_record/")] + modules_of_tests()
+    wrong = [
+        f"{path}:{line}: {text[:60]}" for path, tree in beside for line, text in clauses_of_constants(tree)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_docstring_of_a_helper_begins_with_a_clause() -> None:
+    wrong = [
+        f"{path}:{line}: {text[:60]}"
+        for path, tree in modules_of_tests()
+        for line, text in clauses_of_helpers(tree)
+    ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -167,11 +220,14 @@ def test_the_glossary_has_a_term_once_and_is_short() -> None:
 def test_planted_faults_are_seen() -> None:
     tree = ast.parse(
         'def told(seen: int) -> int:\n    """What it is."""\n    found = seen\n    return found\n'
-        'class Answer:\n    """What it is."""\n\n    kept: int\n'
+        'class Answer:\n    """What it is."""\n\n    kept: int\n    """How many."""\n'
+        'def test_it() -> None:\n    """What is prose."""\n'
     )
     assert [name for _, name in banned_names(tree)] == ["told", "seen", "found"]
-    assert nouns_first(tree) == [(1, "What it is.")]
+    assert [line for line, _ in nouns_first(tree)] == [1, 10]
     assert [text for _, text in clauses_first(tree)] == ["What it is."]
+    assert [text for _, text in clauses_of_constants(tree)] == ["How many."]
+    assert clauses_of_helpers(tree) == [(1, "What it is.")]
     assert long_lines("short\n" + "x" * 129 + "\n| " + "x" * 129) == [2]
     assert long_cells("| " + "word " * 41 + "| `" + "x" * 300 + "` |") == [("word " * 41).strip()]
 

@@ -24,7 +24,7 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What `openshift-install analyze` holds of one service."""
+    """View that `openshift-install analyze` has of one service."""
 
     starts: int = 0
     successful: bool = False
@@ -106,7 +106,9 @@ class UpstreamReader:
         return None
 
     def attempts(self, service: str) -> int:
-        """How often a service was started: the different times of its starts. Raises UnreadableError."""
+        """Return how often a service was started: the different times of its starts. Raises
+        UnreadableError.
+        """
         try:
             entries = json.loads(self._text(service))
             return len({entry["timestamp"] for entry in entries if entry["phase"] == "service start"})

@@ -36,7 +36,7 @@ class Running:
     url: str
     pid: int
     said: Path
-    """What it wrote to standard error."""
+    """File with its standard error."""
     _ended: int
     """A descriptor that can be read when it has ended; pidfd_open(2)."""
 
@@ -46,14 +46,14 @@ class Running:
 
     @property
     def is_dying(self) -> bool:
-        """Whether its main thread is gone, whoever may hold up the others."""
+        """Return whether its main thread is gone, whoever may hold up the others."""
         try:
             return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] in {"Z", "X"}
         except (FileNotFoundError, ProcessLookupError):
             return True
 
     def ends_within(self, seconds: float) -> bool:
-        """Whether it has ended, at the latest after that time."""
+        """Return whether it has ended, at the latest after that time."""
         return bool(select.select([self._ended], [], [], seconds)[0])
 
     def kill(self) -> None:

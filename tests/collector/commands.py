@@ -7,6 +7,6 @@ from tests.command_line import Answer
 
 
 def collector_command(*arguments: object) -> Answer:
-    """What it says, and its exit status."""
+    """Run the command; return its output and exit status."""
     done = CliRunner().invoke(main, ["collector", *map(str, arguments)], prog_name="service-record")
     return Answer(done.exit_code, done.stdout, done.stderr)

@@ -22,7 +22,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """What calls on the host's behalf, with a token of the collector."""
+    """Client that calls on the host's behalf, with a token of the collector."""
 
     client: Client
     host: Host
@@ -62,7 +62,7 @@ class Twin:
     )
     host: Host = field(init=False)
     name: str = field(init=False)
-    """What the collector calls it."""
+    """Name of the host at the collector."""
     agent: Agent = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class Twin:
     def ask(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> tuple[Reply, Told]:
-        """What the collector answers, and what the assisted-service does."""
+        """Return the answers of the collector and of the assisted-service."""
         sent = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         types = {} if body is None or isinstance(body, bytes) else {"content-type": "application/json"}
         told = self.rules.answer(Asked(method, BASE_PATH + path, types | dict(headers or {}), sent))
@@ -86,7 +86,7 @@ class Twin:
         return self.ask("PUT", path, body, headers)
 
     def stages(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What both say of the host now."""
+        """Return the view that both have of the host now."""
         ours, theirs = self.ask("GET", f"/v2/clusters/{self.host.cluster_id}/hosts")
         return _seen(ours.json), _seen(json.loads(theirs.body))
 

@@ -33,7 +33,7 @@ class Process:
     url: str
     process: "subprocess.Popen[str]"
     said: Path
-    """What it wrote to standard error."""
+    """File with its standard error."""
 
     def end(self, number: signal.Signals) -> int:
         """End it by a signal; its exit status."""
@@ -70,7 +70,7 @@ def _listening(started: "subprocess.Popen[str]", said: Path) -> str:
 
 @dataclass(slots=True)
 class Load:
-    """What hosts reported that do nothing else, over a connection each."""
+    """Reports of hosts that do nothing else, over a connection each."""
 
     sent: set[str] = field(default_factory=set)
     """Names of steps that were reported, acknowledged or not."""
@@ -79,9 +79,9 @@ class Load:
     statuses: dict[int, int] = field(default_factory=dict)
     """Of all answers -> how many."""
     retries: list[str | None] = field(default_factory=list)
-    """What answers of 503 said of when to come again."""
+    """Retry-After of the answers of 503."""
     seconds: list[float] = field(default_factory=list)
-    """That each answer took."""
+    """Times of the answers."""
     broken: int = 0
     """Requests without an answer."""
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -29,16 +29,16 @@ class Received:
 
 @dataclass(slots=True)
 class Receiver:
-    """What came, and what is answered to what comes."""
+    """Requests that came, and the answers to those to come."""
 
     url: str = ""
     came: list[Received] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
     """Of the next answers; after them 204."""
     refused: str = ""
-    """What holds this text is answered with 503."""
+    """Requests that contain this text get 503."""
     is_held: threading.Event = field(default_factory=threading.Event)
-    """Whether answers wait for `release`."""
+    """Set while answers wait for `release`."""
     release: threading.Event = field(default_factory=threading.Event)
     _more: threading.Condition = field(default_factory=threading.Condition)
 

@@ -233,7 +233,7 @@ def test_nothing_that_a_host_says_runs_in_a_page(browser: Browser, server: Serve
 
 
 def _watched(page: Page, home: str) -> list[str]:
-    """What is filled with every sign of a script of somebody else's, and of a breach of the policy."""
+    """Fill a collector with every sign of a foreign script, and of a breach of the policy."""
     harm: list[str] = []
 
     def look(message: ConsoleMessage) -> None:

@@ -42,7 +42,7 @@ def agent(server: Served) -> Agent:
 
 
 def eventually(look: Callable[[], T | None]) -> T:
-    """What a look comes to, as soon as it comes to anything."""
+    """Return the result of a look, as soon as it has one."""
     until = time.monotonic() + 60
     while (found := look()) is None:
         assert time.monotonic() < until, "it did not come"

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(cannot_trace() is not None, reason=f"cannot be h
 
 
 def said_where_once(call: str, folder: Path) -> list[str]:
-    """What becomes of two changes of a database on whose file a call fails once."""
+    """Return the results of two changes of a database on whose file a call fails once."""
     database = Database(sqlite_url(folder))
     database.migrate()
     database.close()

@@ -54,7 +54,7 @@ def connected(url: str) -> Iterator[socket.socket]:
 
 
 def said_to(url: str, sent: bytes) -> bytes:
-    """What a client is told that sends this and reads until the connection is closed, or silent."""
+    """Return the answer to a client that sends this and reads until the connection is closed, or silent."""
     received = b""
     with connected(url) as connection, contextlib.suppress(ConnectionError):
         sending = threading.Thread(target=send, args=(connection, sent))

@@ -59,7 +59,7 @@ def fill(connection: Connection) -> dict[str, list[dict[str, Any]]]:
 
 
 def is_given(column: Column[Any]) -> bool:
-    """Whether the database gives rows their number there: 1 to the first."""
+    """Return whether the database gives rows their number there: 1 to the first."""
     return column is column.table.autoincrement_column and column.table is not steps
 
 
@@ -78,7 +78,7 @@ def content(connection: Connection) -> dict[str, list[dict[str, Any]]]:
 
 
 def is_kept(before: dict[str, Any], after: list[dict[str, Any]]) -> bool:
-    """Whether a row is there; that a bundle was read is no part of it: its page is made anew of it."""
+    """Return whether a row is there. The mark of a read bundle does not count: its page is made anew."""
     before = {name: value for name, value in before.items() if name != "is_indexed"}
     return any(before.items() <= row.items() for row in after)
 

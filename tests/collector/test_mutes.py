@@ -30,7 +30,7 @@ def cause_of(server: Served, host: str) -> str:
 
 
 def news(server: Served) -> list[str]:
-    """What would be told, whether or not there is a webhook."""
+    """Return the notices that would go out, whether or not there is a webhook."""
     with server.collector.database.reading() as connection:
         return list(connection.execute(select(notices.c.verdict).order_by(notices.c.id)).scalars())
 
@@ -161,6 +161,6 @@ COVERED = {"host": "web1", "group": "dc1/rack1"}
 
 
 def state(page: Page) -> str:
-    """What tells a browser whether a page has changed."""
+    """Return the mark by which a browser knows whether a page has changed."""
     (live,) = [node for node in page.all("div") if "data-state" in node.attributes]
     return live.attributes["data-state"]

@@ -166,7 +166,7 @@ class Desk:
                 one.deliver_due()
 
     def news(self, host: str, verdict: str = "failed", reason: str = "no disk", **values: Any) -> None:
-        """What the sweeper writes down when a verdict changes."""
+        """Write down the news, as the sweeper does when a verdict changes."""
         with self.collector.database.changing() as connection:
             administration.put_host(connection, host, {"group": "dc1"}, NOW)
             host_id = connection.execute(select(hosts.c.id).where(hosts.c.name == host)).scalar_one()
@@ -188,7 +188,7 @@ def desk(settings: CollectorSettings) -> Iterator[Desk]:
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    """What is logged, from the least on, by whatever library."""
+    """Collect the log, from the lowest level on, of whatever library."""
     stream, root = io.StringIO(), logging.getLogger()
     before = root.handlers[:], root.level
     logs.configure("debug", stream)

@@ -20,7 +20,7 @@ LARGE = 20 * 1024 * 1024  # bytes: an upload of several parts
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
-    """Where an S3 service of the tests' own listens."""
+    """Yield the URL of an S3 service of the tests' own."""
     service = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     service.start()
     host, port = service.get_host_and_port()

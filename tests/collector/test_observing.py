@@ -30,7 +30,7 @@ CANARIES = ["srt_7_CANARYinHEADER0123456789", "CANARYinQUERY", "CANARYinFORM", "
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    """What is logged, from the least on."""
+    """Collect the log, from the lowest level on."""
     stream = io.StringIO()
     root = logging.getLogger()
     before = root.handlers[:], root.level

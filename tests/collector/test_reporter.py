@@ -56,7 +56,7 @@ class Reported:
         return answer
 
     def reboot_into_the_control_plane(self) -> None:
-        """What the machine-config daemon leaves behind."""
+        """Leave the files that the machine-config daemon leaves behind."""
         pointer = self.host.places.at(POINTER)
         pointer.rename(pointer.with_name(pointer.name + ".bak"))
         self.host.write("/var/lib/kubelet/pki/kubelet-client-current.pem")

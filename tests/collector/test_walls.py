@@ -18,7 +18,7 @@ OPEN = {
     "POST /login",  # it takes a token in its form
     "GET /static/{file}",  # style and script of the login page, the same for everybody
 }
-"""What anybody may ask. Whoever adds to it says why."""
+"""Requests that are open to anybody. Whoever adds one says why."""
 
 
 @pytest.fixture(scope="module")

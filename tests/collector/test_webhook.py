@@ -53,7 +53,7 @@ class Desk:
             notifier.deliver_due()
 
     def news(self, host: str, verdict: str = "failed", at: float = NOW, *, reason: str = "") -> int:
-        """What the sweeper writes down when a verdict changes."""
+        """Write down the news, as the sweeper does when a verdict changes."""
         with self.collector.database.changing() as connection:
             administration.put_host(connection, host, {"group": "dc1"}, at)
             host_id = connection.execute(select(hosts.c.id).where(hosts.c.name == host)).scalar_one()
@@ -69,7 +69,7 @@ class Desk:
             return number
 
     def state(self, number: int) -> tuple[bool, bool, int]:
-        """Whether it is delivered, whether it still waits, and how often it was tried."""
+        """Return whether it is delivered, whether it still waits, and how often it was tried."""
         with self.collector.database.reading() as connection:
             row = connection.execute(select(deliveries).where(deliveries.c.notice_id == number)).one()
         return row.delivered_at is not None, row.next_at is not None, row.tries

@@ -15,7 +15,7 @@ from tests.shell.scripts import ABSENT, SHIM, Bash, Completed, Entry, run_script
 
 
 class Verdict(StrEnum):
-    """What a record says of where its run failed."""
+    """Verdict on a record's claim of where its run failed."""
 
     EXACT = "exact"
     APPROXIMATE = "approximate"
@@ -46,7 +46,9 @@ class Ending:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the recorded line is the true one; an inexact one is wrong unless it says that it is."""
+        """Return whether the recorded line is the true one; an inexact one is wrong unless it says that it
+        is.
+        """
         if self.without.returncode == 0:
             return Verdict.NO_FAILURE
         if self.end is None or "errorLine" not in self.end:
@@ -57,7 +59,7 @@ class Ending:
 
     @property
     def is_the_true_line(self) -> bool:
-        """Whether line, function and file are the marked ones; standard input and -c are no file."""
+        """Return whether line, function and file are the marked ones; standard input and -c are no file."""
         place = self.kind.place(self.options)
         if place is None or self.end is None:
             return False
@@ -67,7 +69,7 @@ class Ending:
 
     @property
     def is_a_line_of_the_script(self) -> bool:
-        """Whether the recorded line exists: the least that can be asked of an approximate one."""
+        """Return whether the recorded line exists: the least that can be asked of an approximate one."""
         assert self.end is not None
         line, _, file = self.end["errorLine"].split(" ", 2)
         texts = {self.kind.name: self.kind.text(self.options)}
@@ -76,7 +78,9 @@ class Ending:
 
     @property
     def has_the_true_command(self) -> bool:
-        """Whether the recorded command stands at the marked line; bash prints white space of its own."""
+        """Return whether the recorded command stands at the marked line; bash prints white space of
+        its own.
+        """
         place = self.kind.place(self.options)
         if place is None or self.end is None or "command" not in self.end:
             return True
@@ -84,7 +88,7 @@ class Ending:
 
     @property
     def complaints(self) -> list[str]:
-        """What no ending may come to, whatever the table says."""
+        """Return the outcomes that no ending may have, whatever the table says."""
         status = self.without.returncode
         expected = ("failure" if status else "success", status if status >= 0 else None)
         told = None if self.end is None else (self.end["result"], self.end.get("exitCode"))

@@ -26,7 +26,7 @@ OPTIONS = {"euoE": "set -euoE pipefail", "euo": "set -euo pipefail", "none": ":"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a script fails, as `errorLine` says it."""
+    """Place where a script fails, as `errorLine` says it."""
 
     line: int
     function: str

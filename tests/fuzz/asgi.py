@@ -69,7 +69,7 @@ class Asked:
         return self.runner.run(_told(self.app, scope, pieces))
 
     def get(self, path: str, kind: str = "admin") -> Reply:
-        """What a holder of a token is answered."""
+        """Return the answer to a holder of a token."""
         bearer = (b"authorization", f"Bearer {self.token(kind)}".encode())
         return self.ask("GET", path.encode(), [bearer, (b"host", b"collector.example")])
 
@@ -131,7 +131,7 @@ def at_work(**changes: Any) -> Iterator[Asked]:
 
 @contextmanager
 def quiet() -> Iterator[StringIO]:
-    """What the collector logs meanwhile, which nobody else hears."""
+    """Collect the collector's log meanwhile, which nobody else hears."""
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     log = StringIO()

@@ -70,7 +70,7 @@ def _give_up(_number: int, _frame: FrameType | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """How the command line answered, and what it did to files."""
+    """Answer of the command line, and its changes of files."""
 
     status: int
     out: bytes
@@ -173,7 +173,7 @@ sys.addaudithook(_see)
 
 @contextmanager
 def _watching() -> Iterator[set[str]]:
-    """What is written meanwhile, wherever; only that Python keeps what it compiles is put off."""
+    """Watch what is written meanwhile, wherever; only Python's cache of compiled code is switched off."""
     global _touched  # noqa: PLW0603  # a hook stays for ever, and is told so when to look
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     _touched = set()

@@ -18,7 +18,7 @@ _ODD: Final[list[Any]] = [
 """In the place of any value."""
 
 _RAW: Final = {_DEEP: "[" * 3000 + "]" * 3000, _LONG: "9" * 5000}
-"""What no encoder would write -> as it stands in the text."""
+"""Placeholder of a value that no encoder would write -> its text."""
 
 
 def odd_values() -> st.SearchStrategy[Any]:

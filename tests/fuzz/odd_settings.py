@@ -121,7 +121,7 @@ COLLECTOR_URLS = (
     )
     | _TEXTS
 )
-"""Where a collector is said to be."""
+"""Values of a collector's URL."""
 
 _RECORDER_NAMES: Final = [
     *("SERVICE_RECORDS_DIR", "SERVICE_RECORDS_LAYOUT", "SERVICE_NAME", "PRE_COMMAND", "POST_COMMAND"),

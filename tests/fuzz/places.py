@@ -18,7 +18,7 @@ KINDS: Final[Mapping[str, Callable[[Path], object]]] = {
     "link to a device": lambda path: path.symlink_to("/dev/zero"),
     "link to a file": lambda path: path.symlink_to("/etc/passwd"),
 }
-"""What a file can be instead of one -> what makes it so."""
+"""Kind that a file can be instead of one -> the function that makes it so."""
 
 
 @contextmanager

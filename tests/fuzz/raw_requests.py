@@ -183,7 +183,7 @@ _VALUES: Final = [
 
 
 class Request(NamedTuple):
-    """What a server makes of the bytes of a request that it takes for one."""
+    """Request as a server reads it from bytes."""
 
     method: str
     target: bytes

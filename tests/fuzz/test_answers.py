@@ -79,7 +79,7 @@ def service() -> AssistedService:
 
 
 def check(outcome: View) -> None:
-    """What is told of it is one printable line without the token."""
+    """Check that the message is one printable line without the token."""
     match outcome:
         case Answered() | Refused():
             text = outcome.text

@@ -66,7 +66,7 @@ def test_a_collector_answers_or_hangs_up_whatever_comes_over_a_connection() -> N
 
 
 def told(port: int, sent: bytes) -> bytes:
-    """What comes back before the connection is closed, or silent."""
+    """Return the bytes that come back before the connection is closed, or silent."""
     received = b""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.settimeout(10)

@@ -43,7 +43,7 @@ COMMANDS = st.one_of(
 
 
 class Terminal(NamedTuple):
-    """What lines are printed for."""
+    """Device for which lines are printed."""
 
     columns: str
     encoding: str
@@ -84,7 +84,7 @@ def answered(
 
 
 def _form(command: Sequence[str]) -> str:
-    """What standard output is, when there is any."""
+    """Draw the kind of standard output, when there is any."""
     if command[0] == "export":
         return command[2]
     forms = [after for word, after in pairwise(command) if word == "-o"]

@@ -22,7 +22,9 @@ _READER_LEFT: Final = 141
 
 
 def followed(source: Path, *arguments: str) -> str:
-    """What `follow` with these arguments shows of a directory or bundle, from the first entry to the last."""
+    """Return the output of `follow` with these arguments on a directory or bundle, from first to
+    last entry.
+    """
     with TemporaryDirectory() as place:
         copy = Path(place) / "records"
         if source.is_dir():

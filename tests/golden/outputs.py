@@ -34,13 +34,13 @@ _MORE: Final = {
 IN_FULL: Final = ("boot-loop", "failed-stage")
 """Examples of which every output has a golden file. A form says the same of the others."""
 READ: Final = ("show.txt", "analyze.txt", "timeline.txt", "diff.txt", "validate.txt")
-"""What people read of the other examples, besides the JSON of each."""
+"""Texts of the other examples that people read, besides the JSON of each."""
 EXIT_CODES: Final = GOLDEN / "exit-codes.txt"
 _ENDING: Final = ("show", "show --fail", "analyze", "timeline", "diff", "validate")
 _PAGE: Final = 80
 _UNWRAPPED: Final = 400
 _MADE: Final = "1795564800"
-"""When pages say that they were made: 2026-11-25."""
+"""Time of making on pages: 2026-11-25."""
 
 
 def sources() -> dict[str, str]:
@@ -78,14 +78,14 @@ def _of_verb(name: str, verb: str, *arguments: str) -> Iterator[tuple[Path, tupl
 
 
 def choices(verb: str, option: str) -> tuple[str, ...]:
-    """What an option of a verb may be."""
+    """Return the choices of a verb's option."""
     command = import_module(f"service_record.cli.{verb}").command
     kinds = {each.name: each.type for each in command.params}
     return tuple(kinds[option].choices)
 
 
 def said(path: Path, arguments: tuple[str, ...]) -> str:
-    """What belongs into a golden file, as wide as its name says, and 80 columns otherwise."""
+    """Return the text of a golden file, as wide as its name says, and 80 columns otherwise."""
     width = re.search(r"-(\d+)-columns", path.name)
     with _terminal(int(width[1]) if width else _PAGE):
         match arguments:
@@ -97,7 +97,7 @@ def said(path: Path, arguments: tuple[str, ...]) -> str:
 
 
 def exit_codes() -> str:
-    """How the verbs end on each example, a row each; of `diff`, compared with the good one."""
+    """Return how the verbs end on each example, a row each; of `diff`, compared with the good one."""
     rows: list[tuple[str, ...]] = [("", *_ENDING)]
     with _terminal(_PAGE):
         for name, source in sources().items():
@@ -110,7 +110,7 @@ def exit_codes() -> str:
 
 
 def output(*arguments: str, width: int = _PAGE) -> str:
-    """What the command line prints on standard output, from the repository."""
+    """Return the standard output of the command line, run from the repository."""
     with _terminal(width):
         return _answer(*arguments)[1]
 

@@ -27,7 +27,7 @@ ENDS: Final = {
     "fails": ("set -eE", f"test -e /nowhere {HERE}"),
     "unbound": ("set -u", f'echo "$NOPE" {HERE}'),
 }
-"""How a service ends: the options that this takes, and its last lines."""
+"""Ends of a service: the options that each takes, and its last lines."""
 
 # Options that make bash run nothing, or that print what is run: tests/shell/surroundings.bats has those two.
 _NOT_TO_BE_COMPARED: Final = {"noexec", "onecmd", "verbose", "xtrace"}
@@ -56,7 +56,7 @@ STATES: Final = {
     "read": ": >ready; read -r _ <over || :",
     "a handler of its own": "trap 'echo handled; exit 9' TERM HUP USR1; child & wait",
 }
-"""What a service is doing when it is signalled. `over` is a FIFO that has no writer until it is let go."""
+"""Activities of a service at its signal. `over` is a FIFO that has no writer until it is let go."""
 
 
 def recorded(before: str, after: str, ending: str) -> str:
@@ -67,7 +67,7 @@ def recorded(before: str, after: str, ending: str) -> str:
 
 
 def settings(bash: Bash) -> Iterator[str]:
-    """What sets each option of `set` and `shopt` to the value that it does not have by itself."""
+    """Yield commands that set each option of `set` and `shopt` to the value that is not its default."""
     for listing in ("set -o", "shopt"):
         asked = [str(bash.path), "-c", listing]
         printed = subprocess.run(asked, check=True, capture_output=True, text=True, env=NO_LOOKUP).stdout

@@ -33,19 +33,19 @@ class Result:
 
     @property
     def unchanged(self) -> bool:
-        """Whether the service printed and ended as without the shim."""
+        """Return whether the service printed and ended as without the shim."""
         return _seen(self.recorded) == _seen(self.without)
 
     @property
     def ended(self) -> str:
-        """How it ended without the shim: `exited 3`, `died of TERM`."""
+        """Return how it ended without the shim: `exited 3`, `died of TERM`."""
         if self.case.signal:
             return self.without.stdout.decode().splitlines()[-1]
         return f"exited {self.without.returncode}"
 
     @property
     def told(self) -> str:
-        """What the record says of the end: `failure, status 3, line exact`."""
+        """Return what the record says of the end: `failure, status 3, line exact`."""
         ends = self.recorded.of("service end")
         if not ends:
             return "no end"
@@ -54,7 +54,7 @@ class Result:
         return ", ".join([str(end["result"]), *words, *self._line(end)])
 
     def _line(self, end: Entry) -> list[str]:
-        """Whether the line was told, where there is one to tell."""
+        """Return whether the line was told, where there is one to tell."""
         lines = self.case.script.split("\n")
         true = next((number for number, text in enumerate(lines, 1) if HERE in text), None)
         if true is None or self.ended == "exited 0":
@@ -67,7 +67,7 @@ class Result:
 
     @property
     def complaints(self) -> list[str]:
-        """What no case may come to, whatever the table says."""
+        """Return the faults that no case may have, whatever the table says."""
         starts, stops = (len(self.recorded.of(f"stage {which}")) for which in ("start", "end"))
         services = [len(self.recorded.of(f"service {which}")) for which in ("start", "end")]
         failed = self.ended.startswith("exited") and self.ended != "exited 0"
@@ -87,7 +87,7 @@ class Result:
 
 
 def _seen(completed: Completed) -> tuple[int, bytes, bytes]:
-    """What somebody outside sees, but for process ids: bash names the child that died of a signal."""
+    """Return the outside view, without process ids: bash names the child that died of a signal."""
     return completed.returncode, completed.stdout, _PID.sub(b" ", completed.stderr)
 
 

@@ -14,11 +14,11 @@ NAMES: Final = (*DIMENSIONS, "endings")
 
 
 class Outcome(Protocol):
-    """What came of one case; prints as its line of the table."""
+    """Outcome of one case; prints as its line of the table."""
 
     @property
     def complaints(self) -> list[str]:
-        """What no case may come to."""
+        """Return the faults that no case may have."""
 
 
 def outcomes(bash: Bash, dimension: str) -> list[Outcome]:

@@ -24,7 +24,7 @@ CASE = re.compile(r'^@test "(.*)" \{', re.MULTILINE)
 PLAN = re.compile(r"^1\.\.(\d+)$", re.MULTILINE)
 REPORT = re.compile(r"^(ok|not ok) \d+ (.*?)(?: # skip ?(.*))?$")
 RUN_SECONDS = float(os.environ.get("BATS_RUN_SECONDS", "900"))
-"""How long one file may take under one bash; the cases that it has not reported by then have failed."""
+"""Limit for one file under one bash; the cases that it has not reported by then have failed."""
 
 
 class BatsError(Exception):
@@ -33,7 +33,7 @@ class BatsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What bats said of one case."""
+    """Report of bats on one case."""
 
     passed: bool
     skipped: str | None

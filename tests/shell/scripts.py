@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 SHIM = Path(os.environ.get("SHIM", ROOT / "shell" / "bootstrap-service-record.sh"))
 """The shim under test; $SHIM names another one, such as an installed copy."""
 FINDER = SHIM.with_name("service-record-failure.sh")
-"""What the shim looks for beside itself once something has failed."""
+"""Script that the shim looks for beside itself once something has failed."""
 ABSENT = Path(__file__).with_name("absent.bash")
 """Upstream's functions without the recording: what sources this runs as it would without the shim."""
 
@@ -38,7 +38,7 @@ class Bash:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """How a script ended and what it recorded: the whole lines of its record and the damaged ones."""
+    """End of a script and its record: the whole lines, and the damaged ones."""
 
     returncode: int
     stdout: bytes

@@ -83,7 +83,7 @@ OBSTACLES: dict[str, Callable[[Path], None]] = {
 
 @cache
 def ended_without(bash: Bash, service: str) -> Completed:
-    """How a service runs without the shim: once for all that is compared with it."""
+    """Return how a service runs without the shim: once for all that is compared with it."""
     with tempfile.TemporaryDirectory() as directory:
         return run_script(bash, service, Path(directory), shim=ABSENT)
 

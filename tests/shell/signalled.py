@@ -15,7 +15,7 @@ from pathlib import Path
 
 LOOK_SECONDS = 0.02
 SETTLED_SECONDS = 10
-"""How long a command may take until it waits: it is signalled then, whatever it does."""
+"""Limit until a command waits: it is signalled then, whatever it does."""
 SOON = 15
 """Seconds: less than the children of the scripts under test sleep."""
 
@@ -49,7 +49,7 @@ def states(session: int) -> set[str]:
 
 
 def ended(process: "subprocess.Popen[bytes]") -> bool:
-    """Whether a process ends within a moment."""
+    """Return whether a process ends within a moment."""
     try:
         process.wait(0.5)
     except subprocess.TimeoutExpired:

@@ -90,7 +90,7 @@ def _make(tree: Path) -> None:
 
 
 def _why(said: str) -> str:
-    """What went wrong. Without a mirror there is nothing to be done; all else should have worked."""
+    """Return what went wrong. Without a mirror there is nothing to be done; all else should have worked."""
     errors = [line.removeprefix("E: ") for line in said.splitlines() if line.startswith("E: ")]
     line = errors[-1] if errors else "it does not say why"
     without_mirror = "no mirror, so it cannot be had here" if _NO_MIRROR in line else "debootstrap failed"
@@ -98,7 +98,7 @@ def _why(said: str) -> str:
 
 
 def _mirror() -> list[str]:
-    """Where apt gets this suite from; nothing, which is debootstrap's own choice, where it does not."""
+    """Return apt's source of this suite; nothing, which is debootstrap's own choice, where it has none."""
     command = ["apt-get", "indextargets", "--format=$(REPO_URI)", "Created-By: Packages", f"Release: {SUITE}"]
     try:
         return subprocess.run(command, check=False, capture_output=True, text=True).stdout.split()[:1]

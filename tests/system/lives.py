@@ -33,7 +33,7 @@ class Life:
     word: str
     """Of the verdict of `analyze`; empty where there is no record."""
     says: str = ""
-    """What `analyze` says of it, too."""
+    """Text that `analyze` has to contain, too."""
 
 
 LIVES = {

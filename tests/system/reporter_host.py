@@ -124,13 +124,13 @@ host_id = "{host.id}"
         place.write_text(text)
 
     def of_the_reporter(self) -> set[str]:
-        """What is left of the reporter on the machine's disk."""
+        """Return the paths of the reporter that are left on the machine's disk."""
         names = ("*boot-reporter*", "*service-record*", "*reporter.*")
         found = {path for root in (self.etc, self.lib) for name in names for path in root.rglob(name)}
         return {str(path.relative_to(self.etc.parent)) for path in found}
 
     def holds_the_token(self) -> bool:
-        """Whether it is anywhere on what the machine may write to."""
+        """Return whether it is anywhere on what the machine may write to."""
         places = [self.etc, self.lib, self.machine.records.directory, self.observed]
         found = subprocess.run(["grep", "-raF", TOKEN, *places], check=False, stdout=subprocess.DEVNULL)
         return found.returncode == 0

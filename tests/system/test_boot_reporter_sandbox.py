@@ -18,7 +18,7 @@ def members(bundle: Path) -> dict[str, bytes]:
 
 
 def came_of(files: dict[str, bytes]) -> dict[str, str]:
-    """What became of each collector."""
+    """Return the result of each collector."""
     rows = json.loads(files["manifest.json"])["collectors"]
     return {row["name"]: f"{row['status']} {row.get('reason', '')}" for row in rows}
 

@@ -29,7 +29,7 @@ class Case:
     service_result: str | None = None
     stages: tuple[Outcome, ...] = (SUCCESS,)
     ends: int = 2
-    """How many `service end` entries the record has."""
+    """Number of the record's `service end` entries."""
 
 
 CASES = {

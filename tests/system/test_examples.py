@@ -14,7 +14,7 @@ SLOW = {"restart-loop"}
 
 
 def verdict(source: str) -> dict[str, object]:
-    """What is wrong, without what differs from run to run."""
+    """Return the faults, without the parts that differ from run to run."""
     found = json.loads(output("analyze", "--output", "json", "--from", source))
     root = found.get("root", {})
     return {

@@ -56,7 +56,7 @@ WANTED = (
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What `analyze` printed, and its exit code, by the name that the scenario gives it."""
+    """Return the output of `analyze`, and its exit code, by the scenario's name for it."""
     machine = Machine(tmp_path_factory.mktemp("machine"), wants=WANTED)
     machine.bash_service("bootkube", "true", "Type=oneshot")
     machine.unit("conditional", "ConditionPathExists=/no/such/file", "ExecStart=/bin/true")

@@ -110,7 +110,7 @@ def of_the_installer() -> Config:
 
 
 def config(directory: Path, host: Host, executable: Path) -> Config:
-    """What the installer team gets."""
+    """Return the bundle that the installer team gets."""
     token, base = directory / "token.txt", directory / "base.ign"
     token.write_text(TOKEN)
     base.write_text(json.dumps(of_the_installer()))

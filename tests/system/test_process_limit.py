@@ -39,7 +39,7 @@ CALL = (BASH_HEAD + ENTER + FILL + FAIL).count("\n")
 
 @pytest.fixture
 def settings(machine: Machine, tmp_path: Path) -> Iterator[tuple[str, ...]]:
-    """What a unit needs to have the limit."""
+    """Yield the settings that give a unit the limit."""
     hierarchies = cgroup.pids()
     if not hierarchies and not cgroup.is_delegated("pids"):
         pytest.skip("limits of processes cannot be had here")

@@ -196,12 +196,12 @@ class Journey:
             time.sleep(0.2)
 
     def held(self, service: str) -> str:
-        """What the collector has of a service's record."""
+        """Return the collector's copy of a service's record."""
         answer = self.reader.get(f"/api/v1/hosts/sno1/records/{service}")
         return answer.body.decode() if answer.status == 200 else ""
 
     def read(self, *arguments: str) -> Answer:
-        """What a verb on somebody's laptop says of the host."""
+        """Return the output of a verb about the host, run on somebody's laptop."""
         place = f"collector+http://127.0.0.1:{self.ports['collector']}/sno1"
         return service_record(*arguments, "--from", place, SERVICE_RECORD_TOKEN_FILE=str(self.token_file))
 

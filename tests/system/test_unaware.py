@@ -19,7 +19,7 @@ true
 
 @pytest.fixture(scope="module")
 def shown(shared_machine: Machine) -> dict[str, Any]:
-    """What `show` says on the machine itself while its services run, and of each what is running."""
+    """Return the output of `show` on the running machine, and of each service what is running."""
     machine = shared_machine
     machine.program("prepare", PRE_COMMAND)
     machine.unit("daemon", "ExecStart=/bin/sleep infinity")

@@ -112,16 +112,14 @@ STORY: Final = (
     ("stage end", "two"),
     ("service end", None),
 )
-"""What the service records: phase and stage of each entry."""
+"""Entries of the service: phase and stage of each."""
 
 
 _NO_REDIRECTION: Final = re.compile(
     rb"^\S+: (line \d+: (/dev/null|\d+)|redirection error: cannot duplicate fd): [A-Z][a-zI/ -]+\n",
     re.MULTILINE,
 )
-"""What bash says where it cannot open /dev/null, or turn an output there, and nothing can keep it from saying
-so.
-"""
+"""Messages of bash where it cannot open /dev/null, or redirect an output to it; nothing can silence them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +171,7 @@ def faults_of(append: Append) -> list[Fault]:
 
 
 def judged(append: Append, fault: Fault) -> tuple[bool, list[str]]:
-    """Whether the fault came about, and what is wrong after it."""
+    """Return whether the fault came about, and the faults after it."""
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
         append.prepare(directory)
@@ -191,7 +189,7 @@ def judged(append: Append, fault: Fault) -> tuple[bool, list[str]]:
 def wrong_after(
     append: Append, directory: Path, ended: Ended, *, may_be_killed: bool = False, is_doubtful: bool = False
 ) -> list[str]:
-    """What is wrong with the service and its record after it has ended so, and once another has written.
+    """Return the faults of the service and its record after this end, and after another one has written.
 
     In doubt an entry may be counted as missing that is there: a file system that fails to close a file may
     not have kept what was written to it.
@@ -214,12 +212,12 @@ def story(pieces: Sequence[Entry | Malformed]) -> list[tuple[str, str | None]]:
 
 
 def _could_not_redirect(ended: Ended) -> bool:
-    """Whether a call of the shim may not have run at all."""
+    """Return whether a call of the shim may not have run at all."""
     return _NO_REDIRECTION.search(ended.said) is not None
 
 
 def _harm(ended: Ended, seen: list[str], *, may_be_killed: bool) -> list[str]:
-    """What the service had of it. One that was killed itself has no more to say."""
+    """Return the faults of what the service had. One that was killed itself has no more to say."""
     if may_be_killed and ended.status == _KILLED:
         return []
     wrong = []
@@ -258,7 +256,7 @@ def _record_faults(directory: Path, seen: list[str], ended: Ended, *, is_doubtfu
 
 
 def _is_torn(piece: Malformed) -> bool:
-    """Whether it is what a write that was cut short may leave."""
+    """Return whether it is what a write that was cut short may leave."""
     begins = '{"timestamp":"2'
     return piece.text.startswith(begins[: len(piece.text)])
 

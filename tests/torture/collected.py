@@ -247,7 +247,7 @@ class CollectedHosts(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """What is on the disk is found by the next one; nothing was closed."""
+        """Crash the collector, without closing anything: the next one finds what is on the disk."""
         before = self._data
         self.life += 1
         shutil.copytree(before, self._data)

@@ -21,16 +21,16 @@ class ModelFile:
     content: bytes
     held: int = 0
     at: float = 0.0
-    """When the collector heard of it last."""
+    """Time at which the collector heard of it last."""
 
 
 @dataclass
 class ModelBuild:
-    """What was acknowledged of a build."""
+    """Acknowledged facts of a build."""
 
     updated_at: float
     key: str = ""
-    """What its reports call it, from the first that does."""
+    """Name that its reports give it, from the first that does."""
     steps: dict[int, tuple[str, str]] = field(default_factory=dict)
     """Id -> name and status."""
     bundles: list[tuple[int, str, str]] = field(default_factory=list)
@@ -61,13 +61,13 @@ class ModelBuild:
 
 @dataclass
 class ModelHost:
-    """What a collector has to know of a host."""
+    """Facts of a host that a collector has to know."""
 
     builds: dict[int, ModelBuild] = field(default_factory=dict)
     files: dict[str, list[ModelFile]] = field(default_factory=dict)
     heard_at: float = 0.0
     is_judged_anew: bool = True
-    """Whether the collector's clock was not set back since it was heard."""
+    """False after the collector's clock was set back since the last report."""
 
     def latest_bundle(self, kind: str) -> str:
         """The SHA-256 of the latest of a kind that is not forgotten."""
@@ -84,7 +84,7 @@ class ModelHost:
         return max((number for number in earlier if number != self.latest), default=0)
 
     def verdict(self, now: float, heard: Mapping[str, int], *, is_strict: bool) -> str:  # noqa: PLR0911  # a rule each
-        """What has to be said of it; nothing where that depends on more than the model knows.
+        """Return the expected verdict; nothing where that depends on more than the model knows.
 
         `heard` is how often each step was reported, by whatever host.
         """

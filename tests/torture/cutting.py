@@ -30,13 +30,13 @@ _ROOM: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How many bytes can be written from where the next append begins to write."""
+    """Bytes that can be written from where the next append begins to write."""
 
     bytes: int
     is_lifted: bool
-    """Whether the limit is gone behind that append."""
+    """True when the limit is gone behind that append."""
     is_of_copy: bool = False
-    """Whether it is the copy of what is damaged that is cut: there is a torn entry then."""
+    """True when the copy of the damage is cut: there is a torn entry then."""
 
     def __str__(self) -> str:
         what = "the damaged copy" if self.is_of_copy else "the record"
@@ -63,7 +63,7 @@ class _Limit:
 
 
 def _next_place(content: bytes) -> int:
-    """Where the next entry is written."""
+    """Return where the next entry is written."""
     if not content.startswith(b"["):
         return len(content)
     return len(content.rstrip(b" \n").removesuffix(b"]").rstrip(b" \n"))
@@ -75,8 +75,8 @@ def name(append: Append) -> str:
 
 
 def extent(append: Append) -> tuple[int, int]:
-    """How many bytes the entry has that is cut, with what stands before it and its newline; and how many the
-    record has from its beginning on, in a run in which nothing is cut.
+    """Return how many bytes the entry has that is cut, with what stands before it and its newline; and how
+    many the record has from its beginning on, in a run in which nothing is cut.
     """
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
@@ -103,7 +103,7 @@ def cuts_of(append: Append) -> list[Cut]:
 
 
 def judged(append: Append, cut: Cut) -> tuple[bool, list[str]]:
-    """Whether anything was cut, and what is wrong after it."""
+    """Return whether anything was cut, and what is wrong after it."""
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
         append.prepare(directory)
@@ -120,7 +120,7 @@ def judged(append: Append, cut: Cut) -> tuple[bool, list[str]]:
 
 
 def _lost(directory: Path, cut: Cut) -> Iterator[str]:
-    """What of a torn entry is nowhere any more, after the exit helper has repaired the array."""
+    """Yield the parts of a torn entry that are lost after the exit helper has repaired the array."""
     if not cut.is_of_copy:
         return
     copy = damaged_of(directory).read_bytes()

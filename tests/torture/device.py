@@ -48,7 +48,7 @@ class Copy:
 
 @cache
 def cannot_mount() -> str | None:
-    """Why there is no file system on a block device to be had here; None where there is."""
+    """Return why there is no file system on a block device to be had here; None where there is."""
     with tempfile.TemporaryDirectory() as place:
         tried = subprocess.run(
             ["unshare", "-m", "sh", "-ec", f"{_MAKE} {_MOUNT % 'data=ordered'} umount records"],

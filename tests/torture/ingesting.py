@@ -38,10 +38,10 @@ from tests.torture.injection import ERRORS, KILL, ON_FILES, Fault, injected
 from tests.torture.tally import Tally, Until, at_once, shuffled
 
 REFUSED: Final = frozenset({503, 507})
-"""That nothing can be kept at the moment; docs/collector.md."""
+"""Status of an answer when nothing can be kept at the moment; docs/collector.md."""
 
 _SECONDS: Final = 20.0
-"""That a collector has to go on after a fault is over."""
+"""Time in which a collector has to go on after a fault is over."""
 _DETACHING: Final = 10.0
 """Seconds that strace has to let go of a collector."""
 _LOOK, _WRITING = 0.01, 0.3
@@ -61,7 +61,9 @@ class Case:
 
     @property
     def is_on_a_socket(self) -> bool:
-        """Whether a connection may break of it: calls are counted in each thread, whatever they are on."""
+        """Return whether a connection may break of it: calls are counted in each thread, whatever they are
+        on.
+        """
         return self.fault.call in {"read", "write"} or self.on == "socket:"
 
     def __str__(self) -> str:
@@ -159,7 +161,7 @@ def short_writes(ingest: Ingest, of: Collectors, most: int) -> list[ShortWrite]:
 
 
 def judged(ingest: Ingest, of: Collectors, case: Case | ShortWrite) -> tuple[bool, list[str]]:
-    """Whether the fault came about, and what is wrong after it."""
+    """Return whether the fault came about, and what is wrong after it."""
     with of.copy(ingest) as data:
         try:
             happened, wrong = _judged(ingest, of, data, case)
@@ -207,7 +209,7 @@ def broken(running: Running, trace: Path, case: Case | ShortWrite) -> AbstractCo
 
 
 def _sent(ingest: Ingest, client: Client, number: int) -> Reply | None:
-    """What is answered; None where the connection broke."""
+    """Return the answer; None where the connection broke."""
     try:
         return ingest.send(client, number)
     except TimeoutError:
@@ -230,7 +232,7 @@ def _said_badly(reply: Reply | None, case: Case | ShortWrite, *, has_ended: bool
 
 
 def _goes_on(ingest: Ingest, client: Client, may_be: Sequence[Kept]) -> tuple[Kept, list[str]]:
-    """What is there once the client has tried again, and what is wrong with that."""
+    """Return the state once the client has tried again, and its faults."""
     found, wrong = kept_by(client), list[str]()
     if found not in may_be:
         wrong.append(f"there is {_differing(found, may_be[0])}")
@@ -255,7 +257,7 @@ def _differing(found: Kept, wanted: Kept) -> str:
 
 
 def _damage(data: Path) -> list[str]:
-    """What is wrong with the files that a collector leaves."""
+    """Return the faults of the files that a collector leaves."""
     with closing(sqlite3.connect(data / FILE)) as database:
         said = [row[0] for row in database.execute("PRAGMA integrity_check")]
         said += [str(row) for row in database.execute("PRAGMA foreign_key_check")]

@@ -41,7 +41,7 @@ _BATCH, _BATCHES = 1_200_000, 3
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a collector shows of the host."""
+    """Collector's view of the host."""
 
     steps: tuple[str, ...] = ()
     record: bytes = b""
@@ -57,9 +57,9 @@ class Ingest:
     send: Callable[[Client, int], Reply]
     """Send the n-th of its kind."""
     added: Callable[[Kept, int], Kept]
-    """What is there after it was taken; where it was there already, too."""
+    """Function that returns the view after the ingest; where it was there already, too."""
     is_at_checkpoint: bool = False
-    """Whether the write-ahead log is as long then as it becomes."""
+    """True when the write-ahead log is as long then as it becomes."""
 
     def __str__(self) -> str:
         return f"one ingest of the collector, {self.name}"
@@ -137,7 +137,7 @@ class Collectors:
         return self._at_checkpoint if of.is_at_checkpoint else (self._plain, self._kept)
 
     def kept_before(self, of: Ingest) -> Kept:
-        """What is there before it comes."""
+        """Return the state before it comes."""
         return self._before(of)[1]
 
     @contextmanager
@@ -198,7 +198,7 @@ def collectors() -> Iterator[Collectors]:
 
 
 def is_settled(data: Path) -> bool:
-    """Whether nobody has anything left to do with what was sent."""
+    """Return whether nobody has anything left to do with what was sent."""
     with closing(sqlite3.connect(f"file:{data / FILE}?mode=ro", uri=True)) as database:
         (hosts,) = database.execute("SELECT count(*) FROM hosts WHERE due_at <= ?", (time.time(),)).fetchone()
         (waiting,) = database.execute("SELECT count(*) FROM bundles WHERE NOT is_indexed").fetchone()
@@ -206,7 +206,7 @@ def is_settled(data: Path) -> bool:
 
 
 def kept_by(client: Client) -> Kept:
-    """What a collector shows. Raises AssertionError when it does not answer, OSError when it cannot."""
+    """Return a collector's view. Raises AssertionError when it does not answer, OSError when it cannot."""
     told = client.get(f"/api/v1/hosts/{HOST}")
     assert told.status == 200, told
     record = client.get(f"/api/v1/hosts/{HOST}/records/{SERVICE}")

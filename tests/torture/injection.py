@@ -60,7 +60,7 @@ RETRIED: Final = {"shell": frozenset({"openat", "read"}), "python": frozenset(_B
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fault:
-    """What becomes of the n-th call of a name in each process, or of it and all that follow."""
+    """Fault of the n-th call of a name in each process, or of it and all that follow."""
 
     call: str
     number: int
@@ -68,7 +68,7 @@ class Fault:
     """The name of an error, or KILL."""
     persistent: bool = False
     is_retried: bool = False
-    """Whether who makes it tries again where it is interrupted: for ever would be no fault of theirs."""
+    """True when an interrupted caller tries again: a fault for ever would not be the caller's."""
 
     def __str__(self) -> str:
         return f"{self.what} at {self.call} {self.number}{'+' if self.persistent else ''}"
@@ -81,7 +81,7 @@ class Fault:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What has strace make it, and keep the marks and the calls that failed."""
+        """Return the options by which strace makes it, and keeps the marks and the calls that failed."""
         failure = "signal=KILL" if self.what == KILL else f"error={self.what}"
         calls = ",".join(sorted({self.call, *_SEEN}))
         return (
@@ -94,7 +94,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a program ended that had a fault."""
+    """End of a program that had a fault."""
 
     status: int
     said: bytes
@@ -148,7 +148,7 @@ def attached(trace: Path, options: Sequence[str], process: int) -> Iterator[None
 
 @cache
 def cannot_trace() -> str | None:
-    """Why no call can be made to fail here; None where it can."""
+    """Return why no call can be made to fail here; None where it can."""
     if shutil.which("strace") is None:
         return "no strace"
     with Popen(["sleep", "60"]) as sleeper:
@@ -166,7 +166,7 @@ def marks(trace: Path) -> list[str]:
 
 
 def injected(trace: Path, fault: Fault) -> bool:
-    """Whether the fault came about."""
+    """Return whether the fault came about."""
     sign = (
         rf"{fault.call}\(.*= \?|<... {fault.call} resumed>.*= \?" if fault.what == KILL else r"\(INJECTED\)"
     )
@@ -201,7 +201,7 @@ class _Made:
     name: str
     number: int
     line: str
-    """What strace says of it."""
+    """Line of strace about it."""
 
     @property
     def closes_a_pipe(self) -> bool:

@@ -53,7 +53,7 @@ class ModelRun:
     writer: Writer
     entries: list[Entry] = field(default_factory=list)
     stages: list[str] = field(default_factory=list)
-    """Which are open."""
+    """Open stages."""
     lost: int = 0
     """Entries since the last acknowledged one that could not be written."""
     lost_ever: bool = False
@@ -61,7 +61,7 @@ class ModelRun:
 
     @property
     def outcome(self) -> Outcome:
-        """What the record has to tell, given the entries that are in it."""
+        """Return the expected history, given the entries of the record."""
         end = self.entries[-1]
         if end.phase is Phase.SERVICE_END:
             return Outcome(str(end.result))
@@ -103,7 +103,7 @@ class RecordedHost(RuleBasedStateMachine):
         return Entry(timestamp=now, phase=phase, uptime=round(self.uptime, 2), **known, **fields)  # type: ignore[arg-type]
 
     def _found(self, service: str) -> list[Entry]:
-        """What a reader finds."""
+        """Return the history that a reader finds."""
         path = self._path(service)
         content = path.read_bytes() if path.exists() else b""
         return [piece for piece in read_entries(BytesIO(content)) if isinstance(piece, Entry)]

@@ -19,7 +19,7 @@ from tests.torture.models import RecordedHost, ReportedHost
 from tests.torture.tally import Tally, Until
 
 Torture: TypeAlias = Callable[[float], list[Tally]]
-"""What is done for so many seconds."""
+"""Function that tortures for so many seconds."""
 
 _LOSSES: Final = 1_000_000
 _EXAMPLES: Final = 25
@@ -35,7 +35,7 @@ class Part:
     """Its share of the time is that of all weights."""
     torture: Torture
     cannot: Callable[[], str | None] = lambda: None
-    """Why it cannot be had here; None where it can."""
+    """Function that returns why the torture is impossible here; None where it is possible."""
 
 
 def _appending(append: appending.Append, seconds: float) -> list[Tally]:

@@ -59,7 +59,7 @@ def _entries(content: bytes) -> list[Entry]:
 
 
 def judged(found: Recorded, contents: list[bytes], written: list[Entry], loss: Loss) -> list[str]:
-    """What is wrong with what such a loss leaves."""
+    """Return the faults of what such a loss leaves."""
     last, content = loss.applied(found, contents)
     entries = _entries(content)
     wrong = []

@@ -35,7 +35,7 @@ OWN: Final = (
     "service_record.redaction",
 )
 LATER: Final = ("traceback", "encodings.idna")
-"""What Python loads when something fails."""
+"""Modules that Python loads when something fails."""
 
 _SECONDS: Final = 100
 _MOST: Final = 1 << 20
@@ -45,7 +45,7 @@ _NEW_TIME: Final = 0x80
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is to be run, and how."""
+    """Program to run, and its surroundings."""
 
     arguments: Sequence[str]
     variables: Mapping[str, str]
@@ -54,12 +54,12 @@ class Run:
     file_size: int | None = None
     """Beyond which no file can be written to."""
     is_first: bool = False
-    """Whether all modules that it loads are to be there in the runs behind it."""
+    """True when all modules that it loads are to be there in the runs behind it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a run ended; a negative status is a signal's."""
+    """End of a run; a negative status is a signal's."""
 
     status: int
     said: str
@@ -113,7 +113,7 @@ class Preloaded:
 
     @contextmanager
     def _or_never_again(self) -> Iterator[None]:
-        """What a program still says whose run went wrong is not about the next."""
+        """Discard the late output of a program whose run went wrong: it is not about the next."""
         try:
             yield
         except BaseException:

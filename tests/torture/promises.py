@@ -23,14 +23,14 @@ TARGETS: Final = ("target", "system calls", "faults, at most", "cases", "found")
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What users may rely on."""
+    """Promise on which users may rely."""
 
     number: int
     text: str
     tests: tuple[str, ...]
     """Files of tests, besides the torture."""
     command: str = "`make torture`"
-    """What tries it again."""
+    """Command that tries it again."""
 
     def cells(self, tallies: Sequence[Tally]) -> tuple[str, ...]:
         """Its row, given what the torture came to."""
@@ -104,7 +104,7 @@ PROMISES: Final = (
 
 @cache
 def tests_in(files: tuple[str, ...]) -> int:
-    """How many tests there are in these files, on this machine."""
+    """Return how many tests there are in these files, on this machine."""
     collect = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:randomly", *files]
     said = subprocess.run(
         [*collect, "-o", "addopts="], cwd=REPOSITORY, capture_output=True, text=True, check=False
@@ -132,5 +132,5 @@ def runs(before: str, tallies: Sequence[Tally], day: date, seconds: float) -> st
 
 
 def targets(tallies: Iterable[Tally]) -> str:
-    """What was tortured, one to a row."""
+    """Return the targets of the torture, one to a row."""
     return aligned([TARGETS, *(tally.cells() for tally in tallies)])

@@ -109,7 +109,7 @@ def truncations(record: Record) -> list[Truncation]:
 
 
 def judged(record: Record, case: Flip | Truncation) -> str | None:
-    """What is wrong with what the reader makes of it; None where nothing is."""
+    """Return the fault of the reader's result; None where there is none."""
     content = case.applied(record.content)
     try:
         pieces = list(read_entries(BytesIO(content)))
@@ -140,7 +140,7 @@ def _invented(record: Record, case: Flip | Truncation, found: list[Entry]) -> It
 
 
 def _swallowed(record: Record, case: Flip | Truncation, pieces: list[Entry | Malformed]) -> Iterator[str]:
-    """What is no entry any more is told to be damaged."""
+    """Yield the entries that are none any more and have to be reported as damaged."""
     if any(isinstance(piece, Malformed) for piece in pieces):
         return
     if isinstance(case, Truncation):

@@ -54,7 +54,7 @@ calls than the round, and it is not they who are tortured.
 
 
 def cannot_report() -> str | None:
-    """Why no round can be run here; None where it can."""
+    """Return why no round can be run here; None where it can."""
     return "a round with a clock of its own takes root" if os.geteuid() != 0 else None
 
 
@@ -122,7 +122,7 @@ class Rounds:
         return [*shuffled(_faults(first.values())), *shuffled(_faults(others))]
 
     def judged(self, fault: Fault) -> tuple[bool, list[str]]:
-        """Whether the fault came about, and what is wrong after it."""
+        """Return whether the fault came about, and what is wrong after it."""
         with self.host() as host:
             before = _records(host)
             try:
@@ -136,7 +136,7 @@ class Rounds:
             return injected(_trace(host), fault), [f"reporter round, {fault}: {each}" for each in wrong]
 
     def judged_when_cut(self, size: int) -> tuple[bool, list[str]]:
-        """What is wrong after a round in which no file could be written to beyond so many bytes."""
+        """Return the faults after a round in which no file could be written beyond so many bytes."""
         with self.host() as host:
             before = _records(host)
             try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 ORDER: Final = os.environ.get("SERVICE_RECORD_TORTURE_ORDER", "")
-"""What the order is drawn from in which cases are tried: `make torture` has another in each run."""
+"""Seed of the order of the cases: `make torture` has another in each run."""
 
 Case = TypeVar("Case")
 Verdict = TypeVar("Verdict")
@@ -21,15 +21,15 @@ class Tally:
 
     target: str
     promises: tuple[int, ...]
-    """Which of docs/promises.md it holds up."""
+    """Numbers of the promises in docs/promises.md that it holds up."""
     cases: int
-    """How many were tried."""
+    """Number of cases tried."""
     all_cases: int
-    """How many there are; as many as were tried where nothing bounds them but time."""
+    """Number of all cases; as many as were tried where nothing bounds them but time."""
     calls: int | None = None
-    """How many system calls were made to fail, where that is what was done."""
+    """Number of system calls with a fault, where faults were injected."""
     faults: int | None = None
-    """How many different faults each may have."""
+    """Number of different faults of each."""
     findings: tuple[str, ...] = ()
     """A line for each case in which something was other than promised."""
 
@@ -82,7 +82,7 @@ def while_time_lasts(cases: Iterable[Case], until: Until | None) -> Iterator[Cas
 def at_once(
     judge: Callable[[Case], Verdict], cases: Iterable[Case], until: Until | None, workers: int = 2
 ) -> Iterator[Verdict]:
-    """What the judge says of each case for which there is time, a few of them side by side."""
+    """Yield the judge's verdict on each case for which there is time, a few of them side by side."""
 
     def one(case: Case) -> Verdict | None:
         return None if until is not None and until.is_over else judge(case)

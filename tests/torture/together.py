@@ -81,7 +81,7 @@ class Site:
         return _program(*PROGRAM, *arguments)
 
     def stop_reporting(self) -> Popen[bytes]:
-        """What the reporter does when it is done for good, with these records below its root."""
+        """Do the reporter's last work, with these records below its root."""
         root = self.directory / "host"
         log = root / "var/log"
         log.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ class Site:
         return _program(sys.executable, "-c", _STOP, str(root))
 
     def judge(self, follower: "Follower") -> None:
-        """What came of it, once nobody writes any more."""
+        """Judge the result, once nobody writes any more."""
         entries = self.entries()
         names = [named(each) for each in entries if each.stage]
         if len(names) != len(set(names)):
@@ -135,7 +135,7 @@ class Follower:
             )
 
     def shown(self, number: int) -> list[str]:
-        """What it has shown, once that is so many entries, or nothing more comes."""
+        """Return its output, once that has so many entries, or nothing more comes."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while self._entries() < number and time.monotonic() < deadline:
             time.sleep(0.05)

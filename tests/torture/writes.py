@@ -54,7 +54,7 @@ _LINE: Final = re.compile(r"^(\d+) +(write|pwrite64|lseek|fsync)\((\d+)<([^>]*)>
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What was written, and where; and whether all that was written before was on the disk by then."""
+    """Bytes and place of a write; and whether all earlier writes were on the disk by then."""
 
     offset: int
     data: bytes
@@ -69,14 +69,14 @@ class Recorded:
     before: bytes
     writes: tuple[Write, ...]
     is_lasting: bool
-    """Whether it was to sync the end of each run, and failures."""
+    """True when it was to sync the end of each run, and failures."""
 
     def on_disk(self, last: int) -> int:
-        """How many of so many writes were on the disk for certain when the last of them was made."""
+        """Return how many of so many writes were on the disk for certain when the last of them was made."""
         return max((number for number in range(last) if self.writes[number].is_synced), default=0)
 
     def contents(self) -> list[bytes]:
-        """What the file holds before the first write, and after each."""
+        """Return the contents of the file before the first write, and after each."""
         content, all_of_it = bytearray(self.before), [self.before]
         for write in self.writes:
             content.extend(b"\0" * (write.offset - len(content)))
@@ -86,7 +86,7 @@ class Recorded:
 
 
 def recorded(writer: str, layout: str, *, is_lasting: bool = False) -> Recorded:
-    """What such a service writes. Raises AssertionError where the writes do not come to its record."""
+    """Return the writes of such a service. Raises AssertionError where they do not come to its record."""
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
         lines = b"".join(each.to_line() for each in BEFORE)
