@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 
 from service_record.diagnosis import Diagnosis, diagnose
-from service_record.diagnosis.causes import Causes, add_evidence, scanner
+from service_record.diagnosis.causes import Causes, judge_evidence, scanner
 from service_record.history import build_history
 from service_record.record.entry import Entry, Phase, Result
 from tests.builders import entry, timestamp
@@ -77,9 +77,9 @@ class Host:
         for path, text in self.files.items():
             reading.read(path, BytesIO(text.encode()).read)
         causes = rules.with_evidence(reading.evidence(), history)
-        found = diagnose(history, explain=causes.explain)
+        found = judge_evidence(diagnose(history, explain=causes.explain), causes)
         assert found is not None
-        return add_evidence(found, causes)
+        return found
 
 
 def _dated(lines: Any) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from service_record.collector.ingest.opening_bundles import read_bundle
 from tests.builders import entry, failed_run
 from tests.command_line import PROGRAM, environment, service_record
 
@@ -221,6 +222,26 @@ def test_must_gather_without_any_record_is_judged_by_its_evidence(
         assert (document["verdict"], document["root"]["cause"]["name"]) == ("unknown", cause)
         assert document["root"]["cause"]["place"] == f"{TOP}{path}:1"
         assert document["says"].startswith("unknown: no service recorded anything; ")
+
+
+def test_collector_and_triage_judge_a_bundle_without_any_record_by_its_evidence_too(tmp_path: Path) -> None:
+    told = {f"{TOP}{name}": text for name, text in {**MUST_GATHER, "nodes/m0/dmesg": f"[1.5] {OOM}\n"}.items()}
+    quiet = {f"{TOP}{name}": text for name, text in MUST_GATHER.items()}
+    shelf = tmp_path / "shelf"
+    for name, files in {"told": told, "quiet": quiet, "photos": {"summer.txt": f"{OOM}\n"}}.items():
+        shelf.mkdir(exist_ok=True)
+        (shelf / f"{name}.tar.gz").write_bytes(tar(files))
+    seen = {name: read_bundle(shelf / f"{name}.tar.gz") for name in ("told", "quiet", "photos")}
+    assert [one.look.verdict for one in seen.values()] == ["unknown", "unknown", ""]
+    assert "hyperkube was killed" in seen["told"].look.reason
+    assert "nodes/m0/dmesg:1" in seen["told"].analysis.rest
+    assert "names a cause" in seen["quiet"].look.reason
+    assert "nothing is wrong" not in seen["quiet"].analysis.verdict
+    document = json.loads(service_record("triage", shelf, "-o", "json").out)
+    assert document["verdicts"]["unknown"] == 2
+    assert [one["cause"] for one in document["causes"] if one["cause"] == "out-of-memory"]
+    (refused,) = document["unreadable"]
+    assert "no records in" in refused["reason"]
 
 
 def test_must_gather_in_which_nothing_tells_is_not_called_well(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from service_record.cli.options import (
 )
 from service_record.cli.terminal import print_lines, view
 from service_record.diagnosis import Diagnosis, Verdict
-from service_record.diagnosis.causes import Causes, add_evidence
+from service_record.diagnosis.causes import Causes, judge_evidence
 from service_record.diagnosis.trouble_facts import Unit
 from service_record.display.text import Clock, Glyphs, View
 from service_record.history import History
@@ -209,8 +209,6 @@ class _Request:
         causes = with_evidence(self.judging.causes, source, self.places, whole, units or (), is_here=live)
         diagnosis = Judging(self.judging.budgets, causes).diagnosis(history, now)
         diagnosis = self._with_units(diagnosis, history, units, causes)
-        if diagnosis is None and source.refusal and causes.evidence.is_of_host:
-            diagnosis = add_evidence(Diagnosis(verdict=Verdict.UNKNOWN), causes)
         why = source.refusal or f"no run to judge in {source.name}"
         return _Answer(source.name, history, diagnosis, "" if diagnosis else visible(why), now)
 
@@ -243,7 +241,7 @@ class _Request:
                 is_waiting=self.is_waiting,
                 explain=causes.explain,
             )
-        return add_evidence(diagnosis, causes) if diagnosis is not None else None
+        return judge_evidence(diagnosis, causes)
 
     def _selects(self, unit: Unit) -> bool:
         if self.services and unit.service not in {*self.services, *self.expected}:

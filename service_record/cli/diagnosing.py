@@ -18,7 +18,7 @@ from service_record.cli.options import complete_services, service_name
 from service_record.diagnosis import Diagnosis, diagnose
 from service_record.diagnosis.budget import BudgetFile, Budgets
 from service_record.diagnosis.cause_rules import CauseRule
-from service_record.diagnosis.causes import Causes, add_evidence, built_in_rules
+from service_record.diagnosis.causes import Causes, built_in_rules, judge_evidence
 from service_record.diagnosis.findings import FailedUnit
 from service_record.diagnosis.trouble_facts import PROPERTIES, Unit, read_properties, read_texts
 from service_record.history import History, build_history
@@ -186,7 +186,7 @@ def verdict_page(at: datetime) -> str:
         causes = with_evidence(judges.causes, source, (), history, units or (), is_here=live)
         judged = Judging(judges.budgets, causes).diagnosis(history, now_for(history, source))
         diagnosis = add_units(judged, history, units, explain=causes.explain)
-        diagnosis = diagnosis and add_evidence(diagnosis, causes)
+        diagnosis = judge_evidence(diagnosis, causes)
     except SourceError as error:
         return f"{visible(str(error))}\n"
     except OSError as error:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from service_record.diagnosis.cause_rules import CauseRule, LineSet, Rank
 from service_record.diagnosis.evidence.log_lines import SYSTEMD, Era, LogLine
-from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, ToldLine, Trouble
+from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, ToldLine, Trouble, Verdict
 from service_record.diagnosis.fitting import Match, RuleBook, Surroundings
 from service_record.diagnosis.trouble_facts import (
     NO_EVIDENCE,
@@ -293,7 +293,17 @@ def _era(history: History) -> Era:
     return Era(min(times, default=None), max(times, default=None))
 
 
-def add_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:
+def judge_evidence(diagnosis: Diagnosis | None, causes: Causes) -> Diagnosis | None:
+    """Add the evidence to a diagnosis; judge the files of a host by themselves where there is no record.
+
+    None where there is neither: a record without any run, or files that are of no host.
+    """
+    if diagnosis is None and (causes.history.services or not causes.evidence.is_of_host):
+        return None
+    return _with_evidence(diagnosis or Diagnosis(verdict=Verdict.UNKNOWN), causes)
+
+
+def _with_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:
     """Return the diagnosis with the lines that tell, and with a cause that stands on evidence alone.
 
     That is asked for only where no service is in trouble: the host may be at work, and get no further.

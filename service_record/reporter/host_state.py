@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
-from service_record.diagnosis.causes import Causes, add_evidence, built_in_causes, causes_with
+from service_record.diagnosis.causes import Causes, built_in_causes, causes_with, judge_evidence
 from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.failures import signature
 from service_record.diagnosis.findings import Trouble
@@ -125,7 +125,7 @@ def observe(places: Places, probes: HostProbes | None = None, own: Iterable[str]
     if history is not None and diagnosis is not None and not _is_explained(diagnosis):
         files = ((path, BytesIO(data).read) for path, data in probes.files(places))
         causes = causes_with(causes, history, (), files)
-        explained = add_evidence(_diagnosis(history, now, causes) or diagnosis, causes)
+        explained = judge_evidence(_diagnosis(history, now, causes), causes)
     units = tuple(sorted({signature(unit) for unit in failed} - set(own)))
     failed_now = [Unit(name=unit, is_failed=True) for unit in failed]
     return HostEvidence(

@@ -25,7 +25,7 @@ import msgspec
 from service_record.bundle.layers import Layer, LimitError, Limits, ReadingBudget, decompressed_layer, is_tar
 from service_record.bundle.tar import TarError, members
 from service_record.diagnosis import diagnose
-from service_record.diagnosis.causes import add_evidence, built_in_causes
+from service_record.diagnosis.causes import built_in_causes, judge_evidence
 from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.trouble_facts import read_texts
 from service_record.history import build_history
@@ -95,15 +95,16 @@ def _row(path: Path, reference: Reference) -> BundleRow:
 
 def judge_bundle(path: Path, reference: Reference) -> BundleRow:
     """Return the row of the host whose bundle is at this path. Raises SourceError, OSError."""
-    source = open_source([str(path)])
+    source = open_source([str(path)], with_evidence=True)
     history = build_history(source.records, liveness_for(source))
     history = doubted(history, source.written, source.unfinished, source.damaged)
     units = read_texts(source.unit_texts)
     causes = with_host_files(built_in_causes(), source, [str(path)], history, units)
     diagnosis = diagnose(history, now=latest_entry(history), explain=causes.explain)
     diagnosis = add_units(diagnosis, history, units, explain=causes.explain)
-    if diagnosis is not None:
-        diagnosis = add_evidence(diagnosis, causes)
+    diagnosis = judge_evidence(diagnosis, causes)
+    if diagnosis is None and source.refusal:
+        raise SourceError(source.refusal)
     return row_of(diagnosis, history, reference, bundle_facts(causes.evidence.facts, history))
 
 

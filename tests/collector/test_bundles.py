@@ -120,6 +120,24 @@ def test_a_bundle_of_an_earlier_moment_does_not_unsay_what_a_later_one_said(
     assert b"succeeded" in kept
 
 
+def test_a_bundle_without_any_record_is_judged_by_its_files_and_takes_nothing_back(
+    server: Served, agent: Agent
+) -> None:
+    agent.upload(FAILED)
+    indexed(server, agent.host.id)
+    killed = b"[ 1.5] Out of memory: Killed process 6214 (hyperkube) total-vm:1586752kB\n"
+    agent.upload(gzip.compress(tar(member("nodes/m0/dmesg", killed))))
+
+    row = indexed(server, agent.host.id)
+
+    assert (row.verdict, "hyperkube was killed" in row.reason) == ("unknown", True)
+    with server.collector.database.reading() as connection:
+        verdict = connection.execute(
+            select(hosts.c.records_verdict).where(hosts.c.name == agent.host.id)
+        ).scalar_one()
+    assert b'"verdict":"failed"' in verdict
+
+
 def test_the_same_bundle_again_is_acknowledged_and_kept_once(server: Served, agent: Agent) -> None:
     replies = [agent.upload(FAILED).status for _ in range(2)]
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from service_record.diagnosis import Diagnosis, diagnose
-from service_record.diagnosis.causes import Causes, HostFiles, add_evidence, built_in_causes, causes_with
+from service_record.diagnosis.causes import Causes, HostFiles, built_in_causes, causes_with, judge_evidence
 from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.trouble_facts import read_texts
 from service_record.display.sentences import verdict_sentence, why_sentence
@@ -43,7 +43,7 @@ class RecordsLook(msgspec.Struct, frozen=True, omit_defaults=True):
 
     services: tuple[ServiceSeen, ...] = ()
     verdict: str = ""
-    """A word of `diagnosis.Verdict`; empty where no service has a run."""
+    """A word of `diagnosis.Verdict`; empty where no service has a run, and nothing is of a host."""
     reason: str = ""
     """A sentence that goes on behind the verdict."""
     why: str = ""
@@ -90,7 +90,7 @@ def judge_records(
     causes = causes_with(causes, history, units, files)
     diagnosis = diagnose(history, now=moment, explain=causes.explain)
     diagnosis = add_units(diagnosis, history, units, explain=causes.explain)
-    diagnosis = diagnosis and add_evidence(diagnosis, causes)
+    diagnosis = judge_evidence(diagnosis, causes)
     reasons = tuple(text[:_LONGEST] for text in left_out)[:_MOST_LEFT_OUT]
     return JudgedRecords(history, moment, diagnosis, counts, reasons)
 

@@ -207,8 +207,11 @@ def analysis_of(connection: Connection, bundle_id: int) -> Analysis | None:
 
 
 def tell(connection: Connection, host_id: int, look: RecordsLook, at: float) -> None:
-    """Have records say of their host what they come to, unless later ones have said it."""
-    if not look.verdict:
+    """Have records say of their host what they come to, unless later ones have said it.
+
+    A bundle without any record, whose files do not tell of a failure, takes nothing back.
+    """
+    if not look.verdict or (look.verdict == _UNKNOWN and not look.services):
         return
     before: bytes | None = connection.execute(
         select(hosts.c.records_verdict).where(hosts.c.id == host_id).with_for_update()
@@ -222,6 +225,7 @@ def tell(connection: Connection, host_id: int, look: RecordsLook, at: float) -> 
     )
 
 
+_UNKNOWN: Final = "unknown"
 _COLUMNS: Final = (bundles.c.id, bundles.c.kind, bundles.c.key, bundles.c.name, bundles.c.size)
 
 
