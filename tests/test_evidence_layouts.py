@@ -225,7 +225,9 @@ def test_must_gather_without_any_record_is_judged_by_its_evidence(
 
 
 def test_collector_and_triage_judge_a_bundle_without_any_record_by_its_evidence_too(tmp_path: Path) -> None:
-    told = {f"{TOP}{name}": text for name, text in {**MUST_GATHER, "nodes/m0/dmesg": f"[1.5] {OOM}\n"}.items()}
+    told = {
+        f"{TOP}{name}": text for name, text in {**MUST_GATHER, "nodes/m0/dmesg": f"[1.5] {OOM}\n"}.items()
+    }
     quiet = {f"{TOP}{name}": text for name, text in MUST_GATHER.items()}
     shelf = tmp_path / "shelf"
     for name, files in {"told": told, "quiet": quiet, "photos": {"summer.txt": f"{OOM}\n"}}.items():
