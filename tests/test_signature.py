@@ -75,6 +75,43 @@ def test_hostile_messages_take_linear_time(piece: str) -> None:
         ("Retrying after an error", "Retrying after an error"),
         ("rendering\nRetrying", "rendering"),
         ("E1121 01:05:10.1 etcd.go:1] lost\nexit status 1, failed", "E1121 01:05:10.1 etcd.go:1] lost"),
+        (
+            (
+                "sshd: no hostkeys available -- exiting.\n"  # openssh: sshd.c, systemd: unit.c
+                "sshd.service: Main process exited, code=exited, status=1/FAILURE\n"
+                "sshd.service: Failed with result 'exit-code'.\nFailed to start OpenSSH server daemon."
+            ),
+            "sshd: no hostkeys available -- exiting.",
+        ),
+        ("a.service: Failed with result 'exit-code'.", "a.service: Failed with result 'exit-code'."),
+        ("Failed to start listener: address in use\nlost", "Failed to start listener: address in use"),
+        (
+            (
+                "finish: cmd-install/stage-partitioning: FAIL: running curtin command\n"
+                "Unexpected error while running command.\nCommand: ['wipefs', '-a']\n"  # curtin: util.py
+                "Exit code: 1\nReason: -\nStdout: ''\nStderr: wipefs: /dev/sda1: probing initialization"
+            ),
+            "Stderr: wipefs: /dev/sda1: probing initialization",
+        ),
+        ("mount: wrong fs type, error\nStderr: ''", "mount: wrong fs type, error"),
+        (
+            (
+                "dpkg: error processing package grub-pc (--configure):\n"  # dpkg: errors.c, apt: dpkgpm.cc
+                " installed grub-pc package post-installation script subprocess returned error exit status 1\n"
+                "Errors were encountered while processing:\n grub-pc\n"
+                "E: Sub-process /usr/bin/dpkg returned an error code (1)"
+            ),
+            "dpkg: error processing package grub-pc (--configure):",
+        ),
+        (
+            (
+                "E: Failed to fetch http://a.lab/x  404  Not Found\n"
+                "E: Some index files failed to download. They have been ignored, or old ones used instead."
+            ),
+            "E: Failed to fetch http://a.lab/x  404  Not Found",
+        ),
+        ("ovs: cannot add br-ex\nconfigure-ovs exited with error: 4", "ovs: cannot add br-ex"),
+        ("adding br-ex\nconfigure-ovs exited with error: 4", "configure-ovs exited with error: 4"),
         ("", None),
         (None, None),
     ],

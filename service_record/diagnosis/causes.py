@@ -24,6 +24,7 @@ from service_record.diagnosis.trouble_facts import (
     NO_EVIDENCE,
     Evidence,
     KnownCause,
+    LineWeight,
     TroubleFacts,
     Unit,
     Weighed,
@@ -251,8 +252,6 @@ def built_in_causes() -> Causes:
 HostFiles: TypeAlias = Iterable[tuple[str, Callable[[int], bytes]]]
 """The path of each file of a host, and what reads it; one is read before the next is asked for."""
 _LATEST_RUNS: Final = 3
-_LEAST_WEIGHT: Final = 2
-"""Of a line that speaks of an error."""
 
 
 def scanner(causes: Causes, history: History, failed_services: frozenset[str] = frozenset()) -> "Scanner":
@@ -340,10 +339,10 @@ def _unit_with_telling(failed: FailedUnit, causes: Causes) -> FailedUnit:
     return failed if telling is None else replace(failed, telling=telling)
 
 
-def _telling(lines: Sequence[LogLine]) -> ToldLine | None:
-    """Return the line that tells most; None where none speaks of an error."""
+def _telling(lines: Sequence[LogLine], beyond: LineWeight = LineWeight.PLAIN) -> ToldLine | None:
+    """Return the line that tells most; None where none tells more than `beyond`."""
     best = max(reversed(lines), key=lambda line: weight(line.text.strip()), default=None)
-    if best is None or weight(best.text.strip()) < _LEAST_WEIGHT:
+    if best is None or weight(best.text.strip()) <= beyond:
         return None
     return ToldLine(best.text.strip(), str(best.place))
 
@@ -351,10 +350,11 @@ def _telling(lines: Sequence[LogLine]) -> ToldLine | None:
 def _with_telling(trouble: Trouble, causes: Causes) -> Trouble:
     """Add the line that tells most, where the service's last lines tell little."""
     message_line = telling_line(trouble.facts.message)
-    if message_line is not None and weight(message_line) >= _LEAST_WEIGHT:
+    told = LineWeight.PLAIN if message_line is None else max(LineWeight.PLAIN, weight(message_line))
+    if told >= LineWeight.ERROR:
         return trouble
     lines = [line for line in causes.evidence.own.get(trouble.service, ()) if _is_of_run(line, trouble.run)]
-    telling = _telling(lines)
+    telling = _telling(lines, told)
     return trouble if telling is None else replace(trouble, telling=telling)
 
 

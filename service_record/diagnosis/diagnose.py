@@ -26,7 +26,7 @@ from service_record.diagnosis.findings import (
     Verdict,
 )
 from service_record.diagnosis.services import Circumstances, judge, running_spans
-from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts, telling_line, weight
+from service_record.diagnosis.trouble_facts import KnownCause, LineWeight, TroubleFacts, telling_line, weight
 from service_record.history import History, ServiceHistory
 from service_record.history.build import Now, boot_times, latest_entry
 from service_record.history.outcome import Outcome, Run, Stage, order
@@ -324,7 +324,7 @@ def _is_last(trouble: Trouble) -> bool:
 def _says_nothing(trouble: Trouble) -> bool:
     """Return whether neither a rule nor a line tells why it failed."""
     line = telling_line(trouble.facts.message)
-    is_silent = line is None or weight(line) <= 1
+    is_silent = line is None or weight(line) <= LineWeight.PLAIN
     return is_silent and trouble.cause is None and not _is_symptom(trouble)
 
 

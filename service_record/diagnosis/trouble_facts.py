@@ -6,6 +6,7 @@ Of units, `systemctl show` tells, or the texts in a bundle.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from enum import IntEnum
 from typing import Final
 
 import msgspec
@@ -52,6 +53,40 @@ _ASIDE: Final = re.compile(
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
 """Usage texts, frames of a stack, hints, and bare exit statuses: they never say what went wrong."""
+
+
+_SYSTEMDS: Final = re.compile(
+    r"""
+      ^ (?:systemd\[\d+\]: \s)? [\w:.\\@-]{1,200}
+        \.(?:service|socket|mount|swap|device|timer|path|slice|scope|target): \s
+        (?: (?:Main|Control) \s process \s exited | Failed \s with \s result | Consumed \s
+          | Scheduled \s restart | Start \s request \s repeated | Unit \s entered \s failed
+          | Deactivated | Succeeded | Service \s \S+ \s expired )
+    | ^ (?:systemd\[\d+\]: \s)?
+        (?: Failed \s to \s start | Dependency \s failed \s for | Start(?:ed|ing) | Stopp(?:ed|ing)
+          | Finished ) \s [^:]{1,200} \. $
+    | ^ (?:systemd\[\d+\]: \s)? Unit \s \S{1,200} \s entered \s failed \s state
+    """,
+    re.VERBOSE | re.ASCII,
+)
+"""Lines of systemd on how a unit ended: what its program said, says more."""
+
+_WRAPPER: Final = re.compile(
+    r"""
+      unexpected \s error \s while \s running \s command | ^ finish: \s .{1,200} : \s FAIL: \s   # curtin
+    | ^ E: \s Sub-process \s \S+ \s returned \s an \s error                                    # apt
+    | ^ E: \s Some \s index \s files \s failed
+    | subprocess \s returned \s error \s exit \s status | ^ Errors \s were \s encountered \s while  # dpkg
+    | returned \s non-zero \s exit \s status
+    | (?: exited | failed ) \s with \s (?:an \s)? (?:error|exit|status|code|return) (?:\s(?:code|status))?
+        [:=]? \s? \d+ \W* $
+    """,
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+"""Lines that say only that something within failed: another line says what."""
+
+_OF_COMMAND: Final = re.compile(r"stderr: \s* [^\s'\"-]", re.VERBOSE | re.IGNORECASE | re.ASCII)
+"""The line in which curtin and cloud-init hand on what a command said of its failure."""
 
 
 class TroubleFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +160,18 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True):
     """Why it is not the cause that is told."""
 
 
-_LABELLED_WEIGHT: Final = 3
+class LineWeight(IntEnum):
+    """The amount that a line says of what went wrong."""
+
+    ASIDE = -1
+    AFTERMATH = 0
+    PLAIN = 1
+    WRAPPER = 2
+    """It says that something within failed, and not what."""
+    ERROR = 3
+    LABELLED = 4
+
+
 _MAX_END: Final = 4096
 """Characters of a line that are read from either end."""
 
@@ -141,8 +187,9 @@ class Looked(msgspec.Struct, frozen=True):
 def telling_line(message: str | None) -> str | None:
     """Return the line of a message that most likely says what went wrong.
 
-    That is the last that a program labels as an error, else the last that speaks of one, else the last. Lines
-    about what is done after a failure come behind all others. None where there are only usage texts, frames
+    That is the last that a program labels as an error, else the last that speaks of one, else the last that
+    says only that something within failed, else the last. Lines about what is done after a failure, and those
+    of systemd on how the unit ended, come behind all others. None where there are only usage texts, frames
     and hints.
     """
     lines = [line.strip() for line in (message or "").splitlines() if line.strip()]
@@ -152,20 +199,23 @@ def telling_line(message: str | None) -> str | None:
 
 def is_labelled(line: str) -> bool:
     """Return whether a program marks a line as an error that says more than an exit status or a hint."""
-    return weight(line.strip()) >= _LABELLED_WEIGHT
+    return weight(line.strip()) is LineWeight.LABELLED
 
 
-def weight(line: str) -> int:
+def weight(line: str) -> LineWeight:
     """Return how much a line says of what went wrong. Of a very long line only its ends are read."""
     line = _ends_of(line)
     if _ASIDE.search(line):
-        return -1
+        return LineWeight.ASIDE
+    if _WRAPPER.search(line):
+        return LineWeight.WRAPPER
     if _LABELLED.search(line):
-        return _LABELLED_WEIGHT
-    if _AFTERMATH.match(line):
-        return 0
+        return LineWeight.LABELLED
+    if _AFTERMATH.match(line) or _SYSTEMDS.match(line):
+        return LineWeight.AFTERMATH
     lowered = line.lower()
-    return 2 if any(word in lowered for word in _TELLING) else 1
+    is_error = any(word in lowered for word in _TELLING) or _OF_COMMAND.match(line) is not None
+    return LineWeight.ERROR if is_error else LineWeight.PLAIN
 
 
 def _ends_of(line: str) -> str:
