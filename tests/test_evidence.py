@@ -5,7 +5,7 @@ import json
 import tarfile
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -310,6 +310,65 @@ def test_a_line_is_taken_apart_whatever_wrote_it(
 ) -> None:
     line = log_line(LogStream("x.log", "containers", "etcd"), 3, raw.encode(), Era(NOON, NOON))
     assert (line.name, line.text, line.time, str(line.place)) == (name, text, time, "x.log:3")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '{"level":"warn","ts":"2026-03-02T12:00:00.000Z","caller":"wal/wal.go:805","msg":"slow fdatasync"}',
+        '{"level":"warn","ts":"2026-03-02T13:00:00.000+0100","caller":"wal/wal.go:805","msg":"slow"}',
+        '{"level":"error","ts":1772452800.0,"logger":"controller","msg":"no"}',
+        '{"level":"error","ts": 1772452800,"msg":"no"}',
+        "2026/03/02 12:00:00 http: TLS handshake error from 192.0.2.7:1: EOF",
+        "[Mon Mar  2 12:00:00 2026] Out of memory: Killed process 1 (a)",
+        "Mon Mar  2 12:00:00 2026: (ingress) Entering BACKUP STATE",
+        'time="02-03-2026 12:00:00" level=error msg="no disk"',
+        "2026-03-02 12:00:00,000 - util.py[WARNING]: Failed",
+    ],
+    ids=[
+        "zap",
+        "zap with a zone",
+        "zap's seconds",
+        "whole seconds",
+        "go",
+        "dmesg -T",
+        "keepalived",
+        "agent",
+        "python",
+    ],
+)
+def test_the_time_that_a_program_itself_writes_is_known(raw: str) -> None:
+    line = log_line(LogStream("x.log", "containers", "x"), 1, raw.encode(), Era(NOON, NOON))
+    assert (line.text, line.time) == (raw, NOON)
+
+
+NEW_YEAR = datetime(2027, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("after", [-600, 600], ids=["records end before", "records end after"])
+@pytest.mark.parametrize(
+    ("raw", "seconds"),
+    [
+        ("Dec 31 23:59:30 h kubelet[1]: x", -30),
+        ("Jan 01 00:00:30.500000 h kubelet[1]: x", 30.5),
+        ("Jan  1 00:00:30 h kubelet[1]: x", 30),
+        ("E1231 23:59:30.250000  1 a.go:1] x", -29.75),
+        ("E0101 00:00:30.000000000  1 a.go:1] x", 30),
+    ],
+)
+def test_at_the_turn_of_the_year_a_line_without_a_year_is_of_the_nearest(
+    raw: str, seconds: float, after: float
+) -> None:
+    end = NEW_YEAR + timedelta(seconds=after)
+    line = log_line(
+        LogStream("x.log", "containers", "x"), 1, raw.encode(), Era(end - timedelta(hours=1), end)
+    )
+    assert line.time == NEW_YEAR + timedelta(seconds=seconds)
+
+
+def test_a_day_that_no_year_nearby_has_is_no_time() -> None:
+    line = log_line(LogStream("x.log", "journal", "x"), 1, b"Feb 30 12:00:00 h a[1]: x", Era(NOON, NOON))
+    assert (line.text, line.time) == ("x", None)
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ _JOURNAL: Final = re.compile(
     re.DOTALL,
 )
 _CRI: Final = re.compile(r"(?P<time>\d{4}-\d\d-\d\dT\S+) std(?:out|err) [FP] (?P<text>.*)", re.DOTALL)
-_KLOG: Final = re.compile(r"[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d(?:\.\d+)?)\s")
+_KLOG: Final = re.compile(r"[IWEF](?P<day>\d{4}) (?P<clock>\d\d:\d\d:\d\d(?:\.\d+)?)\s")
 _CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _STAMP: Final = re.compile(
     rf"""(?:^|[\s\["=:]) (?:
@@ -206,6 +206,7 @@ _STAMP: Final = re.compile(
 _STAMP_WITHIN: Final = 64
 _FAR: Final = timedelta(days=1)
 _HALF_A_YEAR: Final = timedelta(days=183)
+_MICROSECONDS: Final = len("12:00:00.000000")
 _AGENT_PROGRAMS: Final = frozenset({"agent", "next_step_runner", "assisted-installer", "installer"})
 _INSTALLING_PROGRAMS: Final = frozenset(
     {
@@ -235,16 +236,12 @@ class Era(msgspec.Struct, frozen=True):
             return time
         return time if self.first - _FAR <= time <= self.last + _FAR else None
 
-    def with_year(self, text: str) -> datetime | None:
-        """Return the time of a line that does not tell its year: `Nov 25 13:00:01`."""
+    def with_year(self, text: str, form: str) -> datetime | None:
+        """Return the time of a line that does not tell its year: `Nov 25 13:00:01`, by strptime's form."""
         last = self.last or datetime(2000, 1, 1, tzinfo=UTC)
-        form = "%Y %b %d %H:%M:%S.%f" if "." in text else "%Y %b %d %H:%M:%S"
-        for year in (last.year, last.year - 1):
-            try:
-                time = datetime.strptime(f"{year} {text}", form).replace(tzinfo=UTC)
-            except ValueError:  # no such month, or no 29th of February in that year
-                continue
-            if time <= last + _HALF_A_YEAR:
+        for year, later in ((last.year + 1, _FAR), (last.year, _HALF_A_YEAR), (last.year - 1, _HALF_A_YEAR)):
+            time = _in_form(f"{year} {text}", f"%Y {form}")
+            if time is not None and time <= last + later:
                 return time
         return None
 
@@ -257,7 +254,7 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
     if (match := _JOURNAL.match(text)) is not None:
         text, name = match["text"], match["name"]
         pid = int(match["pid"]) if match["pid"] else None
-        time = _parsed(match["time"]) if match["time"][0].isdigit() else era.with_year(match["time"])
+        time = _parsed(match["time"]) if match["time"][0].isdigit() else _of_syslog(match["time"], era)
         kind = _kind_in_journal(stream.kind, name, has_pid=pid is not None)
     elif (match := _CRI.match(text)) is not None:
         text, time = match["text"], _parsed(match["time"])
@@ -290,7 +287,9 @@ def _kind_in_journal(kind: str, name: str, *, has_pid: bool) -> str:
 def _own_time(text: str, era: Era) -> datetime | None:
     """Return the time that a program itself writes at the beginning of its lines."""
     if (match := _KLOG.match(text)) is not None and era.last is not None:
-        return _parsed(f"{era.last.year}-{match['month']}-{match['day']}T{match['clock']}Z")
+        return era.with_year(
+            f"{match['day']} {match['clock'][:_MICROSECONDS]}", _with_fraction("%m%d", match["clock"])
+        )
     stamp = _STAMP.search(text[:_STAMP_WITHIN])
     if stamp is None:
         return None
@@ -302,6 +301,15 @@ def _own_time(text: str, era: Era) -> datetime | None:
         day, _, clock = stamp["day"].partition(" ")
         return _parsed(f"{day[6:]}-{day[3:5]}-{day[:2]}T{clock}Z")
     return _parsed(stamp["iso"] or stamp["slashed"].replace("/", "-"))
+
+
+def _of_syslog(text: str, era: Era) -> datetime | None:
+    """Return the time of a line of syslog: `Nov 25 13:00:01`."""
+    return era.with_year(text, _with_fraction("%b %d", text))
+
+
+def _with_fraction(day: str, text: str) -> str:
+    return f"{day} %H:%M:%S.%f" if "." in text else f"{day} %H:%M:%S"
 
 
 def _in_form(text: str, form: str) -> datetime | None:
