@@ -124,3 +124,8 @@ def test_no_canary_is_in_what_is_shipped(tmp_path: Path, server: AssistedServer)
     shipped = gzip.decompress(bundle)
     assert b"the last line" in shipped
     assert list(left(shipped)) == []
+    assert b"bootkube" in host.places.issue.read_bytes()
+    assert list(left(host.places.issue.read_bytes())) == []
+    told = [one.asked for one in server.journal if one.asked.query.get("logs_type") is None]
+    assert any(asked.method == "PUT" for asked in told), "a fact about this host as progress"
+    assert list(left(b"\n".join(asked.target.encode() + b"\n" + asked.body for asked in told))) == []

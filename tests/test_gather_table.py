@@ -13,7 +13,8 @@ from service_record.diagnosis.evidence.log_lines import stream_of
 from service_record.reporter.gather import COLLECTORS, ROUND_SECONDS, GatherRow, GatherStatus
 from service_record.reporter.gather.journal import Journal
 from service_record.reporter.gather.take import File, Listing, ProgramSource, Tree
-from tests.builders import BOOT_ID, entry, failed_run
+from tests.builders import BOOT_ID, entry, failed_run, timestamp
+from tests.command_line import service_record
 from tests.faults import Faults
 from tests.gathered import Host
 from tests.programs import REPOSITORY
@@ -174,6 +175,63 @@ def test_logs_of_installers_and_the_last_words_of_a_kernel_are_gathered(host: Ho
     }
     kinds = {member: stream.kind for member in logs.values() if (stream := stream_of(member)) is not None}
     assert list(kinds.values()) == ["installer", "installer", "installer", "kernel", "kernel"]
+
+
+HELPER = "helper[7]: Error: the moon is in the wrong phase"
+REFUSED = "01:05:15,682 DEBUG Payloads: - Curl error (7): Couldn't connect to server for http://mirror.lab/x"
+BAD_YAML = "2026-11-21 01:05:15,002 - schema.py[WARNING]: Cloud config schema errors: format-l1.c1: x is bad"
+MALFORMED = (
+    "2026-11-21 01:05:15,000 ERROR subiquity.server.server:428 Malformed autoinstall in 'updates' section"
+)
+
+GRUB = "Stderr: grub-install: error: cannot find EFI directory."
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "cause", "member"),
+    [
+        ("/var/log/cloud-init.log", BAD_YAML, "cloud-config-invalid", "installer/cloud-init.log"),
+        (
+            "/var/log/anaconda/packaging.log",
+            REFUSED,
+            "repository-unreachable",
+            "installer/anaconda/packaging.log",
+        ),
+        (
+            "/var/log/installer/subiquity.log",
+            MALFORMED,
+            "answer-file-invalid",
+            "installer/installer/subiquity.log",
+        ),
+        ("/var/log/curtin/install.log", GRUB, "boot-loader-failed", "installer/curtin/install.log"),
+        (
+            "/sys/fs/pstore/dmesg-efi-1",
+            "<0>[ 61.2] Kernel panic - not syncing: VFS",
+            "kernel-panic",
+            "pstore/dmesg-efi-1",
+        ),
+        ("", HELPER, "", f"journals/invocations/prepared-{'1f' * 16}.log"),
+    ],
+    ids=["cloud-init", "anaconda", "subiquity", "curtin", "pstore", "invocation"],
+)
+def test_what_is_gathered_beside_the_records_is_read_back_by_analyze(
+    host: Host, path: str, line: str, cause: str, member: str
+) -> None:
+    record = b"".join(one.to_line() for one in failed_run(error_message="Use --help"))
+    host.file("/var/log/openshift/prepared.json", record)
+    host.file("/run/systemd/system/any.conf")
+    said = ""
+    if path:
+        host.file(path, f"{line}\n")
+    else:
+        said = f"{timestamp(5)} host {line}"
+    host.program("journalctl", f'[[ $* == *_SYSTEMD_INVOCATION_ID={"1f" * 16}* ]] && echo "{said}"; exit 0')
+
+    bundle = host.gather(*COLLECTORS).bundle.directory
+
+    root = json.loads(service_record("analyze", "--from", bundle, "-o", "json").out)["root"]
+    told = root["cause"] if cause else root["told"]
+    assert (told.get("name", ""), told["place"]) == (cause, f"bootstrap/{member}:1")
 
 
 def test_certificates_are_gathered_without_the_keys_beside_them(host: Host) -> None:

@@ -13,9 +13,12 @@ from msgspec.structs import replace
 from service_record.diagnosis import Verdict
 from service_record.record.entry import Entry, Phase, Result
 from service_record.reporter.host_state import HostEvidence, HostProbes, Traces, is_healthy, observe, traces
-from service_record.reporter.log import sentence
+from service_record.reporter.log import Log, sentence
 from service_record.reporter.paths import Places
-from tests.builders import BOOT_ID, entry, failed_run, our_array, write_lines
+from service_record.reporter.round import Round
+from service_record.reporter.settings import read_settings
+from service_record.reporter.state import ReporterState
+from tests.builders import BOOT_ID, PID, entry, failed_run, our_array, timestamp, write_lines
 from tests.running_server import running
 
 NOBODY = "http://127.0.0.1:1/healthz"
@@ -49,6 +52,39 @@ def test_what_the_host_shows_is_the_cause_that_people_read_and_decides_nothing(t
     assert found.diagnosis.root.cause is not None
     assert found.diagnosis.root.cause.name == "out-of-memory"
     assert (found.verdict, found.fingerprint) == (plain.verdict, plain.fingerprint)
+
+
+SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
+FLANNEL = f'E1121 1 main.go:325] Error registering: node "{SECRET}" pod cidr not assigned'
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("containers/kube-flannel-1f2e.log", FLANNEL),
+        ("journals/bootkube.log", f"{timestamp(5)} host job.sh[{PID}]: Error: no login with {SECRET}"),
+    ],
+    ids=["in a cause", "as the line that tells"],
+)
+def test_the_verdict_on_the_console_shows_no_secret_of_a_line_of_evidence(
+    tmp_path: Path, path: str, line: str
+) -> None:
+    record(tmp_path, "bootkube", *failed_run(error_message="Use --help"))
+    places = Places(tmp_path)
+    asked = HostProbes(
+        boot_id=lambda: BOOT_ID,
+        uptime=lambda: 9000.0,
+        failed_units=lambda: (),
+        kubelet=NOBODY,
+        files=lambda _: [(path, f"{line}\n".encode())],
+    )
+    a_round = Round(places, {}, Log(2, is_journal=False), read_settings(places, {}), ReporterState())
+    a_round.evidence = observe(places, asked)
+    assert SECRET in sentence(a_round.evidence)
+    a_round.show_verdict("Log in: service-record analyze")
+    shown = places.issue.read_text()
+    assert "redacted" in shown
+    assert SECRET not in shown
 
 
 def record(root: Path, service: str, *entries: Entry) -> None:

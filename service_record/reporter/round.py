@@ -117,7 +117,7 @@ class Round:
             self.say.notice(f"the service says: {told_view(self.view)}")
         self.plan = decide(self.settings, self.state, self.view, self.evidence)
         advice = self._advice()
-        self._show(advice)
+        self.show_verdict(advice)
         supply = Supply(self.places, self.environ, self.say, self.settings, self.evidence)
         for _ in range(_MOST_PLANS):
             self.plan = decide(self.settings, self.state, self.view, self.evidence)
@@ -128,7 +128,7 @@ class Round:
         if self.may_save:  # else it is not known what the spool is for
             self._keep(supply.drop_delivered(self.state))
         if self._advice() != advice:
-            self._show(self._advice())
+            self.show_verdict(self._advice())
         _send_records(self.places, self.environ, self.settings, self.say)
         rotate_records(self.places, self.environ, self.say)
         if self.plan.stop is not None:
@@ -231,7 +231,8 @@ class Round:
         with suppress(OSError):
             shutil.rmtree(self.places.work_directory)
 
-    def _show(self, advice: str) -> None:
+    def show_verdict(self, advice: str) -> None:
+        """Put the verdict on the consoles, without secrets, with what to do below it."""
         from service_record.redaction import Rules, known_secrets  # noqa: PLC0415  # where something is wrong
         from service_record.redaction.redactor import LeakError, outgoing_text  # noqa: PLC0415
 
@@ -259,7 +260,7 @@ class Round:
     def _stop(self, end: Stop) -> RoundResult:
         self.say.notice(f"stopped permanently: {end.reason}")
         if end.is_undelivered:
-            self._show(f"{PLACE}. Log in: service-record analyze")
+            self.show_verdict(f"{PLACE}. Log in: service-record analyze")
         remains = stop_for(self.places, self.settings, end.reason, is_undelivered=end.is_undelivered)
         _say_left(remains, self.say)
         tell_undelivered(self.places, self.say)

@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 
+from service_record.diagnosis.causes import built_in_causes
+from service_record.history import build_history
+from service_record.read.host_files import with_host_files
+from service_record.read.source import liveness_for, open_source
 from service_record.reporter.gather import COLLECTORS
 from testing.machine import Machine
 
@@ -27,6 +31,9 @@ add_manifest(bundle, gathered, at=AT, boot_id=context.boot_id, cursor=cursor)
 """
 
 
+HELPERS = "Error: the moon is in the wrong phase"
+
+
 class Gathered:
     """One bundle that a machine gathered of itself."""
 
@@ -47,10 +54,11 @@ def machine(shared_machine: Machine) -> Machine:
     shared_machine.program("gather.py", GATHER)
     shared_machine.unit("kubelet", "ExecStart=sh -c 'echo the node has no address; exit 3'")
     shared_machine.bash_service("bootkube", "record_service_stage_start cvo-bootstrap\nls /no/such/file")
+    shared_machine.bash_service("prepared", f"echo {HELPERS} | systemd-cat --identifier=helper\nfalse")
     shared_machine.drop_in()
     shared_machine.boot("""
-        start kubelet bootkube
-        rest kubelet bootkube
+        start kubelet bootkube prepared
+        rest kubelet bootkube prepared
         journalctl --sync
         cursor=$(gather.py /observed/whole)
         echo said after the cursor | systemd-cat
@@ -114,6 +122,19 @@ def test_a_failed_unit_has_its_status_and_its_journal(whole: Gathered) -> None:
     assert "the node has no address" in whole.text("unit-status/kubelet.service.log")
     assert "the node has no address" in whole.text("bootstrap/journals/kubelet.log")
     assert "the node has no address" not in whole.text("bootstrap/journals/bootkube.log")
+
+
+def test_what_a_child_process_said_is_known_by_the_invocation_of_its_run(
+    machine: Machine, whole: Gathered
+) -> None:
+    (invocation,) = {one.invocation_id for one in machine.entries("prepared")}
+    member = f"bootstrap/journals/invocations/prepared-{invocation}.log"
+    assert f"]: {HELPERS}" in whole.text(member)
+    source = open_source([str(whole.directory)])
+    history = build_history(source.records, liveness_for(source))
+    causes = with_host_files(built_in_causes(), source, [str(whole.directory)], history, ())
+    said = [line for line in causes.evidence.own["prepared"] if line.text == HELPERS]
+    assert [line.place.path for line in said] == [member]
 
 
 def test_the_records_of_the_bundle_are_those_of_the_host(machine: Machine, whole: Gathered) -> None:
