@@ -97,7 +97,7 @@ def test_hostile_messages_take_linear_time(piece: str) -> None:
         (
             (
                 "dpkg: error processing package grub-pc (--configure):\n"  # dpkg: errors.c, apt: dpkgpm.cc
-                " installed grub-pc package post-installation script subprocess returned error exit status 1\n"
+                " installed grub-pc package post-install script subprocess returned error exit status 1\n"
                 "Errors were encountered while processing:\n grub-pc\n"
                 "E: Sub-process /usr/bin/dpkg returned an error code (1)"
             ),
