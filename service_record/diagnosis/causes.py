@@ -350,11 +350,11 @@ def _telling(lines: Sequence[LogLine], beyond: LineWeight = LineWeight.PLAIN) ->
 def _with_telling(trouble: Trouble, causes: Causes) -> Trouble:
     """Add the line that tells most, where the service's last lines tell little."""
     message_line = telling_line(trouble.facts.message)
-    told = LineWeight.PLAIN if message_line is None else max(LineWeight.PLAIN, weight(message_line))
-    if told >= LineWeight.ERROR:
+    message_weight = LineWeight.PLAIN if message_line is None else max(LineWeight.PLAIN, weight(message_line))
+    if message_weight >= LineWeight.ERROR:
         return trouble
     lines = [line for line in causes.evidence.own.get(trouble.service, ()) if _is_of_run(line, trouble.run)]
-    telling = _telling(lines, told)
+    telling = _telling(lines, message_weight)
     return trouble if telling is None else replace(trouble, telling=telling)
 
 
