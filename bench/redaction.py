@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.rounds import medians, wall
 from bench.table import Row
-from service_record.redaction import Redactor, Rules, Secret, residual
+from service_record.redaction import Redactor, Rules, Secret, find_leak
 from testing.clean_lines import clean_lines
 from testing.made_up import pem, pull_secret
 
@@ -82,7 +82,7 @@ def redacted(text: bytes, rules: Rules) -> float:
 
 def looked_through(packed: bytes, rules: Rules) -> float:
     begun = time.perf_counter()
-    assert residual(rules, BytesIO(packed)) is None
+    assert find_leak(rules, BytesIO(packed)) is None
     return time.perf_counter() - begun
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.redaction import UNREADABLE, Leak, Rules, Secret, residual
+from service_record.redaction import UNREADABLE, Leak, Rules, Secret, find_leak
 from service_record.redaction.redactor import LeakError, refuse_leaks
 from testing.clean_lines import clean_lines
 from testing.made_up import pem
@@ -31,7 +31,7 @@ compressions = pytest.mark.parametrize("compress", COMPRESSIONS.values(), ids=CO
 
 
 def found(data: bytes, rules: Rules = TOKEN_RULES, place: str = "") -> Leak | None:
-    return residual(rules, io.BytesIO(data), place)
+    return find_leak(rules, io.BytesIO(data), place)
 
 
 def bundle(members: Mapping[str, bytes]) -> bytes:
@@ -137,7 +137,7 @@ def test_a_disk_that_fails_is_no_finding(compress: object) -> None:
     assert callable(compress)
     packed = compress(tar(member("a.log", bytes(range(256)) * 999)))
     with pytest.raises(OSError, match="Input/output error"):
-        residual(TOKEN_RULES, cast("BinaryIO", Failing(packed[: len(packed) // 2])))
+        find_leak(TOKEN_RULES, cast("BinaryIO", Failing(packed[: len(packed) // 2])))
 
 
 def test_too_many_layers_are_refused() -> None:

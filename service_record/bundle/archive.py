@@ -119,7 +119,9 @@ class Archive:
         return bytes(self._ends[-1][1])
 
     def free_bytes(self) -> int:
-        """Return how much is free on its file system for who is not root, beside itself."""
+        """Return the bytes that an ordinary user could still write to the file system, beside this
+        archive.
+        """
         status = os.fstatvfs(self._file)
         return status.f_bavail * status.f_frsize
 
@@ -130,7 +132,7 @@ class Archive:
         return os.pread(self._file, size, place)
 
     def write(self, data: bytes, place: int, end: int) -> bool:
-        """Write all at a place; where that does not fit, return False, and the file ends at `end`."""
+        """Write everything at a place; where that does not fit, return False, and the file ends at `end`."""
         view = memoryview(data)
         try:
             while view:
@@ -201,7 +203,9 @@ class ArchiveMember:
     def __init__(
         self, archive: Archive, path: str, mtime: float, opening: Opening | None, limits: MemberLimits
     ) -> None:
-        """Begin behind the other members. `opening` is made where the beginning is missing."""
+        """Prepare to write behind the other members. `opening` makes the beginning for content that was
+        cut.
+        """
         self._archive = archive
         self._path = path
         self._mtime = mtime
@@ -263,7 +267,7 @@ class ArchiveMember:
         return None
 
     def close(self) -> None:
-        """Forget what is not written yet."""
+        """Discard what is not written yet."""
         for _, packing in self._packing:
             packing.cancel()
         self._packing.clear()
@@ -280,25 +284,25 @@ class ArchiveMember:
             del self._ahead[:end]
 
     def _cut_held(self) -> None:
-        """Forget what is held beyond the limit, up to a line's end if one is near."""
+        """Discard what is held beyond the limit, up to a line's end if one is near."""
         start = len(self._ahead) - self._held_bytes
         if start > 0:
             line_end = self._ahead.find(b"\n", start - 1, start + self._held_bytes // 2)
             self._forget(line_end + 1 if line_end >= 0 else start)
 
     def _forget(self, size: int) -> None:
-        """Leave out so much of what is held: it was never compressed."""
+        """Leave out so many of the held bytes: they were never compressed."""
         self._lose(size, Cut.LIMIT)
         del self._ahead[:size]
 
     def _submit(self, content: bytes) -> None:
-        """Never more in work than there are threads, and one: that bounds the memory."""
+        """Submit a block. Never more are in work than there are threads, and one: that bounds the memory."""
         self._packing.append((len(content), self._archive.compressed(content)))
         if len(self._packing) > self._archive.workers:
             self._keep_next()
 
     def _keep_next(self) -> None:
-        """Append a block, and drop older ones where there is not enough room."""
+        """Append a block, and drop older ones if there is not enough room."""
         size, packing = self._packing.popleft()
         packed, limits = packing.result(), self._limits
         while self._blocks and limits.content and self.size + size > limits.content:
@@ -330,7 +334,9 @@ class ArchiveMember:
         return True
 
     def _has_freed(self) -> bool:
-        """Return whether there is disk now that there was not: the oldest block goes, at last the reserve."""
+        """Return whether room could be made: by dropping the oldest block, or at last by releasing the
+        reserve.
+        """
         if self._blocks:
             self._drop(Cut.DISK)
             self._move(self._first)
@@ -345,7 +351,7 @@ class ArchiveMember:
         self._lose(size, cut)
 
     def _lose(self, size: int, cut: Cut) -> None:
-        """Say that so much content, which is not kept any more, is nowhere else either."""
+        """Count so much content as lost: it is neither kept nor stored elsewhere."""
         self.dropped += size
         self.cut = cut
 

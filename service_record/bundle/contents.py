@@ -98,7 +98,7 @@ def _files(directory: Path, leave: Leave) -> Iterator[Path]:
 
 
 class _Limited:
-    """A layer that ends where the archive has had its share; whoever gave it tells."""
+    """A layer that ends when the archive's limit is reached; whoever provided it says so."""
 
     def __init__(self, layer: Layer) -> None:
         self._layer = layer

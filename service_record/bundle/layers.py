@@ -135,11 +135,13 @@ class Layer:
 
     @property
     def reason(self) -> str:
-        """Return the damage that ended it: its own, else that of what is around it."""
+        """Return the damage that ended it: its own, or that of the layer around it."""
         return self.damage or (self._around.reason if self._around else "")
 
     def read(self, size: int = CHUNK_BYTES) -> bytes:
-        """So many bytes, fewer only at the end. Raises LimitError when the archive has had its share."""
+        """Return so many bytes, fewer only at the end. Raises LimitError when the archive has reached its
+        limit.
+        """
         parts = [self._ahead[:size]]
         self._ahead = self._ahead[size:]
         missing = size - len(parts[0])
@@ -168,7 +170,7 @@ def decompressed_layer(layer: Layer) -> Layer:
 
 
 def is_packed(head: bytes) -> bool:
-    """Return whether a stream that begins so is an archive or compressed."""
+    """Return whether a stream with this beginning is an archive or compressed."""
     return is_tar(head) or _decoder(head) is not None
 
 
@@ -198,7 +200,9 @@ class _Decoder(Protocol):
 
 
 class _GzipDecoder:
-    """zlib's decoder with the face of the others. `gzip` reads a header byte by byte, however long it is."""
+    """zlib's decoder with the interface of the others. `gzip` reads a header byte by byte, however long it
+    is.
+    """
 
     def __init__(self) -> None:
         self._zlib = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
@@ -239,7 +243,7 @@ class _Decoded:
         return data
 
     def _has_more(self) -> bool:
-        """Return whether there is something to decode; zeros may fill up the file behind a stream."""
+        """Return whether more is left to decode; zeros may fill up the file behind a stream."""
         if self._decoder.eof:
             self._input = self._decoder.unused_data.lstrip(b"\0") or self._layer.read().lstrip(b"\0")
             if not self._input:

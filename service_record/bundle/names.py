@@ -35,5 +35,5 @@ def named(path: str) -> Named | None:
 
 
 def is_unit_text(path: str) -> bool:
-    """Return whether a file says which units failed, or how one of them did."""
+    """Return whether a file lists the units that failed, or tells how one of them did."""
     return _UNIT_TEXT.fullmatch(path) is not None

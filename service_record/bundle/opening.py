@@ -261,7 +261,7 @@ def _record(member: Member, layer: Layer, path: str) -> Record:
 
 
 def _first_of(pull: Pull, budget: ReadingBudget) -> tuple[bytes, bool]:
-    """Return as much of a record as is read, and whether there is more of it."""
+    """Return the part of a record that is read, and whether the record goes on behind it."""
     limit = budget.limits.record_bytes
     data = BytesIO()  # which gives what it has without a copy
     while data.tell() <= limit and (chunk := pull(CHUNK_BYTES)):

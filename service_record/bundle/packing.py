@@ -93,7 +93,7 @@ def as_text(malformed: Sequence[Malformed]) -> bytes:
 
 
 def _behind(before: bytes, text: bytes) -> bytes:
-    """Both, the text on a line of its own; what was before stays as it was when there is no text."""
+    """Join two texts, the second on a line of its own; without a second text the first stays as it is."""
     separator = b"\n" if before and text and not before.endswith(b"\n") else b""
     return before + separator + text
 

@@ -77,7 +77,7 @@ class Member:
 
     @property
     def is_cut(self) -> bool:
-        """Once its data has been read: whether some of it is missing."""
+        """Return whether some of its data is missing; known once the data has been read."""
         return self._left > 0
 
     def skip(self) -> None:

@@ -76,7 +76,9 @@ class MemberWriter:
 
     @property
     def cut(self) -> int:
-        """Return how many of them, the oldest, were dropped again, counted after redaction."""
+        """Return the number of written bytes that were dropped again, the oldest ones, counted after
+        redaction.
+        """
         return self._content.dropped
 
     def write(self, data: bytes, /) -> None:
@@ -155,7 +157,7 @@ class BundleWriter:
         keep_empty: bool = False,
         as_is: bool = False,
     ) -> Iterator[MemberWriter]:
-        """Begin a file, of which at most the last `limit` bytes are kept, and put it in place at the end.
+        """Begin a file that keeps at most its last `limit` bytes, and put it in place at the end.
 
         `path` is relative to the top directory; a second member of the same path gets another name. An
         essential one may take what is reserved, and all of the room; records are essential. Where the
@@ -201,7 +203,9 @@ class BundleWriter:
                     )
 
     def add(self, path: str, data: bytes, mtime: float | None = None, *, as_is: bool = False) -> None:
-        """Add a whole small file, which may take what is reserved; without room even there, none of it."""
+        """Add a whole small file, which may use the reserve; without room even there, nothing of it is
+        written.
+        """
         with self.member(
             path, mtime=mtime, essential=True, whole=True, keep_empty=True, as_is=as_is
         ) as member:
@@ -209,7 +213,7 @@ class BundleWriter:
                 member.write(data[start : start + _SLICE])
 
     def finish(self) -> None:
-        """Write the end of the archive, and close it. The last members go where there is no room for that."""
+        """Write the end of the archive, and close it. Without room for that, the last members are dropped."""
         self._disk_reserve.release()
         archive_end = self._archive.finish()
         there = [place for place, member in enumerate(self.members) if member.bytes is not None]
@@ -242,12 +246,12 @@ class BundleWriter:
         self._archive.close()
 
     def _whole(self, size: int) -> int:
-        """Return how much the bundle may take on disk, of which it holds so much in reserve."""
+        """Return the limit of the bundle on disk; it already holds so much of that in reserve."""
         free = self._archive.free_bytes() + self._archive.size + size
         return min(self.disk_bytes, max(free // _FREE_SHARE, _MIN_BYTES))
 
     def _room(self, *, essential: bool) -> int:
-        """Return how much a member may take, compressed."""
+        """Return the room for a member, in compressed bytes."""
         size = self._archive.size + SPARE_BYTES
         reserve = self._disk_reserve.bytes
         room = self._whole(self._disk_reserve.size) - size - reserve
@@ -259,7 +263,7 @@ class BundleWriter:
         return max(min(self.disk_bytes - size, reserve), 0)
 
     def _named(self, path: str) -> str:
-        """Return the path without secrets, unlike those of the members before."""
+        """Return the path without secrets, different from those of the members before."""
         if self._redact:
             redactor = self._redact()
             masked = redactor.feed(os.fsencode(path)) + redactor.finish()
@@ -280,7 +284,7 @@ def cut_notice(dropped: int) -> bytes:
 
 
 def _inside(path: str) -> str:
-    """Return the path as it is, if it is a relative one that leads nowhere else."""
+    """Return the path unchanged, if it is relative and leads nowhere else."""
     if not path or "\0" in path or not {"", ".", ".."}.isdisjoint(path.split("/")):
         raise ValueError(f"not a path below the top of a bundle: {path!r}")
     return path

@@ -112,7 +112,7 @@ class Verbs(click.Group):
                 formatter.write_dl(list(verbs.items()))
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the verb; what the system does to it becomes an exit code and at most one line."""
+        """Run the verb; turn an error of the system into an exit code and at most one line."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -153,7 +153,7 @@ _MARGIN: Final = 2
 
 
 def _width_of_help() -> int:
-    """Return the width that click gives its help."""
+    """Return the width of click's help."""
     least, most = _WIDTHS_OF_HELP
     return max(min(terminal_size()[0], most) - _MARGIN, least)
 
@@ -189,13 +189,13 @@ def _print_version(context: click.Context) -> None:
 
 
 def _drop_output() -> None:
-    """Keep the interpreter from writing, at its exit, what nobody reads any more."""
+    """Keep the interpreter from writing output at its exit that nobody reads any more."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
 
 
 def system_error_line(error: OSError) -> str:
-    """Return the refusal of the system, for people, in one line."""
+    """Return the system's refusal for people, in one line."""
     from service_record.record.visible import visible  # noqa: PLC0415  # only where something is refused
 
     advice = "; try as root" if isinstance(error, PermissionError) else ""
@@ -220,7 +220,7 @@ EXTRAS: Final = {
 
 
 class MissingExtra(click.ClickException):
-    """Not all that a verb needs is installed."""
+    """Some dependency of a verb is not installed."""
 
     exit_code = click.UsageError.exit_code
 
@@ -236,14 +236,14 @@ class MissingExtra(click.ClickException):
 
 
 def require_extra(extra: str) -> None:
-    """Raise MissingExtra unless all of an extra is installed."""
+    """Raise MissingExtra unless everything in an extra is installed."""
     missing = [name for name in EXTRAS[extra] if find_spec(name) is None]
     if missing:
         raise MissingExtra(extra, *missing)
 
 
 def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
-    """Return what to say of a module that could not be imported; None when no extra brings it."""
+    """Return the message for a module that could not be imported; None when no extra brings it."""
     module = (error.name or "").partition(".")[0]
     extra = next((extra for extra, modules in EXTRAS.items() if module in modules), None)
     return MissingExtra(extra, module) if extra is not None else None

@@ -229,7 +229,7 @@ class _Request:
         units: Sequence[Unit] | None,
         causes: Causes,
     ) -> Diagnosis | None:
-        """Add the units that are asked for: of the services named, and of the period; and the evidence."""
+        """Add the requested units, of the named services and the period, and the evidence."""
         if units or units is None or self.expected:
             from service_record.diagnosis.expectations import add_units  # noqa: PLC0415  # most have neither
 

@@ -137,7 +137,7 @@ def _bundle_host(
 
 
 def _warn_of_missing(gathered: Iterable[Gathered]) -> bool:
-    """Warn of what could not be read, and return whether all service records that there are could be."""
+    """Warn of what could not be read, and return whether all service records could be read."""
     failed = {
         one.name: one for one in gathered if one.status in {GatherStatus.FAILED, GatherStatus.TIMED_OUT}
     }
@@ -181,7 +181,7 @@ def _check(leak: Leak | None) -> None:
 
 
 def _tell(size: int, members: Iterable[Packed], kinds: Counter[str]) -> None:
-    """Tell the contents of the bundle, and what is missing."""
+    """Print the contents of the bundle, and what is missing."""
     there = list(members)
     cut = [member for member in there if member.cut]
     for member in cut[:_MAX_TOLD]:
@@ -206,7 +206,7 @@ def _warn_of_unread(bundled: Bundled) -> None:
 
 
 def _with_notices(collectors: Iterable[GatherRow]) -> Iterator[GatherRow]:
-    """Yield the collectors, each told to a terminal when it begins."""
+    """Yield the collectors, and print on a terminal when each begins."""
     if not sys.stderr.isatty():
         yield from collectors
         return
@@ -241,7 +241,7 @@ def _end(number: int, _frame: object) -> NoReturn:
 
 
 def _copied(place: str, path: Path, rules: Rules, at: datetime, most_bytes: int) -> Copied:
-    """Return a copy without secrets of a bundle, a directory or standard input; what is not in it is told.
+    """Return a copy without secrets of a bundle, a directory or standard input; report what is not in it.
 
     Raises OSError, and Unreadable where there is nothing.
     """

@@ -108,14 +108,14 @@ def actor() -> str:
 
 
 def moment(seconds: float | None) -> str:
-    """Return a time for people, empty where there is none."""
+    """Return a time for people; empty if there is none."""
     if seconds is None:
         return ""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def say(rows: Sequence[Mapping[str, Any]], output: str, times: Sequence[str]) -> None:
-    """Rows with the same members, as a table or as one JSON array; `times` are seconds since 1970."""
+    """Print rows with the same members as a table or as one JSON array; `times` are seconds since 1970."""
     if output == "json":
         click.echo(json.dumps(rows, indent=2))
         return

@@ -50,7 +50,7 @@ def unit_names(_context: click.Context, _parameter: click.Parameter, names: Sequ
 
 
 def afterwards(outcome: InstallOutcome) -> str:
-    """Return what to know once it is removed."""
+    """Return what to know after the removal."""
     shim = f"{HOST.programs}/{_SHIM}"
     if any(step.path == shim and step.action is Action.REMOVE for step in outcome.steps):
         return f"Records stay. Scripts that still source {_SHIM} fail without it: change them."
@@ -77,7 +77,7 @@ def _in_force(outcome: InstallOutcome) -> str:
 
 
 def _commands(outcome: InstallOutcome, root: Path) -> Iterator[tuple[str, str]]:
-    """Yield each command with what it is for."""
+    """Yield each command with its purpose."""
     install = "service-record install" + ("" if root == Path("/") else f" --root {shlex.quote(str(root))}")
     if is_short_of_something(outcome):
         yield f"{install} --replace", "put ours in the place of what was kept"
@@ -90,7 +90,7 @@ def _commands(outcome: InstallOutcome, root: Path) -> Iterator[tuple[str, str]]:
 
 
 def lines(outcome: InstallOutcome, *, is_trial: bool) -> Iterator[str]:
-    """Yield a line for each path that changes or is not as delivered, and one for all."""
+    """Yield a line for each path that changes or differs from what was delivered, and one for all."""
     steps = [step for step in outcome.steps if step.action is not Action.LEAVE or step.why]
     words = [_word(step, is_trial=is_trial) for step in steps]
     column = max(map(len, words), default=0)
@@ -105,7 +105,7 @@ def notes(outcome: InstallOutcome) -> Iterator[str]:
 
 
 def is_short_of_something(outcome: InstallOutcome) -> bool:
-    """Return whether a file of somebody's stands where one of ours belongs, or ours was edited and stays."""
+    """Return whether someone else's file is in the place of one of ours, or ours was edited and stays."""
     return any(step.action is Action.KEEP for step in outcome.steps)
 
 

@@ -173,7 +173,7 @@ def with_evidence(
 
 
 def verdict_page(at: datetime) -> str:
-    """Return what is wrong with this host, or why nobody can tell; always a text."""
+    """Return the fault of this host, or why it is unknown; always a text."""
     from service_record.diagnosis.expectations import add_units  # noqa: PLC0415  # only for a bundle
     from service_record.display.verdict_page import analysis_text  # noqa: PLC0415  # as above
 

@@ -106,7 +106,7 @@ def command(
 def _evidence_only_in_bad(
     good: tuple[str, Source, History], bad: tuple[str, Source, History]
 ) -> tuple[KnownCause, ...]:
-    """Return what the files of the bad host show, where both are bundles with files beside the records."""
+    """Return the evidence in the bad host's files, if both are bundles with files beside the records."""
     if not (good[1].is_snapshot and bad[1].is_snapshot):
         return ()
     from service_record.diagnosis.causes import built_in_causes, evidence_only_in  # noqa: PLC0415  # bundles only

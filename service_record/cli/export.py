@@ -85,7 +85,7 @@ def command(
         )
     damaged = [entries for _, entries in records if entries.left_out]
     for entries in damaged:
-        click.echo(entries.told_damage(), err=True)
+        click.echo(entries.damage_notice(), err=True)
     if damaged:
         raise click.exceptions.Exit(DAMAGED)
 
@@ -95,7 +95,7 @@ def _write(chunks: Iterable[bytes], *, redact: bool) -> None:
 
 
 def _outgoing(chunks: Iterable[bytes], *, redact: bool) -> Iterable[bytes]:
-    """Return what is to be written; without secrets, it is looked through before any of it leaves."""
+    """Return the data to write; if secrets are masked, all of it is scanned before any of it leaves."""
     if not redact:
         return chunks
     from service_record.cli.terminal import without_secrets  # noqa: PLC0415  # most exports go without
@@ -138,8 +138,8 @@ class _Entries:
             if self.left_out <= _MAX_PLACES:
                 self._places.append(f"line {piece.line} ({visible(piece.reason)})")
 
-    def told_damage(self) -> str:
-        """Return how much was left out, and where that stands, in one line."""
+    def damage_notice(self) -> str:
+        """Return the size of what was left out, and its place, in one line."""
         rest = self.left_out - len(self._places)
         places = ", ".join([*self._places, *([f"and {rest} more"] if rest else [])])
         return f"{visible(self._service)}: {count(self.left_out, 'damaged piece')} left out: {places}"

@@ -189,7 +189,7 @@ def command(
 
 
 def _refuse_options(context: click.Context) -> None:
-    """Raise UsageError for options before the name of a subcommand: they would do nothing."""
+    """Raise UsageError for options before the name of a subcommand: they would have no effect."""
     sources = map(context.get_parameter_source, context.params)
     if ParameterSource.COMMANDLINE in sources:
         raise click.UsageError("options come after the name: hosts show NAME --from URL")
@@ -238,7 +238,7 @@ class _HostQuestion:
     is_all: bool
 
     def ask(self, client: CollectorClient) -> HostsAnswer:
-        """Return all of them, page by page, as long as there is anything new on them.
+        """Return all pages of them, as long as a page has anything new.
 
         Raises CollectorError.
         """
@@ -254,7 +254,7 @@ class _HostQuestion:
         return replace(page, hosts=tuple(hosts.values()), earlier=earlier, clusters=clusters)
 
     def _clusters(self, client: CollectorClient) -> tuple[Cluster, ...]:
-        """Return the clusters that were asked for, or all of a whole fleet. Raises CollectorError."""
+        """Return the requested clusters, or all of a whole fleet. Raises CollectorError."""
         if not self.clusters and (self.groups or self.machines or self.verdicts):
             return ()
         try:
@@ -319,7 +319,7 @@ def _print(
 def _follow(
     client: CollectorClient, question: _HostQuestion, output: str, make_view: Callable[[], View], color: str
 ) -> None:
-    """Show what changes until somebody interrupts it; a collector that is away for a while is waited for."""
+    """Show changes until the user interrupts it; wait for a collector that is away for a while."""
     revisions: dict[str, int] = {}
     is_screen = output == "table" and sys.stdout.isatty()
     while True:
@@ -344,7 +344,7 @@ def _follow(
 
 
 def _on_screen(lines: list[Line]) -> list[Line]:
-    """Return as many lines as the terminal has room for: those in trouble are on top."""
+    """Return as many lines as fit on the terminal: hosts in trouble are on top."""
     room = terminal_size()[1] - 1
     if len(lines) <= room:
         return lines

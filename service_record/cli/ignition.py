@@ -83,7 +83,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def delivery_options(function: _Function) -> _Function:
-    """Give a command the options of what is delivered to a host, and how."""
+    """Add the options for what is delivered to a host, and how."""
     for option in reversed(_DELIVERY):
         function = option(function)
     return function
@@ -172,9 +172,7 @@ def reporter_settings(
 
 
 def _faults(text: str, token: bytes | None, *, has_bundle: bool) -> Iterator[str]:
-    """Yield the reporter's complaints about these settings on a host of its own, except for a
-    missing token.
-    """
+    """Yield the reporter's complaints about these settings on a host, except for a missing token."""
     with TemporaryDirectory() as directory:
         places = Places(Path(directory))
         stand_ins = {places.settings_file: text.encode()}
@@ -206,7 +204,8 @@ def _insist(check: Callable[[], None], where: str) -> None:
 def read_wanted(
     role: str, options: Mapping[str, Any], values: dict[str, object], *, is_object: bool = False
 ) -> tuple[DeliveryRequest, ReporterProgram]:
-    """Return what the options ask for, with the reporter's settings of the file and those of the options.
+    """Return the delivery that the options describe, with the reporter's settings from the file and the
+    options.
 
     `is_object`: it becomes a MachineConfig. Raises UsageError.
     """
@@ -241,7 +240,7 @@ def read_wanted(
 
 
 def with_added(ours: Config, added: Iterable[str]) -> Config:
-    """Merge configs of somebody's into ours. Raises BadConfigError, which names the file; OSError."""
+    """Merge the user's configs into ours. Raises BadConfigError, which names the file; OSError."""
     for path in added:
         try:
             theirs = read_config(read_file(path))
@@ -255,7 +254,7 @@ def with_added(ours: Config, added: Iterable[str]) -> Config:
 
 
 def check_one_input(*paths: str | None) -> None:
-    """UsageError where two of them are standard input, which can be read once."""
+    """Raise UsageError if two of them are standard input, which can be read only once."""
     if paths.count("-") > 1:
         raise click.UsageError("standard input can be read once; give a file for all but one")
 
@@ -267,7 +266,7 @@ _OF_A_POOL: Final = ("master", "worker")
 
 @dataclass(frozen=True, slots=True)
 class _ConfigForm:
-    """As what the config is written."""
+    """The format in which the config is written."""
 
     name: str
     role: str
@@ -356,7 +355,7 @@ def command(
 
 
 def _check(form: _ConfigForm, base: str | None, replacing: tuple[str, ...], options: dict[str, Any]) -> None:
-    """Options that do not go together. Raises UsageError."""
+    """Raise UsageError for options that do not go together."""
     if replacing and base is None:
         raise click.UsageError("--replace is of files of a config that --merge names")
     if form.is_patch and form.name != "ignition":
@@ -374,7 +373,7 @@ def _check(form: _ConfigForm, base: str | None, replacing: tuple[str, ...], opti
 
 
 def _spec(version: str | None, *, is_patch: bool) -> str:
-    """Return the version of what is made. Raises UsageError where an assisted-service does not read it."""
+    """Return the version of the config. Raises UsageError if an assisted-service does not read it."""
     if is_patch and version not in {None, *TAKEN_BY_ASSISTED_SERVICE}:
         versions = " and ".join(TAKEN_BY_ASSISTED_SERVICE)
         raise click.UsageError(f"an assisted-service takes {versions} only; leave --spec out")
@@ -382,7 +381,9 @@ def _spec(version: str | None, *, is_patch: bool) -> str:
 
 
 def _check_object(form: _ConfigForm, options: dict[str, Any]) -> None:
-    """Refuse what does not belong into a MachineConfig, which is of many hosts and for many eyes."""
+    """Refuse what does not belong into a MachineConfig, which is for many hosts and visible to many
+    people.
+    """
     if form.role not in POOLS:
         raise click.UsageError("the bootstrap host takes no MachineConfig; make an Ignition config for it")
     if options["token_file"]:

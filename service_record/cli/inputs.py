@@ -144,7 +144,7 @@ def selected_boot(history: History, prefix: str) -> str | None:
 
 
 def now_for(history: History, source: Source) -> "Now":
-    """Return the present, where the records are those of this host as it runs; elsewhere the latest entry."""
+    """Return the present for the records of this running host; otherwise the time of the latest entry."""
     from service_record.history.build import Now, latest_entry  # noqa: PLC0415  # `show` judges nothing
 
     boot = boot_id()

@@ -76,7 +76,7 @@ class Questions:
         self._rules = Rules(known_secrets(Path("/"), os.environ).secrets)
 
     def names(self) -> list[str]:
-        """Return what can be read: the sources, and the files in those that are folders of bundles."""
+        """Return the readable names: the sources, and the files in those that are folders of bundles."""
         return list(islice(self._names(), _MAX_SERVICES))
 
     def _names(self) -> Iterator[str]:
@@ -86,7 +86,7 @@ class Questions:
                 yield from sorted(str(path) for path in Path(source).rglob("*.t*") if path.is_file())
 
     def places(self, source: str) -> list[str]:
-        """Return the options that name a source. Raises QuestionError where it may not be read."""
+        """Return the options that name a source. Raises QuestionError if it may not be read."""
         if source == _HERE and _HERE in self._sources:
             return []
         if is_collector(source):
@@ -126,7 +126,7 @@ class Questions:
         return {**os.environ, **token}
 
     def masked(self, text: str) -> str:
-        """Return a text without secrets. Raises QuestionError where one would be left."""
+        """Return a text without secrets. Raises QuestionError if one would be left."""
         try:
             return outgoing_text(text, self._rules)
         except LeakError as leak:
@@ -156,7 +156,7 @@ def _contents(path: Path) -> Iterator[Content]:
 
 
 def _is_named(path: str, query: str) -> bool:
-    """Return whether a file of a bundle is meant: by its path, or by the end of it."""
+    """Return whether a name means this file of a bundle: its path, or the end of it."""
     return path == query or path.endswith(f"/{query.lstrip('/')}")
 
 
@@ -170,7 +170,7 @@ def _lines_of(content: Content) -> Iterator[str]:
 
 
 def bounded(text: str) -> str:
-    """Return a text that is not too long for an answer, and says when its end is missing."""
+    """Return a text that is short enough for an answer, and says when its end is missing."""
     if len(text) <= _MAX_CHARACTERS:
         return text
     return f"{text[:_MAX_CHARACTERS]}\n[cut: {len(text) - _MAX_CHARACTERS} more characters]"

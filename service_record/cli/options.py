@@ -50,7 +50,7 @@ class MomentType(click.ParamType[datetime]):
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
-    """Return the moment that a text means; ValueError or OverflowError when it means none."""
+    """Parse a moment. Raises ValueError or OverflowError for a text that is not one."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     named = {"now": now, "today": midnight, "yesterday": midnight - timedelta(days=1)}
     if text in named:
@@ -104,12 +104,14 @@ def complete_stages(context: click.Context, _parameter: click.Parameter, incompl
 
 
 def _typed(names: Iterable[str], incomplete: str) -> list[str]:
-    """Return those that begin so and need no quotes: click hands names to the shell as they are."""
+    """Return those that begin like this and need no quotes: click hands names to the shell as they are."""
     return sorted(name for name in names if name.startswith(incomplete) and shlex.quote(name) == name)
 
 
 def _records(context: click.Context) -> Iterator[tuple[Path, str]]:
-    """Directory and service of each record. Standard input and archives are left alone: somebody types."""
+    """Yield directory and service of each record. Standard input and archives are skipped: the user is
+    typing.
+    """
     from service_record.read.source import SourceError, records_directory  # noqa: PLC0415
     from service_record.record.directory import Records  # noqa: PLC0415  # only where something is completed
 
@@ -144,7 +146,7 @@ _PERIOD: Final = (
 
 
 def service_argument(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the argument `services`; all when none is named."""
+    """Add the argument `services`; without a name it means all."""
     return click.argument(
         "services",
         metavar="[SERVICE]...",
@@ -167,7 +169,7 @@ def service_names(
 
 
 def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return where records are read from: `places`."""
+    """Add the options for the places to read records from: `places`."""
     return _all(
         click.option(
             "--from",
@@ -201,7 +203,7 @@ def period_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def display_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return how people see it: `clock`, `color`, `pager`."""
+    """Add the options for the display: `clock`, `color`, `pager`."""
     return _all(
         click.option("--utc", "clock", flag_value="utc", help="Times in UTC."),
         click.option("--local", "clock", flag_value="local", help="Times with the offset of this host."),

@@ -162,7 +162,7 @@ def _registry(
 
 
 class _Probe:
-    """A check in a thread of its own, which is left behind when it takes too long, on a dead disk say."""
+    """A check in its own thread, which is abandoned when it takes too long, on a dead disk for example."""
 
     def __init__(self, check: str, measure: Callable[[], tuple[CheckResult, ...]]) -> None:
         self._check = check
@@ -173,7 +173,7 @@ class _Probe:
         self._thread.start()
 
     def results(self, seconds: float) -> tuple[CheckResult, ...]:
-        """Return the results, waiting for them at most so long."""
+        """Return the results after waiting for at most so long."""
         self._thread.join(seconds)
         return self._results or (not_checked(self._check, self._problem or "it took too long"),)
 

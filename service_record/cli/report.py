@@ -86,5 +86,5 @@ def _stop(places: Places, *, purges: bool) -> None:
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:
-    """Unwind, so that what was started is ended and what was begun removed."""
+    """Unwind, so that started programs are ended and unfinished files removed."""
     raise SystemExit(_TERMINATED)

@@ -64,8 +64,8 @@ class Child:
 
 
 def _is_sent_by_process(info: signal.struct_siginfo) -> bool:
-    """Return whether a process sent it, not the terminal, whose signals reach the whole foreground group; see
-    si_code in sigaction(2).
+    """Return whether a process sent it, and not the terminal, whose signals reach the whole foreground
+    group; see si_code in sigaction(2).
     """
     return info.si_code <= 0
 
@@ -80,7 +80,7 @@ def die_of(number: int) -> None:
 
 
 def signal_name(number: int) -> str:
-    """Return the name as systemd and the record have it, without SIG; a number where there is no name."""
+    """Return the name in systemd's and the record's form, without SIG; a number if there is no name."""
     with suppress(ValueError):
         return signal.Signals(number).name.removeprefix("SIG")
     return str(number)
@@ -146,7 +146,7 @@ def _part(pre_command: str | None, post_command: str | None) -> Part:
 
 
 def _recorded(recordings: list[Recording], arguments: tuple[str, ...]) -> int:
-    """Return how the command ended: its exit status, or minus the number of its signal."""
+    """Return the end of the command: its exit status, or minus the number of its signal."""
     child = Child()
     for recording in recordings:
         recording.start()
@@ -162,7 +162,7 @@ def _recorded(recordings: list[Recording], arguments: tuple[str, ...]) -> int:
 
 
 def _not_started(program: str, error: OSError | ValueError) -> tuple[int, str]:
-    """Return the exit status and the reason, as a shell has them; see "Exit Status" in bash(1)."""
+    """Return the exit status and the reason in a shell's form; see "Exit Status" in bash(1)."""
     if isinstance(error, FileNotFoundError):
         return _NOT_FOUND, f"{program}: command not found"
     reason = error.strerror if isinstance(error, OSError) else error

@@ -228,7 +228,7 @@ def _send_templates(client: "CollectorClient", host: str, files: tuple[Path, ...
 
 
 def _once(shipment: _Shipment) -> None:
-    """Send what is there; traces that are not taken are tried again for a while."""
+    """Send what is there; retry traces that are not taken for a while."""
     waits, until = _Waits(), monotonic() + shipment.retry_seconds
     is_retried = shipment.retry_seconds > 0
     while undelivered := _tried(shipment, waits, is_last=True, is_retried=is_retried):
@@ -240,7 +240,7 @@ def _once(shipment: _Shipment) -> None:
 
 
 def _follow(shipment: _Shipment, directory: Path) -> None:
-    """Send until SIGTERM or SIGINT, and what is there by then."""
+    """Send until SIGTERM or SIGINT, then what is there by then."""
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
@@ -267,7 +267,7 @@ def _follow(shipment: _Shipment, directory: Path) -> None:
 def _tried(
     shipment: _Shipment, waits: "_Waits", *, is_last: bool, is_retried: bool = True
 ) -> NotTaken | None:
-    """Return why not all was delivered; None when it was."""
+    """Return the reason why not all was delivered; None when it was."""
     try:
         shipment.send(is_last)
     except NotTaken as fault:

@@ -90,7 +90,7 @@ def command(
 
 
 def _failed_units(source: Source) -> "Sequence[FailedUnit]":
-    """Return the units that failed by a bundle without records, of which nothing else tells."""
+    """Return the failed units of a bundle without records, which has no other sign of them."""
     if source.records or not source.is_snapshot:
         return ()
     from service_record.cli.diagnosing import failed_units  # noqa: PLC0415  # only where there is no record
@@ -122,7 +122,7 @@ def _print_page(
 
 
 def _failed_units_page(units: "Sequence[FailedUnit]", source: str, view: View) -> Iterator[Line]:
-    """Yield which units failed, where there are no records that tell more."""
+    """Yield the units that failed, if there are no records that tell more."""
     from service_record.display.sentences import failed_unit_sentence  # noqa: PLC0415  # only what is shown
 
     yield ((f"no records: {count(len(units), 'unit')} failed", Ink.STRONG),)

@@ -30,7 +30,7 @@ _MAX_DIGITS: Final = 11
 
 
 def has_color(when: str, environment: Mapping[str, str], *, is_terminal: bool) -> bool:
-    """Return whether to use colour, given `--color`; see https://no-color.org and https://force-color.org."""
+    """Return whether to use colour, by `--color`; see https://no-color.org and https://force-color.org."""
     if when != "auto":
         return when == "always"
     if environment.get("NO_COLOR"):
@@ -64,7 +64,7 @@ def time_of_making(environment: Mapping[str, str]) -> datetime:
 
 
 def escape_what_cannot_be_encoded() -> None:
-    """Have standard output write out the characters that its encoding has not."""
+    """Make standard output escape the characters that its encoding lacks."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -95,7 +95,7 @@ _FILE_MODE: Final = 0o640
 
 
 def check_new(path: Path) -> None:
-    """Raise a usage error where a file is already, or where one would be among this host's records."""
+    """Raise a usage error if the file exists already, or would be among this host's records."""
     if os.path.lexists(path):
         raise click.UsageError(f"{visible(str(path))} exists, and nothing is overwritten; name another place")
     if is_record_name(path.name) and path.parent.resolve() == Records().directory.resolve():
@@ -103,7 +103,7 @@ def check_new(path: Path) -> None:
 
 
 def write_new(path: Path, chunks: Iterable[bytes]) -> None:
-    """Make a file of these bytes, readable as records are; when that fails, nothing is left of it.
+    """Make a file of these bytes, readable as records are; when that fails, leave nothing of it.
 
     Raises OSError, FileExistsError among them.
     """

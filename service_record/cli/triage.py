@@ -138,7 +138,7 @@ def bundles(
 
 @contextmanager
 def _opened(place: str | None, sources: Sequence[str]) -> "Iterator[Index]":
-    """Have the index there; without a place one that is gone afterwards."""
+    """Open the index; without a place, a temporary one."""
     from service_record.triage.index import Index  # noqa: PLC0415  # an extra
 
     if place is not None:

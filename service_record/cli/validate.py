@@ -60,7 +60,7 @@ def command(*, places: tuple[str, ...], salvage: Path | None) -> None:
             raise click.UsageError(_ONE_RECORD)
         check_new(salvage)
     escape_what_cannot_be_encoded()
-    damage = _FaultsTold()
+    damage = _FaultPrinter()
     may_be_foreign = places if salvage is None else ()  # to save what is whole, damage is gone through
     are_read = [_is_read(name, damage, salvage, is_named=name in may_be_foreign) for name in _names(places)]
     for leftover in _beside(places, UNFINISHED_SUFFIX):
@@ -73,8 +73,8 @@ def command(*, places: tuple[str, ...], salvage: Path | None) -> None:
         raise click.exceptions.Exit(DAMAGED)
 
 
-class _FaultsTold:
-    """The faults that were told so far, a line each."""
+class _FaultPrinter:
+    """Prints faults, a line each."""
 
     def __init__(self) -> None:
         self.is_found = False
@@ -83,8 +83,8 @@ class _FaultsTold:
         self.is_found = True
         sys.stdout.write(f"{visible(name)}:{fault.line}: {visible(fault.reason)}\n")
 
-    def told_from(self, name: str, pieces: Iterable[Entry | FormatFault]) -> Iterator[Entry]:
-        """Yield the entries among the pieces; the faults are told meanwhile."""
+    def entries_of(self, name: str, pieces: Iterable[Entry | FormatFault]) -> Iterator[Entry]:
+        """Yield the entries among the pieces, and print the faults."""
         for piece in pieces:
             if isinstance(piece, FormatFault):
                 self.tell(name, piece)
@@ -108,7 +108,7 @@ def _names(places: Iterable[str]) -> list[str]:
 
 
 def _beside(places: Iterable[str], suffix: str) -> list[Path]:
-    """Return the files called like records but for a suffix, beside them or without them."""
+    """Return the files named like records with a suffix, whether the records are beside them or not."""
     files: list[Path] = []
     for place in places:
         if Path(place).is_dir():
@@ -119,7 +119,9 @@ def _beside(places: Iterable[str], suffix: str) -> list[Path]:
 
 
 def _note(copy: str) -> None:
-    """Tell of a copy of damaged bytes, which is no fault: what it was copied from is whole again."""
+    """Report a copy of damaged bytes, which is not a fault: the record that it was copied from is whole
+    again.
+    """
     click.echo(f"Note: {visible(copy)}: what was damaged in the record beside it", err=True)
 
 
@@ -130,8 +132,9 @@ def _directory(place: str) -> Path:
         raise Unreadable(visible(str(error))) from None
 
 
-def _is_read(name: str, damage: _FaultsTold, salvage: Path | None, *, is_named: bool) -> bool:
-    """Tell the faults in a file and save its entries; False, and a line of why, if not all could be read.
+def _is_read(name: str, damage: _FaultPrinter, salvage: Path | None, *, is_named: bool) -> bool:
+    """Report the faults in a file and save its entries; if not all could be read, print why and return
+    False.
 
     What lies in a directory of records is one, however damaged; a file that somebody names may be none.
     """
@@ -158,17 +161,19 @@ def _is_read(name: str, damage: _FaultsTold, salvage: Path | None, *, is_named: 
 
 
 def _check_file(
-    name: str, stream: BinaryIO, damage: _FaultsTold, salvage: Path | None, *, is_named: bool
+    name: str, stream: BinaryIO, damage: _FaultPrinter, salvage: Path | None, *, is_named: bool
 ) -> None:
-    """Check the one record of a file. Raises ForeignError where a named file is no bundle and no record."""
+    """Check the one record of a file. Raises ForeignError if a named file is neither a bundle nor a
+    record.
+    """
     if is_named:
         refuse_foreign(name, read_entries(stream))
         stream.seek(0)
     _check(name, stream, damage, salvage)
 
 
-def _check(name: str, stream: BinaryIO, damage: _FaultsTold, salvage: Path | None = None) -> None:
-    entries = damage.told_from(name, examine(stream))
+def _check(name: str, stream: BinaryIO, damage: _FaultPrinter, salvage: Path | None = None) -> None:
+    entries = damage.entries_of(name, examine(stream))
     if salvage is None:
         deque(entries, maxlen=0)
     else:
@@ -176,7 +181,7 @@ def _check(name: str, stream: BinaryIO, damage: _FaultsTold, salvage: Path | Non
         write_new(salvage, FORMS[form](entries))
 
 
-def _check_bundle(name: str, bundle: Bundle, damage: _FaultsTold) -> None:
+def _check_bundle(name: str, bundle: Bundle, damage: _FaultPrinter) -> None:
     for service, record in bundle.records.items():
         member = f"{name}:{record.path}"
         _check(member, BytesIO(record.data), damage)
@@ -189,7 +194,7 @@ def _check_bundle(name: str, bundle: Bundle, damage: _FaultsTold) -> None:
 
 
 def _is_lacking(name: str, bundle: Bundle) -> bool:
-    """Return whether a bundle could not be read, or not all of it; what is missing is said."""
+    """Return whether some of a bundle could not be read, and report what is missing."""
     for part in bundle.left_out:
         click.echo(f"Error: {visible(str(part.within(name)))}", err=True)
     if not bundle.records and bundle.unpacked is None:

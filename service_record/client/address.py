@@ -45,7 +45,7 @@ class CollectorError(Exception):
 
 
 class NotTaken(Exception):  # noqa: N818  # what became of it, not a fault of ours
-    """The server does not take what is sent. `is_final`: nor will it later.
+    """A refusal of the server. `is_final`: it will not change its mind later.
 
     `retry_after` are the seconds after which it may, where the server said so.
     """
@@ -58,7 +58,7 @@ class NotTaken(Exception):  # noqa: N818  # what became of it, not a fault of ou
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A collector, and the host of it that is meant, if one is."""
+    """A collector, and optionally a host of it."""
 
     url: str
     """`https://HOST:PORT`, and the path that it is below, if any."""
@@ -66,12 +66,12 @@ class Address:
 
 
 def is_host_name(name: str) -> bool:
-    """Return whether a collector takes reports of a host of that name."""
+    """Return whether a collector accepts this as the name of a host."""
     return _HOST_NAME.fullmatch(name) is not None
 
 
 def is_collector(place: str) -> bool:
-    """Return whether a place to read from is spelled as one of a collector."""
+    """Return whether the text names a collector as a place to read from."""
     return place.startswith(("collector://", "collector+http://", "collector+https://"))
 
 
@@ -92,13 +92,13 @@ def address_of(place: str) -> Address:
 
 
 def environment_path(variable: str) -> Path | None:
-    """Return the file that a variable of the environment names, if it names one."""
+    """Return the file that an environment variable names, if any."""
     named = os.environ.get(variable)
     return Path(named) if named else None
 
 
 def read_token(file: Path | None = None) -> str:
-    """Return the token in that file, or in the first of the usual places that has one.
+    """Return the token in that file, or in the first of the usual places with one.
 
     Raises CollectorError.
     """

@@ -40,7 +40,7 @@ _MOST_DOWNLOAD: Final = 4 << 30
 def connect(
     url: str | None = None, *, token_file: Path | None = None, ca_bundle: Path | None = None
 ) -> "CollectorClient":
-    """Return a client of the collector at this URL, by default of that in the environment.
+    """Connect to the collector at this URL, by default to the one in the environment.
 
     The token is in a file: this one, or that of the environment, systemd's credential or a person's
     configuration. Raises CollectorError.
@@ -98,7 +98,7 @@ class CollectorClient:
             raise CollectorError(f"{url}: {self._transport.fault.reason}")
 
     def get(self, path: str, **query: object) -> Any:
-        """Return what the JSON of an answer says; members of the query that are None are left out, lists are
+        """Return the JSON of an answer; members of the query that are None are left out, lists are
         repeated. Raises CollectorError.
         """
         return self.send("GET", path, query=query)
@@ -112,8 +112,8 @@ class CollectorClient:
         body: bytes | None = None,
         content_type: str = "application/json",
     ) -> Any:
-        """Return what the JSON of an answer to any request says; None where it says nothing. Raises
-        CollectorError, also where the answer is not whole in time.
+        """Return the JSON of an answer to any request; None if it has none. Raises CollectorError, also if
+        the answer is not whole in time.
         """
         parameters = {name: value for name, value in (query or {}).items() if value is not None}
         question = f"?{urlencode(parameters, doseq=True, errors=_AS_IT_CAME)}" if parameters else ""
@@ -133,7 +133,7 @@ class CollectorClient:
         self._checked(self._transport.call(request, most_body=_MOST_DOWNLOAD))
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._transport.close()
 
     def __enter__(self) -> Self:
@@ -157,5 +157,5 @@ class CollectorClient:
 
 
 def host_path(host: str, *more: str) -> str:
-    """Return where a collector has what it knows of a host: `/api/v1/hosts/NAME/...`."""
+    """Return the path of a host in a collector's interface: `/api/v1/hosts/NAME/...`."""
     return "/".join(["/api/v1/hosts", *(quote(part, safe="", errors=_AS_IT_CAME) for part in (host, *more))])

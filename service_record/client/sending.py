@@ -51,11 +51,11 @@ class Stream:
         return os.pread(self._descriptor, size, offset)
 
     def has(self, offset: int) -> bool:
-        """Return whether it is at least so long."""
+        """Return whether it is at least that long."""
         return offset == 0 or len(self.read(offset - 1, 1)) == 1
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._descriptor)
 
 
@@ -73,7 +73,7 @@ def _as_lines(array: bytes) -> bytes:
 
 
 def begins_as(stream: Stream, file: str) -> bool:
-    """Return whether a stream has the beginning that its name, `LENGTH-DIGEST`, tells of."""
+    """Return whether a stream has the beginning that its name, `LENGTH-DIGEST`, describes."""
     length, _, digest = file.partition("-")
     if not length.isdecimal() or int(length) > HEAD:
         return False
@@ -82,7 +82,9 @@ def begins_as(stream: Stream, file: str) -> bool:
 
 
 def digest_of(head: bytes) -> str:
-    """Tells beginnings apart, and tells nobody without the host's own id what is in them."""
+    """Return a digest that tells beginnings apart, and reveals their content to nobody without the host's
+    own id.
+    """
     return hashlib.blake2b(head, digest_size=16, key=_machine_id()).hexdigest()
 
 
@@ -141,7 +143,7 @@ class Sender:
     _offsets: dict[tuple[str, str], int] | None = None
 
     def send(self, seconds: float = inf) -> None:
-        """Send all that is new, or what can be sent in about so many seconds.
+        """Send everything new, or as much as can be sent in about so many seconds.
 
         Raises NotTaken, and OSError where the records cannot be read.
         """
@@ -169,7 +171,9 @@ class Sender:
                     yield piece
 
     def _services(self) -> list[str]:
-        """Return those that may have something new, so that the first do not keep others waiting."""
+        """Return the services that may have something new, in turn, so that the first do not delay the
+        others.
+        """
         try:
             there = self.records.services()
         except FileNotFoundError:
@@ -205,7 +209,7 @@ class Sender:
         return _Piece(service, sent.file, sent.offset, data)
 
     def _whole_lines(self, stream: Stream, offset: int, size: int) -> bytes:
-        """Return the lines to send from there on, without secrets; an unfinished line waits for its end.
+        """Return the lines to send from there on, without secrets; a line without an end is for later.
 
         Of a line that is longer than a piece nothing can be told whole: it is masked.
         """
@@ -218,7 +222,7 @@ class Sender:
         return _HIDDEN * begin + self.mask(data[begin:end])
 
     def _begin(self, service: str, sent: _StreamPosition, stream: Stream) -> None:
-        """Know the stream again among those that the collector has, or begin a new one."""
+        """Find the stream among those that the collector has, or begin a new one."""
         offsets = self._offsets or {}
         for (name, file), offset in reversed(offsets.items()):
             if name == service and begins_as(stream, file) and stream.has(offset):
@@ -233,7 +237,7 @@ class Sender:
             )
 
     def _ask(self) -> dict[tuple[str, str], int]:
-        """Return how far the collector has each stream."""
+        """Ask the collector for the offset of each stream."""
         try:
             answer = self.client.get(host_path(self.host, "records"))
             return _offsets(answer)
@@ -243,7 +247,7 @@ class Sender:
             raise NotTaken("the server is not a service-record collector", is_final=False) from None
 
     def _deliver(self, batch: list["_Piece"]) -> None:
-        """Send a batch, and go on where the collector says."""
+        """Send a batch, and continue where the collector says."""
         body = json.dumps({"pieces": [piece.document() for piece in batch]}).encode()
         try:
             answer = self.client.send("POST", host_path(self.host, "records"), body=body)
@@ -258,7 +262,7 @@ class Sender:
         )
 
     def _go_on(self, answer: Any) -> dict[tuple[str, str], int]:
-        """Take the offsets of an answer, and give them."""
+        """Store the offsets of an answer, and return them."""
         try:
             offsets = _offsets(answer)
         except (KeyError, TypeError, ValueError):
@@ -282,7 +286,7 @@ class _Piece:
 
     @property
     def end(self) -> int:
-        """Return the offset that the collector has the stream up to, once it has taken this."""
+        """Return the offset that the collector will have once it has taken this."""
         return self.offset + len(self.data)
 
     def document(self) -> dict[str, object]:
@@ -291,7 +295,7 @@ class _Piece:
 
 
 def _offsets(answer: Any) -> dict[tuple[str, str], int]:
-    """Return how far the collector has streams, by service and file.
+    """Return the offset of each stream at the collector, by service and file.
 
     Raises KeyError, TypeError, ValueError.
     """
@@ -309,7 +313,7 @@ def _document(body: bytes) -> Any:
 
 
 def _not_taken(fault: CollectorError) -> NotTaken:
-    """Return whether a refusal is final: whether the same would be refused again."""
+    """Return whether a refusal is final: the same request would be refused again."""
     later = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
     status = fault.status
     is_final = (

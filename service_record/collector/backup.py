@@ -66,7 +66,7 @@ def back_up(data: Path, file: Path) -> BackupSummary:
 
 
 def restore(file: Path, data: Path) -> BackupSummary:
-    """Make the folder of a collector anew from a backup. Raises BackupError, OSError.
+    """Make the folder of a collector from a backup. Raises BackupError, OSError.
 
     The folder has to be missing or empty: no collector is overwritten. It is there only when it is whole.
     """
@@ -105,7 +105,7 @@ def _write(data: Path, stream: io.BufferedWriter) -> int:
 
 
 def _copy_database(source: Path, target: Path) -> None:
-    """SQLite's own backup, of what is committed at its end."""
+    """Copy the database by SQLite's own backup, with everything committed at its end."""
     with (
         contextlib.closing(sqlite3.connect(source, timeout=_BUSY)) as live,
         contextlib.closing(sqlite3.connect(target)) as copy,
@@ -123,7 +123,7 @@ def _add_bytes(tar: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def _extract(file: Path, folder: Path) -> int:
-    """Return only what a backup has: its manifest, its database and plain files below `objects`."""
+    """Extract only the parts of a backup: its manifest, its database and plain files below `objects`."""
     count = 0
     try:
         with tarfile.open(file, mode="r|") as tar:
@@ -145,7 +145,7 @@ def _extract(file: Path, folder: Path) -> int:
 
 
 def _checked(file: Path, member: tarfile.TarInfo) -> PurePosixPath:
-    """Return the path of a member, below the folder for certain."""
+    """Return the path of a member, which is certainly below the folder."""
     path = PurePosixPath(member.name)
     is_below = not path.is_absolute() and ".." not in path.parts and "\x00" not in member.name
     is_ours = member.name == FILE or (path.parts[:1] == (FOLDER,) and len(path.parts) > 1)

@@ -26,7 +26,7 @@ _LEVELS: Final = {
 
 
 def configure(level: str = "info", stream: TextIO | None = None) -> None:
-    """Log from now on, ours and what libraries log, from that level on."""
+    """Log from now on, our events and those of libraries, from that level on."""
     target = stream or sys.stderr
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
@@ -56,12 +56,12 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
 
 
 def log() -> Any:
-    """Return where to log, with events in plain words and their values as keywords."""
+    """Return the logger, for events in plain words with their values as keywords."""
     return structlog.get_logger()
 
 
 def fault_of(fault: BaseException) -> dict[str, object]:
-    """Return where a fault was, and of which kind; its message might hold what somebody sent."""
+    """Return place and kind of a fault; its message might hold something that a client sent."""
     frames = traceback.extract_tb(fault.__traceback__)
     ours = [frame for frame in frames if _PACKAGE in frame.filename] or frames
     fields: dict[str, object] = {

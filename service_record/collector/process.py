@@ -33,7 +33,7 @@ from service_record.collector.store.row_writer import DatabaseWriter
 
 
 class News:
-    """Wakes those who wait, of any event loop; told from any thread."""
+    """Wakes those who wait, on any event loop; callable from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class News:
 
     @property
     def is_over(self) -> bool:
-        """Return whether nothing is told any more: whoever waits for news without an end is to leave."""
+        """Return whether news have ended: endless waits should stop."""
         return self._is_over.is_set()
 
     def end(self) -> None:
@@ -52,7 +52,7 @@ class News:
         self.tell()
 
     def tell(self) -> None:
-        """Something changed."""
+        """Announce that something changed."""
         with self._lock:
             waiting, self._waiting = self._waiting, set()
         for loop, event in waiting:
@@ -62,7 +62,7 @@ class News:
             listener()
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Have this called with all news, by whoever tells them; it has to be quick."""
+        """Register a function that is called with all news, in the announcing thread; it has to be quick."""
         self._listeners.append(listener)
 
     def subscribe(self) -> asyncio.Event:
@@ -111,9 +111,9 @@ class Collector:
             self.writer.change(bundle_rows.release)
         self.indexer = Indexer(self.database, self.writer, self.objects, self.incoming, now)
         self.judge = Judge(self.database, self.writer, now)
-        self.learnt = LearnedBaselines(self.database, settings.budget, self.definitions.budgets)
+        self.baselines = LearnedBaselines(self.database, settings.budget, self.definitions.budgets)
         self.counts = FleetCounts()
-        self.sweeper = Sweeper(self.database, self.writer, self.learnt, now, settings.loop_after)
+        self.sweeper = Sweeper(self.database, self.writer, self.baselines, now, settings.loop_after)
         self.news.listen(self.sweeper.wake)
         self._notifiers = _notifiers(self.database, self.writer, destinations, sending, now)
         for notifier in self._notifiers:
@@ -127,7 +127,7 @@ class Collector:
         return [notifier.name for notifier in self._notifiers]
 
     def start(self) -> None:
-        """Begin what it does by itself: look into what hosts send, judge them, tell of it, and forget."""
+        """Start the background work: read bundles, judge hosts, send news, and delete old data."""
         self.sweeper.start()
         self.indexer.start()
         self.judge.start()
@@ -138,7 +138,7 @@ class Collector:
     def reload_definitions(self) -> None:
         """Read the operator's steps again; wrong ones change nothing. Raises StepsError."""
         self.definitions = _definitions(self.settings.steps)
-        self.learnt.set_given(self.definitions.budgets)
+        self.baselines.set_given(self.definitions.budgets)
 
     def reload_webhook_secret(self) -> None:
         """Read the secret of the webhook again. Raises OSError, ValueError and keeps the present one."""
@@ -150,7 +150,7 @@ class Collector:
                 notifier.sender.set_secret(secret)
 
     def _tell(self) -> None:
-        """Have everybody told that something is on disk, at other processes too."""
+        """Announce that something is on disk, to other processes too."""
         self.news.tell()
         if self._listening is not None:
             self._listening.announce()
@@ -160,7 +160,7 @@ class Collector:
         return self.writer.change(do).result()
 
     def close(self) -> None:
-        """Write what was taken, and let go of everything."""
+        """Write what was accepted, and close everything."""
         for notifier in self._notifiers:
             notifier.end()  # all at once: each may be at a delivery that takes its time
         self._housekeeper.close()
@@ -196,7 +196,7 @@ def read_destinations(file: Path) -> Destinations:
 def _senders(
     settings: CollectorSettings, destinations: Destinations, now: Callable[[], float]
 ) -> Mapping[str, NewsSender]:
-    """Return who sends to each destination. Raises NoticesError."""
+    """Return the sender for each destination. Raises NoticesError."""
     try:
         by_name = dict(senders(destinations))
     except DestinationError as error:

@@ -39,7 +39,7 @@ _READING: Final = 60.0
 
 
 class Config(uvicorn.Config):
-    """The bounds of the connections over which the collector is served."""
+    """The limits of the connections over which the collector is served."""
 
     def __init__(self, app: Any, *, seconds: float, most_connections: int, **settings: Any) -> None:
         super().__init__(app, http=Connection, ws="none", **settings)
@@ -156,7 +156,7 @@ _GRACE: Final = 20
 
 
 def serve(settings: CollectorSettings, ready: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; what was acknowledged until then is on disk.
+    """Serve until SIGTERM or SIGINT; everything acknowledged until then is on disk.
 
     `ready` is told the address once connections are taken. Raises what Collector does, and OSError.
     """
@@ -189,7 +189,7 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def config_of(collector: Collector) -> Config:
-    """Return how a collector is served."""
+    """Return the server's configuration."""
     settings = collector.settings
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return Config(
@@ -209,7 +209,7 @@ def config_of(collector: Collector) -> Config:
 
 
 def _check_certificate(config: Config, settings: CollectorSettings) -> None:
-    """Raise OSError, with the file's name, where TLS cannot be spoken with it."""
+    """Raise OSError, with the file's name, if TLS does not work with it."""
     try:
         config.load()
     except ssl.SSLError as error:
@@ -218,7 +218,7 @@ def _check_certificate(config: Config, settings: CollectorSettings) -> None:
 
 
 def _allow_descriptors() -> None:
-    """Have as many files and connections open at once as whoever started this allows."""
+    """Raise the limit of open files and connections as far as the parent process allows."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = _DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, _DESCRIPTORS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
@@ -252,7 +252,7 @@ class Server(uvicorn.Server):
         logs.log().info("reloaded")
 
     def _reload_certificate(self) -> None:
-        """Have new connections use the certificate that is in the file now. Raises OSError."""
+        """Use the certificate that is in the file now for new connections. Raises OSError."""
         settings, live = self._collector.settings, self.config.ssl
         if live is None or settings.certificate is None:
             return
@@ -266,5 +266,5 @@ class Server(uvicorn.Server):
 
 
 def say_ready(url: str) -> None:
-    """Tell whoever started it where it is."""
+    """Tell the parent process its address."""
     print(f"listening on {url}", file=sys.stderr, flush=True)  # noqa: T201

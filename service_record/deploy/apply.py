@@ -15,7 +15,7 @@ _UNKNOWN: Final = -1
 
 
 def apply(root: Root, steps: Sequence[DeployStep], before: Installed, after: Installed) -> bool:
-    """Do the steps and write down what is installed; whether anything changed.
+    """Do the steps and store what is installed; return whether anything changed.
 
     Nothing is changed when the rights for one of them are missing. When it is cut short later, the next
     `install` goes on, and `uninstall` knows all that was done. Raises OSError.
@@ -73,7 +73,7 @@ def existing_parents(root: Root, paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_rights(root: Root, directories: Iterable[str]) -> None:
-    """Raise PermissionError, or OSError of a read-only file system, unless something can be put into each."""
+    """Raise PermissionError, or OSError of a read-only file system, unless each of these is writable."""
     for directory in directories:
         place = root.at(directory)
         if os.statvfs(place).f_flag & os.ST_RDONLY:
@@ -83,7 +83,7 @@ def check_rights(root: Root, directories: Iterable[str]) -> None:
 
 
 def _missing(root: Root, paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the real directories that these paths need and that are not there, outer ones first."""
+    """Return the real directories that these paths need and that are missing, outer ones first."""
     missing: set[str] = set()
     for path in paths:
         parts = root.real(path).split("/")[1:-1]
@@ -98,14 +98,14 @@ def _missing(root: Root, paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def _modified_before(root: Root, directory: str, recorded: Mapping[str, Times]) -> int:
-    """Return when a directory was last modified by somebody else."""
+    """Return the time at which somebody else last modified a directory."""
     now = root.modified(directory)
     times = recorded.get(directory)
     return times.before if times and times.after == now else now
 
 
 def _note(root: Root, noted: Installed, directories: Sequence[str]) -> None:
-    """Write down what is about to be there, in directories to be made for that; or leave nothing."""
+    """Store what is about to be installed, making the directories for that; or leave nothing."""
     try:
         for directory in directories:
             root.make_directory(directory)
@@ -117,7 +117,7 @@ def _note(root: Root, noted: Installed, directories: Sequence[str]) -> None:
 
 
 def _finish(root: Root, noted: Installed, modified: Mapping[str, int]) -> None:
-    """Write down when we modified which directory. The one that this modifies gets its time back."""
+    """Store when we modified which directory. The one that this modifies gets its time back."""
     times = {directory: Times(when, root.modified(directory)) for directory, when in modified.items()}
     home = parent(root, FILE)
     when = root.modified(home)

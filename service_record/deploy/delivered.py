@@ -46,7 +46,7 @@ class Option(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """In which directories things belong."""
+    """The directories for each kind of file."""
 
     prefix: str
     units: str
@@ -61,7 +61,9 @@ class Layout:
 
     @property
     def templates(self) -> str:
-        """Drop-ins that are in force nowhere, to be copied or linked, and what the shim reads."""
+        """Return the directory of drop-ins that are not in force, to be copied or linked, and of what the
+        shim reads.
+        """
         return f"{self.prefix}/share/service-record"
 
 
@@ -80,7 +82,7 @@ def below(prefix: str) -> Layout:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One file or link on a host. Its directories are 0755, and root's, when they are missing."""
+    """One file or link on a host. Missing directories are made with mode 0755, and belong to root."""
 
     path: str
     """Absolute, as the host sees it."""
@@ -96,7 +98,7 @@ class Item:
 def contents(
     options: Iterable[Option], layout: Layout = HOST, pages: Iterable[tuple[str, str]] = ()
 ) -> tuple[Item, ...]:
-    """Return what these options select, by path.
+    """Return the items that these options select, by path.
 
     `pages` are man pages and completions: path below `PREFIX/share`, and text. They come with the shim.
     Raises FileNotFoundError where this installation of service-record has lost one of its files.
@@ -165,7 +167,7 @@ def _reporter(layout: Layout) -> Iterator[Item]:
 
 
 def _unit(name: str, layout: Layout) -> bytes:
-    """Return a unit or drop-in that finds our programs where the layout has them."""
+    """Return a unit or drop-in that finds our programs in the layout's directories."""
     return source(f"units/{name}").replace(_WRITTEN_FOR.encode(), layout.programs.encode())
 
 

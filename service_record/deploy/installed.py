@@ -14,7 +14,7 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """By what a file or link is known again that we put there."""
+    """The properties by which we recognise a file or link that we put there."""
 
     kind: str
     content: str
@@ -32,7 +32,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """All that is ours on a host. Paths are absolute, as the host sees them."""
+    """Everything of ours on a host. Paths are absolute, as the host sees them."""
 
     options: frozenset[Option] = frozenset()
     files: Mapping[str, Mark] = field(default_factory=dict)
@@ -59,11 +59,11 @@ class Installed:
 
 
 class DamagedError(ValueError):
-    """The file is not as we write it; the text names it, and says what to do."""
+    """A file that is not as we write it; the text names it, and says what to do."""
 
 
 def read(root: Root) -> Installed | None:
-    """Return what is installed there; None when nothing is. Raises DamagedError, OSError."""
+    """Return what is installed there; None if nothing is. Raises DamagedError, OSError."""
     try:
         data = root.read(FILE)
     except (FileNotFoundError, NotADirectoryError):
@@ -76,7 +76,7 @@ def read(root: Root) -> Installed | None:
 
 
 def write(root: Root, installed: Installed) -> None:
-    """Write it whole; its directory is there. Raises OSError."""
+    """Write it whole; its directory exists. Raises OSError."""
     data = json.dumps(installed.to_json(), indent=1).encode() + b"\n"
     root.write(FILE, data, 0o644, (0, 0))
 

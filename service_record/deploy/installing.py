@@ -31,13 +31,13 @@ def runs_on(root: Root) -> bool:
 
 
 def reload_for(root: Root, paths: Iterable[str]) -> Iterator[str]:
-    """Have systemd read its units again if these paths are units; a line where it could not be told."""
+    """Make systemd read its units again if these paths are units; return a line if that failed."""
     if any(_UNITS in path for path in paths):
         yield from run_on(root, "systemctl", "daemon-reload")
 
 
 def run_on(root: Root, *command: str) -> Iterator[str]:
-    """Run a program of systemd where it speaks of the host that is meant; a line where that went wrong."""
+    """Run a program of systemd if it manages the host in question; return a line if that failed."""
     if not runs_on(root):
         return
     try:
@@ -79,7 +79,7 @@ def install(
     replaces: bool = False,
     is_trial: bool = False,
 ) -> InstallOutcome:
-    """Bring what these options select, and what was installed before, to this version.
+    """Bring the selected options, and those installed before, to this version.
 
     systemd closes the records of the services in `closes`, beside those of before. Without options that is
     what was installed before, or else the shim. A file of somebody else stays where it is, unless `replaces`.
@@ -103,7 +103,7 @@ def install(
 
 
 def _inbox_made(root: Root, paths: Iterable[str]) -> Iterator[str]:
-    """Make the inbox of services that are not root, as each boot does; a line where that went wrong."""
+    """Make the inbox of services that are not root, as each boot does; return a line if that failed."""
     if _INBOX_RULE in paths:
         yield from run_on(root, "systemd-tmpfiles", "--create", "--prefix=/dev/shm", _INBOX_RULE)
 
@@ -117,7 +117,7 @@ def _closed_before(before: Installed) -> Iterator[str]:
 
 
 def _chosen(root: Root, requested: frozenset[Option], before: Installed) -> frozenset[Option]:
-    """Return the options asked for and those of before, and what they need."""
+    """Return the options requested now and before, and those that they need."""
     retained = before.options
     if Option.REPORTER not in requested and _has_stopped(root):
         retained -= {Option.REPORTER}  # it has removed its units; an upgrade does not bring them back
@@ -155,7 +155,7 @@ def _has_stopped(root: Root) -> bool:
 
 
 def uninstall(root: Root, *, is_trial: bool = False) -> InstallOutcome | None:
-    """Remove what `install` has put there, and put back what it replaced; None where nothing is installed.
+    """Remove what `install` has put there, and restore what it replaced; None if nothing is installed.
 
     Records stay, and all else that is not ours. When it is cut short, the next call goes on. A trial changes
     nothing. Raises OSError, DamagedError.
@@ -175,7 +175,7 @@ def uninstall(root: Root, *, is_trial: bool = False) -> InstallOutcome | None:
 
 
 def _stopped(root: Root, steps: Iterable[DeployStep]) -> Iterator[str]:
-    """Stop what is about to lose its unit."""
+    """Stop the services that are about to lose their unit."""
     going = [Path(step.path) for step in steps if step.action is Action.REMOVE]
     units = [path.name for path in going if str(path.parent) == HOST.units]
     if units:
@@ -183,7 +183,9 @@ def _stopped(root: Root, steps: Iterable[DeployStep]) -> Iterator[str]:
 
 
 def _removed(root: Root, steps: Sequence[DeployStep], installed: Installed) -> Iterator[str]:
-    """Do it, the note of what is installed last; a line for each directory of ours that cannot go."""
+    """Remove everything, the note of what is installed last; return a line for each directory of ours that
+    stays.
+    """
     untouched = {
         directory: times.before
         for directory, times in installed.times.items()
@@ -205,7 +207,7 @@ def _removed(root: Root, steps: Sequence[DeployStep], installed: Installed) -> I
 
 
 def _emptied(root: Root, directories: Iterable[str]) -> Iterator[str]:
-    """Remove directories of ours; a line for each that stays."""
+    """Remove directories of ours; return a line for each that stays."""
     for directory in directories:
         if not root.remove_directory(directory):
             yield f"{directory} stays: there is something else in it"

@@ -28,7 +28,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DeployStep:
-    """The action on one path, with a reason where that is not plain."""
+    """The action on one path, with a reason unless that is obvious."""
 
     path: str
     action: Action
@@ -41,14 +41,14 @@ class DeployStep:
 
     @property
     def writes(self) -> str:
-        """Return the path that gets what is delivered; none where nothing is written."""
+        """Return the path that is written; none if nothing is."""
         if self.action is Action.KEEP:
             return self.other
         return self.path if self.action in {Action.CREATE, Action.UPDATE, Action.REPLACE} else ""
 
     @property
     def changes(self) -> bool:
-        """Return whether anything is done at all."""
+        """Return whether anything changes at all."""
         return bool(self.writes) or self.action in {Action.REMOVE, Action.RESTORE}
 
 
@@ -69,7 +69,7 @@ def mark(item: Item) -> Mark:
 def to_install(
     items: tuple[Item, ...], on_disk: Mapping[str, PathSeen], installed: Installed, *, replaces: bool
 ) -> Iterator[DeployStep]:
-    """Yield a step for each item, and for each path of ours that is delivered no more.
+    """Yield a step for each item, and for each path of ours that is no longer delivered.
 
     `on_disk` has their paths, and those `beside` and `aside` of them.
     """
@@ -94,7 +94,7 @@ def to_uninstall(on_disk: Mapping[str, PathSeen], installed: Installed) -> Itera
 
 
 def after(steps: Iterable[DeployStep], installed: Installed, options: frozenset[Option]) -> Installed:
-    """Return what is installed when the steps are done; its directories and times are those of before."""
+    """Return what is installed after the steps; its directories and times are those of before."""
     files, new, aside = dict(installed.files), dict(installed.beside), dict(installed.aside)
     for step in steps:
         if step.item is None:
@@ -165,5 +165,5 @@ def _without(path: str, state: PathSeen, ours: Mark) -> DeployStep:
 
 
 def _is(state: PathSeen, ours: Mark) -> bool:
-    """Return whether it is what we put there, in whatever mode it is now."""
+    """Return whether it is the file that we put there, whatever its mode is now."""
     return (state.kind, state.content) == (ours.kind, ours.content)

@@ -46,7 +46,7 @@ class Root:
 
     @contextmanager
     def locked(self) -> Iterator[Self]:
-        """Keep others like us out meanwhile. BlockingIOError: one is at work here."""
+        """Lock out other processes like us meanwhile. Raises BlockingIOError if one is at work here."""
         with self.opened("/") as descriptor:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -130,7 +130,7 @@ class Root:
             os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
 
     def keep_as(self, path: str, other: str) -> None:
-        """Give what is at a path a second name in its directory, which may be there since a try before."""
+        """Give the file at a path a second name in its directory, which may exist since an earlier try."""
         with self._parent(path) as (directory, name):
             beside = other.rpartition("/")[2]
             if not _is_same(directory, name, beside):
@@ -151,7 +151,7 @@ class Root:
             _unlink(name, directory)
 
     def tidy(self, path: str) -> None:
-        """Remove what a write to this path left that was cut short."""
+        """Remove the leftovers of an interrupted write to this path."""
         with suppress(FileNotFoundError, NotADirectoryError), self._parent(path) as (directory, name):
             _unlink(_unfinished(name), directory)
 
@@ -167,7 +167,7 @@ class Root:
                 os.close(descriptor)
 
     def remove_directory(self, path: str) -> bool:
-        """Remove an empty directory; whether it is gone now."""
+        """Remove an empty directory; return whether it is gone now."""
         try:
             with self._parent(path) as (directory, name):
                 os.rmdir(name, dir_fd=directory)
@@ -180,7 +180,9 @@ class Root:
         return True
 
     def modified(self, directory: str) -> int:
-        """Return when something was last put into a directory or taken out of it; nanoseconds since 1970."""
+        """Return the time at which an entry was last added to or removed from a directory; nanoseconds
+        since 1970.
+        """
         with self.opened(directory) as descriptor:
             return os.fstat(descriptor).st_mtime_ns
 
@@ -189,13 +191,13 @@ class Root:
             os.utime(descriptor, ns=(os.fstat(descriptor).st_atime_ns, when))
 
     def sync(self, directory: str) -> None:
-        """Have what happened in a directory outlive a loss of power."""
+        """Make the changes in a directory outlive a loss of power."""
         with self.opened(directory) as descriptor:
             os.fsync(descriptor)
 
     @contextmanager
     def opened(self, directory: str) -> Iterator[int]:
-        """Yield a descriptor of a real path's directory; no link on the way is followed."""
+        """Yield a descriptor of a real path's directory; links on the way are not followed."""
         descriptor = os.open(self.path, _DIRECTORY)
         try:
             for part in directory.split("/"):
@@ -218,7 +220,7 @@ class Root:
             yield descriptor, name or "."
 
     def _link(self, directory: list[str], name: str) -> str | None:
-        """Return where a name in a real directory points, if it is a link."""
+        """Return the target of a name in a real directory, if it is a link."""
         try:
             return str(self.path.joinpath(*directory, name).readlink())
         except OSError:
@@ -244,7 +246,7 @@ def _read(name: str, directory: int) -> bytes:
 
 
 def _is_same(directory: int, one: str, other: str) -> bool:
-    """Return whether two names are of one file."""
+    """Return whether two names belong to one file."""
     try:
         first, second = (os.stat(name, dir_fd=directory, follow_symlinks=False) for name in (one, other))
     except FileNotFoundError:

@@ -171,7 +171,7 @@ class Following:
             place = _place(located)
             self._since[place] = since.get(place, min(written, now))
         for count, located in enumerate(unknown):
-            ripe = self._since.get(_place(located), now) + located.patience
+            ripe = self._since.get(_place(located), now) + located.wait_seconds
             if ripe > now:
                 self.due = ripe
                 return unknown[:count]
@@ -231,7 +231,7 @@ def _mark(located: LocatedPiece) -> _Mark:
 
 
 def _may_be_unfinished(located: LocatedPiece) -> bool:
-    return located.patience > 0
+    return located.wait_seconds > 0
 
 
 def _place(located: LocatedPiece) -> tuple[int, int]:

@@ -42,7 +42,7 @@ class LocatedPiece(msgspec.Struct, frozen=True):
     piece: Piece
     line: int
     """The line, from 1; 0 for an entry that has no line of its own."""
-    patience: float = 0
+    wait_seconds: float = 0
     """Seconds for which it has to stand there before it is surely what it seems."""
     start: int = 0
     raw: bytes = b""
@@ -67,9 +67,9 @@ def located_pieces_in(
         pieces += _in_region(region, is_array=is_array, is_followed=True)
         start = row.start - offset
         is_settled = not is_array or data[done:start] in _BETWEEN_ELEMENTS
-        patience = 0 if is_settled else UNSETTLED_SECONDS
+        wait_seconds = 0 if is_settled else UNSETTLED_SECONDS
         number = region.line + region.content.count(b"\n")
-        pieces.append(LocatedPiece(entry, number, patience, row.start, row.core))
+        pieces.append(LocatedPiece(entry, number, wait_seconds, row.start, row.core))
         done = start + len(row.core)
         region = _Region(number + row.content.count(b"\n"))
     return pieces + (_in_region(region, is_array=is_array, is_followed=False) if is_end else [])

@@ -35,7 +35,7 @@ _SEPARATE: Final = b"\n"
 _EMPTY_ARRAY: Final = b"[\n]\n"
 _SAFE: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | _SAFE
-_PATIENCE_SECONDS: Final = 2.0
+_LOCK_SECONDS: Final = 2.0
 """The time limit for getting the lock of an array."""
 
 
@@ -190,7 +190,7 @@ class Writer:
         except OSError:
             return False
         try:
-            array_file.append(descriptor, line.rstrip(), patience=_PATIENCE_SECONDS)
+            array_file.append(descriptor, line.rstrip(), lock_seconds=_LOCK_SECONDS)
         except (OSError, array_file.ArrayError):
             return False
         finally:

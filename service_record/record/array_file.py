@@ -27,14 +27,14 @@ class ArrayError(Exception):
     """The array could not be extended: no lock in time, no closed array, or a line behind it."""
 
 
-def append(descriptor: int, line: bytes, *, patience: float) -> None:
+def append(descriptor: int, line: bytes, *, lock_seconds: float) -> None:
     """Write an entry, as one line of JSON, over the closing bracket of the array open as `descriptor`.
 
     The descriptor must be open for reading and writing, and not for appending. The lock is waited for
-    `patience` seconds. Raises ArrayError before any entry is touched: no lock, no closed array, or a line
+    `lock_seconds` seconds. Raises ArrayError before any entry is touched: no lock, no closed array, or a line
     was parked behind it meanwhile. Raises OSError also where only part of the entry was written.
     """
-    with _locked(descriptor, patience):
+    with _locked(descriptor, lock_seconds):
         size = os.fstat(descriptor).st_size
         end, is_first = _closed_end(descriptor, size)
         text = (b"[" if end == 0 else b"" if is_first else b",") + b"\n" + line + _CLOSING
@@ -45,9 +45,9 @@ def append(descriptor: int, line: bytes, *, patience: float) -> None:
 
 
 @contextmanager
-def _locked(descriptor: int, patience: float) -> Iterator[None]:
+def _locked(descriptor: int, lock_seconds: float) -> Iterator[None]:
     """Hold the file's lock, flock(2). It is polled: a thread cannot bound how long it waits in the kernel."""
-    deadline = monotonic() + patience
+    deadline = monotonic() + lock_seconds
     pause, longest = _PAUSE_SECONDS
     while True:
         try:

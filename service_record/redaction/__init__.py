@@ -9,7 +9,7 @@ from service_record.redaction.rules import Rules
 from service_record.redaction.types import Leak, Redacting, Secret, mask, report
 
 if TYPE_CHECKING:
-    from service_record.redaction.leak_scan import UNREADABLE, residual
+    from service_record.redaction.leak_scan import UNREADABLE, find_leak
 
 __all__ = [
     "UNREADABLE",
@@ -19,15 +19,15 @@ __all__ = [
     "Redactor",
     "Rules",
     "Secret",
+    "find_leak",
     "known_secrets",
     "mask",
     "report",
-    "residual",
 ]
 
 
 def __getattr__(name: str) -> object:
     """Load the leak scan, which reads archives, when it is first used."""
-    if name not in {"UNREADABLE", "residual"}:
+    if name not in {"UNREADABLE", "find_leak"}:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("service_record.redaction.leak_scan"), name)

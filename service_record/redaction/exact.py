@@ -1,6 +1,6 @@
 """Finding the exact secrets of a host in a text, in every form, whole or in fragments, across lines. Pure.
 
-RE2 looks for *anchors*, short pieces of every form, in one pass however many there are. Around each the text
+RE2 looks for *needles*, short pieces of every form, in one pass however many there are. Around each the text
 is compared with the form itself, to both sides and from line to line.
 """
 
@@ -21,7 +21,7 @@ from service_record.redaction.secrets import (
 )
 from service_record.redaction.types import MaskedSpan, Secret, from_base64, merged, united, within_lines
 
-_ANCHOR_BYTES: Final = 10
+_NEEDLE_BYTES: Final = 10
 _RARE: Final = (b"Q", b"X", b"Z", b"J", b"K", b"V", b"W", b"Y", b"q", b"x", b"z", b"7")
 """The first bytes of needles where possible: the fewer of them a log has, the less RE2 has to remember."""
 _SHORT_BYTES: Final = 16
@@ -47,10 +47,10 @@ _LABEL: Final = b"PRIVATE KEY"
 """The part of the lines around a key that those around a certificate have not."""
 
 
-def anchored_forms(value: bytes, *, only_plain: bool) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Yield every form of a secret with its anchors; none of a short form, which is looked for as a whole.
+def forms_with_needles(value: bytes, *, only_plain: bool) -> Iterator[tuple[bytes, list[bytes]]]:
+    """Yield every form of a secret with its needles; none of a short form, which is looked for as a whole.
 
-    Forms of a family share their anchors where they can.
+    Forms of a family share their needles where they can.
     """
     value = value.strip()
     families: dict[int, list[bytes]] = {}
@@ -59,11 +59,11 @@ def anchored_forms(value: bytes, *, only_plain: bool) -> Iterator[tuple[bytes, l
             yield form.text, []
             continue
         shared = families.setdefault(form.family, [])
-        anchors = [anchor for anchor in shared if anchor in form.text]
-        if not anchors or len(form.text) < LONG_BYTES:
-            anchors = _needles_in(form, _private_parts(value, form))
-            shared.extend(anchors)
-        yield form.text, anchors
+        needles = [needle for needle in shared if needle in form.text]
+        if not needles or len(form.text) < LONG_BYTES:
+            needles = _needles_in(form, _private_parts(value, form))
+            shared.extend(needles)
+        yield form.text, needles
 
 
 def _needles_in(form: Form, private: list[tuple[int, int]]) -> list[bytes]:
@@ -77,11 +77,11 @@ def _needles_in(form: Form, private: list[tuple[int, int]]) -> list[bytes]:
         return [text[:half], text[size - half :]]
     stride = _STRIDES.get(form.name, _STRIDE)[size > _VERY_LONG_BYTES]
     begins = (begin for start, end in private for begin in _begins(text, start, end, stride))
-    return list(dict.fromkeys(text[begin : begin + _ANCHOR_BYTES] for begin in begins))
+    return list(dict.fromkeys(text[begin : begin + _NEEDLE_BYTES] for begin in begins))
 
 
 def _begins(text: bytes, start: int, end: int, stride: int) -> Iterator[int]:
-    last = end - _ANCHOR_BYTES
+    last = end - _NEEDLE_BYTES
     stride = min(stride, max((end - start) // _LEAST_PIECES, 1))
     for begin in range(start, last, stride):
         yield _rarest(text, begin, min(begin + stride, last))
@@ -102,7 +102,7 @@ def _private_parts(value: bytes, form: Form) -> list[tuple[int, int]]:
     first, last = _private_characters(value, body)
     if form.family == PEM_BODY_FAMILY:
         return [(first * size // len(body), last * size // len(body))]
-    begin, end, label = value.find(body[:_ANCHOR_BYTES]), value.rfind(b"-----END "), value.rfind(_LABEL)
+    begin, end, label = value.find(body[:_NEEDLE_BYTES]), value.rfind(b"-----END "), value.rfind(_LABEL)
     span = end - begin  # with the ends of lines in it
     if min(begin, end, label) < 0:
         return [(0, size)]
@@ -132,9 +132,9 @@ def _private_characters(value: bytes, body: bytes) -> tuple[int, int]:
 
 
 _FRAGMENT_BYTES: Final = 16
-_MANY_ANCHORS: Final = 8_000
+_MANY_NEEDLES: Final = 8_000
 """Soft limit: past it further secrets are looked for as they are and in base64 only."""
-_MOST_ANCHORS: Final = 16_000
+_MOST_NEEDLES: Final = 16_000
 """Hard limit: past it RE2 exceeds its memory budget."""
 _RESUMED_BYTES: Final = 8
 """The bytes that have to go on in the next line, or all that is left."""
@@ -178,7 +178,7 @@ class Exact:
     """Secrets that are looked for."""
 
     def __init__(self, secrets: Iterable[Secret]) -> None:
-        self._anchors: dict[bytes, list[tuple[_SecretForm, int]]] = {}
+        self._needles: dict[bytes, list[tuple[_SecretForm, int]]] = {}
         self._short: dict[bytes, str] = {}
         self._break = types.compiled(_BREAK + b"+")
         self._written_breaks = types.compiled(b"(?:" + _WRITTEN_BREAK + b")+$")
@@ -187,11 +187,11 @@ class Exact:
         for secret in secrets:
             if not is_taken(secret.value):
                 continue
-            if len(self._anchors) >= _MOST_ANCHORS:
+            if len(self._needles) >= _MOST_NEEDLES:
                 self.left_out[secret.kind] += 1
             else:
-                self._take(secret, only_plain=len(self._anchors) >= _MANY_ANCHORS)
-        self._sizes = sorted({len(anchor) for anchor in self._anchors})
+                self._take(secret, only_plain=len(self._needles) >= _MANY_NEEDLES)
+        self._sizes = sorted({len(needle) for needle in self._needles})
         self._pattern = self._one_pattern()
 
     def spans(self, text: bytes) -> list[MaskedSpan]:
@@ -210,28 +210,28 @@ class Exact:
         return united(spans)
 
     def _take(self, secret: Secret, *, only_plain: bool) -> None:
-        for text, anchors in anchored_forms(secret.value, only_plain=only_plain):
-            if not anchors:
+        for text, needles in forms_with_needles(secret.value, only_plain=only_plain):
+            if not needles:
                 self._short.setdefault(text, secret.kind)
             form = _SecretForm(secret.kind, text)
-            for anchor in anchors:
-                self._anchors.setdefault(anchor, []).append((form, text.find(anchor)))
+            for needle in needles:
+                self._needles.setdefault(needle, []).append((form, text.find(needle)))
 
     def _one_pattern(self) -> types.Pattern | None:
-        if not self._anchors and not self._short:
+        if not self._needles and not self._short:
             return None
         # In order, so that RE2 finds what alternatives have in common.
-        literals = [types.escaped(anchor) for anchor in sorted(self._anchors)]
+        literals = [types.escaped(needle) for needle in sorted(self._needles)]
         wrapped = [_wrapped(text) for text in sorted(self._short)]
         return types.compiled(b"|".join(wrapped + literals), groups=False)
 
     def _matches(self, text: bytes, start: int, end: int) -> list[_Match]:
-        """Return the secrets that have an anchor there: the longest that is whole, or else the pieces of all.
+        """Return the secrets that have a needle there: the longest that is whole, or else the pieces of all.
 
-        RE2 names only one anchor. Forms that begin alike go on in different lines.
+        RE2 names only one needle. Forms that begin alike go on in different lines.
         """
         places = (
-            place for size in self._sizes for place in self._anchors.get(text[start : start + size], ())
+            place for size in self._sizes for place in self._needles.get(text[start : start + size], ())
         )
         around = (self._around(text, start, form, offset) for form, offset in places)
         matches = sorted(
@@ -241,7 +241,7 @@ class Exact:
         )
         if matches:
             return matches[:1] if matches[0].is_whole else matches
-        return [] if text[start:end] in self._anchors else [self._short_match(text, start, end)]
+        return [] if text[start:end] in self._needles else [self._short_match(text, start, end)]
 
     def _short_match(self, text: bytes, start: int, end: int) -> _Match:
         breaks = [(match.start(), match.end()) for match in self._break.finditer(text, start, end)]
@@ -254,7 +254,7 @@ class Exact:
         return _Match(self._short.get(bare, "secret"), pieces, len(bare), is_whole=False)
 
     def _around(self, text: bytes, start: int, form: _SecretForm, offset: int) -> _Match | None:
-        """Return the text around an anchor as far as it is the form."""
+        """Return the text around a needle as far as it is the form."""
         begin, size = start - offset, len(form.text)
         if begin >= 0 and text[begin : begin + size] == form.text:
             return _Match(form.kind, [(begin, begin + size)], size, is_whole=True)

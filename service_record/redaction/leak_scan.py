@@ -29,7 +29,7 @@ _MOST_BYTES: Final = 16 << 30
 _LIMITS: Final = Limits(read_bytes=_MOST_BYTES, free_bytes=_MOST_BYTES)
 
 
-def residual(rules: Rules, stream: BinaryIO, place: str = "") -> Leak | None:
+def find_leak(rules: Rules, stream: BinaryIO, place: str = "") -> Leak | None:
     """Return the first secret in a bundle or any other stream, with its member; None when there is none.
 
     A finding of the kind `unreadable` says that a part could not be looked into. Raises OSError when the

@@ -19,9 +19,9 @@ from service_record.redaction import (
     Redactor,
     Rules,
     Secret,
+    find_leak,
     known_secrets,
     report,
-    residual,
 )
 from service_record.reporter.gather import MANIFEST, ROUND_SECONDS, Context, Gathered, GatherRow, gather
 from service_record.reporter.gather.model import manifest
@@ -121,7 +121,7 @@ def leak_in(path: Path, rules: Rules) -> Leak | None:
     """
     try:
         with path.open("rb", buffering=0) as stream:
-            return residual(rules, stream)
+            return find_leak(rules, stream)
     except OSError:
         path.unlink(missing_ok=True)
         raise

@@ -43,7 +43,7 @@ from service_record.reporter.policy import (
 )
 from service_record.reporter.record_care import rotate_records
 from service_record.reporter.settings import Settings, read_settings, secrets_in
-from service_record.reporter.shipping import Peers
+from service_record.reporter.shipping import Clients
 from service_record.reporter.state import ReporterState, load, save
 from service_record.reporter.stopping import HeldError, only_one, stop_for, tell_undelivered
 from service_record.reporter.supply import Supply
@@ -111,9 +111,9 @@ class Round:
         self._sweep()
         self.evidence = observe(self.places, own=(self.places.service.name,))
         self._keep(arrive(self.state, self.evidence))
-        peers = Peers(self.settings)
+        clients = Clients(self.settings)
         if asks(self.settings, self.state, self.evidence):
-            self._ask(peers)
+            self._ask(clients)
             self.say.notice(f"the service says: {told_view(self.view)}")
         self.plan = decide(self.settings, self.state, self.view, self.evidence)
         advice = self._advice()
@@ -123,7 +123,7 @@ class Round:
             self.plan = decide(self.settings, self.state, self.view, self.evidence)
             for line in plan_lines(self.plan):
                 self.say.notice(line)
-            if not self.is_saved or not self._follow(peers, supply):
+            if not self.is_saved or not self._follow(clients, supply):
                 break
         if self.may_save:  # else it is not known what the spool is for
             self._keep(supply.drop_delivered(self.state))
@@ -135,7 +135,7 @@ class Round:
             return self._stop(self.plan.stop)
         return RoundResult.LEAK if supply.leak is not None else RoundResult.DONE
 
-    def _follow(self, peers: Peers, supply: Supply) -> bool:
+    def _follow(self, clients: Clients, supply: Supply) -> bool:
         """Do what the plan has and was not tried in this round; whether there was any of it.
 
         Facts come first, and what comes of them is decided before a bundle is made, which takes minutes.
@@ -143,11 +143,11 @@ class Round:
         """
         self._keep(after(self.state, self.plan, (), self.evidence))
         if self.plan.report and self.is_view_old:
-            self._ask(peers)
+            self._ask(clients)
             self.plan = decide(self.settings, self.state, self.view, self.evidence)
         reports = [report for report in self.plan.report if self._is_new((report.stage, report.info))]
         for report in reports:
-            self._tell(peers, report)
+            self._tell(clients, report)
         if reports:
             return True
         gathers = self.plan.gather and not supply.is_spent
@@ -156,7 +156,7 @@ class Round:
             self._keep(supply.gather(self.state, self.plan.bundle_bytes))
         shipments = [shipment for shipment in self.plan.ship if self._is_new((shipment.kind,))]
         for shipment in shipments:
-            self._ship(peers, supply, shipment)
+            self._ship(clients, supply, shipment)
         return bool(gathers or shipments or self.plan.told)
 
     def _is_new(self, step: tuple[str, ...]) -> bool:
@@ -165,10 +165,10 @@ class Round:
         self.tried.add(step)
         return is_new
 
-    def _tell(self, peers: Peers, report: StageReport) -> None:
+    def _tell(self, clients: Clients, report: StageReport) -> None:
         if not self._keep(before(self.state, report, self.evidence)):
             return
-        with peers.service() as service:
+        with clients.service() as service:
             if service is None:
                 return
             outcome = service.report_stage(report.stage, report.info)
@@ -184,13 +184,13 @@ class Round:
         results = [StepResult(step=report, outcome=outcome)]
         self._keep(after(self.state, self.plan, results, self.evidence))
         if has_moved(self.state, results):
-            self._ask(peers)
+            self._ask(clients)
 
-    def _ask(self, peers: Peers) -> None:
-        self.view, self.is_view_old = peers.view(), False
+    def _ask(self, clients: Clients) -> None:
+        self.view, self.is_view_old = clients.view(), False
         self._keep(with_view(self.state, self.view, self.evidence))
 
-    def _ship(self, peers: Peers, supply: Supply, shipment: Shipment) -> None:
+    def _ship(self, clients: Clients, supply: Supply, shipment: Shipment) -> None:
         bundle = supply.bundle(shipment)
         if bundle is None:
             self._keep(not_kept(self.state))
@@ -198,7 +198,7 @@ class Round:
         if not self._keep(before(self.state, shipment, self.evidence, bundle.bytes)):
             return
         is_known = shipment.kind in self.state.accepted
-        outcome = supply.ship(peers, shipment, bundle, is_known=is_known)
+        outcome = supply.ship(clients, shipment, bundle, is_known=is_known)
         result = StepResult(step=shipment, outcome=outcome, size=bundle.bytes)
         self._keep(after(self.state, self.plan, [result], self.evidence))
 
@@ -335,6 +335,6 @@ def rehearsed(places: Places, environ: Mapping[str, str]) -> Iterator[str]:
     evidence = observe(places, own=(places.service.name,))
     state = arrive(state, evidence)
     yield f"verdict: {log.sentence(evidence)}"
-    view = Peers(settings).view() if asks(settings, state, evidence) else None
+    view = Clients(settings).view() if asks(settings, state, evidence) else None
     yield f"service: {told_view(view)}"
     yield from plan_lines(decide(settings, state, view, evidence))

@@ -1,6 +1,6 @@
-"""The destinations of a bundle. Every destination has one face, and answers as a server would.
+"""The destinations of a bundle. All destinations have the same interface, and answer as a server would.
 
-`Peers` are all that a round talks to by the settings: the assisted-service and these.
+`Clients` are the services that a round talks to: the assisted-service and these destinations.
 """
 
 import filecmp
@@ -241,7 +241,7 @@ SHIPPING: Final = RetryPolicy(upload_total=180.0, total=60.0, budget=200.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Peers:
+class Clients:
     """The services to talk to in one round. Its requests carry one id."""
 
     settings: Settings

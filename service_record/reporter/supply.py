@@ -22,7 +22,7 @@ from service_record.reporter.policy.moment import Moment
 from service_record.reporter.policy.shipments import targets
 from service_record.reporter.setting_table import COLLECTOR
 from service_record.reporter.settings import Settings, secrets_in
-from service_record.reporter.shipping import Peers
+from service_record.reporter.shipping import Clients
 from service_record.reporter.state import ReporterState
 
 if TYPE_CHECKING:
@@ -204,13 +204,13 @@ class Supply:
             return None
         return spooled
 
-    def ship(self, peers: Peers, shipment: Shipment, spooled: SpooledFile, *, is_known: bool) -> Outcome:
+    def ship(self, clients: Clients, shipment: Shipment, spooled: SpooledFile, *, is_known: bool) -> Outcome:
         """Ship it, if there is time left in this round, and say what came of that."""
         remaining = self._until - monotonic()
         if remaining < _LEAST_SECONDS:
             return Unreachable("no time is left in this round", tries=0)
         try:
-            with peers.destination(shipment, remaining, is_known=is_known) as destination:
+            with clients.destination(shipment, remaining, is_known=is_known) as destination:
                 outcome = destination.ship(spooled.path, shipment.tries)
         except ValueError as error:
             outcome = Unreachable(str(error), tries=0)

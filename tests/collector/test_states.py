@@ -10,9 +10,9 @@ from service_record.collector.domain.cluster_states import (
     CLUSTER_MOVES,
     STATES_BY_WORD,
     ClusterHost,
+    ClusterSnapshot,
     ClusterState,
     Operator,
-    Sight,
     is_successful,
     next_state,
     reason_of,
@@ -194,7 +194,7 @@ def of(status: str, name: str = "m1", role: str = "master", stage: str = "") -> 
     return ClusterHost(name=name, role=role, status=status, stage=stage)
 
 
-def five(masters: str = "installed", workers: str = "installed", **facts: object) -> Sight:
+def five(masters: str = "installed", workers: str = "installed", **facts: object) -> ClusterSnapshot:
     """Three control-plane hosts and two workers; states have blanks between, the last is for the rest."""
 
     def hosts(words: str, number: int, letter: str, role: str) -> list[ClusterHost]:
@@ -203,7 +203,7 @@ def five(masters: str = "installed", workers: str = "installed", **facts: object
         return [of(state, f"{letter}{at}", role) for at, state in enumerate(states, 1)]
 
     found = [*hosts(masters, 3, "m", "master"), *hosts(workers, 2, "w", "worker")]
-    return Sight(hosts=found, **facts)  # type: ignore[arg-type]
+    return ClusterSnapshot(hosts=found, **facts)  # type: ignore[arg-type]
 
 
 def test_every_state_of_a_cluster_is_one_of_the_contract() -> None:
@@ -221,15 +221,15 @@ S = ClusterState
 
 
 @pytest.mark.parametrize(
-    ("before", "sight", "after"),
+    ("before", "snapshot", "after"),
     [
-        (S.PENDING, Sight(), S.PENDING),
+        (S.PENDING, ClusterSnapshot(), S.PENDING),
         (S.PENDING, five("known", "known pending-for-input"), S.PENDING),
         (S.PENDING, five("discovering known", "known"), S.INSUFFICIENT),
         (S.PENDING, five("known", "known"), S.READY),
         (S.READY, five("known disconnected known", "known"), S.INSUFFICIENT),
         (S.READY, five("known", "known disabled"), S.READY),
-        (S.READY, Sight(hosts=[of("known")]), S.INSUFFICIENT),
+        (S.READY, ClusterSnapshot(hosts=[of("known")]), S.INSUFFICIENT),
         (S.READY, five("preparing-for-installation", "known"), S.PREPARING),
         (S.PREPARING, five("installing", "preparing-successful"), S.INSTALLING),
         (S.PENDING, five(BUSY, BUSY), S.INSTALLING),
@@ -264,34 +264,42 @@ S = ClusterState
     ],
 )
 def test_a_cluster_goes_where_its_hosts_and_its_controller_have_brought_it(
-    before: ClusterState, sight: Sight, after: ClusterState
+    before: ClusterState, snapshot: ClusterSnapshot, after: ClusterState
 ) -> None:
-    assert next_state(before, sight) == after
-    assert next_state(after, sight) == after
+    assert next_state(before, snapshot) == after
+    assert next_state(after, snapshot) == after
 
 
 @pytest.mark.parametrize(
-    ("sight", "is_success"),
+    ("snapshot", "is_success"),
     [
         (five(), True),
         (five("installed installed " + BUSY), False),
         (five(workers="installed " + BUSY), False),
-        (Sight(hosts=[of("installed", f"m{n}") for n in range(3)]), True),
-        (Sight(hosts=[of("installed", f"m{n}") for n in range(3)], workers=2), False),
-        (Sight(hosts=[*five().hosts, of(BUSY, "w3", "worker")]), True),
-        (Sight(hosts=[*five().hosts, of("error", "w3", "worker")]), True),
-        (Sight(hosts=[*(of("installed", f"m{n}") for n in range(3)), of("installed", "w1", "worker")]), True),
-        (Sight(hosts=[of("installed")]), False),
-        (Sight(hosts=[replace(of("installed"), is_single_node=True)]), True),
-        (Sight(hosts=[of("installed")], control_planes=1), True),
-        (Sight(hosts=[of("installed"), of("installed", "m2"), of("installed", "a1", "arbiter")]), True),
-        (Sight(), False),
+        (ClusterSnapshot(hosts=[of("installed", f"m{n}") for n in range(3)]), True),
+        (ClusterSnapshot(hosts=[of("installed", f"m{n}") for n in range(3)], workers=2), False),
+        (ClusterSnapshot(hosts=[*five().hosts, of(BUSY, "w3", "worker")]), True),
+        (ClusterSnapshot(hosts=[*five().hosts, of("error", "w3", "worker")]), True),
+        (
+            ClusterSnapshot(
+                hosts=[*(of("installed", f"m{n}") for n in range(3)), of("installed", "w1", "worker")]
+            ),
+            True,
+        ),
+        (ClusterSnapshot(hosts=[of("installed")]), False),
+        (ClusterSnapshot(hosts=[replace(of("installed"), is_single_node=True)]), True),
+        (ClusterSnapshot(hosts=[of("installed")], control_planes=1), True),
+        (
+            ClusterSnapshot(hosts=[of("installed"), of("installed", "m2"), of("installed", "a1", "arbiter")]),
+            True,
+        ),
+        (ClusterSnapshot(), False),
     ],
 )
 def test_it_is_a_success_with_all_control_planes_and_two_workers_where_workers_are_defined(
-    sight: Sight, is_success: bool
+    snapshot: ClusterSnapshot, is_success: bool
 ) -> None:
-    assert is_successful(sight) is is_success
+    assert is_successful(snapshot) is is_success
 
 
 REPORTS: list[dict[str, object]] = [
@@ -307,19 +315,19 @@ REPORTS: list[dict[str, object]] = [
 @pytest.mark.parametrize("reported", REPORTS, ids=str)
 def test_a_table_of_clusters_has_no_circle(reported: dict[str, object]) -> None:
     for before, masters, workers in product(ClusterState, HostState, HostState):
-        sight = five(masters, workers, **reported)
-        after = next_state(before, sight)
-        row = next((row for row in CLUSTER_MOVES if after in row.sources and row.when(sight)), None)
+        snapshot = five(masters, workers, **reported)
+        after = next_state(before, snapshot)
+        row = next((row for row in CLUSTER_MOVES if after in row.sources and row.when(snapshot)), None)
         assert row is None or row.to is after, (before, masters, workers)
 
 
 def test_the_reason_counts_what_is_installed_and_names_who_is_in_trouble() -> None:
-    sight = five("installed " + BUSY, f"{BUSY} installing-pending-user-action")
+    snapshot = five("installed " + BUSY, f"{BUSY} installing-pending-user-action")
 
-    assert reason_of(S.INSTALLING, sight) == (
+    assert reason_of(S.INSTALLING, snapshot) == (
         "1 of 3 control-plane hosts and 0 of 2 workers are installed. w2: installing-pending-user-action."
     )
-    assert reason_of(S.INSUFFICIENT, Sight(hosts=[of("known")])) == (
+    assert reason_of(S.INSUFFICIENT, ClusterSnapshot(hosts=[of("known")])) == (
         "1 of 3 control-plane hosts are discovered."
     )
     assert reason_of(S.INSUFFICIENT, five("known disconnected known", "known")) == (

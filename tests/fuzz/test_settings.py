@@ -20,7 +20,7 @@ from service_record.reporter.paths import Places
 from service_record.reporter.policy.moment import Shipment
 from service_record.reporter.record_care import send_records
 from service_record.reporter.settings import read_settings
-from service_record.reporter.shipping import Peers
+from service_record.reporter.shipping import Clients
 from tests.fuzz.command import Watched, bounded, environment_is, service_record
 from tests.fuzz.corpus import with_seeds
 from tests.fuzz.odd_settings import (
@@ -81,13 +81,13 @@ def test_each_bad_setting_of_the_reporter_is_a_line_and_the_rest_can_be_used(
         if not is_used:  # to read whom to trust takes longer than all the rest
             return
         send_records(places, environ, found, log_for(environ))
-        peers = Peers(found)
-        with peers.service():
+        clients = Clients(found)
+        with clients.service():
             pass
         for place in found.ship_to:
             shipment = Shipment(kind="x", most=1, fingerprint="f", to=place)
             wanted = nullcontext() if found.service else suppress(ValueError)  # no ids for a collector
-            with wanted, peers.destination(shipment, 1.0, is_known=False):
+            with wanted, clients.destination(shipment, 1.0, is_known=False):
                 pass
 
 

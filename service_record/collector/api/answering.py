@@ -81,7 +81,7 @@ _YEAR: Final = 365 * 24 * 3600
 
 
 class SafeHeaders:
-    """Middleware that adds them. A handler may set a policy of its own, and what may be cached."""
+    """Middleware that adds the safe headers. A handler may set its own policy, and what may be cached."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -100,7 +100,7 @@ class SafeHeaders:
 
 
 class EitherSlash:
-    """Middleware that takes a call below a prefix with a slash at its end as the one without.
+    """Middleware that handles a call below a prefix with a slash at its end like the one without.
 
     The assisted-service answers both; Starlette redirects, and clients do not send a body again.
     """

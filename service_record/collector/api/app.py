@@ -67,7 +67,7 @@ PAGES: Final = (
 
 
 def route_of(operation: Operation) -> Route:
-    """Return the route of an operation, whose handler is asked only by those it is for."""
+    """Return the route of an operation; its handler runs only for permitted callers."""
     return Route(operation.path, guarded(operation), methods=[operation.method])
 
 
@@ -124,13 +124,13 @@ async def _unavailable(request: Request, error: Exception) -> Response:
 
 
 async def _no_database(request: Request, error: Exception) -> Response:
-    """Refuse, as the database did not answer a question; its own words are for the log."""
+    """Refuse because the database did not answer; its own words are for the log."""
     log().error("database", **fault_of(error))
     return refused(unavailable(Unavailable("the database does not answer")), request.url.path)
 
 
 async def _http(request: Request, error: Exception) -> Response:
-    """Return what Starlette itself refuses, in our form."""
+    """Return Starlette's own refusals in our form."""
     assert isinstance(error, HTTPException)  # noqa: S101
     status = HTTPStatus(error.status_code)
     return refused(Refusal(status, error.detail, dict(error.headers or {})), request.url.path)

@@ -50,7 +50,7 @@ class Bundles(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Whose logs come, and of which kind."""
+    """The host or cluster whose logs come, and their kind."""
 
     arrival: Arrival
     """The arrival of the host's logs; those of a cluster have its id as their name."""
@@ -81,7 +81,7 @@ async def post_logs(request: Request) -> Response:
 
 
 async def _sent(request: Request, grant: Grant) -> Sent:
-    """Return whose logs these are to be. Raises Refused, Forbidden."""
+    """Return the owner of these logs. Raises Refused, Forbidden."""
     serving = Serving.of(request)
     cluster_id = id_in_path(request, "cluster_id")
     kind, host_id = request.query_params.get("logs_type", ""), request.query_params.get("host_id", "")
@@ -119,7 +119,7 @@ def _host(connection: Connection, grant: Grant, cluster_id: str, host_id: str) -
 
 
 async def _put_object(serving: Serving, sent: Sent, file: Arriving) -> str:
-    """Have a file on disk as an object; return its key. Raises Refusal."""
+    """Store a file on disk as an object; return its key. Raises Refusal."""
     key = new_key(sent.arrival.host)
     if file.stream is not None:
         file.stream.flush()
@@ -138,7 +138,7 @@ async def _delete_object(serving: Serving, key: str) -> None:
 
 
 async def _keep_of_cluster(serving: Serving, sent: Sent, name: str, file: Arriving) -> None:
-    """Have the logs of a cluster on disk in the place of the earlier ones, as the assisted-service does."""
+    """Store the logs of a cluster on disk in the place of the earlier ones, as the assisted-service does."""
     key = await _put_object(serving, sent, file)
     new = NewLogs(kind=sent.kind, name=name, key=key, size=file.size, sha256=file.sha256)
     arrival = sent.arrival
@@ -152,7 +152,7 @@ async def _keep_of_cluster(serving: Serving, sent: Sent, name: str, file: Arrivi
 
 
 async def keep(serving: Serving, sent: Sent, name: str, file: Arriving) -> BundleAdded:
-    """Have a bundle on disk, and known; only then it is acknowledged."""
+    """Store a bundle on disk and in the database; only then acknowledge it."""
     collector = serving.collector
     key = await _put_object(serving, sent, file)
     new = NewBundle(
@@ -247,7 +247,7 @@ def download(pieces: Iterator[bytes], size: int, name: str) -> Response:
 
 
 def not_now(fault: ObjectError) -> Refusal:
-    """Return what a client is told when the object store fails: the store's address is for the log alone."""
+    """Return the answer to a client when the object store fails: the store's address is for the log alone."""
     log().error("object store", said=str(fault), **fault_of(fault))
     reason = "the bundle store does not answer at the moment"
     return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, reason, {"Retry-After": "10"})

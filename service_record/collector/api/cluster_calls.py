@@ -71,7 +71,7 @@ async def _report(request: Request, **values: Any) -> str:
 
 
 async def _write(request: Request, write: Write) -> str:
-    """Have a report on disk; return the id of its cluster. Raises Refused, Forbidden, Refusal."""
+    """Store a report on disk; return the id of its cluster. Raises Refused, Forbidden, Refusal."""
     serving, grant = caller(request)
     cluster_id = id_in_path(request, "cluster_id")
     now = serving.collector.now()
@@ -121,7 +121,7 @@ async def show_cluster(request: Request) -> Response:
 
 
 async def see_cluster(serving: Serving, named: str, confined_to: str) -> ClusterDetail:
-    """Return a cluster as it is now. Raises Refusal where there is none for this reader."""
+    """Return a cluster as it is now. Raises Refusal if this reader has none of that name."""
     now = serving.collector.now()
     cluster = await ask_database(
         serving,
@@ -159,7 +159,7 @@ async def put_cluster(request: Request) -> Response:
 
 
 def _number(value: object, name: str, least: int) -> int | None:
-    """Return a number of hosts; None where nothing is said. Raises Refusal."""
+    """Return a number of hosts; None if the field is missing. Raises Refusal."""
     if value is None or value == "":
         return None
     text = str(value)

@@ -52,7 +52,9 @@ class Bucket:
         self.at = now
 
     def take(self, rates: Rates, now: float) -> float:
-        """Take one; 0, or the seconds after which there is one again, where there is none."""
+        """Take one token and return 0; if the bucket is empty, return the seconds until there is
+        one again.
+        """
         self.fill(rates, now)
         if self.left < 1:
             return (1 - self.left) / rates.per_second
@@ -82,7 +84,7 @@ class Uses:
             self._uses.setdefault(key, Use(bucket, rates)).count += 1
 
     def take(self) -> dict[str, Use]:
-        """Take what was counted of those who ask often: others need not be told of the rest."""
+        """Take the counts of the clients that ask often: other processes need not know of the rest."""
         with self._lock:
             uses, self._uses = self._uses, {}
         return {key: use for key, use in uses.items() if use.count >= use.rates.per_second * _OFTEN}
@@ -139,12 +141,12 @@ class _CachedToken:
     bucket: Bucket
 
     def is_of(self, token: Presented) -> bool:
-        """Return whether it is the same; how long that takes tells nothing."""
+        """Return whether it is the same token, in a time that reveals nothing."""
         return hmac.compare_digest(self.presented.secret.encode(), token.secret.encode())
 
 
 class Guard:
-    """Knows the tokens that were presented lately, and the addresses that guess."""
+    """Caches the tokens that were presented lately, and the addresses that guess."""
 
     def __init__(self, collector: Collector, rates: Rates) -> None:
         self._collector = collector
@@ -166,7 +168,7 @@ class Guard:
         return await self.grant_of(token, request)
 
     async def grant_of(self, token: Presented, request: Request) -> Grant:
-        """Return the same for a token that came otherwise than in a header: in the form of a login."""
+        """Return the same for a token that did not come in a header but in the form of a login."""
         cached = self._known.get(token.id)
         if cached is None or not cached.is_of(token) or cached.until < time.monotonic():
             cached = await self._look_up(token, request)
@@ -227,7 +229,7 @@ class Guard:
 
 
 def _token_of(request: Request) -> Presented | None:
-    """Return the token: in `Authorization: Bearer`, or as the assisted-service's agents send theirs."""
+    """Return the token, from `Authorization: Bearer` or in the form of the assisted-service's agents."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return presented(value.strip())
@@ -243,7 +245,8 @@ def _too_often(reason: str, wait: float) -> Refusal:
 
 
 class Sharing(Background):
-    """Has throttles hold over all processes: each tells what it gave, and takes off what others told.
+    """Shares throttles among all processes: each publishes what its buckets gave, and deducts what others
+    gave.
 
     Whoever spreads requests over processes gets a burst of each at first, and then about one rate.
     """
@@ -257,7 +260,7 @@ class Sharing(Background):
         """Key -> what all processes used, and when that was asked, by the monotonic clock."""
 
     def round(self) -> float:
-        """Tell and take off once; seconds until the next time."""
+        """Publish and deduct once; return the seconds until the next time."""
         uses = self._uses.take()
         if uses:
             counts = {key: use.count for key, use in uses.items()}

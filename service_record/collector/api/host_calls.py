@@ -73,7 +73,7 @@ async def list_hosts(request: Request) -> Response:
 
 
 async def show_host(request: Request) -> Response:
-    """`GET /api/v1/hosts/{host}`: all that is known of it, with the steps of its latest build."""
+    """`GET /api/v1/hosts/{host}`: everything known about it, with the steps of its latest build."""
     return answer(await _detail(request, None))
 
 
@@ -97,7 +97,7 @@ async def show_statistics(request: Request) -> Response:
     except Forbidden as error:
         raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
     releases = query.getlist("release")
-    return answer(await run_in_threadpool(serving.collector.learnt.statistics, groups, releases, by))
+    return answer(await run_in_threadpool(serving.collector.baselines.statistics, groups, releases, by))
 
 
 async def ask_database(serving: Serving, question: Callable[[Connection], T]) -> T:
@@ -121,7 +121,7 @@ async def _detail(request: Request, build: int | None) -> StoredHostDetail:
 
 
 def _cursor(text: str) -> Cursor | None:
-    """Return the host behind which a page is to begin. Raises Refusal."""
+    """Return the host behind which a page begins. Raises Refusal."""
     cursor = Cursor.of(text)
     if text and cursor is None:
         raise Refusal(HTTPStatus.BAD_REQUEST, "after is the `next` of the page before")
@@ -135,7 +135,7 @@ def _verdict(text: str) -> str:
 
 
 def flag_in(request: Request, name: str) -> bool:
-    """Return whether a query says so; `?all` and `?all=1` do. Raises Refusal."""
+    """Return whether a query sets a flag; `?all` and `?all=1` do. Raises Refusal."""
     text = request.query_params.get(name, "false").lower()
     if text not in {"", "true", "false", "1", "0"}:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is true or false")

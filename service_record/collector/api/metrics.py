@@ -35,7 +35,7 @@ class Metrics:
     """The counters of one process."""
 
     def __init__(self, collector: Collector, counted: Mapping[str, str]) -> None:
-        """`counted`: route -> what a request to it brings, where it is taken."""
+        """Prepare the counters. `counted`: route -> what an accepted request to it counts as."""
         self._counted = counted
         self.registry = CollectorRegistry()
         self.registry.register(_Now(collector))
@@ -70,7 +70,7 @@ class Metrics:
             self._taken.labels(kind).inc()
 
     def text(self) -> bytes:
-        """Return all of it, as Prometheus reads it. It asks the database."""
+        """Return all metrics in Prometheus' format. It asks the database."""
         return generate_latest(self.registry)
 
 
@@ -200,7 +200,7 @@ def _sorry(request_id: str) -> Refusal:
 
 
 def _loggable(scope: Scope) -> dict[str, object]:
-    """Return what may be logged of a request: never its path, query or headers, where secrets might be."""
+    """Return the loggable facts of a request: never its path, query or headers, which might hold secrets."""
     client = scope.get("client")
     return {
         "method": scope["method"] if scope["method"] in _KNOWN_METHODS else "other",

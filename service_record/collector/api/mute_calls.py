@@ -19,7 +19,7 @@ from service_record.collector.store.mute_rows import active_mutes, add_mute, end
 
 
 class Mutes(msgspec.Struct):
-    """Those that hold, the latest first."""
+    """The mutes in force, the latest first."""
 
     mutes: tuple[Mute, ...]
 
@@ -52,13 +52,13 @@ async def delete_mute(request: Request) -> Response:
 
 
 def read_mutes(serving: Serving) -> tuple[Mute, ...]:
-    """Return those that hold."""
+    """Return the mutes in force."""
     with serving.collector.database.reading() as connection:
         return active_mutes(connection, serving.collector.now())
 
 
 async def make_mute(serving: Serving, grant: Grant, fields: Mapping[str, str]) -> MuteMade:
-    """Write a mute down, in the name of a token. Raises Refusal."""
+    """Store a mute, in the name of a token. Raises Refusal."""
     now = serving.collector.now()
     try:
         kind, scope = MuteKind(fields.get("kind", "")), MuteScope(fields.get("scope", ""))
@@ -87,7 +87,7 @@ async def make_mute(serving: Serving, grant: Grant, fields: Mapping[str, str]) -
 
 
 async def finish_mute(serving: Serving, grant: Grant, number: int) -> None:
-    """End a mute, in the name of a token. Raises Refusal 404 where there is none."""
+    """End a mute, in the name of a token. Raises Refusal 404 if there is none."""
     now = serving.collector.now()
 
     def end(connection: Connection) -> bool:

@@ -20,7 +20,7 @@ _CONVERTOR: Final = re.compile(r":\w+}")
 
 
 class Callers:
-    """The kinds of tokens that an operation takes, and how people are told of them."""
+    """The kinds of tokens that an operation takes, and their description for people."""
 
     def __init__(self, *kinds: TokenKind, sentence: str = "") -> None:
         self.kinds: Final = frozenset(kinds)
@@ -30,7 +30,7 @@ class Callers:
         self.sentence: Final = sentence or ", ".join(kinds)
 
     def refusal(self, kind: TokenKind) -> str:
-        """Return why a token of another kind is refused."""
+        """Return the reason why a token of another kind is refused."""
         return f"this needs a token of kind {self.sentence.replace(', ', ' or ')}, and not {kind}"
 
 
@@ -80,7 +80,7 @@ class CloudInitEvent(msgspec.Struct, omit_defaults=True):
 
 
 class Update(msgspec.Struct, omit_defaults=True):
-    """The body that the RFC's thread has in use; `name` is the host's."""
+    """The request body in use in the RFC's thread; `name` is the host's."""
 
     name: str
     status: str = ""
@@ -130,7 +130,7 @@ class NewBuild(msgspec.Struct, omit_defaults=True):
 
 
 class NewMute(msgspec.Struct, omit_defaults=True):
-    """Trouble that is taken on, or of which no news are wanted."""
+    """Trouble that somebody handles already, or of which nobody wants news."""
 
     kind: MuteKind
     scope: MuteScope
@@ -183,5 +183,5 @@ class Operation:
 
     @property
     def template(self) -> str:
-        """Return the path as OpenAPI has it."""
+        """Return the path in OpenAPI's notation."""
         return _CONVERTOR.sub("}", self.path)

@@ -46,7 +46,7 @@ class Batch(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FileHeld(msgspec.Struct):
-    """A file, and the offset from which on it is to be sent."""
+    """A file, and the offset from which to send it."""
 
     service: str
     file: str
@@ -61,7 +61,7 @@ class StoredBatch(msgspec.Struct):
 
 
 class ElsewhereProblem(msgspec.Struct):
-    """A batch that does not begin where what is held ends; RFC 9457."""
+    """A batch that does not begin at the end of the stored data; RFC 9457."""
 
     title: str
     status: int

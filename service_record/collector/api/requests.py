@@ -46,7 +46,8 @@ async def _read(request: Request, most: int) -> bytes:
 
 
 def fields_of(body: bytes) -> dict[str, Any]:
-    """Return the members of a body, JSON or a form, whatever a client calls it: many call everything a form.
+    """Return the members of a body, JSON or a form, whatever content type a client gives: many call all a
+    form.
 
     Raises Refusal.
     """
@@ -62,7 +63,7 @@ def fields_of(body: bytes) -> dict[str, Any]:
 
 
 def pairs_of(text: str) -> dict[str, Any]:
-    """Return the fields of a form or of a query; of those that are repeated the last. Raises Refusal."""
+    """Return the fields of a form or of a query; of repeated fields the last. Raises Refusal."""
     try:
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="replace"))
     except ValueError:
@@ -102,7 +103,7 @@ _LONGEST_NAME: Final = 255
 
 
 async def receive(request: Request, part: str, file: Arriving, seconds: float) -> str:
-    """Write the file of that name in a form to disk; the name that the sender has for it.
+    """Write the file of that name in a form to disk; return the sender's name for it.
 
     `seconds` is how long the sender may be silent. Raises Refusal: 400 where the body is no such form, 408,
     413; OSError where the disk does not take it.
@@ -154,7 +155,7 @@ async def _pieces(request: Request, most: int, seconds: float) -> AsyncIterator[
 
 
 class _UploadForm:
-    """A form of which one file is wanted: the first part of that name."""
+    """A form from which one file is read: the first part of that name."""
 
     def __init__(self, boundary: bytes, part: str, file: Arriving) -> None:
         self._part = part
@@ -182,7 +183,7 @@ class _UploadForm:
             self._parser.write(data)
 
     def name(self) -> str:
-        """Return the sender's name for the file. Raises Refusal when none came whole."""
+        """Return the sender's name for the file. Raises Refusal if no file came whole."""
         if self._name is None or not self._is_whole:
             raise Refusal(HTTPStatus.BAD_REQUEST, f"the form has no whole file {self._part}")
         return self._name
@@ -211,6 +212,6 @@ class _UploadForm:
 
 
 def _base_name(raw: bytes) -> str:
-    """Return a name without the folders and control characters that somebody may have put into it."""
+    """Return a name without the folders and control characters that a client may have put into it."""
     text = readable(raw.decode(errors="replace")).replace("\\", "/").rpartition("/")[2]
     return text[-_LONGEST_NAME:] or "bundle"

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A collector and who may use it; the application's state."""
+    """A collector and its guard; the application's state."""
 
     collector: Collector
     guard: Guard
@@ -79,7 +79,7 @@ def guarded(operation: Operation) -> Handler:
 
 
 def as_assisted(handler: Handler) -> Handler:
-    """Have a handler refuse as the assisted-service does, which has two forms of refusals.
+    """Make a handler refuse as the assisted-service does, which has two forms of refusals.
 
     What its handlers refuse (404, 409) has a text for a code; what it refuses before them has a number.
     """
@@ -99,7 +99,7 @@ def as_assisted(handler: Handler) -> Handler:
 
 
 def caller(request: Request) -> tuple[Serving, Grant]:
-    """Return what a guarded request came to, and what its token or session is good for."""
+    """Return the result of a guarded request, and the rights of its token or session."""
     grant: Grant = request.state.grant
     return Serving.of(request), grant
 
@@ -119,12 +119,12 @@ async def check_readable(serving: Serving, grant: Grant, host: str) -> None:
 
 
 def host_name(text: str) -> str:
-    """Return a host's name as it is kept: names of hosts do not differ by case. Raises Refusal."""
+    """Return a host's name in its stored form: names of hosts do not differ by case. Raises Refusal."""
     if not is_host_name(text):
         raise Refusal(HTTPStatus.BAD_REQUEST, HOST_RULE)
     return text.lower()
 
 
 def unavailable(error: Unavailable) -> Refusal:
-    """Build the refusal for times when nothing can be written: nothing was acknowledged, come again."""
+    """Build the refusal for times when nothing can be written: nothing was acknowledged, try again."""
     return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(error), {"Retry-After": "5"})

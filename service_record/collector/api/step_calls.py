@@ -45,7 +45,7 @@ async def get_step(request: Request) -> Response:
 
 
 async def post_update(request: Request) -> Response:
-    """`POST /api/update`: the body that the RFC's thread has in use."""
+    """`POST /api/update`: the request body in use in the RFC's thread."""
     fields = fields_of(await _body(request))
     try:
         host, step = update_of(fields)
@@ -88,7 +88,7 @@ async def post_event(request: Request) -> Response:
 
 
 async def _grant_in_path(request: Request, kind: TokenKind) -> Grant:
-    """Return what the token in an address is good for. Raises Refusal unless it is of that kind."""
+    """Return the rights of the token in an address. Raises Refusal unless it is of that kind."""
     token = presented(request.path_params["secret"])
     if token is None:
         raise Refusal(HTTPStatus.UNAUTHORIZED, f"the address has no token: /api/v1/{kind}/srt_...")
@@ -104,7 +104,7 @@ async def _body(request: Request) -> bytes:
 
 
 async def _take(request: Request, grant: Grant, host: str, step: ReportedStep) -> Response:
-    """Write a step down; it is acknowledged when it is on disk."""
+    """Store a step; acknowledge it when it is on disk."""
     serving = Serving.of(request)
     name = host_name(host)
     defined = serving.collector.definitions

@@ -23,7 +23,7 @@ _LONGEST_GROUP: Final = 255
 
 
 def is_group(name: str) -> bool:
-    """Return whether an administrator may call a group that; what a report says of its group is any text."""
+    """Return whether an administrator may give a group this name; a report may name its group by any text."""
     return len(name) <= _LONGEST_GROUP and _GROUP.fullmatch(name) is not None
 
 
@@ -52,7 +52,9 @@ class TokenKind(StrEnum):
 
     @property
     def is_in_templates(self) -> bool:
-        """Return whether a new one ends by itself, because many can read where it stands."""
+        """Return whether a new token of this kind expires by itself, because many people can read its
+        template.
+        """
         return self in {TokenKind.ENROLMENT, TokenKind.BOOT, TokenKind.CLOUD_INIT}
 
 
@@ -67,12 +69,12 @@ _SORTS: Final = {
 
 
 class Forbidden(Exception):  # noqa: N818  # a refusal, told as 403
-    """The token is good, and not for this."""
+    """A valid token without the right to do this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The rights of the token of a request."""
+    """The rights of a request's token."""
 
     token_id: int
     kind: TokenKind
@@ -81,7 +83,7 @@ class Grant:
 
     @property
     def holder(self) -> str:
-        """Return who acted with it, as written into the audit log."""
+        """Return the name of the actor, as written into the audit log."""
         return f"token {self.token_id} ({self.name})" if self.name else f"token {self.token_id}"
 
     @property
@@ -98,11 +100,11 @@ class Grant:
         return self.scope if self.kind is TokenKind.READER else ""
 
     def may_read_group(self, group: str) -> bool:
-        """Return whether it may read of the hosts in that group."""
+        """Return whether it may read about the hosts in that group."""
         return self.may_read and (not self.confined_to or is_within(group, self.confined_to))
 
     def readable_groups(self, requested: Sequence[str]) -> tuple[str, ...]:
-        """Narrow the groups that somebody asks for to those it may read; none asked for means all of these.
+        """Narrow the requested groups to those it may read; without a request, return all of these.
 
         Raises Forbidden when it may read none of them.
         """
@@ -119,7 +121,7 @@ class Grant:
         return tuple(dict.fromkeys(groups))
 
     def may_write(self, host: str, group: str) -> bool:
-        """Return whether it may report for that host, which is in that group."""
+        """Return whether it may report for that host in that group."""
         match self.kind:
             case TokenKind.ADMIN:
                 return True
@@ -130,7 +132,7 @@ class Grant:
         return False
 
     def may_enrol(self, host: str, group: str) -> bool:
-        """Return whether it may have a token of that host, which is in that group."""
+        """Return whether it may get a token of that host in that group."""
         if self.kind is not TokenKind.ENROLMENT:
             return False
         sort, _, name = self.scope.partition(":")
@@ -156,7 +158,7 @@ class Grant:
 
 
 def scope_of(kind: TokenKind, text: str) -> str:
-    """Return the scope of a new token. Raises ValueError, with what to say instead."""
+    """Return the scope of a new token. Raises ValueError, with the valid forms."""
     sort, _, name = text.partition(":") if kind is TokenKind.ENROLMENT else (_SORTS.get(kind, ""), "", text)
     match kind:
         case TokenKind.ADMIN if text:
@@ -173,7 +175,8 @@ def scope_of(kind: TokenKind, text: str) -> str:
 
 
 def expiry_of(kind: TokenKind, text: str, now: float) -> float | None:
-    """Return when a new token ends, given a duration as `30d`, or `never`. Raises ValueError with the fault.
+    """Return the expiry of a new token, given a duration such as `30d`, or `never`. Raises ValueError with
+    the fault.
 
     A token of kind enrolment, boot or cloud-init stands in templates and ends after a week; others do not.
     """
@@ -192,13 +195,13 @@ def is_within(group: str, scope: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Presented:
-    """A token as somebody presents it."""
+    """A token in the form in which a client presents it."""
 
     id: int
     secret: str = field(repr=False)
 
     def fits(self, digest: str) -> bool:
-        """Return whether it is the one of which this is kept; how long that takes tells nothing."""
+        """Return whether it matches the stored digest, in a time that reveals nothing."""
         return hmac.compare_digest(digest_of(self.secret), digest)
 
 
@@ -213,12 +216,12 @@ def digest_of(secret: str) -> str:
 
 
 def spelled(token_id: int, secret: str) -> str:
-    """Return a token as it is handed out."""
+    """Return a token in the form in which it is handed out."""
     return f"{_PREFIX}_{token_id}_{secret}"
 
 
 def presented(text: str) -> Presented | None:
-    """Return a token that somebody presents, or None where it has not the form of one."""
+    """Parse a token that a client presents; None if it does not have the form of one."""
     prefix, _, rest = text.partition("_")
     number, _, secret = rest.partition("_")
     if prefix != _PREFIX or not secret.isascii() or not (number.isascii() and number.isdecimal()):

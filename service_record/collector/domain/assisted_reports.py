@@ -60,7 +60,9 @@ def operator_of(body: Mapping[str, object]) -> Operator:
 
 
 def completion_of(body: Mapping[str, object]) -> tuple[bool, str]:
-    """Return whether it was a success, and why not, of a `POST .../complete-installation`. Raises Refused."""
+    """Return whether the installation succeeded, and if not why, from a `POST .../complete-installation`.
+    Raises Refused.
+    """
     check_fields(body, {"is_success", "error_info", "data"})
     is_success = body.get("is_success")
     if not isinstance(is_success, bool):
@@ -97,7 +99,7 @@ _CLUSTER: Final = {
 
 
 def after_event(host: Installation, event: Event, now: float) -> Installation:
-    """Return the installation of a host after an event; the same object if that tells no state."""
+    """Return the installation of a host after an event; the same object if the event names no state."""
     if event.name == "host_registration_succeeded":
         return registered(host, now)
     if (signal := _SIGNALS.get(event.name)) is not None:
@@ -112,7 +114,7 @@ def after_event(host: Installation, event: Event, now: float) -> Installation:
 
 
 def state_in(event: Event) -> ClusterState | None:
-    """Return the state that an event tells of its cluster; None where it tells none."""
+    """Return the state that an event reports for its cluster; None if it reports none."""
     if event.name == "cluster_status_updated":
         match = _CLUSTER_STATUS.search(event.message)
         return STATES_BY_WORD.get(match["status"]) if match else None
@@ -120,6 +122,6 @@ def state_in(event: Event) -> ClusterState | None:
 
 
 def operator_in(event: Event) -> Operator | None:
-    """Return the operator that an event tells of; None where it tells of none."""
+    """Return the operator that an event reports on; None if it reports on none."""
     match = _OPERATOR.match(event.message) if event.name == "cluster_operator_status" else None
     return Operator(name=match["name"], status=match["status"], info=match["info"] or "") if match else None

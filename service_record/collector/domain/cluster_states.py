@@ -63,7 +63,7 @@ class ClusterHost:
 
     @property
     def has_joined(self) -> bool:
-        """Tell whether its node is in the cluster."""
+        """Return whether its node is in the cluster."""
         return self.is_installed or self.stage in {JOINED, DONE}
 
 
@@ -78,7 +78,7 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class ClusterSnapshot:
     """The known state of a cluster at one moment."""
 
     hosts: Sequence[ClusterHost] = ()
@@ -99,7 +99,7 @@ class Sight:
 
     @property
     def needed_control_planes(self) -> int:
-        """Control-plane hosts that have to be installed: those of the definition, or all there are."""
+        """Return the number of control-plane hosts to install: that of the definition, or all there are."""
         if self.control_planes is not None:
             return self.control_planes
         control_planes = sum(host.is_control_plane for host in self.active)
@@ -108,14 +108,14 @@ class Sight:
 
     @property
     def defined_workers(self) -> int:
-        """Workers of the definition; those that are known where nobody told."""
+        """Return the number of workers in the definition; without one, of known workers."""
         if self.workers is not None:
             return self.workers
         return sum(host.role == "worker" for host in self.active)
 
     @property
     def needed_workers(self) -> int:
-        """Workers that have to be installed: two, or one where only one is defined."""
+        """Return the number of workers to install: two, or one if only one is defined."""
         return min(self.defined_workers, _ENOUGH_WORKERS)
 
     @property
@@ -128,110 +128,110 @@ class Sight:
 
     @property
     def joined(self) -> int:
-        """Nodes that have joined the cluster."""
+        """Return the nodes that have joined the cluster."""
         return sum(host.has_joined for host in self.active)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMove:
-    """A row of the table: a cluster in one of these states goes on when this is so."""
+    """A row of the table: a cluster in one of these states moves on when the condition holds."""
 
     sources: frozenset[ClusterState]
     to: ClusterState
-    when: Callable[[Sight], bool]
+    when: Callable[[ClusterSnapshot], bool]
     sentence: str
     """The state in the words of the assisted-service's documentation."""
 
 
-def is_successful(sight: Sight) -> bool:
-    """Tell whether the installation is successful, by the rule of the assisted-service's documentation.
+def is_successful(snapshot: ClusterSnapshot) -> bool:
+    """Return whether the installation is successful, by the rule of the assisted-service's documentation.
 
     "The installation will be marked successful if all control plane nodes were deployed successfully, and if
     at least 2 worker nodes were deployed successfully (in case the cluster definition specified worker
     nodes)."
     """
     return (
-        bool(sight.active)
-        and sight.installed_control_planes >= sight.needed_control_planes
-        and sight.installed_workers >= sight.needed_workers
+        bool(snapshot.active)
+        and snapshot.installed_control_planes >= snapshot.needed_control_planes
+        and snapshot.installed_workers >= snapshot.needed_workers
     )
 
 
-def _all_before(sight: Sight) -> bool:
+def _all_before(snapshot: ClusterSnapshot) -> bool:
     early = host_states.DISCOVERY | {HostState.DISCONNECTED}
-    return bool(sight.active) and all(host.status in early for host in sight.active)
+    return bool(snapshot.active) and all(host.status in early for host in snapshot.active)
 
 
-def _is_reset(sight: Sight) -> bool:
-    return any(host.status in host_states.RESET for host in sight.active) or _all_before(sight)
+def _is_reset(snapshot: ClusterSnapshot) -> bool:
+    return any(host.status in host_states.RESET for host in snapshot.active) or _all_before(snapshot)
 
 
-def _wants_input(sight: Sight) -> bool:
-    asks = any(host.status == HostState.PENDING_FOR_INPUT for host in sight.active)
-    return not sight.is_told and (asks or not sight.active)
+def _wants_input(snapshot: ClusterSnapshot) -> bool:
+    asks = any(host.status == HostState.PENDING_FOR_INPUT for host in snapshot.active)
+    return not snapshot.is_told and (asks or not snapshot.active)
 
 
-def _is_ready(sight: Sight) -> bool:
-    control_planes = sum(host.is_control_plane for host in sight.active)
-    all_known = all(host.status == HostState.KNOWN for host in sight.active)
+def _is_ready(snapshot: ClusterSnapshot) -> bool:
+    control_planes = sum(host.is_control_plane for host in snapshot.active)
+    all_known = all(host.status == HostState.KNOWN for host in snapshot.active)
     return (
-        not sight.is_told
-        and bool(sight.active)
+        not snapshot.is_told
+        and bool(snapshot.active)
         and all_known
-        and control_planes >= sight.needed_control_planes
+        and control_planes >= snapshot.needed_control_planes
     )
 
 
-def _lacks_something(sight: Sight) -> bool:
-    return not sight.is_told and not _wants_input(sight) and not _is_ready(sight)
+def _lacks_something(snapshot: ClusterSnapshot) -> bool:
+    return not snapshot.is_told and not _wants_input(snapshot) and not _is_ready(snapshot)
 
 
-def _is_preparing(sight: Sight) -> bool:
-    return any(host.status in host_states.PREPARATION for host in sight.active) and not _is_reset(sight)
+def _is_preparing(snapshot: ClusterSnapshot) -> bool:
+    return any(host.status in host_states.PREPARATION for host in snapshot.active) and not _is_reset(snapshot)
 
 
-def _has_begun(sight: Sight) -> bool:
+def _has_begun(snapshot: ClusterSnapshot) -> bool:
     begun = host_states.INSTALLATION | host_states.INSTALLED | host_states.FAILED
-    return any(host.status in begun for host in sight.active) and not _is_reset(sight)
+    return any(host.status in begun for host in snapshot.active) and not _is_reset(snapshot)
 
 
-def _is_cancelled(sight: Sight) -> bool:
-    return any(host.status == HostState.CANCELLED for host in sight.active)
+def _is_cancelled(snapshot: ClusterSnapshot) -> bool:
+    return any(host.status == HostState.CANCELLED for host in snapshot.active)
 
 
-def _cannot_succeed(sight: Sight) -> bool:
-    if sight.completion == "failure":
+def _cannot_succeed(snapshot: ClusterSnapshot) -> bool:
+    if snapshot.completion == "failure":
         return True
-    failed = [host for host in sight.active if host.status == HostState.ERROR]
-    remaining = sight.defined_workers - sum(host.role == "worker" for host in failed)
-    return any(host.is_control_plane for host in failed) or remaining < sight.needed_workers
+    failed = [host for host in snapshot.active if host.status == HostState.ERROR]
+    remaining = snapshot.defined_workers - sum(host.role == "worker" for host in failed)
+    return any(host.is_control_plane for host in failed) or remaining < snapshot.needed_workers
 
 
-def _is_formed(sight: Sight) -> bool:
-    """Enough hosts are installed, or the controller says that it has come so far."""
-    return is_successful(sight) or bool(sight.finalizing_stage) or sight.completion == "success"
+def _is_formed(snapshot: ClusterSnapshot) -> bool:
+    """Return whether enough hosts are installed, or the controller has reported that stage."""
+    return is_successful(snapshot) or bool(snapshot.finalizing_stage) or snapshot.completion == "success"
 
 
-def _is_complete(sight: Sight) -> bool:
-    """Return whether the controller said so, or all its operators are available; without one, the hosts
-    decide.
+def _is_complete(snapshot: ClusterSnapshot) -> bool:
+    """Return whether the controller reported completion, or all its operators are available; without one,
+    the hosts decide.
     """
-    if sight.completion:
-        return sight.completion == "success"
-    return is_successful(sight) and not _waits(sight)
+    if snapshot.completion:
+        return snapshot.completion == "success"
+    return is_successful(snapshot) and not _waits(snapshot)
 
 
-def _waits(sight: Sight) -> bool:
+def _waits(snapshot: ClusterSnapshot) -> bool:
     """Return whether the controller reports a stage before its last, or an operator that is not available."""
-    has_stage = sight.finalizing_stage not in {"", DONE}
-    return has_stage or any(each.status != "available" for each in sight.operators)
+    has_stage = snapshot.finalizing_stage not in {"", DONE}
+    return has_stage or any(each.status != "available" for each in snapshot.operators)
 
 
-def _is_complete_no_more(sight: Sight) -> bool:
-    """Return whether the cluster counts as installing again because its controller has only now reported."""
-    if sight.is_told:
+def _is_complete_no_more(snapshot: ClusterSnapshot) -> bool:
+    """Return whether the cluster counts as installing again because its controller reported only now."""
+    if snapshot.is_told:
         return False
-    return sight.completion == "failure" or (not sight.completion and _waits(sight))
+    return snapshot.completion == "failure" or (not snapshot.completion and _waits(snapshot))
 
 
 CLUSTER_MOVES: Final = (
@@ -281,7 +281,7 @@ CLUSTER_MOVES: Final = (
     ClusterMove(
         sources=_AT_WORK | _OVER,
         to=ClusterState.INSUFFICIENT,
-        when=lambda sight: not sight.is_told and _is_reset(sight),
+        when=lambda snapshot: not snapshot.is_told and _is_reset(snapshot),
         sentence="Insufficient: One or more cluster validations is failing.",
     ),
     ClusterMove(
@@ -307,10 +307,10 @@ CLUSTER_MOVES: Final = (
 """The first row that fits counts, again and again until none leads anywhere else."""
 
 
-def next_state(state: ClusterState, sight: Sight) -> ClusterState:
-    """Return the state of a cluster after what is known of it now."""
+def next_state(state: ClusterState, snapshot: ClusterSnapshot) -> ClusterState:
+    """Return the next state of a cluster after this snapshot."""
     for _ in CLUSTER_MOVES:
-        rows = (row for row in CLUSTER_MOVES if state in row.sources and row.when(sight))
+        rows = (row for row in CLUSTER_MOVES if state in row.sources and row.when(snapshot))
         row = next(rows, None)
         if row is None or row.to is state:
             return state
@@ -318,34 +318,36 @@ def next_state(state: ClusterState, sight: Sight) -> ClusterState:
     return state
 
 
-def reason_of(state: ClusterState, sight: Sight) -> str:
-    """Return in one or two sentences what a cluster in a state waits for, and which hosts are in trouble."""
-    reason = _lacking(sight) if state in BEFORE else _installed(sight)
+def reason_of(state: ClusterState, snapshot: ClusterSnapshot) -> str:
+    """Describe in one or two sentences what a cluster in a state waits for, and which hosts are in
+    trouble.
+    """
+    reason = _lacking(snapshot) if state in BEFORE else _installed(snapshot)
     return " ".join(
-        [*(["The assisted-service says so."] if sight.is_told else []), reason, *_troubles(sight)]
+        [*(["The assisted-service says so."] if snapshot.is_told else []), reason, *_troubles(snapshot)]
     )
 
 
-def _lacking(sight: Sight) -> str:
-    ready = sum(host.status == HostState.KNOWN for host in sight.active)
-    control = sum(host.is_control_plane for host in sight.active)
-    if control < sight.needed_control_planes:
-        return f"{control} of {sight.needed_control_planes} control-plane hosts are discovered."
-    return f"{ready} of {len(sight.active)} hosts are known and sufficient."
+def _lacking(snapshot: ClusterSnapshot) -> str:
+    ready = sum(host.status == HostState.KNOWN for host in snapshot.active)
+    control = sum(host.is_control_plane for host in snapshot.active)
+    if control < snapshot.needed_control_planes:
+        return f"{control} of {snapshot.needed_control_planes} control-plane hosts are discovered."
+    return f"{ready} of {len(snapshot.active)} hosts are known and sufficient."
 
 
-def _installed(sight: Sight) -> str:
-    control = f"{sight.installed_control_planes} of {sight.needed_control_planes} control-plane hosts"
-    if not sight.defined_workers:
+def _installed(snapshot: ClusterSnapshot) -> str:
+    control = f"{snapshot.installed_control_planes} of {snapshot.needed_control_planes} control-plane hosts"
+    if not snapshot.defined_workers:
         return f"{control} are installed."
-    return f"{control} and {sight.installed_workers} of {sight.defined_workers} workers are installed."
+    return f"{control} and {snapshot.installed_workers} of {snapshot.defined_workers} workers are installed."
 
 
-def _troubles(sight: Sight) -> list[str]:
+def _troubles(snapshot: ClusterSnapshot) -> list[str]:
     troubles = []
     bad = {*host_states.WAITING, *host_states.FAILED, HostState.INSUFFICIENT, HostState.PREPARING_FAILED}
     for state in sorted(bad):
-        names = [host.name for host in sight.active if host.status == state]
+        names = [host.name for host in snapshot.active if host.status == state]
         if names:
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
             troubles.append(f"{', '.join(names[:_MOST_NAMED])}{more}: {state}.")

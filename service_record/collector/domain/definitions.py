@@ -53,7 +53,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """All that are defined, in the order of their file; none where every step is welcome."""
+    """All definitions, in the order of their file; without any, every step is accepted."""
 
     by_label: Mapping[str, Definition] = field(default_factory=dict)
 
@@ -68,7 +68,7 @@ class Definitions:
 
     @property
     def budgets(self) -> Mapping[str, float]:
-        """Label -> seconds that a step may take, where somebody said."""
+        """Return the seconds that a step may take by its label, for steps with a budget."""
         return {
             label: definition.budget
             for label, definition in self.by_label.items()
@@ -81,7 +81,7 @@ class Definitions:
         return definition is not None and definition.last
 
     def applied(self, step: ReportedStep) -> ReportedStep:
-        """Return a step as it is kept: with what is defined of it, or marked as none of those that are."""
+        """Return a step in its stored form: with its definition, or marked as undefined."""
         if not self.by_label:
             return step
         definition = self.of(step.label)
@@ -169,7 +169,7 @@ def _line_of_field(text: str, number: int, name: str) -> int:
 
 
 def _line(text: str, is_there: Callable[[Mapping[str, Any]], bool], default: int = 1) -> int:
-    """Return the number of the first line with which something is there; the parser does not tell."""
+    """Return the line on which something first appears, as the parser does not tell."""
     lines = text.splitlines()
     for number in range(1, len(lines) + 1):
         try:

@@ -30,7 +30,7 @@ _BRACKETS: Final = str.maketrans("<>", "\u2039\u203a")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """A host's verdict that has become another one. `at` is in seconds since 1970."""
+    """A change of a host's verdict. `at` is in seconds since 1970."""
 
     id: int
     host: str
@@ -75,7 +75,7 @@ class DestinationFilter:
 
 
 class NewsDestination(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A place that is told of news, as an operator's file has it. Its URL may hold secrets."""
+    """A place that gets news, as an operator's file defines it. Its URL may hold secrets."""
 
     name: Annotated[str, Meta(pattern=_NAME_RULE)]
     url: Annotated[str, Meta(min_length=1, max_length=4096)]
@@ -90,7 +90,7 @@ class NewsDestination(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def filter(self) -> DestinationFilter:
-        """Return which news it gets."""
+        """Return the filter of its news."""
         return DestinationFilter(
             verdicts=frozenset(self.verdicts), groups=self.groups, causes=self.causes, has_ends=self.ends
         )
@@ -98,7 +98,7 @@ class NewsDestination(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """All destinations of a file, and the address of the collector's page as people know it."""
+    """All destinations of a file, and the public address of the collector's page."""
 
     all: tuple[NewsDestination, ...] = ()
     page: str = ""
@@ -120,7 +120,7 @@ _FIELD: Final = re.compile(r"\$\.(\w+)|field `(.*)`", re.DOTALL)
 
 
 def parse_destinations(text: str) -> Destinations:
-    """Return what a TOML document of `[[destination]]` tables has. Raises DestinationError."""
+    """Parse a TOML document of `[[destination]]` tables. Raises DestinationError."""
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -169,7 +169,7 @@ class Message:
 
 
 def message_of(together: Sequence[Notice], reason: str, page: str = "") -> Message:
-    """Return how people are told of hosts that got one verdict for one reason.
+    """Return the message for people about hosts that got one verdict for one reason.
 
     `reason` is that of the first without secrets. What chats take for mentions or markup is made harmless.
     """
@@ -218,7 +218,7 @@ def _some(names: Sequence[str], most: int) -> str:
 
 
 def alerts_of(together: Sequence[Notice], reason: str, page: str, lasts: float) -> list[dict[str, Any]]:
-    """Return news as alerts for Alertmanager: trouble begins, and what was before it ends.
+    """Return news as alerts for Alertmanager: new trouble begins, and the trouble before it ends.
 
     An alert is known by its labels, so that its end finds it. `lasts` are the seconds after which an alert
     ends of which nobody tells any more.

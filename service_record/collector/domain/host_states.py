@@ -34,7 +34,7 @@ class HostState(StrEnum):
 
 
 class Signal(StrEnum):
-    """A host as one receiver sees it."""
+    """A signal of a host, as a receiver sees it."""
 
     REGISTERED = "its agent registers"
     SILENT = "its agent has not called for three minutes"
@@ -225,13 +225,13 @@ MOVES: Final = (
 
 
 def move_of(state: str, signal: Signal, position: Position) -> Move | None:
-    """Return where a signal brings a host in a state; None if it stays."""
+    """Return the move that a signal causes in a state; None if the host stays."""
     rows = (row for row in MOVES if row.signal is signal and position in row.at)
     return next((row for row in rows if state in row.sources), None)
 
 
 def meaning_of(state: str) -> str:
-    """Return what a state means, in one sentence; empty for a state that no table has."""
+    """Return the meaning of a state, in one sentence; empty for a state that no table has."""
     return MEANINGS.get(HostState(state), "") if state in set(HostState) else ""
 
 
@@ -291,12 +291,14 @@ def stages_of(role: str, *, is_bootstrap: bool = False, is_single_node: bool = F
 
 
 def percentage_of(stage: str, stages: tuple[str, ...]) -> int:
-    """Return how far a host is that has reached a stage, in per cent; 0 where that is not one of its own."""
+    """Return the progress of a host that has reached a stage, in per cent; 0 for a stage that is not its
+    own.
+    """
     return (stages.index(stage) + 1) * 100 // len(stages) if stage in stages else 0
 
 
 def limit_of(stage: str, *, is_single_node: bool = False) -> float:
-    """Return seconds from the last news of a stage after which the host takes too long in it."""
+    """Return the seconds from the last news of a stage after which the host is late in it."""
     if stage == REBOOTING and is_single_node:
         return _REBOOTING_SINGLE_NODE
     return _LIMITS.get(stage, _USUAL)

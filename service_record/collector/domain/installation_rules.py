@@ -113,7 +113,7 @@ def is_id(text: str) -> bool:
 
 
 def _is_time(text: str) -> bool:
-    """Return whether a text is a time, in one of the forms that the assisted-service takes."""
+    """Return whether a text is a time, in one of the forms that the assisted-service accepts."""
     if not _TIME.fullmatch(text):
         return False
     try:
@@ -154,7 +154,7 @@ class Installation:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """Return those that it goes through, in order."""
+        """Return the stages of its way, in order."""
         return stages_of(self.role, is_bootstrap=self.is_bootstrap, is_single_node=self.is_single_node)
 
     @property
@@ -163,12 +163,12 @@ class Installation:
 
     @property
     def limit(self) -> float:
-        """Return seconds from the last news until it takes too long in its stage."""
+        """Return the seconds from the last news until it is late in its stage."""
         return limit_of(self.stage, is_single_node=self.is_single_node)
 
     @property
     def position(self) -> Position:
-        """Return where it is on its way, seen from its reboot."""
+        """Return its position on its way, relative to its reboot."""
         if self.stage == REBOOTING:
             return Position.REBOOTING
         stages = self.stages
@@ -177,33 +177,33 @@ class Installation:
 
     @property
     def silent_after(self) -> float:
-        """Return seconds without a call of its agent after which it is silent."""
+        """Return the seconds without a call of its agent after which it is silent."""
         return BOOTSTRAP_SILENCE_SECONDS if self.is_bootstrap else SILENCE_SECONDS
 
     def is_late(self, now: float) -> bool:
-        """Return whether it takes longer in its stage than it may."""
+        """Return whether it takes longer in its stage than the limit."""
         return self.status in INSTALLATION and now - self.stage_updated_at > self.limit
 
     def status_at(self, now: float) -> str:
-        """Return its state at that time: some last only while nothing is heard."""
+        """Return its state at that time: some states change when nothing is received."""
         move = self.silence_at(now)
         return self.status if move is None else move.to.value
 
     def status_info_at(self, now: float) -> str:
-        """Return why it is in its state at that time."""
+        """Return the reason for its state at that time."""
         move = self.silence_at(now)
         return self.status_info if move is None else move.info
 
     def changes_at(self, now: float) -> float | None:
-        """Return when its state changes next if nothing is heard; None where it does not."""
+        """Return the time of its next change of state if nothing is received; None if there is none."""
         return min((at for at, _ in self._silences() if at >= now), default=None)
 
     def silence_at(self, now: float) -> Move | None:
-        """Return the state in which it is at that time because nothing was heard; None if there is none."""
+        """Return the state that silence has put it in at that time; None if silence has not."""
         return next((move for at, move in self._silences() if now > at), None)
 
     def _silences(self) -> list[tuple[float, Move]]:
-        """Return the times from which on it is silent, with the state that this is."""
+        """Return the times from which silence counts, each with its state."""
         signals = [(Signal.REBOOT_IS_LATE, self.stage_updated_at + self.limit)]
         if self.checked_in_at is not None:
             signals.insert(0, (Signal.SILENT, self.checked_in_at + self.silent_after))
@@ -212,7 +212,7 @@ class Installation:
 
 
 def signalled(host: Installation, signal: Signal, now: float, info: str = "") -> Installation:
-    """Return the installation after a signal; the same object where it means nothing in its state."""
+    """Return the installation after a signal; the same object if the signal has no effect in its state."""
     move = move_of(host.status, signal, host.position)
     if move is None:
         return host
@@ -343,7 +343,7 @@ def check_fields(body: Mapping[str, object], allowed: set[str]) -> None:
 
 
 def text_in(body: Mapping[str, object], name: str) -> str:
-    """Return the text of a field; empty where it is missing. Raises Refused if it is no text."""
+    """Return the text of a field; empty if it is missing. Raises Refused if it is not a text."""
     value = body.get(name)
     if value is None:
         return ""
@@ -353,7 +353,7 @@ def text_in(body: Mapping[str, object], name: str) -> str:
 
 
 def bad_request(reason: str) -> CallRefused:
-    """Return the refusal of a request that does not fit."""
+    """Return the refusal of an unsuitable request."""
     return CallRefused(HTTPStatus.BAD_REQUEST, reason)
 
 

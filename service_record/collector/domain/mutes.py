@@ -49,7 +49,7 @@ class Mute:
     made_at: float
 
     def covers(self, host: str, group: str, cause: str) -> bool:
-        """Return whether it is of a host of that group, in trouble of that cause."""
+        """Return whether it covers a host of that group, in trouble of that cause."""
         match self.scope:
             case MuteScope.HOST:
                 return host == self.subject
@@ -60,7 +60,7 @@ class Mute:
 
 
 def mute_of(mutes: Iterable[Mute], host: str, group: str, cause: str) -> Mute | None:
-    """Return the mute that holds longest of those that cover a host; None where none does."""
+    """Return the mute that holds longest among those that cover a host; None if none does."""
     covering = (mute for mute in mutes if mute.covers(host, group, cause))
     return max(covering, key=lambda mute: mute.until, default=None)
 
@@ -68,7 +68,7 @@ def mute_of(mutes: Iterable[Mute], host: str, group: str, cause: str) -> Mute | 
 def has_news(
     mutes: Iterable[Mute], host: str, group: str, *, before: str, cause: str, verdict: FleetVerdict
 ) -> bool:
-    """Return whether a host's new verdict is to be told, of a cause, after trouble of the cause `before`.
+    """Return whether a host's new verdict is news, given the cause of both and the trouble `before`.
 
     Whoever mutes a cause does not want to hear of its end either; of other trouble after it, yes.
     """
@@ -80,7 +80,7 @@ def has_news(
 
 
 def subject_of(scope: MuteScope, text: str) -> str:
-    """Return the subject of a new mute as it is kept. Raises ValueError, with what to say instead."""
+    """Return the stored form of a new mute's subject. Raises ValueError, with the valid forms."""
     match scope:
         case MuteScope.HOST if not is_host_name(text):
             raise ValueError(HOST_RULE)
@@ -92,7 +92,7 @@ def subject_of(scope: MuteScope, text: str) -> str:
 
 
 def seconds_of(text: str) -> float:
-    """Return for how long a new mute holds, of a duration as `4h`. Raises ValueError."""
+    """Return the seconds for which a new mute holds, from a duration such as `4h`. Raises ValueError."""
     seconds = parse_duration(text)
     if not 0 < seconds <= _LONGEST_SECONDS:
         raise ValueError(f"{text!r} is not a duration of at most 366 days, such as 4h")

@@ -71,12 +71,12 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def again(self) -> int:
-        """Return how often the step that did so most often began anew since the build last got further."""
+        """Return the highest number of restarts of one step since the build last made progress."""
         return max(self.repeats.values(), default=0)
 
 
 class StepFinished(msgspec.Struct, frozen=True):
-    """A step that came to its end with this report."""
+    """A step that ended with this report."""
 
     label: str
     status: StepStatus
@@ -105,7 +105,7 @@ def begins_build(progress: Progress | None, step: ReportedStep, now: float) -> b
 
 
 def first(step: ReportedStep, number: int, now: float) -> Progress:
-    """Return a build that begins with a step, which still is to be taken in by `advance`."""
+    """Return a build that begins with a step; `advance` still has to process that step."""
     return Progress(
         number=number, started_at=now, updated_at=now, key=step.build, action=step.action, fresh_at=now
     )
@@ -164,7 +164,7 @@ def ended(progress: Progress, step: ReportedStep, now: float) -> tuple[StepFinis
 
 
 def _passed(since: float | None, now: float) -> float | None:
-    """Return the seconds since then; None where that is not known, or the clock was set back meanwhile."""
+    """Return the seconds since then; None if that is unknown, or the clock was set back meanwhile."""
     return None if since is None or now < since else now - since
 
 
@@ -200,7 +200,7 @@ def _repeats(progress: Progress, step: ReportedStep) -> dict[str, int]:
 
 
 def _boots(progress: Progress, step: ReportedStep, *, is_further: bool) -> tuple[str, ...]:
-    """Return the boots in a row without anything new, after that in which something was."""
+    """Return the number of boots in a row without anything new, after the last with news."""
     if is_further:
         return (step.boot_id,) if step.boot_id else progress.boots[-1:]
     if not step.boot_id or step.boot_id in progress.boots:
@@ -241,8 +241,8 @@ class Repeated(Generic[T]):
 
 
 def repeated(items: Iterable[T], key: Callable[[T], Hashable]) -> tuple[Repeated[T], ...]:
-    """Return the reports in order, with rounds that came twice or more in a row once; shorter
-    rounds first.
+    """Return the reports in order; rounds that came twice or more in a row appear once, shorter rounds
+    first.
     """
     pending = list(items)
     keys = [key(item) for item in pending]
@@ -259,7 +259,7 @@ def repeated(items: Iterable[T], key: Callable[[T], Hashable]) -> tuple[Repeated
 
 
 def _round_at(keys: Sequence[Hashable], at: int) -> tuple[int, int]:
-    """Length and count of the round that begins there: of those that come again, the shortest."""
+    """Return length and count of the round that begins there: the shortest of those that repeat."""
     for length in range(1, min(_LONGEST, (len(keys) - at) // 2) + 1):
         count = 1
         while keys[at + count * length : at + (count + 1) * length] == keys[at : at + length]:

@@ -55,7 +55,7 @@ class Analysis(msgspec.Struct, frozen=True):
 
 
 def analyse(judged: JudgedRecords, source: str, now: datetime) -> Analysis:
-    """Return the parts of a page about records, which are called `source`; `now` is when it is shown."""
+    """Return the parts of a page about the records of `source`; `now` is the time of display."""
     history, diagnosis = judged.history, judged.diagnosis
     analysis = Analysis(services=tuple(_ran(history)), left_out=judged.left_out)
     if diagnosis is None:
@@ -81,7 +81,7 @@ def _html(elements: Iterable[Element]) -> str:
 
 
 def _without_style(root: Element) -> Element:
-    """Return the same element, with nothing in it that is styled by itself."""
+    """Return the same element without styles of its own."""
     for one in root.iter():
         one.attrib.pop("style", None)
     return root
@@ -95,7 +95,7 @@ def _ran(history: History) -> Iterator[ServiceRan]:
 
 
 def _run(run: Run, service: ServiceHistory) -> tuple[float, float | None, str] | None:
-    """Return when a run began and ended, and what it came to; None when it has no time."""
+    """Return begin, end and outcome of a run; None when it has no time."""
     begin, last = true_time(run.first_entry, service), true_time(run.last_entry, service)
     if begin is None or last is None:
         return None

@@ -53,7 +53,9 @@ def step_of(fields: Mapping[str, Any]) -> ReportedStep:
 
 
 def update_of(fields: Mapping[str, Any]) -> tuple[str, ReportedStep]:
-    """Host and step of the body in use in the RFC's thread: its `name` is the host's, its `status` a text."""
+    """Return host and step of the body in use in the RFC's thread: its `name` is the host's, its `status` a
+    text.
+    """
     host = str(fields.get("name") or "")
     if not host:
         raise UnreadableReport("an update needs the name of its host")
@@ -100,7 +102,7 @@ _RESULTS: Final = {"SUCCESS": StepStatus.DONE, "WARN": StepStatus.DONE, "FAIL": 
 
 
 def _status_in(text: str) -> str:
-    """Failures are told in words there."""
+    """Return the status; that webhook reports failures in words."""
     words = _WORDS.findall(text.lower())
     return StepStatus.FAILED if {"failed", "failure", "error"} & set(words) else StepStatus.REPORTED
 
@@ -170,7 +172,7 @@ def _logs(fields: Mapping[str, Any], notes: list[str]) -> str:
 
 
 def _time(fields: Mapping[str, Any], notes: list[str]) -> float | None:
-    """RFC 3339, or seconds since 1970."""
+    """Parse a time: RFC 3339, or seconds since 1970."""
     text = _text(fields, "time", notes)
     if not text:
         return None

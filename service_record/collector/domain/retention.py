@@ -44,7 +44,8 @@ class ForgetPlan:
 
 
 def plan(builds: Iterable[StoredBuild], *, before: float | None, excess: int) -> ForgetPlan:
-    """Forget what was last heard of before that time, and more, oldest first, until `excess` bytes are free.
+    """Plan to delete builds without a report since that time, and more, oldest first, until `excess` bytes
+    are free.
 
     Less is freed where only what stays is left.
     """

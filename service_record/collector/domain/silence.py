@@ -43,7 +43,7 @@ class SilenceBasis(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SilenceBudget:
-    """So many seconds, and how that is known."""
+    """A budget in seconds, and its source."""
 
     seconds: float
     basis: SilenceBasis
@@ -51,7 +51,7 @@ class SilenceBudget:
     """The number of earlier builds behind it."""
 
     def __str__(self) -> str:
-        """Return the reason of its length, for a sentence."""
+        """Return the reason of its length, as part of a sentence."""
         match self.basis:
             case SilenceBasis.GIVEN:
                 return "as given for this step"
@@ -96,12 +96,12 @@ class SilenceBudgets:
         return SilenceBudget(max(TIMES * percentile(seconds, 99), least), SilenceBasis.LEARNT, len(seconds))
 
     def typical_of_step(self, label: str, group: str, release: str) -> float | None:
-        """Return the seconds that half of the earlier builds took for it; None where these are too few."""
+        """Return the seconds in which half of the earlier builds did it; None if these are too few."""
         seconds = self._alike(label, group, release)
         return percentile(seconds, 50) if seconds else None
 
     def _alike(self, label: str, group: str, release: str) -> Sequence[float]:
-        """Return what a step took in the builds most like one, in order; none where these are too few."""
+        """Return the durations of a step in the most similar builds, in order; none if these are too few."""
         durations = self.took.get(label, ())
         for alike in (
             (one.seconds for one in durations if (one.group, one.release) == (group, release)),

@@ -33,7 +33,7 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True)
 class FailureSeen:
-    """A failure that came so often."""
+    """A failure with the number of times that it was seen."""
 
     signature: str
     count: int
@@ -91,7 +91,7 @@ def statistics(
 
 
 def percentile(ordered: Sequence[float], per_cent: float) -> float:
-    """Return the nearest rank of at least one ordered value: one of them, never between two."""
+    """Return the nearest rank of at least one ordered value: one of the values, never between two."""
     return ordered[max(0, math.ceil(len(ordered) * per_cent / 100) - 1)]
 
 

@@ -57,10 +57,10 @@ class ReportedStep:
 
 
 def label_of(name: str) -> str:
-    """Return the label of a step that has a name only: as the snippets make it."""
+    """Return the label of a step that has only a name, as the snippets make it."""
     return _NOT_A_LABEL.sub("_", name.lower()).strip("_")[:LONGEST_NAME] or "step"
 
 
 def readable(text: str) -> str:
-    """Return a text without control characters; those that would end a line of its own become spaces."""
+    """Return a text without control characters; those that would end a line become spaces."""
     return _CONTROL.sub(" ", text)

@@ -27,7 +27,7 @@ _LONGEST_NAME: Final = 255
 
 
 class ServiceSeen(msgspec.Struct, frozen=True):
-    """A service of which there is a record."""
+    """A service with a record."""
 
     service: str
     entries: int
@@ -96,7 +96,7 @@ def judge_records(
 
 
 def summarise(judged: JudgedRecords) -> RecordsLook:
-    """Return what is kept of records in the database."""
+    """Return the summary of records that the database stores."""
     diagnosis = judged.diagnosis
     return RecordsLook(
         services=tuple(_service_fields(service, judged.entries) for service in judged.history.services),
@@ -107,7 +107,7 @@ def summarise(judged: JudgedRecords) -> RecordsLook:
 
 
 def _moment_of(history: History, silence: float | None) -> Now:
-    """Return the moment by which records are judged: their latest entry, or so many seconds later."""
+    """Return the moment at which records are judged: their latest entry, or so many seconds later."""
     latest = latest_entry(history)
     if silence is None:
         return latest

@@ -99,7 +99,7 @@ class HostVerdict:
 
 
 def judge(facts: HostFacts, budgets: SilenceBudgets, now: float, loop_after: int = LOOP) -> HostVerdict:
-    """Return the verdict of the first rule that has one; where none has, it is a question of time.
+    """Return the verdict of the first rule that has one; without one, time decides.
 
     `loop_after` is how many beginnings of one step, or boots, in a row without anything new are a loop.
     """
@@ -114,7 +114,8 @@ def judge(facts: HostFacts, budgets: SilenceBudgets, now: float, loop_after: int
 
 
 def cause_of(verdict: FleetVerdict, reason: str, host: str) -> str:
-    """Return the mark that hosts in the same trouble share: same verdict, same reason but for what varies.
+    """Return the key that hosts in the same trouble share: same verdict, same reason except for variable
+    parts.
 
     Numbers, times, addresses, disks and the host's own name vary. Empty for a host that is in no trouble.
     """
@@ -146,7 +147,7 @@ def judge_overtaken(facts: HostFacts, last: HostVerdict | None) -> tuple[str, st
 
 
 def _is_current(last: HostVerdict, progress: Progress | None) -> bool:
-    """Tell whether a bad verdict still holds: a loop until something new comes, others until any report."""
+    """Return whether a bad verdict still holds: a loop until something new comes, others until any report."""
     if progress is None or not last.verdict.is_bad:
         return False
     return last.since >= (progress.fresh_at if last.verdict is FleetVerdict.LOOPING else progress.updated_at)
@@ -171,7 +172,7 @@ _BECAME: Final = {
 
 
 def _done(facts: HostFacts) -> HostVerdict | None:
-    """Complete is complete, until another build begins."""
+    """Return the verdict of a complete build, which stays complete until another build begins."""
     progress, installation = facts.progress, _installation(facts)
     if progress is not None and progress.ended_at is not None:
         return HostVerdict(FleetVerdict.DONE, f"{progress.name} completed it.", progress.ended_at)
@@ -239,7 +240,9 @@ def _asks_for_help(facts: HostFacts) -> HostVerdict | None:
 
 
 def _waiting(facts: HostFacts, budgets: SilenceBudgets, now: float) -> HostVerdict:
-    """Progressing until the budget is spent, then stuck (or failed, if something has), then silent."""
+    """Return the verdict over time: progressing until the budget is spent, then stuck (or failed, if
+    something has), then silent.
+    """
     what, since, budget = _latest(facts, budgets)
     progress = facts.progress
     late_at, silent_at = since + budget.seconds, since + max(2 * budget.seconds, SILENT)
@@ -258,7 +261,7 @@ def _waiting(facts: HostFacts, budgets: SilenceBudgets, now: float) -> HostVerdi
 
 
 def _latest(facts: HostFacts, budgets: SilenceBudgets) -> tuple[str, float, SilenceBudget]:
-    """Return the last news, since when there is nothing new, and how long that may be."""
+    """Return the last news, the time since which nothing is new, and the budget for that."""
     progress, installation = facts.progress, _installation(facts)
     since = max(facts.heard_at, progress.updated_at if progress else 0.0)
     if installation is not None and (progress is None or installation.updated_at >= progress.updated_at):
@@ -278,7 +281,7 @@ def _failure(failure: StepFailure, more: str = "") -> HostVerdict:
 
 
 def _failed_with(failure: StepFailure) -> str:
-    """Return which step failed, how often, and the end of its logs."""
+    """Return the step that failed, the number of times, and the end of its logs."""
     times = f" {failure.count} times, the last time" if failure.count > 1 else ""
     last_line = next((line.strip() for line in reversed(failure.logs.splitlines()) if line.strip()), "")
     cause = last_line if len(last_line) <= _LONGEST_CAUSE else f"…{last_line[1 - _LONGEST_CAUSE :]}"
@@ -286,12 +289,12 @@ def _failed_with(failure: StepFailure) -> str:
 
 
 def _joined(what: str, why: str) -> str:
-    """Return the text without the end of a sentence, as it may have to go on."""
+    """Return the text without its final punctuation, as the sentence may have to go on."""
     return f"{what}: {why.strip()}".rstrip(".: ")
 
 
 def _installation(facts: HostFacts) -> InstallationSeen | None:
-    """Return the installation of this build: a host that is installed anew has one from before."""
+    """Return the installation of this build: a host that is installed again still has the earlier one."""
     installation = facts.installation
     return None if installation is None or installation.updated_at < _began(facts) else installation
 

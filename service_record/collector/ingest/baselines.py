@@ -40,7 +40,7 @@ class _LearntQuestion:
 
 
 class LearnedBaselines:
-    """Asks the database no more often than it must. For any number of threads."""
+    """Durations learned from earlier builds. Asks the database no more often than necessary. Thread-safe."""
 
     def __init__(self, database: Database, default: float, budgets: Mapping[str, float]) -> None:
         self._database = database
@@ -51,7 +51,7 @@ class LearnedBaselines:
         self._lock = threading.Lock()
 
     def set_given(self, budgets: Mapping[str, float]) -> None:
-        """Take other budgets that an operator gave, in seconds by the label of a step."""
+        """Replace the budgets that an operator gave, in seconds by the label of a step."""
         self._given = budgets
 
     def budgets(self, labels: Collection[str], *, with_given: bool = False) -> SilenceBudgets:
@@ -88,7 +88,7 @@ class LearnedBaselines:
         return answer
 
     def _ask(self, question: _LearntQuestion) -> tuple[float, Statistics]:
-        """Return the answer, and until when it stands."""
+        """Return the answer, and the time until which it is valid."""
         began = time.monotonic()
         with self._database.reading() as connection:
             executions = judging.executions(connection, question.groups, question.releases)
@@ -103,14 +103,14 @@ _CHEAP: Final = 0.005
 
 
 class FleetCounts:
-    """The number of hosts of each verdict, counted no more often than is cheap. For any thread."""
+    """The number of hosts of each verdict, counted no more often than is cheap. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._answers: OrderedDict[Filters, tuple[float, Mapping[str, int]]] = OrderedDict()
 
     def of(self, connection: Connection, filters: Filters) -> Mapping[str, int]:
-        """Return the counts of a moment ago; of a small fleet those of this moment."""
+        """Return the counts of a moment ago; for a small fleet the current ones."""
         key = replace(filters, verdicts=(), done_since=None if filters.done_since is None else 0.0)
         with self._lock:
             until, counts = self._answers.get(key, (0.0, None))

@@ -32,7 +32,7 @@ _KEYS: Final = 500
 
 
 class Change(Protocol):
-    """Has something done in a transaction, and waits for it."""
+    """Runs a change in a transaction, and waits for it."""
 
     def __call__(self, do: Callable[[Connection], T], /) -> T: ...
 
@@ -50,7 +50,7 @@ class KeepLimits:
 
 
 def planned(connection: Connection, limits: KeepLimits, now: float) -> ForgetPlan:
-    """Return the data that is past these limits now."""
+    """Return a plan for the data that is past these limits now."""
     if not limits.are_any:
         return ForgetPlan()
     stored = purge.stored(connection)
@@ -62,7 +62,9 @@ def planned(connection: Connection, limits: KeepLimits, now: float) -> ForgetPla
 
 
 def carry_out(what: ForgetPlan, change: Change, objects: Objects, actor: str, now: float) -> None:
-    """Forget it, in many short transactions. Raises Unavailable, SQLAlchemyError, ObjectError."""
+    """Delete what is planned, in many short transactions. Raises Unavailable, SQLAlchemyError,
+    ObjectError.
+    """
     for batch in purge.batches(what.builds):
         for build in (each for each in batch if each.steps > purge.AT_ONCE):
             host_id, number = build.host_id, build.number
@@ -82,7 +84,7 @@ def carry_out(what: ForgetPlan, change: Change, objects: Objects, actor: str, no
 
 
 def tidy(change: Change, now: float) -> None:
-    """Delete what nobody asks for any more, whatever is to be kept. Raises Unavailable, SQLAlchemyError."""
+    """Delete what nobody needs any more, whatever the limits. Raises Unavailable, SQLAlchemyError."""
     change(lambda connection: purge.delete_sessions(connection, now))
     change(lambda connection: notices.forget(connection, now - _NEWS))
     change(lambda connection: purge.delete_allowances(connection, now - DAY))
@@ -91,7 +93,9 @@ def tidy(change: Change, now: float) -> None:
 
 
 def orphans(database: Database, objects: Objects, now: float) -> Iterator[str]:
-    """Yield the keys of objects that no bundle has, for a day. Raises SQLAlchemyError, ObjectError."""
+    """Yield the keys of objects that have belonged to no bundle for a day. Raises SQLAlchemyError,
+    ObjectError.
+    """
     keys = objects.keys_before(now - _ORPHAN)
     while some := list(islice(keys, _KEYS)):
         with database.reading() as connection:
@@ -105,7 +109,7 @@ def _an_hour() -> float:
 
 
 class Housekeeper(Background):
-    """Does it each hour."""
+    """Does the housekeeping each hour."""
 
     def __init__(
         self,
@@ -123,7 +127,7 @@ class Housekeeper(Background):
         self._now = now
 
     def round(self) -> float:
-        """Forget what is to be forgotten now; seconds until the next time."""
+        """Delete what is due; return the seconds until the next time."""
         now = self._now()
         if not self._interruptible(lambda connection: purge.claim_housekeeping(connection, now, _DONE)):
             return _an_hour()

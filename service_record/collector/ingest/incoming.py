@@ -18,7 +18,7 @@ _OLD: Final = 24 * 3600.0
 
 
 class TooMany(Exception):  # noqa: N818  # an answer, not a fault
-    """So many files come in already that another has to wait."""
+    """Too many files are coming in already; another has to wait."""
 
 
 class TooLong(Exception):  # noqa: N818  # an answer, not a fault
@@ -27,7 +27,7 @@ class TooLong(Exception):  # noqa: N818  # an answer, not a fault
 
 @dataclass(slots=True)
 class Arriving:
-    """A file that comes in, and what is known of it so far."""
+    """A file that comes in, and its known facts so far."""
 
     path: Path
     most: int
@@ -36,7 +36,7 @@ class Arriving:
     stream: BinaryIO | None = None
 
     def write(self, data: bytes) -> None:
-        """More of it. Raises TooLong, OSError."""
+        """Write more of it. Raises TooLong, OSError."""
         self.size += len(data)
         if self.size > self.most:
             raise TooLong(f"longer than {self.most} bytes")
@@ -50,7 +50,7 @@ class Arriving:
 
 
 class Incoming:
-    """The folder of what is on its way in. Used from any thread."""
+    """The folder of incoming files. Used from any thread."""
 
     def __init__(self, data: Path, at_once: int = _AT_ONCE) -> None:
         self._folder = data / FOLDER

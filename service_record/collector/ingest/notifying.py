@@ -65,11 +65,11 @@ class NewsSender(Protocol):
         """Send it, once; any exception is a refusal."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
 
 
 def wait_after(tries: int, chance: float, requested: float = 0.0) -> float | None:
-    """Return seconds until it is sent again, after so many tries; None where it is given up.
+    """Return the seconds until it is sent again, after so many tries; None if it is given up.
 
     `chance` is from 0 to 1; `requested` are the seconds that the receiver asks for.
     """
@@ -80,7 +80,9 @@ def wait_after(tries: int, chance: float, requested: float = 0.0) -> float | Non
 
 
 def public_reason(reason: str) -> str:
-    """Return a reason without what has the shape of a secret: hosts may have sent records with theirs in."""
+    """Return a reason without anything like a secret: hosts may have sent records with their secrets in
+    them.
+    """
     try:
         return outgoing_text(reason, Rules())
     except LeakError:
@@ -88,7 +90,7 @@ def public_reason(reason: str) -> str:
 
 
 class Notifier(Background):
-    """Delivers news to one destination; what it took is never sent again.
+    """Delivers news to one destination; what it accepted is never sent again.
 
     Only of what is on its way when a process is killed is it unknown whether it came: it is sent again.
     """
@@ -115,7 +117,7 @@ class Notifier(Background):
         self._send_seconds = send_seconds
 
     def round(self) -> float:
-        """Deliver what is due; seconds until something will be again."""
+        """Deliver what is due; return the seconds until something will be again."""
         self.deliver_due()
         now = self._now()
         with self._database.reading() as connection:
@@ -125,7 +127,7 @@ class Notifier(Background):
         return min(max(next_at - now, _MIN_SLEEP_SECONDS), _MAX_SLEEP_SECONDS)
 
     def close(self) -> None:
-        """End, after the deliveries that it is at."""
+        """Stop after the current deliveries."""
         super().close()
         self.sender.close()
 
@@ -179,7 +181,7 @@ class Notifier(Background):
         ).result()
 
     def _mark_delivered(self, delivery: Delivery, now: float) -> None:
-        """Note it, however long the database takes: what is not noted would be sent again."""
+        """Record the delivery, however long the database takes: otherwise it would be sent again."""
         while True:
             try:
                 self._writer.change(
@@ -193,7 +195,7 @@ class Notifier(Background):
 
 
 def _within(seconds: float, do: Callable[[], T]) -> T:
-    """Return what it returns. Raises TimeoutError when it takes longer, and leaves it behind."""
+    """Return the result of a call. Raises TimeoutError when it takes longer; the call is then abandoned."""
     result: Future[T] = Future()
 
     def run() -> None:

@@ -49,7 +49,7 @@ class Allowed:
 
 
 class ReadingStopped(Exception):  # noqa: N818  # what was asked for
-    """It was to stop before it had read a file."""
+    """Reading was stopped before a file was read."""
 
 
 class _NotRead(Exception):  # noqa: N818  # what is told of a file, not a fault of ours
@@ -86,7 +86,7 @@ def _run_confined(
 
 
 def _confine(arguments: list[str]) -> int:
-    """Bound the process by the arguments that `_run_confined` gives it; the bytes of memory that it has."""
+    """Limit the process by the arguments from `_run_confined`; return the bytes of memory that it has."""
     memory, seconds = map(int, arguments[1:3])
     for limit, most in (
         (resource.RLIMIT_AS, memory),
@@ -100,14 +100,14 @@ def _confine(arguments: list[str]) -> int:
 
 
 def _too_much_memory(memory: int) -> str:
-    """Return why a file was not read for which the memory did not suffice."""
+    """Return the reason for a file that needed too much memory."""
     return f"it takes more than {memory // _MIB} MiB of memory"
 
 
 def _told_by(
     child: subprocess.Popen[bytes], seconds: float, is_stopped: threading.Event
 ) -> tuple[bytes, bytes] | None:
-    """Return its output when it has ended; None when that takes too long. Raises Stopped."""
+    """Return the output of the process once it has ended; None when that takes too long. Raises Stopped."""
     until = time.monotonic() + seconds
     while True:
         try:
@@ -123,7 +123,7 @@ def _told_by(
 
 
 def _environment() -> dict[str, str]:
-    """Return the variables by which Python finds our modules again, and none of the collector's secrets."""
+    """Return the variables by which Python finds our modules again, without the collector's secrets."""
     return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -147,7 +147,7 @@ class BundleSeen(msgspec.Struct, frozen=True):
 
     @classmethod
     def not_read(cls, reason: str) -> Self:
-        """Return what is told of a bundle that could not be read."""
+        """Return the message for a bundle that could not be read."""
         left_out = (f"not read: {reason}",)
         return cls(RecordsLook(left_out=left_out), Analysis(left_out=left_out))
 
@@ -160,7 +160,7 @@ def read_bundle(
     allowed: Allowed | None = None,
     is_stopped: threading.Event | None = None,
 ) -> BundleSeen:
-    """Return what is in a bundle, or why it could not be read. Raises OSError, ReadingStopped.
+    """Return the contents of a bundle, or why it could not be read. Raises OSError, ReadingStopped.
 
     `source` is what the bundle is called. `silence`: it is judged so many seconds after its latest entry.
     """
@@ -174,14 +174,14 @@ def read_bundle(
 
 
 def _files_in(stream: BufferedReader) -> HostFiles:
-    """Read the same bundle once more: what lies beside its records. What is left out, the records tell."""
+    """Read the files beside the records, in a second pass; the first has reported what is left out."""
     stream.seek(0)
     for content in archive_contents(stream, "", 0.0, lambda _: None, LIMITS):
         yield content.path, content.read
 
 
 def _masked(summary: BundleSeen) -> BundleSeen:
-    """Return the same without secrets: others gather bundles, too, and not all mask what they quote."""
+    """Return the same without secrets: others make bundles too, and not all mask what they quote."""
     rules = Rules()
     try:
         look = _with_masked_texts(summary.look, ("reason", "why"), rules)
@@ -199,7 +199,7 @@ def _with_masked_texts(value: _Value, names: Iterable[str], rules: Rules) -> _Va
 
 
 def _main(memory: int, silence: str, source: str) -> None:
-    """Read the bundle on standard input, and print what it comes to as JSON."""
+    """Read the bundle on standard input, and print the result as JSON."""
     try:
         with os.fdopen(sys.stdin.fileno(), "rb", closefd=False) as stream:
             bundle = open_bundle(stream, LIMITS)

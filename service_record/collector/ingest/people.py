@@ -25,7 +25,9 @@ _SILENT: Final = logging.CRITICAL + 1
 
 
 def senders(destinations: Destinations) -> Mapping[str, NewsSender]:
-    """Return who sends to each destination, by its name. Raises DestinationError, which has no URL in it."""
+    """Return the sender for each destination, by its name. Raises DestinationError, which has no
+    URL in it.
+    """
     by_name: dict[str, NewsSender] = {}
     for one in destinations.all:
         scheme = _SCHEME.match(one.url)
@@ -40,7 +42,7 @@ def senders(destinations: Destinations) -> Mapping[str, NewsSender]:
 
 
 def try_all(destinations: Destinations, now: float) -> Mapping[str, bool]:
-    """Send a test to each destination; tell by name whether it was taken. Raises DestinationError."""
+    """Send a test to each destination; return by name whether it was accepted. Raises DestinationError."""
     return {name: _is_tried(sender, now) for name, sender in senders(destinations).items()}
 
 
@@ -86,11 +88,13 @@ class AppriseSender:
         return SendResult(is_taken=bool(is_taken))
 
     def close(self) -> None:
-        """Let go of nothing: apprise keeps no connections."""
+        """Do nothing: apprise keeps no connections."""
 
 
 def _service(destination: NewsDestination) -> "NotifyBase":
-    """Return apprise's own object. What apprise and its libraries log has URLs in it: it is not logged."""
+    """Return apprise's own object. The logs of apprise and its libraries have URLs in them: they are
+    dropped.
+    """
     from apprise import Apprise, AppriseAsset  # noqa: PLC0415  # 44 MB, only where a destination needs it
 
     for name in ("apprise", "urllib3", "requests", "requests_oauthlib", "oauthlib"):

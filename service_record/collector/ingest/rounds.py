@@ -34,7 +34,7 @@ _PASSING: Final = (Unavailable, SQLAlchemyError, ObjectError)
 
 
 class Background(ABC):
-    """Makes rounds in a thread of its own: when it is woken, and when the next is due.
+    """Runs rounds in its own thread: when it is woken, and when the next is due.
 
     A round that fails is logged in one line and made again later: no fault ends the thread.
     """
@@ -64,23 +64,23 @@ class Background(ABC):
 
     @abstractmethod
     def round(self) -> float:
-        """Do what is due; seconds until something will be again."""
+        """Do what is due; return the seconds until something will be again."""
 
     def start(self) -> None:
-        """Make rounds until it is closed."""
+        """Run rounds until it is closed."""
         self._thread.start()
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """Wake the thread: there may be something to do."""
         self._is_awake.set()
 
     def end(self) -> None:
-        """Begin no further round; a round may look at `_is_closed`, and end early."""
+        """Begin no further round; a running round may check `_is_closed` and end early."""
         self._is_closed.set()
         self._is_awake.set()
 
     def close(self) -> None:
-        """End, after the round that it is at."""
+        """Stop after the current round."""
         self.end()
         if self._thread.ident is not None:
             self._thread.join()
@@ -103,7 +103,7 @@ class Background(ABC):
             self._is_closed.wait(rest)
 
     def _tried(self) -> float | None:
-        """Return seconds until the next round, None where this one failed."""
+        """Run a round; return the seconds until the next, None if it failed."""
         try:
             return self.round()
         except _PASSING as fault:
@@ -141,7 +141,9 @@ class Indexer(Background):
         self._at_once = os.cpu_count() or 1
 
     def round(self) -> float:
-        """Read what waits; what could not be read is free for a later round, here or elsewhere."""
+        """Read the waiting bundles; those that could not be read are free for a later round, here or
+        elsewhere.
+        """
         with ThreadPoolExecutor(self._at_once, thread_name_prefix="bundles") as pool:
             while not self._is_closed.is_set():
                 claimed = self._writer.change(
@@ -206,7 +208,7 @@ _RUNNING: Final = "running"
 
 @dataclass(slots=True)
 class _Watched:
-    """The times of a host's next and last look, on the monotonic clock."""
+    """The times of a host's next and last check, on the monotonic clock."""
 
     due: float
     seen: float = -_LOOK_PAUSE
@@ -227,7 +229,7 @@ class Judge(Background):
         self._has_begun = False
 
     def tell(self, host_id: int) -> None:
-        """There is something new in the records of this host."""
+        """Note that there is something new in the records of this host."""
         now = time.monotonic()
         with self._lock:
             watched = self._watched.setdefault(host_id, _Watched(now))
@@ -235,7 +237,7 @@ class Judge(Background):
         self.wake()
 
     def round(self) -> float:
-        """Judge the hosts that are due; seconds until one is."""
+        """Judge the hosts that are due; return the seconds until the next one is."""
         if not self._has_begun:
             self._begin()
             self._has_begun = True
@@ -249,7 +251,7 @@ class Judge(Background):
         return min(_AGAIN, max(0.0, next_due - time.monotonic()))
 
     def _begin(self) -> None:
-        """Hosts in whose records something ran when the process before this one ended."""
+        """Schedule the hosts whose services were running when the process before this one ended."""
         with self._database.reading() as connection:
             host_ids = record_rows.heard_since(connection, self._now() - _FORGOTTEN)
         for host in host_ids:
@@ -274,7 +276,7 @@ class Judge(Background):
                 del self._watched[host_id]
 
     def _look(self, host_id: int) -> str:
-        """Look at the records of a host, and keep what they come to; the verdict."""
+        """Judge the records of a host and store the result; return the verdict."""
         with self._database.reading() as connection:
             heard_at, texts = _texts(connection, host_id)
         if not texts or heard_at < self._now() - _FORGOTTEN:
@@ -287,7 +289,7 @@ class Judge(Background):
 
 
 def _texts(connection: Connection, host_id: int) -> tuple[float, list[tuple[str, bytes]]]:
-    """Return when something was received last, and the ends of the records of a host."""
+    """Return the time at which something was received last, and the ends of the records of a host."""
     files = record_rows.held_of(connection, host_id)
     remaining = _MOST_HOST
     texts: list[tuple[str, bytes]] = []
@@ -316,7 +318,7 @@ _LONGEST: Final = 30.0
 
 
 class Sweeper(Background):
-    """Judges when a verdict is due, or something was heard."""
+    """Judges hosts when a verdict is due, or a report came."""
 
     def __init__(
         self,
@@ -329,7 +331,7 @@ class Sweeper(Background):
         super().__init__("sweeper", "hosts could not be judged", pause=_SWEEP_PAUSE, share=_SHARE)
         self._database = database
         self._writer = writer
-        self._learnt = baselines
+        self._baselines = baselines
         self._now = now
         self._loop_after = loop_after
         self._heard: set[int] = set()
@@ -337,13 +339,14 @@ class Sweeper(Background):
         self._lock = threading.Lock()
 
     def tell(self, host_id: int) -> None:
-        """Have this host judged here: its report came to this process."""
+        """Judge this host here: its report came to this process."""
         with self._lock:
             self._heard.add(host_id)
         self.wake()
 
     def due_at(self, now: float) -> float:
-        """Return when a host that reports now is due to any process: not yet, where several write at once.
+        """Return the time from which any process may judge a host that reports now: later, if several
+        processes write.
 
         Others would hold the row of a host that goes on to report to this one.
         """
@@ -351,12 +354,12 @@ class Sweeper(Background):
 
     @property
     def is_idle(self) -> bool:
-        """Return whether it has judged all that it heard of."""
+        """Return whether it has judged all hosts with reports."""
         with self._lock:
             return not self._heard and not self._is_sweeping
 
     def round(self) -> float:
-        """Judge what is due; seconds until something will be again."""
+        """Judge what is due; return the seconds until something will be again."""
         self.sweep()
         with self._database.reading() as connection:
             due_at = judging.next_due(connection)
@@ -376,7 +379,7 @@ class Sweeper(Background):
             labels = judging.labels_due(connection, now, _MOST, ours)
         if not labels:
             return bool(ours)
-        budgets = self._learnt.budgets(labels)
+        budgets = self._baselines.budgets(labels)
         done = self._writer.change(
             lambda connection: judging.judge_due(
                 connection, budgets, labels, now, most=_MOST, loop_after=self._loop_after, ours=ours
@@ -385,7 +388,7 @@ class Sweeper(Background):
         return done is not None
 
     def _take_hosts(self) -> list[int]:
-        """Take hosts that were heard of here: those that cannot be judged now are due to any process soon."""
+        """Take the hosts that reported here: those that cannot be judged now are due to any process soon."""
         with self._lock:
             self._is_sweeping = True
             return [self._heard.pop() for _ in range(min(_MOST, len(self._heard)))]

@@ -29,7 +29,7 @@ _ALERT_SECONDS: Final = 7 * 86_400.0
 
 
 def body_of(together: Sequence[Notice]) -> bytes:
-    """Return what is sent of news that are told at once: the same bytes each time they are."""
+    """Return the body for news that are sent at once: the same bytes each time."""
     first, *others = together
     moment = datetime.fromtimestamp(first.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     data = (
@@ -42,7 +42,7 @@ def body_of(together: Sequence[Notice]) -> bytes:
 
 
 def _digest(together: Sequence[Notice]) -> dict[str, Any]:
-    """Return what several hosts have in common, in a sentence and one by one."""
+    """Describe several hosts: what they have in common in a sentence, then each one."""
     verdict, reason = together[0].verdict, public_reason(together[0].reason)
     return {
         "summary": f"{len(together)} hosts {verdict}: {reason}",
@@ -103,7 +103,7 @@ class _HttpSender:
         )
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         self._transport.close()
 
     def _post(self, body: bytes, headers: Mapping[str, str]) -> SendResult:

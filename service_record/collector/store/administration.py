@@ -23,7 +23,7 @@ _LONGEST: Final = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """A line of the log. `at` is in seconds since 1970."""
+    """A line of the audit log. `at` is in seconds since 1970."""
 
     id: int
     at: float
@@ -33,7 +33,7 @@ class Noted:
 
 
 def note(connection: Connection, actor: str, action: str, subject: str, at: float) -> None:
-    """Write down what somebody did; never with a secret in it."""
+    """Log what somebody did; never with a secret in it."""
     connection.execute(insert(audit).values(at=at, actor=actor[:_LONGEST], action=action, subject=subject))
 
 
@@ -46,11 +46,11 @@ def list_audit(connection: Connection, limit: int, before: int | None = None) ->
 
 
 class Used(Exception):  # noqa: N818  # a refusal, told as 401
-    """An enrolment token that somebody has used a moment before."""
+    """An enrolment token that was used a moment before."""
 
 
 def create_token(connection: Connection, new: tokens.TokenRequest, now: float) -> tuple[int, str]:
-    """Make a token: its number, and itself, this once."""
+    """Make a token; return its number, and the token, which cannot be read again."""
     created = tokens.create(connection, new, now)
     token = presented(created)
     assert token is not None  # noqa: S101  # it was spelled by us
@@ -59,7 +59,7 @@ def create_token(connection: Connection, new: tokens.TokenRequest, now: float) -
 
 
 def revoke_token(connection: Connection, token_id: int, actor: str, now: float) -> bool:
-    """Make a token worthless; whether it was worth anything before."""
+    """Revoke a token; return whether it was valid before."""
     if not tokens.revoke(connection, token_id, now):
         return False
     note(connection, actor, "token revoke", f"token {token_id}", now)
@@ -67,7 +67,7 @@ def revoke_token(connection: Connection, token_id: int, actor: str, now: float) 
 
 
 def enrol(connection: Connection, grant: Grant, host: str, asked_group: str, now: float) -> str:
-    """Return the token of a host, for an enrolment token, which is worth nothing afterwards.
+    """Exchange an enrolment token, which is invalid afterwards, for the token of a host.
 
     A host that is not known yet is made, in the group of the enrolment. Raises Forbidden where it is not for
     that host, Used; neither uses it up.
@@ -87,7 +87,7 @@ def enrol(connection: Connection, grant: Grant, host: str, asked_group: str, now
 
 
 def put_host(connection: Connection, name: str, fields: dict[str, str], now: float) -> bool:
-    """Make a host, or change its group or release; whether it was made."""
+    """Make a host, or change its group or release; return whether it was made."""
     insert_new = inserting(connection, hosts)
     row = connection.execute(
         insert_new.on_conflict_do_nothing(index_elements=["name"]).returning(hosts.c.id),
@@ -100,7 +100,9 @@ def put_host(connection: Connection, name: str, fields: dict[str, str], now: flo
 
 
 def begin_build(connection: Connection, name: str, key: str, action: str, now: float) -> int | None:
-    """Begin a new build of a host, before its first step: its number, or None where there is no such host."""
+    """Begin a new build of a host, before its first step; return its number, or None if there is no such
+    host.
+    """
     row = connection.execute(select(hosts).where(hosts.c.name == name).with_for_update()).one_or_none()
     if row is None:
         return None

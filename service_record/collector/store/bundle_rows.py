@@ -207,7 +207,7 @@ def analysis_of(connection: Connection, bundle_id: int) -> Analysis | None:
 
 
 def tell(connection: Connection, host_id: int, look: RecordsLook, at: float) -> None:
-    """Have records say of their host what they come to, unless later ones have said it.
+    """Store the verdict of records for their host, unless later ones have given one.
 
     A bundle without any record, whose files do not tell of a failure, takes nothing back.
     """

@@ -16,9 +16,9 @@ from service_record.collector.domain.cluster_states import (
     BEFORE,
     CONTROL_PLANE,
     ClusterHost,
+    ClusterSnapshot,
     ClusterState,
     Operator,
-    Sight,
     next_state,
     reason_of,
 )
@@ -129,7 +129,7 @@ class ClusterLogsShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDetail:
-    """All that is shown of a cluster at once."""
+    """Everything shown about a cluster at once."""
 
     summary: ClusterSummary
     hosts: tuple[ClusterHostShown, ...]
@@ -186,14 +186,14 @@ def list_clusters(
 
 
 def shown_since(now: float) -> float:
-    """Return the time before which clusters were installed that a list leaves out."""
+    """Return the time before which a list leaves out installed clusters."""
     return now - SHOWN_DONE
 
 
 def show_cluster(
     connection: Connection, cluster_id: str, now: float, confined_to: str = ""
 ) -> ClusterDetail | None:
-    """Return a cluster by its id or name; None if there is none that this reader may see."""
+    """Return a cluster by its id or name; None if this reader may see none of that name."""
     query = _summaries().where(_is_readable(confined_to), is_named([cluster_id]))
     row = connection.execute(query.order_by(clusters.c.id).limit(1)).one_or_none()
     if row is None:
@@ -219,7 +219,7 @@ def key_of_logs(connection: Connection, cluster_id: str, kind: str) -> tuple[str
 
 
 def count_by_status(connection: Connection) -> dict[str, int]:
-    """Return how many clusters are in each state."""
+    """Return the number of clusters in each state."""
     counted = select(clusters.c.status, func.count().label("number")).group_by(clusters.c.status)
     none = dict.fromkeys((state.value for state in ClusterState), 0)
     return none | {row.status: row.number for row in connection.execute(counted)}
@@ -235,7 +235,7 @@ def is_named(named: Iterable[str]) -> ColumnElement[bool]:
 
 
 def define(connection: Connection, cluster_id: str, definition: ClusterDefinition, now: float) -> bool:
-    """Keep what an administrator says of a cluster; return whether it was made."""
+    """Store an administrator's definition of a cluster; return whether it was made."""
     is_new = _ensure(connection, cluster_id)
     values = {name: value for name, value in asdict(definition).items() if value is not None}
     if values:
@@ -245,7 +245,7 @@ def define(connection: Connection, cluster_id: str, definition: ClusterDefinitio
 
 
 def report(connection: Connection, cluster_id: str, grant: Grant, now: float, **values: Any) -> None:
-    """Keep what the controller of a cluster reports. Raises Refused, Forbidden."""
+    """Store a report of a cluster's controller. Raises Refused, Forbidden."""
     _check(connection, cluster_id, grant)
     _change(connection, cluster_id, values, now)
     refresh(connection, {cluster_id}, now)
@@ -254,7 +254,7 @@ def report(connection: Connection, cluster_id: str, grant: Grant, now: float, **
 def report_operator(
     connection: Connection, cluster_id: str, operator: Operator, grant: Grant, now: float
 ) -> None:
-    """Keep the status of an operator. Raises Refused, Forbidden."""
+    """Store the status of an operator. Raises Refused, Forbidden."""
     _check(connection, cluster_id, grant)
     _put_operator(connection, cluster_id, operator, now)
     _change(connection, cluster_id, {}, now)
@@ -262,7 +262,7 @@ def report_operator(
 
 
 def add_event(connection: Connection, event: Event, grant: Grant, now: float) -> None:
-    """Keep an event of a cluster, and the state that it tells. Raises Refused, Forbidden."""
+    """Store an event of a cluster, and the state that it reports. Raises Refused, Forbidden."""
     _check(connection, event.cluster_id, grant)
     row = {"severity": event.severity, "name": event.name, "message": event.message}
     connection.execute(insert(cluster_events).values(cluster_id=event.cluster_id, received_at=now, **row))
@@ -285,7 +285,7 @@ def add_event(connection: Connection, event: Event, grant: Grant, now: float) ->
 
 
 def add_logs(connection: Connection, cluster_id: str, new: NewLogs, grant: Grant, now: float) -> str | None:
-    """Keep logs of a cluster in the place of the earlier ones of that kind, whose key is returned.
+    """Store logs of a cluster in the place of the earlier ones of that kind, whose key is returned.
 
     Raises Refused, Forbidden.
     """
@@ -327,13 +327,13 @@ def check_writable(connection: Connection, cluster_id: str, grant: Grant) -> Non
 
 
 def refresh(connection: Connection, cluster_ids: Collection[str], now: float) -> None:
-    """Write down the states of clusters by what is known of their hosts; forget those without hosts."""
+    """Store the states of clusters by their hosts; delete those without hosts."""
     for cluster_id in sorted(cluster_ids):
         _refresh(connection, cluster_id, now)
 
 
 def refresh_new(connection: Connection, now: float) -> None:
-    """Do so for clusters whose state nobody has written down yet: a migration made them."""
+    """Do so for clusters without a stored state: a migration made them."""
     new = select(clusters.c.id).where(clusters.c.since.is_(None))
     refresh(connection, set(connection.execute(new).scalars()), now)
 
@@ -347,23 +347,23 @@ def _refresh(connection: Connection, cluster_id: str, now: float) -> None:
     if row is None:
         _ensure(connection, cluster_id)
         row, installed = _hold(connection, cluster_id), _installed(connection, cluster_id)
-    sight = _sight(connection, row, installed, now)
+    snapshot = _snapshot(connection, row, installed, now)
     before = ClusterState(row.status)
-    state = next_state(before, sight)
-    if state is not before and sight.is_told:
-        sight = replace(sight, is_told=False)  # from here on the hosts lead
-        state = next_state(state, sight)
+    state = next_state(before, snapshot)
+    if state is not before and snapshot.is_told:
+        snapshot = replace(snapshot, is_told=False)  # from here on the hosts lead
+        state = next_state(state, snapshot)
     values = {
         "status": state.value,
-        "reason": row.completion_info or reason_of(state, sight),
-        "is_told": sight.is_told,
+        "reason": row.completion_info or reason_of(state, snapshot),
+        "is_told": snapshot.is_told,
         "since": row.since if row.since is not None and state is before else now,
-        "hosts": len(sight.hosts),
-        "needed_control_planes": sight.needed_control_planes,
-        "installed_control_planes": sight.installed_control_planes,
-        "defined_workers": sight.defined_workers,
-        "installed_workers": sight.installed_workers,
-        "joined": sight.joined,
+        "hosts": len(snapshot.hosts),
+        "needed_control_planes": snapshot.needed_control_planes,
+        "installed_control_planes": snapshot.installed_control_planes,
+        "defined_workers": snapshot.defined_workers,
+        "installed_workers": snapshot.installed_workers,
+        "joined": snapshot.joined,
     }
     if state in BEFORE:  # what a controller reported was of an earlier installation
         values |= {"csrs_approved": None, "finalizing_stage": "", "completion": "", "completion_info": ""}
@@ -372,9 +372,11 @@ def _refresh(connection: Connection, cluster_id: str, now: float) -> None:
         _change(connection, cluster_id, values, now)
 
 
-def _sight(connection: Connection, row: Any, pairs: Iterable[tuple[str, Installation]], now: float) -> Sight:
+def _snapshot(
+    connection: Connection, row: Any, pairs: Iterable[tuple[str, Installation]], now: float
+) -> ClusterSnapshot:
     operators = connection.execute(select(cluster_operators).where(cluster_operators.c.cluster_id == row.id))
-    return Sight(
+    return ClusterSnapshot(
         hosts=[
             ClusterHost(
                 name=name,
@@ -400,7 +402,7 @@ def _check(connection: Connection, cluster_id: str, grant: Grant) -> None:
 
 
 def _ensure(connection: Connection, cluster_id: str) -> bool:
-    """Make the row of a cluster, and hold it against other processes; return whether there was none."""
+    """Make the row of a cluster, and lock it against other processes; return whether there was none."""
     new = inserting(connection, clusters).values(id=cluster_id).returning(clusters.c.id)
     row = connection.execute(new.on_conflict_do_nothing(index_elements=["id"])).first()
     _hold(connection, cluster_id)
@@ -408,7 +410,7 @@ def _ensure(connection: Connection, cluster_id: str) -> bool:
 
 
 def _hold(connection: Connection, cluster_id: str) -> Any:
-    """Return the row of a cluster, held against other processes; None where there is none."""
+    """Return the row of a cluster, locked against other processes; None if there is none."""
     row = select(clusters).where(clusters.c.id == cluster_id)
     return connection.execute(row.with_for_update()).one_or_none()
 
@@ -429,7 +431,7 @@ def _put_operator(connection: Connection, cluster_id: str, operator: Operator, n
 
 
 def _installed(connection: Connection, cluster_id: str) -> list[tuple[str, Installation]]:
-    """Return the hosts of a cluster by name, with what is known of their installations."""
+    """Return the hosts of a cluster by name, with their installations."""
     columns = [installations.c[field.name] for field in fields(Installation)]
     query = select(hosts.c.name.label("host"), *columns).join(hosts, hosts.c.id == installations.c.host_id)
     rows = connection.execute(query.where(installations.c.cluster_id == cluster_id).order_by(hosts.c.name))

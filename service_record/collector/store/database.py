@@ -76,7 +76,7 @@ class Database:
             event.listen(self.engine, "handle_error", _tell_of_the_disk, retval=True)
 
     def close(self) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         self.engine.dispose()
 
     @contextmanager
@@ -107,7 +107,7 @@ class Database:
                 connection.info.pop("is_writing", None)
 
     def _check_encoding(self, connection: Connection) -> None:
-        """Raise DatabaseError where texts would not be kept as they come."""
+        """Raise DatabaseError if texts would not be kept unchanged."""
         if self.is_sqlite:
             return
         encoding = connection.execute(text("SHOW server_encoding")).scalar_one()
@@ -153,12 +153,12 @@ def _for_update(connection: Connection) -> str:
 
 
 def sqlite_url(data: Path) -> URL:
-    """Return the database in a folder of the collector's own."""
+    """Return the URL of the database in a collector's own folder."""
     return URL.create("sqlite", database=str(data / FILE))
 
 
 def _url(text: str | URL) -> URL:
-    """Return the URL of a database that is one of ours.
+    """Return the URL of a supported database.
 
     Raises DatabaseError, which may not tell a password.
     """
@@ -190,7 +190,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> N
 
 
 def _tell_of_the_disk(context: ExceptionContext) -> BaseException | None:
-    """Faults of the disk as what they are, whatever SQLite takes them for.
+    """Report faults of the disk as such, whatever SQLite takes them for.
 
     A page that cannot be read is "malformed" there, as if the caller were wrong; sqlite.org/rescode.html. A
     file that could not be opened for writing just when a connection began is read-only to it for good: such a
@@ -226,7 +226,7 @@ _ALIVE: Final = "connect_timeout=5 keepalives_idle=30 keepalives_interval=10 kee
 
 
 class Listening:
-    """A thread that tells what other processes have changed, and has them told what this one has. Close it.
+    """A thread that announces changes of other processes here, and ours to them. Close it.
 
     It announces on a connection of its own, not in the transaction that changes something: PostgreSQL lets
     transactions that notify commit one after the other only. Where there is no LISTEN, it polls.
@@ -244,13 +244,13 @@ class Listening:
         self._thread.start()
 
     def announce(self) -> None:
-        """Have the others told soon that something is on disk."""
+        """Announce to the others soon that something is on disk."""
         if not self._has_news.is_set():
             self._has_news.set()
             self._wake()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._is_closed.set()
         self._wake()
         self._thread.join()
@@ -275,7 +275,7 @@ class Listening:
                     self._tell()
 
     def _listen(self, connection: "psycopg.Connection[Any]") -> None:
-        """Tell and announce all that comes, until this is closed. Raises psycopg.Error."""
+        """Announce everything that comes, both ways, until this is closed. Raises psycopg.Error."""
         connection.execute(f"LISTEN {_CHANNEL}")
         self._tell()
         while not self._is_closed.is_set():
@@ -289,7 +289,7 @@ class Listening:
                 self._wait_for(connection.fileno())
 
     def _wait_for(self, descriptor: int) -> None:
-        """Wait until that can be read, or somebody wakes this."""
+        """Wait until the descriptor is readable, or somebody wakes this."""
         poll = new_poll()
         for each in (self._hears, descriptor):
             poll.register(each, POLLIN)

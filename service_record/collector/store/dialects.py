@@ -44,12 +44,12 @@ def is_sqlite(connection: Connection | Engine) -> bool:
 
 
 def is_conflict(fault: BaseException) -> bool:
-    """Return whether a transaction lost against another one, and is to be tried again."""
+    """Return whether a transaction lost against another one, and should be tried again."""
     return _state_of(fault) in _CONFLICTS
 
 
 def is_duplicate(fault: BaseException) -> bool:
-    """Return whether another process was faster: what looks the row up again will find it."""
+    """Return whether another process was faster: a new look-up will find its row."""
     return _state_of(fault) == _DUPLICATE
 
 
@@ -76,7 +76,7 @@ def is_among(is_on_sqlite: bool, column: Column[Any], parameter: str) -> ColumnE
 
 
 def among(connection: Connection, values: Sequence[Any]) -> Any:
-    """Return values as `is_among` takes them."""
+    """Return values in the form that `is_among` takes."""
     return msgspec.json.encode(values).decode() if is_sqlite(connection) else list(values)
 
 
@@ -127,7 +127,7 @@ class ManyRows:
             self._one, self._many = _updates(table, self._types, self._columns, keys, also)
 
     def execute(self, connection: Connection, rows: Rows) -> None:
-        """Do it with these rows, if there are any."""
+        """Execute it with these rows, if there are any."""
         if not rows:
             return
         if is_sqlite(connection):

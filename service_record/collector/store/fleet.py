@@ -61,8 +61,8 @@ class HostSummary:
     """Counts up with every change of the host."""
 
     def seconds(self, now: float) -> float | None:
-        """Return how long the build has taken: until its end, until now, or until its last update if it
-        cannot go on by itself.
+        """Return the duration of the build: until its end, until now, or until its last update if it cannot
+        go on by itself.
         """
         if self.started_at is None:
             return None
@@ -112,7 +112,7 @@ class Cursor:
 
     @classmethod
     def of(cls, text: str) -> "Cursor | None":
-        """Return the cursor that a text is; None where it is none."""
+        """Parse a cursor; None for a text that is not one."""
         verdict, _, name = text.partition(":")
         return cls(verdict, name) if verdict in _ORDER and name and "\0" not in name else None
 
@@ -129,7 +129,7 @@ def fleet(
     *,
     is_grouped: bool = False,
 ) -> Fleet:
-    """Return the hosts that pass the filters, a page of them, and how many there are of each verdict.
+    """Return a page of the hosts that pass the filters, and the number of hosts of each verdict.
 
     Verdict by verdict by the index, from where the page before ended: no page costs more than the first.
     `counts` are those of a moment ago, where they are known. With `is_grouped` the hosts of `list_causes` are
@@ -186,7 +186,9 @@ class CauseSummary:
 
 
 def list_causes(connection: Connection, filters: Filters) -> tuple[CauseSummary, ...]:
-    """Return what hosts are in trouble of, the newest trouble first: one more than `MOST_CAUSES` at most."""
+    """Return the causes of hosts in trouble, the newest trouble first: one more than `MOST_CAUSES`
+    at most.
+    """
     passing = and_(hosts.c.cause != "", *_conditions(filters))
     if filters.verdicts:
         passing &= hosts.c.verdict.in_(filters.verdicts)
@@ -235,14 +237,16 @@ def list_causes(connection: Connection, filters: Filters) -> tuple[CauseSummary,
 
 
 def count_by_verdict(connection: Connection, filters: Filters) -> dict[str, int]:
-    """Return how many hosts of each verdict pass the filters, but for those of verdicts."""
+    """Return the number of hosts of each verdict that pass the filters, except for those of verdicts."""
     passing = and_(true(), *_conditions(filters))
     counted = select(hosts.c.verdict, func.count().label("hosts")).where(passing).group_by(hosts.c.verdict)
     return dict.fromkeys(_ORDER, 0) | {row.verdict: row.hosts for row in connection.execute(counted)}
 
 
 def count_muted(connection: Connection, filters: Filters, mutes: Sequence[Mute]) -> int:
-    """Return how many hosts that pass the filters are in trouble that somebody has taken on or muted."""
+    """Return the number of hosts that pass the filters and are in trouble that somebody handles or has
+    muted.
+    """
     if not mutes:
         return 0
     any_of = or_(*map(_covered, mutes))

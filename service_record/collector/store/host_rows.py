@@ -25,7 +25,7 @@ class Boot:
 
 
 def boots_of(connection: Connection, host: str, build: int, first_step: int) -> tuple[Boot, ...]:
-    """Return the boots of a build in the order in which they were heard of first, from a step on."""
+    """Return the boots of a build in the order of their first reports, from a step on."""
     begin, end = func.min(steps.c.received_at), func.max(steps.c.received_at)
     named = (
         select(steps.c.boot_id, begin, end)
@@ -139,7 +139,7 @@ class InstallationShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredHostDetail:
-    """All that is shown of a host at once."""
+    """Everything shown about a host at once."""
 
     summary: HostSummary
     first_seen: float
@@ -192,7 +192,7 @@ def host(
 def earlier_builds(
     connection: Connection, names: Collection[str], since: float
 ) -> dict[str, tuple[BuildSummary, ...]]:
-    """Return the latest earlier builds of these hosts that were heard of since that time, latest first."""
+    """Return the latest earlier builds of these hosts with a report since that time, latest first."""
     rank = func.row_number().over(partition_by=builds.c.host_id, order_by=builds.c.number.desc())
     columns = (builds.c[name] for name in BuildSummary.__slots__)
     ranked = (
@@ -210,7 +210,7 @@ def earlier_builds(
 
 
 def logs_of(connection: Connection, name: str, step_id: int) -> str | None:
-    """Return all that is kept of the logs of a host's step; None where it has no such step."""
+    """Return all stored logs of a host's step; None if it has no such step."""
     of = select(steps.c.logs).join(hosts, hosts.c.id == steps.c.host_id)
     logs: str | None = connection.execute(
         of.where(hosts.c.name == name, steps.c.id == step_id)
@@ -274,6 +274,6 @@ def _of(kind: type, table: Any) -> Select[Any]:
 
 
 def progress_of(connection: Connection, name: str) -> Progress | None:
-    """Return how far the latest build of a host is; None before the first."""
+    """Return the progress of the latest build of a host; None before the first."""
     blob = connection.execute(select(hosts.c.progress).where(hosts.c.name == name)).scalar_one_or_none()
     return msgspec.json.decode(blob, type=Progress) if blob else None

@@ -32,7 +32,7 @@ from service_record.collector.store.tokens import select_bad
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Of which host, with whose token, and when."""
+    """The host of a report, the token it came with, and its time."""
 
     host: str
     grant: Grant
@@ -41,7 +41,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class HostRef:
-    """A host as the database has it."""
+    """A host's reference in the database."""
 
     id: int
     name: str
@@ -76,7 +76,7 @@ def _later(column: Column[float], at: float) -> ColumnElement[float]:
 
 
 def locked_host(connection: Connection, name: str) -> HostRef | None:
-    """Return the host of that name, locked against other processes; None where there is none."""
+    """Return the host of that name, locked against other processes; None if there is none."""
     row = connection.execute(
         select(hosts.c.id, hosts.c.name, hosts.c.group, hosts.c.build)
         .where(hosts.c.name == name)
@@ -86,7 +86,7 @@ def locked_host(connection: Connection, name: str) -> HostRef | None:
 
 
 def group_of(connection: Connection, name: str) -> str | None:
-    """Return the group of the host of that name; None where there is no such host."""
+    """Return the group of the host of that name; None if there is no such host."""
     group: str | None = connection.execute(
         select(hosts.c.group).where(hosts.c.name == name)
     ).scalar_one_or_none()
@@ -116,7 +116,7 @@ _FIELDS: Final = tuple(field.name for field in fields(Installation))
 
 @dataclass(frozen=True, slots=True)
 class HostInstallation:
-    """An installation, and the host that it is of."""
+    """An installation, and its host."""
 
     host: str
     """The host's name."""
@@ -129,7 +129,7 @@ class TakenId(Exception):  # noqa: N818  # an answer, not a fault
 
 
 def put(connection: Connection, host_id: int, mapped: Mapped, now: float) -> Installation:
-    """Say which host of an assisted-service a host is. Its stage stays, unless it gets into another cluster.
+    """Store the ids of a host at an assisted-service. Its stage stays, unless it gets into another cluster.
 
     Raises TakenId.
     """
@@ -163,7 +163,7 @@ def map_host(connection: Connection, host: str, mapped: Mapped, now: float) -> N
 
 
 def find(connection: Connection, installed_id: str) -> HostInstallation | None:
-    """Return the installation of the host that has that id; None where there is none."""
+    """Return the installation of the host that has that id; None if there is none."""
     row = connection.execute(_all(installations.c.id == installed_id)).one_or_none()
     return None if row is None else _installed(row)
 
@@ -175,7 +175,7 @@ def of_cluster(connection: Connection, cluster_id: str) -> Sequence[HostInstalla
 
 
 def register(connection: Connection, arrival: Arrival, cluster_id: str) -> None:
-    """Take a host that asks for a cluster for one that reboots from its disk, unless it is known there.
+    """Register a host that asks for a cluster as one that reboots from its disk, unless it is known there.
 
     Its name is its id. Raises Forbidden.
     """
@@ -201,7 +201,7 @@ def change(
     now: float,
     do: Callable[[Installation], Installation],
 ) -> Installation:
-    """Change an installation, and write a stage that is new down as a step. Raises Refused, Forbidden."""
+    """Change an installation, and store a new stage as a step. Raises Refused, Forbidden."""
     installation = find(connection, installed_id)
     if installation is None or not grant.may_write(installation.host, installation.group):
         raise _unknown(installed_id, grant)
@@ -219,7 +219,7 @@ def change(
 
 
 def register_agent(connection: Connection, arrival: Arrival, infra_env_id: str) -> Installation:
-    """Take down that the agent of a host registered: it booted the discovery image.
+    """Store that the agent of a host registered: it booted the discovery image.
 
     A host that nobody knows is one of the cluster whose hosts are in that infra-env.
 
@@ -244,7 +244,7 @@ def register_agent(connection: Connection, arrival: Arrival, infra_env_id: str) 
 
 
 def add_event(connection: Connection, event: Event, grant: Grant, now: float) -> None:
-    """Keep an event of a host, which may be known by its id or by its name. Raises Refused, Forbidden."""
+    """Store an event of a host, which may be known by its id or by its name. Raises Refused, Forbidden."""
     installation = find(connection, event.host_id)
     if installation is None and not grant.scope:
         raise _unknown(event.host_id, grant)

@@ -38,7 +38,7 @@ from service_record.collector.store.schema import builds, durations, hosts, inst
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A host whose verdict is another one than before."""
+    """A host whose verdict has changed."""
 
     host: str
     before: str
@@ -46,13 +46,13 @@ class Judged:
 
 
 def next_due(connection: Connection) -> float | None:
-    """Return when the next verdict is to be judged; None where none ever is."""
+    """Return the time at which the next verdict is due; None if none ever is."""
     at: float | None = connection.execute(select(func.min(hosts.c.due_at))).scalar_one()
     return at
 
 
 def labels_due(connection: Connection, now: float, most: int, ours: Sequence[int] = ()) -> frozenset[str]:
-    """Return the latest steps of the hosts that are due, of which budgets will be needed.
+    """Return the latest steps of the hosts that are due: their budgets will be needed.
 
     `ours` are hosts that this process has heard of a moment ago: others leave them to it.
     """
@@ -72,7 +72,7 @@ def judge_due(
     loop_after: int,
     ours: Sequence[int] = (),
 ) -> Sequence[Judged] | None:
-    """Judge the hosts that are due and whose steps are among `labels`, and write down what changed.
+    """Judge the hosts that are due and whose steps are among `labels`, and store the changes.
 
     None where there were none. Those that another process judges or changes at the moment are left to it.
     """
@@ -109,7 +109,7 @@ def final_verdict(connection: Connection, row: Any, progress: Progress) -> dict[
 
 
 def _is_of_build(connection: Connection, row: Any) -> bool:
-    """Tell whether the verdict of a host is one of its present build: until it is judged, it is not."""
+    """Return whether the verdict of a host belongs to its present build: until it is judged, it does not."""
     of_build = (builds.c.host_id == row.id) & (builds.c.number == row.build)
     judged = connection.execute(select(builds.c.verdict, builds.c.reason).where(of_build)).one_or_none()
     is_same = judged is not None and tuple(judged) == (row.verdict, row.reason)
@@ -157,7 +157,7 @@ def _records(row: Any) -> RecordsVerdict | None:
 
 
 def _installation(row: Any, now: float) -> InstallationSeen:
-    """Return how far it is. A host of which records or steps came is not taken for one that does not boot."""
+    """Return its progress. A host that sent records or steps does not count as one that does not boot."""
     columns = _rules(row)
     move = columns.silence_at(now)
     is_heard = now - _heard_at(row) <= columns.limit
@@ -183,14 +183,14 @@ def _is_changed(row: Any, verdict: HostVerdict) -> bool:
 
 
 def _is_news(row: Any, verdict: HostVerdict) -> bool:
-    """Nobody has to hear that a host which has just turned up is progressing."""
+    """Return whether a verdict is news: a host that has just turned up and is progressing is none."""
     return row.verdict_since is not None or verdict.verdict is not FleetVerdict.PROGRESSING
 
 
 def _unmuted(
     connection: Connection, news: Sequence[tuple[Any, HostVerdict]], now: float
 ) -> Sequence[tuple[Any, HostVerdict]]:
-    """Leave out what somebody wants no news of."""
+    """Leave out muted news."""
     mutes = active_mutes(connection, now) if news else ()
     if not mutes:
         return news
@@ -250,7 +250,7 @@ _INSTALLATION: Final = {
 
 
 def _is_due(is_on_sqlite: bool) -> ColumnElement[bool]:
-    """Return the condition that a host is due, or that this process has heard of it a moment ago."""
+    """Return the condition that a host is due, or that this process got a report of it a moment ago."""
     is_due = hosts.c.due_at <= bindparam("now")
     if is_on_sqlite:  # one process writes at a time
         return is_due
@@ -306,7 +306,9 @@ _GOOD: Final = (StepStatus.DONE.value, StepStatus.REPORTED.value)
 
 
 def took(connection: Connection, label: str) -> tuple[Took, ...]:
-    """Return durations of a step that did not fail: the longest of each build, lest a loop outvote all."""
+    """Return durations of a step that did not fail: the longest of each build, so that a loop does not
+    outvote the rest.
+    """
     latest = (
         select(
             durations.c.host_id,

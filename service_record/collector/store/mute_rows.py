@@ -7,7 +7,7 @@ from service_record.collector.store.schema import mutes
 
 
 def active_mutes(connection: Connection, now: float) -> tuple[Mute, ...]:
-    """Return those that hold, the latest first."""
+    """Return the mutes in force, the latest first."""
     query = select(mutes).where(mutes.c.until > now).order_by(mutes.c.id.desc())
     return tuple(
         Mute(**{**row, "kind": MuteKind(row["kind"]), "scope": MuteScope(row["scope"])})
@@ -16,7 +16,7 @@ def active_mutes(connection: Connection, now: float) -> tuple[Mute, ...]:
 
 
 def add_mute(connection: Connection, new: Mute) -> int:
-    """Write a mute down and return its number; that of `new` does not count. Those that are over go."""
+    """Store a mute and return its number; that of `new` does not count. Expired mutes are deleted."""
     connection.execute(delete(mutes).where(mutes.c.until <= new.made_at))
     names = ("kind", "scope", "subject", "until", "by", "note", "made_at")
     row = {name: getattr(new, name) for name in names}
@@ -25,7 +25,7 @@ def add_mute(connection: Connection, new: Mute) -> int:
 
 
 def end_mute(connection: Connection, number: int) -> tuple[str, str] | None:
-    """End a mute; return its scope and subject, or None where there is none."""
+    """End a mute; return its scope and subject, or None if there is none."""
     row = connection.execute(
         delete(mutes).where(mutes.c.id == number).returning(mutes.c.scope, mutes.c.subject)
     ).one_or_none()

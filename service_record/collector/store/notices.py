@@ -25,7 +25,7 @@ _NOTICE: Final = ("id", "build", "verdict", "before", "reason", "reason_before",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """News that one destination is told at once: those of one verdict and cause."""
+    """News sent to one destination at once: those of one verdict and cause."""
 
     notices: Sequence[Notice]
     """At least one, oldest first."""
@@ -39,7 +39,8 @@ class Delivery:
 
 
 def address(connection: Connection, filters: Mapping[str, DestinationFilter], now: float) -> int:
-    """Make a delivery of each of the new notices for each destination that wants it; how many were new.
+    """Make a delivery of each new notice for each destination that wants it; return the number of new
+    notices.
 
     News are addressed once, by one process. Others pass over what it holds at the moment.
     """
@@ -70,7 +71,7 @@ def address(connection: Connection, filters: Mapping[str, DestinationFilter], no
 def claim_due(
     connection: Connection, destination: str, now: float, until: float, *, most: int, at_once: int
 ) -> Sequence[Delivery]:
-    """Have this process be the one that makes so many deliveries that are due, until then; oldest first.
+    """Claim so many due deliveries for this process, until then; oldest first.
 
     Of each host the oldest only, so that its news stay in order. What another process claims at the moment is
     passed over.
@@ -116,7 +117,7 @@ def _with_hosts() -> Select[tuple[object, ...]]:
 
 
 def next_due(connection: Connection, destination: str, now: float) -> float | None:
-    """Return when a destination is to be told something; None where nothing waits for it."""
+    """Return the time of the next delivery to a destination; None if nothing waits for it."""
     query = (
         select(func.min(deliveries.c.next_at))
         .join(notices, notices.c.id == deliveries.c.notice_id)
@@ -127,7 +128,7 @@ def next_due(connection: Connection, destination: str, now: float) -> float | No
 
 
 def waiting(connection: Connection) -> dict[str, int]:
-    """Return how many news wait for each destination that has had any."""
+    """Return the number of waiting news for each destination that has had any."""
     query = select(deliveries.c.destination, func.count(deliveries.c.next_at)).group_by(
         deliveries.c.destination
     )
@@ -135,13 +136,13 @@ def waiting(connection: Connection) -> dict[str, int]:
 
 
 def delivered(connection: Connection, destination: str, ids: Collection[int], now: float) -> None:
-    """Note that a destination took them: it never gets them again."""
+    """Store that a destination took them: it never gets them again."""
     ours = (deliveries.c.destination == destination) & deliveries.c.notice_id.in_(ids)
     connection.execute(update(deliveries).where(ours).values(delivered_at=now, next_at=None))
 
 
 def put_off(connection: Connection, destination: str, ids: Collection[int], next_at: float | None) -> None:
-    """Note that a destination did not take them: it gets them again then, or never."""
+    """Store that a destination did not take them: it gets them again then, or never."""
     ours = (deliveries.c.destination == destination) & deliveries.c.notice_id.in_(ids)
     connection.execute(
         update(deliveries).where(ours, deliveries.c.delivered_at.is_(None)).values(next_at=next_at)
@@ -149,5 +150,5 @@ def put_off(connection: Connection, destination: str, ids: Collection[int], next
 
 
 def forget(connection: Connection, before: float) -> int:
-    """Delete those that are older than that, delivered or not; how many."""
+    """Delete the news older than that, delivered or not; return their number."""
     return connection.execute(delete(notices).where(notices.c.at < before)).rowcount

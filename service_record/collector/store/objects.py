@@ -47,7 +47,7 @@ class Objects:
         self._folder = folder
 
     def put(self, key: str, file: Path) -> None:
-        """Keep a file's bytes under a key, whole or not at all; they are on disk when this returns.
+        """Store a file's bytes under a key, whole or not at all; they are on disk when this returns.
 
         Raises ObjectError.
         """
@@ -113,7 +113,7 @@ def new_key(host: str) -> str:
 
 
 def _is_plain() -> bool:
-    """Return whether whoever says where the store is means it to be asked without TLS."""
+    """Return whether the administrator's URL asks for a store without TLS."""
     return os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
 
 
@@ -125,7 +125,7 @@ def _pieces(key: str, result: "GetResult") -> Iterator[bytes]:
 
 @contextmanager
 def _store_faults(what: str) -> Iterator[None]:
-    """Faults of the store as ours, in one line; its own have many."""
+    """Raise faults of the store as ours, in one line; its own have many."""
     try:
         yield
     except (NotFoundError, FileNotFoundError):
@@ -136,7 +136,7 @@ def _store_faults(what: str) -> Iterator[None]:
 
 
 def _sync(folder: Path, key: str) -> None:
-    """Have a file, and the names that lead to it, on disk; an object store does that by itself."""
+    """Sync a file, and the names that lead to it, to disk; an object store does that by itself."""
     path = folder / key
     for part in (path, *path.parents[: len(Path(key).parts)]):
         descriptor = os.open(part, os.O_RDONLY)

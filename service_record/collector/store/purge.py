@@ -29,7 +29,7 @@ _STEP: Final = 300
 
 
 def claim_housekeeping(connection: Connection, now: float, seconds: float) -> bool:
-    """Have this process do it; False where another one is at it, or did it less than so long ago."""
+    """Claim the housekeeping; return False if another process does it, or did it less than so long ago."""
     own = counters.c.name == "housekeeping"
     free = select(counters.c.latest).where(own, counters.c.latest <= now - seconds)
     if connection.execute(free.with_for_update(skip_locked=True)).first() is None:
@@ -39,12 +39,12 @@ def claim_housekeeping(connection: Connection, now: float, seconds: float) -> bo
 
 
 def delete_allowances(connection: Connection, before: float) -> int:
-    """Forget how often those asked that have not asked since that time; how many."""
+    """Delete the allowances of clients without a request since that time; return their number."""
     return connection.execute(delete(allowances).where(allowances.c.at < before)).rowcount
 
 
 def stored(connection: Connection) -> list[StoredBuild]:
-    """Return all builds, with what each takes."""
+    """Return all builds, with the size of each."""
     step_count, step_bytes = func.count(), func.coalesce(func.sum(func.length(steps.c.logs)), 0)
     of_steps = _sums(connection, steps, step_count, step_bytes)
     bundle_count, bundle_bytes = func.count(), func.coalesce(func.sum(bundles.c.size), 0)
@@ -72,7 +72,9 @@ def stored(connection: Connection) -> list[StoredBuild]:
 
 
 def _before_any_build(connection: Connection) -> list[StoredBuild]:
-    """Return what hosts shipped before they had a build: as build 0, the latest while there is no other."""
+    """Return the bundles of hosts from before their first build: as build 0, the latest while there is no
+    other.
+    """
     latest, count, size = func.max(bundles.c.received_at), func.count(), func.sum(bundles.c.size)
     query = (
         select(
@@ -109,7 +111,7 @@ def size_of_chunks(connection: Connection) -> int:
 
 
 def delete_steps(connection: Connection, host_id: int, build: int) -> int:
-    """Delete some of the steps of a build; how many, 0 when there are no more."""
+    """Delete some of the steps of a build; return their number, 0 when there are no more."""
     some = select(steps.c.id).where(steps.c.host_id == host_id, steps.c.build == build).limit(AT_ONCE)
     return connection.execute(delete(steps).where(steps.c.id.in_(some))).rowcount
 
@@ -140,7 +142,7 @@ def delete_builds(connection: Connection, forgotten: Iterable[StoredBuild]) -> S
 
 
 def delete_events(connection: Connection, before: float) -> int:
-    """Delete some events that came before that time; how many."""
+    """Delete some events that came before that time; return their number."""
     deleted = 0
     for table in (events, cluster_events):
         some = select(table.c.id).where(table.c.received_at < before).limit(AT_ONCE)
@@ -149,13 +151,13 @@ def delete_events(connection: Connection, before: float) -> int:
 
 
 def delete_durations(connection: Connection, before: float) -> int:
-    """Forget some of what was learnt of steps before that time; how many."""
+    """Delete some of the durations of steps from before that time; return their number."""
     some = select(durations.c.id).where(durations.c.ended_at < before).limit(AT_ONCE)
     return connection.execute(delete(durations).where(durations.c.id.in_(some))).rowcount
 
 
 def delete_replaced_chunks(connection: Connection, before: float) -> int:
-    """Delete files of records of which nothing came since that time, and which others have replaced."""
+    """Delete files of records that others have replaced and that got nothing since that time."""
     file = (chunks.c.host_id, chunks.c.service, chunks.c.file)
     latest = func.max(chunks.c.id)
     of_services: dict[tuple[int, str], int] = {
@@ -180,7 +182,7 @@ def delete_replaced_chunks(connection: Connection, before: float) -> int:
 
 
 def delete_sessions(connection: Connection, now: float) -> int:
-    """Delete the sessions of browsers that have ended; how many."""
+    """Delete the sessions of browsers that have ended; return their number."""
     return connection.execute(delete(sessions).where(sessions.c.expires_at < now)).rowcount
 
 
@@ -193,6 +195,6 @@ def without_rows(connection: Connection, keys: Collection[str]) -> set[str]:
 
 
 def _sums(connection: Connection, table: Any, *sums: Any) -> dict[tuple[int, int], tuple[int, int]]:
-    """Return how many rows of a table a build has, and how many bytes are in them, by host and build."""
+    """Return the number of rows that a table has for a build, and their bytes, by host and build."""
     query = select(table.c.host_id, table.c.build, *sums).group_by(table.c.host_id, table.c.build)
     return {(row[0], row[1]): (int(row[2]), int(row[3])) for row in connection.execute(query)}

@@ -42,7 +42,7 @@ class HeldFile:
 
 
 class Elsewhere(Exception):  # noqa: N818  # an answer, not a fault
-    """Pieces do not begin where what is held ends; nothing of the batch was kept."""
+    """Pieces that do not begin at the end of the stored data; nothing of the batch was stored."""
 
     def __init__(self, files: Sequence[HeldFile]) -> None:
         super().__init__("pieces do not begin where what is held ends: go on from these offsets")
@@ -50,13 +50,13 @@ class Elsewhere(Exception):  # noqa: N818  # an answer, not a fault
 
 
 class TooMuch(Exception):  # noqa: N818  # an answer, not a fault
-    """A host has sent as much as is kept of one."""
+    """A host has sent as much as is stored for one."""
 
 
 def append(
     connection: Connection, arrival: Arrival, pieces: Sequence[Piece], most: int
 ) -> tuple[int, tuple[HeldFile, ...]]:
-    """Write a batch down, all of it or nothing; the host's id, and how much is held of each file in it.
+    """Store a batch, all of it or nothing; return the host's id, and the stored size of each file in it.
 
     `most` is how many bytes are taken of all records of a host.
 
@@ -99,7 +99,7 @@ def _append(connection: Connection, host_id: int, piece: Piece, at: float) -> No
 
 
 def held_of(connection: Connection, host_id: int) -> tuple[HeldFile, ...]:
-    """Return how much is held of each file of a host, in the order in which they began."""
+    """Return the stored size of each file of a host, in the order of their beginnings."""
     ends = (
         select(
             chunks.c.service,
@@ -115,7 +115,7 @@ def held_of(connection: Connection, host_id: int) -> tuple[HeldFile, ...]:
 
 
 def host_id_of(connection: Connection, host: str) -> int | None:
-    """Return the id of the host of that name; None where there is none."""
+    """Return the id of the host of that name; None if there is none."""
     host_id: int | None = connection.execute(
         select(hosts.c.id).where(hosts.c.name == host)
     ).scalar_one_or_none()
@@ -140,7 +140,7 @@ def heard_since(connection: Connection, since: float) -> Sequence[int]:
 def places_of(
     connection: Connection, host_id: int, service: str, most: int | None = None
 ) -> list[int | None]:
-    """Return where the record of a service is: the ids of its rows in order, and None where a file ends.
+    """Return the place of a service's record: the ids of its rows in order, and None where a file ends.
 
     `most`: only of about so many bytes of its end.
     """

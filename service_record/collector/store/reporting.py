@@ -43,7 +43,7 @@ def _new_host_row(name: str, group: str, release: str, now: float) -> dict[str, 
 def _step_row(
     number: int, host_id: int, build: int, step: ReportedStep, now: float, *, notes: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Return a report as it came; `notes` are what is to be noted of it besides its own."""
+    """Return the row of a report; `notes` are remarks on it besides its own."""
     return {
         "id": number,
         "host_id": host_id,
@@ -168,7 +168,7 @@ _LATE: Final = 3600.0
 
 
 class _EarlierBuilds:
-    """Builds before the present ones that the reports of a batch may be of: all looked up at once."""
+    """Earlier builds that the reports of a batch may belong to: all looked up at once."""
 
     def __init__(
         self, connection: Connection, by_name: "Mapping[str, _Host]", reports: Sequence["Report"]
@@ -191,7 +191,7 @@ class _EarlierBuilds:
     def build_of(
         self, host_id: int, builds_here: Sequence[Progress], step: ReportedStep, now: float
     ) -> int | None:
-        """Return the earlier build that a step is of; None where it is of the present one, or of a new one.
+        """Return the earlier build that a step belongs to; None for the present build, or a new one.
 
         `builds_here` are the present one, last, and those before it of which the tables do not have
         everything yet. A build is known by its name, whenever that comes. Actions come again on purpose: a
@@ -212,7 +212,7 @@ class _EarlierBuilds:
     def _late(
         self, host_id: int, builds_here: Sequence[Progress], step: ReportedStep, now: float
     ) -> int | None:
-        """Return the latest build of the action of a step, if that is late for it."""
+        """Return the latest build of a step's action, if that is late for it."""
         for build in builds_here[-2::-1]:
             if build.action == step.action:
                 is_late = now - build.updated_at <= _LATE and f"{step.label}:{step.status}" not in build.seen
@@ -298,7 +298,7 @@ class Accepted:
 
 @dataclass(slots=True)
 class _Host:
-    """A host while its reports are taken in."""
+    """A host while its reports are processed."""
 
     row: Any
     progress: Progress | None
@@ -313,7 +313,7 @@ class _Host:
 
 
 def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequence[Accepted | Exception]:
-    """Write reports down, in order; a `Forbidden` in the place of one that may not be made."""
+    """Store reports, in order; a `Forbidden` stands in the place of one that may not be made."""
     by_name = _hosts(connection, reports)
     earlier = _EarlierBuilds(connection, by_name, reports)
     rows: list[dict[str, Any]] = []
@@ -334,7 +334,9 @@ def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequen
 
 
 def _hosts(connection: Connection, reports: Iterable[Report]) -> dict[str, _Host]:
-    """Return the hosts of these reports, made where they are new, and kept from other processes meanwhile."""
+    """Return the hosts of these reports, made if they are new, and locked against other processes
+    meanwhile.
+    """
     firsts = {report.host: report for report in reversed(list(reports))}
     rows = _locked(connection, list(firsts))
     missing = [report for name, report in firsts.items() if name not in rows and _may_begin(report)]
@@ -376,7 +378,7 @@ def _new_host(report: Report) -> dict[str, Any]:
 
 
 def _take(earlier: _EarlierBuilds, host: _Host, report: Report) -> tuple[int, tuple[StepFinished, ...]]:
-    """Take a report in: the build that it is of, and what it ended there."""
+    """Process a report: find its build, and the steps that it ended there."""
     step, now = report.step, report.received_at
     present = host.progress
     if present is None:

@@ -40,7 +40,7 @@ class Unavailable(Exception):  # noqa: N818  # it is what is told, not a fault o
 
 
 class Batched(Protocol[Item_contra, Result_co]):
-    """A change of many rows at once, cheaper than one by one; a result or a refusal for each."""
+    """A change of many rows at once, cheaper than one by one; each has a result or a refusal."""
 
     def __call__(
         self, connection: Connection, items: Sequence[Item_contra], /
@@ -49,7 +49,7 @@ class Batched(Protocol[Item_contra, Result_co]):
 
 @dataclass(slots=True)
 class _Change(Generic[T]):
-    """One thing to do, and whom to tell."""
+    """A change, and the future of its caller."""
 
     do: Callable[[Connection], T]
     done: "Future[T]" = field(default_factory=Future)
@@ -58,7 +58,7 @@ class _Change(Generic[T]):
 
 
 class DatabaseWriter:
-    """Takes changes from any thread. Close it: what was taken is still written.
+    """Takes changes from any thread. Close it: accepted changes are still written.
 
     `after` is called after each transaction.
     """
@@ -83,7 +83,7 @@ class DatabaseWriter:
         self._thread.start()
 
     def change(self, do: Callable[[Connection], T]) -> "Future[T]":
-        """Have this done in a transaction. The future ends when it is on disk, or with its exception."""
+        """Queue a change for a transaction. The future ends when it is on disk, or with its exception."""
         return self._take(_Change(do))
 
     def add(self, batch: "Batched[Any, T]", item: object) -> "Future[T]":
@@ -98,11 +98,11 @@ class DatabaseWriter:
         return self._take(_Change(alone, batch=batch, item=item))
 
     def waiting(self) -> int:
-        """Return how many changes wait to be written."""
+        """Return the number of changes that wait to be written."""
         return self._waiting.qsize()
 
     def close(self) -> None:
-        """Write what was taken, and take no more."""
+        """Write the accepted changes, and accept no more."""
         with self._closing:
             was_open = not self._is_closed.is_set()
             self._is_closed.set()
@@ -131,7 +131,7 @@ class DatabaseWriter:
             self._after()
 
     def _next(self) -> list[_Change[Any]] | None:
-        """Return all that waits, at least one; None when nothing comes any more."""
+        """Return all waiting changes, at least one; None when nothing comes any more."""
         first = self._waiting.get()
         if first is None:
             return None
@@ -148,7 +148,8 @@ class DatabaseWriter:
         return batch
 
     def _write(self, changes: Sequence[_Change[Any]]) -> bool:
-        """Do all of it in one transaction, and tell everybody after the commit; whether it is on disk.
+        """Write all changes in one transaction, and announce them after the commit; return whether it is on
+        disk.
 
         What lost against another process is done again: nothing of it is on disk. So is what cannot be done
         at once because of one change that is at fault, each by itself then.
@@ -192,13 +193,13 @@ class DatabaseWriter:
 
 
 class _NotTogether(Exception):  # noqa: N818  # no fault, a detour
-    """One of the changes that were done at once is at fault."""
+    """One of the changes that were written at once is at fault."""
 
 
 def _at_once(
     connection: Connection, batch: Batched[Any, Any], changes: Sequence[_Change[Any]]
 ) -> Sequence[Any]:
-    """Do changes that are all alike, without a savepoint: a fault undoes all. Raises _NotTogether."""
+    """Make changes of one kind, without a savepoint: a fault undoes all. Raises _NotTogether."""
     try:
         return batch(connection, [change.item for change in changes])
     except _LOST:
@@ -216,7 +217,7 @@ def _public_fault(fault: Exception) -> Exception:
 
 
 def _together(connection: Connection, changes: Sequence[_Change[Any]]) -> dict[int, Any]:
-    """Do at once what can be; what came of each, by its number."""
+    """Make at once the changes that can be; return the result of each, by its number."""
     alike: dict[Batched[Any, Any], list[int]] = {}
     for number, change in enumerate(changes):
         if change.batch is not None:
@@ -235,7 +236,7 @@ def _together(connection: Connection, changes: Sequence[_Change[Any]]) -> dict[i
 
 
 def _alone(connection: Connection, change: _Change[Any]) -> Any:
-    """Return the result of a change, or the exception that undid it and nothing else."""
+    """Return the result of a change, or the exception that undid only this one."""
     for tries_left in range(_TRIES, -1, -1):
         try:
             with connection.begin_nested():

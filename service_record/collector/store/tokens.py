@@ -39,7 +39,7 @@ class TokenShown:
 
 
 def create(connection: Connection, new: TokenRequest, now: float) -> str:
-    """Make a token; it is returned this once, and cannot be read again."""
+    """Make a token; it is returned only now, and cannot be read again."""
     secret = new_secret()
     row = {
         "kind": new.kind.value,
@@ -55,7 +55,7 @@ def create(connection: Connection, new: TokenRequest, now: float) -> str:
 
 
 def grant_of(connection: Connection, presented: Presented, now: float) -> Grant | None:
-    """Return the current rights of a token; None if it is not one of ours, or not any more."""
+    """Return the current rights of a token; None if it is not one of ours, or no longer valid."""
     row = connection.execute(select(tokens).where(tokens.c.id == presented.id)).one_or_none()
     if row is None or not presented.fits(row.hash) or not _is_good(row, now):
         return None
@@ -63,7 +63,7 @@ def grant_of(connection: Connection, presented: Presented, now: float) -> Grant 
 
 
 def select_bad(connection: Connection, token_ids: Iterable[int], now: float) -> set[int]:
-    """Return those of these tokens that are revoked or over, whatever a process remembers of them.
+    """Return those of these tokens that are revoked or expired, whatever a process remembers of them.
 
     To be asked in the transaction that makes a host: a deleted host must not come back by a token that was
     revoked with it.
@@ -91,20 +91,20 @@ def list_tokens(connection: Connection) -> tuple[TokenShown, ...]:
 
 
 def revoke(connection: Connection, token_id: int, now: float) -> bool:
-    """Make a token worthless; whether it was worth anything before."""
+    """Revoke a token; return whether it was valid before."""
     open_ = (tokens.c.id == token_id) & tokens.c.revoked_at.is_(None)
     return connection.execute(update(tokens).where(open_).values(revoked_at=now)).rowcount == 1
 
 
 def use(connection: Connection, token_id: int, now: float) -> bool:
-    """Take an enrolment token's one use; False where somebody was faster."""
+    """Use up an enrolment token; return False if somebody was faster."""
     is_unused = (tokens.c.id == token_id) & tokens.c.used_at.is_(None) & tokens.c.revoked_at.is_(None)
     is_unused &= or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now)
     return connection.execute(update(tokens).where(is_unused).values(used_at=now)).rowcount == 1
 
 
 def count_uses(connection: Connection, counts: Mapping[str, int], now: float) -> dict[str, int]:
-    """Add what was used here to what was used everywhere; return the sums."""
+    """Add the uses here to the uses everywhere; return the sums."""
     new = inserting(connection, allowances)
     more = {"used": allowances.c.used + new.excluded.used, "at": new.excluded.at}
     adding = new.on_conflict_do_update(index_elements=["key"], set_=more)
@@ -127,7 +127,7 @@ SECONDS: Final = 12 * 60 * 60
 
 
 def begin(connection: Connection, token_id: int, now: float) -> str:
-    """Return a new session of whoever presented that token: its id, which cannot be read again."""
+    """Begin a session for a token that was presented; return its id, which cannot be read again."""
     connection.execute(delete(sessions).where(sessions.c.expires_at <= now))
     secret = new_secret()
     connection.execute(

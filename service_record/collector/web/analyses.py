@@ -37,13 +37,13 @@ class AnalysisSeen:
 
     @property
     def mark(self) -> str:
-        """Tells one state from another."""
+        """Return a key that tells one state from another."""
         return "" if self.source is None else f"{self.source.mark} {self.is_pending}"
 
 
 @dataclass(frozen=True, slots=True)
 class _MadeAnalysis:
-    """An analysis that was made, of what, and when by the monotonic clock."""
+    """An analysis, its source, and the time at which it was made, by the monotonic clock."""
 
     mark: str
     analysis: Analysis
@@ -55,7 +55,7 @@ class _MadeAnalysis:
 
 
 class Analyses:
-    """Those that were looked at lately. Close it before the collector."""
+    """The analyses that were requested lately. Close it before the collector."""
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
@@ -66,7 +66,7 @@ class Analyses:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="analyses")
 
     def close(self) -> None:
-        """Make no more of them."""
+        """Stop making analyses."""
         self._is_stopped.set()
         self._pool.shutdown(cancel_futures=True)
 

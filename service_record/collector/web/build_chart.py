@@ -31,7 +31,7 @@ _LOOKS: Final = {"done": "success", "failed": "failure", "init": "running", "rep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildBar:
-    """Something that took its time; times are seconds since 1970."""
+    """Something with a duration; times are seconds since 1970."""
 
     begin: float
     end: float | None
@@ -76,7 +76,7 @@ class BuildRow:
 
 
 def service_rows(services: Iterable[ServiceRan], begin: float, end: float) -> Iterator[BuildRow]:
-    """Yield a row for each service of which something ran in that time, by the clock of its host."""
+    """Yield a row for each service that ran in that time, by the clock of its host."""
     for service in services:
         bars = tuple(
             BuildBar(begin=max(first, begin), end=last, look=look)
@@ -96,18 +96,18 @@ class Pace:
     release: str = ""
 
     def typical(self, label: str) -> float | None:
-        """Return the seconds that a step typically takes, where that is known."""
+        """Return the typical seconds of a step, if known."""
         return self.budgets.typical_of_step(label, self.group, self.release)
 
     def budget(self, label: str) -> float:
-        """Return the seconds that may pass after the last report, when that was of this step."""
+        """Return the seconds that may pass after the last report, if that was of this step."""
         return self.budgets.of_step(label, self.group, self.release).seconds
 
 
 def step_rows(
     steps: Sequence[Repeated[StepShown]], *, is_over: bool, end: float, pace: Pace
 ) -> Iterator[BuildRow]:
-    """Yield a row for each step, by priority, and within a priority in the order in which they came first.
+    """Yield a row for each step, by priority, and within a priority in the order of their first reports.
 
     `end` is when the last report came.
     """
@@ -135,7 +135,7 @@ def step_rows(
 
 
 def _take(bars: list[BuildBar], step: StepShown) -> None:
-    """Take one report in: it begins a bar, ends the one that has no end, or is a point outside of any."""
+    """Process one report: it begins a bar, ends the open one, or is a point outside of any."""
     at, look, target = step.received_at, _LOOKS[step.status], f"step-{step.id}"
     last = bars[-1] if bars and bars[-1].end is None else None
     if last is not None and step.status == "init":
@@ -149,7 +149,7 @@ def _take(bars: list[BuildBar], step: StepShown) -> None:
 
 
 def boot_rows(boots: Sequence[Boot], end: float | None) -> Iterator[BuildRow]:
-    """Yield each boot until the next; none where no step names one."""
+    """Yield each boot until the next; none if no step names one."""
     if boots:
         ends = [*(boot.begin for boot in boots[1:]), end]
         bars = (
@@ -160,7 +160,7 @@ def boot_rows(boots: Sequence[Boot], end: float | None) -> Iterator[BuildRow]:
 
 
 def thinned(row: BuildRow) -> BuildRow:
-    """Return a row with as many bars as can be drawn; of more the earliest are told as one."""
+    """Return a row with as many bars as can be drawn; the earliest of more are drawn as one."""
     if len(row.bars) <= _MOST_BARS:
         return row
     early, late = row.bars[: 1 - _MOST_BARS], row.bars[1 - _MOST_BARS :]
@@ -178,7 +178,7 @@ _MOST_TICKS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class PlacedBar:
-    """A bar where it stands, in per cent of the width."""
+    """A bar at its place, in per cent of the width."""
 
     bar: BuildBar
     x: str
@@ -207,12 +207,12 @@ class Timeline:
 
     @property
     def marks(self) -> set[str]:
-        """Return which marks are drawn: `typical`, `budget`."""
+        """Return the marks that are drawn: `typical`, `budget`."""
         return {name for row in self.rows for bar in row.bars for _, name in self._marks(bar)}
 
     @property
     def ticks(self) -> list[tuple[str, str, str]]:
-        """Position, text and class of each; those too far right for a text have none."""
+        """Return position, text and class of each tick; those too far right for a text have none."""
         marks = ticks(0.0, self.end - self.begin, _MOST_TICKS)
         places = [self._percent(self.begin + tick) for tick in marks]
         return [
@@ -246,15 +246,15 @@ class Timeline:
         )
 
     def end_of(self, bar: BuildBar) -> float:
-        """Return where it ends, or has come to."""
+        """Return its end, or its end so far."""
         return max(self.reached, bar.begin) if bar.end is None else bar.end
 
     def offset(self, at: float) -> str:
-        """Return a time since the beginning: `1m 10s`."""
+        """Return a time relative to the beginning: `1m 10s`."""
         return offset(round(at - self.begin))
 
     def took(self, row: BuildRow) -> str:
-        """Return how long the longest of a row took; a `+` after what took longer, or may have."""
+        """Return the longest duration in a row; with a `+` if that is, or may be, too short."""
         longest = max(row.bars, key=lambda bar: self.end_of(bar) - bar.begin)
         if longest.look == "told" or (longest.end is None and self.end_of(longest) == longest.begin):
             return ""
@@ -294,7 +294,7 @@ def timeline(
     is_latest: bool = True,
     pace: Pace | None = None,
 ) -> Timeline:
-    """Return the timeline of a build, of its steps and boots as they are told, and of services that ran.
+    """Return the timeline of a build, from its steps and boots, and from the services that ran.
 
     It ends when the build did. Of one that goes on it ends now; where a report is overdue, bars end at the
     last one.

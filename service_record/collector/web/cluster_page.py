@@ -35,12 +35,12 @@ class ClustersSeen:
 
     @property
     def state(self) -> str:
-        """Tells whether anything that is shown has changed."""
+        """Return a key that changes with what is shown."""
         return digest([(cluster.id, cluster.revision) for cluster in self.clusters])
 
     @property
     def sentence(self) -> str:
-        """Return how many there are, to be read aloud when it changes."""
+        """Return the counts, to be read aloud when they change."""
         return count(len(self.clusters), "cluster")
 
     def values(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class ClusterSeen:
 
     @property
     def state(self) -> str:
-        """Tells whether anything that is shown has changed."""
+        """Return a key that changes with what is shown."""
         return digest(self.detail)
 
     @property

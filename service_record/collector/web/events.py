@@ -43,11 +43,11 @@ _GONE_EVENT: Final = b"event: gone\ndata: it is not there any more\n\n"
 
 
 class PageState(Protocol):
-    """Something that is looked at, at one moment."""
+    """The state of a page at one moment."""
 
     @property
     def state(self) -> str:
-        """Tells whether anything that is shown has changed."""
+        """Return a key that changes with what is shown."""
 
     @property
     def sentence(self) -> str:
@@ -58,7 +58,7 @@ class PageState(Protocol):
 
 
 class _Moment:
-    """A page at one moment, and what browsers get that have it as it was before."""
+    """A page at one moment, and the updates for browsers with an earlier state."""
 
     def __init__(self, state: PageState, before: PageState | None) -> None:
         self.seen = state
@@ -67,7 +67,9 @@ class _Moment:
         self._rendering = asyncio.Lock()
 
     async def event_for(self, state: str) -> bytes:
-        """Return what a browser lacks that has this state: rendered once for all that have the same."""
+        """Return the event that brings a browser with this state up to date: rendered once for all with the
+        same state.
+        """
         is_next = self._before is not None and self._before.state == state
         async with self._rendering:
             if is_next not in self._events:
@@ -79,7 +81,7 @@ class _Moment:
         return self._event(whole=self.seen.whole())
 
     def _change(self) -> bytes:
-        """Return the rows that changed, where the rows are the same ones."""
+        """Return the changed rows, if the set of rows is the same."""
         state, before = self.seen, self._before
         if not isinstance(state, FleetSeen) or not isinstance(before, FleetSeen):
             return self._whole()
@@ -95,7 +97,7 @@ class _Moment:
 
 
 class _Channel:
-    """A page that somebody looks at: seen again when there is news, for all of them."""
+    """A page that browsers look at: rendered again for all of them when there is news."""
 
     def __init__(self, see: Callable[[], PageState], views: "Views") -> None:
         self._see = see
@@ -124,7 +126,7 @@ class _Channel:
             await asyncio.wait_for(looked.wait(), seconds)
 
     async def _run(self) -> None:
-        """See the page whenever there is news, until nobody looks at it any more."""
+        """Render the page whenever there is news, until nobody looks at it any more."""
         news = self._views.news
         while self.fault is None and not news.is_over:
             news_event = news.subscribe()
@@ -142,7 +144,7 @@ class _Channel:
         self._tell()
 
     async def _look(self) -> None:
-        """See the page once."""
+        """Render the page once."""
         try:
             state = await run_in_threadpool(self._see)
         except Exception as fault:  # noqa: BLE001  # it is not there any more, or the database is not
@@ -164,7 +166,7 @@ class _Channel:
 
 
 class Views:
-    """The pages that are looked at, by what they show. Used on one event loop."""
+    """The pages that browsers look at, by their content. Used on one event loop."""
 
     def __init__(self, collector: Collector) -> None:
         self.news = collector.news
@@ -197,7 +199,7 @@ class Views:
 
 
 async def get_events(request: Request) -> Response:
-    """`GET /events?...&state=...`: what changes of the fleet since that state.
+    """`GET /events?...&state=...`: the changes of the fleet since that state.
 
     With `host=` it is of a host, with `of_cluster=` of a cluster, with `clusters=` of their list.
     """
@@ -210,7 +212,9 @@ async def get_events(request: Request) -> Response:
 
 
 async def _query_of(request: Request) -> tuple[Hashable, Callable[[], PageState]]:
-    """Return what is looked at, as a key and as a look. Raises Refusal when it is not there."""
+    """Return the page that a browser looks at, as a key and as a function. Raises Refusal when it does not
+    exist.
+    """
     serving, query = Serving.of(request), request.query_params
     confined_to = viewer_of(request).confined_to
     see: Callable[[], PageState]

@@ -64,7 +64,7 @@ class FleetFilters:
 
     @classmethod
     def of(cls, query: QueryParams) -> Self:
-        """Parse a query, without what cannot be asked."""
+        """Parse a query, without invalid filters."""
         return cls(
             groups=field_values(query.getlist("group")),
             machines=field_values(name for field in query.getlist("machine") for name in _NAMES.split(field)),
@@ -78,7 +78,7 @@ class FleetFilters:
 
     @property
     def query(self) -> str:
-        """Return the query of a URL that asks for this: empty, or with its question mark."""
+        """Return the query of a URL with these filters: empty, or with its question mark."""
         fields: list[tuple[str, str]] = [("group", group) for group in self.groups]
         fields += [("machine", machine) for machine in self.machines]
         fields += [("verdict", verdict) for verdict in self.verdicts]
@@ -91,12 +91,12 @@ class FleetFilters:
 
     @property
     def is_narrowed(self) -> bool:
-        """Return whether hosts are left out by what somebody asked for."""
+        """Return whether the filters leave out hosts."""
         return bool(self.groups or self.machines or self.verdicts or self.clusters or self.causes)
 
     @property
     def shows_clusters(self) -> bool:
-        """Return whether clusters are shown above the hosts: all of them, or those that were asked for."""
+        """Return whether clusters are shown above the hosts: all of them, or the requested ones."""
         is_whole = self.after is None and not (self.groups or self.machines or self.verdicts or self.causes)
         return is_whole or bool(self.clusters)
 
@@ -106,23 +106,23 @@ class FleetFilters:
         return not self.each and not self.causes
 
     def only(self, verdict: str) -> "FleetFilters":
-        """Return the same of one verdict; of all where it is of that one already."""
+        """Return the same filters for one verdict; for all verdicts if they had that one already."""
         return replace(self, verdicts=() if self.verdicts == (verdict,) else (verdict,), after=None)
 
     def of_cause(self, cause: str) -> "FleetFilters":
-        """Return the same of the hosts of one cause, each by itself."""
+        """Return the same filters for the hosts of one cause, each by itself."""
         return replace(self, causes=(cause,), after=None)
 
     def each_by_itself(self) -> "FleetFilters":
-        """Return the same with each host by itself."""
+        """Return the same filters with each host by itself."""
         return replace(self, each=True, after=None)
 
     def at(self, after: Cursor | None) -> "FleetFilters":
-        """Return the same from behind that host on; from the beginning where there is none."""
+        """Return the same filters from behind that host on; from the beginning if there is none."""
         return replace(self, after=after)
 
     def filters(self, now: float, confined_to: str = "") -> Filters:
-        """Return the same for the database, for a reader who may be confined to a group."""
+        """Return the same filters for the database, for a reader who may be confined to a group."""
         return Filters(
             confined_to=confined_to,
             groups=self.groups,
@@ -135,7 +135,7 @@ class FleetFilters:
 
 
 def field_values(fields: Iterable[str]) -> tuple[str, ...]:
-    """Return the values of some fields; NUL, which no database takes, is in none."""
+    """Return the values of some fields; those with NUL, which no database takes, are left out."""
     words = (field.replace("\0", "").strip() for field in fields)
     return tuple(dict.fromkeys(word for word in words if word))[:_MOST_WORDS]
 
@@ -163,7 +163,7 @@ class FleetSeen:
 
     @property
     def state(self) -> str:
-        """Tells whether anything that is shown has changed."""
+        """Return a key that changes with what is shown."""
         revisions = [(host.name, host.revision) for host in self.fleet.hosts]
         clusters = [(cluster.id, cluster.revision) for cluster in self.clusters]
         return digest(
@@ -183,28 +183,28 @@ class FleetSeen:
 
     @property
     def grouped(self) -> list[tuple[str, int, int]]:
-        """Tells whether more has changed than rows of hosts: lines of causes, or what is muted."""
+        """Return a key that changes with more than rows of hosts: lines of causes, or mutes."""
         several = [(cause.cause, cause.count, cause.revision) for cause in self.causes if cause.count > 1]
         return several + [("mute", mute.id, 0) for mute in self.mutes]
 
     @property
     def _rows(self) -> tuple[HostSummary, ...]:
-        """Return the hosts that have a row of their own."""
+        """Return the hosts that have their own row."""
         return (*(cause.hosts[0] for cause in self.causes if cause.count == 1), *self.fleet.hosts)
 
     @property
     def title(self) -> str:
-        """Return the title of the tab: with how many hosts are in trouble that nobody has muted."""
+        """Return the title of the tab: with the number of hosts in trouble that nobody has muted."""
         count = sum(number for verdict, number in self.fleet.counts.items() if FleetVerdict(verdict).is_bad)
         open_count = count - min(self.muted, count)
         return f"({open_count}) Fleet" if open_count else "Fleet"
 
     def mute_of(self, host: HostSummary) -> Mute | None:
-        """Return what covers a host; None where nothing does."""
+        """Return the mute that covers a host; None if none does."""
         return mute_of(self.mutes, host.name, host.group, host.cause)
 
     def mute_of_cause(self, cause: CauseSummary) -> Mute | None:
-        """Return what covers a cause as a whole."""
+        """Return the mute that covers a cause as a whole."""
         return mute_of(self.mutes, "", "", cause.cause)
 
     @property
@@ -238,7 +238,7 @@ class FleetSeen:
         return render("fleet_row.html", host=host, now=self.now, seen=self)
 
     def tally(self) -> str:
-        """Return how many there are of each verdict."""
+        """Return the number of hosts of each verdict."""
         return render("fleet_tally.html", **self.values())
 
 
@@ -292,7 +292,7 @@ def _read_all(collector: Collector, look: FleetFilters, confined_to: str) -> lis
 
 
 def see_fleet(collector: Collector, look: FleetFilters, confined_to: str) -> FleetSeen:
-    """Return what a look sees now, for a reader who may be confined to a group."""
+    """Return the fleet as it is now, for a reader who may be confined to a group."""
     now = collector.now()
     with collector.database.reading() as connection:
         filters = look.filters(now, confined_to)
@@ -316,5 +316,5 @@ def _groups(collector: Collector, confined_to: str) -> tuple[str, ...]:
 
 
 def digest(value: object) -> str:
-    """Return a short mark of a value."""
+    """Return a short digest of a value."""
     return hashlib.sha256(repr(value).encode()).hexdigest()[:_DIGITS]

@@ -50,7 +50,7 @@ class HostSeen:
 
     @property
     def state(self) -> str:
-        """Tells whether anything that is shown has changed."""
+        """Return a key that changes with what is shown."""
         mute = self.mute.id if self.mute is not None else None
         return digest((self.detail.summary.revision, self.detail.shown_build, self.records.mark, mute))
 
@@ -67,7 +67,7 @@ class HostSeen:
 
     @property
     def is_latest(self) -> bool:
-        """Return whether that is the one that the verdict is of."""
+        """Return whether that is the build of the verdict."""
         return self.detail.shown_build == self.detail.summary.build
 
     @property
@@ -77,7 +77,7 @@ class HostSeen:
 
     @cached_property
     def failure(self) -> StepShown | None:
-        """Return the latest step that failed in this build, and was not done later."""
+        """Return the latest step that failed in this build and was not done later."""
         failures = [step for group in self.detail.steps for step in (*group.first, *group.latest)]
         ended: dict[str, StepShown] = {
             step.label: step for step in failures if step.status in {"done", "failed"}
@@ -86,7 +86,7 @@ class HostSeen:
         return max(failed, key=lambda step: step.id, default=None)
 
     def timeline(self) -> Timeline | None:
-        """Return what happened when; None before the first build."""
+        """Return the timeline; None before the first build."""
         if self.build is None:
             return None
         analysis, build = self.records.analysis, self.build
@@ -120,7 +120,7 @@ class HostSeen:
 
 
 async def get_host(request: Request) -> Response:
-    """`GET /hosts/{host}?build=...`: a host, and its latest build where no other is asked for."""
+    """`GET /hosts/{host}?build=...`: a host, and its latest build unless the query names another."""
     serving = Serving.of(request)
     name = host_name(request.path_params["host"])
     build = build_of(request.query_params.get("build", ""))
@@ -135,7 +135,7 @@ async def get_host(request: Request) -> Response:
 
 
 async def get_logs(request: Request) -> Response:
-    """`GET /hosts/{host}/steps/{step}/logs`: all that is kept of a step's logs, as plain text."""
+    """`GET /hosts/{host}/steps/{step}/logs`: all stored logs of a step, as plain text."""
     serving = Serving.of(request)
     name = host_name(request.path_params["host"])
 
@@ -152,7 +152,7 @@ async def get_logs(request: Request) -> Response:
 
 
 async def get_analysis(request: Request) -> Response:
-    """`GET /hosts/{host}/analysis`: all that the records of a host come to."""
+    """`GET /hosts/{host}/analysis`: the whole analysis of a host's records."""
     name = host_name(request.path_params["host"])
     analysis = await run_in_threadpool(request.app.state.analyses.of, name)
     if analysis.source is None:
@@ -168,7 +168,7 @@ async def get_analysis(request: Request) -> Response:
 
 
 def see_host(analyses: Analyses, collector: Collector, name: str, build: int | None) -> HostSeen:
-    """Return a host as it is now. Raises Refusal where there is none."""
+    """Return a host as it is now. Raises Refusal if there is none."""
     now = collector.now()
     with collector.database.reading() as connection:
         detail = host(connection, name, now, build)
@@ -176,7 +176,7 @@ def see_host(analyses: Analyses, collector: Collector, name: str, build: int | N
         mutes = active_mutes(connection, now) if detail else ()
     if detail is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {name}" + (f" with a build {build}" if build else ""))
-    budgets = collector.learnt.budgets(_unfinished(detail), with_given=True)
+    budgets = collector.baselines.budgets(_unfinished(detail), with_given=True)
     summary = detail.summary
     mute = mute_of(mutes, summary.name, summary.group, summary.cause)
     return HostSeen(detail, boots, analyses.of(name), budgets, now, mute)

@@ -41,13 +41,13 @@ def for_readers(handler: Handler) -> Handler:
 
 
 def viewer_of(request: Request) -> Grant:
-    """Return what the session of a page's request is good for."""
+    """Return the rights of the session of a page's request."""
     grant: Grant = request.state.grant
     return grant
 
 
 def _sign_in(request: Request) -> Response:
-    """To the form for people; programs are told."""
+    """Redirect people to the login form; refuse programs."""
     if "text/html" in request.headers.get("accept", ""):
         place = _place(request) if request.method == "GET" else "/"
         return RedirectResponse(f"/login?next={quote(place, safe='')}", HTTPStatus.SEE_OTHER)
@@ -55,7 +55,7 @@ def _sign_in(request: Request) -> Response:
 
 
 def refused_page(refusal: Refusal) -> Response:
-    """Return a page with what was refused and why, for people."""
+    """Return a page for people with the refusal and its reason."""
     answer = page(
         "refused.html", refusal.status, title=refusal.status.phrase, reason=str(refusal), signed_in=""
     )
@@ -79,14 +79,14 @@ async def grant_of(request: Request) -> Grant | None:
 
 
 def cookie_name(request: Request) -> str:
-    """Under TLS one that no other host and no plain HTTP can set; RFC 6265bis, 4.1.3.2."""
+    """Return the cookie's name: under TLS one that no other host and no plain HTTP can set; RFC 6265bis,
+    4.1.3.2.
+    """
     return f"__Host-{_COOKIE}" if request.url.scheme == "https" else _COOKIE
 
 
 def is_local(place: str) -> bool:
-    """Return whether a redirect there stays here: `//host` is another host, and a backslash is
-    taken for `/`.
-    """
+    """Return whether a redirect there stays here: `//host` is another host, and a backslash counts as `/`."""
     return (
         place.startswith("/") and place[1:2] not in {"/", "\\"} and place.isprintable() and "\\" not in place
     )

@@ -40,7 +40,7 @@ async def get_mutes(request: Request) -> Response:
 
 
 async def post_mute(request: Request) -> Response:
-    """`POST /mutes`: begin one; with `end`, the number of one, end that."""
+    """`POST /mutes`: begin a mute; with `end`, the number of a mute, end that."""
     serving, grant = Serving.of(request), _administrator(request)
     check_origin(request)
     body = await body_of(request, serving.settings.most_body, serving.settings.seconds)

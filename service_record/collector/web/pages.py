@@ -134,7 +134,7 @@ def counted(total: int, counts: Mapping[str, int], verdicts: Collection[str] = (
 
 
 def unrepeated(message: str, reason: str) -> str:
-    """Return a message, or nothing where every word of it is in the reason, or all of the reason is in it."""
+    """Return a message, or nothing if every word of it is in the reason, or all of the reason is in it."""
     words, why = (
         [word.strip(".,:;\u2026") for word in text.casefold().split()] for text in (message, reason)
     )
@@ -180,12 +180,12 @@ def render(template: str, /, **values: Any) -> str:
 
 
 def page(template: str, /, status: HTTPStatus = HTTPStatus.OK, **values: Any) -> Response:
-    """Return a page, which nobody keeps."""
+    """Return a page that must not be cached."""
     return Response(render(template, **values), status, {"Cache-Control": "no-store"}, "text/html")
 
 
 def _readable(value: object) -> object:
-    """Return texts of others with what nobody would see written out; line ends stay."""
+    """Return texts of others with invisible characters escaped; line ends stay."""
     if type(value) is not str or (value.isascii() and value.isprintable()):
         return value
     return "\n".join(map(visible, value.split("\n")))

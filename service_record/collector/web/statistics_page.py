@@ -56,7 +56,7 @@ class StatisticsSnapshot:
 
 
 class Recent:
-    """Statistics that were asked for lately."""
+    """Statistics that were requested lately."""
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector

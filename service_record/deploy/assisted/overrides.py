@@ -51,7 +51,8 @@ class _Marker(msgspec.Struct, frozen=True):
 
 
 def prepared(text: str, ours: Config, replacing: Collection[str] = ()) -> str:
-    """Return the override with ours in it, and theirs as it is; the same text where nothing would change.
+    """Return the override with our parts in it, and the others unchanged; the same text if nothing would
+    change.
 
     What an earlier call put there is replaced. Files at the paths of `replacing` give way to ours. Raises
     BadConfigError where the override is no good config, or has what we would add.
@@ -65,7 +66,7 @@ def prepared(text: str, ours: Config, replacing: Collection[str] = ()) -> str:
 
 
 def undone(text: str) -> Undone:
-    """Return the override without ours. Raises BadConfigError where it is no good config."""
+    """Return the override without our parts. Raises BadConfigError if it is not a valid config."""
     config = _read(text)
     marker = _marker_of(config)
     if marker is None:
@@ -92,7 +93,7 @@ def _read(text: str) -> Config:
 
 
 def _marked(ours: Config, earlier: str) -> Config:
-    """Ours with the file that tells it from theirs."""
+    """Return our config with the file that marks our parts."""
     digests: dict[str, dict[str, str]] = {}
     for place, name, each in _objects(ours):
         digests.setdefault(place, {})[name] = _digest(each)
@@ -121,7 +122,7 @@ def _is_ours(marker: _Marker, place: str, name: str, each: dict[str, Any]) -> bo
 
 
 def _objects(config: Config) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield all that a config has in its lists: the list, its path or name, the object."""
+    """Yield all objects in the lists of a config: the list, its path or name, the object."""
     for place, key in LISTS:
         yield from ((place, each[key], each) for _, each in items(config, place))
 
@@ -147,7 +148,7 @@ def _put(config: Config, place: str, each: dict[str, Any]) -> None:
 
 
 def _bare(config: Config) -> Config:
-    """Return a config without its version, and without what is empty: those may change by merging."""
+    """Return a config without its version and its empty parts: those may change by merging."""
     ignition = {name: value for name, value in config["ignition"].items() if name != "version"}
     sections = {**config, "ignition": ignition}
     return {
@@ -171,7 +172,7 @@ class PlanError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OverrideChange:
-    """One override as it is to be."""
+    """The planned content of one override."""
 
     recipient: Recipient
     text: str
@@ -186,7 +187,7 @@ class OverrideChange:
 def plan_preparing(
     recipients: Iterable[Recipient], ours: Callable[[Recipient], Config], replacing: Collection[str]
 ) -> tuple[OverrideChange, ...]:
-    """Return each override with what `ours` makes for its recipient. Raises PlanError."""
+    """Return each override with the config that `ours` makes for its recipient. Raises PlanError."""
 
     def change(recipient: Recipient) -> OverrideChange:
         return OverrideChange(recipient, prepared(recipient.override, ours(recipient), replacing))

@@ -42,7 +42,7 @@ _Rows = TypeVar("_Rows")
 
 
 class ServiceError(Exception):
-    """A request that failed, in one line. `is_for_later`: it may do it when it is asked again."""
+    """A request that failed, in one line. `is_for_later`: it may succeed later."""
 
     def __init__(self, reason: str, *, is_for_later: bool) -> None:
         super().__init__(reason)

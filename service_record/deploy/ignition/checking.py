@@ -96,7 +96,7 @@ class _KernelArguments(msgspec.Struct, rename="camel"):
 
 
 class _MergedConfig(msgspec.Struct, rename="camel"):
-    """The parts of a config that merging reads, or puts something into."""
+    """The parts of a config that merging reads, or adds to."""
 
     ignition: _Ignition
     storage: _Storage | None = None
@@ -130,7 +130,7 @@ _LATER_OF_PEOPLE: Final = 2
 
 
 def check(config: Config) -> tuple[ConfigFault, ...]:
-    """Return what keeps a config from being merged; of one whose shape is wrong, the shape alone."""
+    """Return the faults that keep a config from being merged; if its shape is wrong, the shape alone."""
     ignition = config.get("ignition")
     if not isinstance(ignition, dict):
         return (ConfigFault("ignition", 'is missing; a config begins {"ignition": {"version": "3.4.0"}}'),)
@@ -145,13 +145,13 @@ def check(config: Config) -> tuple[ConfigFault, ...]:
 
 
 def insist(config: Config) -> None:
-    """Raise BadConfigError where a config cannot be merged."""
+    """Raise BadConfigError if a config cannot be merged."""
     if faults := check(config):
         raise BadConfigError(faults)
 
 
 def insist_on_assisted_service(config: Config) -> None:
-    """Raise BadConfigError where an assisted-service does not read a config of this version."""
+    """Raise BadConfigError if an assisted-service does not read a config of this version."""
     version = config["ignition"]["version"]
     if version not in TAKEN_BY_ASSISTED_SERVICE:
         versions = " and ".join(TAKEN_BY_ASSISTED_SERVICE)
@@ -160,12 +160,12 @@ def insist_on_assisted_service(config: Config) -> None:
 
 
 def is_unit_name(name: str) -> bool:
-    """Return whether Ignition takes a file of this name as a unit."""
+    """Return whether Ignition treats a file of this name as a unit."""
     return posixpath.splitext(name)[1] in _EXTENSIONS
 
 
 def unit_paths(config: Config) -> Iterator[tuple[str, str]]:
-    """Yield what Ignition writes for units: the path, and where in the config the unit stands."""
+    """Yield the files that Ignition writes for units: the path, and the unit's place in the config."""
     for where, unit in items(config, "systemd.units"):
         if unit.get("contents"):
             yield f"{UNITS}/{unit['name']}", where
@@ -175,7 +175,7 @@ def unit_paths(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def content_of(resource: dict[str, Any]) -> bytes | None:
-    """Return the bytes of a resource that has them in itself, unpacked; ValueError says what is wrong."""
+    """Return the bytes of a resource that contains them, unpacked; ValueError has the fault."""
     source = resource.get("source") or ""
     if source[:5].lower() != "data:":
         return None
@@ -189,7 +189,7 @@ def _fault_of_shape(error: msgspec.ValidationError) -> ConfigFault:
 
 
 def _faults_of_fields(config: Config, minor: int) -> Iterator[ConfigFault]:
-    """Fields in other letters, and those of later versions."""
+    """Yield fields in other letters, and those of later versions."""
     pending: list[tuple[str, Any]] = [("", config)]
     while pending:
         where, value = pending.pop()
@@ -228,7 +228,7 @@ def _faults_of_nodes(config: Config) -> Iterator[ConfigFault]:
 
 
 def _faults_of_ways(config: Config, nodes: list[Item]) -> Iterator[ConfigFault]:
-    """Below a file there is nothing, and below a link Ignition writes nothing."""
+    """Yield paths below a file, where nothing can be, and below a link, where Ignition writes nothing."""
     ends = {
         node["path"]: (kind, where)
         for kind, place in (("file", "files"), ("link", "links"))

@@ -17,7 +17,7 @@ _PULLING_IN: Final = (".wants", ".requires")
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file that Ignition fetches when the host boots first."""
+    """A file that Ignition fetches at the host's first boot."""
 
     path: str
     url: str
@@ -47,7 +47,7 @@ def make(items: Iterable[Item], version: str, remotes: Iterable[RemoteFile] = ()
 
 
 def with_file(config: Config, item: Item) -> Config:
-    """Return a config that was made here with one more file. Nothing is judged."""
+    """Return a config that was made here with one more file, without checking it."""
     storage = config["storage"]
     return {**config, "storage": {**storage, "files": [*storage["files"], _file(item)]}}
 
@@ -58,7 +58,7 @@ def _is_unit(item: Item) -> bool:
 
 
 def _pulls_in(item: Item) -> bool:
-    """Return whether it is the link that enabling a unit makes; Ignition has systemd make it."""
+    """Return whether it is the link that enables a unit; Ignition has systemd make it."""
     directory = posixpath.dirname(item.path)
     return (
         item.target is not None
@@ -124,7 +124,9 @@ class DeliveryRequest:
 
 
 def delivered(request: DeliveryRequest) -> tuple[Item, ...]:
-    """Return all of it, by path. The bootstrap host records arrays, and has its services closed."""
+    """Return all items, by path. The bootstrap host records arrays, and systemd closes its services'
+    records.
+    """
     options = {
         Option.SHIM: True,
         Option.ALL_SERVICES: request.all_services,
@@ -156,7 +158,7 @@ def _of_reporter(request: DeliveryRequest) -> Iterator[Item]:
 
 
 def settings_text(values: str, changes: Mapping[str, object]) -> str:
-    """TOML of what is given, changed in these settings, whose names are as `assisted_service.url`.
+    """Return the given TOML with these settings changed, whose names are like `assisted_service.url`.
 
     Lists of both are joined. Raises ValueError where what is given is no TOML.
     """

@@ -29,7 +29,7 @@ LISTS: Final = (
 
 
 def merge(base: Config, ours: Config, replacing: Iterable[str] = ()) -> Config:
-    """Return the base, as it is, with ours behind; of the higher of their versions.
+    """Return the base, unchanged, with our config behind; with the higher of their versions.
 
     Files of the base whose paths are in `replacing` give way to ours. Raises BadConfigError where the base is
     none, where both have the same file, unit, user or the like, and where the higher version would give
@@ -53,7 +53,7 @@ def merge(base: Config, ours: Config, replacing: Iterable[str] = ()) -> Config:
 
 
 def conflicts(base: Config, ours: Config) -> Iterator[ConfigFault]:
-    """Yield what both configs have."""
+    """Yield the paths that both configs have."""
     for place, name in LISTS:
         if place.removeprefix("storage.") in KINDS:
             continue
@@ -76,7 +76,7 @@ def conflicts(base: Config, ours: Config) -> Iterator[ConfigFault]:
 
 
 def _paths(config: Config, where: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every path that a config writes, and what writes it; configs in the config among them."""
+    """Yield every path that a config writes, and its writer; configs in the config are included."""
     for kind in KINDS:
         yield from ((node["path"], f"{where}{place}") for place, node in items(config, f"storage.{kind}"))
     yield from ((path, f"{where}{place}") for path, place in unit_paths(config))
@@ -87,7 +87,7 @@ def _paths(config: Config, where: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _inner(resource: dict[str, Any]) -> Config | None:
-    """Return the config that stands in a data URL, where it is one."""
+    """Return the config in a data URL, if it has one."""
     try:
         data = content_of(resource)
         inner = None if data is None else read_config(data)
@@ -97,7 +97,7 @@ def _inner(resource: dict[str, Any]) -> Config | None:
 
 
 def _faults_of_version(base: Config, version: str) -> Iterator[ConfigFault]:
-    """Yield what Ignition ignored in the base's version, and would do in the higher one."""
+    """Yield what Ignition ignored in the base's version, and would obey in the higher one."""
     before, after = minor_of(base["ignition"]["version"]), minor_of(version)
     if not before < _SPECIAL_BITS <= after:
         return

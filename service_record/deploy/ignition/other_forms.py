@@ -17,7 +17,7 @@ _OF_A_USER: Final = ("name", "passwordHash", "sshAuthorizedKeys")
 
 
 def machine_config(config: Config, role: str) -> dict[str, Any]:
-    """Return the object; BadConfigError where the operator would not take the config."""
+    """Return the object; BadConfigError if the operator would not take the config."""
     faults = tuple(faults_of_machine_config(config))
     if faults:
         raise BadConfigError(faults)
@@ -78,7 +78,7 @@ _LONGEST_INLINE: Final = 1 << 20
 
 
 def butane(config: Config, role: str, variant: str) -> dict[str, Any]:
-    """Return the document, with texts as they are.
+    """Return the document, with texts unchanged.
 
     Raises BadConfigError if this variant has no place for one.
     """
@@ -99,7 +99,7 @@ def butane(config: Config, role: str, variant: str) -> dict[str, Any]:
 
 
 def _contents(contents: dict[str, Any]) -> dict[str, Any]:
-    """Text as text, everything else as it is."""
+    """Return text as text, and everything else unchanged."""
     data = content_of(contents)
     if data is None or len(data) > _LONGEST_INLINE:
         return contents
@@ -111,7 +111,7 @@ def _contents(contents: dict[str, Any]) -> dict[str, Any]:
 
 
 def _snake(value: Any) -> Any:
-    """Butane's names for the fields of Ignition."""
+    """Return Butane's name for a field of Ignition."""
     if isinstance(value, dict):
         return {_BREAK.sub("_", name).lower(): _snake(inner) for name, inner in value.items()}
     return [_snake(inner) for inner in value] if isinstance(value, list) else value

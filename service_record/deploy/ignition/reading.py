@@ -14,7 +14,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class ConfigFault:
-    """One thing that keeps a config from being used."""
+    """A fault that keeps a config from being used."""
 
     where: str
     """The place, such as `storage.files[3].mode`; empty for the config as a whole."""
@@ -36,7 +36,7 @@ class BadConfigError(ValueError):
 
 
 def quoted(value: object) -> str:
-    """Return a value of a config in a message: on one line, and not long."""
+    """Return a value of a config for a message: on one line, and not long."""
     text = ascii(value) if isinstance(value, str) else str(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
@@ -55,7 +55,7 @@ MOST: Final = 64 << 20
 
 
 def read_config(data: bytes) -> Config:
-    """Return the document; raises BadConfigError where there is none.
+    """Parse the document; raises BadConfigError if it is not one.
 
     Stricter than Ignition in what it would silently pick one of: fields that are given twice, and bytes that
     are no UTF-8.
@@ -91,7 +91,7 @@ def _bad(what: str) -> BadConfigError:
 
 
 def _instead(text: str) -> str:
-    """Describe what the input is instead, if that is plain."""
+    """Describe what the input is instead, if that is obvious."""
     begin = text.lstrip("\ufeff \t\r\n")
     if text.startswith("\ufeff"):
         return "; remove the byte order mark at its beginning"
@@ -116,7 +116,7 @@ def _no_constant(name: str) -> None:
 
 
 def _look_through(config: Config) -> None:
-    """Refuse what is nested too deeply, and half a surrogate pair: Ignition would write another character."""
+    """Refuse data nested too deeply, and half a surrogate pair: Ignition would write another character."""
     pending: list[tuple[Any, int]] = [(config, 0)]
     while pending:
         value, depth = pending.pop()
@@ -157,7 +157,7 @@ def at(config: dict[str, Any], path: str) -> Any:
 
 
 def twice(values: list[tuple[str, object]], what: str) -> Iterator[ConfigFault]:
-    """Yield, of places and values, those whose value an earlier one has."""
+    """Yield those of some places and values whose value came before."""
     first: dict[object, str] = {}
     for where, value in values:
         if value in first:
@@ -167,7 +167,7 @@ def twice(values: list[tuple[str, object]], what: str) -> Iterator[ConfigFault]:
 
 
 def faults_of_path(where: str, path: str) -> Iterator[ConfigFault]:
-    """Yield why Ignition would not take a path of something on the host."""
+    """Yield the reasons why Ignition would not accept a path of something on the host."""
     if not path:
         yield ConfigFault(where, "is empty")
     elif not path.startswith("/"):
@@ -195,7 +195,7 @@ _SEMANTIC: Final = re.compile(r"\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z
 
 
 def minor_of(version: object) -> int:
-    """Return which of the 3.x it is. Raises ValueError, with the reason, for other versions."""
+    """Return the minor version of 3.x. Raises ValueError, with the reason, for other versions."""
     if not isinstance(version, str) or not version:
         raise ValueError("no version; write one such as 3.4.0")
     if not _SEMANTIC.fullmatch(version):
@@ -221,7 +221,7 @@ _UNKNOWN_VERSION = ("unsupported config version", "No translator exists")
 
 
 def validate(config: bytes) -> tuple[str, ...]:
-    """Return the warnings of ignition-validate, none where it is not installed or does not know the version.
+    """Return the warnings of ignition-validate, none if it is not installed or does not know the version.
 
     Raises BadConfigError where it refuses the config.
     """
@@ -229,7 +229,7 @@ def validate(config: bytes) -> tuple[str, ...]:
 
 
 def validate_butane(config: bytes) -> None:
-    """Raise BadConfigError where butane is installed, knows the version, and makes nothing of a config."""
+    """Raise BadConfigError if butane is installed, knows the version, and rejects a config."""
     _judge(("butane", "--strict"), config)
 
 

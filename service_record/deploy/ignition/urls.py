@@ -29,7 +29,7 @@ def data_url(data: bytes) -> str:
 
 
 def compressed(data: bytes) -> bytes:
-    """Return the bytes in gzip, the same whenever and wherever they are made: no time, no name in them."""
+    """Return the bytes in gzip, always the same for the same bytes: without a time and a name in them."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = packer.compress(data) + packer.flush()
     check = zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
@@ -58,7 +58,7 @@ def decompressed(data: bytes) -> bytes:
 
 
 def data_of(url: str) -> bytes:
-    """Return the bytes in a data URL; ValueError says what is wrong with it."""
+    """Return the bytes in a data URL; ValueError has the fault."""
     parts = _DATA.fullmatch(url)
     if parts is None:
         raise ValueError("no data URL; one is data:,TEXT or data:;base64,DATA")
@@ -76,7 +76,7 @@ def data_of(url: str) -> bytes:
 
 
 def check_url(url: str) -> None:
-    """ValueError where Ignition could not fetch from this URL."""
+    """Raise ValueError if Ignition could not fetch from this URL."""
     if _CONTROL.search(url):
         raise ValueError("a URL has no control characters")
     scheme = url.partition(":")[0].lower()
@@ -98,7 +98,7 @@ def check_url(url: str) -> None:
 
 
 def check_hash(text: str) -> None:
-    """ValueError where this is no hash as Ignition has them."""
+    """Raise ValueError if this is not a hash in Ignition's form."""
     kind, dash, digits = text.partition("-")
     if not dash or kind not in _HASHES:
         raise ValueError("no hash; one is sha512-DIGITS or sha256-DIGITS")
@@ -109,12 +109,12 @@ def check_hash(text: str) -> None:
 
 
 def hash_of(data: bytes, kind: str = "sha512") -> str:
-    """Return the hash of the bytes, as Ignition has it."""
+    """Return the hash of the bytes in Ignition's form."""
     return f"{kind}-{hashlib.new(kind, data).hexdigest()}"
 
 
 def check_verified(data: bytes, text: str) -> None:
-    """ValueError where the bytes have another hash than this one, which is one."""
+    """Raise ValueError if the bytes do not have this hash."""
     kind = text.partition("-")[0]
     if hash_of(data, kind) != text.lower():
         raise ValueError(f"the data has another {kind}, beginning {hash_of(data, kind)[:20]}")

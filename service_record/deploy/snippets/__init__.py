@@ -43,7 +43,7 @@ class SnippetValues:
     """True if a template of Foreman passes the service and the directory, as `variables:` of `snippet`."""
 
     def quoted(self, text: str) -> str:
-        """Return a text of ours as one word of shell, in a template of this language."""
+        """Return one of our texts as one word of shell, in a template of this language."""
         word = shlex.quote(text)
         return word.replace("<%", "<%%") if self.is_erb else word
 
@@ -54,14 +54,15 @@ def script(values: SnippetValues, *parts: str) -> str:
 
 
 def part_of(name: str) -> str:
-    """Return a file of shell, without what it tells shellcheck."""
+    """Return a file of shell, without its directives for shellcheck."""
     text = files("service_record.deploy.snippets").joinpath(name).read_text()
     lines = (line for line in text.split("\n") if not line.strip().startswith("# shellcheck"))
     return "\n".join(lines)
 
 
 def first_boot(values: SnippetValues, step: str) -> str:
-    """Return a function that leaves a unit on the new system, and with it what that runs at the first boot.
+    """Return a function that leaves a unit on the new system, and the program that it runs at the first
+    boot.
 
     What it runs has no value of ERB in it: the installer writes those to files beside it.
     """
@@ -127,13 +128,13 @@ def _variable(values: SnippetValues, text: str, name: str) -> str:
 
 
 def _printed(values: SnippetValues, text: str, expression: str) -> str:
-    """Return the command that prints a text, or what ERB makes of an expression."""
+    """Return the command that prints a text, or the result of an ERB expression."""
     word = values.quoted(text) if text or not values.is_erb else _rendered(expression)
     return f"printf '%s' {word}"
 
 
 def _rendered(expression: str) -> str:
-    """Return what ERB makes of an expression as one word of shell.
+    """Return the result of an ERB expression as one word of shell.
 
     It stands between single quotes; each of its own gets out of them, into double ones, and back.
     """
@@ -166,7 +167,7 @@ def snippet(kind: str, values: SnippetValues, steps: Sequence[str] = ()) -> str:
 
 
 def _kickstart(values: SnippetValues, steps: list[str]) -> str:
-    """%pre and %post are two shells, of two systems; what fails in between ends in %onerror."""
+    """Return %pre and %post, two shells of two systems; a failure in between ends in %onerror."""
     functions = script(values).rstrip("\n")
     early, late = _halves(values, steps)
     logs = '"$(tail -n 20 /tmp/anaconda.log 2>/dev/null || :)"'
@@ -230,7 +231,9 @@ def _autoinstall(values: SnippetValues, steps: list[str]) -> str:
 
 
 def _cloud_init(values: SnippetValues, steps: list[str]) -> str:
-    """Return the functions in a file; commands run last, each line with what the lines before it have set."""
+    """Return the functions in a file; commands run last, each line with the variables of the lines before
+    it.
+    """
     lines = [
         "#cloud-config",
         "write_files:",
@@ -245,7 +248,7 @@ def _cloud_init(values: SnippetValues, steps: list[str]) -> str:
 
 
 def _bash(values: SnippetValues, steps: list[str]) -> str:
-    """Functions for a script of one's own, and how they are called."""
+    """Return functions for the user's own script, and calls of them."""
     return "\n".join([script(values, "shim.sh"), *_calls(values, steps), "service_record_end", ""])
 
 
@@ -258,7 +261,7 @@ def _foreman(values: SnippetValues, _: list[str]) -> str:
 
 
 def _ipxe(values: SnippetValues, _: list[str]) -> str:
-    """Return the lines of an iPXE script that stand between the images and `boot`. A failure goes on."""
+    """Return the lines of an iPXE script between the images and `boot`. A failure does not stop it."""
     url = f"{values.url.rstrip('/')}" or "<%= host_param('service_record_url') %>"
     token = (
         f"<%= host_param('{values.token_parameter}') %>"
@@ -283,7 +286,7 @@ def _halves(values: SnippetValues, steps: list[str]) -> tuple[list[str], list[st
 
 
 def _calls(values: SnippetValues, steps: list[str]) -> list[str]:
-    """Return each step begun and done; what it does belongs between the two."""
+    """Return the calls for each step, begun and done; its commands belong between the two."""
     calls = []
     total = len(steps) + values.has_first_boot
     for number, step in enumerate(steps, 1):
