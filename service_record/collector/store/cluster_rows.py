@@ -285,10 +285,7 @@ def add_event(connection: Connection, event: Event, grant: Grant, now: float) ->
 
 
 def add_logs(connection: Connection, cluster_id: str, new: NewLogs, grant: Grant, now: float) -> str | None:
-    """Store logs of a cluster in the place of the earlier ones of that kind, whose key is returned.
-
-    Raises Refused, Forbidden.
-    """
+    """Replace a cluster's logs of that kind; return the earlier ones' key. Raises Refused, Forbidden."""
     _check(connection, cluster_id, grant)
     of_kind = (cluster_logs.c.cluster_id == cluster_id) & (cluster_logs.c.kind == new.kind)
     before: str | None = connection.execute(select(cluster_logs.c.key).where(of_kind)).scalar_one_or_none()
