@@ -11,7 +11,7 @@ from service_record.history import History
 from service_record.history.outcome import Command, Outcome, Run, Stage
 
 DEFAULT_SECONDS: Final = 30 * 60.0
-"""What a stage may take of which nothing is known: the longest that OpenShift waits for one of its own."""
+"""The default budget of an unknown stage: the longest that OpenShift waits for one of its own."""
 LEAST_LEARNED: Final = 5 * 60.0
 TIMES_LONGEST: Final = 3
 
@@ -31,7 +31,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     basis: Basis
     executions: int = 0
-    """How many successful ones it was learned from."""
+    """The number of successful executions behind it."""
     longest: float | None = None
     """Seconds that the longest of them took."""
 

@@ -239,7 +239,7 @@ class Rank(StrEnum):
     SYMPTOM = "symptom"
     """Something else has gone wrong before."""
     FORM = "form of death"
-    """How it ended, and not why."""
+    """A form of death: how it ended, and not why."""
 
 
 OWN: Final = "own"
@@ -276,7 +276,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     facts: tuple[FactTest, ...] = ()
     check: str | None = None
     roles: frozenset[str] = frozenset()
-    """What the host has to be, one of them."""
+    """The roles of hosts to which it applies; one of them has to fit."""
     rules: frozenset[str] = frozenset()
     """Other rules, one of which has to fit."""
     texts: Mapping[str, tuple[Pattern, ...]] = msgspec.field(default_factory=dict)
@@ -309,7 +309,7 @@ class CauseRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     needs: tuple[Condition, ...] = ()
     unless: tuple[Condition, ...] = ()
     within: str = "run"
-    """Whose time lines elsewhere have to fit."""
+    """The part whose time lines elsewhere have to fit."""
     alone: bool = False
     """True where it is told of a host of which no service has failed."""
     over: frozenset[str] = frozenset()

@@ -180,7 +180,7 @@ def _weighed(rule: CauseRule, match: Match, lost: str | None) -> Weighed:
 
 
 _RANKS: Final = {Rank.CAUSE: 0, Rank.CONTRIBUTING: 1, Rank.FORM: 2, Rank.SYMPTOM: 3}
-"""How it ended says more than a line that only comes of something else."""
+"""The order of ranks: a form of death says more than a line that only comes of something else."""
 
 
 def _standing(fit: Fit) -> tuple[object, ...]:

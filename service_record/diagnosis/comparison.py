@@ -58,7 +58,7 @@ class Moved(msgspec.Struct, frozen=True):
 
     step: RunStep
     after: RunStep | None
-    """What it follows in the bad run; None when it is the first."""
+    """The step before it in the bad run; None when it is the first."""
     good_after: RunStep | None
 
 
@@ -81,7 +81,7 @@ class ServiceComparison(msgspec.Struct, frozen=True, kw_only=True):
     good: Run | None
     bad: Run | None
     good_runs: int = 0
-    """How many there are."""
+    """The number of good runs."""
     bad_runs: int = 0
     differences: tuple[Difference, ...] = ()
 

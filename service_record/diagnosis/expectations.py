@@ -26,7 +26,7 @@ Those of a bootstrap host are what `openshift-install` judges one by.
 _START_LIMIT: Final = "start-limit-hit"
 _PASSING: Final = {Hindrance.QUEUED, Hindrance.UNREACHED}
 _OPEN: Final = {Hindrance.ABSENT, Hindrance.UNKNOWN}
-"""What may pass while somebody waits."""
+"""The hindrances that may pass while somebody waits."""
 
 
 def add_units(

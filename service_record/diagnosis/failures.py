@@ -122,7 +122,7 @@ class FailureGroup(msgspec.Struct, frozen=True):
     """Failures that are alike: in the same step, with the same signature."""
 
     step: RunStep | None
-    """What failed; None for the run itself."""
+    """The step that failed; None for the run itself."""
     signature: str
     """Empty when nothing was said."""
     facts: Facts
@@ -177,9 +177,9 @@ def _explains(span: Span, step: RunStep, run: Run) -> bool:
 
 
 LEAST: Final = 3
-"""How often the same has to happen to be a loop."""
+"""The number of times that the same has to happen to be a loop."""
 LEAST_STAGE_SECONDS: Final = 60.0
-"""How long a stage has to fail again and again: services poll for a while, and are right to."""
+"""The time over which a stage has to fail again and again: services poll for a while, and are right to."""
 
 _MAX_MESSAGES: Final = 100
 

@@ -47,7 +47,7 @@ class Loop(msgspec.Struct, frozen=True, kw_only=True):
     of: LoopOf
     count: int
     messages: int
-    """How many signatures the latest messages have: 1 when the same is said each time, 0 when nothing is."""
+    """The number of signatures of the latest messages: 1 when they are the same each time, 0 without any."""
     boots: tuple[str, ...] = ()
     """Of a boot loop: the boots that got no further, oldest first."""
 
@@ -72,16 +72,16 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     run: Run
     """The run to look at: of a loop the last that ended."""
     facts: Facts
-    """What is known of the failure: those of the run, or of the stage that loops."""
+    """The known facts of the failure: those of the run, or of the stage that loops."""
     stage: str | None
     since: datetime | None
-    """When this began: the first of the failures that are alike, or the start of what is stuck."""
+    """The time when this began: the first of the failures that are alike, or the start of what is stuck."""
     ahead: timedelta = timedelta()
-    """How far the times of its record are ahead of true ones, of which `since` is one."""
+    """The time by which its record is ahead of true time; `since` is one of the record's times."""
     since_uptime: float | None = None
     """The same in seconds since the boot of `run`, where that is known."""
     count: int = 1
-    """How many runs in a row ended like this one."""
+    """The number of runs in a row that ended like this one."""
     loop: Loop | None = None
     overrun: Overrun | None = None
     is_rebooted: bool = False
@@ -160,7 +160,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     run: Run
     stage: str | None
     seconds: float | None
-    """How long it is in that stage; without one, how long it runs."""
+    """The time in that stage; without one, the time of the run."""
     is_least: bool
     budget: Budget | None
     before: Run | None
@@ -205,7 +205,7 @@ class Damaged(msgspec.Struct, frozen=True, kw_only=True):
     pieces: int
     """Pieces that are not entries."""
     line: int | None
-    """Where the first of them begins."""
+    """The line at which the first of them begins."""
     lost: int
     """Entries that its recorder could not write."""
     is_empty: bool
@@ -267,11 +267,11 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     are_units_unknown: bool = False
     """True where systemd was asked which units failed, and did not answer."""
     host: HostCause | None = None
-    """Where no trouble is the root: what evidence alone shows."""
+    """The cause that evidence alone shows, if no trouble is the root."""
     looked: Looked = msgspec.field(default_factory=Looked)
-    """How much was read beside the records."""
+    """The amounts that were read beside the records."""
     host_name: str | None = None
-    """What the host calls itself, where its files say so."""
+    """The host's own name, if its files give it."""
     weighed: Mapping[str, tuple[Weighed, ...]] = msgspec.field(default_factory=dict)
     """Service, or nothing for the host -> the rules that fitted, and why the others lost."""
 

@@ -32,7 +32,7 @@ _LAST_OWN: Final = 40
 _RECENT: Final = timedelta(minutes=5)
 """So long before the failure a program elsewhere still has to tell of the cause."""
 _SAID_ONCE: Final = frozenset({INSTALLER, KERNEL})
-"""Whose lines tell a cause once, however long before the failure."""
+"""Sources whose lines tell a cause once, however long before the failure."""
 
 
 class Nearness(IntEnum):

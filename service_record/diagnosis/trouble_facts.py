@@ -39,7 +39,7 @@ _AFTERMATH: Final = re.compile(
         |waiting|sleeping|backing\soff|log\sbundle|gathering|collecting|cleaning|exiting|see\s|for\smore|use\s|hint\b|note\b)""",
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
-"""How lines begin that tell what a program does after a failure."""
+"""The beginnings of lines about a program's work after a failure."""
 
 _ASIDE: Final = re.compile(
     r"""
@@ -93,15 +93,15 @@ class TroubleFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that rules of known causes are matched against."""
 
     kinds: frozenset[str]
-    """Which of `KINDS` it is."""
+    """The `KINDS` that it is of."""
     service: str
     stage: str | None = None
     invocation_id: str | None = None
     facts: Facts
     booted: datetime | None = None
-    """When the boot of its run began, as far as that is known."""
+    """The time when the boot of its run began, as far as that is known."""
     started: datetime | None = None
-    """When the first of the runs that are alike began, or failed."""
+    """The time when the first of the runs that are alike began, or failed."""
     run_started: datetime | None = None
     ended: datetime | None = None
     """None while it runs, and where nobody knows."""
@@ -110,7 +110,7 @@ class TroubleFacts(msgspec.Struct, frozen=True, kw_only=True):
 KINDS: Final = frozenset(
     {"failed", "stuck", "restart-loop", "stage-loop", "boot-loop", "interrupted", "rebooted", "ended-well"}
 )
-"""What a trouble is to the rules: `rebooted` is interrupted by a boot of the host.
+"""The kinds of trouble that rules know: `rebooted` is interrupted by a boot of the host.
 
 `ended-well` is a unit that failed although its latest recorded run ended well.
 """
@@ -123,9 +123,9 @@ class KnownCause(msgspec.Struct, frozen=True, kw_only=True):
     says: str
     """The cause in a few words, which end a sentence that names the service."""
     explains: str | None = None
-    """What that means and where it usually comes from."""
+    """The meaning of that, and its usual source."""
     commands: tuple[str, ...] = ()
-    """What to run next, filled in and safe to paste."""
+    """The commands to run next, filled in and safe to paste."""
     rank: str = "cause"
     """`cause`, `contributing`, `symptom` or `form of death`."""
     is_last: bool = False
@@ -157,7 +157,7 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True):
     place: str | None = None
     is_named: bool = False
     lost: str | None = None
-    """Why it is not the cause that is told."""
+    """The reason why it is not shown as the cause."""
 
 
 class LineWeight(IntEnum):
@@ -300,11 +300,11 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """All its names."""
     is_failed: bool = False
     facts: Facts = NOTHING
-    """How it failed: systemd's result, and exit status or signal of the command that failed."""
+    """The facts of its failure: systemd's result, and exit status or signal of the command that failed."""
     command: str | None = None
     """The command that failed, where it is certain: `ExecStartPre=/usr/bin/mount`."""
     since: datetime | None = None
-    """When its state last changed."""
+    """The time of its last change of state."""
     is_absent: bool = False
     """True when the host has no such unit."""
     has_unmet_condition: bool = False

@@ -40,9 +40,9 @@ class BootClock(msgspec.Struct, frozen=True, kw_only=True):
     now: float | None = None
     """The present, or the last that is known of, as an offset; None when the boot is over."""
     ahead: timedelta = timedelta()
-    """How far from UTC the times of all its records are, as far as known: times are shown as recorded."""
+    """The distance of all its records' times from UTC, as far as known: times are shown as recorded."""
     put_right: tuple[timedelta, ...] = ()
-    """Where only some have such times, how far off those are: they are shown put right."""
+    """The errors of the times, if only some are wrong: these are shown corrected."""
 
     def offsets(self, span: Span, run: Run, service: ServiceHistory) -> tuple[float | None, float | None]:
         """Return when a span of a run began and ended; of what is running, the end is None.
@@ -171,7 +171,7 @@ def offset(seconds: float) -> str:
 _Placed: TypeAlias = tuple[Run, ServiceHistory]
 _Key: TypeAlias = tuple["RowKind", str, int, str]
 _Place: TypeAlias = tuple[tuple[float, int], ...]
-"""When a span began and its number among those of its run, behind the same of each stage that it is in."""
+"""The start of a span and its number among those of its run, behind the same of each stage that it is in."""
 
 
 class RowKind(StrEnum):
@@ -191,11 +191,11 @@ class Bar(msgspec.Struct, frozen=True):
     end: float | None
     """None while it is running; of what was interrupted, the last that is known of it."""
     seconds: float | None
-    """How long it took; what is running or was interrupted took at least as long."""
+    """The duration; what is running or was interrupted took at least as long."""
     span: Span
     run: Run
     time: datetime | None
-    """When it began, or else ended, as it is shown."""
+    """The time shown for its beginning, or else its end."""
 
     @property
     def outcome(self) -> Outcome:

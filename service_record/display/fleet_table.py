@@ -184,13 +184,13 @@ class HostsAnswer(msgspec.Struct, frozen=True):
     counts: Mapping[str, int]
     total: int
     now: Time
-    """What the collector's clock said."""
+    """The time of the collector's clock."""
     earlier: Mapping[str, tuple[EarlierBuild, ...]] = {}
     """Name of a host -> its earlier builds of a month, latest first, where that was asked for."""
     clusters: tuple[Cluster, ...] = ()
     """Those that the hosts are of."""
     next: str = ""
-    """Where the next page begins; empty where there is none."""
+    """The beginning of the next page; empty on the last page."""
 
 
 class Lasting(Protocol):

@@ -69,7 +69,7 @@ class _Reports(msgspec.Struct):
 
     reports: list[ShownStep]
     times: int = 0
-    """How often the step was reported with its latest status."""
+    """The number of reports of the step with its latest status."""
 
     @property
     def latest(self) -> ShownStep:

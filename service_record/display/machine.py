@@ -279,7 +279,7 @@ def _represented(dumper: "yaml.SafeDumper", any_text: str) -> "yaml.Node":
 
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the beginning of a formula."""
+"""The signs that a spreadsheet takes for the beginning of a formula."""
 
 
 def csv_of(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:

@@ -165,7 +165,7 @@ LABEL_WIDTH: Final = 9
 _MAX_FRAMES: Final = 5
 _MAX_MESSAGE_LINES: Final = 10
 _MAX_MESSAGE_ROWS: Final = 4
-"""How many rows one line of a message has, where it is not wanted whole."""
+"""The rows of one line of a message, unless it is wanted whole."""
 
 
 def details(facts: Facts, view: View, indent: int, *, whole: bool = False) -> Iterator[Line]:

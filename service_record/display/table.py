@@ -126,7 +126,7 @@ class _Story(msgspec.Struct, frozen=True):
     attempts: Sequence[Run]
     bad: Run | None
     left_out: Sequence[str]
-    """What rotations left out of its record."""
+    """The runs that rotations left out of its record."""
 
 
 def _story(service: ServiceHistory) -> _Story:

@@ -42,7 +42,7 @@ _LEAST_CUT_SECONDS: Final = 60
 _SQUEEZED: Final = 0.15
 """Share of the chart: when all that happens has no more room than this, the axis is cut."""
 _LEAST_SECONDS: Final = 0.001
-"""What happens in less is no reason to cut; records have milliseconds."""
+"""The least time that is a reason to cut; records have milliseconds."""
 _MARGIN: Final = 0.15
 """Share of what is left: so much of a quiet time is still drawn on each side of its cut."""
 _EDGES_OF_ONE: Final = 2
@@ -301,7 +301,7 @@ def _bar(bar: Bar) -> "Document":
 
 
 MAX_BOOTS: Final = 3
-"""How many boots are shown unless all are wanted."""
+"""The number of boots shown unless all are wanted."""
 
 _INDENT: Final = 2
 _MAX_NESTING: Final = 4

@@ -37,7 +37,7 @@ from service_record.record.visible import visible
 _INDENT: Final = 2
 _TEXT_WIDTH: Final = 100
 _MAX_ROWS: Final = 3
-"""How many rows the verdict may take: what a service said last can be very long."""
+"""The rows of the verdict, at most: the last words of a service can be very long."""
 _MAX_LISTED: Final = 6
 _MAX_HANDLED: Final = 3
 _LOOKS: Final = {

@@ -27,7 +27,7 @@ class ServiceHistory(msgspec.Struct, frozen=True):
     malformed: tuple[Malformed, ...] = ()
     """The first damaged pieces of its record, abridged."""
     utc_offset: timedelta | None = None
-    """How far from UTC its times seem to be, although labelled so; None where nothing speaks against them."""
+    """The distance of its times from UTC, although labelled so; None if nothing speaks against them."""
     has_no_run: bool = False
     """True when its record has no entry of any run: it is empty, or damaged throughout."""
     is_unfinished: bool = False
@@ -35,7 +35,7 @@ class ServiceHistory(msgspec.Struct, frozen=True):
     has_damaged_copy: bool = False
     """True when damaged bytes that a writer replaced in the record are kept in a file beside it."""
     unlisted: int = 0
-    """How many damaged pieces there are besides."""
+    """The number of further damaged pieces."""
 
     @property
     def damaged_pieces(self) -> int:
@@ -77,7 +77,7 @@ class History(msgspec.Struct, frozen=True):
     boots: tuple[str, ...] = ()
     """Boot ids, oldest first."""
     clock_steps: tuple[ClockStep, ...] = ()
-    """Where the clock was set while the host ran."""
+    """The places where the clock was set while the host ran."""
     latest_boot: str | None = None
     """The boot that is running now, where that is certain; otherwise the latest with a record."""
 

@@ -20,7 +20,9 @@ class Location(msgspec.Struct, frozen=True, gc=False):
 
 
 _STOP_SIGNALS: Final = frozenset({"unknown", "TERM"})
-"""What a recorder says by itself of a stop, and alike of a timeout: it cannot know who sent the signal."""
+"""The signals that a recorder writes by itself for a stop and for a timeout alike: it cannot know the
+sender.
+"""
 _BROKEN_PIPE: Final = "PIPE"
 """systemd calls a service that died of it clean (`is_clean_exit` in its source), but nobody stopped it."""
 
@@ -49,9 +51,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     signal: str | None = None
     service_result: str | None = None
     stop_request: str | None = None
-    """What systemd was asked for when its stop signal ended it: `stop`, `restart` or `shutdown`."""
+    """The request to systemd behind the stop signal that ended it: `stop`, `restart` or `shutdown`."""
     message: str | None = None
-    """What was said last, oldest line first: in the journal, and behind that by the exception."""
+    """The last words, oldest line first: from the journal, and behind that from the exception."""
     is_truncated: bool = False
 
     @property
@@ -195,9 +197,9 @@ class Stage(Span, frozen=True, kw_only=True, gc=False):
 
     name: str
     depth: int = 0
-    """How many stages it is nested in."""
+    """The number of stages around it."""
     id: str | None = None
-    """What its recorder calls this execution, where the recorder knows which stage is in which."""
+    """The recorder's id of this execution, if the recorder knows which stage is in which."""
     parent: str | None = None
     """The id of the stage that it is in; None for one that is right in its run or command."""
 
@@ -256,7 +258,7 @@ class Run(Span, frozen=True, kw_only=True, gc=False):
     has_no_start: bool = False
     """True when its `service start` was not recorded."""
     dropped: int = 0
-    """How many of its entries could not be written."""
+    """The number of its entries that could not be written."""
     left_out: RunsLeftOut | None = None
     """The runs right before it that a rotation of the record left out."""
 

@@ -20,18 +20,18 @@ class StageSpan(msgspec.Struct):
 
     name: str
     depth: int
-    """How many stages are around it: 0 for the outermost."""
+    """The number of stages around it: 0 for the outermost."""
     started: datetime | None = None
     uptime: float | None = None
     """Of its start."""
     boot_id: str | None = None
     """Of its start, until it has ended."""
     id: str | None = None
-    """What its recorder calls this execution."""
+    """The recorder's id of this execution."""
     parent: str | None = None
     """The id of the stage around it."""
     outcome: Outcome | None = None
-    """What its end says; None without an end."""
+    """The outcome at its end; None without an end."""
     ended: datetime | None = None
     duration: float | None = None
     end_entry: Entry | None = None
@@ -127,7 +127,7 @@ class RunSpan(Activity):
     """The entries of one run, and of the commands that systemd ran around it."""
 
     number: int = 0
-    """Where it is among the runs of its service."""
+    """The number of the run among those of its service."""
     attempt: int = 1
     """From 1 within its boot; the programs recorded within one invocation share theirs."""
     commands: list[CommandSpan] = []
@@ -173,7 +173,9 @@ _STAGE_END: Final = Phase.STAGE_END
 _SERVICE_START: Final = Phase.SERVICE_START
 _SERVICE_END: Final = Phase.SERVICE_END
 _SOURCED_AGAIN: Final = timedelta(seconds=1)
-"""How far apart upstream's shim, sourced twice, starts its run: at once, but its clock has whole seconds."""
+"""The distance at which upstream's shim, sourced twice, starts its run: at once, but its clock has whole
+seconds.
+"""
 
 _MAX_PIECES: Final = 1000
 """Damaged pieces of one record that are held; the others are counted."""
@@ -186,7 +188,7 @@ class Pairing:
         self.malformed: list[Malformed] = []
         """The first damaged pieces, abridged."""
         self.damaged_pieces = 0
-        """How many there are."""
+        """The number of damaged pieces."""
         self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -205,7 +207,7 @@ class Pairing:
         self._touched: RunSpan | None = None
         """The one of these that an entry was of last, with none of another since."""
         self._attempts: dict[str | None, int] = {}
-        """How many there were in each boot."""
+        """The number of attempts in each boot."""
 
     def add_malformed(self, piece: Malformed) -> None:
         self.damaged_pieces += 1

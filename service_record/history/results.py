@@ -39,9 +39,9 @@ class Handled(msgspec.Struct, frozen=True, kw_only=True):
     command: Command | None
     """The pre- or post-command that it is a stage of."""
     count: int
-    """How many of its executions have failed since it last succeeded."""
+    """The number of its executions that have failed since it last succeeded."""
     stages: int
-    """How many stages of the run failed like it; it is the latest of them."""
+    """The number of stages of the run that failed like it; it is the latest of them."""
 
 
 def handled_failure(run: Run) -> Handled | None:
@@ -85,7 +85,7 @@ class Liveness(msgspec.Struct, frozen=True):
     is_at_home: bool = False
     """True when the records are certainly this host's own, so that a run of any other boot is over."""
     is_alive: Callable[[int, float | None], bool | None] = _unknown
-    """Whether the process of that pid, which ran at that uptime of this boot, is there; None when unknown."""
+    """A check of the process of that pid, which ran at that uptime of this boot; None when unknown."""
 
 
 class Presence(msgspec.Struct, frozen=True):
@@ -355,11 +355,11 @@ class ClockStep(msgspec.Struct, frozen=True, kw_only=True):
     uptime: float
     """Of the first entry after it, in seconds since boot."""
     before: datetime
-    """What the last entry before it has."""
+    """The time of the last entry before it."""
     after: datetime
-    """What the first entry after it has."""
+    """The time of the first entry after it."""
     seconds: float
-    """How far the clock was set: negative when back."""
+    """The seconds by which the clock was set: negative when back."""
 
 
 def clock_steps(records: Iterable[Iterable[RunSpan]]) -> tuple[ClockStep, ...]:

@@ -32,7 +32,7 @@ class Certificate(msgspec.Struct, frozen=True):
     """The validity of a certificate: its times and names."""
 
     line: int
-    """Where it begins in its file."""
+    """The line at which it begins in its file."""
     start: datetime
     end: datetime
     names: tuple[str, ...] = ()

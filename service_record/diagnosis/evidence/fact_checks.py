@@ -168,7 +168,9 @@ def two_deployments_of_other_systems(facts: KnownFacts, _: History) -> Iterator[
 
 
 ROLES: Final = ("bootstrap", "control-plane", "node", "live")
-"""What a host is: `live` runs from an installation medium, `node` has a kubelet and is no bootstrap host."""
+"""The roles of hosts: `live` runs from an installation medium, `node` has a kubelet and is no bootstrap
+host.
+"""
 _BOOTSTRAPPING: Final = frozenset({"approve-csr", "bootkube", "crio-configure", "release-image"})
 _OF_CONTROL_PLANES: Final = frozenset({"etcd", "kube-apiserver", "kube-controller-manager"})
 _CONTROL_PLANES: Final = frozenset({"k3s", "k3s-server", "kubeadm-init", "rke2-server"})
@@ -376,7 +378,7 @@ class Measure(msgspec.Struct, frozen=True):
     of: Callable[[Values], Values | None]
     groups: tuple[str, ...]
     values: tuple[str, ...] = ()
-    """What it fills in besides."""
+    """Further values to fill in."""
 
 
 MEASURES: Final[Mapping[str, Measure]] = {

@@ -42,7 +42,7 @@ _SKIPPED: Final = re.compile(
     r"|(?:^|/)(?:audit|secrets?|sos_reports|sos_logs|version\.txt|list_units_files|coredump_exe_[^/]*)(?:/|$)",
 )
 _ROTATED: Final = r"(?:[.-]\d[\d.T-]*|\.old)?"
-"""How the name of a log that was put aside goes on: `.1`, `-20260302`, `.20260302-101010`."""
+"""The endings of the name of a log that was put aside: `.1`, `-20260302`, `.20260302-101010`."""
 _KINDS: Final = tuple(
     (kind, re.compile(pattern, re.VERBOSE))
     for kind, pattern in (
@@ -92,7 +92,9 @@ _RUN: Final = re.compile(r"(?:^|/)journals/invocations/([^/]+)-[0-9a-f]{32}\.log
 """The lines of one run, all of its service, whichever process wrote them."""
 _SUFFIXES: Final = re.compile(r"(?:_service)?\.(?:logs?|txt)$|\.service(?:\.txt)?$")
 _EARLIER: Final = re.compile(r"(?:^|/)boot-\d+\.log$|previous(?!\.(?:insecure\.)?log$)|(?:^|/)pstore/")
-"""What the `previous.log` of a container has is of the container's run before, in whatever boot."""
+"""Logs of an earlier run. The `previous.log` of a container is of the container's run before, in whatever
+boot.
+"""
 _FACTS: Final = re.compile(
     r"""(?:^|/) (?P<name>
       (?: resolv\.conf | nsswitch\.conf | hostname | hostnamectl(?:_status)?

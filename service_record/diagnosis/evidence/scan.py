@@ -38,7 +38,7 @@ _LAST: Final = 24
 _OWN: Final = 400
 """Lines kept of one service in one file: its latest."""
 _EXPORTED: Final = b"__CURSOR="
-"""How a journal in systemd's export format begins."""
+"""The beginning of a journal in systemd's export format."""
 
 
 class _CollectedLines:
