@@ -402,7 +402,7 @@ def test_a_damaged_note_of_what_is_ours_is_told(cluster: Cluster, hosts: list[Ho
     [
         (["--cluster-id", "x"], "'x' is not a UUID"),
         (["--token-file", "/dev/null"], "/dev/null: no token"),
-        (["--discovery", "--executable", "/bin/sh"], "--executable is of the reporter"),
+        (["--discovery", "--executable", "/bin/sh"], "--executable is for the reporter"),
         (["--reporter-token-file", "-", "--token-file", "-"], "standard input can be read once"),
         (["--ca-bundle", "-"], "give a file"),
         (["--executable", "https://a/b"], "add --executable-hash"),

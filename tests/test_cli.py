@@ -57,7 +57,8 @@ def test_an_unreadable_record_is_one_line(tmp_path: Path) -> None:
     write_lines(tmp_path / "job.json", entry())
     answer = service_record("show", "--from", tmp_path / "job.json" / "deeper")
     assert answer.status == 3
-    assert answer.err == f"Error: {tmp_path}/job.json/deeper: Not a directory\n"
+    advice = "give a directory of records, a bundle or a collector's URL"
+    assert answer.err == f"Error: {tmp_path}/job.json/deeper: Not a directory; {advice}\n"
 
 
 @pytest.mark.parametrize("output", ["table", "jsonl"])

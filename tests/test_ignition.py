@@ -222,7 +222,7 @@ def test_a_base_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     result = made("--role", "worker", "--merge", tmp_path / "none.ign")
     assert (result.exit_code, result.stderr) == (
         3,
-        f"Error: {tmp_path}/none.ign: No such file or directory\n",
+        f"Error: {tmp_path}/none.ign: No such file or directory; check the path\n",
     )
 
 
@@ -315,7 +315,7 @@ def test_what_the_operator_does_not_support_is_refused(damage: Any, said: str, t
     ("arguments", "said"),
     [
         (["--role", "worker", "--token-file", "/dev/null"], "say where it reports to"),
-        (["--role", "worker", "--replace", "/a"], "--merge names"),
+        (["--role", "worker", "--replace", "/a"], "--replace needs --merge"),
         (["--role", "worker", "--executable-hash", "x"], "give both"),
         (["--role", "worker", "--url", "https://a"], "no assisted_service.cluster_id"),
         (["--role", "worker", *REPORTING, "--cluster-id", "x"], "cluster_id"),
@@ -325,7 +325,7 @@ def test_what_the_operator_does_not_support_is_refused(damage: Any, said: str, t
         (["--role", "worker", *REPORTING, "--executable", "https://a/b"], "add --executable-hash"),
         (["--role", "worker", "--token-file", "-", "--merge", "-", *REPORTING], "standard input can be read"),
         (["--role", "bootstrap", "--format", "machineconfig"], "takes no MachineConfig"),
-        (["--role", "worker", "--format", "machineconfig", *REPORTING], "--host-id is of one"),
+        (["--role", "worker", "--format", "machineconfig", *REPORTING], "leave --host-id out"),
         (
             ["--role", "worker", "--format", "machineconfig", "--ship-to", "/a", "--token-file", "-"],
             "must not hold a token",

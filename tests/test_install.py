@@ -595,7 +595,7 @@ def test_a_file_where_a_directory_belongs_is_refused_before_anything_is_changed(
     before = picture(root)
     answer = service_record("install", "--root", root)
     assert (answer.status, answer.out) == (3, "")
-    assert answer.err == f"Error: {root}/usr/local: Not a directory\n"
+    assert answer.err == f"Error: {root}/usr/local: Not a directory; check the path\n"
     assert picture(root) == before
 
 

@@ -130,22 +130,22 @@ def test_proxies_are_taken_in_either_case(tmp_path: Path, name: str) -> None:
     [
         pytest.param("frequenzy = 3", "frequenzy: no such setting; perhaps frequency is meant", id="unknown"),
         pytest.param("nothing_like_it = 3", "no such setting; docs/boot-reporter.md lists", id="far off"),
-        pytest.param("frequency = 1", "1 is too little; it is at least 60", id="too little"),
-        pytest.param("frequency = nan", "too little", id="not a number"),
+        pytest.param("frequency = 1", "1 is too small; use at least 60", id="too little"),
+        pytest.param("frequency = nan", "too small", id="not a number"),
         pytest.param("frequency = true", "True is not a valid duration", id="wrong type"),
         pytest.param('frequency = "soon"', "'soon' is not a valid duration", id="no duration"),
         pytest.param('upload_bytes = "1 TB"', "'1 TB' is not a valid size", id="no size"),
-        pytest.param('upload_bytes = "1 GiB"', "too much; it is at most 262,144,000", id="too much"),
+        pytest.param('upload_bytes = "1 GiB"', "too large; use at most 262,144,000", id="too much"),
         pytest.param('redact = "no"', "'no' is neither true nor false", id="no switch"),
         pytest.param("uploads = 1.5", "1.5 is not a whole number", id="no whole number"),
-        pytest.param('host_logs = "often"', "'often' is not one of when-empty, overwrite", id="no choice"),
-        pytest.param("host_logs = []", "[] is not one of when-empty, overwrite, never", id="no text"),
-        pytest.param('ship_to = "/mnt"', 'it is a list of texts, like ["this", "that"]', id="no list"),
+        pytest.param('host_logs = "often"', "'often' is not valid; use one of when-empty", id="no choice"),
+        pytest.param("host_logs = []", "[] is not valid; use one of when-empty", id="no text"),
+        pytest.param('ship_to = "/mnt"', 'not a list of texts; write it like ["this", "that"]', id="no list"),
         pytest.param('records_to = ["https://x"]', "is not a collector; use a URL", id="records"),
         pytest.param('ship_to = ["ftp://x/"]', "not a URL of http or https with a host", id="scheme"),
-        pytest.param('ship_to = ["/a/../b"]', "is not an absolute path without `..`", id="dots"),
-        pytest.param('remove = ["bin/x"]', "'bin/x' is not an absolute path", id="relative"),
-        pytest.param('keep_after = ["token"]', "'token' is not one of settings, spool", id="kept"),
+        pytest.param('ship_to = ["/a/../b"]', "write an absolute one without `..`", id="dots"),
+        pytest.param('remove = ["bin/x"]', "'bin/x' is not a valid path", id="relative"),
+        pytest.param('keep_after = ["token"]', "'token' is not valid; use one of settings, spool", id="kept"),
         pytest.param("proxies = 3", "a section; write [proxies]", id="section"),
         pytest.param('token = "abc"', "the token does not belong here; write it into", id="token"),
         pytest.param('api_url = "https://h:99999"', "not a URL of http or https with a host", id="port"),
@@ -187,7 +187,7 @@ def test_a_proxy_whose_password_is_wrong_written_is_not_told_with_it(tmp_path: P
     settings = read_settings(places_with(tmp_path), environ)
     assert settings.proxies.https is None
     (told,) = settings.faults
-    assert told.startswith("environment:HTTPS_PROXY: a URL has no blank in it")
+    assert told.startswith("environment:HTTPS_PROXY: the URL has a blank in it")
     assert "heim" not in told
 
 

@@ -297,7 +297,7 @@ def test_headers_come_from_a_file_and_are_never_printed(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("Authorization Bearer x", "line 1 is not like"),
+        ("Authorization Bearer x", "line 1 is not a header"),
         ("Content-Type: x", "cannot be set"),
         ("A: ü", "ASCII"),
     ],

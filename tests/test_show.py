@@ -85,7 +85,11 @@ def test_entries_are_selected_one_by_one(tmp_path: Path, arguments: str, expecte
 
 @pytest.mark.parametrize(
     ("boot", "message"),
-    [("7", "no boot 7: the records know 2"), ("ffff", "no boots begin with ffff"), ("-2", "no boot -2")],
+    [
+        ("7", "no boot 7: the records have 2; 0 is the latest"),
+        ("ffff", "no boots begin with ffff"),
+        ("-2", "no boot -2"),
+    ],
 )
 def test_an_unknown_boot_is_nothing_to_read(records: Path, boot: str, message: str) -> None:
     answer = service_record("show", "--from", records, "--boot", boot)

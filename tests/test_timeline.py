@@ -406,7 +406,7 @@ def test_what_is_asked_for_is_drawn(tmp_path: Path, arguments: str, expected: li
 def test_a_boot_that_is_not_there_is_refused_in_one_line(tmp_path: Path) -> None:
     write_lines(tmp_path / "job.json", *failed_run())
     answer = service_record("timeline", "--from", tmp_path, "--boot", "7")
-    assert (answer.status, answer.err) == (3, "Error: no boot 7: the records know 1\n")
+    assert (answer.status, answer.err) == (3, "Error: no boot 7: the records have 1; 0 is the latest\n")
 
 
 @pytest.mark.parametrize(("document", "golden"), [("timeline", "timeline-80"), ("diff", "diff-80")])

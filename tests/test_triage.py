@@ -367,7 +367,7 @@ def test_a_query_reads_no_file_of_this_machine(shelf: Path, tmp_path: Path) -> N
         refused = triage("sql", "--index", tmp_path / "index", query)
         assert (refused.status, refused.out) == (3, "")
         assert "the query failed" in refused.err
-    assert "index says which" in triage("sql", "select 1").err
+    assert "name the index to ask" in triage("sql", "select 1").err
 
 
 def test_an_archive_may_hold_a_formula_without_a_spreadsheet_running_it(tmp_path: Path) -> None:

@@ -264,12 +264,14 @@ def test_a_bundle_cannot_be_saved_as_one_record(live: Path, tmp_path: Path) -> N
 def test_one_that_cannot_be_read_does_not_keep_the_others_from_being_checked(live: Path) -> None:
     answer = service_record("validate", live / "absent.json", live / "bad.json")
     assert (answer.status, len(answer.out.splitlines())) == (3, 3)
-    assert answer.err == f"Error: {live}/absent.json: No such file or directory\n"
+    assert answer.err == f"Error: {live}/absent.json: No such file or directory; check the path\n"
 
 
 def test_a_directory_without_records_is_nothing_to_read(tmp_path: Path) -> None:
     answer = service_record("validate", tmp_path)
-    assert (answer.status, answer.err) == (3, f"Error: no records in {tmp_path}: no *.json file there\n")
+    advice = "give a record, a directory of records or a bundle"
+    problem = f"Error: no records in {tmp_path}: no *.json file there; {advice}\n"
+    assert (answer.status, answer.err) == (3, problem)
 
 
 def test_a_name_may_be_as_long_as_names_can_be(tmp_path: Path) -> None:
@@ -292,7 +294,7 @@ def test_names_do_not_act_on_the_terminal_nor_break_lines(tmp_path: Path) -> Non
     Path(os.fsdecode(name)).touch()
     answer = service_record("validate", tmp_path, "absent\n\x1b", PYTHONIOENCODING="ascii")
     assert answer.out.startswith(f"{tmp_path}/a\\x0a\\x1b[2J\\udcff.json:1: empty")
-    assert answer.err == "Error: absent\\x0a\\x1b: No such file or directory\n"
+    assert answer.err == "Error: absent\\x0a\\x1b: No such file or directory; check the path\n"
 
 
 @pytest.mark.parametrize(

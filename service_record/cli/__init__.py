@@ -3,6 +3,7 @@
 Also the one line that says which extra of the package is missing.
 """
 
+import errno
 import importlib
 import os
 import sys
@@ -198,9 +199,21 @@ def system_error_line(error: OSError) -> str:
     """Return the system's refusal for people, in one line."""
     from service_record.record.visible import visible  # noqa: PLC0415  # only where something is refused
 
-    advice = "; try as root" if isinstance(error, PermissionError) else ""
     where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+    advice = _ADVICE.get(error.errno or 0, "") if where or isinstance(error, PermissionError) else ""
     return visible(f"{where}{error.strerror or error}{advice}")
+
+
+_ADVICE: Final = {
+    errno.EACCES: "; try as root",
+    errno.EPERM: "; try as root",
+    errno.ENOENT: "; check the path",
+    errno.ENOTDIR: "; check the path",
+    errno.EISDIR: "; give a file",
+    errno.EEXIST: "; name another place",
+    errno.ENOSPC: "; make room there",
+    errno.EROFS: "; name a place that can be written",
+}
 
 
 EXTRAS: Final = {

@@ -135,9 +135,11 @@ def command(
       service-record analyze --expect bootstrap
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     if timeout is not None and not wait:
-        raise click.UsageError("--timeout needs --wait")
+        raise click.UsageError("--timeout needs --wait; add it")
     if baseline == "-" and "-" in places:
-        raise click.UsageError("standard input holds one of --from and --baseline, not both")
+        raise click.UsageError(
+            "standard input holds one of --from and --baseline, not both; give a file for the other"
+        )
     judges = judging(budget, baseline, rules)
     expected = expected_services(expectations, judges.budgets.baseline)
     request = _Request(places, services, boot, since, until, judges, expected, is_waiting=wait)

@@ -60,7 +60,9 @@ def _cluster_id(_context: click.Context, _parameter: click.Parameter, value: str
     try:
         return str(uuid.UUID(value))  # the service finds no host of a cluster in upper case
     except ValueError:
-        raise click.BadParameter(f"{visible(value)!r} is not a UUID") from None
+        raise click.BadParameter(
+            f"{visible(value)!r} is not a UUID; use one like 01234567-89ab-cdef-0123-456789abcdef"
+        ) from None
 
 
 _SERVICE: Final = (
@@ -161,7 +163,9 @@ def _check(*, discovery: bool, options: dict[str, Any]) -> None:
     used = [name for name in _OF_HOSTS if options[name]]
     if discovery and used:
         option = f"--{used[0].replace('_', '-')}"
-        raise click.UsageError(f"{option} is of the reporter, which runs on hosts, not in discovery images")
+        raise click.UsageError(
+            f"{option} is for the reporter, which does not run in discovery images; leave it out"
+        )
 
 
 def _nobody(cluster_id: str, *, discovery: bool) -> str:
@@ -184,7 +188,7 @@ def _installer(url: str, token_file: str | None, ca_bundle: str | None) -> Itera
     from service_record.http.proxies import proxies_of  # noqa: PLC0415
 
     if ca_bundle == "-":
-        raise click.UsageError("--ca-bundle is read twice; give a file")
+        raise click.UsageError("--ca-bundle is read twice, which standard input cannot be; give a file")
     bundle = Path(ca_bundle) if ca_bundle else None
     token = _user_token(token_file)
     with Installer(url, token, ca_bundle=bundle, proxies=proxies_of(os.environ)) as installer:

@@ -247,7 +247,7 @@ def _copied(place: str, path: Path, rules: Rules, at: datetime, most_bytes: int)
     """
     copied = make_copy(_contents(place, at, path), path, rules, mtime=at.timestamp(), most_bytes=most_bytes)
     if not copied.members:
-        raise Unreadable(f"nothing to read in {visible(place)}")
+        raise Unreadable(f"nothing to read in {visible(place)}; give a bundle or a directory with files")
     return copied
 
 

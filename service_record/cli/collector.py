@@ -126,7 +126,7 @@ def serve_command(
 
     _check_webhook(webhook)
     if key and not certificate:
-        raise click.UsageError("--key: a private key is of no use without its --certificate")
+        raise click.UsageError("--key needs --certificate; name the file with its certificate")
     settings = CollectorSettings(
         data=data,
         database=database,
@@ -164,7 +164,7 @@ def _check_webhook(url: str) -> None:
     from service_record.http.proxies import split_url  # noqa: PLC0415  # only where one is given
 
     if url and split_url(url) is None:
-        raise click.UsageError("--webhook: a URL is http://HOST/... or https://HOST/...")
+        raise click.UsageError("--webhook: not a valid URL; use http://HOST/... or https://HOST/...")
 
 
 def _secret_in(file: Path | None) -> bytes:

@@ -58,7 +58,9 @@ class Number(click.FloatRange):
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(value, param, ctx)  # type: ignore[arg-type]
-        return self.fail(f"{value!r} is not a number", param, ctx) if isnan(number) else number
+        return (
+            self.fail(f"{value!r} is not a number; use one like 30", param, ctx) if isnan(number) else number
+        )
 
 
 @contextmanager
@@ -210,7 +212,7 @@ def prune_command(
 
     limits = housekeeping.KeepLimits(days=keep_days, size=keep_bytes)
     if not limits.are_any:
-        raise click.UsageError("say what is to be kept: --keep-days, --keep-bytes or both")
+        raise click.UsageError("no limit is given; add --keep-days, --keep-bytes or both")
     now = time.time()
     with opened(data, database) as collector:
         with collector.reading() as connection:

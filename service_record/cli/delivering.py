@@ -45,7 +45,7 @@ def unit_names(_context: click.Context, _parameter: click.Parameter, names: Sequ
     """Accept names of services, and refuse what cannot be one."""
     for name in names:
         if not _UNIT_NAME.fullmatch(name):
-            raise click.BadParameter(f"{visible(name)!r} is not the name of a service")
+            raise click.BadParameter(f"{visible(name)!r} is not the name of a service; use one like bootkube")
     return tuple(map(service_name, names))
 
 

@@ -100,7 +100,7 @@ def expected_services(expectations: Sequence[str], baseline: History | None) -> 
     names: list[str] = []
     for word in (part.strip() for text in expectations for part in text.split(",")):
         if not word:
-            raise click.UsageError("--expect: a name is empty")
+            raise click.UsageError("--expect: a name is empty; put one comma between names")
         if word != BASELINE:
             names += ROLES.get(word, (service_name(word),))
         elif baseline is None:

@@ -36,7 +36,7 @@ class LineCount(click.ParamType[int | None]):
         self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
     ) -> int | None:
         if value != _ALL and not str(value).isdecimal():
-            self.fail(f"{value!r} is neither a number nor {_ALL}", param, ctx)
+            self.fail(f"{value!r} is not a valid number of lines; use one like 10, or {_ALL}", param, ctx)
         return None if value == _ALL else int(value)
 
 

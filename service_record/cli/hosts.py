@@ -222,7 +222,7 @@ def show_command(
             lines = host_detail(detail, client.url, time.time(), view(Clock(clock) if clock else None))
             print_lines(lines, color, pager=pager)
     except msgspec.ValidationError as error:
-        raise Unreadable(f"the collector answered with something else than a host: {error}") from None
+        raise Unreadable(f"the answer is not that of a collector; check its URL: {error}") from None
     except CollectorError as error:
         raise Unreadable(visible(str(error))) from None
 

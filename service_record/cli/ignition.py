@@ -109,7 +109,9 @@ def read_file(path: str, most: int = MOST) -> bytes:
         with Path(path).open("rb") as file:
             data = file.read(most + 1)
     if len(data) > most:
-        raise click.UsageError(f"{visible(path)} has more than {most:,} bytes")
+        raise click.UsageError(
+            f"{visible(path)} has more than {most:,} bytes; check that it is the file you mean"
+        )
     return data
 
 
@@ -118,7 +120,7 @@ def read_token_file(path: str | None) -> bytes | None:
         return None
     token = read_file(path, _MOST_TOKEN)
     if not token.strip():
-        raise click.UsageError(f"{_named_file(path)} is empty; the token belongs into it")
+        raise click.UsageError(f"{_named_file(path)} is empty; write the token into it")
     return token
 
 
@@ -127,7 +129,9 @@ def read_certificates(path: str | None) -> bytes | None:
         return None
     data = read_file(path)
     if _CERTIFICATE not in data:
-        raise click.UsageError(f"{visible(path)} holds no certificate in PEM form")
+        raise click.UsageError(
+            f"{visible(path)} has no certificate in PEM form; convert it with openssl x509"
+        )
     return data
 
 
@@ -135,7 +139,7 @@ def read_program(place: str | None, hash_text: str | None) -> ReporterProgram:
     """Return the executable of a file, which is read, or of a URL, which is not."""
     if place is None:
         if hash_text is not None:
-            raise click.UsageError("--executable-hash is of what --executable names; give both")
+            raise click.UsageError("--executable-hash needs --executable, the file it belongs to; give both")
         return ReporterProgram()
     if hash_text is not None:
         _insist(lambda: urls.check_hash(hash_text), "--executable-hash")
@@ -146,7 +150,10 @@ def read_program(place: str | None, hash_text: str | None) -> ReporterProgram:
         return ReporterProgram(remote=(RemoteFile(PROGRAM, place, hash_text.lower()),))
     data = read_file(place)
     if not data.startswith(_BEGINNINGS):
-        raise click.UsageError(f"{visible(place)} is not a program: neither ELF nor a script")
+        raise click.UsageError(
+            f"{visible(place)} is not a program: neither ELF nor a script; "
+            "name the executable that make standalone makes"
+        )
     if hash_text is not None:
         _insist(lambda: urls.check_verified(data, hash_text), visible(place))
     return ReporterProgram(data)
@@ -357,7 +364,7 @@ def command(
 def _check(form: _ConfigForm, base: str | None, replacing: tuple[str, ...], options: dict[str, Any]) -> None:
     """Raise UsageError for options that do not go together."""
     if replacing and base is None:
-        raise click.UsageError("--replace is of files of a config that --merge names")
+        raise click.UsageError("--replace needs --merge, the config whose files it replaces; give both")
     if form.is_patch and form.name != "ignition":
         raise click.UsageError("--assisted-host-patch is an Ignition config; leave --format out")
     if form.name == "butane" and (base is not None or options["added"]):
@@ -396,7 +403,7 @@ def _check_object(form: _ConfigForm, options: dict[str, Any]) -> None:
             "a MachineConfig is too small for the executable, and nothing is fetched by it"
         )
     if options["host_id"] and form.role in _OF_A_POOL:
-        raise click.UsageError(f"a MachineConfig is of all hosts of {form.role}; --host-id is of one")
+        raise click.UsageError(f"a MachineConfig is for all hosts of {form.role}; leave --host-id out")
 
 
 def _request_of(form: _ConfigForm, options: dict[str, Any]) -> tuple[DeliveryRequest, ReporterProgram]:
@@ -439,7 +446,9 @@ def _put(text: str, output: Path | None) -> None:
         return
     place = output.resolve()
     if place.exists() and not place.is_file():
-        raise click.UsageError(f"{visible(str(output))} is not a file that can be replaced")
+        raise click.UsageError(
+            f"{visible(str(output))} is not a file that can be replaced; name another place"
+        )
     if not place.parent.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(output.parent))
     write_whole(place, text.encode())

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _MAX_NEAREST: Final = 3
 _MAX_LISTED: Final = 8
+_SOURCES: Final = "give a directory of records, a bundle or a collector's URL"
 _TOMBSTONE: Final = "var/lib/service-record/reporter.stopped"
 """`Places.tombstone`, below the root of a host."""
 
@@ -49,6 +50,10 @@ def opened(
         source = open_source(places, with_evidence=with_evidence)
     except SourceError as error:
         raise Unreadable(visible(str(error))) from None
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if error.filename not in places:
+            raise
+        raise Unreadable(f"{visible(error.filename)}: {error.strerror}; {_SOURCES}") from None
     if needs_records and source.refusal:
         raise Unreadable(visible(source.refusal))
     if needs_records and not source.records and not source.running and source.unit_texts:

@@ -139,7 +139,7 @@ class Questions:
             raise QuestionError("lines are read from bundles and directories; give one of those as a source")
         content = next((one for one in _contents(Path(source)) if _is_named(one.path, file)), None)
         if content is None:
-            raise QuestionError(f"{source} has no file {file}")
+            raise QuestionError(f"{source} has no file {file}; analyze names the files of its evidence")
         first = max(line - around, 1)
         numbered = enumerate(_lines_of(content), 1)
         excerpt = islice(numbered, first - 1, line + around)
@@ -230,7 +230,7 @@ def server(questions: Questions) -> "MCPServer":
     async def ask_collector(source: source_type) -> str:
         """List the hosts that a collector knows, those with trouble first."""
         if not is_collector(source):
-            raise QuestionError(f"{source} is not a collector")
+            raise QuestionError(f"{source} is not a collector; give a collector's URL")
         return _as_text(await questions.ask("hosts", "-o", "json", *questions.places(source)))
 
     for function in (list_sources, list_services, show_service, analyze, read_lines, compare, ask_collector):

@@ -44,9 +44,9 @@ def command(*, due: bool, dry_run: bool, stop: bool, purge: bool, root: Path) ->
       service-record report --stop           remove the reporter permanently
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     if stop and (due or dry_run):
-        raise click.UsageError("--stop stands alone")
+        raise click.UsageError("--stop goes with neither --due nor --dry-run; leave them out")
     if purge and not stop:
-        raise click.UsageError("--purge needs --stop")
+        raise click.UsageError("--purge needs --stop; add it")
     signal.signal(signal.SIGTERM, _terminated)
     places = Places.of_environment(root, os.environ)
     if stop:

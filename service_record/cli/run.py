@@ -122,7 +122,7 @@ def command(
       service-record run --service image --stage pull -- podman pull quay.io/x
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     if pre_command and post_command:
-        raise click.UsageError("--pre-command and --post-command exclude each other")
+        raise click.UsageError("--pre-command and --post-command exclude each other; give one of them")
 
     run = RecordedRun(service or surrounding_service() or arguments[0], recorder=f"run/{__version__}")
     whole = _part(pre_command, post_command)

@@ -84,11 +84,12 @@ def command(
     _check_kind(kind, steps, has_first_boot=has_first_boot, has_url=bool(url) or is_erb)
     if token_parameter and not is_erb:
         raise click.UsageError(
-            "--token-parameter is of ERB; a token never stands in the text itself: --token-file"
+            "--token-parameter is for ERB only; a token is never in the text itself: use --token-file"
         )
     if token_parameter and not re.fullmatch(r"[\w.-]+", token_parameter, re.ASCII):
         raise click.UsageError(
-            f"--token-parameter: {visible(token_parameter)} is not the name of a parameter"
+            f"--token-parameter: {visible(token_parameter)} is not the name of a parameter; "
+            "use letters, digits, _, . and -"
         )
     values = SnippetValues(
         service=kind,
@@ -108,7 +109,7 @@ def _check_kind(kind: str, steps: tuple[str, ...], *, has_first_boot: bool, has_
     if has_first_boot and kind not in FIRST_BOOT:
         raise click.UsageError(f"--first-boot: only for {' and '.join(FIRST_BOOT)}, not for {kind}")
     if steps and kind not in STEPS:
-        raise click.UsageError(f"--step: the snippet of {kind} has no steps of its own")
+        raise click.UsageError(f"--step: the snippet of {kind} has no steps of its own; leave --step out")
     if kind == "ipxe" and not has_url:
         raise click.UsageError("iPXE has no default for the collector: name it with --url, or use --erb")
 
@@ -116,7 +117,9 @@ def _check_kind(kind: str, steps: tuple[str, ...], *, has_first_boot: bool, has_
 def _check_text(option: str, text: str) -> None:
     """Refuse a line end or half a character: neither has a place in a line of a template."""
     if any(_unfit(text)):
-        raise click.UsageError(f"{option}: {visible(text)} has characters that no template takes")
+        raise click.UsageError(
+            f"{option}: {visible(text)} has characters that no template takes; use one line of printable text"
+        )
 
 
 def _unfit(text: str) -> Iterator[bool]:
@@ -129,6 +132,6 @@ def _check_url(url: str) -> None:
     except ValueError as error:
         raise click.UsageError(f"--url: {visible(str(error))}") from None
     if not url.lower().startswith(("http://", "https://")):
-        raise click.UsageError("--url: a collector is at a URL of http or https")
+        raise click.UsageError("--url: not a URL of a collector; use http://HOST or https://HOST")
     if "?" in url or "#" in url or "@" in url:
-        raise click.UsageError("--url: without query, fragment and password")
+        raise click.UsageError("--url: remove the query, fragment or password")

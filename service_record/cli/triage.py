@@ -184,7 +184,10 @@ def _answer(index: "Index", since: datetime | None, against: str | None) -> "Tri
     if against == _WEEK:
         return summarise(index.connect(), since, period=timedelta(days=7), against_name="the week before")
     if "://" not in against and not Path(against).is_dir():
-        raise click.UsageError(f"--against: {visible(against)} is neither an index nor {_WEEK}")
+        raise click.UsageError(
+            f"--against: {visible(against)} is neither an index nor {_WEEK}; "
+            "name a folder that triage --index has made"
+        )
     return summarise(index.connect(), since, Index(against).connect(), against)
 
 
@@ -237,7 +240,7 @@ def sql(*, query: str, place: str | None, output: str) -> None:
       service-record triage sql --index shelf "select release, count(*) from bad group by all"
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     if place is None:
-        raise click.UsageError("--index says which index to ask")
+        raise click.UsageError("--index is missing; name the index to ask")
     require_extra("triage")
     from service_record.display.machine import csv_of  # noqa: PLC0415  # only for an output
     from service_record.triage.index import Index, ask  # noqa: PLC0415

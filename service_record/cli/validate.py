@@ -102,7 +102,10 @@ def _names(places: Iterable[str]) -> list[str]:
         directory = _directory(place)
         services = Records(directory).services()
         if not services and not _beside([place], UNFINISHED_SUFFIX):
-            raise Unreadable(f"no records in {visible(place)}: no *.json file there")
+            raise Unreadable(
+                f"no records in {visible(place)}: no *.json file there; "
+                "give a record, a directory of records or a bundle"
+            )
         names += [str(directory / f"{service}.json") for service in services]
     return names
 

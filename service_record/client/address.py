@@ -80,7 +80,7 @@ def address_of(place: str) -> Address:
     parts = split_url(place, _SCHEMES)
     if parts is None or parts.username or parts.query or parts.fragment:
         raise CollectorError(
-            f"{place}: not as collector://HOST[:PORT]/NAME, collector+http://... or https://..."
+            f"{place}: not a valid address; use collector://HOST[:PORT]/NAME, collector+http://... or https://..."
         )
     name, port = parts.hostname or "", parts.port
     scheme = _SCHEMES[parts.scheme] or ("http" if _is_loopback(name) else "https")
@@ -109,14 +109,16 @@ def read_token(file: Path | None = None) -> str:
             token = path.read_text(encoding="ascii").strip()
         except FileNotFoundError:
             if path is named:
-                raise CollectorError(f"{path}: no such file with a token") from None
+                raise CollectorError(f"{path}: no such file; write the token into it") from None
             continue
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "no token in it"
+            reason = (
+                error.strerror if isinstance(error, OSError) else "not text; write the token alone into it"
+            )
             raise CollectorError(f"{path}: {reason}") from None
         if token.isprintable() and " " not in token and token:
             return token
-        raise CollectorError(f"{path}: no token in it; it is the token alone")
+        raise CollectorError(f"{path}: no valid token in it; write the token alone into it")
     looked = ", ".join(map(str, places))
     raise CollectorError(f"no token: write it to a file that {TOKEN_VARIABLE} names, or to {looked}")
 

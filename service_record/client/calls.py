@@ -74,7 +74,7 @@ class CollectorClient:
         try:
             (urlsplit(url).hostname or "").encode("idna")
         except ValueError:
-            raise CollectorError(f"{url}: no host can be called that") from None
+            raise CollectorError(f"{url}: not a valid name of a host; check the URL") from None
         self.url = url
         self._transport = Transport(
             url,
@@ -125,7 +125,9 @@ class CollectorClient:
         try:
             return orjson.loads(text) if text else None
         except ValueError:
-            raise CollectorError(f"{self.url}: answered with something else than JSON") from None
+            raise CollectorError(
+                f"{self.url}: the answer is not that of a collector (not JSON); check its URL"
+            ) from None
 
     def download(self, path: str, into: BinaryIO) -> None:
         """Write the body of an answer to a file. Raises CollectorError, and OSError where the disk fails."""

@@ -129,7 +129,9 @@ def _extract(file: Path, folder: Path) -> int:
         with tarfile.open(file, mode="r|") as tar:
             first = tar.next()
             if first is None or first.name != _MANIFEST:
-                raise BackupError(f"{file}: no backup of a collector")
+                raise BackupError(
+                    f"{file}: not a backup of a collector; name a file that collector backup made"
+                )
             while (member := tar.next()) is not None:
                 path = folder / _checked(file, member)
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -150,20 +152,22 @@ def _checked(file: Path, member: tarfile.TarInfo) -> PurePosixPath:
     is_below = not path.is_absolute() and ".." not in path.parts and "\x00" not in member.name
     is_ours = member.name == FILE or (path.parts[:1] == (FOLDER,) and len(path.parts) > 1)
     if not (member.isreg() and is_below and is_ours):
-        raise BackupError(f"{file}: {member.name!r} is in no backup of a collector")
+        raise BackupError(
+            f"{file}: {member.name!r} is in no backup of a collector; name a file that collector backup made"
+        )
     return path
 
 
 def _check(database: Path) -> None:
     if not database.exists():
-        raise BackupError("the backup has no database: it is incomplete")
+        raise BackupError("the backup has no database: it is incomplete; use another one")
     with contextlib.closing(sqlite3.connect(database)) as connection:
         try:
             (result,) = connection.execute("PRAGMA quick_check").fetchone()
         except sqlite3.Error as error:
             result = str(error)
     if result != "ok":
-        raise BackupError(f"the database in the backup is damaged: {result}")
+        raise BackupError(f"the database in the backup is damaged; use another backup: {result}")
 
 
 def _sync_all(folder: Path) -> None:

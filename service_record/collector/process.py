@@ -227,7 +227,7 @@ def _definitions(paths: Iterable[Path]) -> Definitions:
     for path in paths:
         for label, definition in _definitions_in(path).by_label.items():
             if label in by_label:
-                raise StepsError(f"{path}: {label} is defined in {files[label]} already")
+                raise StepsError(f"{path}: {label} is defined in {files[label]} already; remove one of them")
             by_label[label], files[label] = definition, path
     return Definitions(by_label)
 

@@ -286,10 +286,11 @@ def find_boot(boots: Sequence[str], prefix: str) -> str:
         index = number - 1 if number > 0 else len(boots) - 1 + number
         if 0 <= index < len(boots):
             return boots[index]
-        raise LookupError(f"no boot {prefix}: the records know {len(boots)}")
+        raise LookupError(f"no boot {prefix}: the records have {len(boots)}; 0 is the latest")
     matches = [boot_id for boot_id in boots if boot_id.startswith(prefix.replace("-", ""))]
     if len(matches) != 1:
-        raise LookupError(f"{len(matches) or 'no'} boots begin with {prefix}; the records know {len(boots)}")
+        advice = "give more digits" if matches else "0 is the latest, -1 the one before"
+        raise LookupError(f"{len(matches) or 'no'} boots begin with {prefix}; {advice}")
     return matches[0]
 
 

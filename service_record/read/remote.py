@@ -43,11 +43,13 @@ def remote_records(place: str) -> RemoteRecords:
     """
     address = address_of(place)
     if not address.host:
-        raise CollectorError(f"{place}: which host? as in {place.rstrip('/')}/NAME")
+        raise CollectorError(f"{place}: no host is named; use {place.rstrip('/')}/NAME")
     client = connect(place)
     answer = _checked_answer(client.get(host_path(address.host, "records")), client.url)
     if not answer.services and answer.bundle is None:
-        raise CollectorError(f"{place}: the collector has no records of {address.host} yet")
+        raise CollectorError(
+            f"{place}: the collector has no records of {address.host}; service-record hosts lists its hosts"
+        )
     services = (one.service for one in answer.services)
     records = tuple((service, _record(client, address.host, service)) for service in services)
     bundle = host_path(address.host, "bundles", str(answer.bundle))
@@ -58,7 +60,9 @@ def _checked_answer(answer: object, url: str) -> _HostRecords:
     try:
         return msgspec.convert(answer, _HostRecords)
     except msgspec.ValidationError as error:
-        raise CollectorError(f"{url}: answered with something else than records: {error}") from None
+        raise CollectorError(
+            f"{url}: the answer is not that of a collector; check its URL: {error}"
+        ) from None
 
 
 def _record(client: CollectorClient, host: str, service: str) -> Iterator[Piece]:

@@ -297,7 +297,9 @@ def _of_bundle(name: str, service: str, bundle: "Bundle", *, with_evidence: bool
         return replace(source, left_out=left_out)
     if not bundle.records and not _name_failed_units(bundle.unit_texts):
         layouts = " nor ".join(f"{layout}/*.json" for layout in RECORD_DIRECTORIES)
-        nothing = f"no records in {name}: an archive with neither {layouts}"
+        nothing = (
+            f"no records in {name}: an archive with neither {layouts}; check that it is the bundle you mean"
+        )
         refusal = "; ".join([nothing, *map(str, left_out)])
         if not with_evidence:
             raise SourceError(refusal)

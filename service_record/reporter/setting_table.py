@@ -37,7 +37,7 @@ def quoted(value: object) -> str:
 
 def text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ValueError('it is a text in quotes, like "this"')
+        raise ValueError('not a text; write it in quotes, like "this"')
     return value.strip()
 
 
@@ -52,13 +52,13 @@ def uuid(value: object) -> str:
 
 def switch(value: object) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"{quoted(value)} is neither true nor false")
+        raise ValueError(f"{quoted(value)} is neither true nor false; write one of them, without quotes")
     return value
 
 
 def whole_number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{quoted(value)} is not a whole number")
+        raise ValueError(f"{quoted(value)} is not a whole number; write one like 10, without quotes")
     return value
 
 
@@ -79,7 +79,7 @@ def minutes(value: object) -> float:
     try:
         return float(text(value)) * 60
     except ValueError:
-        raise ValueError(f"{quoted(value)} is not a number of minutes") from None
+        raise ValueError(f"{quoted(value)} is not a number of minutes; write one like 10") from None
 
 
 def size(value: object) -> int:
@@ -93,7 +93,7 @@ def size(value: object) -> int:
 
 def texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise ValueError('it is a list of texts, like ["this", "that"]')
+        raise ValueError('not a list of texts; write it like ["this", "that"]')
     return tuple(text(item) for item in value)
 
 
@@ -107,7 +107,7 @@ def hosts(value: object) -> tuple[str, ...]:
 def path(value: object) -> Path:
     result = text(value)
     if not result.startswith("/") or ".." in PurePosixPath(result).parts or "\0" in result:
-        raise ValueError(f"{quoted(result)} is not an absolute path without `..`")
+        raise ValueError(f"{quoted(result)} is not a valid path; write an absolute one without `..`")
     return Path(result)
 
 
@@ -119,7 +119,7 @@ def service_url(value: object) -> str:
     """Return where the assisted-service is, without a slash at the end."""
     url = _http(text(value))
     if url.username is not None or url.query or url.fragment:
-        raise ValueError("an address of a service has no user, no `?` and no `#`")
+        raise ValueError("not an address of a service; remove the user, `?` or `#`")
     return url.geturl().rstrip("/")
 
 
@@ -159,7 +159,7 @@ def collectors(value: object) -> tuple[str, ...]:
 def _http(url: str, schemes: tuple[str, ...] = ("http", "https")) -> SplitResult:
     hint = "it is like https://host.example:8443"
     if _SPACE.search(url):
-        raise ValueError(f"a URL has no blank in it; {hint}")
+        raise ValueError(f"the URL has a blank in it; {hint}")
     parts = split_url(url, schemes)
     if parts is None:
         raise ValueError(f"not a URL of {' or '.join(schemes)} with a host; {hint}")
@@ -225,16 +225,16 @@ class Setting:
         read = self.read_variable if is_variable and self.read_variable else self.read
         result = read(raw)
         if self.least is not None and not self.least <= result:
-            raise ValueError(f"{quoted(raw)} is too little; it is at least {self.least:,.0f}")
+            raise ValueError(f"{quoted(raw)} is too small; use at least {self.least:,.0f}")
         if self.most is not None and not result <= self.most:
-            raise ValueError(f"{quoted(raw)} is too much; it is at most {self.most:,.0f}")
+            raise ValueError(f"{quoted(raw)} is too large; use at most {self.most:,.0f}")
         return result
 
 
 def _one_of(*words: str) -> Callable[[object], str]:
     def read(value: object) -> str:
         if value not in words:
-            raise ValueError(f"{quoted(value)} is not one of {', '.join(words)}")
+            raise ValueError(f"{quoted(value)} is not valid; use one of {', '.join(words)}")
         return str(value)
 
     return read

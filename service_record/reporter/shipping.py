@@ -280,7 +280,7 @@ class Clients:
 
     def _service(self, retry_policy: RetryPolicy) -> AssistedService:
         if self.settings.service is None:
-            raise ValueError("the settings name no assisted-service")
+            raise ValueError("the settings name no assisted-service; set url")
         return AssistedService(
             self.settings.service,
             proxies=self.settings.proxies,

@@ -26,7 +26,9 @@ def traces_url(place: str) -> str:
     parts = split_url(place, _SCHEMES)
     is_plain = parts is not None and parts.username is None and not parts.query and not parts.fragment
     if parts is None or not is_plain or not _is_host(parts.hostname or ""):
-        raise CollectorError(f"{place}: not as otlp+https://HOST[:PORT][/PATH] or otlp+http://...")
+        raise CollectorError(
+            f"{place}: not a valid address; use otlp+https://HOST[:PORT][/PATH] or otlp+http://..."
+        )
     path = parts.path.rstrip("/")
     return f"{_SCHEMES[parts.scheme]}://{parts.netloc}{path if path.endswith(_PATH) else path + _PATH}"
 
@@ -48,7 +50,7 @@ def read_headers(file: Path) -> dict[str, str]:
     except OSError as error:
         raise CollectorError(f"{file}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise CollectorError(f"{file}: headers have only ASCII characters") from None
+        raise CollectorError(f"{file}: not ASCII; write headers without other characters") from None
     headers: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         text = line.strip()
@@ -56,8 +58,10 @@ def read_headers(file: Path) -> dict[str, str]:
             continue
         match = _HEADER.fullmatch(text)
         if match is None:
-            raise CollectorError(f"{file}: line {number} is not like 'Authorization: Bearer TOKEN'")
+            raise CollectorError(
+                f"{file}: line {number} is not a header; write it like 'Authorization: Bearer TOKEN'"
+            )
         if match[1].lower() in _OURS:
-            raise CollectorError(f"{file}: line {number}: {match[1]} cannot be set")
+            raise CollectorError(f"{file}: line {number}: {match[1]} cannot be set; remove the line")
         headers[match[1]] = match[2]
     return headers

@@ -114,7 +114,7 @@ def _in_store(source: str) -> Iterator[Reference]:
             changed = (each.mtime_ns or 0) / 1e9
             yield Reference(f"{scheme}://{each.path}", each.size or 0, changed)
         elif is_one:
-            raise TriageError(f"{source}: no such object")
+            raise TriageError(f"{source}: no such object; check bucket, prefix and keys")
 
 
 def _in_collector(source: str) -> Iterator[Reference]:
@@ -139,7 +139,9 @@ def _on_disk(source: str) -> Iterator[Reference]:
         return
     matches = [source] if path.exists() else sorted(glob(source, recursive=True))  # noqa: PTH207  # of any path
     if not matches:
-        raise TriageError(f"{source}: no such file or directory, and no file matches that pattern")
+        raise TriageError(
+            f"{source}: no such file or directory, and no file matches that pattern; check the path"
+        )
     for match in matches:
         yield from _below(Path(match)) if Path(match).is_dir() else iter((_reference(Path(match)),))
 

@@ -74,7 +74,7 @@ def test_a_token_ends_when_it_expires(tmp_path: Path) -> None:
         ({"kind": "host"}, "needs the host's name"),
         ({"kind": "host", "scope": "../../etc/passwd"}, "a host's name has letters"),
         ({"kind": "group", "scope": "dc1/../x"}, "a group's name has letters"),
-        ({"kind": "admin", "scope": "web1"}, "has no scope"),
+        ({"kind": "admin", "scope": "web1"}, "leave the scope out"),
         ({"kind": "enrolment", "scope": "web1"}, "host:NAME or group:NAME"),
         ({"kind": "reader", "expires": "soon"}, "soon"),
         ({"kind": "reader", "expires": "999999999d"}, "100 years"),

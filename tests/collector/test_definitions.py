@@ -213,5 +213,5 @@ def test_a_step_that_two_files_define_is_refused_with_both_files(tmp_path: Path)
 
     assert (done.returncode, done.stderr) == (
         3,
-        f"Error: {files[1]}: disk is defined in {files[0]} already\n",
+        f"Error: {files[1]}: disk is defined in {files[0]} already; remove one of them\n",
     )

@@ -175,8 +175,8 @@ def test_a_host_in_trouble_makes_it_fail_where_that_is_asked_for(fleet: Fleet) -
     [
         ("http://127.0.0.1:1", [], "http://127.0.0.1:1: "),
         ("", [], "no collector: give its URL, or set SERVICE_RECORD_COLLECTOR"),
-        ("", ["--from", "web1"], "web1: not as collector://HOST[:PORT]/NAME"),
-        (None, ["--token-file", "/nowhere"], "/nowhere: no such file with a token"),
+        ("", ["--from", "web1"], "web1: not a valid address; use collector://HOST[:PORT]/NAME"),
+        (None, ["--token-file", "/nowhere"], "/nowhere: no such file; write the token into it"),
     ],
 )
 def test_a_collector_that_cannot_be_asked_is_told_in_one_line(

@@ -300,7 +300,7 @@ def test_a_host_that_sent_only_a_bundle_is_read_from_that(server: Served, direct
 
 REFUSALS = {
     "nobody": ("collector://{at}/nobody", "404: no host nobody"),
-    "no name": ("collector://{at}", "which host? as in collector://{at}/NAME"),
+    "no name": ("collector://{at}", "no host is named; use collector://{at}/NAME"),
     "no such collector": ("collector://127.0.0.1:1/web1", "http://127.0.0.1:1: "),
 }
 

@@ -162,11 +162,11 @@ def scope_of(kind: TokenKind, text: str) -> str:
     sort, _, name = text.partition(":") if kind is TokenKind.ENROLMENT else (_SORTS.get(kind, ""), "", text)
     match kind:
         case TokenKind.ADMIN if text:
-            raise ValueError("a token of kind admin is good for every host: it has no scope")
+            raise ValueError("a token of kind admin is good for every host: leave the scope out")
         case TokenKind.HOST | TokenKind.GROUP | TokenKind.BOOT | TokenKind.CLOUD_INIT if not text:
-            raise ValueError(f"a token of kind {kind} needs the {sort}'s name")
+            raise ValueError(f"a token of kind {kind} needs the {sort}'s name; add it")
         case TokenKind.ENROLMENT if text and sort not in {"host", "group"}:
-            raise ValueError("the scope of an enrolment token is host:NAME or group:NAME")
+            raise ValueError("not a scope of an enrolment token; use host:NAME or group:NAME")
     if sort == "host" and text and not is_host_name(name):
         raise ValueError(HOST_RULE)
     if sort == "group" and text and not is_group(name):
@@ -184,7 +184,7 @@ def expiry_of(kind: TokenKind, text: str, now: float) -> float | None:
         return None
     seconds = parse_duration(text) if text else _SECONDS_IN_TEMPLATES
     if seconds > _LONGEST_SECONDS:
-        raise ValueError(f"{text!r} is longer than 100 years; never is a word for that")
+        raise ValueError(f"{text!r} is longer than 100 years; use never")
     return now + seconds
 
 

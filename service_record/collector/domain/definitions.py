@@ -118,7 +118,7 @@ def parse(text: str) -> Definitions:
         definition = _definition(text, number, table)
         if definition.label in definitions:
             raise DefinitionError(
-                _line_of_field(text, number, "label"), f"{definition.label} is defined twice"
+                _line_of_field(text, number, "label"), f"{definition.label} is defined twice; remove one"
             )
         definitions[definition.label] = definition
     return Definitions(definitions)

@@ -82,7 +82,7 @@ def secret_of(text: bytes) -> bytes:
     try:
         return base64.b64decode(text.removeprefix(_PREFIX), validate=True)
     except binascii.Error:
-        raise ValueError("the part after whsec_ is not base64") from None
+        raise ValueError("the part after whsec_ is not base64; copy the secret again") from None
 
 
 class _HttpSender:
@@ -173,5 +173,5 @@ def read_secret(file: Path) -> bytes:
     """Return the secret in a file. Raises OSError, or ValueError when it holds none."""
     secret = secret_of(file.read_bytes())
     if not secret:
-        raise ValueError("there is no secret in it")
+        raise ValueError("the file is empty; write the secret into it")
     return secret

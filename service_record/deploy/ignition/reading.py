@@ -210,8 +210,8 @@ def minor_of(version: object) -> int:
             f"{version} is of another specification than 3.x; {versions}: convert the config first"
         )
     if "-" in version:
-        raise ValueError(f"{version} is not a stable version; {versions}")
-    raise ValueError(f"{version} is not known; {versions}")
+        raise ValueError(f"{version} is not a stable version; {versions}; use one of those")
+    raise ValueError(f"{version} is not known; {versions}; use one of those")
 
 
 _SECONDS = 60.0

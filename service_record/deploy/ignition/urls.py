@@ -65,7 +65,7 @@ def data_of(url: str) -> bytes:
     data = parts["data"]
     if parts["base64"]:
         if not _BASE64_SIGNS.fullmatch(data):
-            raise ValueError("the data URL has characters that base64 has not")
+            raise ValueError("the data URL has characters that base64 has not; encode the data again")
         try:
             return base64.b64decode(data, validate=True)
         except binascii.Error as error:
@@ -78,7 +78,7 @@ def data_of(url: str) -> bytes:
 def check_url(url: str) -> None:
     """Raise ValueError if Ignition could not fetch from this URL."""
     if _CONTROL.search(url):
-        raise ValueError("a URL has no control characters")
+        raise ValueError("a URL has no control characters; write them as %0A is")
     scheme = url.partition(":")[0].lower()
     if scheme == "data":
         data_of(url)
@@ -94,7 +94,7 @@ def check_url(url: str) -> None:
     except ValueError as error:
         raise ValueError(f"no URL: {error}") from None
     if " " in parts.netloc or not parts.hostname:
-        raise ValueError("the URL names no host")
+        raise ValueError("the URL names no host; write one like https://HOST/PATH")
 
 
 def check_hash(text: str) -> None:
@@ -105,7 +105,7 @@ def check_hash(text: str) -> None:
     if len(digits) != _HASHES[kind]:
         raise ValueError(f"{len(digits)} digits; a {kind} has {_HASHES[kind]}")
     if not re.fullmatch(r"[0-9a-fA-F]+", digits):
-        raise ValueError(f"a {kind} has hexadecimal digits only")
+        raise ValueError(f"a {kind} has hexadecimal digits only; make it with {kind}sum")
 
 
 def hash_of(data: bytes, kind: str = "sha512") -> str:
