@@ -182,10 +182,10 @@ def test_no_docstring_of_a_class_begins_with_a_clause() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_no_text_of_a_constant_beside_the_package_begins_with_a_clause() -> None:
-    beside = [each for each in modules() if not each[0].startswith("service_record/")] + modules_of_tests()
+def test_no_text_of_a_constant_or_field_begins_with_a_clause() -> None:
+    trees = modules() + modules_of_tests()
     wrong = [
-        f"{path}:{line}: {text[:60]}" for path, tree in beside for line, text in clauses_of_constants(tree)
+        f"{path}:{line}: {text[:60]}" for path, tree in trees for line, text in clauses_of_constants(tree)
     ]
     assert not wrong, "\n".join(wrong)
 
