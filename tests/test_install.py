@@ -185,7 +185,7 @@ def test_an_upgrade_does_not_bring_back_a_reporter_that_has_stopped_for_good(roo
     assert not at(root, TIMER).exists()
     outcome = installed(root, Option.REPORTER)
     assert at(root, TIMER).exists()
-    assert [note for note in outcome.notes if note.startswith("the reporter has stopped here for good")]
+    assert [note for note in outcome.notes if note.startswith("the reporter has stopped here permanently")]
 
 
 # What is somebody's

@@ -820,7 +820,7 @@ def test_stopping_by_hand_leaves_the_tombstone_and_the_records(host: ReportingHo
     left = {name for name in host.files() if name != "etc/ignition-machine-config-encapsulated.json"}
     assert left == {"var/lib/service-record/reporter.stopped", "var/log/openshift/bootkube.json"}
     again = host.report("--dry-run")
-    assert again.out.startswith("stopped permanently: somebody told it to stop")
+    assert again.out.startswith("stopped permanently: by hand (report --stop)")
 
 
 REFUSING = "in three rounds over 30 minutes"
