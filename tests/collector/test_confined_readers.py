@@ -162,7 +162,7 @@ def confined_visitor(server: Served) -> Visitor:
 
 
 def seen_of_others(asked: str, text: str) -> list[str]:
-    """Return the words of the other group that a text has, but for those of the question, which pages repeat."""
+    """Return the words of the other group that a text has, except those of the question."""
     return [word for word in ("far1", "far2", "annex", "elsewhere") if word in text and word not in asked]
 
 
