@@ -148,7 +148,7 @@ def test_how_far_a_host_is_says_the_report_before_the_definition(
         ("[[step]]\nlabel = 'a'\nbudget = 0\n", 3, "budget: seconds, more than 0 and at most 1e9"),
         ("[[step]]\nlabel = 'a'\npercentage = 101\n", 3, "percentage: a number from 0 to 100"),
         ("[[step]]\nlabel = 'A b'\n", 2, "label: lower case letters, digits and _, at most 255"),
-        ("[[step]]\nlabel = 'a'\n[[step]]\n\nlabel = 'a'\n", 5, "a is defined twice"),
+        ("[[step]]\nlabel = 'a'\n[[step]]\n\nlabel = 'a'\n", 5, "a is defined twice; remove one"),
         ("[[step]]\nlabel = \n", 2, "Invalid value"),
         ("[[step]]\nlabel = 'a'\nname = [\n", 4, "Invalid value"),
         ("step = [\n 1\n]\n", 3, "a step is a table: [[step]]"),
