@@ -196,11 +196,13 @@ def _drop_output() -> None:
 
 
 def system_error_line(error: OSError) -> str:
-    """Return the system's refusal for people, in one line."""
+    """Return the system's refusal for people, in one line; advice follows the system's own words only."""
     from service_record.record.visible import visible  # noqa: PLC0415  # only where something is refused
 
     where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
-    advice = _ADVICE.get(error.errno or 0, "") if where or isinstance(error, PermissionError) else ""
+    code = error.errno or 0
+    is_systems = code != 0 and error.strerror == os.strerror(code)
+    advice = _ADVICE.get(code, "") if is_systems and (where or isinstance(error, PermissionError)) else ""
     return visible(f"{where}{error.strerror or error}{advice}")
 
 
