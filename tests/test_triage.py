@@ -109,7 +109,7 @@ def test_a_second_run_judges_only_what_is_new(shelf: Path, tmp_path: Path) -> No
     index = tmp_path / "index"
     answered("--index", index, shelf)
     before = {path.name: path.stat().st_mtime_ns for path in index.iterdir()}
-    failing(shelf / "late.tar.gz", NO_SPACE)
+    failing(shelf / "late.tar.gz", NO_SPACE + " later")
 
     document = answered("--index", index, shelf)
 
