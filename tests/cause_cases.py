@@ -90,7 +90,7 @@ class CauseCase:
         now = [entry(Phase.SERVICE_START, 99, boot_id="b1" * 16, invocation_id="2f" * 16)]
         return build_history([(earlier, ended), ("set-hostname", now)])
 
-    def told(self, causes: Causes, around: Mapping[str, str] | None = None) -> KnownCause | None:
+    def named_cause(self, causes: Causes, around: Mapping[str, str] | None = None) -> KnownCause | None:
         """Return the cause that these rules tell of it, among the files of another host."""
         history = self._history()
         other = around or {}

@@ -91,11 +91,11 @@ def _within(node: ast.AST, statement: int) -> Iterator[Placed]:
     if isinstance(node, ast.Raise | ast.Assert | ast.Import | ast.ImportFrom) or _is_text_of(node):
         return
     if isinstance(node, ast.expr | ast.stmt):
-        before = _shown(node)
+        before = _first_line(node)
         for change in _of(node):
             after = copy.deepcopy(node)
             change(after)
-            yield node, change, f"{before} -> {_shown(after)}", statement
+            yield node, change, f"{before} -> {_first_line(after)}", statement
     for name, value in ast.iter_fields(node):
         if name in {"annotation", "returns", "decorator_list", "args"} and not isinstance(node, ast.Call):
             continue
@@ -109,7 +109,7 @@ def _is_text_of(node: ast.AST) -> bool:
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.stmt) and _is_text(node))
 
 
-def _shown(node: ast.AST) -> str:
+def _first_line(node: ast.AST) -> str:
     return ast.unparse(node).partition("\n")[0][:70]
 
 

@@ -45,7 +45,7 @@ def test_a_rule_knows_its_cases_and_not_its_near_misses() -> None:
     with Faults() as faults:
         for case in CASES:
             with faults.of(identity(case)):
-                cause = case.told(CAUSES)
+                cause = case.named_cause(CAUSES)
                 name = cause.name if cause is not None else None
                 if case.is_near_miss:
                     assert name != case.rule, case.values

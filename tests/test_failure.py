@@ -22,7 +22,7 @@ def raised(action: Callable[[], object]) -> BaseException:
     raise AssertionError("nothing was raised")
 
 
-def told(action: Callable[[], object]) -> Failure:
+def failure_from(action: Callable[[], object]) -> Failure:
     failure = failure_of(raised(action))
     assert failure is not None
     return failure
@@ -46,7 +46,7 @@ def descend(depth: int) -> None:
 
 
 def test_the_line_is_the_innermost_and_the_command_is_what_stands_there() -> None:
-    failure = told(refuse)
+    failure = failure_from(refuse)
     line = refuse.__code__.co_firstlineno + 1
 
     assert failure.error_line == f"{line} refuse {THIS_FILE}"
@@ -55,21 +55,21 @@ def test_the_line_is_the_innermost_and_the_command_is_what_stands_there() -> Non
 
 
 def test_the_stack_leads_from_the_failure_to_the_callers_of_what_caught_it() -> None:
-    functions = [frame.split()[1] for frame in told(refuse).stack]
+    functions = [frame.split()[1] for frame in failure_from(refuse).stack]
 
     expected = test_the_stack_leads_from_the_failure_to_the_callers_of_what_caught_it.__name__
-    assert functions[:4] == ["refuse", "raised", "told", expected]
+    assert functions[:4] == ["refuse", "raised", "failure_from", expected]
 
 
 def test_a_deep_stack_is_told_by_its_innermost_frames() -> None:
-    failure = told(lambda: descend(100))
+    failure = failure_from(lambda: descend(100))
 
     assert len(failure.stack) == MAX_FRAMES
     assert failure.stack[0].split()[1] == "refuse"
 
 
 def test_causes_come_before_what_they_led_to() -> None:
-    message = told(give_up).message
+    message = failure_from(give_up).message
 
     assert message == "ConnectionRefusedError: port 6443\nRuntimeError: the API did not come up"
 
@@ -78,7 +78,7 @@ def test_a_group_is_told_by_its_first_exception() -> None:
     def fail_together() -> None:
         raise BaseExceptionGroup("both nodes", [raised(refuse), ValueError("second")])
 
-    failure = told(fail_together)
+    failure = failure_from(fail_together)
 
     assert failure.error_line is not None
     assert failure.error_line.split()[1] == "refuse"
@@ -93,7 +93,7 @@ def test_a_group_is_told_by_its_first_exception() -> None:
     ids=["number", "negative", "true", "text", "anything-else"],
 )
 def test_system_exit_tells_the_status_the_process_ends_with(code: object, exit_code: int) -> None:
-    assert told(lambda: sys.exit(code)).exit_code == exit_code  # type: ignore[arg-type]
+    assert failure_from(lambda: sys.exit(code)).exit_code == exit_code  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("code", [None, 0, 256], ids=["none", "zero", "eight-bits-of-zero"])
@@ -105,7 +105,7 @@ def test_keyboard_interrupt_is_the_signal_that_it_stands_for() -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    failure = told(interrupt)
+    failure = failure_from(interrupt)
 
     assert (failure.signal, failure.exit_code, failure.message) == ("INT", None, "KeyboardInterrupt")
 
@@ -118,7 +118,7 @@ def test_an_exception_whose_text_cannot_be_made_is_told_all_the_same() -> None:
     def fail() -> None:
         raise Mute
 
-    failure = told(fail)
+    failure = failure_from(fail)
 
     assert failure.error_line is not None
     assert failure.message is not None
@@ -129,7 +129,7 @@ def test_a_very_long_text_keeps_its_type_and_its_end() -> None:
     def fail() -> None:
         raise ValueError("x" * 100_000 + "the end")
 
-    message = told(fail).message
+    message = failure_from(fail).message
 
     assert message is not None
     assert message.startswith("ValueError: \u2026xxx")
@@ -142,7 +142,7 @@ def run_missing_program() -> None:
 
 
 def test_the_line_is_of_the_services_own_code_and_the_library_is_in_the_stack() -> None:
-    failure = told(run_missing_program)
+    failure = failure_from(run_missing_program)
     line = run_missing_program.__code__.co_firstlineno + 1
 
     assert failure.error_line == f"{line} run_missing_program {THIS_FILE}"
@@ -156,7 +156,7 @@ def test_the_callers_keep_their_room_behind_a_deep_library(tmp_path: Path) -> No
     library.parent.mkdir()
     library.write_text("def descend(depth):\n    return descend(depth - 1) if depth else 1 / 0\n")
     deep = runpy.run_path(str(library))["descend"]
-    failure = told(lambda: deep(100))
+    failure = failure_from(lambda: deep(100))
 
     assert failure.error_line is not None
     assert failure.error_line.endswith(f"<lambda> {THIS_FILE}")

@@ -46,6 +46,6 @@ def test_every_cause_is_told_among_the_lines_of_a_healthy_host() -> None:
         for case in cause_cases():
             if not case.is_near_miss:
                 with faults.of(case.rule):
-                    cause = case.told(CAUSES, logs)
+                    cause = case.named_cause(CAUSES, logs)
                     assert cause is not None
                     assert cause.name == case.rule

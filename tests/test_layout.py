@@ -174,7 +174,7 @@ def spans(content: bytes) -> list[range]:
     return [range(start, decoder.raw_decode(content.decode(), start)[1]) for start in starts]
 
 
-def told(pieces: list[Entry | Malformed]) -> bytes:
+def text_of(pieces: list[Entry | Malformed]) -> bytes:
     """All that the pieces say, without white space and the structure of an array."""
     return unstructured(b"".join(p.to_line() if isinstance(p, Entry) else p.text.encode() for p in pieces))
 
@@ -190,7 +190,7 @@ def test_a_file_cut_anywhere_keeps_what_stands_before_the_cut(content: bytes) ->
         pieces = read(content[:end])
         whole = [written for written, place in zip(SMALL, places, strict=True) if place.stop <= end]
         assert [piece for piece in pieces if isinstance(piece, Entry)] == whole, end
-        assert told(pieces) == unstructured(content[:end]), end
+        assert text_of(pieces) == unstructured(content[:end]), end
 
 
 def damaged_at(content: bytes, place: int) -> Iterator[bytes]:
@@ -210,7 +210,7 @@ def test_one_wrong_byte_costs_at_most_the_entry_it_stands_in(content: bytes) -> 
             changed = [piece for piece in found if piece not in SMALL]
             assert [piece for piece in found if piece in untouched] == untouched, damaged
             assert len(found) <= len(SMALL), damaged
-            assert changed or told(pieces) == unstructured(damaged), damaged
+            assert changed or text_of(pieces) == unstructured(damaged), damaged
 
 
 FRAGMENTS = st.one_of(
@@ -225,7 +225,7 @@ def test_an_entry_on_a_line_of_its_own_is_found_whatever_stands_around_it(rubbis
     content = b"".join(piece + b"\n" + line for piece, line in zip(rubbish, LINES, strict=True))
     pieces = read(content)
     assert [piece for piece in pieces if isinstance(piece, Entry)] == FOUR
-    assert told(pieces) == unstructured(content.removeprefix(b"\xef\xbb\xbf"))
+    assert text_of(pieces) == unstructured(content.removeprefix(b"\xef\xbb\xbf"))
 
 
 @given(st.lists(FRAGMENTS | st.sampled_from(LINES)).map(b"".join))
@@ -262,7 +262,7 @@ def test_an_object_without_an_end_does_not_keep_what_follows_it() -> None:
 def test_a_line_longer_than_is_held_at_once_is_malformed_in_pieces() -> None:
     content = LINES[0] + b'{"phase":"' + b"x" * (2 * MAX_REGION_BYTES) + b'"}\n' + LINES[1]
     assert entries(content) == FOUR[:2]
-    assert told(read(content)) == unstructured(content)
+    assert text_of(read(content)) == unstructured(content)
     assert {damage.line for damage in malformed(content)} == {2}
 
 

@@ -1,4 +1,4 @@
-"""What people join and trust the project by: workflows, hooks, a release, what is frozen."""
+"""Workflows, hooks, releases and frozen names, by which people join and trust the project."""
 
 import re
 import subprocess

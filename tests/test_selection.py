@@ -1,4 +1,4 @@
-"""What of a history and of a record is selected."""
+"""Selection of the runs of a history and of the entries of a record."""
 
 from datetime import timedelta
 

@@ -61,7 +61,7 @@ def names(backend: OtlpBackend) -> list[str]:
     return [span.name for span in backend.spans()]
 
 
-def told(attributes: Any) -> dict[str, Any]:
+def facts_of(attributes: Any) -> dict[str, Any]:
     return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in attributes}
 
 
@@ -97,11 +97,12 @@ def test_a_boot_is_a_trace_with_what_failed_where_and_its_last_lines(
     assert (run.status.code, run.status.message) == (Status.STATUS_CODE_ERROR, "failed: exit 1")
     assert spans["crio"].status.code == Status.STATUS_CODE_OK
     (event,) = second.events
-    facts = told(event.attributes)
+    facts = facts_of(event.attributes)
     assert facts["exception.message"] == "pulling\nno such image"
     assert (facts["code.file.path"], facts["code.line.number"]) == ("/usr/local/bin/job.sh", 12)
     of_resource = {
-        told(each.attributes)["service.name"]: told(each.attributes) for each, _ in backend.resources()
+        facts_of(each.attributes)["service.name"]: facts_of(each.attributes)
+        for each, _ in backend.resources()
     }
     assert of_resource["bootkube"].pop("service_record.version")
     assert of_resource["bootkube"] == {
@@ -409,7 +410,7 @@ def test_a_trace_grows_while_it_is_followed_through_a_restart_of_the_backend(dir
 
 
 def test_a_start_after_a_kill_sends_all_again_and_skips_nothing(directory: Path) -> None:
-    """What was sent is remembered by nobody: the backend knows each span by its id."""
+    """`ship` keeps no list of what it sent: the backend knows each span by its id."""
     path = write_lines(directory / "job.json", entry(), entry(Phase.SERVICE_END, 2))
     with OtlpBackend() as backend:
         with following(backend.place, directory) as running:

@@ -43,7 +43,7 @@ def only(found: History, **options: bool) -> Chart:
     return chart
 
 
-def told(row: Row) -> list[tuple[str, float | None, float | None]]:
+def bars(row: Row) -> list[tuple[str, float | None, float | None]]:
     return [(bar.outcome.value, bar.start, bar.end) for bar in row.bars]
 
 
@@ -176,7 +176,7 @@ def test_what_runs_is_open_and_lasts_until_now() -> None:
     found = history(job=[entry(at=10), *stage("wait", 20)])
     now = Now(time=START + timedelta(seconds=500), boot_id=BOOT_ID, uptime=560)
     (chart,) = charts(found, now)
-    assert [told(row) for row in chart.rows] == [[("running", 70, None)], [("running", 80, None)]]
+    assert [bars(row) for row in chart.rows] == [[("running", 70, None)], [("running", 80, None)]]
     assert [row.longest.seconds for row in chart.rows] == [490, 480]
     assert chart.end == 560
 
@@ -185,7 +185,7 @@ def test_what_was_interrupted_ends_with_the_last_that_is_known_of_it() -> None:
     cut_off = [entry(at=10), *stage("wait", 20), *stage("other", 25, 30)]
     found = history(job=[*cut_off, entry(at=100, boot_id=OTHER_BOOT)])
     rows = charts(found, latest_entry(found))[0].rows
-    assert [told(row) for row in rows] == [
+    assert [bars(row) for row in rows] == [
         [("interrupted", 70, 90)],
         [("interrupted", 80, 90)],
         [("success", 85, 90)],
@@ -197,7 +197,7 @@ def test_a_lost_start_is_not_made_up() -> None:
     rows = only(
         history(job=[entry(), entry(Phase.STAGE_END, 5, stage="lost"), entry(Phase.SERVICE_END, 9)])
     ).rows
-    assert told(rows[1]) == [("success", None, 65)]
+    assert bars(rows[1]) == [("success", None, 65)]
     assert rows[1].longest.seconds is None
 
 
@@ -209,7 +209,7 @@ def test_times_within_a_boot_are_by_uptime_whatever_the_clock_does() -> None:
         for one in late
     ]
     chart = only(history(job=[entry(at=10), *stage("early", 20, 30), *late]))
-    assert [told(row) for row in chart.rows] == [
+    assert [bars(row) for row in chart.rows] == [
         [("success", 70, 120)],
         [("success", 80, 90)],
         [("success", 110, 120)],
@@ -239,7 +239,7 @@ def test_only_the_latest_boots_are_on_one_page() -> None:
 def test_upstreams_entries_are_placed_by_the_clock() -> None:
     run = [upstream_entry(at=10), upstream_entry(Phase.SERVICE_END, 40, result=Result.FAILURE)]
     chart = only(history(job=run))
-    assert (chart.boot_id, chart.clock.zero, told(chart.rows[0])) == (
+    assert (chart.boot_id, chart.clock.zero, bars(chart.rows[0])) == (
         None,
         START + timedelta(seconds=10),
         [("failure", 0, 30)],
@@ -253,7 +253,10 @@ def test_a_run_of_upstream_begins_with_its_start_and_not_with_its_pre_commands()
         upstream_entry(Phase.PRE_COMMAND_END, 14, **before),
     ]
     run = [*commands, upstream_entry(at=15), upstream_entry(Phase.SERVICE_END, 40)]
-    assert [told(row) for row in only(history(job=run)).rows] == [[("success", 5, 30)], [("success", 0, 4)]]
+    assert [bars(row) for row in only(history(job=run)).rows] == [
+        [("success", 5, 30)],
+        [("success", 0, 4)],
+    ]
 
 
 def test_a_run_that_names_no_boot_is_placed_in_the_boot_that_was_then() -> None:
@@ -262,7 +265,7 @@ def test_a_run_that_names_no_boot_is_placed_in_the_boot_that_was_then() -> None:
     found = history(job=ours, theirs=theirs)
     first, second = charts(found, latest_entry(found))
     assert [row.name for row in first.rows] == ["job", "second"]
-    assert told(second.rows[-1]) == [("success", 1063, 1065)]
+    assert bars(second.rows[-1]) == [("success", 1063, 1065)]
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,12 @@ def clauses_first(tree: ast.Module) -> list[tuple[int, str]]:
     return [(line, text) for line, text in classes if text and text.split()[0].lower() in CLAUSES]
 
 
+def clause_of_module(tree: ast.Module) -> list[str]:
+    """Return the docstring of a module if it begins with a clause."""
+    text = ast.get_docstring(tree)
+    return [text] if text and text.split()[0].lower() in CLAUSES else []
+
+
 def clauses_of_constants(tree: ast.Module) -> list[tuple[int, str]]:
     """Return the texts below constants and fields that begin with a clause."""
     texts = (text for each in ast.walk(tree) for text in _below_assignments(each))
@@ -182,6 +188,11 @@ def test_no_docstring_of_a_class_begins_with_a_clause() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_no_docstring_of_a_module_begins_with_a_clause() -> None:
+    wrong = [f"{path}: {text[:60]}" for path, tree in modules() for text in clause_of_module(tree)]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_no_text_of_a_constant_or_field_begins_with_a_clause() -> None:
     trees = modules() + modules_of_tests()
     wrong = [
@@ -227,6 +238,7 @@ def test_planted_faults_are_seen() -> None:
     assert [line for line, _ in nouns_first(tree)] == [1, 10]
     assert [text for _, text in clauses_first(tree)] == ["What it is."]
     assert [text for _, text in clauses_of_constants(tree)] == ["How many."]
+    assert clause_of_module(ast.parse('"""What it is."""')) == ["What it is."]
     assert clauses_of_helpers(tree) == [(1, "What it is.")]
     assert long_lines("short\n" + "x" * 129 + "\n| " + "x" * 129) == [2]
     assert long_cells("| " + "word " * 41 + "| `" + "x" * 300 + "` |") == [("word " * 41).strip()]

@@ -1,4 +1,4 @@
-"""What the files of a host's records are called, in their directory and in an archive of it."""
+"""Names of the files of a host's records, in their directory and in an archive of it."""
 
 import re
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""What `install` and `uninstall` share: where to, and what they say of what they did, or would do."""
+"""Shared parts of `install` and `uninstall`: the destination, and the report of what they did or would do."""
 
 import re
 import shlex

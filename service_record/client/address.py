@@ -1,4 +1,4 @@
-"""Where a collector is, and with which token it is asked: what arguments, environment and files say.
+"""A collector's address and the token for it, from arguments, environment and files.
 
 `collector://HOST[:PORT]/NAME` names a host that a collector knows; without `/NAME` it names the collector.
 TLS is spoken, but to this machine itself and with `collector+http://`.

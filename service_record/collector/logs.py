@@ -1,4 +1,4 @@
-"""What the collector logs: a line of JSON for each event, on stderr, and never a secret.
+"""The collector's log: a line of JSON for each event, on stderr, and never a secret.
 
 Only what is known to be harmless is logged at all: of a request its route, never its path, query, headers or
 body; of a fault where it was, not what it said. What looks like a token nevertheless is masked.

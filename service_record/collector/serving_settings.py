@@ -1,4 +1,4 @@
-"""What `service-record collector serve` is told. Values only."""
+"""Settings of `service-record collector serve`. Values only."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is delivered to a host: each file and link, with its mode and owner, and the option that selects it.
+"""Files and links delivered to a host, with mode and owner, and the option that selects each.
 
 This is the one list. `service-record install`, the Ignition config, `make install` and the packages all take
 it from here. The files travel in the wheel, in `service_record/host`; a checkout has them where they are

@@ -1,4 +1,4 @@
-"""What an installation has put onto a host: the file that `install` writes and `uninstall` follows."""
+"""The list of what an installation put onto a host, which `install` writes and `uninstall` follows."""
 
 import json
 from collections.abc import Mapping

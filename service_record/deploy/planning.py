@@ -1,4 +1,4 @@
-"""What is to be done for an installation or its removal, told by what is there. Pure."""
+"""Plans of an installation or its removal, from what is there. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

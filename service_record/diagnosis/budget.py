@@ -1,4 +1,4 @@
-"""How long a stage may take: from a budget file, from executions that succeeded, or by default. Pure."""
+"""Time budgets of stages: from a budget file, from executions that succeeded, or by default. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum

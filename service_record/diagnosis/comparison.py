@@ -1,4 +1,4 @@
-"""What a bad history does differently from a good one, service by service. Pure.
+"""Differences of a bad history from a good one, service by service. Pure.
 
 Of each service one run is compared: the last that is over, or else the last. Failures are those of all runs.
 """

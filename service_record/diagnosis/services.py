@@ -1,4 +1,4 @@
-"""What is wrong with one service now: failed, looping, stuck, interrupted, or nothing so far. Pure."""
+"""Diagnosis of one service now: failed, looping, stuck, interrupted, or nothing so far. Pure."""
 
 from collections.abc import Iterator
 from typing import Final

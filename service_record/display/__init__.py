@@ -1,1 +1,1 @@
-"""What people and programs see of records: values become lines of text, documents and pages. Pure."""
+"""Output for people and programs: values become lines of text, documents and pages. Pure."""

@@ -46,7 +46,7 @@ class Ticker:
             if self._boots:
                 yield ((f"boot {name(piece.boot_id)[:8]}", Ink.FAINT),)
             self._boots.add(piece.boot_id)
-        yield self._line(time, service, self._mark(piece), told_entry(piece))
+        yield self._line(time, service, self._mark(piece), entry_text(piece))
         if self._whole and piece.result is Result.FAILURE:
             yield from details(gather_facts([piece]), self._view, _DETAIL_INDENT, whole=True)
 
@@ -83,7 +83,7 @@ class Ticker:
         return f"{day} {zone(offset) if offset is not None else ''}", of_day
 
 
-def told_entry(entry: Entry) -> str:
+def entry_text(entry: Entry) -> str:
     """Return an entry in words: `stage render started`, `failed: exit 1: no such image`."""
     words = [_subject(entry), _verb(entry)]
     text = " ".join(filter(None, words))

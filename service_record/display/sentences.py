@@ -1,4 +1,4 @@
-"""What a diagnosis says, in words: the same in every form."""
+"""The words of a diagnosis, the same in every form of output."""
 
 from collections.abc import Iterator
 from datetime import datetime

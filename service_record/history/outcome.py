@@ -1,4 +1,4 @@
-"""What entries come to: outcomes, and the runs, commands and stages that have them. Values only."""
+"""Outcomes, and the runs, commands and stages that have them. Values only."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from datetime import datetime

@@ -1,1 +1,1 @@
-"""What all requests over HTTP have in common."""
+"""The one HTTP client: deadlines, retries, proxies, trust and bounded answers."""

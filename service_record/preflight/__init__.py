@@ -1,1 +1,1 @@
-"""What must hold before a host is installed: checks with their words (pure), and probes that measure."""
+"""Checks before a host is installed: rules with their words (pure), and probes that measure."""

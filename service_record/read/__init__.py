@@ -1,1 +1,1 @@
-"""Where records are read from: directories, files, bundles, standard input and collectors."""
+"""Sources of records: directories, files, bundles, standard input and collectors."""

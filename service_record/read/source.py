@@ -1,4 +1,4 @@
-"""Where records are read from: a directory, files, bundles, standard input or a collector, with one face."""
+"""One interface to every source of records: a directory, files, bundles, standard input or a collector."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Whether a record is as a writer leaves it: JSON Lines or one closed array, and nothing but entries in it.
+"""Checks that a record is as a writer leaves it: JSON Lines or one closed array, with only entries in it.
 
 Our reader takes much more than that; other programs do not.
 """

@@ -1,4 +1,4 @@
-"""What systemd and the kernel know of this process: the only module that asks them.
+"""Facts of systemd and the kernel about this process: the only module that asks them.
 
 Each function answers None where nobody knows; none raises.
 """

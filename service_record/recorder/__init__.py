@@ -1,4 +1,4 @@
-"""What a Python service calls to be recorded: context managers, and plain functions beside them."""
+"""The library by which Python services record themselves: context managers and plain functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a failure, from the exception, the reason or the place that tells it."""
+"""Facts of a failure, from the exception, the reason or the place in the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands where a secret might, and is none: placeholders, paths, and words of prose. Pure."""
+"""Words that stand where a secret might, but are not one: placeholders, paths, and prose. Pure."""
 
 from itertools import pairwise
 from typing import Final

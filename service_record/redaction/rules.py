@@ -1,4 +1,4 @@
-"""What to look for, compiled once for all streams: a host's exact secrets, and the shapes of others. Pure."""
+"""Patterns compiled once for all streams: a host's exact secrets, and the shapes of others. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

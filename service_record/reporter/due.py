@@ -1,4 +1,4 @@
-"""Whether a round is due. The timer asks each minute and hears no nine times of ten, so this loads little."""
+"""A check whether a round is due. The timer runs it each minute, mostly in vain, so it loads little."""
 
 import hashlib
 from collections.abc import Mapping

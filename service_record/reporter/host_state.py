@@ -1,4 +1,4 @@
-"""What a host tells of itself without a network: which boot this is, how far it came, what is wrong."""
+"""State of a host without a network: which boot this is, how far it came, what is wrong."""
 
 import hashlib
 import json

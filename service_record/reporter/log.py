@@ -84,7 +84,7 @@ def page(evidence: HostEvidence, source: str, at: datetime) -> str:
     return analysis_text(evidence.diagnosis, evidence.history, source, at)
 
 
-def told_view(view: View | None) -> str:
+def view_text(view: View | None) -> str:
     """Describe the service's view of this host, in a few words."""
     match view:
         case None:
@@ -97,10 +97,10 @@ def told_view(view: View | None) -> str:
         case Refused():
             return f"it refuses our token: {view.status} {view.text}".rstrip()
         case _:
-            return told_outcome(view)
+            return outcome_text(view)
 
 
-def told_outcome(outcome: Outcome) -> str:
+def outcome_text(outcome: Outcome) -> str:
     """Describe the outcome of a call, in a few words."""
     if isinstance(outcome, Answered):
         return f"answered {outcome.status} {outcome.text}".rstrip()

@@ -1,4 +1,4 @@
-"""Where things of the reporter lie on a host. Everything that touches the host takes it from here."""
+"""Places of the reporter's files on a host. Everything that touches the host takes them from here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -19,7 +19,7 @@ from service_record.reporter import console, log
 from service_record.reporter.cleanup import Tombstone, finish, read_tombstone
 from service_record.reporter.host_state import HostEvidence, observe
 from service_record.reporter.host_view import HostView, View
-from service_record.reporter.log import Log, plan_lines, told_outcome, told_view
+from service_record.reporter.log import Log, outcome_text, plan_lines, view_text
 from service_record.reporter.paths import Places
 from service_record.reporter.policy import (
     PLACE,
@@ -114,7 +114,7 @@ class Round:
         clients = Clients(self.settings)
         if asks(self.settings, self.state, self.evidence):
             self._ask(clients)
-            self.say.notice(f"the service says: {told_view(self.view)}")
+            self.say.notice(f"the service says: {view_text(self.view)}")
         self.plan = decide(self.settings, self.state, self.view, self.evidence)
         advice = self._advice()
         self.show_verdict(advice)
@@ -180,7 +180,7 @@ class Round:
         elif learn(Call.STAGE if report.is_new_stage else Call.INFO, outcome) is Meaning.OTHER_FORM:
             self.say.notice(f"the service has no stage {report.stage}: reported as information")
         else:
-            self.say.warning(f"not reported to the service: {text}: {told_outcome(outcome)}")
+            self.say.warning(f"not reported to the service: {text}: {outcome_text(outcome)}")
         results = [StepResult(step=report, outcome=outcome)]
         self._keep(after(self.state, self.plan, results, self.evidence))
         if has_moved(self.state, results):
@@ -255,7 +255,7 @@ class Round:
             return f"{PLACE}. Log in: service-record analyze"
         if self.view is None or isinstance(self.view, HostView):
             return "Log in: service-record analyze"
-        return f"Not reported: {told_view(self.view)}. Log in: service-record analyze"
+        return f"Not reported: {view_text(self.view)}. Log in: service-record analyze"
 
     def _stop(self, end: Stop) -> RoundResult:
         self.say.notice(f"stopped permanently: {end.reason}")
@@ -336,5 +336,5 @@ def rehearsed(places: Places, environ: Mapping[str, str]) -> Iterator[str]:
     state = arrive(state, evidence)
     yield f"verdict: {log.sentence(evidence)}"
     view = Clients(settings).view() if asks(settings, state, evidence) else None
-    yield f"service: {told_view(view)}"
+    yield f"service: {view_text(view)}"
     yield from plan_lines(decide(settings, state, view, evidence))

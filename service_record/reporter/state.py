@@ -1,4 +1,4 @@
-"""What the reporter knows from one round to the next: one small file, whole after every loss of power."""
+"""The reporter's state between rounds: one small file, whole after every loss of power."""
 
 import os
 from collections.abc import Mapping

@@ -15,7 +15,7 @@ from service_record.http.answers import Answered, Outcome, Unreachable, printabl
 from service_record.record.atomic_write import clear_the_way, place_by_moving, remove_torn, sync_names
 from service_record.reporter import log
 from service_record.reporter.host_state import HostEvidence
-from service_record.reporter.log import Log, told_outcome
+from service_record.reporter.log import Log, outcome_text
 from service_record.reporter.paths import Places
 from service_record.reporter.policy import Call, Meaning, Shipment, learn, not_kept, with_bundle, withheld
 from service_record.reporter.policy.moment import Moment
@@ -217,9 +217,9 @@ class Supply:
         if isinstance(outcome, Answered) and outcome.good:
             self._say.notice(f"{shipment.kind}: shipped {spooled.path.name}, {spooled.bytes} bytes")
         elif learn(Call.UPLOAD, outcome) is Meaning.NEVER_AGAIN:
-            self._say.warning(f"{shipment.kind}: refused, and not tried again: {told_outcome(outcome)}")
+            self._say.warning(f"{shipment.kind}: refused, and not tried again: {outcome_text(outcome)}")
         else:
-            self._say.warning(f"{shipment.kind}: not shipped, and kept: {told_outcome(outcome)}")
+            self._say.warning(f"{shipment.kind}: not shipped, and kept: {outcome_text(outcome)}")
         return outcome
 
     def drop_delivered(self, state: ReporterState) -> ReporterState:

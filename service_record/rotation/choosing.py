@@ -1,4 +1,4 @@
-"""Which runs of a record stay when it has outgrown its limit, and how those left out are counted. Pure."""
+"""Choice of the runs that stay in a record that has outgrown its limit, and counts of the others. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Where traces go, as arguments and files say: an address, and the headers that let them in.
+"""The address of a trace backend and the headers for it, from arguments and files.
 
 `otlp+https://HOST[:PORT][/PATH]`; `/v1/traces` is added as the protocol has it.
 """

@@ -1,4 +1,4 @@
-"""What `triage` prints: lines for a terminal, documents and CSV for programs. Pure."""
+"""Output of `triage`: lines for a terminal, documents and CSV for programs. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""What the rows of an index come to: causes by count, what is new, what is rising, and what no rule knows."""
+"""Counts over the rows of an index: causes, new ones, rising ones, and lines that no rule names."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

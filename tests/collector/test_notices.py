@@ -208,7 +208,7 @@ def destination(name: str, url: str, more: str = "") -> str:
     return f'[[destination]]\nname = "{name}"\nurl = "{url}"\n{more}\n'
 
 
-def told(received: Received) -> tuple[str, str]:
+def title_and_type(received: Received) -> tuple[str, str]:
     body = json.loads(received.body)
     return body["title"], body["type"]
 
@@ -225,7 +225,7 @@ def test_each_destination_is_told_what_it_wants_once_and_retried_by_itself(desk:
 
         desk.deliver(text)
         desk.deliver(text)
-        assert sorted(map(told, everything.came)) == [
+        assert sorted(map(title_and_type, everything.came)) == [
             ("36 hosts failed: no disk", "failure"),
             ("db1 stuck: no network", "failure"),
         ]
@@ -235,7 +235,7 @@ def test_each_destination_is_told_what_it_wants_once_and_retried_by_itself(desk:
         desk.deliver(text)
         desk.deliver(text)
 
-    assert list(map(told, disks.came)) == [
+    assert list(map(title_and_type, disks.came)) == [
         ("36 hosts failed: no disk", "failure"),
         ("36 hosts failed: no disk", "failure"),
         ("web0 done: It is complete.", "success"),
@@ -369,7 +369,7 @@ def test_an_operator_tries_the_destinations(tmp_path: Path) -> None:
         done = collector_command("notices", file)
 
     assert (done.status, done.out) == (1, "good: taken\nbad: not taken\nalerts: taken\n")
-    assert told(good.came[0]) == (
+    assert title_and_type(good.came[0]) == (
         "test progressing: This is a test of service-record. Nothing is wrong.",
         "info",
     )

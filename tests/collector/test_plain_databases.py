@@ -57,7 +57,7 @@ def test_four_processes_lose_nothing_and_try_again_what_could_not_be_ordered(
 def test_what_another_process_writes_is_seen_by_polling(plain: tuple[CollectorSettings, Plain]) -> None:
     settings, proxy = plain
 
-    async def told(collector: Collector, client: Client) -> None:
+    async def wake_up(collector: Collector, client: Client) -> None:
         news = collector.news.subscribe()
         await asyncio.to_thread(client.step, "web1", "Disk setup")
         await asyncio.wait_for(news.wait(), 30)
@@ -65,5 +65,5 @@ def test_what_another_process_writes_is_seen_by_polling(plain: tuple[CollectorSe
     with process(settings) as other, Collector(settings) as collector:
         client = Client(other.url, tokens_in(collector.database, 1)[0])
         for _ in range(3):
-            asyncio.run(told(collector, client))
+            asyncio.run(wake_up(collector, client))
     assert proxy.refused

@@ -36,7 +36,7 @@ SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 
 def test_what_one_process_is_told_wakes_those_who_wait_at_another(
     postgresql_settings: CollectorSettings,
 ) -> None:
-    async def told(collector: Collector, client: Client) -> None:
+    async def wake_up(collector: Collector, client: Client) -> None:
         news = collector.news.subscribe()
         await asyncio.to_thread(client.step, "web1", "Disk setup")
         await asyncio.wait_for(news.wait(), 100)
@@ -44,13 +44,13 @@ def test_what_one_process_is_told_wakes_those_who_wait_at_another(
     with process(postgresql_settings) as other, Collector(postgresql_settings) as collector:
         client = Client(other.url, tokens_in(collector.database, 1)[0])
         for _ in range(3):  # whoever listens anew is told once in any case
-            asyncio.run(told(collector, client))
+            asyncio.run(wake_up(collector, client))
 
 
 def test_a_process_listens_again_when_its_connection_was_lost(
     postgresql_settings: CollectorSettings, cluster: Cluster
 ) -> None:
-    async def told_within(collector: Collector, client: Client) -> None:
+    async def wake_up_again(collector: Collector, client: Client) -> None:
         news = collector.news.subscribe()
         cluster.ask(KILL_LISTENERS)
         await asyncio.wait_for(news.wait(), 100)  # told that something may have changed meanwhile
@@ -59,7 +59,7 @@ def test_a_process_listens_again_when_its_connection_was_lost(
         await asyncio.wait_for(news.wait(), 100)
 
     with process(postgresql_settings) as other, Collector(postgresql_settings) as collector:
-        asyncio.run(told_within(collector, Client(other.url, tokens_in(collector.database, 1)[0])))
+        asyncio.run(wake_up_again(collector, Client(other.url, tokens_in(collector.database, 1)[0])))
 
 
 def test_a_host_that_one_process_deletes_does_not_come_back_by_a_token_another_remembers(

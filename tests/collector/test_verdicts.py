@@ -58,20 +58,20 @@ def _with(progress: Progress | None, step: ReportedStep, now: float) -> Progress
     return advance(progress, step, now)
 
 
-def told(verdict: HostVerdict) -> tuple[str, str]:
+def summary(verdict: HostVerdict) -> tuple[str, str]:
     return verdict.verdict.value, verdict.reason
 
 
 def test_a_host_that_reports_is_progressing_until_the_budget_of_its_step_is_spent() -> None:
     host = Host().says("Disk setup", "init")
 
-    assert told(host.verdict()) == (
+    assert summary(host.verdict()) == (
         "progressing",
         "Disk setup began; the next report has 15 min (the default).",
     )
     assert host.verdict().due_at == host.now + 15 * MINUTE
     assert host.verdict(15 * MINUTE - 1).verdict == "progressing"
-    assert told(host.verdict(15 * MINUTE)) == (
+    assert summary(host.verdict(15 * MINUTE)) == (
         "stuck",
         "Nothing was reported for 15 min (the default) after this: Disk setup began.",
     )
@@ -92,7 +92,7 @@ def test_a_host_that_was_made_known_and_never_reports_is_silent_after_a_quarter_
     host = Host()
 
     assert host.verdict().verdict == "progressing"
-    assert told(host.verdict(15 * MINUTE)) == (
+    assert summary(host.verdict(15 * MINUTE)) == (
         "silent",
         "No step came within 15 min; see whether it boots, and from what.",
     )
@@ -110,7 +110,7 @@ def test_the_budget_that_was_given_is_the_one_that_counts() -> None:
     host = Host(budgets=SilenceBudgets(given={"disk_setup": 30.0}, took={"disk_setup": took}))
     host.says("Disk setup", "init")
 
-    assert told(host.verdict(30)) == (
+    assert summary(host.verdict(30)) == (
         "stuck",
         "Nothing was reported for 30 s (as given for this step) after this: Disk setup began.",
     )
@@ -149,7 +149,7 @@ def test_a_step_that_begins_for_the_third_time_without_anything_new_is_a_loop() 
 
     host.says("Disk setup", "init")
 
-    assert told(host.verdict()) == (
+    assert summary(host.verdict()) == (
         "looping",
         "Disk setup began 3 times, and nothing new was reported between.",
     )
@@ -163,7 +163,10 @@ def test_three_boots_that_come_no_further_are_a_loop() -> None:
 
     host.boots("c", "Network boot")
 
-    assert told(host.verdict()) == ("looping", "3 boots in a row came no further than Disk setup.")
+    assert summary(host.verdict()) == (
+        "looping",
+        "3 boots in a row came no further than Disk setup.",
+    )
 
 
 def test_boots_that_each_come_further_are_no_loop() -> None:
@@ -187,7 +190,7 @@ def test_a_failure_is_told_with_the_end_of_its_logs() -> None:
         Host().says("Bootloader", "init").says("Bootloader", "failed", logs="installing\nno space left.\n\n")
     )
 
-    assert told(host.verdict()) == ("failed", "Bootloader failed: no space left.")
+    assert summary(host.verdict()) == ("failed", "Bootloader failed: no space left.")
     assert (host.verdict().since, host.verdict().due_at) == (host.now, None)
 
 
@@ -195,7 +198,7 @@ def test_a_host_that_goes_on_after_a_failure_has_failed_if_it_then_falls_silent(
     host = Host().says("Bootloader", "failed", logs="no space left").says("Upload of logs", "done")
 
     assert host.verdict().verdict == "progressing"
-    assert told(host.verdict(HOUR)) == (
+    assert summary(host.verdict(HOUR)) == (
         "failed",
         (
             "Bootloader failed: no space left; nothing was reported for 15 min (the default) "
@@ -209,7 +212,7 @@ def test_a_failure_that_comes_again_and_again_is_a_loop_with_its_cause() -> None
     for _ in range(3):
         host.says("Bootloader", "init").says("Bootloader", "failed", logs="no space left")
 
-    assert told(host.verdict()) == (
+    assert summary(host.verdict()) == (
         "looping",
         (
             "Bootloader began 3 times, and nothing new was reported between; "
@@ -226,7 +229,7 @@ def test_a_failure_that_was_mended_is_none() -> None:
 
 def test_a_complete_build_is_done_until_another_one_begins() -> None:
     host = Host().says("Disk setup", "done").says("Finish", "done", percentage=100)
-    assert told(host.verdict(99 * HOUR)) == ("done", "Finish completed it.")
+    assert summary(host.verdict(99 * HOUR)) == ("done", "Finish completed it.")
 
     host.says("First login", "done")
     assert (host.verdict(99 * HOUR).verdict, host.known.progress.number) == ("done", 1)  # type: ignore[union-attr]
@@ -281,7 +284,7 @@ def test_a_stage_of_an_installation_has_the_limit_of_the_assisted_service(
 def test_an_installation_comes_to_what_its_status_says(
     stage: str, status: str, verdict: str, reason: str
 ) -> None:
-    assert told(installed(stage, status, info="no etcd").verdict()) == (verdict, reason)
+    assert summary(installed(stage, status, info="no etcd").verdict()) == (verdict, reason)
 
 
 def recorded(host: Host, verdict: str, after: float = MINUTE) -> Host:
@@ -298,7 +301,7 @@ def recorded(host: Host, verdict: str, after: float = MINUTE) -> Host:
 def test_records_that_are_bad_say_so_of_their_host(word: str, verdict: str) -> None:
     host = recorded(Host().says("Disk setup", "done"), word)
 
-    assert told(host.verdict()) == (verdict, f"stage pull of bootkube {word}: no such image.")
+    assert summary(host.verdict()) == (verdict, f"stage pull of bootkube {word}: no such image.")
     assert host.says("Next step").verdict().verdict == "progressing"
 
 

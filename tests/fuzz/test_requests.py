@@ -57,7 +57,7 @@ def test_a_collector_answers_or_hangs_up_whatever_comes_over_a_connection() -> N
                 head, end, body = raw.partition(b"\r\n\r\n")
                 bearer = b"\r\nAuthorization: Bearer " + client.token.encode()
                 with bounded("requests: over connections"):
-                    said = told(port, head + bearer + end + body)
+                    said = answer_to(port, head + bearer + end + body)
                     statuses = {line.split()[1] for line in said.split(b"\r\n") if line[:7] == b"HTTP/1."}
                     assert not {one for one in statuses if one[:1] == b"5"} - {b"507"}, said
                     assert client.step("web1", "good").status in {201, 401}
@@ -65,7 +65,7 @@ def test_a_collector_answers_or_hangs_up_whatever_comes_over_a_connection() -> N
             say()
 
 
-def told(port: int, sent: bytes) -> bytes:
+def answer_to(port: int, sent: bytes) -> bytes:
     """Return the bytes that come back before the connection is closed, or silent."""
     received = b""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:

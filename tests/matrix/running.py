@@ -44,7 +44,7 @@ class Result:
         return f"exited {self.without.returncode}"
 
     @property
-    def told(self) -> str:
+    def ending(self) -> str:
         """Return what the record says of the end: `failure, status 3, line exact`."""
         ends = self.recorded.of("service end")
         if not ends:
@@ -74,16 +74,16 @@ class Result:
         wrong = {
             "changed": not self.unchanged and not self.case.title.startswith(SEEN_BY_THE_SERVICE),
             "a damaged line": bool(self.recorded.damaged),
-            "not one start and one end": services != [1, self.told != "no end"],
-            "a stage is left open": starts != stops and self.told != "no end",
-            "a false result": self.told.startswith("success") and failed,
-            "a false line": "WRONG" in self.told,
+            "not one start and one end": services != [1, self.ending != "no end"],
+            "a stage is left open": starts != stops and self.ending != "no end",
+            "a false result": self.ending.startswith("success") and failed,
+            "a false line": "WRONG" in self.ending,
         }
         return [f"{self}: {complaint}" for complaint, holds in wrong.items() if holds]
 
     def __str__(self) -> str:
         seen = "" if self.unchanged else " (seen)"
-        return f"{self.case.title}: {self.ended}{seen}; {self.told}"
+        return f"{self.case.title}: {self.ended}{seen}; {self.ending}"
 
 
 def _seen(completed: Completed) -> tuple[int, bytes, bytes]:

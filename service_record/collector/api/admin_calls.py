@@ -1,4 +1,4 @@
-"""What administrators do over HTTP, and enrolment: tokens, hosts, builds, and the log of all of it."""
+"""Calls of administrators over HTTP, and enrolment: tokens, hosts, builds, and the log of all of it."""
 
 from collections.abc import Mapping
 from http import HTTPStatus

@@ -1,4 +1,4 @@
-"""What readers ask: the fleet, a host, one of its builds, and what is learnt of all of them."""
+"""Calls of readers: the fleet, a host, one of its builds, and statistics of all builds."""
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus

@@ -1,4 +1,4 @@
-"""What administrators take on, mute, or have in maintenance; and the end of it."""
+"""Calls that begin and end an acknowledgement, a mute or a maintenance."""
 
 from collections.abc import Mapping
 from http import HTTPStatus

@@ -1,4 +1,4 @@
-"""What an operation of the HTTP interface is, and what is sent to one, as the OpenAPI document tells it."""
+"""Operations of the HTTP interface and the bodies that they take, as the OpenAPI document describes them."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping

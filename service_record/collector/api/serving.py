@@ -1,4 +1,4 @@
-"""What every handler needs."""
+"""Context that every handler needs."""
 
 import asyncio
 from dataclasses import dataclass

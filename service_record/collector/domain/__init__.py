@@ -1,1 +1,1 @@
-"""What a collector judges by: reports, progress, budgets and verdicts. Pure."""
+"""Reports, progress, budgets and verdicts: the rules by which a collector judges hosts. Pure."""

@@ -1,4 +1,4 @@
-"""What a page shows of records: the cause, the whole analysis, and when which service ran. Pure.
+"""The part of a page that records fill: the cause, the whole analysis, and when each service ran. Pure.
 
 The parts of pages are those of `analyze --output html`, but for what a policy forbids that allows no style
 within a page.

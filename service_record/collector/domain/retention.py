@@ -1,4 +1,4 @@
-"""Which builds are forgotten, by age and by size: of each host its first and its last failure stay, and its
+"""Choice of builds to delete, by age and by size: of each host its first and its last failure stay, and its
 latest build. Pure.
 """
 

@@ -1,4 +1,4 @@
-"""How long a host may say nothing before it is stuck: given, of a stage, learnt, or by default. Pure."""
+"""Budgets for silence before a host counts as stuck: given, of a stage, learnt, or by default. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

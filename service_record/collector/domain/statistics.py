@@ -1,4 +1,4 @@
-"""What the steps of many builds have in common: how long they take, how often they fail, and why. Pure."""
+"""Statistics of the steps of many builds: how long they take, how often they fail, and why. Pure."""
 
 import math
 from collections import Counter

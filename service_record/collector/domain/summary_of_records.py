@@ -1,4 +1,4 @@
-"""What the records of a host come to: its services, and the verdict that `analyze` would have. Pure."""
+"""Summary of a host's records: its services, and the verdict that `analyze` would give. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

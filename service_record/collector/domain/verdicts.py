@@ -1,4 +1,4 @@
-"""What is said of a host: progressing, stuck, looping, failed, done or silent, and why. Pure.
+"""Verdicts on a host: progressing, stuck, looping, failed, done or silent, and why. Pure.
 
 Whatever is looked at is as it was last told; a verdict changes with news, or when `due_at` has come.
 """

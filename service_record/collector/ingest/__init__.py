@@ -1,1 +1,1 @@
-"""What a collector does with what came: looks into bundles, judges records, tells webhooks, and forgets."""
+"""Work on what hosts sent: opening bundles, judging records, sending notices, and deleting."""

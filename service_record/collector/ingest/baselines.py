@@ -1,4 +1,4 @@
-"""What is asked of many rows, kept for a while: budgets and statistics of earlier builds, counts of hosts."""
+"""Cached answers from many rows: budgets and statistics of earlier builds, counts of hosts."""
 
 import threading
 import time

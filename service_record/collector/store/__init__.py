@@ -1,1 +1,1 @@
-"""What the collector keeps: tables in SQLite or PostgreSQL, and bundles in a folder or an object store."""
+"""The collector's storage: tables in SQLite or PostgreSQL, and bundles in a folder or an object store."""

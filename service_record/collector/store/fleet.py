@@ -1,4 +1,4 @@
-"""What readers see of hosts: the fleet, of the hosts' table alone, and one host, by its indexes.
+"""Queries of readers: the fleet, from the hosts' table alone, and one host, by its indexes.
 
 Times are seconds since 1970 by the collector's clock.
 """

@@ -1,4 +1,4 @@
-"""What is stored of builds, how much room it takes, and its deletion: rows first, objects afterwards."""
+"""Size and deletion of stored builds: rows first, objects afterwards."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final

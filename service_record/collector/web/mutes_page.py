@@ -1,4 +1,4 @@
-"""What is acknowledged, muted or in maintenance: the list, and the forms to begin and to end it."""
+"""The page of acknowledgements, mutes and maintenance: the list, and the forms to begin and end one."""
 
 from http import HTTPStatus
 from typing import Final

@@ -1,4 +1,4 @@
-"""What the steps of many builds have in common, as a table."""
+"""The table of statistics of the steps of many builds."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What explains the state of a host, gathered into a bundle; docs/boot-reporter.md says what that is."""
+"""Gathering of evidence about a host into a bundle; docs/boot-reporter.md lists it."""
 
 from service_record.reporter.gather.collectors import COLLECTORS, RECORDS
 from service_record.reporter.gather.gathering import ROUND_SECONDS, gather

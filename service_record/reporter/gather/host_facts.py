@@ -1,4 +1,4 @@
-"""What no program of the host tells as well: whether services can be reached, and how its clocks stand."""
+"""Facts that no program of the host gives as well: reachability of services, and the state of its clocks."""
 
 import hashlib
 import queue

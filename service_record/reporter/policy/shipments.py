@@ -1,4 +1,4 @@
-"""What is shipped where: no destination gets more than its budget, or the same twice. Pure."""
+"""Choice of shipments: no destination gets more than its budget, or the same twice. Pure."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How the state changes with what a round does. Pure.
+"""Changes of the state by what a round does. Pure.
 
 Whatever others see is counted before it happens (`before`), and put right when its outcome is known
 (`after`). So a round that is killed in between has spent its budget, and none is ever exceeded.

@@ -1,4 +1,4 @@
-"""What Alembic runs for each migration: on the connection that it is given, within its transaction."""
+"""Entry point of Alembic for each migration, on the given connection and within its transaction."""
 
 from alembic import context
 

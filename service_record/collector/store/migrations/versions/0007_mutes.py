@@ -1,4 +1,4 @@
-"""What nobody wants news of, until a time."""
+"""A table of mutes, each until a time."""
 
 import sqlalchemy as sa
 from alembic import op
