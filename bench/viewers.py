@@ -21,7 +21,7 @@ HOSTS: Final = 11_000
 VIEWERS: Final = 100
 FILTERS: Final = ("?all=1", "?all=1", "?all=1", "?verdict=failed", "?group=dc1")
 """Queries of the viewers, in turns: most look at the whole fleet."""
-CONNECTIONS: Final = 64
+CONNECTIONS: Final = 128
 """Hosts that report: so many that no token comes more often than the collector takes one."""
 SECONDS: Final = 5.0
 ROUNDS: Final = 3
