@@ -88,8 +88,8 @@ def licence(of: Distribution) -> str:
     classified = [each.removeprefix(_CLASSIFIER) for each in classifiers if each.startswith(_CLASSIFIER)]
     if expressions := metadata.get_all("License-Expression"):
         return str(expressions[0])
-    names = classified or metadata.get_all("License") or ["unknown"]
-    return " AND ".join(_LICENCES.get(name, name.partition("\n")[0]) for name in names)
+    names = classified or metadata.get_all("License") or [of.read_text("licenses/LICENSE") or "unknown"]
+    return " AND ".join(_LICENCES.get(name, name) for name in (each.partition("\n")[0] for each in names))
 
 
 def installed(name: str) -> Dependency | None:

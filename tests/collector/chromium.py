@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from service_record.collector.domain.access import TokenKind
 from tests.collector.serving import Served
 
 _FLAGS: Final = (
@@ -38,9 +39,11 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextmanager
-def signed_in(browser: Browser, server: Served, **look: Any) -> Iterator[Page]:
+def signed_in(
+    browser: Browser, server: Served, kind: TokenKind = TokenKind.READER, **look: Any
+) -> Iterator[Page]:
     """A window of somebody who has signed in, of that size, in the dark and so on."""
-    token = server.client("reader").token
+    token = server.client(kind).token
     with browser.new_context(**look) as context:
         context.set_default_timeout(_PATIENCE)
         page = context.new_page()

@@ -17,6 +17,13 @@ _JOURNAL = """\
 level=info msg="rendering manifests"
 level=error msg="failed to render: open /opt/openshift/manifests: no such file or directory"
 """
+_TROUBLES = (
+    ("failed", "step Disk setup failed: /dev/sd{} has no space left for the root file system"),
+    ("failed", "step Packages failed: no mirror could be reached: 192.0.2.{} answered with 503"),
+    ("looping", "{} boots in a row came no further than Network boot"),
+    ("stuck", "Packages has taken 4{}m, 99 of 100 take less than 12m (learnt)"),
+    ("silent", "nothing heard for 3h {}m"),
+)
 _FAILED = """\
 + sgdisk --zap-all /dev/sda
 Problem opening /dev/sda for reading! Error is 2.
@@ -60,6 +67,38 @@ def judge(server: Served, name: str, verdict: str, reason: str = "") -> None:
         connection.execute(wanted.values(**changed, verdict_since=since, revision=hosts.c.revision + 1))
 
     server.collector.writer.change(change).result()
+
+
+def fill_quickly(server: Served, numbers: range) -> None:
+    """Hosts as rows, without reports: one in ten in trouble, of a few causes, each at its own time."""
+    now = server.collector.now()
+
+    def change(connection: Connection) -> None:
+        connection.execute(insert(hosts), [_row(number, now) for number in numbers])
+
+    server.collector.writer.change(change).result()
+
+
+def _row(number: int, now: float) -> dict[str, Any]:
+    name = f"node{number:05}.dc{number % 4}.example.com"
+    verdict, reason = _TROUBLES[number // 10 % len(_TROUBLES)] if number % 10 == 0 else ("progressing", "")
+    at = now - number % 3000
+    return {
+        "name": name,
+        "group": f"dc{number % 4}/rack{number % 40}",
+        "first_seen": at - 600,
+        "last_seen": at,
+        "build": 1,
+        "action": "install",
+        "percentage": number % 100,
+        "message": f"Packages: {number % 977} of 977",
+        "started_at": at - 600,
+        "updated_at": at,
+        "verdict": verdict,
+        "reason": reason.format(number % 8),
+        "cause": cause_of(FleetVerdict(verdict), reason.format(number % 8), name),
+        "verdict_since": at,
+    }
 
 
 def add(server: Served, table: Any, host: str, /, **values: object) -> None:

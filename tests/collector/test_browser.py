@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import pytest
@@ -18,7 +18,7 @@ from tests.collector.contrast import faint_texts
 from tests.collector.hostile import PAYLOADS
 from tests.collector.serving import Served, served, settings_in
 
-PHONE: Final = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2}
+PHONE: Final[dict[str, Any]] = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2}
 FAILED, LOOPING = "web03.dc2.example.com", "web07.dc2.example.com"
 WHOLE: Final = (
     "/login",

@@ -1,0 +1,160 @@
+"""Pages, and files of pages, have no barrier that axe knows: on a screen and a phone, light and dark."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+import pytest
+from axe_playwright_python.base import AXE_FILE_PATH
+from playwright.sync_api import Browser, Page
+
+from service_record.collector.domain.access import TokenKind
+from tests.assisted_installation import new_id
+from tests.collector import browsing, shown_fleet
+from tests.collector.browsing import analysed
+from tests.collector.chromium import chromium, signed_in
+from tests.collector.serving import Served, served, settings_in
+from tests.command_line import service_record
+from tests.faults import Faults
+from tests.test_triage import NO_IMAGE, NO_SPACE, failing
+from tests.timelines import write_host
+
+SIZES: Final = ((1400, 900), (360, 740))
+SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
+ALL_BUT_COLOURS: Final = "axe.run({rules: {'color-contrast': {enabled: false}}})"
+COLOURS: Final = "axe.run({runOnly: ['color-contrast']})"
+THIN_OUT: Final = """() => {
+  const count = {};
+  for (const part of document.querySelectorAll("tr, li, svg a")) {
+    const kind = [part.tagName, part.className, part.parentElement.className];
+    count[kind] = (count[kind] || 0) + 1;
+    if (count[kind] > 5) part.remove();
+  }
+}"""
+"""Keeps five rows of each kind: to look at the colours of a page takes a square of its size."""
+FAILED: Final = "web03.dc2.example.com"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Three hundred hosts, two of them of a cluster; one has records, and one cause is acknowledged."""
+    with served(settings_in(tmp_path_factory.mktemp("fleet"))) as server:
+        shown_fleet.fill(server)
+        shown_fleet.fill_quickly(server, range(31, 301))
+        shown_fleet.more_of_a_host(server, FAILED)
+        shown_fleet.send_records(server, FAILED, **shown_fleet.failed_services(server.collector.now() - 20))
+        analysed(browsing.signed_in(server), FAILED)
+        admin = server.client("admin")
+        cluster = {"cluster_id": new_id(), "infra_env_id": new_id()}
+        for name in ("web01.dc2.example.com", "web02.dc1.example.com"):
+            admin.ask("PUT", f"/api/v1/hosts/{name}", data={"id": new_id(), **cluster})
+        admin.post(
+            "/api/v1/mutes", kind="acknowledged", scope="host", subject=FAILED, duration="1h", note="new disk"
+        )
+        server.settle()
+        yield server
+
+
+def barriers(page: Page) -> list[str]:
+    """Return what axe finds at each size, and of colours in each scheme too, with every part opened."""
+    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true })")
+    page.evaluate(AXE_FILE_PATH.read_text(encoding="utf-8"))
+    found = []
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        found += [f"{width} px: {each}" for each in _violations(page, ALL_BUT_COLOURS)]
+    page.evaluate(THIN_OUT)
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        for scheme in SCHEMES:
+            page.emulate_media(color_scheme=scheme)
+            found += [f"{width} px, {scheme}: {each}" for each in _violations(page, COLOURS)]
+    return found
+
+
+def _violations(page: Page, run: str) -> list[str]:
+    result = page.evaluate(run)
+    assert result["passes"], "axe looked at nothing"
+    return [
+        f"{each['id']}: {each['help']}: {node['html'][:200]}"
+        for each in result["violations"]
+        for node in each["nodes"]
+    ]
+
+
+def test_pages_of_the_collector_have_no_barrier(browser: Browser, fleet: Served) -> None:
+    with signed_in(browser, fleet, TokenKind.ADMIN) as page, Faults() as faults:
+        (cluster,) = fleet.client("reader").get("/api/v1/clusters").json["clusters"]
+        for path in (
+            "/",
+            "/?each=1&verdict=failed",
+            "/?machine=nobody",
+            f"/hosts/{FAILED}",
+            f"/hosts/{FAILED}/analysis",
+            "/hosts/web07.dc2.example.com",
+            "/hosts/nobody",
+            "/clusters",
+            f"/clusters/{cluster['id']}",
+            "/mutes",
+            "/statistics?by=group&by=release",
+        ):
+            page.goto(fleet.url + path)
+            with faults.of(path):
+                assert barriers(page) == []
+        page.get_by_role("button", name="Sign out").click()
+        page.wait_for_url("**/login")
+        with faults.of("/login"):
+            assert barriers(page) == []
+
+
+def test_a_fleet_of_none_and_one_of_ten_thousand_have_no_barrier(browser: Browser, tmp_path: Path) -> None:
+    with served(settings_in(tmp_path)) as server, signed_in(browser, server) as page:
+        assert page.get_by_role("heading", name="The first host").is_visible()
+        assert barriers(page) == []
+
+        shown_fleet.fill_quickly(server, range(10_000))
+        page.reload()
+        assert "10000 hosts" in page.get_by_role("status").inner_text()
+        assert page.locator("tr.cause").count() > 3
+        assert barriers(page) == []
+
+
+def test_files_of_pages_have_no_barrier(browser: Browser, fleet: Served, tmp_path: Path) -> None:
+    records, bundles, token = tmp_path / "records", tmp_path / "bundles", tmp_path / "token"
+    records.mkdir()
+    write_host(records)
+    for number in range(3):
+        failing(bundles / f"{number}.tar.gz", NO_IMAGE, number * 86_400.0)
+    failing(bundles / "space.tar.gz", NO_SPACE)
+    failing(bundles / "unknown.tar.gz", "frobnicate: widget 17 has lost its 4 sprockets")
+    token.write_text(fleet.client("reader").token)
+    source = fleet.url.replace("http", "collector+http")
+    with browser.new_context() as context, Faults() as faults:
+        page = context.new_page()
+        for command in (
+            ("timeline", "--from", records),
+            ("analyze", "--from", records),
+            ("triage", bundles),
+            ("hosts", "--from", source, "--token-file", token),
+        ):
+            with faults.of(command[0]):
+                answer = service_record(*command, "-o", "html")
+                assert answer.out.startswith("<!DOCTYPE html>"), answer.err
+                (tmp_path / "page.html").write_text(answer.out)
+                page.goto((tmp_path / "page.html").as_uri())
+                assert barriers(page) == []
+
+
+def test_a_barrier_is_found(browser: Browser) -> None:
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.set_content("<html><body><main><input><p style='color: #bbb'>grey</p></main></body></html>")
+        found = {re.split(": ", each)[1] for each in barriers(page)}
+        assert {"label", "color-contrast", "html-has-lang"} <= found
