@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -74,6 +75,26 @@ def rooms_imported(path: Path) -> set[str]:
     )
 
 
+def circle(needs: Mapping[str, set[str]]) -> set[str]:
+    """Return what is in a circle of needs, or needs what is in one."""
+    settled: set[str] = set()
+    while free := {name for name in needs if needs[name] <= settled} - settled:
+        settled |= free
+    return set(needs) - settled
+
+
+def module_needs(folder: Path) -> dict[str, set[str]]:
+    """Return what each module of a package imports of it, also within functions and for types only."""
+    paths = {
+        ".".join(path.relative_to(folder.parent).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in folder.rglob("*.py")
+    }
+    return {
+        name: {full if full in paths else full.rpartition(".")[0] for full in imported(path)} & set(paths)
+        for name, path in paths.items()
+    }
+
+
 def docstring(path: Path) -> str:
     return ast.get_docstring(parsed(path)) or ""
 
@@ -99,11 +120,21 @@ def test_imports_between_rooms_point_one_way() -> None:
     for path in MODULES:
         if path != PACKAGE / "__init__.py":
             needs[room_of(path)] |= rooms_imported(path) - {room_of(path)}
-    settled: set[str] = set()
-    while settled != set(needs):
-        free = {room for room in needs if needs[room] <= settled}
-        assert free - settled, f"a circle among {sorted(set(needs) - settled)}"
-        settled |= free
+    assert not circle(needs)
+
+
+def test_no_modules_import_each_other_in_a_circle_not_even_within_functions() -> None:
+    assert not circle(module_needs(PACKAGE))
+
+
+def test_a_circle_within_functions_is_seen(tmp_path: Path) -> None:
+    house = tmp_path / "house"
+    house.mkdir()
+    (house / "__init__.py").touch()
+    (house / "ground.py").write_text("import os\n")
+    (house / "first.py").write_text("from house import ground, second\n")
+    (house / "second.py").write_text("def climb():\n    from house.first import stairs\n")
+    assert circle(module_needs(house)) == {"house.first", "house.second"}
 
 
 def test_nobody_imports_the_command_line() -> None:

@@ -84,7 +84,7 @@ LINES = st.lists(ORDINARY | st.tuples(objects(), ENDS).map(b"".join) | RECORD_BY
 
 
 def carefully_read(content: bytes) -> list[Entry | Malformed]:
-    return list(Lines(BytesIO()).read(content))
+    return list(Lines(BytesIO(), bytes).read(content))
 
 
 def assert_read_alike(content: bytes, size: int = 1) -> None:

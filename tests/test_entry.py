@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.record.entry import Entry, Malformed, Phase, Result
-from service_record.record.fields import EntryError
+from service_record.record.entry import Entry, EntryError, Malformed, Phase, Result
 from service_record.record.layout import read_entries
 from service_record.record.line import MAX_LINE_BYTES
 from tests.builders import START, entry, timestamp, upstream_entry

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.redaction import Rules, Secret
-from service_record.redaction.redactor import masked_in_place
+from service_record.redaction import Rules, Secret, masked_in_place
 
 WORD = b"hunter2-and-more-of-it"
 RULES = Rules((Secret("pull-secret", WORD), Secret("given", b"p4ssw0rd")))

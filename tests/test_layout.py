@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.record.entry import Entry, Malformed
-from service_record.record.layout import MAX_REGION_BYTES, read_entries
+from service_record.record.entry import MAX_REGION_BYTES, Entry, Malformed
+from service_record.record.layout import read_entries
 from tests.builders import array, entry, our_array, upstream_entry
 from tests.strategies import entries as written_entries
 

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.redaction import UNREADABLE, Leak, Rules, Secret, find_leak
-from service_record.redaction.redactor import LeakError, refuse_leaks
+from service_record.redaction import UNREADABLE, Leak, LeakError, Rules, Secret, find_leak, refuse_leaks
 from testing.clean_lines import clean_lines
 from testing.made_up import pem
 from tests.archives import COMPRESSIONS, member, tar

@@ -16,9 +16,7 @@ from service_record.cli import require_extra
 from service_record.client.address import is_collector
 from service_record.record.directory import Records
 from service_record.record.visible import visible
-from service_record.redaction.host_secrets import known_secrets
-from service_record.redaction.redactor import LeakError, outgoing_text
-from service_record.redaction.rules import Rules
+from service_record.redaction import LeakError, Rules, known_secrets, outgoing_text
 from service_record.version import __version__
 
 if TYPE_CHECKING:

@@ -30,8 +30,7 @@ from service_record.display.text import count
 from service_record.follow.live_directory import Watch
 from service_record.record.directory import Records
 from service_record.record.visible import visible
-from service_record.redaction.host_secrets import HostMask
-from service_record.redaction.redactor import LeakError, outgoing_template
+from service_record.redaction import HostMask, LeakError, outgoing_template
 from service_record.telemetry.endpoint import is_otlp, read_headers, traces_url
 
 if TYPE_CHECKING:

@@ -154,7 +154,7 @@ def write_page(page: str) -> None:
 
 def without_secrets(data: bytes) -> bytes:
     """Return data without the secrets of this host. Ends the program where one is left in it."""
-    from service_record.redaction.redactor import LeakError, outgoing  # noqa: PLC0415  # as above
+    from service_record.redaction import LeakError, outgoing  # noqa: PLC0415  # as above
 
     try:
         return outgoing(data, rules_with(()))

@@ -25,8 +25,8 @@ import orjson
 from service_record.client.address import CollectorError, NotTaken
 from service_record.client.calls import CollectorClient, host_path
 from service_record.record.directory import Records, open_record
-from service_record.record.entry import Entry
-from service_record.record.layout import BYTE_ORDER_MARK, read_entries
+from service_record.record.entry import BYTE_ORDER_MARK, Entry
+from service_record.record.layout import read_entries
 
 HEAD: Final = 4096
 """Bytes of the beginning of a stream that tell it from others, at most."""

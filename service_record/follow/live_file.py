@@ -15,8 +15,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from service_record.follow.located_pieces import LocatedPiece, located_pieces_in
-from service_record.record.entry import Entry, Piece
-from service_record.record.layout import BYTE_ORDER_MARK
+from service_record.record.entry import BYTE_ORDER_MARK, Entry, Piece
 
 ReadAt: TypeAlias = Callable[[int, int], bytes]
 """A function that returns so many bytes of a file from an offset on; fewer only at its end."""

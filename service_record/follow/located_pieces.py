@@ -13,9 +13,8 @@ import msgspec
 import orjson
 from msgspec import structs
 
-from service_record.record.entry import Entry, Malformed, Piece
-from service_record.record.fields import EntryError
-from service_record.record.layout import BYTE_ORDER_MARK, MAX_REGION_BYTES, read_entries
+from service_record.record.entry import BYTE_ORDER_MARK, MAX_REGION_BYTES, Entry, EntryError, Malformed, Piece
+from service_record.record.layout import read_entries
 from service_record.record.recovery import OBJECT_LINE, STRUCTURE, Region, entry_of
 
 UNSETTLED_SECONDS: Final = 0.03

@@ -10,9 +10,8 @@ from typing import BinaryIO, Final
 import msgspec
 import orjson
 
-from service_record.record.entry import Entry, Malformed
-from service_record.record.fields import describe_value
-from service_record.record.layout import BYTE_ORDER_MARK, read_entries
+from service_record.record.entry import BYTE_ORDER_MARK, Entry, Malformed, describe_value
+from service_record.record.layout import read_entries
 
 _HEAD_BYTES: Final = 4096
 _FIELDS_OF_UPSTREAM: Final = frozenset(

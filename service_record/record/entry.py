@@ -3,6 +3,8 @@
 The format is specified in docs/record-format.md; nothing here reads or writes a file.
 """
 
+import re
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Final, TypeAlias
@@ -13,6 +15,9 @@ MAX_EXCERPT_CHARACTERS: Final = 4096
 """The limit of a damaged piece that is shown or held: its file has the whole of it."""
 LEAST_ENTRY_BYTES: Final = len('{"phase":"stage end"}')
 """No shorter object is an entry."""
+MAX_REGION_BYTES: Final = 4 << 20
+"""The part of a file held at once. A longer line is read in pieces; no entry is longer."""
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class Phase(StrEnum):
@@ -159,10 +164,8 @@ class Entry(
 
     @classmethod
     def from_json(cls, value: object) -> "Entry":
-        """Return the entry that a decoded JSON value holds; raise `fields.EntryError` when it holds none."""
-        from service_record.record.fields import read_entry  # noqa: PLC0415  # most are decoded at once
-
-        return read_entry(value)
+        """Return the entry that a decoded JSON value holds; raise `EntryError` when it holds none."""
+        return _read_entry(value)
 
     def to_json(self) -> dict[str, object]:
         """Return the fields that are known, under their names on disk and in their order there."""
@@ -209,3 +212,173 @@ class Malformed(msgspec.Struct, frozen=True, gc=False):
 
 Piece: TypeAlias = Entry | Malformed
 """A part of a record."""
+
+
+_MAX_DOUBLE: Final = 1.7976931348623157e308  # IEEE 754 binary64, all that RFC 8259 section 6 counts on
+_MAX_INTEGER: Final = 2**53  # RFC 8259 section 6: what every JSON implementation agrees on
+_RFC_3339: Final = re.compile(
+    r"(?!0|9999)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,15})?(Z|[+-]\d\d:\d\d)", re.ASCII
+)
+"""A time of a year that Python has in every time zone."""
+_MAX_SHOWN_CHARACTERS: Final = 40
+_MAX_DEPTH: Final = 100  # well below what encoders take: what is read can be written again
+
+_Check: TypeAlias = Callable[[str, object], object]
+"""Takes a field's name and the value found; raises `EntryError` on any other kind of value."""
+
+
+class EntryError(ValueError):
+    """The reason why a JSON value is not an entry, in one line that names the field."""
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise EntryError(f"{name}: expected a text, found {describe_value(value)}")
+    return value
+
+
+def _texts(name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise EntryError(f"{name}: expected a list of texts, found {describe_value(value)}")
+    return tuple(value)
+
+
+def _whole_number(name: str, value: object) -> int:
+    if type(value) is not int or not -_MAX_INTEGER < value < _MAX_INTEGER:
+        raise EntryError(f"{name}: expected a whole number, found {describe_value(value)}")
+    return value
+
+
+def _seconds(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _MAX_DOUBLE:
+        raise EntryError(f"{name}: expected a number of seconds, found {describe_value(value)}")
+    return float(value)
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise EntryError(f"{name}: expected true or false, found {describe_value(value)}")
+    return value
+
+
+def check_time(name: str, value: object) -> str:
+    """Return an RFC 3339 time, kept as written.
+
+    A leap second (`:60`) is not one to Python, nor to a Linux clock.
+    """
+    written = _text(name, value)
+    try:
+        moment = _RFC_3339.fullmatch(written) and datetime.fromisoformat(written)
+    except ValueError:
+        moment = None
+    if not moment:
+        raise EntryError(f"{name}: expected an RFC 3339 time, found {describe_value(value)}")
+    return written
+
+
+def _word(kind: type[StrEnum]) -> _Check:
+    """Return the check for one of the words of an enumeration."""
+    words = {str(member): member for member in kind}
+
+    def check(name: str, value: object) -> object:
+        member = words.get(_text(name, value))
+        if member is None:
+            raise EntryError(f"{name}: unknown word {describe_value(value)}")
+        return member
+
+    return check
+
+
+def _unknown(name: str, value: object, depth: int = _MAX_DEPTH) -> object:
+    """Return the value of a field that this version does not know: any JSON that can be written again."""
+    if isinstance(value, int | float) and not abs(value) <= _MAX_DOUBLE:
+        raise EntryError(f"{describe_value(name)}: a number too large")
+    if isinstance(value, dict | list):
+        if depth == 0:
+            raise EntryError(f"{describe_value(name)}: nested deeper than {_MAX_DEPTH}")
+        for inner in value.values() if isinstance(value, dict) else value:
+            _unknown(name, inner, depth - 1)
+    return value
+
+
+def describe_value(value: object) -> str:
+    """Return a JSON value for a one-line message, short whatever it is."""
+    import json  # noqa: PLC0415  # only where something is wrong
+
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    if isinstance(value, str) and len(value) > _MAX_SHOWN_CHARACTERS:
+        return json.dumps(value[:_MAX_SHOWN_CHARACTERS]) + "..."
+    if isinstance(value, int) and abs(value) > _MAX_INTEGER:
+        return "a number too large"
+    return json.dumps(value)
+
+
+_NUMBERS: Final = {
+    name: attribute
+    for name, attribute in zip(
+        RunsLeftOut.__struct_encode_fields__, RunsLeftOut.__struct_fields__, strict=True
+    )
+    if attribute != "reason"
+}
+"""Name on disk -> attribute."""
+
+
+def _read_left_out(name: str, content: object) -> RunsLeftOut:
+    """Return what an entry says was left out before it. Raises `EntryError` on any other kind of value."""
+    if not isinstance(content, Mapping):
+        raise EntryError(f"{name}: expected an object, found {describe_value(content)}")
+    counts: dict[str, int] = {}
+    for key, value in content.items():
+        attribute = _NUMBERS.get(key)
+        if attribute is not None:
+            counts[attribute] = _whole_number(f"{name}.{key}", value)
+            if counts[attribute] < 0:
+                raise EntryError(f"{name}.{key}: expected a count, found {describe_value(value)}")
+    return RunsLeftOut(reason=_text(f"{name}.reason", content.get("reason", FOR_SIZE)), **counts)
+
+
+_CHECKS: Final[Mapping[str, _Check]] = {
+    "timestamp": check_time,
+    "phase": _word(Phase),
+    "result": _word(Result),
+    "exit_code": _whole_number,
+    "stack": _texts,
+    "error_line_approximate": _flag,
+    "truncated": _flag,
+    "pid": _whole_number,
+    "uptime": _seconds,
+    "dropped": _whole_number,
+    "left_out": _read_left_out,
+}
+"""Attribute -> what checks and converts its value; all others are texts."""
+_FIELDS: Final = {
+    name: (attribute, _CHECKS.get(attribute, _text))
+    for name, attribute in zip(Entry.__struct_encode_fields__, Entry.__struct_fields__, strict=True)
+    if attribute != "extra"
+}
+"""Name on disk -> attribute, and the check."""
+
+
+def _read_entry(value: object) -> Entry:
+    """Return the entry that a decoded JSON value holds. Raises `EntryError` when it holds none.
+
+    In an optional field null and the empty string mean absent, as upstream's readers take them.
+    """
+    if not isinstance(value, dict):
+        raise EntryError(f"not an object: {describe_value(value)}")
+    fields: dict[str, object] = {}
+    extra: dict[str, object] = {}
+    for name, content in value.items():
+        known_field = _FIELDS.get(name)
+        if known_field is None:
+            extra[name] = _unknown(name, content)
+        elif content is not None and content != "":
+            attribute, read = known_field
+            fields[attribute] = read(name, content)
+    if "phase" not in fields:
+        raise EntryError("phase: missing")
+    entry = Entry(**fields, extra=UnknownFields(extra) if extra else NO_UNKNOWN_FIELDS)  # type: ignore[arg-type]  # each value was checked by its reader
+    if entry.result is not None and entry.phase.is_start:
+        raise EntryError(f'result: has no place on "{entry.phase}"')
+    return entry

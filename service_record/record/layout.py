@@ -7,22 +7,18 @@ read carefully, one by one.
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import BinaryIO, Final
 
 import msgspec
 
-from service_record.record.entry import Entry, Piece
+from service_record.record.entry import MAX_REGION_BYTES, Entry, EntryError, Piece, check_time
 
-MAX_REGION_BYTES: Final = 4 << 20
-"""The part of a file held at once. A longer line is read in pieces; no entry is longer."""
-
-BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-
-BLOCK_BYTES: Final = 1 << 16
+_BLOCK_BYTES: Final = 1 << 16
 """The size of lines that are read together: more is slower, as it leaves the caches of processors."""
 
 
-def read_entries(stream: BinaryIO, block_bytes: int = BLOCK_BYTES) -> Iterator[Piece]:
+def read_entries(stream: BinaryIO, block_bytes: int = _BLOCK_BYTES) -> Iterator[Piece]:
     """Yield every piece of a record, in file order. Raise nothing because of content, and leave nothing out.
 
     What is neither an entry, nor white space, nor the brackets and commas of an array is in a `Malformed`.
@@ -30,7 +26,8 @@ def read_entries(stream: BinaryIO, block_bytes: int = BLOCK_BYTES) -> Iterator[P
     they are read one by one, which comes to the same.
     """
     following, lines = 1, None
-    while text := read_lines(stream, block_bytes):
+    following_lines = partial(_read_lines, stream, block_bytes)
+    while text := following_lines():
         entries = _decode(text)
         if entries is not None:
             following += text.count(b"\n")
@@ -39,13 +36,13 @@ def read_entries(stream: BinaryIO, block_bytes: int = BLOCK_BYTES) -> Iterator[P
         if lines is None:
             from service_record.record.recovery import Lines  # noqa: PLC0415  # most records need none of it
 
-            lines = Lines(stream)
+            lines = Lines(stream, following_lines)
         lines.following = following
         yield from lines.read(text)
         following = lines.following
 
 
-def read_lines(stream: BinaryIO, size: int) -> bytes:
+def _read_lines(stream: BinaryIO, size: int) -> bytes:
     """Return the lines that come next, at least so many bytes where there are; none at the end of the stream.
 
     They are whole lines, unless that is more than is held of a file at once.
@@ -109,11 +106,9 @@ def _are_times(timestamps: list[str | None]) -> bool:
     together = "\n".join([*times, ""])
     if together.count("\n") == len(times) and _CERTAIN_TIMES.fullmatch(together):
         return True
-    from service_record.record import fields  # noqa: PLC0415  # rarely needed
-
     try:
         for timestamp in times:
-            fields.timestamp("timestamp", timestamp)
-    except fields.EntryError:
+            check_time("timestamp", timestamp)
+    except EntryError:
         return False
     return True

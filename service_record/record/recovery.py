@@ -8,15 +8,21 @@ read one by one where they are not all entries as writers write them. The rules 
 import json
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from typing import BinaryIO, Final, NamedTuple, NoReturn
 
 import orjson
 
-from service_record.record.entry import LEAST_ENTRY_BYTES, Entry, Malformed, Piece
-from service_record.record.fields import EntryError
-from service_record.record.layout import BLOCK_BYTES, BYTE_ORDER_MARK, MAX_REGION_BYTES, read_lines
+from service_record.record.entry import (
+    BYTE_ORDER_MARK,
+    LEAST_ENTRY_BYTES,
+    MAX_REGION_BYTES,
+    Entry,
+    EntryError,
+    Malformed,
+    Piece,
+)
 from service_record.record.line import mended
 
 STRUCTURE: Final = b"[], \t\r\n"
@@ -199,8 +205,10 @@ class Lines:
     Iterating gives those that look like an entry, up to any other, or to the end of what was looked at ahead.
     """
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, read_lines: Callable[[], bytes]) -> None:
+        """Prepare to read. `read_lines` reads the whole lines that come next in the stream."""
         self._stream = stream
+        self._read_lines = read_lines
         self._ahead = BytesIO()
         self._ahead_bytes = 0
         self.following = 1
@@ -252,7 +260,7 @@ class Lines:
         Gives nothing at the end of the stream.
         """
         if not self._is_ahead():
-            self._look_at(read_lines(self._stream, BLOCK_BYTES))
+            self._look_at(self._read_lines())
         self._current = b""
         passed = self._pass_over(OBJECT_LINE)
         if not passed:

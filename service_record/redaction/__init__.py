@@ -1,20 +1,32 @@
-"""Secrets out of what leaves a host; docs/redaction.md says what is masked, and what is not."""
+"""Secrets out of what leaves a host; docs/redaction.md says what is masked, and what is not.
 
+What leaves as a whole, a text, lines of records or a template of an installer (a kickstart, a preseed), is
+refused where a secret is left in it. Lines that are sent by their place in a file keep their lengths.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from io import BytesIO
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Final
 
+from service_record.redaction import types
 from service_record.redaction.host_secrets import HostSecrets, known_secrets
 from service_record.redaction.redactor import Redactor
 from service_record.redaction.rules import Rules
-from service_record.redaction.types import Leak, Redacting, Secret, mask, report
+from service_record.redaction.types import MASK_BEGIN, Leak, Redacting, Secret, mask, report
 
 if TYPE_CHECKING:
     from service_record.redaction.leak_scan import UNREADABLE, find_leak
 
 __all__ = [
     "UNREADABLE",
+    "HostMask",
     "HostSecrets",
     "Leak",
+    "LeakError",
     "Redacting",
     "Redactor",
     "Rules",
@@ -22,6 +34,12 @@ __all__ = [
     "find_leak",
     "known_secrets",
     "mask",
+    "masked_in_place",
+    "outgoing",
+    "outgoing_template",
+    "outgoing_text",
+    "refuse_leaks",
+    "refuse_template_leaks",
     "report",
 ]
 
@@ -31,3 +49,136 @@ def __getattr__(name: str) -> object:
     if name not in {"UNREADABLE", "find_leak"}:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("service_record.redaction.leak_scan"), name)
+
+
+class LeakError(Exception):
+    """A secret would have left the host."""
+
+
+def outgoing(data: bytes, rules: Rules) -> bytes:
+    """Return the data without secrets. Raises LeakError where one still is in it."""
+    redactor = Redactor(rules)
+    masked = redactor.feed(data) + redactor.finish()
+    refuse_leaks(masked, rules)
+    return masked
+
+
+def outgoing_text(text: str, rules: Rules) -> str:
+    """Return the text without secrets. Raises LeakError where one still is in it."""
+    return outgoing(text.encode(errors="surrogateescape"), rules).decode(errors="surrogateescape")
+
+
+def refuse_leaks(data: bytes, rules: Rules) -> None:
+    """Raise LeakError where a secret is in what is about to leave."""
+    if _has_leak(data, rules):
+        raise LeakError("a secret of this host would have left it: nothing was sent")
+
+
+def _has_leak(data: bytes, rules: Rules) -> bool:
+    if _is_text(data):
+        redactor = Redactor(rules, only_certain=True)
+        redactor.feed(data)
+        redactor.finish()
+        return bool(redactor.counts)
+    from service_record.redaction.leak_scan import find_leak  # noqa: PLC0415  # reads archives, too
+
+    return find_leak(rules, BytesIO(data)) is not None
+
+
+def _is_text(data: bytes) -> bool:
+    """Return whether data is certainly no archive and not compressed.
+
+    An archive has NULs, and gzip, xz and zstd begin with what no UTF-8 has.
+    """
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in data and not data.startswith(_BZIP2)
+
+
+_BZIP2: Final = b"BZh"
+
+
+_MASK: Final = types.compiled(types.escaped(MASK_BEGIN) + rb"[^<>]*>")
+_SHORT: Final = b"***"
+"""Shorter than any secret that is masked."""
+
+
+def masked_in_place(lines: bytes, rules: Rules) -> bytes:
+    """Whole lines without their secrets, each as long as before: blanks stand at the end of shorter ones.
+
+    A line in which the masks take more room than the secrets has short ones, and where that is not enough, it
+    is masked as a whole.
+    """
+    redactor = Redactor(rules)
+    masked = redactor.feed(lines) + redactor.finish()
+    if masked == lines:
+        return lines
+    pairs = zip(lines.split(b"\n"), masked.split(b"\n"), strict=True)
+    return b"\n".join(_fitted(line, changed) for line, changed in pairs)
+
+
+def _fitted(line: bytes, masked: bytes) -> bytes:
+    if len(masked) > len(line):
+        masked = _MASK.sub(_SHORT, masked)
+    if len(masked) > len(line):
+        return b"*" * len(line)
+    return masked.ljust(len(line))
+
+
+_TEMPLATE_MASK: Final = mask("password")
+# debconf's own line: owner, question, type, value. A password's type is password, or its question says so.
+_PRESEED: Final = types.compiled(
+    rb"(?m)^([ \t]*\S+[ \t]+(?:\S+[ \t]+password|\S*passw\S*[ \t]+string)[ \t]+)(\S[^\n]*)"
+)
+
+
+def outgoing_template(data: bytes, rules: Rules) -> bytes:
+    """Return the template without secrets. Raises LeakError where one still is in it."""
+    return outgoing(_PRESEED.sub(rb"\1" + _TEMPLATE_MASK, data), rules)
+
+
+def refuse_template_leaks(data: bytes) -> None:
+    """Raise LeakError where a template that came from elsewhere has what a host would have masked."""
+    if outgoing_template(data, _shapes()) != data:
+        raise LeakError("the template has a secret that is not masked")
+
+
+@cache
+def _shapes() -> Rules:
+    """Return the rules without any exact secret: those of its host only the host knows."""
+    return Rules(())
+
+
+_REFRESH_SECONDS: Final = 60.0
+"""Seconds for which the secrets of a host are known."""
+
+
+class HostMask:
+    """Masks lines; which secrets the host has is looked up again each minute."""
+
+    def __init__(self, root: Path, environ: Mapping[str, str], secrets: Iterable[Secret] = ()) -> None:
+        """`secrets` are masked beside those of the host."""
+        self._secrets = tuple(secrets)
+        self._root = root
+        self._environ = environ
+        self._rules: Rules | None = None
+        self._at = 0.0
+
+    def __call__(self, lines: bytes) -> bytes:
+        """Whole lines without secrets, of the same length. Raises LeakError where one still is in them."""
+        rules = self._current_rules()
+        masked = masked_in_place(lines, rules)
+        refuse_leaks(masked, rules)
+        return masked
+
+    def text(self, text: str) -> str:
+        """Return a text without secrets, of any length. Raises LeakError where one still is in it."""
+        return outgoing_text(text, self._current_rules())
+
+    def _current_rules(self) -> Rules:
+        if self._rules is None or monotonic() > self._at + _REFRESH_SECONDS:
+            self._rules = Rules((*known_secrets(self._root, self._environ).secrets, *self._secrets))
+            self._at = monotonic()
+        return self._rules

@@ -8,15 +8,13 @@ import json
 import os
 import urllib.parse
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from time import monotonic
 from typing import Any, Final
 
 from service_record.redaction import types
-from service_record.redaction.redactor import masked_in_place, outgoing_text, refuse_leaks
 from service_record.redaction.rules import Rules
 from service_record.redaction.secrets import PEM_BEGIN, is_taken
 from service_record.redaction.types import Secret, from_base64
@@ -305,36 +303,3 @@ def _read(root: Path, path: Path) -> bytes:
             return file.read(_FILE_BYTES + 1)
     except FileNotFoundError:
         return b""
-
-
-_REFRESH_SECONDS: Final = 60.0
-"""Seconds for which the secrets of a host are known."""
-
-
-class HostMask:
-    """Masks lines; which secrets the host has is looked up again each minute."""
-
-    def __init__(self, root: Path, environ: Mapping[str, str], secrets: Iterable[Secret] = ()) -> None:
-        """`secrets` are masked beside those of the host."""
-        self._secrets = tuple(secrets)
-        self._root = root
-        self._environ = environ
-        self._rules: Rules | None = None
-        self._at = 0.0
-
-    def __call__(self, lines: bytes) -> bytes:
-        """Whole lines without secrets, of the same length. Raises LeakError where one still is in them."""
-        rules = self._current_rules()
-        masked = masked_in_place(lines, rules)
-        refuse_leaks(masked, rules)
-        return masked
-
-    def text(self, text: str) -> str:
-        """Return a text without secrets, of any length. Raises LeakError where one still is in it."""
-        return outgoing_text(text, self._current_rules())
-
-    def _current_rules(self) -> Rules:
-        if self._rules is None or monotonic() > self._at + _REFRESH_SECONDS:
-            self._rules = Rules((*known_secrets(self._root, self._environ).secrets, *self._secrets))
-            self._at = monotonic()
-        return self._rules

@@ -1,8 +1,5 @@
 """Masks the secrets of one stream, in one pass and in bounded memory. Pure.
 
-What leaves as a whole, a text, lines of records and a template of an installer (a kickstart, a preseed), is
-refused where a secret is left in it. Lines that are sent by their place in a file keep their lengths.
-
 Private keys in dumps of bytes, as xxd(1), hexdump(1) and od(1) print them in hexadecimal, are masked behind
 the offset of each line, with the column of characters, from the line that has `PRIVATE KEY` to the one with
 `END`.
@@ -11,8 +8,6 @@ the offset of each line, with the column of characters, from the line that has `
 import binascii
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cache
-from io import BytesIO
 from typing import Any, Final
 
 from service_record.redaction import types
@@ -271,101 +266,3 @@ def _outside(text: bytes, spans: Sequence[MaskedSpan], end: int) -> int:
         if span.end > end:
             return text.rfind(b"\n", 0, first) + 1
     return end
-
-
-class LeakError(Exception):
-    """A secret would have left the host."""
-
-
-def outgoing(data: bytes, rules: Rules) -> bytes:
-    """Return the data without secrets. Raises LeakError where one still is in it."""
-    redactor = Redactor(rules)
-    masked = redactor.feed(data) + redactor.finish()
-    refuse_leaks(masked, rules)
-    return masked
-
-
-def outgoing_text(text: str, rules: Rules) -> str:
-    """Return the text without secrets. Raises LeakError where one still is in it."""
-    return outgoing(text.encode(errors="surrogateescape"), rules).decode(errors="surrogateescape")
-
-
-def refuse_leaks(data: bytes, rules: Rules) -> None:
-    """Raise LeakError where a secret is in what is about to leave."""
-    if _has_leak(data, rules):
-        raise LeakError("a secret of this host would have left it: nothing was sent")
-
-
-def _has_leak(data: bytes, rules: Rules) -> bool:
-    if _is_text(data):
-        redactor = Redactor(rules, only_certain=True)
-        redactor.feed(data)
-        redactor.finish()
-        return bool(redactor.counts)
-    from service_record.redaction.leak_scan import find_leak  # noqa: PLC0415  # reads archives, too
-
-    return find_leak(rules, BytesIO(data)) is not None
-
-
-def _is_text(data: bytes) -> bool:
-    """Return whether data is certainly no archive and not compressed.
-
-    An archive has NULs, and gzip, xz and zstd begin with what no UTF-8 has.
-    """
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return b"\0" not in data and not data.startswith(_BZIP2)
-
-
-_BZIP2: Final = b"BZh"
-_MASK: Final = types.compiled(types.escaped(MASK_BEGIN) + rb"[^<>]*>")
-_SHORT: Final = b"***"
-"""Shorter than any secret that is masked."""
-
-
-def masked_in_place(lines: bytes, rules: Rules) -> bytes:
-    """Whole lines without their secrets, each as long as before: blanks stand at the end of shorter ones.
-
-    A line in which the masks take more room than the secrets has short ones, and where that is not enough, it
-    is masked as a whole.
-    """
-    redactor = Redactor(rules)
-    masked = redactor.feed(lines) + redactor.finish()
-    if masked == lines:
-        return lines
-    pairs = zip(lines.split(b"\n"), masked.split(b"\n"), strict=True)
-    return b"\n".join(_fitted(line, changed) for line, changed in pairs)
-
-
-def _fitted(line: bytes, masked: bytes) -> bytes:
-    if len(masked) > len(line):
-        masked = _MASK.sub(_SHORT, masked)
-    if len(masked) > len(line):
-        return b"*" * len(line)
-    return masked.ljust(len(line))
-
-
-_TEMPLATE_MASK: Final = mask("password")
-# debconf's own line: owner, question, type, value. A password's type is password, or its question says so.
-_PRESEED: Final = types.compiled(
-    rb"(?m)^([ \t]*\S+[ \t]+(?:\S+[ \t]+password|\S*passw\S*[ \t]+string)[ \t]+)(\S[^\n]*)"
-)
-
-
-def outgoing_template(data: bytes, rules: Rules) -> bytes:
-    """Return the template without secrets. Raises LeakError where one still is in it."""
-    return outgoing(_PRESEED.sub(rb"\1" + _TEMPLATE_MASK, data), rules)
-
-
-def refuse_template_leaks(data: bytes) -> None:
-    """Raise LeakError where a template that came from elsewhere has what a host would have masked."""
-    if outgoing_template(data, _shapes()) != data:
-        raise LeakError("the template has a secret that is not masked")
-
-
-@cache
-def _shapes() -> Rules:
-    """Return the rules without any exact secret: those of its host only the host knows."""
-    return Rules(())

@@ -19,7 +19,7 @@ from service_record.reporter.settings import Settings, secrets_in
 from service_record.rotation import RotationError, max_bytes, rotate
 
 if TYPE_CHECKING:
-    from service_record.redaction.host_secrets import HostMask
+    from service_record.redaction import HostMask
 
 _SECONDS: Final = 20.0
 """The time limit of an answer: a round waits for it."""
@@ -34,8 +34,7 @@ def send_records(places: Places, environ: Mapping[str, str], settings: Settings,
     if not settings.records_to:
         return
     from service_record.client.address import CollectorError, NotTaken  # noqa: PLC0415  # few have those
-    from service_record.redaction.host_secrets import HostMask  # noqa: PLC0415
-    from service_record.redaction.redactor import LeakError  # noqa: PLC0415
+    from service_record.redaction import HostMask, LeakError  # noqa: PLC0415
 
     mask = HostMask(places.root, environ, secrets_in(settings)) if settings.redact else bytes
     for target in settings.records_to:

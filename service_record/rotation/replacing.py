@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from service_record.record.appending import DAMAGED_SUFFIX, Writer, open_regular
-from service_record.record.entry import Entry, Malformed
-from service_record.record.layout import BYTE_ORDER_MARK, read_entries
+from service_record.record.entry import BYTE_ORDER_MARK, Entry, Malformed
+from service_record.record.layout import read_entries
 from service_record.record.line import encoded
 
 _LOCK_SECONDS: Final = 5.0

@@ -33,7 +33,7 @@ from service_record.history.build import doubted, latest_entry
 from service_record.read.host_files import with_host_files
 from service_record.read.source import SourceError, liveness_for, open_source
 from service_record.record.directory import RECORD_DIRECTORIES
-from service_record.redaction.redactor import LeakError, outgoing_text
+from service_record.redaction import LeakError, outgoing_text
 from service_record.redaction.rules import Rules
 from service_record.triage.rows import (
     BundleRow,

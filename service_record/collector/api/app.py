@@ -108,8 +108,9 @@ def application(collector: Collector) -> Starlette:
     )
     app.state.analyses = Analyses(collector)
     app.state.views = events.Views(collector)
+    app.state.metrics = counted
     app.state.statistics = Recent(collector)
-    app.state.serving = Serving(collector, guard, counted)
+    app.state.serving = Serving(collector, guard)
     return app
 
 

@@ -30,7 +30,7 @@ from service_record.collector.store.cluster_rows import NewLogs
 from service_record.collector.store.host_rows import BundleShown
 from service_record.collector.store.installations import Arrival, group_of
 from service_record.collector.store.objects import NoSuchObject, ObjectError, new_key
-from service_record.redaction.redactor import LeakError, refuse_template_leaks
+from service_record.redaction import LeakError, refuse_template_leaks
 
 _PART: Final = "upfile"
 _PROBE: Final = "probe.tar.gz"

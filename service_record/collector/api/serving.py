@@ -23,8 +23,6 @@ from service_record.collector.store.row_writer import Unavailable
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from service_record.collector.api.metrics import Metrics
-
 T = TypeVar("T")
 
 
@@ -34,7 +32,6 @@ class Serving:
 
     collector: Collector
     guard: Guard
-    metrics: "Metrics"
 
     @property
     def settings(self) -> CollectorSettings:

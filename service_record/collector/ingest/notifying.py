@@ -19,8 +19,7 @@ from service_record.collector.store import notices
 from service_record.collector.store.database import Database
 from service_record.collector.store.notices import Delivery
 from service_record.collector.store.row_writer import DatabaseWriter, Unavailable
-from service_record.redaction import Rules
-from service_record.redaction.redactor import LeakError, outgoing_text
+from service_record.redaction import LeakError, Rules, outgoing_text
 
 T = TypeVar("T")
 MAX_TRIES: Final = 24

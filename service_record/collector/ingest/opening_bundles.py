@@ -29,7 +29,7 @@ from service_record.collector.domain.summary_of_records import (
     summarise,
 )
 from service_record.diagnosis.causes import HostFiles
-from service_record.redaction.redactor import LeakError, outgoing_text
+from service_record.redaction import LeakError, outgoing_text
 from service_record.redaction.rules import Rules
 
 _Value = TypeVar("_Value", bound=msgspec.Struct)
