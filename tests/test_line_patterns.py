@@ -25,21 +25,74 @@ def texts() -> Iterator[str]:
         yield from path.read_text().splitlines()
 
 
-def test_words_and_the_set_find_the_same_patterns_in_every_text() -> None:
-    patterns = LineSet(enumerate(all_patterns()))
-    found = {text: patterns.tests_by_set(text.encode()) for text in texts()}
-    assert {text: patterns.tests_by_words(text.encode()) for text in found} == found
+def looked_at_before(patterns: LineSet) -> LineSet:
+    """Return the patterns as they are when so much was read that their words are compiled."""
+    patterns.tests(b"." * 20_000)
+    return patterns
+
+
+def lines_by_set(patterns: LineSet, block: bytes, longest: int) -> list[tuple[int, int, set[int]]]:
+    """Return what `lines` has to, each line looked at by itself."""
+    found = []
+    start = 0
+    for raw in block.split(b"\n"):
+        if tests := patterns.tests_by_set(raw[:longest]):
+            found.append((start, start + len(raw), tests))
+        start += len(raw) + 1
+    return found
+
+
+def test_every_way_finds_the_same_patterns_in_every_text_and_line() -> None:
+    reference = LineSet(enumerate(all_patterns()))
+    compiled = looked_at_before(LineSet(enumerate(all_patterns())))
+    found = {text: reference.tests_by_set(text.encode()) for text in texts()}
     assert sum(map(bool, found.values())) > len(built_in_rules())
+    assert {text: compiled.tests(text.encode()) for text in found} == found
+    assert {text: LineSet(enumerate(all_patterns())).tests(text.encode()) for text in found} == found
+
+    filler = "\n".join(f"systemd[1]: Started run-{n:032x}.scope." for n in range(40))
+    block = f"\n{filler}\n".join(found).encode()
+    lines = list(compiled.lines(block, 1 << 14))
+    assert "_set" not in vars(compiled)
+    assert lines == lines_by_set(reference, block, 1 << 14)
+    assert len(lines) > len(built_in_rules())
 
 
-def test_short_texts_are_searched_without_compiling_the_set_and_long_ones_with_it() -> None:
+def test_lines_full_of_words_are_looked_at_with_the_set() -> None:
+    patterns = LineSet(
+        enumerate(map(Pattern.of, ["failed to (?:read|load) [0-9]", "^read.*disk", "disk full$"]))
+    )
+    block = (
+        b"a failed to read\n" * 500 + b"failed to load 7\n\nread the disk full\n a disk full\n read a disk"
+    )
+    found = list(patterns.lines(block, 1 << 14))
+    assert "_set" in vars(patterns)
+    assert found == lines_by_set(patterns, block, 1 << 14)
+    assert [tests for _, _, tests in found] == [{0}, {1, 2}, {2}]
+
+
+def test_a_line_is_looked_at_as_far_as_it_is_said() -> None:
+    patterns = LineSet([(1, Pattern.of("disk full"))])
+    block = b"disk full, disk full\nthe disk full\nthe disk full of it\na disk full"
+    assert list(patterns.lines(block, 11)) == [(0, 20, {1}), (55, 66, {1})]
+
+
+def test_a_pattern_without_words_and_one_of_whole_lines_are_found_in_every_line() -> None:
+    for more in ([], [(3, Pattern.of("[[:digit:]]{3}$"))]):
+        patterns = LineSet([(1, Pattern.of("^MemoryError$")), (2, Pattern.of("disk full")), *more])
+        found = list(patterns.lines(b"fine\nMemoryError\ndisk full 100\nno MemoryError", 1 << 14))
+        assert found == [(5, 16, {1}), (17, 30, {2, 3} if more else {2})]
+
+
+def test_short_texts_are_searched_without_compiling_all_words_and_long_ones_with_them() -> None:
     patterns = LineSet([(1, Pattern.of("no space left")), (2, Pattern.of("[0-9]+ errors?"))])
     assert patterns.tests(b"write: No Space Left on device") == {1}
-    assert "_set" not in patterns.__dict__
+    assert "_heads" not in vars(patterns)
     assert patterns.tests(b"12 errors; " + b"." * 50_000 + b"no space left") == {1, 2}
-    assert "_set" in patterns.__dict__
+    assert "_heads" in vars(patterns)
     assert patterns.tests(b"fine") == set()
     assert LineSet(()).tests(b"x" * 50_000) == set()
+    assert list(LineSet(()).lines(b"x" * 50_000, 1 << 14)) == []
 
 
 @pytest.mark.parametrize(
@@ -68,6 +121,8 @@ def test_a_needle_is_in_every_match(pattern: str, needles: tuple[str, ...]) -> N
 
 @pytest.mark.parametrize("text", ["\u212aernel", "di\u017fk full", "caf\udcff DISK FULL"])
 def test_letters_that_fold_to_those_of_a_pattern_are_found_by_its_words(text: str) -> None:
-    patterns = LineSet(enumerate([Pattern.of("kernel"), Pattern.of("disk full")]))
+    numbered = tuple(enumerate([Pattern.of("kernel"), Pattern.of("disk full")]))
     raw = text.encode(errors="surrogateescape")
-    assert patterns.tests_by_words(raw) == patterns.tests_by_set(raw) != set()
+    expected = LineSet(numbered).tests_by_set(raw)
+    assert LineSet(numbered).tests(raw) == looked_at_before(LineSet(numbered)).tests(raw) == expected != set()
+    assert [tests for _, _, tests in LineSet(numbered).lines(raw, 1 << 14)] == [expected]

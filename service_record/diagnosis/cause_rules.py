@@ -2,7 +2,7 @@
 
 Patterns are RE2's, in time linear in the text whatever the pattern: messages come from anywhere, and rules
 from whoever wrote them. To compile all of them takes longer than all else that a small bundle needs. So a
-short text is first searched for the words that a pattern cannot match without; only what is left is compiled.
+text is first searched for the words that a pattern cannot match without; only what is left is compiled.
 
 The commands of a rule are safe to paste.
 """
@@ -22,11 +22,16 @@ _NAMED_CLASS: Final = re.compile(r"\[:\^?[a-z]+:\]")
 """Of RE2; Python reads it as something else."""
 _LEAST_NEEDLE: Final = 3
 _MOST_NEEDLES: Final = 12
-_SET_BYTES: Final = 64 << 20
+_HEAD: Final = 12
+"""Characters of a needle that are looked for first: few enough to compile fast, and enough to be rare."""
+_AUTOMATON_BYTES: Final = 64 << 20
 _FEW_BYTES: Final = 1 << 14
-"""In so much text, words are found in less time than a set of all patterns takes to compile."""
+"""In so much text, words are found in less time than what finds all their beginnings takes to compile."""
 _BYTES_OF_A_CALL: Final = 1 << 8
 """One look at a text costs as much as so many bytes of it."""
+_FEW_HEADS: Final = 64
+_BYTES_OF_A_HEAD: Final = 1 << 7
+"""With more than one head in so many bytes, a set of all patterns takes less time."""
 
 
 class Pattern(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
@@ -48,10 +53,7 @@ class Pattern(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
         """Compile the pattern with RE2. Raises re2.error where it is not valid."""
         import re2  # noqa: PLC0415  # only where a text is looked at
 
-        options = re2.Options()
-        options.case_sensitive = False
-        options.log_errors = False
-        return re2.compile(self.text.encode(), options)
+        return re2.compile(self.text.encode(), _options())
 
     def search(self, text: bytes) -> Any:
         """Return the first match in a text, or None."""
@@ -63,7 +65,12 @@ class Pattern(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
 
 
 class LineSet:
-    """Patterns that are looked for all at once, each with the number of the test that it belongs to."""
+    """Patterns that are looked for all at once, each with the number of the test that it belongs to.
+
+    A text is read once for the beginnings of all needles. A pattern is tried only where its needle is.
+    Where needles lie too close together for that, all patterns are one set of RE2. A line then takes the same
+    time whatever it says, but the set takes ten times as long to compile, and is slow to begin with.
+    """
 
     def __init__(self, patterns: Iterable[tuple[int, Pattern]]) -> None:
         self._patterns = tuple(patterns)
@@ -72,33 +79,121 @@ class LineSet:
     def tests(self, text: bytes) -> set[int]:
         """Return the numbers of the tests of which a pattern is in the text."""
         self._looked += _BYTES_OF_A_CALL + len(text)
-        return self.tests_by_words(text) if self._looked <= _FEW_BYTES else self.tests_by_set(text)
+        if self._looked <= _FEW_BYTES:
+            return _tests(self._patterns, text)
+        heads: set[str] = set()
+        for _, head in self._heads_in(text):
+            if head is None:
+                return self.tests_by_set(text)
+            heads.add(head)
+        return self._tests_of(heads, text)
 
-    def tests_by_words(self, text: bytes) -> set[int]:
-        """Return the same, and compile only patterns whose words are in the text."""
-        folded = text.decode(errors="replace").casefold()
-        return {test for test, one in self._patterns if one.may_match(folded) and one.search(text)}
+    def lines(self, block: bytes, longest: int) -> Iterator[tuple[int, int, set[int]]]:
+        """Yield the start and the end of each line that has a pattern, and the numbers of its tests.
+
+        A line is looked at as far as `longest` bytes.
+        """
+        start, end, heads = 0, -1, set[str]()
+        for at, head in self._heads_in(block):
+            if at > end:
+                if tests := self._tests_of(heads, block[start : min(end, start + longest)]):
+                    yield start, end, tests
+                start, end, heads = block.rfind(b"\n", 0, at) + 1, end_of_line(block, at), set()
+            if head is None:
+                yield from self._lines_by_set(block, start, longest)
+                return
+            heads.add(head)
+        if tests := self._tests_of(heads, block[start : min(end, start + longest)]):
+            yield start, end, tests
+
+    def _lines_by_set(self, block: bytes, start: int, longest: int) -> Iterator[tuple[int, int, set[int]]]:
+        """Yield the same of the rest of a block."""
+        for raw in block[start:].split(b"\n"):
+            if tests := self.tests_by_set(raw[:longest]):
+                yield start, start + len(raw), tests
+            start += len(raw) + 1
+
+    def _heads_in(self, text: bytes) -> Iterator[tuple[int, str | None]]:
+        """Yield where a needle begins, and how; None where so many do, or a pattern is without one."""
+        if not self._patterns:
+            return
+        if "" in self._by_head:
+            yield 0, None
+            return
+        at, left = 0, _FEW_HEADS + len(text) // _BYTES_OF_A_HEAD
+        while match := self._heads.search(text, at):
+            at, end = match.span()
+            left -= 1
+            yield at, text[at:end].decode().casefold() if left else None
+            at += 1
+
+    def _tests_of(self, heads: Iterable[str], text: bytes) -> set[int]:
+        """Return the numbers of the tests of which a pattern is in a text that has these heads of needles."""
+        return _tests((one for head in heads for one in self._by_head[head]), text)
+
+    @cached_property
+    def _by_head(self) -> Mapping[str, Sequence[tuple[int, Pattern]]]:
+        """Return the patterns that a head stands for, by it and by each that is longer."""
+        by_head: dict[str, list[tuple[int, Pattern]]] = {}
+        for one in self._patterns:
+            for head in {needle[:_HEAD] for needle in one[1].needles or ("",)}:
+                by_head.setdefault(head, []).append(one)
+        sizes = range(_LEAST_NEEDLE, _HEAD + 1)
+        return {
+            head: [
+                one
+                for start in dict.fromkeys(head[:size] for size in sizes)
+                for one in by_head.get(start, ())
+            ]
+            for head in by_head
+        }
+
+    @cached_property
+    def _heads(self) -> Any:
+        """Compile what finds heads: at each place the longest."""
+        import re2  # noqa: PLC0415  # as above
+
+        options = _options()
+        options.longest_match = options.never_capture = True
+        options.max_mem = _AUTOMATON_BYTES
+        return re2.compile(b"|".join(re.escape(head).encode() for head in sorted(self._by_head)), options)
 
     def tests_by_set(self, text: bytes) -> set[int]:
-        """Return the same, and read the text once whatever the number of patterns."""
-        return (
-            {self._patterns[index][0] for index in self._set.Match(text) or ()} if self._patterns else set()
-        )
+        """Return the numbers of the tests of which a pattern is in the text, whatever the text."""
+        return {self._patterns[index][0] for index in self._set.Match(text) or ()}
 
     @cached_property
     def _set(self) -> Any:
         import re2  # noqa: PLC0415  # as above
 
-        options = re2.Options()
-        options.case_sensitive = False
-        options.log_errors = False
+        options = _options()
         options.never_capture = True
-        options.max_mem = _SET_BYTES
+        options.max_mem = _AUTOMATON_BYTES
         patterns = re2.Set.SearchSet(options)
         for _, pattern in self._patterns:
             patterns.Add(pattern.text.encode())
         patterns.Compile()
         return patterns
+
+
+def end_of_line(text: bytes, at: int) -> int:
+    """Return where the line ends that this place is in."""
+    end = text.find(b"\n", at)
+    return len(text) if end < 0 else end
+
+
+def _options() -> Any:
+    import re2  # noqa: PLC0415  # as above
+
+    options = re2.Options()
+    options.case_sensitive = options.log_errors = False
+    return options
+
+
+def _tests(patterns: Iterable[tuple[int, Pattern]], text: bytes) -> set[int]:
+    """Return the numbers of the tests of which a pattern is in a text: tried only where its words are."""
+    folded = text.decode(errors="replace").casefold()
+    return {test for test, one in patterns if one.may_match(folded) and one.search(text)}
 
 
 def needles_of(pattern: str) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from service_record.diagnosis.cause_rules import LineSet
+from service_record.diagnosis.cause_rules import LineSet, end_of_line
 from service_record.diagnosis.evidence.known_facts import KnownFact, facts_of
 from service_record.diagnosis.evidence.log_lines import (
     CONTAINERS,
@@ -39,6 +39,8 @@ _OWN: Final = 400
 """Lines kept of one service in one file: its latest."""
 _EXPORTED: Final = b"__CURSOR="
 """The beginning of a journal in systemd's export format."""
+
+_Of = TypeVar("_Of")
 
 
 class _CollectedLines:
@@ -146,33 +148,34 @@ class Scanner:
 
     def _block(self, stream: LogStream, block: bytes, number: int) -> int:
         """Take whole lines; return the number of the last."""
-        is_asked = bool(self._set.tests(block))
-        service = stream.name if stream.kind == JOURNAL and stream.name in self._services else None
-        has_own = service is not None or (stream.kind == JOURNAL and self._writer.search(block) is not None)
-        if not is_asked and not has_own:
-            return number + block.count(b"\n") + (not block.endswith(b"\n"))
-        lines = block.split(b"\n")
-        if not lines[-1]:
-            lines.pop()
-        for raw in lines:
-            number += 1
-            raw = raw[:_MAX_LINE_BYTES]  # noqa: PLW2901  # a line as far as it is looked at
-            if is_asked:
-                for test in self._set.tests(raw):
-                    self._kept.setdefault((test, stream), _CollectedLines()).add(number, raw)
-            if has_own and (owner := service or self._owner(raw)):
-                own = self._own.get((owner, stream))
-                if own is None:
-                    own = self._own[owner, stream] = deque(maxlen=_OWN)
-                own.append((number, raw))
-        return number
+        for line, raw, tests in _numbered(block, number + 1, self._set.lines(block, _MAX_LINE_BYTES)):
+            for test in tests:
+                self._kept.setdefault((test, stream), _CollectedLines()).add(line, raw)
+        for line, raw, service in _numbered(block, number + 1, self._own_lines(stream, block)):
+            own = self._own.get((service, stream))
+            if own is None:
+                own = self._own[service, stream] = deque(maxlen=_OWN)
+            own.append((line, raw))
+        return number + block.count(b"\n") + (not block.endswith(b"\n"))
 
-    def _owner(self, raw: bytes) -> str | None:
-        match = self._writer.search(raw)
-        if not match:
-            return None
-        name = match[2] or match[3]
-        return name.decode() if name else self._pids.get(match[1])
+    def _own_lines(self, stream: LogStream, block: bytes) -> Iterator[tuple[int, int, str]]:
+        """Yield where each line of a service begins and ends, and which service it is of."""
+        if stream.kind != JOURNAL:
+            return
+        at = 0
+        if stream.name in self._services:
+            while at < len(block):
+                end = end_of_line(block, at)
+                yield at, end, stream.name
+                at = end + 1
+            return
+        while match := self._writer.search(block, at):
+            start, end = block.rfind(b"\n", 0, match.start()) + 1, end_of_line(block, match.end())
+            name = match[2] or match[3]
+            service = name.decode() if name else self._pids.get(match[1])
+            if service is not None and match.end() <= start + _MAX_LINE_BYTES:
+                yield start, end, service
+            at = end + 1
 
     def _texts_at_home(self) -> Iterator[tuple[str, str, str]]:
         """Return the files of the host of the records: below its folder, or around it, as in agent-gather."""
@@ -213,6 +216,20 @@ class Scanner:
             facts=facts_of(self._texts_at_home()).having("container", self._containers()),
             looked=Looked(len(self._ends) + len(self._texts), self._lines, frozenset(self._kinds)),
         )
+
+
+def _numbered(
+    block: bytes, number: int, lines: Iterable[tuple[int, int, _Of]]
+) -> Iterator[tuple[int, bytes, _Of]]:
+    """Yield the number of each line, what is looked at of it, and what it is of.
+
+    `number` is that of the first line of the block.
+    """
+    at = 0
+    for start, end, of in lines:
+        number += block.count(b"\n", at, start)
+        yield number, block[start : min(end, start + _MAX_LINE_BYTES)], of
+        at = start
 
 
 def _after(head: bytes, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
