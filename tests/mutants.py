@@ -79,17 +79,18 @@ class Mutant:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try a sample of the mutants and write the share of those noticed into docs/promises.md."""
+    """Try a sample of the mutants; one of all rooms is written into docs/promises.md."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--sample", type=int, default=200, help="how many mutants to try")
     parser.add_argument("--order", type=int, default=int(time.time()), help="the seed that picks them")
+    parser.add_argument("--room", choices=ROOMS, action="append", help="try only mutants of this room")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--keep", action="store_true", help="take what was found to reach which line before")
     parser.add_argument("--reach", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.reach:
         return reach(Path(given.reach), test_files()[int(Path(given.reach).suffix[1:]) :: given.processes])
-    everything = list(mutants())
+    everything = list(mutants(given.room or ROOMS))
     sample = random.Random(given.order).sample(everything, min(given.sample, len(everything)))
     if not given.keep:
         reach_all(given.processes)
@@ -99,13 +100,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = f"{len(sample):,} of {len(everything):,} mutants, order {given.order}, {seconds:,.0f} seconds.\n\n"
     table = aligned([HEAD, *rows(everything, outcomes)])
     print(f"\n{text}{table}")
-    replace_between(PAGE, "mutants", text + table)
+    if not given.room:
+        replace_between(PAGE, "mutants", text + table)
     return 0
 
 
-def mutants() -> Iterator[Mutant]:
+def mutants(rooms: Sequence[str]) -> Iterator[Mutant]:
     """Yield every change of every module of the rooms."""
-    for room in ROOMS:
+    for room in rooms:
         for path in sorted((REPOSITORY / "service_record" / room).rglob("*.py")):
             name = path.relative_to(REPOSITORY).as_posix()
             yield from (Mutant(name, mutation) for mutation in mutations(path.read_text()))
