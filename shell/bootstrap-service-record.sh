@@ -90,15 +90,12 @@ __sr_load() { # has bash parse the second half of this file, without its last li
 }
 
 __sr_parse() { # LINE...; aliases would act on them
-  builtin local __sr_text=''
+  builtin local __sr_text='' __sr_aliases=''
   builtin printf -v __sr_text '%s\n' "$@"
-  if builtin shopt -q expand_aliases; then
-    builtin shopt -u expand_aliases
-    builtin eval "$__sr_text"
-    builtin shopt -s expand_aliases
-  else
-    builtin eval "$__sr_text"
-  fi
+  ! builtin shopt -q expand_aliases || __sr_aliases=on
+  builtin shopt -u expand_aliases
+  builtin eval "$__sr_text"
+  [[ ! $__sr_aliases ]] || builtin shopt -s expand_aliases
 }
 
 __sr_tell() { # what __sr_note has noted; in a subshell, as a closed pipe kills who writes to it
@@ -711,7 +708,6 @@ __sr_stands() {
 # Prints where the entry ends: the next append looks from there, or else in the last 8 KiB.
 __sr_put_in_array() {
   builtin local LC_ALL=C __sr_from="${__sr[array_end]}"
-  __sr_run 3 flock -w 2 3 || builtin return
   __sr_replace_bracket 4</proc/self/fd/3 5<>/proc/self/fd/3
   { __sr_run 2 tail -c 1 <&4 && __sr_read_position 4; } 4</proc/self/fd/3 || builtin return
   __sr_from=$((__sr_answer > 8192 ? __sr_answer - 8192 : 0))
@@ -720,6 +716,7 @@ __sr_put_in_array() {
 
 __sr_replace_bracket() { # ends the subshell, or returns where there is no bracket to replace
   builtin local __sr_text='' __sr_size=0 __sr_until=0 __sr_bracket=0 __sr_joint='[' __sr_new=''
+  __sr_run 3 flock -w 2 3 || builtin exit
   __sr_find_bracket || builtin return
   # All up to the old bracket is written over. bash writes so many bytes at once, up to a newline.
   builtin printf -v __sr_new "%-$((__sr_bracket - __sr_until))s\n" \
@@ -735,18 +732,21 @@ __sr_replace_bracket() { # ends the subshell, or returns where there is no brack
   builtin exit "$?"
 }
 
+# Moves descriptors 4, to read from there, and 5, to write. bash does it by reading; for a short way
+# that is cheaper than dd. Whether it went well is seen from their positions.
+__sr_seek() {
+  builtin local __sr_to=5
+  if ((__sr_from > 32768)) || [[ -o posix ]]; then
+    __sr_run 5 dd bs=1 count=0 skip="$__sr_from" seek="$__sr_from" status=none <&4
+  elif ((__sr_from)); then
+    builtin read -r -N "$__sr_from" __sr_text <&4 && builtin read -r -N "$__sr_from" __sr_text <&5
+  fi
+}
+
 # Sets __sr_until, where the last entry ends, and __sr_joint, what goes between it and the next. The
 # bracket stands on a line of its own (else it may be part of a torn text), with white space around.
 __sr_find_bracket() {
   builtin local __sr_before='' __sr_indent=''
-  # Descriptor 4, to read from there, and 5, to write. bash gets there by reading; for a short way
-  # that is cheaper than dd.
-  if ((__sr_from > 32768)) || [[ -o posix ]]; then
-    __sr_to=5 __sr_run 5 dd bs=1 count=0 skip="$__sr_from" seek="$__sr_from" status=none <&4 ||
-      builtin return
-  elif ((__sr_from)); then
-    builtin read -r -N "$__sr_from" __sr_text <&4 && builtin read -r -N "$__sr_from" __sr_text <&5
-  fi
   ! builtin read -r -N 32768 __sr_text <&4 || builtin return 1
   __sr_read_position 4
   __sr_size=$__sr_answer
@@ -804,9 +804,9 @@ __sr_run() { # SECONDS PROGRAM [ARGUMENT...]
   __sr_answer=
   builtin exec "${@:2}" 7>&1 >&"${__sr_to:-1}" |
     {
+      [[ $2 != flock ]] || __sr_seek # meanwhile
       builtin read -r -t "$1" -N 262144 __sr_answer || (($? == 1)) || {
         builtin read -r __sr_killed <"/proc/$BASHPID/task/$BASHPID/children"
-        # It is the only one; or there is a writer before it, of which a broken pipe makes an end.
         builtin kill -KILL $__sr_killed
         builtin printf '%s' "$__sr_answer"
         builtin exit 124
