@@ -37,6 +37,9 @@ _LICENCES: Final = {
 }
 """Licences in the words of older metadata, each with its SPDX identifier."""
 
+_ELSEWHERE: Final = {"demo", "mutants", "site", "standalone", "upkeep"}
+"""Parts of pyproject.toml that LOCK does not have."""
+
 HEAD: Final = ("library", "version", "why", "pulls in", "licence", "size")
 
 
@@ -179,7 +182,7 @@ def table(rows: Iterable[Dependency]) -> str:
 
 def main() -> int:
     """Write the page. Return the exit status: 1 when something is not installed as locked."""
-    everything = direct(*(part for part in project() if part not in {"upkeep", "standalone", "demo", "site"}))
+    everything = direct(*(part for part in project() if part not in _ELSEWHERE))
     pins = locked()
     wrong = [each for each in [*everything, *pulled_in(everything)] if pins.get(each.name) != each.version]
     if wrong:

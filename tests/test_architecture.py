@@ -293,9 +293,9 @@ print(sum(name.partition(".")[0] == "service_record" for name in sys.modules), f
 @pytest.mark.parametrize(
     ("verb", "unneeded"),
     [
-        ("timeline --from {0}", {"re2", "jsonlines"}),
+        ("timeline --from {0}", {"re2", "jinja2", "jsonlines"}),
         ("diff {0} {0}", {"re2", "jsonlines"}),
-        ("show --output jsonl --from {0}", {"re2", "yaml", "service_record.diagnosis"}),
+        ("show --output jsonl --from {0}", {"re2", "jinja2", "yaml", "service_record.diagnosis"}),
         ("export --to array --from {0}", {"re2", "yaml", "service_record.diagnosis"}),
         ("validate {0}", {"re2", "yaml", "service_record.diagnosis"}),
         ("report --help", {"msgspec", "orjson", "rich", "httpx2"}),
@@ -326,7 +326,7 @@ print(*sys.modules)
     write_lines(tmp_path / "job.json", entry(), entry("service end", 1))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     loaded = set(done.stdout.decode().split())
-    assert {"jsonlines", "tarfile", "service_record.bundle.opening"}.isdisjoint(loaded)
+    assert {"jinja2", "jsonlines", "tarfile", "service_record.bundle.opening"}.isdisjoint(loaded)
     assert "service_record.record.layout" in loaded
 
 

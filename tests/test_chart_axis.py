@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.display.charts import Chart, charts
+from service_record.display.drawing import CUT_WIDTH, Axis, QuietTime, axis_of, labelled_ticks
 from service_record.display.html.timeline_page import timeline_html
 from service_record.display.text import View
-from service_record.display.timeline import CUT_WIDTH, Axis, QuietTime, axis_of, labelled_ticks
 from service_record.history import build_history
 from service_record.history.build import latest_entry
 from service_record.record.entry import Entry, Phase

@@ -3,15 +3,16 @@
 import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.display.charts import charts
-from service_record.display.html.frame import DARK, INKS, LIGHT, Section, element, inked, page
-from service_record.display.html.timeline_page import thinned, timeline_html
+from service_record.display.drawing import thinned
+from service_record.display.html.rendering import page, section, stylesheet
+from service_record.display.html.timeline_page import timeline_html
 from service_record.display.text import Ink, View
 from service_record.history import build_history
 from service_record.history.build import latest_entry
@@ -84,10 +85,12 @@ def test_a_failure_that_the_run_survived_stands_there_too() -> None:
 
 
 def test_the_table_has_what_the_chart_has() -> None:
-    cells = seen({"job": failed_run()}).texts("td")
-    assert cells == [
-        *("job", "1", "✗ failed", "1m", "1m 10s", "10.0s"),
-        *("job: second", "1", "✗ failed", "1m 1s", "1m 10s", "9.0s"),
+    found = seen({"job": failed_run()})
+    heads = [node.text for node in found.all("th") if node.attributes["scope"] == "row"]
+    assert heads == ["job", "job: second"]
+    assert found.texts("td") == [
+        *("1", "✗ failed", "1m", "1m 10s", "10.0s"),
+        *("1", "✗ failed", "1m 1s", "1m 10s", "9.0s"),
     ]
 
 
@@ -131,12 +134,17 @@ def test_any_text_is_shown_and_nothing_in_it_acts(name: str, message: str) -> No
     assert said in [text.replace("\r", "") for text in found.texts("pre")]
 
 
-@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
-@pytest.mark.parametrize("ink", INKS)
-@pytest.mark.parametrize("ground", ["ground", "panel"])
-def test_texts_can_be_read(palette: Mapping[str, str], ink: str, ground: str) -> None:
-    lighter, darker = sorted((luminance(palette[ink]), luminance(palette[ground])), reverse=True)
-    assert (lighter + 0.05) / (darker + 0.05) >= 4.5
+INKS = ("text", "faint", "link", "success", "failure", "interrupted", "running", "stopped")
+
+
+def test_texts_can_be_read_in_the_light_and_in_the_dark() -> None:
+    palettes = [dict(re.findall(r"--(\w+): (#\w+);", each)) for each in stylesheet().split(":root")[1:]]
+    assert len(palettes) == 2
+    for palette in palettes:
+        assert set(palette) == {*INKS, "ground", "panel", "line"}
+        for ink, ground in product(INKS, ("ground", "panel")):
+            lighter, darker = sorted((luminance(palette[ink]), luminance(palette[ground])), reverse=True)
+            assert (lighter + 0.05) / (darker + 0.05) >= 4.5, (ink, ground)
 
 
 def luminance(color: str) -> float:
@@ -183,24 +191,17 @@ def test_what_took_longest_comes_first_by_duration() -> None:
     assert labels[:3] == ["approve-csr", "approve-csr: wait-for-api", "kubelet"]
 
 
-def test_a_frame_holds_any_sections() -> None:
-    found = parsed(
-        page(
-            "All & sundry",
-            [element("p", *inked((("a <b>", Ink.BAD), (" c", Ink.PLAIN))))],
-            [
-                Section("one", "First", ["text", element("pre", "two\nlines")]),
-            ],
-            START,
-        )
-    )
+def test_a_page_holds_any_sections() -> None:
+    lead = [(("a <b>", Ink.BAD), (" c", Ink.PLAIN))]
+    sections = [section("one", "First", "parts.html", "items", texts=["two\nlines", "<i>"])]
+    found = parsed(page("All & sundry", lead, sections, START))
     assert found.texts("title") == found.texts("h1") == ["All & sundry"]
     assert [(node.text, node.attributes["href"]) for node in found.all("a")][1:] == [("First", "#one")]
     assert any(
         text.startswith("page made 2026-11-21T01:05:10Z by service-record") for text in found.texts("p")
     )
     assert found.texts("span", "failure") == ["a <b>"]
-    assert found.texts("pre") == ["two\nlines"]
+    assert [node.text for node in found.all("li") if node.path[-2] == "section"] == ["two\nlines", "<i>"]
 
 
 def test_a_host_without_failures_or_damage_has_no_section_for_them() -> None:

@@ -227,7 +227,7 @@ EXTRAS: Final = {
     "triage": ("drain3", "duckdb", "httpx2", "pyarrow"),
     "dask": ("distributed", "drain3", "duckdb", "httpx2", "pyarrow"),
     "collector": (
-        *("alembic", "httptools", "jinja2", "obstore", "prometheus_client", "psycopg"),
+        *("alembic", "httptools", "obstore", "prometheus_client", "psycopg"),
         *("python_multipart", "sqlalchemy", "starlette", "structlog", "uvicorn", "uvloop"),
     ),
 }

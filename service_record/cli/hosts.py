@@ -305,7 +305,7 @@ def _print(
         return
     if output == "html":
         from service_record.cli.terminal import write_page  # noqa: PLC0415  # only what is shown
-        from service_record.display.html.fleet_report import hosts_html  # noqa: PLC0415
+        from service_record.display.fleet_document import hosts_html  # noqa: PLC0415
 
         page = hosts_html(answer, source, replace(page_view, glyphs=Glyphs()))
         write_page(page)

@@ -200,9 +200,7 @@ def _print_answer(
         lines = answer_table.answer_lines(answer, view(Clock.UTC), whole=output == "wide")
         print_lines(lines, color, pager=pager)
     elif output == "html":
-        from service_record.triage.answer_page import answer_html  # noqa: PLC0415  # only for a page
-
-        click.echo(answer_html(answer, ", ".join(sources), view(Clock.UTC).now), nl=False)
+        click.echo(answer_table.answer_html(answer, ", ".join(sources), view(Clock.UTC).now), nl=False)
     elif output == "csv":
         _write(answer_table.as_csv(answer))
     else:

@@ -1,17 +1,50 @@
-"""The hosts that a collector knows as one plain document for programs; docs/collector.md has its fields.
+"""The hosts that a collector knows as a page, and as one plain document for programs.
 
-What is not known is left out. Times are UTC with milliseconds, durations seconds.
+docs/collector.md has the fields of the document. What is not known is left out. Times are UTC with
+milliseconds, durations seconds.
 """
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from service_record.display.fleet_table import VERDICTS, Cluster, EarlierBuild, Host, HostsAnswer, seconds_of
+from service_record.display.fleet_table import (
+    VERDICTS,
+    Cluster,
+    EarlierBuild,
+    Host,
+    HostsAnswer,
+    ink,
+    seconds_of,
+    sign,
+    tally,
+    with_builds,
+)
 from service_record.display.machine import Document
-from service_record.display.text import utc
+from service_record.display.text import Ink, View, duration, moment, utc
 
 _SCHEMA_VERSION: Final = 1
+_TEMPLATE: Final = "hosts.html"
+
+
+def hosts_html(answer: HostsAnswer, source: str, view: View) -> str:
+    """Return the page of `hosts --output html`: the hosts as they were at one moment."""
+    from service_record.display.html.rendering import page, section  # noqa: PLC0415  # only for a page
+
+    def moment_of(at: float | None) -> str:
+        return "" if at is None else moment(datetime.fromtimestamp(at, UTC), view.clock, view.now)
+
+    rows = []
+    for host in with_builds(answer).hosts:
+        took = seconds_of(host, answer.now)
+        verdict = ((f"{sign(host, view.glyphs)} {host.verdict}", ink(host)),)
+        rows.append((host, moment_of(host.updated_at), "" if took is None else duration(took), verdict))
+    sections = [section("hosts", "Hosts", _TEMPLATE, "hosts", rows=rows)]
+    if answer.clusters:
+        clusters = [(cluster, moment_of(cluster.since)) for cluster in answer.clusters]
+        sections.insert(0, section("clusters", "Clusters", _TEMPLATE, "clusters", rows=clusters))
+    lead = [((tally(answer), Ink.STRONG),), ((f"as of {moment_of(answer.now)}", Ink.FAINT),)]
+    return page(f"Hosts of {source}", lead, sections, view.now)
 
 
 def hosts_document(answer: HostsAnswer, source: str) -> Document:

@@ -1,8 +1,8 @@
-"""Output of `triage`: lines for a terminal, documents and CSV for programs. Pure."""
+"""Output of `triage`: lines for a terminal, a page, documents and CSV for programs. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from service_record.display.machine import csv_of
@@ -118,6 +118,53 @@ def bundle_lines(cause: str, bundles: Iterable[dict[str, Any]], view: View) -> I
         yield ((cut(visible(text), view.width, view.glyphs.cut), Ink.PLAIN),)
     if not number:
         yield ((visible(f"no bundle has the cause {cause}"), Ink.PLAIN),)
+
+
+_TREND: Final = (168, 32)
+"""The width and the height in which the last days are drawn."""
+
+
+def answer_html(triage: Triage, source: str, made_at: datetime) -> str:
+    """Return the page in one file: causes by count, what is new, what is rising, what no rule knows."""
+    from service_record.display.html.rendering import page, section  # noqa: PLC0415  # only for a page
+
+    everything = (*triage.causes, *triage.unknown)
+    bad = count(triage.bad, "bundle with trouble", "bundles with trouble")
+    lead: list[Line] = [
+        ((f"{bad} among {count(triage.bundles, 'bundle')}", Ink.STRONG),),
+        ((", ".join(f"{number} {verdict}" for verdict, number in triage.verdicts.items()), Ink.PLAIN),),
+    ]
+    if triage.since is not None:
+        comparison = f"New and rising: since {_day(triage.since)}, against {triage.compared_with}."
+        lead.append(((comparison, Ink.FAINT),))
+    sections = [
+        section(place, heading, "triage.html", "causes", rows=[_page_row(cause, triage) for cause in causes])
+        for place, heading, causes in (
+            ("new", "New", [cause for cause in everything if cause.is_new]),
+            ("rising", "Rising", [cause for cause in everything if cause.is_rising]),
+            ("causes", "Causes", triage.causes),
+            ("unknown", "What no rule knows", triage.unknown),
+        )
+        if causes
+    ]
+    if triage.unreadable:
+        texts = [f"{uri}: {reason}" for uri, reason in triage.unreadable]
+        sections.append(section("unreadable", "Not judged", "parts.html", "items", texts=texts))
+    return page(f"Triage of {source}", lead, sections, made_at)
+
+
+def _page_row(cause: Cause, triage: Triage) -> tuple[object, ...]:
+    """Return a cause, when it was seen, and the last days as columns: left edge, width, height and title."""
+    most = max(cause.days, default=0) or 1
+    width, height = _TREND
+    step = width / max(len(cause.days), 1)
+    columns = []
+    for day, number in enumerate(cause.days):
+        if number:
+            date = triage.first_day + timedelta(days=day) if triage.first_day is not None else None
+            title = f"{date:%Y-%m-%d}: {number}" if date is not None else ""
+            columns.append((round(day * step, 1), step - 1, round(max(number / most * height, 2), 1), title))
+    return cause, f"{_day(cause.first)} to {_day(cause.last)}", most, columns
 
 
 def document(triage: Triage) -> dict[str, Any]:

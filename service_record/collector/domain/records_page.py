@@ -7,14 +7,13 @@ within a page.
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final
-from xml.etree.ElementTree import Element, tostring
 
 import msgspec
 
 from service_record.collector.domain.summary_of_records import JudgedRecords
 from service_record.display.charts import charts
 from service_record.display.html.diagnosis_page import analysis_sections, verdict_line
-from service_record.display.html.frame import Section, element, inked, section_element
+from service_record.display.html.rendering import UNWRAPPED, Section, draw
 from service_record.display.phrases import summary
 from service_record.display.text import View
 from service_record.history import History, ServiceHistory
@@ -25,7 +24,6 @@ _CAUSE: Final = frozenset({"cause", "evidence", "running"})
 """The sections that a host's page shows; an analysis of its own shows the rest."""
 _MOST_ROWS: Final = 200
 _MOST_RUNS: Final = 60
-_WIDE: Final = 1 << 16
 
 
 class ServiceRan(msgspec.Struct, frozen=True):
@@ -60,31 +58,21 @@ def analyse(judged: JudgedRecords, source: str, now: datetime) -> Analysis:
     analysis = Analysis(services=tuple(_ran(history)), left_out=judged.left_out)
     if diagnosis is None:
         return analysis
-    view = View(now=now, width=_WIDE)
-    sections = analysis_sections(diagnosis, history, charts(history, judged.moment), view)
+    view = View(now=now, width=UNWRAPPED)
+    drawn = charts(history, judged.moment)
+    sections = analysis_sections(diagnosis, history, drawn, view, has_styles=False)
     return msgspec.structs.replace(
         analysis,
-        verdict=_html([verdict_line(diagnosis, view)]),
-        lead=_html(element("p", *inked(line)) for line in summary(history, source, view)),
+        verdict=verdict_line(diagnosis, view),
+        lead=draw("parts.html", "paragraphs", lines=list(summary(history, source, view))),
         is_explained=diagnosis.root is not None,
-        cause=_html(_elements(section for section in sections if section.id in _CAUSE)),
-        rest=_html(_elements(sections)),
+        cause=_html(section for section in sections if section.id in _CAUSE),
+        rest=_html(sections),
     )
 
 
-def _elements(sections: Iterable[Section]) -> Iterator[Element]:
-    return map(section_element, sections)
-
-
-def _html(elements: Iterable[Element]) -> str:
-    return "".join(tostring(_without_style(one), encoding="unicode", method="html") for one in elements)
-
-
-def _without_style(root: Element) -> Element:
-    """Return the same element without styles of its own."""
-    for one in root.iter():
-        one.attrib.pop("style", None)
-    return root
+def _html(sections: Iterable[Section]) -> str:
+    return "".join(draw("parts.html", "section", section=section) for section in sections)
 
 
 def _ran(history: History) -> Iterator[ServiceRan]:

@@ -13,15 +13,14 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector.api.answering import Refusal
 from service_record.display.fleet_table import stopped_at
-from service_record.display.html.frame import stylesheet
+from service_record.display.html.rendering import make_environment, stylesheet
 from service_record.display.text import count, duration
-from service_record.record.visible import visible
 
 _FOLDER: Final = Path(__file__).parent / "static"
 _TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -145,15 +144,7 @@ def unrepeated(message: str, reason: str) -> str:
 @cache
 def environment() -> Environment:
     """Return the templates, all compiled, so that a fault in one stops the start and not a page."""
-    templates = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_readable,
-        auto_reload=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    templates = make_environment(FileSystemLoader(Path(__file__).parent / "templates"))
     templates.filters |= {
         "moment": _moment,
         "iso": _iso,
@@ -182,13 +173,6 @@ def render(template: str, /, **values: Any) -> str:
 def page(template: str, /, status: HTTPStatus = HTTPStatus.OK, **values: Any) -> Response:
     """Return a page that must not be cached."""
     return Response(render(template, **values), status, {"Cache-Control": "no-store"}, "text/html")
-
-
-def _readable(value: object) -> object:
-    """Return texts of others with invisible characters escaped; line ends stay."""
-    if type(value) is not str or (value.isascii() and value.isprintable()):
-        return value
-    return "\n".join(map(visible, value.split("\n")))
 
 
 def _moment(at: float) -> str:

@@ -1,20 +1,25 @@
 """The diagnosis as a page: verdict, root cause with its evidence, what follows, and when it all ran."""
 
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
-from xml.etree.ElementTree import Element
 
+from markupsafe import Markup
 from msgspec.structs import replace
 
 from service_record.diagnosis.findings import Diagnosis, Trouble, Verdict, next_commands, unseen_commands
-from service_record.diagnosis.trouble_facts import KnownCause
 from service_record.display.charts import Chart
-from service_record.display.html.frame import Content, Section, element, facts_list, inked, page, preformatted
-from service_record.display.html.timeline_page import chart_sections
-from service_record.display.phrases import damages, glyph, name, rank_label, summary, when
+from service_record.display.html.rendering import (
+    UNWRAPPED,
+    Section,
+    chart_sections,
+    damage_sections,
+    draw,
+    page,
+    section,
+)
+from service_record.display.phrases import damages, glyph, name, summary, when
 from service_record.display.sentences import (
     budget_sentence,
     clock_sentence,
@@ -31,13 +36,12 @@ from service_record.display.sentences import (
     trouble_sentence,
     verdict_sentence,
 )
-from service_record.display.text import View, duration, moment
+from service_record.display.text import Ink, View, duration, moment
 from service_record.history import History
 from service_record.history.outcome import Stage
 
+_TEMPLATE: Final = "diagnosis.html"
 _LINES_AROUND: Final = 10
-_UNWRAPPED: Final = 1 << 16
-"""Columns: browsers wrap lines themselves."""
 _CLASSES: Final = {
     Verdict.FAILED: "failure",
     Verdict.LOOPING: "failure",
@@ -60,22 +64,20 @@ def analysis_html(
     at: datetime,
 ) -> str:
     """Return the page of `analyze --output html`, as of a moment; `charts` are of the same history."""
-    view = replace(view, width=_UNWRAPPED)
+    view = replace(view, width=UNWRAPPED)
     host = f"host {diagnosis.host_name}, " if diagnosis.host_name else ""
-    lead = [
-        element("p", f"{host}as of {moment(at, view.clock, view.now)}", class_="strong"),
-        *(element("p", *inked(line)) for line in summary(history, source, view)),
-    ]
+    as_of = f"{host}as of {moment(at, view.clock, view.now)}"
+    lead = [((as_of, Ink.STRONG),), *summary(history, source, view)]
     sections = analysis_sections(diagnosis, history, charts, view, repeats_verdict=False)
     title = f"Analysis of {diagnosis.host_name or source}"
     return page(title, lead, sections, view.now, heading=verdict_line(diagnosis, view, tag="h1"))
 
 
-def verdict_line(diagnosis: Diagnosis, view: View, *, tag: str = "p") -> Element:
+def verdict_line(diagnosis: Diagnosis, view: View, *, tag: str = "p") -> Markup:
     """Return the verdict as a paragraph, or as another element."""
-    verdict = _CLASSES[diagnosis.verdict]
-    sign = getattr(view.glyphs, verdict)
-    return element(tag, f"{sign} {verdict_sentence(diagnosis)}", class_=f"verdict {verdict}")
+    look = _CLASSES[diagnosis.verdict]
+    text = f"{getattr(view.glyphs, look)} {verdict_sentence(diagnosis)}"
+    return draw(_TEMPLATE, "verdict", tag=tag, look=look, text=text)
 
 
 def analysis_sections(
@@ -85,53 +87,50 @@ def analysis_sections(
     view: View,
     *,
     repeats_verdict: bool = True,
+    has_styles: bool = True,
 ) -> list[Section]:
     """Return the parts of the page, each of which can stand on a page of others, too.
 
-    With `repeats_verdict` the root cause begins with the sentence of the verdict.
+    With `repeats_verdict` the root cause begins with the sentence of the verdict. `has_styles` is false where
+    a policy allows no style within the page.
     """
-    view = replace(view, width=_UNWRAPPED)
-    trouble = diagnosis.root
-    root = None if trouble is None else _card(trouble, view, has_sentence=repeats_verdict)
-    sections = [*_troubles(diagnosis, root, view), *_handled(diagnosis, view), *_rest(diagnosis)]
-    sections += chart_sections(history, charts, {}, view)
-    damaged = list(damages(history, view, whole=True))
-    if damaged:
-        sections.append(Section("damage", "Damaged records", [preformatted(damaged)]))
-    return sections
+    view = replace(view, width=UNWRAPPED)
+    return [
+        *_troubles(diagnosis, view, repeats_verdict=repeats_verdict),
+        *_handled(diagnosis, view),
+        *_rest(diagnosis),
+        *chart_sections(history, charts, {}, view, has_styles=has_styles),
+        *damage_sections(damages(history, view, whole=True)),
+    ]
 
 
-def _troubles(diagnosis: Diagnosis, root: Element | None, view: View) -> Iterator[Section]:
-    if root is not None:
-        yield Section("cause", "Root cause", [root])
+def _troubles(diagnosis: Diagnosis, view: View, *, repeats_verdict: bool) -> Iterator[Section]:
+    if diagnosis.root is not None:
+        yield Section("cause", "Root cause", _card(diagnosis.root, view, has_sentence=repeats_verdict))
     elif diagnosis.host is not None:
-        cause = diagnosis.host.cause
-        content: list[Content] = [element("h3", host_sentence(diagnosis.host)), element("dl", *_cause(cause))]
-        if cause.commands:
-            content += [element("h4", "Next"), element("pre", "\n".join(cause.commands))]
-        yield Section("cause", "Root cause", [element("article", *content, class_="card")])
-    yield from _evidence(diagnosis)
-    if diagnosis.followers:
-        cards = [_folded(trouble, view) for trouble in diagnosis.followers]
-        yield Section("followers", "Possible consequences", cards)
-    if diagnosis.others:
-        folded = [_folded(trouble, view) for trouble in diagnosis.others]
-        yield Section("others", "Troubles with causes of their own", folded)
+        values = {"sentence": host_sentence(diagnosis.host), "known": diagnosis.host.cause}
+        yield section("cause", "Root cause", _TEMPLATE, "host_cause", **values)
+    if evidence := [(place, _around(place), line) for place, line in _quoted(diagnosis).items()]:
+        yield section("evidence", "Where it stands", _TEMPLATE, "evidence", lines=evidence)
+    for place, heading, troubles in (
+        ("followers", "Possible consequences", diagnosis.followers),
+        ("others", "Troubles with causes of their own", diagnosis.others),
+    ):
+        if cards := [(trouble_sentence(trouble), _card(trouble, view)) for trouble in troubles]:
+            yield section(place, heading, _TEMPLATE, "folded", cards=cards)
 
 
 def _handled(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
-    cards = [
-        element(
-            "article",
-            element("h3", handled_sentence(handled)),
-            element("p", f"{name(handled.run.service)}, {when(handled.run, view)}", class_="faint"),
-            facts_list(handled.stage.facts),
-            class_="card",
-        )
-        for handled in diagnosis.handled
-    ]
-    if cards:
-        yield Section("handled", "Failures that services survived", cards)
+    if diagnosis.handled:
+        cards = [
+            (
+                handled_sentence(handled),
+                f"{name(handled.run.service)}, {when(handled.run, view)}",
+                handled.stage.facts,
+            )
+            for handled in diagnosis.handled
+        ]
+        yield section("handled", "Failures that services survived", _TEMPLATE, "handled", cards=cards)
 
 
 def _rest(diagnosis: Diagnosis) -> Iterator[Section]:
@@ -147,97 +146,47 @@ def _rest(diagnosis: Diagnosis) -> Iterator[Section]:
         ("lost", "Gaps in the records"): map(damaged_sentence, diagnosis.damaged),
     }
     for (place, heading), sentences in lists.items():
-        items = [element("li", sentence) for sentence in sentences]
-        if items:
-            yield Section(place, heading, [element("ul", *items)])
-    commands = "\n".join(unseen_commands(diagnosis))
-    if commands:
-        yield Section("next", "Next", [element("pre", commands)])
+        if texts := list(sentences):
+            yield section(place, heading, "parts.html", "items", texts=texts)
+    if commands := list(unseen_commands(diagnosis)):
+        yield section("next", "Next", "parts.html", "commands", lines=commands)
 
 
-def _folded(trouble: Trouble, view: View) -> Element:
-    return element("details", element("summary", trouble_sentence(trouble)), _card(trouble, view))
-
-
-def _card(trouble: Trouble, view: View, *, has_sentence: bool = True) -> Element:
+def _card(trouble: Trouble, view: View, *, has_sentence: bool = True) -> Markup:
     """Return all that is known of a trouble, below the sentence that says it."""
     look = _CLASSES[trouble.kind]
-    title = f"{name(trouble.service)}, {when(trouble.run, view)}"
-    heading: list[Content] = [element("h3", title)]
-    if has_sentence:
-        sentence = f"{getattr(view.glyphs, look)} {trouble_sentence(trouble)}"
-        heading = [element("h3", sentence, class_=look), element("p", title, class_="faint")]
-    content: list[Content] = [
-        *heading,
-        _terms(trouble, view),
-        facts_list(trouble.facts),
-    ]
-    commands = "\n".join(next_commands(trouble))
-    if commands:
-        content += [element("h4", "Next"), element("pre", commands)]
-    return element("article", *content, class_=f"card {look}")
+    return draw(
+        _TEMPLATE,
+        "card",
+        trouble=trouble,
+        look=look,
+        title=f"{name(trouble.service)}, {when(trouble.run, view)}",
+        sentence=f"{getattr(view.glyphs, look)} {trouble_sentence(trouble)}" if has_sentence else "",
+        since=list(since(trouble, view)),
+        budget=budget_sentence(trouble.overrun.budget) if trouble.overrun is not None else "",
+        stages=[_stage(stage, view) for stage in trouble.run.stages],
+        next=list(next_commands(trouble)),
+    )
 
 
-def _terms(trouble: Trouble, view: View) -> Element:
-    """Return what the diagnosis adds to the facts of the failure, as a `dl`."""
-    terms = element("dl")
-    for text in since(trouble, view):
-        terms.extend([element("dt", "since"), element("dd", text)])
-    if trouble.overrun is not None:
-        terms.extend([element("dt", "budget"), element("dd", budget_sentence(trouble.overrun.budget))])
-    if trouble.cause is not None:
-        terms.extend(_cause(trouble.cause))
-    if trouble.telling is not None:
-        quoted = _quoted(trouble.telling.line, trouble.telling.place)
-        terms.extend([element("dt", "line"), element("dd", element("p", *quoted))])
-    if trouble.run.stages:
-        items = [element("li", _stage(stage, view)) for stage in trouble.run.stages]
-        terms.extend([element("dt", "stages"), element("dd", element("ul", *items, class_="stages"))])
-    return terms
-
-
-def _cause(cause: KnownCause) -> list[Element]:
-    texts = [element("p", f"{cause.says} ({cause.name})", class_="strong")]
-    texts += [element("p", text) for text in (cause.explains,) if text]
-    if cause.line is not None:
-        texts.append(element("p", "known by: ", *_quoted(cause.line, cause.place)))
-    return [element("dt", rank_label(cause.rank)), element("dd", *texts)]
-
-
-def _quoted(line: str, place: str | None) -> list[Content]:
-    """Return a line, with a link to where it stands."""
-    code = element("code", line)
-    return [code] if place is None else [element("a", place, href=f"#{_anchor(place)}"), ": ", code]
-
-
-def _anchor(place: str) -> str:
-    return f"at-{re.sub('[^A-Za-z0-9]+', '-', place)}"
-
-
-def _evidence(diagnosis: Diagnosis) -> Iterator[Section]:
-    """Yield what is quoted, where it stands, and what shows the lines around it."""
+def _quoted(diagnosis: Diagnosis) -> dict[str, str]:
+    """Return the lines that are quoted, by the place where each stands."""
     quoted: dict[str, str] = {}
     troubles = [one for one in (diagnosis.root, *diagnosis.followers, *diagnosis.others) if one is not None]
     causes = [one.cause for one in troubles] + ([diagnosis.host.cause] if diagnosis.host is not None else [])
     for cause in causes:
         if cause is not None and cause.place is not None:
             quoted[cause.place] = cause.line or ""
-    quoted |= {one.telling.place: one.telling.line for one in troubles if one.telling is not None}
-    items = [
-        element("article", element("h3", place), *_around(place), element("pre", line), id=_anchor(place))
-        for place, line in quoted.items()
-    ]
-    if items:
-        yield Section("evidence", "Where it stands", items)
+    return quoted | {one.telling.place: one.telling.line for one in troubles if one.telling is not None}
 
 
-def _around(place: str) -> Iterator[Element]:
-    """Yield the command that shows the lines around a place; none where the place has no line."""
+def _around(place: str) -> str:
+    """Return the command that shows the lines around a place; empty where the place has no line."""
     path, _, line = place.rpartition(":")
-    if path and line.isdecimal():
-        first = max(int(line) - _LINES_AROUND, 1)
-        show = f"sed -n {first},{int(line) + _LINES_AROUND}p {shlex.quote(path)}"
-        yield element("p", element("code", show), class_="faint")
+    if not path or not line.isdecimal():
+        return ""
+    first = max(int(line) - _LINES_AROUND, 1)
+    return f"sed -n {first},{int(line) + _LINES_AROUND}p {shlex.quote(path)}"
 
 
 def _stage(stage: Stage, view: View) -> str:

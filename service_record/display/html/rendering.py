@@ -1,0 +1,153 @@
+"""The one way to a page: the environment of its templates, and what it has around its sections.
+
+Every text is escaped, with what would not be seen written out. Each way to an environment ends here: that of
+a collector knows these templates, too.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from service_record.display.charts import Chart
+from service_record.display.drawing import boot_drawing
+from service_record.display.phrases import ending, place, rank_label
+from service_record.display.text import Ink, Line, View, utc
+from service_record.history import History
+from service_record.record.visible import visible
+from service_record.version import __version__
+
+_CLASSES: Final = {
+    Ink.PLAIN: "",
+    Ink.STRONG: "strong",
+    Ink.FAINT: "faint",
+    Ink.GOOD: "success",
+    Ink.BUSY: "running",
+    Ink.CALM: "stopped",
+    Ink.WORRYING: "interrupted",
+    Ink.BAD: "failure",
+}
+UNWRAPPED: Final = 1 << 16
+"""Columns: browsers wrap lines themselves."""
+
+
+def make_environment(*loaders: BaseLoader) -> Environment:
+    """Return an environment that finds templates by these loaders, and then those of all pages."""
+    environment = Environment(
+        loader=ChoiceLoader([*loaders, PackageLoader("service_record.display.html")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_readable,
+        auto_reload=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "anchor": _anchor,
+        "ending": ending,
+        "percent": _percent,
+        "place": place,
+        "rank_label": rank_label,
+    }
+    environment.globals["inks"] = _CLASSES
+    return environment
+
+
+def _readable(value: object) -> object:
+    """Return texts of others with invisible characters escaped; line ends stay."""
+    if not isinstance(value, str) or isinstance(value, Markup) or (value.isascii() and value.isprintable()):
+        return value
+    return "\n".join(map(visible, value.split("\n")))
+
+
+def _anchor(place: str) -> str:
+    """Return where a page quotes what stands at that place."""
+    return f"at-{re.sub('[^A-Za-z0-9]+', '-', place)}"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.3f}%"
+
+
+@cache
+def _environment() -> Environment:
+    return make_environment()
+
+
+def stylesheet() -> str:
+    """Return the style of every page."""
+    return _environment().get_template("style.css").render()
+
+
+def draw(template: str, macro: str, /, **values: Any) -> Markup:
+    """Return what a macro of a template makes of these values."""
+    return Markup(getattr(_environment().get_template(template).module, macro)(**values))  # noqa: S704  # escaped
+
+
+class Section(msgspec.Struct, frozen=True):
+    """A part of a page, that its contents link to."""
+
+    id: str
+    heading: str
+    content: Markup
+
+
+def section(id_: str, heading: str, template: str, macro: str, /, **values: Any) -> Section:
+    """Return a section with what a macro makes of these values."""
+    return Section(id_, heading, draw(template, macro, **values))
+
+
+def damage_sections(lines: Iterable[Line]) -> Iterator[Section]:
+    """Yield the section of damaged records, if any are."""
+    if damaged := list(lines):
+        yield section("damage", "Damaged records", "parts.html", "preformatted", lines=damaged)
+
+
+def chart_sections(
+    history: History,
+    charts: Sequence[Chart],
+    targets: Mapping[str, str],
+    view: View,
+    *,
+    flat: bool = False,
+    has_styles: bool = True,
+) -> Iterator[Section]:
+    """Yield a section for each boot; `targets` are where the page has the failures of a service.
+
+    `has_styles` is false for a page whose policy allows no style within it.
+    """
+    for number, chart in enumerate(charts):
+        drawing = boot_drawing(chart, len(history.boots), targets, view, flat=flat)
+        values = {"chart": drawing, "is_first": number == 0, "has_styles": has_styles}
+        yield section(drawing.id, drawing.title, "chart.html", "chart", **values)
+
+
+def page(
+    title: str,
+    lead: Iterable[Line],
+    sections: Iterable[Section],
+    made_at: datetime,
+    heading: Markup | None = None,
+) -> str:
+    """Return a page in one file: its head with what matters most and when it was made, then its sections.
+
+    The largest heading is the title, unless there is another. By its policy, a browser loads nothing and runs
+    nothing for such a page, whatever is in it.
+    """
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            title=title,
+            lead=list(lead),
+            sections=list(sections),
+            made_at=utc(made_at, "seconds"),
+            heading=heading,
+            version=__version__,
+        )
+    )
