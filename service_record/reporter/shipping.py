@@ -43,10 +43,6 @@ class Destination(Protocol):
         secret.
         """
 
-    @property
-    def keeps_all(self) -> bool:
-        """Return whether an earlier bundle stays when a later one comes."""
-
     def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
         """Hand the bundle over, whole or not at all. It is sent at most `tries` times, if that is given."""
 
@@ -62,7 +58,6 @@ class HostBootLogs:
     """
 
     kind: str = field(default=HOST_BOOT, init=False)
-    keeps_all: bool = field(default=False, init=False)
 
     def ask(self) -> Outcome:
         """Ask whether the service takes these logs, by an archive of some hundred bytes that says
@@ -91,7 +86,6 @@ class HostLogsSlot:
     service: AssistedService
 
     kind: str = field(default=HOST, init=False)
-    keeps_all: bool = field(default=False, init=False)
 
     def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
         """Upload, then say that this was all: the upload alone leaves the host in `collecting`."""
@@ -113,7 +107,6 @@ class CollectorDestination:
 
     service: AssistedService
     kind: str
-    keeps_all: bool = field(default=True, init=False)
 
     def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
         return self.service.upload(bundle, HOST_BOOT, tries)
@@ -126,7 +119,6 @@ class PutUrl:
     url: str = field(repr=False)
     transport: Transport = field(repr=False)
     kind: str
-    keeps_all: bool = field(default=False, init=False)
 
     def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
         # No Content-Type: some stores sign it, and then only the one they expect is right.
@@ -144,7 +136,6 @@ class Directory:
 
     path: Path
     host: str
-    keeps_all: bool = field(default=True, init=False)
 
     @property
     def kind(self) -> str:

@@ -43,7 +43,7 @@ def references(source: str) -> Iterator[Reference]:
 
 
 @contextmanager
-def local_file(reference: Reference, directory: Path | None = None) -> Iterator[Path]:
+def local_file(reference: Reference) -> Iterator[Path]:
     """Have a bundle as a file or directory of this machine for as long as it is read.
 
     Raises OSError, CollectorError.
@@ -51,7 +51,7 @@ def local_file(reference: Reference, directory: Path | None = None) -> Iterator[
     uri = reference.uri
     if is_store(uri):
         filesystem, path = store_of(uri)
-        with filesystem.open_input_stream(path, compression=None) as stream, _copy(directory) as (file, copy):
+        with filesystem.open_input_stream(path, compression=None) as stream, _copy() as (file, copy):
             while piece := stream.read(_PIECE):
                 file.write(piece)
             file.flush()
@@ -59,7 +59,7 @@ def local_file(reference: Reference, directory: Path | None = None) -> Iterator[
     elif is_collector(uri):
         place, _, bundle = uri.rpartition("@")
         path = host_path(address_of(place).host, "bundles", bundle)
-        with connect(place) as client, _copy(directory) as (file, copy):
+        with connect(place) as client, _copy() as (file, copy):
             client.download(path, file)
             file.flush()
             yield copy
@@ -68,9 +68,9 @@ def local_file(reference: Reference, directory: Path | None = None) -> Iterator[
 
 
 @contextmanager
-def _copy(directory: Path | None) -> Iterator[tuple[BinaryIO, Path]]:
+def _copy() -> Iterator[tuple[BinaryIO, Path]]:
     """Have a file to write a bundle to, which is gone afterwards."""
-    with tempfile.TemporaryDirectory(dir=directory, prefix="service-record-triage-") as around:
+    with tempfile.TemporaryDirectory(prefix="service-record-triage-") as around:
         path = Path(around) / "bundle"
         with path.open("wb") as file:
             yield file, path

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -157,15 +157,15 @@ class AgentError(msgspec.Struct):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Operation:
     """A method of a path: its route, its part of the OpenAPI document, who may call it, how it is counted."""
 
-    method: str
-    path: str
-    """The path in Starlette's notation: a number is `{n:number}`."""
+    call: str
+    """The method and the path in Starlette's notation, where a number is `{n:number}`."""
     handler: Handler
     summary: str
+    _: KW_ONLY
     who: Callers
     answers: Mapping[int, Any]
     """Status -> the type of the JSON, a media type, several of them, or None where there is no body."""
@@ -180,6 +180,14 @@ class Operation:
     """The component that a refusal is; AgentError: refused as the assisted-service does."""
     counted: str = ""
     """The thing that is counted as ingested when a call is accepted."""
+
+    @property
+    def method(self) -> str:
+        return self.call.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        return self.call.partition(" ")[2]
 
     @property
     def template(self) -> str:

@@ -211,12 +211,12 @@ class Installation:
         return [(at, move) for at, move in moves if move is not None]
 
 
-def signalled(host: Installation, signal: Signal, now: float, info: str = "") -> Installation:
+def signalled(host: Installation, signal: Signal, now: float) -> Installation:
     """Return the installation after a signal; the same object if the signal has no effect in its state."""
     move = move_of(host.status, signal, host.position)
     if move is None:
         return host
-    after = replace(host, status=move.to.value, status_info=info or move.info)
+    after = replace(host, status=move.to.value, status_info=move.info)
     if move.to is HostState.DISCOVERING:
         return replace(after, stage="", info="", stage_started_at=now, stage_updated_at=now)
     return after

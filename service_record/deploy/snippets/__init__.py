@@ -158,7 +158,6 @@ _PARTITIONING: Final = "Partitioning"
 _INDENT: Final = "  "
 _FILE: Final = "/usr/local/lib/service-record/steps.sh"
 _TARGET: Final = "/target"
-_MACRO: Final = "service_record_steps"
 
 
 def snippet(kind: str, values: SnippetValues, steps: Sequence[str] = ()) -> str:

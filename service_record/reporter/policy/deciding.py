@@ -269,7 +269,7 @@ def decide(settings: Settings, state: ReporterState, view: View | None, evidence
     undelivered = is_undelivered(moment)
     stop = Stop(rule=end.name, reason=end.reason, is_undelivered=undelivered) if end else None
     if end is None and QUIET.holds(moment):
-        return RoundPlan(quiet=True, why=(QUIET.line,))
+        return RoundPlan(why=(QUIET.line,))
     plan = _with_stages(RoundPlan(stop=stop, why=(end.line,) if end else ()), moment)
     if stop is not None and (is_up(moment) or not (moment.is_wrong or stop.rule in _LIMITS)):
         return _with_shipments(plan, moment, (shipments.SPOOLED,)) if undelivered else plan

@@ -77,7 +77,6 @@ class Stop:
 
     rule: str
     reason: str
-    clean_up: bool = True
     is_undelivered: bool = False
     """True while a bundle of what is wrong with the host has not arrived: it is kept."""
 
@@ -97,8 +96,6 @@ class RoundPlan:
     keeps: bool = False
     """True when the bundle in the spool stays there because the service's slot has the agent's logs."""
     stop: Stop | None = None
-    quiet: bool = False
-    """True when this boot had its time: nobody is asked or told anything."""
     why: tuple[str, ...] = ()
     """The rules that decided, a line each: `NAME: REASON`."""
 
