@@ -29,8 +29,6 @@ STAGES: Final[Mapping[str, list[str]]] = {
     ],
     "single node": [_S, _I, "Waiting for bootkube", _W, _C, _R, "Joined", "Done"],
 }
-_MINUTES: Final = {_S: 30, _W: 30, _C: 90, _R: 40, "Waiting for ignition": 1440}
-"""Before a stage is too long; 60 for the others, and 80 for Rebooting on a single node."""
 
 
 @dataclass(slots=True)
@@ -78,8 +76,6 @@ class Claim:
 
     about: str
     kind: str = "infra_env_id"
-    auth_scheme: str = "agentAuth"
-    expires: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +100,6 @@ class Installation:
         auth_type: str = "none",
         knows_boot_stages: bool = False,
         knows_host_boot: bool = False,
-        behind_envoy: bool = False,
     ) -> None:
         self.auth_type = auth_type
         self.pull_secret_auth = "c2VjcmV0OmZyb20tdGhlLXB1bGwtc2VjcmV0"
@@ -112,11 +107,7 @@ class Installation:
         self.tokens: dict[str, Claim] = {}
         self.knows_boot_stages = knows_boot_stages
         self.knows_host_boot = knows_host_boot
-        self.behind_envoy = behind_envoy
         self.largest_file = LARGEST_FILE
-        self.largest_in_memory = 32 << 20
-        self.left_temporary_files = 0
-        """Of large uploads that failed validation; the real service keeps them for ever."""
         self.changes_meanwhile = 0
         """So many of the next changes of a stage meet another's change."""
         self.is_without_database = False
@@ -161,9 +152,6 @@ class Installation:
     def delete_cluster(self, cluster_id: str) -> None:
         del self.clusters[cluster_id]
 
-    def delete_infra_env(self, infra_env_id: str) -> None:
-        del self.infra_envs[infra_env_id]
-
     def stages(self, host: Host) -> list[str]:
         """Those that a host of this role goes through, in order."""
         cluster = self.clusters.get(host.cluster_id or "")
@@ -189,29 +177,9 @@ class Installation:
         return (stages.index(host.stage) + 1) * 100 // len(stages) if host.stage in stages else 0
 
     def advance(self, **duration: float) -> None:
-        """Let time pass, and the monitors look."""
+        """Let time pass, and the monitor of logs look."""
         self.now += timedelta(**duration)
         for host in self.hosts.values():
-            self._watch_stage(host)
-            self._watch_logs(host)
-
-    def _watch_stage(self, host: Host) -> None:
-        if host.status != "installing-in-progress" or host.stage_updated_at is None:
-            return
-        cluster = self.clusters.get(host.cluster_id or "")
-        minutes = _MINUTES.get(host.stage, 60)
-        if host.stage == "Rebooting" and cluster and cluster.single_node:
-            minutes = 80
-        if self.now - host.stage_updated_at <= timedelta(minutes=minutes):
-            return
-        host.status = "installing-pending-user-action" if host.stage == "Rebooting" else "error"
-
-    def _watch_logs(self, host: Host) -> None:
-        if host.status not in {"error", "cancelled"}:
-            return
-        since = {
-            "requested": (host.logs_started_at or host.logs_collected_at, timedelta(minutes=10)),
-            "collecting": (host.logs_collected_at, timedelta(minutes=2)),
-        }.get(host.logs_info)
-        if since and since[0] and self.now - since[0] > since[1]:
-            host.logs_info = "timeout"
+            since = host.logs_collected_at if host.logs_info == "collecting" else None
+            if host.status in {"error", "cancelled"} and since and self.now - since > timedelta(minutes=2):
+                host.logs_info = "timeout"

@@ -6,9 +6,7 @@ Without a network: `tests.assisted_server` puts it behind one. Times are a clock
 """
 
 import gzip
-import io
 import json
-import tarfile
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -85,8 +83,6 @@ class AssistedRules(Installation):
 
     def answer(self, asked: Asked) -> Reply:
         """Return the service's answer to a request, and do what it asks for."""
-        if self.behind_envoy and asked.query.get("logs_type") == "node-boot":
-            return Told(400, b"bad request", "text/plain")
         path = asked.path.removeprefix(BASE_PATH)
         parts = path.strip("/").split("/")
         if path == asked.path or parts[0] != "v2":
@@ -117,19 +113,9 @@ class AssistedRules(Installation):
             case ("clusters", cluster, "hosts"):
                 return {"GET": (lambda asked: self._cluster_hosts(asked, cluster), "agent user")}
             case ("clusters", cluster, "logs"):
-                return {
-                    "GET": (lambda asked: self._download(asked, cluster), "user"),
-                    "POST": (lambda asked: self._upload(asked, cluster), "agent"),
-                }
-            case ("clusters", cluster):
-                return {"GET": (lambda asked: self._cluster(asked, cluster), "agent user")}
+                return {"POST": (lambda asked: self._upload(asked, cluster), "agent")}
             case ("infra-envs", infra_env, "hosts"):
-                return {
-                    "GET": (lambda asked: self._infra_env_hosts(infra_env), "agent user"),
-                    "POST": (lambda asked: self._register(asked, infra_env), "agent"),
-                }
-            case ("infra-envs", infra_env, "hosts", host):
-                return {"GET": (lambda asked: self._one_host(infra_env, host), "user")}
+                return {"POST": (lambda asked: self._register(asked, infra_env), "agent")}
             case ("infra-envs", infra_env, "hosts", host, "instructions"):
                 return {"GET": (lambda asked: self._instructions(infra_env, host), "agent")}
             case ("infra-envs", infra_env, "hosts", host, "progress"):
@@ -158,11 +144,6 @@ class AssistedRules(Installation):
         return self._refused_claim(claim)
 
     def _refused_claim(self, claim: Claim) -> Told | None:
-        if self.auth_type == "agent-installer-local":
-            if claim.expires and claim.expires <= self.now:
-                return _infra_error(401, "the token is expired")
-            good = claim.auth_scheme == "agentAuth"
-            return None if good else _infra_error(403, f"{claim.auth_scheme} may not do this")
         # Any error of the database is "does not exist" to the real service.
         exists = not self.is_without_database and claim.about in self.infra_envs
         if claim.kind == "infra_env_id" and not exists:
@@ -180,7 +161,7 @@ class AssistedRules(Installation):
         return _json(
             200,
             [
-                self._shown(host, with_inventory=query.get("with-inventory") == "true")
+                _shown(host)
                 for host in self.hosts.values()
                 if host.cluster_id == cluster_id
                 and cluster_id in self.clusters
@@ -188,24 +169,6 @@ class AssistedRules(Installation):
                 and query.get("status", host.status) == host.status
             ],
         )
-
-    def _infra_env_hosts(self, infra_env_id: str) -> Reply:
-        if infra_env_id not in self.infra_envs:
-            return _error(404, f"infra-env {infra_env_id} was not found")
-        hosts = [host for host in self.hosts.values() if host.infra_env_id == infra_env_id]
-        return _json(200, [self._shown(host, with_inventory=True) for host in hosts])
-
-    def _cluster(self, asked: Asked, cluster_id: str) -> Reply:
-        cluster = self.clusters.get(cluster_id)
-        if cluster is None:
-            return _error(404, f"cluster {cluster_id} was not found")
-        hosts = [self._shown(host) for host in self.hosts.values() if host.cluster_id == cluster_id]
-        with_hosts = {} if asked.query.get("exclude-hosts") == "true" else {"hosts": hosts}
-        return _json(200, {"id": cluster.id, "status": cluster.status, **with_hosts})
-
-    def _one_host(self, infra_env_id: str, host_id: str) -> Reply:
-        host = self._found(infra_env_id, host_id)
-        return _json(200, self._shown(host, with_inventory=True)) if isinstance(host, Host) else host
 
     def _instructions(self, infra_env_id: str, host_id: str) -> Reply:
         host = self._found(infra_env_id, host_id)
@@ -379,7 +342,6 @@ class AssistedRules(Installation):
         if len(parts.get("upfile", b"")) > self.largest_file:
             faults.append(f"upfile in formData should be less than or equal to {self.largest_file:g}")
         if faults:
-            self.left_temporary_files += len(asked.body) > self.largest_in_memory
             return _infra_error(400, "validation failure list:\n" + "\n".join(faults))
         if "upfile" not in parts:
             return HungUp()
@@ -405,18 +367,6 @@ class AssistedRules(Installation):
         self._note("host_logs_uploaded", "logs uploaded", host)
         return Told(204)
 
-    def _download(self, asked: Asked, cluster_id: str) -> Reply:
-        host = self.hosts.get(asked.query.get("host_id", ""))
-        stored = self.objects.get(f"{cluster_id}/logs/{host.id}/logs.tar.gz") if host else None
-        if host is None or stored is None:
-            return _error(404, "no logs were found")
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w") as archive:
-            member = tarfile.TarInfo(f"{cluster_id}_{host.role}_{host.id}.tar.gz")
-            member.size = len(stored)
-            archive.addfile(member, io.BytesIO(stored))
-        return Told(200, packed.getvalue(), "application/octet-stream")
-
     def _found(self, infra_env_id: str, host_id: str) -> Host | Told:
         for value in (infra_env_id, host_id):
             if not _is_id(value):
@@ -426,34 +376,34 @@ class AssistedRules(Installation):
             return _error(404, f"host {host_id} was not found in infra-env {infra_env_id}")
         return host
 
-    def _shown(self, host: Host, *, with_inventory: bool = False) -> dict[str, object]:
-        return {
-            "id": host.id,
-            "href": f"{BASE_PATH}/v2/infra-envs/{host.infra_env_id}/hosts/{host.id}",
-            "kind": host.kind,
-            "infra_env_id": host.infra_env_id,
-            "cluster_id": host.cluster_id,
-            "role": host.role,
-            "bootstrap": host.bootstrap,
-            "status": host.status,
-            "status_info": host.status_info,
-            "progress": {
-                "current_stage": host.stage,
-                "progress_info": host.info,
-                "installation_percentage": host.percentage,
-                "stage_started_at": _time(host.stage_started_at),
-                "stage_updated_at": _time(host.stage_updated_at),
-                "stage_timed_out": host.stage_timed_out,
-            },
-            "logs_info": host.logs_info,
-            **({"requested_hostname": host.requested_hostname} if host.requested_hostname else {}),
-            **(
-                {"ignition_config_overrides": host.ignition_config_overrides}
-                if host.ignition_config_overrides
-                else {}
-            ),
-            **({"inventory": '{"hostname": "' + host.id + '"}'} if with_inventory else {}),
-        }
+
+def _shown(host: Host) -> dict[str, object]:
+    return {
+        "id": host.id,
+        "href": f"{BASE_PATH}/v2/infra-envs/{host.infra_env_id}/hosts/{host.id}",
+        "kind": host.kind,
+        "infra_env_id": host.infra_env_id,
+        "cluster_id": host.cluster_id,
+        "role": host.role,
+        "bootstrap": host.bootstrap,
+        "status": host.status,
+        "status_info": host.status_info,
+        "progress": {
+            "current_stage": host.stage,
+            "progress_info": host.info,
+            "installation_percentage": host.percentage,
+            "stage_started_at": _time(host.stage_started_at),
+            "stage_updated_at": _time(host.stage_updated_at),
+            "stage_timed_out": host.stage_timed_out,
+        },
+        "logs_info": host.logs_info,
+        **({"requested_hostname": host.requested_hostname} if host.requested_hostname else {}),
+        **(
+            {"ignition_config_overrides": host.ignition_config_overrides}
+            if host.ignition_config_overrides
+            else {}
+        ),
+    }
 
 
 def _time(moment: datetime | None) -> str:

@@ -1,13 +1,10 @@
 """The tests' own assisted-service behaves as the real one was seen to: a row for each of its rules."""
 
 import http.client
-import io
 import json
 import secrets
-import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 
 import pytest
 
@@ -82,8 +79,6 @@ def status_of(reply: Told | HungUp) -> int:
 AGENT = {"x-secret-key": "key"}
 CALLS = [
     ("GET", "/v2/clusters/{cluster}/hosts", None),
-    ("GET", "/v2/clusters/{cluster}", None),
-    ("GET", "/v2/infra-envs/{infra_env}/hosts", None),
     ("PUT", "/v2/infra-envs/{infra_env}/hosts/{host}/progress", {"current_stage": "Rebooting"}),
     ("PUT", "/v2/infra-envs/{infra_env}/hosts/{host}/logs-progress", {"logs_state": "completed"}),
     ("POST", "/v2/events", {"severity": "info", "message": "m", "event_time": "2026-11-21T01:00:00Z"}),
@@ -119,10 +114,6 @@ KEY_RULES = {
         "local", {"authorization": "Bearer key"}, 401, Claim("{infra_env}")
     ),
     "local: unknown": KeyRule("local", AGENT, 401),
-    "agent-installer-local: an agent's": KeyRule("agent-installer-local", AGENT, None, Claim("any")),
-    "agent-installer-local: a user's": KeyRule(
-        "agent-installer-local", AGENT, 403, Claim("any", auth_scheme="userAuth")
-    ),
 }
 
 
@@ -142,7 +133,7 @@ def test_a_call_is_taken_with_the_key_that_its_kind_of_authentication_asks_for(
     if rule.claim:
         claim = rule.claim
         about = names.get(claim.about, claim.about)
-        rules.tokens["key"] = Claim(about, claim.kind, claim.auth_scheme, claim.expires)
+        rules.tokens["key"] = Claim(about, claim.kind)
     headers = {
         name: value.replace("{secret}", rules.pull_secret_auth) for name, value in rule.headers.items()
     }
@@ -155,45 +146,10 @@ def test_a_call_is_taken_with_the_key_that_its_kind_of_authentication_asks_for(
         assert json.loads(told.body)["code"] == rule.status
 
 
-def test_a_token_that_expires_is_refused_from_then_on() -> None:
-    rules = AssistedRules(auth_type="agent-installer-local")
-    host = rules.add_host()
-    rules.tokens["key"] = Claim("any", expires=rules.now + timedelta(hours=1))
-    path = f"/v2/clusters/{host.cluster_id}/hosts"
-    assert ask(rules, "GET", path, headers=AGENT).status == 200
-    rules.advance(hours=1)
-    assert ask(rules, "GET", path, headers=AGENT).status == 401
-
-
-def test_a_token_dies_with_what_it_is_about() -> None:
-    rules = AssistedRules(auth_type="local")
-    host = rules.add_host()
-    rules.tokens["key"] = Claim(host.infra_env_id)
-    path = f"/v2/clusters/{host.cluster_id}/hosts"
-    assert ask(rules, "GET", path, headers=AGENT).status == 200
-    rules.delete_infra_env(host.infra_env_id)
-    assert ask(rules, "GET", path, headers=AGENT).status == 401
-
-
-@pytest.mark.parametrize(
-    ("auth_type", "path", "status"),
-    [
-        ("rhsso", "/v2/infra-envs/{infra_env}/hosts/{host}", 401),
-        ("none", "/v2/infra-envs/{infra_env}/hosts/{host}", 200),
-        ("rhsso", "/v2/clusters/{cluster}/logs?logs_type=host&host_id={host}", 401),
-    ],
-)
-def test_calls_of_users_are_not_for_agents(auth_type: str, path: str, status: int) -> None:
-    rules = AssistedRules(auth_type=auth_type)
-    host = rules.add_host()
-    headers = {"x-secret-key": rules.pull_secret_auth}
-    assert ask(rules, "GET", with_ids(path, host), headers=headers).status == status
-
-
 # Reading
 
 
-def test_the_hosts_of_a_cluster_are_listed_with_their_stages_and_without_inventories() -> None:
+def test_the_hosts_of_a_cluster_are_listed_with_their_stages() -> None:
     rules = AssistedRules()
     host = rules.add_host(role="worker", stage="Configuring", info="words", status="installing-in-progress")
     rules.add_host()
@@ -207,8 +163,6 @@ def test_the_hosts_of_a_cluster_are_listed_with_their_stages_and_without_invento
         "Host",
     )
     assert (progress["current_stage"], progress["progress_info"]) == ("Configuring", "words")
-    assert "inventory" not in shown
-    assert "inventory" in listed(rules, host, "?with-inventory=true")[0]
 
 
 @pytest.mark.parametrize(
@@ -227,23 +181,6 @@ def test_a_cluster_that_is_deleted_or_was_never_there_has_an_empty_list() -> Non
     assert listed(rules, host) == []
     host.cluster_id = new_id()
     assert listed(rules, rules.add_host(cluster_id=new_id())) == []
-
-
-def test_the_hosts_of_an_infra_env_come_with_inventories_and_an_unknown_one_is_404() -> None:
-    rules = AssistedRules()
-    host = rules.add_host()
-    told = ask(rules, "GET", f"/v2/infra-envs/{host.infra_env_id}/hosts")
-    assert ["inventory" in shown for shown in json.loads(told.body)] == [True]
-    assert ask(rules, "GET", f"/v2/infra-envs/{new_id()}/hosts").status == 404
-
-
-def test_a_cluster_is_shown_with_its_hosts_unless_they_are_excluded() -> None:
-    rules = AssistedRules()
-    host = rules.add_host()
-    path = f"/v2/clusters/{host.cluster_id}"
-    assert len(json.loads(ask(rules, "GET", path).body)["hosts"]) == 1
-    assert "hosts" not in json.loads(ask(rules, "GET", path + "?exclude-hosts=true").body)
-    assert ask(rules, "GET", f"/v2/clusters/{new_id()}").status == 404
 
 
 def test_asking_for_instructions_counts_as_a_sign_of_life_of_the_agent() -> None:
@@ -455,41 +392,6 @@ def test_a_host_is_found_by_its_own_ids_only() -> None:
     assert put(rules, host, "Rebooting").status == 404
 
 
-def test_only_what_is_new_restarts_the_clock_of_a_stage() -> None:
-    rules = AssistedRules()
-    host = rules.add_host()
-    rules.advance(minutes=30)
-    put(rules, host, "Rebooting", "")
-    rules.advance(minutes=11)
-    assert host.status == PENDING
-
-    host = rules.add_host()
-    rules.advance(minutes=30)
-    put(rules, host, "Rebooting", FACT)
-    rules.advance(minutes=39)
-    assert (host.status, host.stage_started_at) != (PENDING, host.stage_updated_at)
-    rules.advance(minutes=2)
-    assert host.status == PENDING
-
-
-@pytest.mark.parametrize(
-    ("stage", "role", "minutes", "status"),
-    [
-        ("Rebooting", "master", 40, PENDING),
-        ("Rebooting", "single node", 80, PENDING),
-        ("Configuring", "master", 60, "error"),
-        ("Waiting for ignition", "worker", 1440, "error"),
-    ],
-)
-def test_a_stage_that_takes_too_long_ends(stage: str, role: str, minutes: int, status: str) -> None:
-    rules = AssistedRules()
-    host = of_role(rules, role, stage=stage)
-    rules.advance(minutes=minutes)
-    assert host.status == "installing-in-progress"
-    rules.advance(seconds=1)
-    assert host.status == status
-
-
 # Logs
 
 
@@ -500,7 +402,6 @@ class UploadRule:
     part: str = "upfile"
     content: bytes = b"logs"
     known: bool = False
-    envoy: bool = False
 
 
 UPLOAD_RULES = {
@@ -509,7 +410,6 @@ UPLOAD_RULES = {
     "an empty file": UploadRule("logs_type=host&host_id={host}", 204, content=b""),
     "an infra-env that nobody knows": UploadRule("logs_type=host&host_id={host}&infra_env_id={new}", 204),
     "the controller's": UploadRule("logs_type=controller", 204),
-    "node-boot": UploadRule("logs_type=node-boot&host_id={host}", 400),
     "host_boot": UploadRule("logs_type=host_boot&host_id={host}", 400),
     "host_boot where it is known": UploadRule("logs_type=host_boot&host_id={host}", 204, known=True),
     "all": UploadRule("logs_type=all&host_id={host}", 400),
@@ -581,16 +481,6 @@ def test_logs_of_boots_have_a_place_of_their_own() -> None:
     assert host.logs_info == "collecting"
 
 
-def test_a_refused_large_upload_stays_on_the_servers_disk() -> None:
-    rules = AssistedRules()
-    rules.largest_in_memory = 1000
-    host = rules.add_host()
-    upload(rules, host, "logs_type=host_boot", b"x" * 10)
-    assert rules.left_temporary_files == 0
-    upload(rules, host, "logs_type=host_boot", b"x" * 1000)
-    assert rules.left_temporary_files == 1
-
-
 def test_logs_are_collecting_until_somebody_says_that_they_are_complete() -> None:
     rules = AssistedRules()
     host = rules.add_host(status="error")
@@ -607,24 +497,6 @@ def test_logs_are_collecting_until_somebody_says_that_they_are_complete() -> Non
     assert host.logs_info == "timeout"
 
 
-def test_logs_that_were_announced_time_out_after_ten_minutes() -> None:
-    rules = AssistedRules()
-    host = rules.add_host(status="error")
-    logs_progress(rules, host, {"logs_state": "requested"})
-    rules.advance(minutes=10)
-    assert host.logs_info == "requested"
-    rules.advance(seconds=1)
-    assert host.logs_info == "timeout"
-
-
-def test_logs_of_a_host_without_an_error_wait_for_ever() -> None:
-    rules = AssistedRules()
-    host = rules.add_host()
-    upload(rules, host)
-    rules.advance(minutes=20)
-    assert host.logs_info == "collecting"
-
-
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -636,21 +508,6 @@ def test_logs_of_a_host_without_an_error_wait_for_ever() -> None:
 def test_the_collection_of_logs_has_five_states(body: object, status: int) -> None:
     rules = AssistedRules()
     assert logs_progress(rules, rules.add_host(), body).status == status
-
-
-def test_a_user_downloads_an_archive_around_the_upload() -> None:
-    rules = AssistedRules(auth_type="rhsso")
-    host = rules.add_host()
-    rules.auth_type = "none"
-    upload(rules, host, content=b"ours")
-    rules.auth_type = "rhsso"
-    path = f"/v2/clusters/{host.cluster_id}/logs?logs_type=host&host_id={host.id}"
-    told = ask(rules, "GET", path, headers={"authorization": f"Bearer {rules.user_key}"})
-    with tarfile.open(fileobj=io.BytesIO(told.body)) as archive:
-        (member,) = archive.getmembers()
-        inner = archive.extractfile(member)
-        assert inner is not None
-        assert inner.read() == b"ours"
 
 
 # Events
@@ -721,14 +578,6 @@ def test_errors_of_routing_and_validation_have_a_code_of_a_number_and_a_message(
     body = json.loads(told.body)
     assert (told.status, body["code"]) == (status, status)
     assert body["message"]
-
-
-def test_envoy_refuses_node_boot_of_everybody_in_plain_text() -> None:
-    rules = AssistedRules(auth_type="rhsso", behind_envoy=True)
-    host = rules.add_host()
-    told = upload(rules, host, f"logs_type=node-boot&host_id={host.id}")
-    assert isinstance(told, Told)
-    assert (told.status, told.body, told.content_type) == (400, b"bad request", "text/plain")
 
 
 # On the network
