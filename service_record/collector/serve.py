@@ -6,6 +6,8 @@ connection for ever, or have much kept of what it sends. Bodies are bounded wher
 """
 
 import asyncio
+import contextlib
+import ctypes
 import errno
 import gc
 import resource
@@ -151,6 +153,9 @@ _FEWEST: Final = 128
 """Descriptors reserved for the database, for bundles and the like."""
 _GARBAGE: Final = 10_000
 """Objects that are made until it looks for those that nobody holds: most of a request go by themselves."""
+_ARENA_MAX: Final = -8
+"""M_ARENA_MAX of glibc's malloc.h."""
+_ARENAS: Final = 2
 _GRACE: Final = 20
 """Seconds that requests may still take when it shuts down."""
 
@@ -162,6 +167,7 @@ def serve(settings: CollectorSettings, ready: Callable[[str], None]) -> None:
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is somebody to heed it: it would kill us
+    _limit_arenas()
     listening = _listening(settings.host, settings.port)
     scheme = "https" if settings.certificate else "http"
     host, port = listening.getsockname()[:2]
@@ -222,6 +228,12 @@ def _allow_descriptors() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = _DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, _DESCRIPTORS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
+
+
+def _limit_arenas() -> None:
+    """Let the threads share memory: glibc would keep what each of them has freed for that one; mallopt(3)."""
+    with contextlib.suppress(OSError, AttributeError):  # other C libraries have no arenas
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, _ARENAS)
 
 
 class Server(uvicorn.Server):

@@ -32,6 +32,11 @@ KILL_LISTENERS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'service-record-listening'
 """
 
+KILL_IDLE = """
+SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+WHERE datname <> current_database() AND state = 'idle'
+"""
+
 
 def test_what_one_process_is_told_wakes_those_who_wait_at_another(
     postgresql_settings: CollectorSettings,
@@ -60,6 +65,19 @@ def test_a_process_listens_again_when_its_connection_was_lost(
 
     with process(postgresql_settings) as other, Collector(postgresql_settings) as collector:
         asyncio.run(wake_up_again(collector, Client(other.url, tokens_in(collector.database, 1)[0])))
+
+
+def test_a_connection_that_postgresql_has_closed_costs_no_change(
+    postgresql_settings: CollectorSettings, cluster: Cluster
+) -> None:
+    with contextlib.closing(Database(postgresql_settings.database)) as database:
+        database.migrate()
+        cluster.ask(KILL_IDLE)
+        with database.changing() as connection:
+            put_host(connection, "web1", {}, 1.0)
+        cluster.ask(KILL_IDLE)
+        with database.reading() as connection:
+            assert connection.execute(select(hosts.c.name)).scalars().all() == ["web1"]
 
 
 def test_a_host_that_one_process_deletes_does_not_come_back_by_a_token_another_remembers(

@@ -31,7 +31,7 @@ from service_record.collector.domain.verdicts import (
     judge_overtaken,
 )
 from service_record.collector.store.cluster_rows import refresh
-from service_record.collector.store.dialects import ManyRows, among, is_among, is_sqlite
+from service_record.collector.store.dialects import ManyRows, among, ask, at_once, is_among, is_sqlite
 from service_record.collector.store.mute_rows import active_mutes
 from service_record.collector.store.schema import builds, durations, hosts, installations, notices
 
@@ -85,16 +85,26 @@ def judge_due(
         return None
     changed = [(row, verdict) for row, verdict in judged if _is_changed(row, verdict)]
     others = [(row, verdict) for row, verdict in changed if row.verdict != verdict.verdict]
-    _UPDATE_HOSTS.execute(connection, [_host_row(row, verdict, now) for row, verdict in judged])
-    refresh(connection, {row.cluster_id for row, _ in judged if row.cluster_id is not None}, now)
-    UPDATE_VERDICTS.execute(connection, [_build_row(row, verdict) for row, verdict in changed])
     news = _unmuted(connection, [each for each in others if _is_news(*each)], now)
-    _INSERT_NOTICES.execute(connection, [_notice(row, verdict, now) for row, verdict in news])
+    with at_once(connection):
+        _UPDATE_HOSTS.execute(connection, [_host_row(row, verdict, now) for row, verdict in judged])
+        UPDATE_VERDICTS.execute(connection, [_build_row(row, verdict) for row, verdict in changed])
+        _INSERT_NOTICES.execute(connection, [_notice(row, verdict, now) for row, verdict in news])
+    refresh(connection, {row.cluster_id for row, _ in judged if row.cluster_id is not None}, now)
     return [Judged(row.name, row.verdict, verdict) for row, verdict in others]
 
 
-def final_verdict(connection: Connection, row: Any, progress: Progress) -> dict[str, Any]:
-    """Return the values of UPDATE_VERDICTS for a build that another one overtakes; `row` is its host's."""
+def final_verdicts(
+    connection: Connection, overtaken: Sequence[tuple[Any, Progress]]
+) -> Sequence[dict[str, Any]]:
+    """Return the values of UPDATE_VERDICTS for builds that others overtake, each with its host's row."""
+    is_judged = _have_judged_builds(
+        connection, [row for row, build in overtaken if build.number == row.build]
+    )
+    return [_final_verdict(row, build, is_judged=row.id in is_judged) for row, build in overtaken]
+
+
+def _final_verdict(row: Any, progress: Progress, *, is_judged: bool) -> dict[str, Any]:
     facts = HostFacts(
         first_seen=row.first_seen,
         heard_at=progress.updated_at,
@@ -102,18 +112,34 @@ def final_verdict(connection: Connection, row: Any, progress: Progress) -> dict[
         records=_records(row) if progress.number == row.build else None,
     )
     last = None
-    if progress.number == row.build and _is_of_build(connection, row):
+    if progress.number == row.build and is_judged:
         last = HostVerdict(FleetVerdict(row.verdict), row.reason, row.verdict_since)
     verdict, reason = judge_overtaken(facts, last)
     return {"of": row.id, "in": progress.number, "verdict": verdict, "reason": reason}
 
 
-def _is_of_build(connection: Connection, row: Any) -> bool:
-    """Return whether the verdict of a host belongs to its present build: until it is judged, it does not."""
-    of_build = (builds.c.host_id == row.id) & (builds.c.number == row.build)
-    judged = connection.execute(select(builds.c.verdict, builds.c.reason).where(of_build)).one_or_none()
-    is_same = judged is not None and tuple(judged) == (row.verdict, row.reason)
-    return is_same and row.verdict_since is not None
+def _have_judged_builds(connection: Connection, rows: Sequence[Any]) -> set[int]:
+    """Return the hosts whose verdict belongs to their present build: until it is judged, it does not."""
+    if not rows:
+        return set()
+    query = _of_present_builds(is_sqlite(connection))
+    (rows_of_builds,) = ask(connection, (query, {"hosts": among(connection, [row.id for row in rows])}))
+    of_builds = {build.host_id: (build.verdict, build.reason) for build in rows_of_builds}
+    return {
+        row.id
+        for row in rows
+        if row.verdict_since is not None and of_builds.get(row.id) == (row.verdict, row.reason)
+    }
+
+
+@cache
+def _of_present_builds(is_on_sqlite: bool) -> Select[Any]:
+    is_present = (builds.c.host_id == hosts.c.id) & (builds.c.number == hosts.c.build)
+    return (
+        select(builds.c.host_id, builds.c.verdict, builds.c.reason)
+        .join(hosts, is_present)
+        .where(is_among(is_on_sqlite, hosts.c.id, "hosts"))
+    )
 
 
 class _Latest(msgspec.Struct):

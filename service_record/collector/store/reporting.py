@@ -1,6 +1,6 @@
 """Writes steps as they come, many at once: the steps, and how far builds are, late reports among them."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
@@ -21,12 +21,14 @@ from service_record.collector.domain.steps import ReportedStep
 from service_record.collector.store.dialects import (
     ManyRows,
     among,
+    ask,
+    ask_with_numbers,
+    at_once,
     inserting,
     is_among,
     is_sqlite,
-    step_numbers,
 )
-from service_record.collector.store.judging import UPDATE_VERDICTS, final_verdict
+from service_record.collector.store.judging import UPDATE_VERDICTS, final_verdicts
 from service_record.collector.store.schema import builds, durations, hosts, steps
 from service_record.collector.store.tokens import select_bad
 from service_record.diagnosis.failures import signature
@@ -108,6 +110,7 @@ def _host_change(
 ) -> dict[str, Any]:
     """Return the values of _UPDATE_HOSTS; `host` is its row until now, and the step its latest."""
     message = step.name if not step.logs else f"{step.name}: {step.logs}"
+    is_due = host.due_at is not None and host.due_at <= due_at
     return {
         "of": host.id,
         "last_seen": max(now, host.last_seen),
@@ -120,7 +123,8 @@ def _host_change(
         "updated_at": progress.updated_at,
         "ended_at": progress.ended_at,
         "progress": _ENCODER.encode(progress),
-        "due_at": due_at,  # judged again at once
+        # Judged again at once. A time that stays costs PostgreSQL no change of the indexes.
+        "due_at": host.due_at if is_due else due_at,
     }
 
 
@@ -246,10 +250,8 @@ def _latest_of(
     if not pairs:
         return {}
     host_ids, texts = zip(*sorted(pairs), strict=True)
-    rows = connection.execute(
-        _latest_statement(is_sqlite(connection), column.name),
-        {"hosts": among(connection, host_ids), "texts": among(connection, texts)},
-    )
+    values = {"hosts": among(connection, host_ids), "texts": among(connection, texts)}
+    (rows,) = ask(connection, (_latest_statement(is_sqlite(connection), column.name), values))
     return {(row.host_id, row.text): (row.number, row.updated_at) for row in rows}
 
 
@@ -314,12 +316,12 @@ class _Host:
 
 def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequence[Accepted | Exception]:
     """Store reports, in order; a `Forbidden` stands in the place of one that may not be made."""
-    by_name = _hosts(connection, reports)
+    by_name, numbers = _hosts(connection, reports)
     earlier = _EarlierBuilds(connection, by_name, reports)
     rows: list[dict[str, Any]] = []
     ends: list[dict[str, Any]] = []
     results: list[Accepted | Exception] = []
-    for number, report in zip(step_numbers(connection, len(reports)), reports, strict=True):
+    for number, report in zip(numbers, reports, strict=True):
         host = by_name.get(report.host)
         if host is None or not report.grant.may_write(report.host, host.row.group):
             results.append(Forbidden(f"this token may not write for {report.host}"))
@@ -333,35 +335,39 @@ def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequen
     return results
 
 
-def _hosts(connection: Connection, reports: Iterable[Report]) -> dict[str, _Host]:
+def _hosts(connection: Connection, reports: Sequence[Report]) -> tuple[dict[str, _Host], Sequence[int]]:
     """Return the hosts of these reports, made if they are new, and locked against other processes
-    meanwhile.
+    meanwhile; and numbers for their steps.
     """
-    firsts = {report.host: report for report in reversed(list(reports))}
-    rows = _locked(connection, list(firsts))
-    missing = [report for name, report in firsts.items() if name not in rows and _may_begin(report)]
+    firsts = {report.host: report for report in reversed(reports)}
+    query, names = _locking(is_sqlite(connection)), {"names": among(connection, list(firsts))}
+    rows, numbers = ask_with_numbers(connection, query, names, len(reports))
+    rows_by_name = {row.name: row for row in rows}
+    missing = [report for name, report in firsts.items() if name not in rows_by_name and _may_begin(report)]
     if missing:
         bad = select_bad(connection, {report.grant.token_id for report in missing}, missing[0].received_at)
         missing = [report for report in missing if report.grant.token_id not in bad]
     if missing:
         # In one order: processes that make the same hosts at once do not wait for each other in a ring.
         new = sorted((_new_host(report) for report in missing), key=lambda row: str(row["name"]))
-        connection.execute(inserting(connection, hosts).on_conflict_do_nothing(index_elements=["name"]), new)
-        rows |= _locked(connection, [str(row["name"]) for row in new])
-    return {
+        making = inserting(connection, hosts).on_conflict_do_nothing(index_elements=["name"])
+        new_ids = connection.execute(making.returning(hosts.c.id), new).all()
+        # Another process that made one meanwhile may have given it steps since our numbers were drawn.
+        count = len(reports) if len(new_ids) < len(new) else 0
+        names = {"names": among(connection, [str(row["name"]) for row in new])}
+        rows, later_numbers = ask_with_numbers(connection, query, names, count)
+        rows_by_name |= {row.name: row for row in rows}
+        numbers = later_numbers or numbers
+    by_name = {
         name: _Host(row, _PROGRESS.decode(row.progress) if row.progress else None)
-        for name, row in rows.items()
+        for name, row in rows_by_name.items()
     }
-
-
-def _locked(connection: Connection, names: Sequence[str]) -> dict[str, Any]:
-    """Return the rows of these hosts, locked against other processes in the order of their numbers."""
-    query = _locking(is_sqlite(connection))
-    return {row.name: row for row in connection.execute(query, {"names": among(connection, names)})}
+    return by_name, numbers
 
 
 @cache
 def _locking(is_on_sqlite: bool) -> Select[Any]:
+    """Return the query that locks hosts against other processes, in the order of their numbers."""
     named = is_among(is_on_sqlite, hosts.c.name, "names")
     return select(hosts).where(named).order_by(hosts.c.id).with_for_update()
 
@@ -418,7 +424,7 @@ def _write(
     changed_hosts: list[dict[str, Any]] = []
     changed_builds: list[dict[str, Any]] = []
     late: list[dict[str, Any]] = []
-    overtaken = [final_verdict(connection, host.row, build) for host in host_rows for build in host.left]
+    overtaken = final_verdicts(connection, [(host.row, build) for host in host_rows for build in host.left])
     for host in host_rows:
         new_builds += host.new_builds
         if host.progress is not None and host.last is not None:
@@ -426,12 +432,13 @@ def _write(
             changed_hosts.append(_host_change(host.row, host.progress, step, now, host.last.due_at))
             changed_builds += (_build_change(host.row.id, build) for build in (*host.left, host.progress))
         late += ({"of": host.row.id, "in": build, "updated_at": at} for build, at in host.late.items())
-    _INSERT_STEPS.execute(connection, step_rows)
-    _INSERT_DURATIONS.execute(connection, duration_rows)
-    _INSERT_BUILDS.execute(connection, new_builds)
-    _UPDATE_HOSTS.execute(connection, changed_hosts)
-    _UPDATE_BUILDS.execute(connection, changed_builds)
-    UPDATE_VERDICTS.execute(connection, overtaken)
-    _UPDATE_EARLIER_BUILDS.execute(connection, late)
+    with at_once(connection):
+        _INSERT_STEPS.execute(connection, step_rows)
+        _INSERT_DURATIONS.execute(connection, duration_rows)
+        _INSERT_BUILDS.execute(connection, new_builds)
+        _UPDATE_HOSTS.execute(connection, changed_hosts)
+        _UPDATE_BUILDS.execute(connection, changed_builds)
+        UPDATE_VERDICTS.execute(connection, overtaken)
+        _UPDATE_EARLIER_BUILDS.execute(connection, late)
     if late:
         connection.execute(_TELL_OF_HOSTS, [{"of": host_id} for host_id in {row["of"] for row in late}])
