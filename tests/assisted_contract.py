@@ -127,10 +127,7 @@ def _name(parameter: Mapping[str, Any]) -> str:
 
 
 def _body(
-    document: Mapping[str, Any],
-    operation: Mapping[str, Any],
-    parameters: list[dict[str, Any]],
-    asked: Asked,
+    document: Mapping[str, Any], operation: Mapping[str, Any], parameters: list[dict[str, Any]], asked: Asked
 ) -> Iterator[str]:
     consumes = operation.get("consumes", document["consumes"])
     content_type = asked.headers.get("content-type", "").partition(";")[0]

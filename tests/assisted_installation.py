@@ -95,11 +95,7 @@ class Installation:
     """One installed service, with hosts, clusters, logs and events."""
 
     def __init__(
-        self,
-        *,
-        auth_type: str = "none",
-        knows_boot_stages: bool = False,
-        knows_host_boot: bool = False,
+        self, *, auth_type: str = "none", knows_boot_stages: bool = False, knows_host_boot: bool = False
     ) -> None:
         self.auth_type = auth_type
         self.pull_secret_auth = "c2VjcmV0OmZyb20tdGhlLXB1bGwtc2VjcmV0"

@@ -319,17 +319,8 @@ class Authority:
         self.directory = directory
         self.certificate = directory / "ca.pem"
         _openssl(
-            *(
-                "req",
-                "-x509",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:prime256v1",
-                "-nodes",
-                "-days",
-                "2",
-            ),
+            *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+            *("-days", "2"),
             *("-subj", "/CN=an authority of the tests", "-keyout", "ca.key", "-out", "ca.pem"),
             directory=directory,
         )

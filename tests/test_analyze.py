@@ -606,15 +606,8 @@ def test_a_record_without_times_has_its_verdict(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "verb",
     [
-        "show",
-        "show -o wide",
-        "timeline",
-        "timeline -o html",
-        "export --to otlp",
-        "export --to chrome-trace",
-        "show --relative",
-        "analyze -o html",
-        "analyze -o yaml",
+        *("show", "show -o wide", "timeline", "timeline -o html", "export --to otlp"),
+        *("export --to chrome-trace", "show --relative", "analyze -o html", "analyze -o yaml"),
     ],
 )
 def test_no_verb_minds_entries_without_times(tmp_path: Path, verb: str) -> None:

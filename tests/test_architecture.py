@@ -21,16 +21,8 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
 LOOSE = {"__init__.py", "version.py"}
 DOORS = {
-    "ctypes",
-    "os",
-    "pathlib",
-    "shutil",
-    "signal",
-    "socket",
-    "sqlalchemy",
-    "starlette",
-    "subprocess",
-    "sys",
+    *("ctypes", "os", "pathlib", "shutil", "signal", "socket", "sqlalchemy", "starlette"),
+    *("subprocess", "sys"),
 }
 """Modules for which a pure module has no use."""
 TWICE = {"assisted", "bundle", "collector", "export", "follow", "ignition", "preflight", "timeline", "triage"}
@@ -233,15 +225,8 @@ print(*sys.modules)
 """
     done = subprocess.run([sys.executable, "-IS", "-c", program], capture_output=True, text=True, check=True)
     unneeded = {
-        "dataclasses",
-        "inspect",
-        "json",
-        "pathlib",
-        "re",
-        "signal",
-        "subprocess",
-        "traceback",
-        "typing",
+        *("dataclasses", "inspect", "json", "pathlib", "re", "signal", "subprocess"),
+        *("traceback", "typing"),
     }
     assert unneeded.isdisjoint(done.stdout.split())
 

@@ -217,11 +217,7 @@ OPEN_FORMS = {
     + b"\n",
     "an array of lines with commas before them": b"[\n" + b"\n,".join([FIRST, SECOND, THIRD, LAST]) + b"\n",
 }
-EMPTY_OPEN_FORMS = {
-    "an open array": b"[",
-    "an open array and a newline": b"[\n",
-    "white space": b"[ \n \n",
-}
+EMPTY_OPEN_FORMS = {"an open array": b"[", "an open array and a newline": b"[\n", "white space": b"[ \n \n"}
 
 
 @each_bash

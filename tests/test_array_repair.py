@@ -6,26 +6,8 @@ from pathlib import Path
 import pytest
 
 from service_record.record.layout import read_entries
-from tests.array_files import (
-    CLOSED,
-    INDENTED,
-    JSON,
-    LAST,
-    ODD,
-    OURS,
-    ROOM,
-    THREE,
-    UPSTREAM,
-    json_of,
-)
-from tests.array_writers import (
-    ArrayWriter,
-    damaged_of,
-    each_writer,
-    parked_behind,
-    put,
-    run_exit_helper,
-)
+from tests.array_files import CLOSED, INDENTED, JSON, LAST, ODD, OURS, ROOM, THREE, UPSTREAM, json_of
+from tests.array_writers import ArrayWriter, damaged_of, each_writer, parked_behind, put, run_exit_helper
 from tests.builders import array, entry, upstream_entry
 from tests.shell.scripts import Bash, bashes
 

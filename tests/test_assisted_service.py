@@ -340,11 +340,7 @@ def test_an_upload_arrives_as_it_is_with_its_length_known_before(
     (entry,) = server.journal
     assert int(entry.asked.headers["content-length"]) == len(entry.asked.body)
     assert "transfer-encoding" not in entry.asked.headers
-    assert entry.asked.query == {
-        "logs_type": "host",
-        "host_id": host.id,
-        "infra_env_id": host.infra_env_id,
-    }
+    assert entry.asked.query == {"logs_type": "host", "host_id": host.id, "infra_env_id": host.infra_env_id}
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 409, 413])
@@ -837,10 +833,7 @@ def test_verified_requests_go_through_a_tunnel_in_which_the_key_is_not_seen(
 def test_a_proxy_that_asks_for_a_login_gets_the_one_of_its_url(authority: Authority) -> None:
     certificate = authority.issue("assisted.example")
     login = "Basic bWU6c2VjcmV0"
-    with (
-        AssistedServer(certificate=certificate) as server,
-        ForwardProxy(server.port, login=login) as proxy,
-    ):
+    with AssistedServer(certificate=certificate) as server, ForwardProxy(server.port, login=login) as proxy:
         host = server.rules.add_host()
         service = service_of(host, "https://assisted.example", None, authority.certificate)
         good = Proxies(https=f"http://me:secret@{proxy.address}")

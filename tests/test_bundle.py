@@ -168,10 +168,7 @@ def test_an_archive_that_python_writes_is_read_too() -> None:
     assert found(opened(archive.getvalue())) == {"jöb": ["service start"]}
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["job.json.bak", ".job.json", "sub/job.json", "job.txt", "job.json/x"],
-)
+@pytest.mark.parametrize("name", ["job.json.bak", ".job.json", "sub/job.json", "job.txt", "job.json/x"])
 def test_what_is_not_named_like_a_record_is_none(name: str) -> None:
     assert opened(tar(member(f"{SERVICES}/{name}", array(entry())))).records == {}
 

@@ -115,8 +115,7 @@ def test_a_wrong_checksum_behind_the_last_member_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "extended",
-    [b"12 path=", b"999999 path=a\n", b"x", b"3 =", b"20 size=-12345678901\n", b"9 size=a\n"],
+    "extended", [b"12 path=", b"999999 path=a\n", b"x", b"3 =", b"20 size=-12345678901\n", b"9 size=a\n"]
 )
 def test_a_damaged_extended_header_ends_the_archive_and_is_told(extended: bytes) -> None:
     bundle = opened(tar(WHOLE, member("pax", extended, type=tarfile.XHDTYPE), member(JOB)))

@@ -480,12 +480,7 @@ def filled(directory: Path, *arguments: object, before: str = "", program: str =
     if before:
         command = ["unshare", "-m", "sh", "-c", f'{before} && exec "$@"', "-", *command]
     done = subprocess.run(
-        list(map(str, command)),
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=HERE,
+        list(map(str, command)), cwd=REPOSITORY, capture_output=True, text=True, check=False, env=HERE
     )
     assert done.returncode == 0, done.stderr
     return Filled(*json.loads(done.stdout))
@@ -540,10 +535,7 @@ def test_a_bundle_is_the_same_inside_whatever_compresses_it(path: Path, compress
         member.write(noise(3 * MIB) + lines(99_999))
     """
     subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program), path],
-        cwd=REPOSITORY,
-        check=True,
-        env=HERE,
+        [sys.executable, "-c", textwrap.dedent(program), path], cwd=REPOSITORY, check=True, env=HERE
     )
     assert content(path) == {"log": noise(3 * MIB) + lines(99_999)}
 

@@ -82,12 +82,9 @@ def files(root: Path) -> set[str]:
 
 
 KEPT = {
-    "etc/systemd/system/sshd.service",
-    "etc/systemd/system/multi-user.target.wants/sshd.service",
-    "etc/issue.d/10-other.issue",
-    "etc/tmpfiles.d/a.conf",
-    "var/log/openshift/bootkube.json",
-    "var/lib/service-record/reporter.stopped",
+    *("etc/systemd/system/sshd.service", "etc/systemd/system/multi-user.target.wants/sshd.service"),
+    *("etc/issue.d/10-other.issue", "etc/tmpfiles.d/a.conf"),
+    *("var/log/openshift/bootkube.json", "var/lib/service-record/reporter.stopped"),
 }
 
 

@@ -59,10 +59,7 @@ class Host:
 
     @property
     def variables(self) -> dict[str, str]:
-        return {
-            "PATH": f"{self._programs}:{os.environ['PATH']}",
-            "SERVICE_RECORDS_DIR": str(self.records),
-        }
+        return {"PATH": f"{self._programs}:{os.environ['PATH']}", "SERVICE_RECORDS_DIR": str(self.records)}
 
     def bundle(self, *arguments: object, stdin: bytes = b"") -> Answer:
         return service_record("bundle", *arguments, stdin=stdin, cwd=self.out, **self.variables)

@@ -21,13 +21,8 @@ KEYS_OF_4_4 = {
 }
 """Of [Container], those that are used here and that podman 4.4, the first with Quadlet, knows."""
 IN_COMMON = (
-    "SuccessExitStatus",
-    "LogLevelMax",
-    "RuntimeMaxSec",
-    "Nice",
-    "CPUWeight",
-    "OOMScoreAdjust",
-    "LimitCORE",
+    *("SuccessExitStatus", "LogLevelMax", "RuntimeMaxSec", "Nice", "CPUWeight"),
+    *("OOMScoreAdjust", "LimitCORE"),
 )
 
 

@@ -129,10 +129,7 @@ def test_slower_is_what_exceeds_ratio_and_floor(
 def test_what_still_runs_is_slower_once_it_has_taken_longer() -> None:
     bad = [entry(), *stage("a", 0), *stage("beside", 50, 60)]
     slower = [one for one in compared(run(("a", 1)), bad).differences if isinstance(one, Slower)]
-    assert slower == [
-        Slower(named("a"), 60, 1, is_running=True),
-        Slower(None, 60, 1, is_running=True),
-    ]
+    assert slower == [Slower(named("a"), 60, 1, is_running=True), Slower(None, 60, 1, is_running=True)]
 
 
 def test_a_stage_that_fails_is_told_though_its_run_goes_on() -> None:

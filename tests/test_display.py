@@ -149,15 +149,8 @@ def test_running_and_interrupted_are_told_apart_by_word_and_glyph() -> None:
         ({}, "  failed after 5.0s"),
     ],
     ids=[
-        "exit",
-        "out of memory",
-        "stopped",
-        "restarted",
-        "stopped with a status",
-        "of another command",
-        "unknown signal",
-        "timeout",
-        "nothing known",
+        *("exit", "out of memory", "stopped", "restarted", "stopped with a status", "of another command"),
+        *("unknown signal", "timeout", "nothing known"),
     ],
 )
 def test_how_a_service_died_is_said(fields: dict[str, object], expected: str) -> None:

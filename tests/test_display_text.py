@@ -41,17 +41,8 @@ NOON = datetime(2026, 11, 21, 12, 0, 0, 250_000, UTC)
         ("žluťoučký 完了 …", "žluťoučký 完了 …"),
     ],
     ids=[
-        "escape",
-        "bell",
-        "newline",
-        "C1",
-        "delete",
-        "override",
-        "isolate",
-        "surrogate",
-        "tag",
-        "tab",
-        "plain",
+        *("escape", "bell", "newline", "C1", "delete", "override", "isolate", "surrogate", "tag"),
+        *("tab", "plain"),
     ],
 )
 def test_what_acts_on_a_terminal_is_written_out(text: str, expected: str) -> None:

@@ -326,15 +326,8 @@ def test_a_line_is_taken_apart_whatever_wrote_it(
         "2026-03-02 12:00:00,000 - util.py[WARNING]: Failed",
     ],
     ids=[
-        "zap",
-        "zap with a zone",
-        "zap's seconds",
-        "whole seconds",
-        "go",
-        "dmesg -T",
-        "keepalived",
-        "agent",
-        "python",
+        *("zap", "zap with a zone", "zap's seconds", "whole seconds", "go", "dmesg -T", "keepalived"),
+        *("agent", "python"),
     ],
 )
 def test_the_time_that_a_program_itself_writes_is_known(raw: str) -> None:
@@ -423,14 +416,9 @@ def test_facts_are_known_by_the_names_of_their_files() -> None:
 @pytest.mark.parametrize(
     "aside",
     [
-        "To see the stack trace of this error execute with --v=5 or higher",
-        "goroutine 1 [running]:",
-        "\tmain.go:42 +0x1d",
-        '  File "/usr/bin/x", line 3, in <module>',
-        "Usage: x [flags] error",
-        "  -f, --fail   fail on error",
-        "Run 'x --help' for usage on errors",
-        ", error: exit status 1",
+        *("To see the stack trace of this error execute with --v=5 or higher", "goroutine 1 [running]:"),
+        *("\tmain.go:42 +0x1d", '  File "/usr/bin/x", line 3, in <module>', "Usage: x [flags] error"),
+        *("  -f, --fail   fail on error", "Run 'x --help' for usage on errors", ", error: exit status 1"),
     ],
 )
 def test_usage_frames_and_hints_are_not_the_line_that_tells(aside: str) -> None:

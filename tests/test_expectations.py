@@ -251,10 +251,7 @@ DAMAGE = [Malformed(1, "x", "not an entry")]
     ],
 )
 def test_what_never_started_is_said_with_what_keeps_it(
-    units: list[Unit],
-    records: dict[str, Any],
-    hindrance: Hindrance,
-    verdict: Verdict,
+    units: list[Unit], records: dict[str, Any], hindrance: Hindrance, verdict: Verdict
 ) -> None:
     expected = ("first", "job") if "first" in records else ("job",)
     found = added(units, *expected, other=succeeded(), **records)

@@ -319,14 +319,10 @@ def test_another_boot_is_told_and_lines_line_up_from_the_first(tmp_path: Path) -
     write_lines(tmp_path / "longer.json", stage("four", 3), stage("five", 5), stage("six", 6, boot_id=None))
     with following("--from", tmp_path, output="table") as follower:
         assert [follower.line() for _ in range(8)] == [
-            "2026-11-21 UTC",
-            "01:05:10.000 ● a       stage one started",
-            "01:05:12.000 ● a       stage two started",
-            "01:05:13.000 ● longer  stage four started",
-            "boot c1c1c1c1",
-            "01:05:14.000 ● a       stage three started",
-            "01:05:15.000 ● longer  stage five started",
-            "01:05:16.000 ● longer  stage six started",
+            *("2026-11-21 UTC", "01:05:10.000 ● a       stage one started"),
+            *("01:05:12.000 ● a       stage two started", "01:05:13.000 ● longer  stage four started"),
+            *("boot c1c1c1c1", "01:05:14.000 ● a       stage three started"),
+            *("01:05:15.000 ● longer  stage five started", "01:05:16.000 ● longer  stage six started"),
         ]
 
 

@@ -99,9 +99,7 @@ def test_the_innermost_of_the_stages_that_fail_together_is_blamed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "expected"),
-    [(Result.SUCCESS, Outcome.SUCCESS), (Result.FAILURE, Outcome.FAILURE)],
-    ids=str,
+    ("result", "expected"), [(Result.SUCCESS, Outcome.SUCCESS), (Result.FAILURE, Outcome.FAILURE)], ids=str
 )
 def test_a_stage_left_open_comes_to_what_its_run_came_to(result: Result, expected: Outcome) -> None:
     (stage,) = run(
@@ -305,10 +303,7 @@ def test_a_service_whose_pre_command_fails_has_failed_in_it() -> None:
 @pytest.mark.parametrize("result", Result)
 @pytest.mark.parametrize(
     ("before", "outcome"),
-    [
-        ([command(Phase.PRE_COMMAND_END, 1, **FAILURE)], Outcome.FAILURE),
-        ([], Outcome.INTERRUPTED),
-    ],
+    [([command(Phase.PRE_COMMAND_END, 1, **FAILURE)], Outcome.FAILURE), ([], Outcome.INTERRUPTED)],
     ids=["failed", "interrupted"],
 )
 def test_a_pre_command_decides_although_a_post_command_came_after_it(

@@ -437,6 +437,9 @@ def test_links_that_go_in_a_circle_are_an_error(root: Path) -> None:
 # Cut short
 
 
+CHANGES = ("write", "link", "keep_as", "put_back", "remove", "make_directory", "remove_directory")
+
+
 class Breaking(Root):
     """A root in which the n-th change fails, and each after it."""
 
@@ -444,38 +447,12 @@ class Breaking(Root):
         super().__init__(path)
         self.left = changes
 
-    def _change(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise OSError(5, "broken")
-
-    def write(self, *arguments: Any) -> None:
-        self._change()
-        super().write(*arguments)
-
-    def link(self, *arguments: Any) -> None:
-        self._change()
-        super().link(*arguments)
-
-    def keep_as(self, *arguments: Any) -> None:
-        self._change()
-        super().keep_as(*arguments)
-
-    def put_back(self, *arguments: Any) -> None:
-        self._change()
-        super().put_back(*arguments)
-
-    def remove(self, *arguments: Any) -> None:
-        self._change()
-        super().remove(*arguments)
-
-    def make_directory(self, *arguments: Any) -> None:
-        self._change()
-        super().make_directory(*arguments)
-
-    def remove_directory(self, path: str) -> bool:
-        self._change()
-        return super().remove_directory(path)
+    def __getattribute__(self, name: str) -> Any:
+        if name in CHANGES:
+            self.left -= 1
+            if self.left < 0:
+                raise OSError(5, "broken")
+        return super().__getattribute__(name)
 
 
 def _without_empty_homes(tree: Picture) -> Picture:
@@ -484,41 +461,40 @@ def _without_empty_homes(tree: Picture) -> Picture:
     return {path: told for path, told in tree.items() if path not in homes}
 
 
-@pytest.mark.parametrize("resume", ["uninstall", "install, uninstall"])
-def test_an_installation_that_was_cut_short_anywhere_can_be_undone(tmp_path: Path, resume: str) -> None:
+def cut_short(tmp_path: Path, act: Callable[[Path, int], object], goes_on: Prior) -> None:
+    """Act with each number of changes on a host of its own, and go on where that was too few."""
     for changes in range(200):
         root = tmp_path / str(changes)
         root.mkdir()
         _upstreams_host(root)
         before = _without_empty_homes(picture(root, with_times=False))
         try:
-            install(Breaking(root, changes), EVERYTHING, PAGES, replaces=True)
+            act(root, changes)
         except OSError:
-            if resume.startswith("install"):
-                installed(root, *EVERYTHING, replaces=True)
-                assert set(actions(installed(root)).values()) == {Action.LEAVE}
+            goes_on(root)
             uninstalled(root)
             assert _without_empty_homes(picture(root, with_times=False)) == before, changes
         else:
             break
     assert 20 < changes < 199
+
+
+@pytest.mark.parametrize("resume", ["uninstall", "install, uninstall"])
+def test_an_installation_that_was_cut_short_anywhere_can_be_undone(tmp_path: Path, resume: str) -> None:
+    def goes_on(root: Path) -> None:
+        if resume.startswith("install"):
+            installed(root, *EVERYTHING, replaces=True)
+            assert set(actions(installed(root)).values()) == {Action.LEAVE}
+
+    cut_short(tmp_path, lambda root, n: install(Breaking(root, n), EVERYTHING, PAGES, replaces=True), goes_on)
 
 
 def test_a_removal_that_was_cut_short_anywhere_goes_on(tmp_path: Path) -> None:
-    for changes in range(200):
-        root = tmp_path / str(changes)
-        root.mkdir()
-        _upstreams_host(root)
-        before = _without_empty_homes(picture(root, with_times=False))
+    def removed(root: Path, changes: int) -> None:
         installed(root, *EVERYTHING, replaces=True)
-        try:
-            uninstall(Breaking(root, changes))
-        except OSError:
-            uninstalled(root)
-            assert _without_empty_homes(picture(root, with_times=False)) == before, changes
-        else:
-            break
-    assert 20 < changes < 199
+        uninstall(Breaking(root, changes))
+
+    cut_short(tmp_path, removed, lambda _: None)
 
 
 def test_a_torn_write_is_tidied_up(root: Path) -> None:
@@ -609,13 +585,8 @@ def test_two_at_a_time_are_one_too_many(root: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        "",
-        "[]",
-        "{}",
-        '{"version": 2}',
-        '{"version": 1, "options": ["all"]}',
-        "\udcff",
-        '{"version": 1, "options": [], "files": {"x": {"link": "y"}}}',
+        *("", "[]", "{}", '{"version": 2}', '{"version": 1, "options": ["all"]}'),
+        *("\udcff", '{"version": 1, "options": [], "files": {"x": {"link": "y"}}}'),
     ],
 )
 @pytest.mark.parametrize("verb", ["install", "uninstall"])

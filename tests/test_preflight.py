@@ -79,9 +79,7 @@ def test_too_few_writes_show_no_percentile() -> None:
     ],
 )
 def test_memory_that_the_kernel_keeps_is_not_missing_for_certain(
-    size: int,
-    is_physical: bool,
-    state: CheckState,
+    size: int, is_physical: bool, state: CheckState
 ) -> None:
     assert judge_memory(size, SINGLE, is_physical=is_physical).state is state
 
@@ -334,7 +332,7 @@ def test_programs_get_the_same_as_people() -> None:
 
     checks = {row["check"]: row for row in document["checks"]}
     assert list(checks) == [
-        *("api", "api-int", "apps", "registry", "release image", "disk", "memory", "cpu", "time"),
+        *("api", "api-int", "apps", "registry", "release image", "disk", "memory", "cpu", "time")
     ]
     assert checks["api"]["state"] == "not checked"
     assert {checks[name]["state"] for name in ("memory", "cpu", "time")} <= {"passed", "failed"}

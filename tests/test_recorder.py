@@ -58,14 +58,9 @@ def test_commands_are_recorded_within_a_service_and_alone(tmp_path: Path) -> Non
     )
 
     assert story(recorded(tmp_path)) == [
-        "service start",
-        "pre-command start pull",
-        "stage start pull layers",
-        "stage end pull layers success",
-        "pre-command end pull success",
-        "service end success",
-        "post-command start tidy",
-        "post-command end tidy success",
+        *("service start", "pre-command start pull", "stage start pull layers"),
+        *("stage end pull layers success", "pre-command end pull success", "service end success"),
+        *("post-command start tidy", "post-command end tidy success"),
     ]
 
 
@@ -84,12 +79,8 @@ def test_the_plain_functions_record_the_same(tmp_path: Path) -> None:
     entries = recorded(tmp_path)
 
     assert story(entries) == [
-        "service start",
-        "stage start first",
-        "stage end first success",
-        "stage start second",
-        "stage end second failure",
-        "service end success",
+        *("service start", "stage start first", "stage end first success", "stage start second"),
+        *("stage end second failure", "service end success"),
     ]
     assert entries[4].error_message == "the API does not answer"
     assert entries[4].error_line == f"6 main {tmp_path / 'job.py'}"
@@ -117,8 +108,7 @@ def test_a_program_that_ends_before_its_service(
     tmp_path: Path, last: str, ends: list[str], said: str
 ) -> None:
     done = run_program(
-        tmp_path,
-        f"\nservice_record.start_service()\nservice_record.start_stage('first')\n{last}\n",
+        tmp_path, f"\nservice_record.start_service()\nservice_record.start_stage('first')\n{last}\n"
     )
 
     assert story(recorded(tmp_path))[2:] == ends
@@ -137,13 +127,8 @@ def test_a_program_that_ends_before_its_service(
         ("run.end(); service_record.end_service(); run.start()", "no service is started, so none can end"),
     ],
     ids=[
-        "end-without-stage",
-        "end-without-start",
-        "start-twice",
-        "start-three-times",
-        "a-thing-for-a-name",
-        "no-name",
-        "end-without-service",
+        *("end-without-stage", "end-without-start", "start-twice", "start-three-times"),
+        *("a-thing-for-a-name", "no-name", "end-without-service"),
     ],
 )
 def test_misuse_is_said_in_one_line_and_the_service_goes_on(tmp_path: Path, misuse: str, said: str) -> None:

@@ -13,12 +13,7 @@ from service_record import Result
 from service_record.record.entry import Entry, Phase
 from tests.programs import recorded, run_program, story
 
-FAILED_STAGE = [
-    "service start",
-    "stage start first",
-    "stage end first failure",
-    "service end failure",
-]
+FAILED_STAGE = ["service start", "stage start first", "stage end first failure", "service end failure"]
 
 
 @pytest.fixture
@@ -41,14 +36,9 @@ def test_a_service_and_its_stages_are_recorded_as_they_come(tmp_path: Path) -> N
     )
 
     assert story(recorded(tmp_path)) == [
-        "service start",
-        "stage start first",
-        "stage start inner",
-        "stage end inner success",
-        "stage end first success",
-        "stage start second",
-        "stage end second success",
-        "service end success",
+        *("service start", "stage start first", "stage start inner", "stage end inner success"),
+        *("stage end first success", "stage start second"),
+        *("stage end second success", "service end success"),
     ]
 
 
@@ -397,11 +387,7 @@ def test_a_forked_child_records_its_stages_and_leaves_the_rest_to_its_parent(tmp
     entries = recorded(tmp_path)
 
     assert story(entries) == [
-        "service start",
-        "stage start parent",
-        "stage start child",
-        "stage end child success",
-        "stage end parent success",
-        "service end success",
+        *("service start", "stage start parent", "stage start child", "stage end child success"),
+        *("stage end parent success", "service end success"),
     ]
     assert len({entry.pid for entry in entries}) == 1

@@ -14,18 +14,8 @@ from tests.programs import REPOSITORY
 
 LOCKS = {
     "dev": (
-        "runtime",
-        "reporter",
-        "client",
-        "collector",
-        "notices",
-        "triage",
-        "dask",
-        "otlp",
-        "mcp",
-        "test",
-        "check",
-        "dev",
+        *("runtime", "reporter", "client", "collector", "notices", "triage", "dask", "otlp", "mcp"),
+        *("test", "check", "dev"),
     ),
     "demo": ("runtime", "demo"),
     "standalone": ("runtime", "reporter", "standalone"),

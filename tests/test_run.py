@@ -53,12 +53,7 @@ def test_a_command_is_a_run_of_the_service(tmp_path: Path) -> None:
         (["--stage", "first"], ["stage start first", "stage end first failure"]),
         (
             ["--service", "job", "--stage", "first"],
-            [
-                "service start",
-                "stage start first",
-                "stage end first failure",
-                "service end failure",
-            ],
+            ["service start", "stage start first", "stage end first failure", "service end failure"],
         ),
         (["--pre-command", "pull"], ["pre-command start pull", "pre-command end pull failure"]),
         (

@@ -121,8 +121,7 @@ def test_the_line_that_speaks_of_an_error_is_the_telling_one(message: str | None
 
 
 @pytest.mark.parametrize(
-    "message",
-    ["grub2-install: error: x", "k8s says no", "the ext4-fs driver", "no sdk, hdd or sdn here"],
+    "message", ["grub2-install: error: x", "k8s says no", "the ext4-fs driver", "no sdk, hdd or sdn here"]
 )
 def test_numbers_and_letters_within_a_name_stay(message: str) -> None:
     assert signature(message) == message

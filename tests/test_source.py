@@ -264,8 +264,7 @@ def test_control_characters_in_the_names_of_an_archive_do_not_reach_the_terminal
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [("absent", "No such file or directory"), ("empty", r"no \*\.json file there")],
+    ("name", "expected"), [("absent", "No such file or directory"), ("empty", r"no \*\.json file there")]
 )
 def test_a_place_without_records_is_named_in_one_line(tmp_path: Path, name: str, expected: str) -> None:
     (tmp_path / "empty").mkdir()

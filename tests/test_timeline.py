@@ -253,10 +253,7 @@ def test_a_run_of_upstream_begins_with_its_start_and_not_with_its_pre_commands()
         upstream_entry(Phase.PRE_COMMAND_END, 14, **before),
     ]
     run = [*commands, upstream_entry(at=15), upstream_entry(Phase.SERVICE_END, 40)]
-    assert [bars(row) for row in only(history(job=run)).rows] == [
-        [("success", 5, 30)],
-        [("success", 0, 4)],
-    ]
+    assert [bars(row) for row in only(history(job=run)).rows] == [[("success", 5, 30)], [("success", 0, 4)]]
 
 
 def test_a_run_that_names_no_boot_is_placed_in_the_boot_that_was_then() -> None:

@@ -225,11 +225,7 @@ class _Request:
         return _Answer(str(directory), History(()), diagnosis)
 
     def _with_units(
-        self,
-        diagnosis: Diagnosis | None,
-        history: History,
-        units: Sequence[Unit] | None,
-        causes: Causes,
+        self, diagnosis: Diagnosis | None, history: History, units: Sequence[Unit] | None, causes: Causes
     ) -> Diagnosis | None:
         """Add the requested units, of the named services and the period, and the evidence."""
         if units or units is None or self.expected:

@@ -148,11 +148,7 @@ _PERIOD: Final = (
 def service_argument(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the argument `services`; without a name it means all."""
     return click.argument(
-        "services",
-        metavar="[SERVICE]...",
-        nargs=-1,
-        shell_complete=complete_services,
-        callback=service_names,
+        "services", metavar="[SERVICE]...", nargs=-1, shell_complete=complete_services, callback=service_names
     )(function)
 
 
@@ -178,7 +174,7 @@ def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
             multiple=True,
             help="Directory, file, bundle, or - for standard input; repeatable. "
             "[default: $SERVICE_RECORDS_DIR, else /var/log/openshift]",
-        ),
+        )
     )(function)
 
 

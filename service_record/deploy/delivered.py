@@ -130,10 +130,7 @@ def closing(services: Iterable[str], layout: Layout = HOST) -> Iterator[Item]:
 def _everything(layout: Layout, pages: Iterable[tuple[str, str]]) -> Iterator[Item]:
     yield from _scripts(layout)
     yield Item(f"{layout.templates}/{_FINDER}", Option.SHIM, source(f"shell/{_FINDER}"))
-    drop_ins = {
-        CLOSING: Option.ALL_SERVICES,
-        "20-service-record-array.conf": Option.ARRAY,
-    }
+    drop_ins = {CLOSING: Option.ALL_SERVICES, "20-service-record-array.conf": Option.ARRAY}
     for name, option in drop_ins.items():
         yield Item(f"{layout.templates}/{name}", Option.SHIM, _unit(name, layout))
         yield Item(f"{layout.units}/service.d/{name}", option, _unit(name, layout))

@@ -40,18 +40,8 @@ if TYPE_CHECKING:
     from service_record.diagnosis.evidence.scan import Scanner
 
 FAMILIES: Final = (
-    *(
-        "hardware",
-        "system",
-        "network",
-        "installing",
-        "packages",
-        "images",
-        "cluster",
-        "facts",
-        "ends",
-        "symptoms",
-    ),
+    *("hardware", "system", "network", "installing", "packages", "images", "cluster", "facts"),
+    *("ends", "symptoms"),
 )
 """Files of the built-in rules: what lies deeper comes first."""
 
@@ -66,10 +56,7 @@ class Causes:
     """Rules, those that lie deepest first, and the evidence of one host that they are held against."""
 
     def __init__(
-        self,
-        rules: Iterable[CauseRule],
-        evidence: Evidence = NO_EVIDENCE,
-        history: History | None = None,
+        self, rules: Iterable[CauseRule], evidence: Evidence = NO_EVIDENCE, history: History | None = None
     ) -> None:
         self.rules = tuple(rules)
         self.evidence = evidence
@@ -265,12 +252,7 @@ def scanner(causes: Causes, history: History, failed_services: frozenset[str] = 
     return Scanner(causes.line_set, {**{name: [] for name in failed_services}, **own}, _era(history))
 
 
-def causes_with(
-    causes: Causes,
-    history: History,
-    units: Iterable[Unit],
-    files: HostFiles,
-) -> Causes:
+def causes_with(causes: Causes, history: History, units: Iterable[Unit], files: HostFiles) -> Causes:
     """Return the causes with the evidence in the files of a host: the path of each, and what reads it."""
     reading = scanner(causes, history, failed_services(units))
     for path, read in files:

@@ -6,14 +6,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from service_record.diagnosis.diagnose import Explain
-from service_record.diagnosis.findings import (
-    Diagnosis,
-    FailedUnit,
-    Hindrance,
-    NotStarted,
-    Trouble,
-    Verdict,
-)
+from service_record.diagnosis.findings import Diagnosis, FailedUnit, Hindrance, NotStarted, Trouble, Verdict
 from service_record.diagnosis.trouble_facts import TroubleFacts, Unit
 from service_record.history import History
 from service_record.history.outcome import Outcome
@@ -57,11 +50,7 @@ def add_units(
     elif verdict is Verdict.SUCCEEDED and absent:
         verdict = Verdict.RUNNING
     return replace(
-        diagnosis,
-        verdict=verdict,
-        failed_units=failed,
-        not_started=absent,
-        are_units_unknown=are_unknown,
+        diagnosis, verdict=verdict, failed_units=failed, not_started=absent, are_units_unknown=are_unknown
     )
 
 

@@ -306,12 +306,7 @@ def _values(match: Any, test: LineTest) -> Mapping[str, str] | None:
 
 def _of_line(line: LogLine, values: Mapping[str, str], nearness: Nearness) -> Match:
     return Match(
-        values=values,
-        line=line.text.strip(),
-        place=line.place,
-        time=line.time,
-        nearness=nearness,
-        by=line,
+        values=values, line=line.text.strip(), place=line.place, time=line.time, nearness=nearness, by=line
     )
 
 

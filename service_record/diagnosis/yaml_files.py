@@ -157,20 +157,8 @@ _WORDS: Final = ("kind", "exit", "signal", "systemd")
 _OF_LINES: Final = ("where", "times", "measure")
 _CONDITION: Final = ("message", *_OF_LINES, "fact", "check", "role", "rule", *_TEXTS, *_WORDS)
 _FIELDS: Final = (
-    *(
-        "name",
-        "says",
-        "explains",
-        "rank",
-        "symptom",
-        "next",
-        "sources",
-        "needs",
-        "unless",
-        "within",
-        "alone",
-        "over",
-    ),
+    *("name", "says", "explains", "rank", "symptom", "next", "sources", "needs", "unless", "within"),
+    *("alone", "over"),
     *(name for name in _CONDITION if name != "rule"),
 )
 _ALWAYS: Final = frozenset({"service", "unit"})

@@ -4,13 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from service_record.diagnosis.findings import (
-    Diagnosis,
-    Trouble,
-    Verdict,
-    next_commands,
-    unseen_commands,
-)
+from service_record.diagnosis.findings import Diagnosis, Trouble, Verdict, next_commands, unseen_commands
 from service_record.diagnosis.trouble_facts import KnownCause
 from service_record.display.phrases import LABEL_WIDTH, details, labelled, name, rank_label, summary, when
 from service_record.display.sentences import (

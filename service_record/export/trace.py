@@ -110,13 +110,7 @@ def _of_stages(stages: Sequence[Stage], around: TraceSpan) -> Iterator[TraceSpan
 
 def _within(around: TraceSpan, key: _Key, span: Command | Stage, start: datetime, end: datetime) -> TraceSpan:
     return TraceSpan(
-        key=key,
-        around=around.key,
-        level=around.level + 1,
-        run=around.run,
-        span=span,
-        start=start,
-        end=end,
+        key=key, around=around.key, level=around.level + 1, run=around.run, span=span, start=start, end=end
     )
 
 

@@ -150,10 +150,7 @@ _EAST: Final = 14 * 3600
 
 
 def doubted(
-    history: History,
-    written: Mapping[str, float],
-    unfinished: Collection[str],
-    damaged: Collection[str] = (),
+    history: History, written: Mapping[str, float], unfinished: Collection[str], damaged: Collection[str] = ()
 ) -> History:
     """Return the history with what speaks against its records.
 

@@ -89,13 +89,7 @@ class Transport:
         except FaultySettingError as fault:
             self.fault = Unreachable(str(fault), is_tls=fault.is_tls, tries=0)
 
-    def _new_client(
-        self,
-        url: str,
-        ca_bundle: Path | None,
-        proxies: Proxies,
-        keeps: bool,
-    ) -> httpx2.Client:
+    def _new_client(self, url: str, ca_bundle: Path | None, proxies: Proxies, keeps: bool) -> httpx2.Client:
         trust = trusted(ca_bundle)
         retry_policy = self._retry_policy
         return httpx2.Client(
@@ -175,10 +169,7 @@ class Transport:
             reason = printable(attempt.broken or "no answer", self._secrets)
             return Reply(
                 Unreachable(
-                    reason,
-                    is_tls=attempt.is_tls,
-                    has_no_network=attempt.has_no_network,
-                    sent=attempt.sent,
+                    reason, is_tls=attempt.is_tls, has_no_network=attempt.has_no_network, sent=attempt.sent
                 )
             )
         answered = Answered(

@@ -95,11 +95,7 @@ def place_copy(source: Path, target: Path) -> None:
     is left.
     """
     torn = target.with_name(f".{target.name}{_TORN}")
-    with (
-        put_in_place(torn, target),
-        source.open("rb") as old,
-        open(torn, "wb", opener=_for_root) as new,
-    ):
+    with put_in_place(torn, target), source.open("rb") as old, open(torn, "wb", opener=_for_root) as new:
         shutil.copyfileobj(old, new, 1 << 20)
     sync_names(target.parent)
 

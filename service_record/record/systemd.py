@@ -24,14 +24,8 @@ _UNIT_NAME: Final = r"(?a:[\w:.\\@-]+)"
 _DROP_IN: Final = "10-service-record.conf"
 _UNIT_DIRECTORIES: Final = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system")
 _PROPERTIES: Final = (
-    "Id",
-    "InvocationID",
-    "ActiveState",
-    "MainPID",
-    "ControlPID",
-    "ExecMainStartTimestampMonotonic",
-    "InactiveExitTimestampMonotonic",
-    "DropInPaths",
+    *("Id", "InvocationID", "ActiveState", "MainPID", "ControlPID", "ExecMainStartTimestampMonotonic"),
+    *("InactiveExitTimestampMonotonic", "DropInPaths"),
 )
 
 

@@ -11,14 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from service_record.redaction import types
-from service_record.redaction.secrets import (
-    PEM_BODY_FAMILY,
-    Form,
-    forms,
-    is_pem,
-    is_taken,
-    pem_body,
-)
+from service_record.redaction.secrets import PEM_BODY_FAMILY, Form, forms, is_pem, is_taken, pem_body
 from service_record.redaction.types import MaskedSpan, Secret, from_base64, merged, united, within_lines
 
 _NEEDLE_BYTES: Final = 10

@@ -270,12 +270,7 @@ SETTINGS: Final = (
     ),
     Setting("proxies.http", proxy_url, "proxy for http", ("HTTP_PROXY", "http_proxy")),
     Setting("proxies.https", proxy_url, "proxy for https", ("HTTPS_PROXY", "https_proxy")),
-    Setting(
-        "proxies.no_proxy",
-        hosts,
-        "hosts, domains and networks without proxy",
-        ("NO_PROXY", "no_proxy"),
-    ),
+    Setting("proxies.no_proxy", hosts, "hosts, domains and networks without proxy", ("NO_PROXY", "no_proxy")),
     Setting(
         "ship_to",
         destinations,
@@ -331,13 +326,7 @@ SETTINGS: Final = (
         "how facts are reported: `auto`, `new` (as stages only), `never` (as information on the stage only)",
     ),
     Setting("redact", switch, "take secrets out of bundles"),
-    Setting(
-        "disk_bytes",
-        size,
-        "what a round may take of the disk",
-        least=_MIB,
-        most=SERVICE_LIMIT,
-    ),
+    Setting("disk_bytes", size, "what a round may take of the disk", least=_MIB, most=SERVICE_LIMIT),
     Setting("upload_bytes", size, "the largest bundle", least=1 << 16, most=SERVICE_LIMIT),
     Setting("uploads_per_boot", whole_number, "uploads to a destination in a boot", least=0, most=100),
     Setting("uploads", whole_number, "uploads to a destination in all", least=0, most=100),

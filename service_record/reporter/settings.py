@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from service_record.http.proxies import Proxies
 from service_record.reporter.paths import Places, is_there
 from service_record.reporter.setting_table import COLLECTOR, SETTINGS, HostLogsPolicy, Send, Setting, Stages
-from service_record.reporter.token import (
-    UnusableError,
-    read_collector_token,
-    read_small,
-    read_token,
-    reason,
-)
+from service_record.reporter.token import UnusableError, read_collector_token, read_small, read_token, reason
 
 if TYPE_CHECKING:
     from service_record.redaction import Secret

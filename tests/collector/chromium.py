@@ -12,13 +12,8 @@ from service_record.collector.domain.access import TokenKind
 from tests.collector.serving import Served
 
 _FLAGS: Final = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
 _PATIENCE: Final = 60_000
 """Milliseconds. A page may be told up to five seconds late, and of a new verdict after that of a new step."""

@@ -226,10 +226,7 @@ def test_a_host_without_a_call_for_three_minutes_is_disconnected_until_it_calls(
 
     assert five.states() == dict.fromkeys(MASTERS, "known") | dict.fromkeys(WORKERS, "disconnected")
     assert five.state == "insufficient"
-    assert five.verdict("w1") == (
-        "stuck",
-        f"Somebody has to act: {SILENT}.",
-    )
+    assert five.verdict("w1") == ("stuck", f"Somebody has to act: {SILENT}.")
     for short in WORKERS:
         five.call(short)
     assert five.state == "ready"
@@ -289,9 +286,7 @@ def test_a_host_that_nobody_knows_registers_in_the_infra_env_of_a_cluster(five: 
 # Its controller
 
 
-def test_operators_and_the_finalizing_stage_are_shown_as_the_controller_reports_them(
-    five: Installed,
-) -> None:
+def test_operators_and_the_finalizing_stage_are_shown_as_the_controller_reports_them(five: Installed) -> None:
     operator = {"name": "console", "version": "4.20.1", "status": "progressing", "status_info": "2 of 3"}
     assert five.controller("PUT", "monitored-operators", operator).status == 200
     assert five.controller("PUT", "progress", {"finalizing_stage": "Adding router ca"}).status == 200

@@ -22,13 +22,9 @@ PAGES = [
     *("/hosts/{host}/bundles/1", "/hosts/{host}/templates/1"),
 ]
 LISTS = [
-    "/api/v1/hosts?all=true",
-    "/api/v1/hosts?all=true&group=dc2",
-    "/api/v1/hosts?all=true&machine=db1&machine=bare1",
-    "/api/v1/statistics?by=group",
-    "/?all=1",
-    "/?all=1&group=dc2",
-    "/statistics?by=group",
+    *("/api/v1/hosts?all=true", "/api/v1/hosts?all=true&group=dc2"),
+    *("/api/v1/hosts?all=true&machine=db1&machine=bare1", "/api/v1/statistics?by=group", "/?all=1"),
+    *("/?all=1&group=dc2", "/statistics?by=group"),
 ]
 
 
@@ -103,14 +99,8 @@ def test_a_token_of_a_group_reads_no_records_of_a_host_without_a_group(server: S
 
 
 OF_THE_FLEET = [
-    *(
-        "/",
-        "/?each=1",
-        "/?all=1&verdict=failed",
-        "/?cluster=prod&all=1",
-        "/?cluster=elsewhere",
-        "/?after=failed:a",
-    ),
+    *("/", "/?each=1", "/?all=1&verdict=failed", "/?cluster=prod&all=1"),
+    *("/?cluster=elsewhere", "/?after=failed:a"),
     *("/?group=dc1&group=annex", "/?machine=far*", "/fleet.csv?all=1", "/fleet.json?all=1&group=annex"),
     *("/clusters", "/clusters?all=1", "/statistics", "/statistics?by=group&by=release", "/hosts/near1"),
     *("/api/v1/hosts?all=true&earlier=true", "/api/v1/hosts?cluster=prod", "/api/v1/hosts?after=failed:a"),

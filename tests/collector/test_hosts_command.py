@@ -277,10 +277,7 @@ def test_all_shows_the_earlier_builds_of_a_month_with_their_verdicts(fleet: Flee
         "    Bootloader failed: grub2-install: error: no space left on device.",
     ]
     (host,) = json.loads(fleet.hosts("--all", "-m", "web1", "-o", "json").out)["hosts"]
-    assert [(each["build"], each["verdict"]) for each in host["earlier"]] == [
-        (2, "abandoned"),
-        (1, "failed"),
-    ]
+    assert [(each["build"], each["verdict"]) for each in host["earlier"]] == [(2, "abandoned"), (1, "failed")]
     assert "build 1, install: failed, begun " in fleet.hosts("--all", "-m", "web1", "-o", "wide").out
     assert "earlier" not in fleet.hosts("-m", "web1", "-o", "json").out
     fleet.clock.at += 2 * 86_400

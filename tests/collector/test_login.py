@@ -150,14 +150,8 @@ def test_signing_in_leads_to_a_place_here(place: str) -> None:
 @pytest.mark.parametrize(
     "place",
     [
-        "//evil.example",
-        "/\\evil.example",
-        "https://evil.example",
-        "evil",
-        "",
-        "javascript:x",
-        "/\t/e",
-        "/a\\b",
+        *("//evil.example", "/\\evil.example", "https://evil.example", "evil", "", "javascript:x"),
+        *("/\t/e", "/a\\b"),
     ],
 )
 def test_signing_in_leads_nowhere_else(running: Served, place: str) -> None:

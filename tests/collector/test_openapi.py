@@ -25,12 +25,7 @@ from testing.machine import REPOSITORY
 from tests.collector.routes import PARAMETER, walk
 from tests.collector.serving import Served, served, settings_in
 
-CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_schema_conformance,
-]
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 EXAMPLES = 8
 OF_MACHINES = ("/api/", "/healthz", "/readyz", "/metrics")
 

@@ -178,9 +178,7 @@ def test_a_host_that_goes_on_after_that_gets_numbers_that_nothing_had(house: tup
     assert reply.json["id"] > before
 
 
-def test_objects_that_no_bundle_has_are_swept_after_a_day_and_no_earlier(
-    house: tuple[Served, Clock],
-) -> None:
+def test_objects_that_no_bundle_has_are_swept_after_a_day_and_no_earlier(house: tuple[Served, Clock]) -> None:
     server, _ = house
     collector = server.collector
     file = collector.settings.data / "upload"

@@ -59,10 +59,7 @@ def test_the_body_in_use_in_the_rfcs_thread_is_a_step_of_its_host(server: Served
     shown = server.client("reader").get("/api/v1/hosts/web1").json
     summary = shown["summary"]
     assert (summary["group"], summary["action"], summary["percentage"]) == ("dc1", "install", 10)
-    assert (summary["message"], summary["verdict"]) == (
-        "Anaconda pre failed: no disk for the RAID",
-        "failed",
-    )
+    assert (summary["message"], summary["verdict"]) == ("Anaconda pre failed: no disk for the RAID", "failed")
     reported = [step for group in shown["steps"] for step in group["latest"]]
     assert [(step["name"], step["status"]) for step in reported] == [
         ("Anaconda pre started", "reported"),

@@ -39,7 +39,7 @@ from tests.torture.injection import (
     marks,
     run_traced,
 )
-from tests.torture.tally import Tally, Until, at_once, sample
+from tests.torture.tally import Tally, Until, at_once, sample, summed
 
 BEFORE: Final = failed_run("earlier")
 LATER: Final = "later"
@@ -302,11 +302,8 @@ def sweep(began: float) -> None:
 def tortured(append: Append, most: int | None = None, until: Until | None = None) -> Tally:
     """Every fault of an append, or as many of them as asked for, or as there is time for."""
     faults = faults_of(append)
-    cases, findings = 0, []
     began = time.time()
-    for happened, wrong in at_once(partial(judged, append), sample(faults, most), until):
-        cases += happened
-        findings += wrong
+    cases, findings = summed(at_once(partial(judged, append), sample(faults, most), until))
     sweep(began)
     return Tally(
         target=str(append),
@@ -315,5 +312,5 @@ def tortured(append: Append, most: int | None = None, until: Until | None = None
         faults=2 * len(ERRORS) + 1,
         cases=cases,
         all_cases=len(faults),
-        findings=tuple(findings),
+        findings=findings,
     )

@@ -17,7 +17,7 @@ from typing import Final
 
 from tests.array_writers import damaged_of, record_of
 from tests.torture.appending import BEFORE, LIFTED, STORY, Append, read, story, sweep, wrong_after
-from tests.torture.tally import Tally, Until, at_once, shuffled
+from tests.torture.tally import Tally, Until, at_once, shuffled, summed
 
 _FULL: Final = re.compile(r"EFBIG")
 _OPTIONS: Final = ("-e", "trace=?newfstatat,?access,?faccessat2,?stat,write,pwrite64,pwritev2")
@@ -133,16 +133,7 @@ def _lost(directory: Path, cut: Cut) -> Iterator[str]:
 def tortured(append: Append, most: int | None = None, until: Until | None = None) -> Tally:
     """Every cut, or as many of them as asked for, or as there is time for."""
     cuts = cuts_of(append)
-    cases, findings = 0, list[str]()
     began = time.time()
-    for was_cut, wrong in at_once(partial(judged, append), cuts[:most], until):
-        cases += was_cut
-        findings += wrong
+    cases, findings = summed(at_once(partial(judged, append), cuts[:most], until))
     sweep(began)
-    return Tally(
-        target=name(append),
-        promises=(1, 2),
-        cases=cases,
-        all_cases=len(cuts),
-        findings=tuple(findings),
-    )
+    return Tally(target=name(append), promises=(1, 2), cases=cases, all_cases=len(cuts), findings=findings)

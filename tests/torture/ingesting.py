@@ -23,19 +23,9 @@ from typing import Final
 from service_record.collector.store.database import FILE
 from tests.collector.at_once import Running
 from tests.collector.serving import Client, Reply
-from tests.torture.ingests import (
-    ACCEPTED,
-    BUNDLE,
-    PAGE,
-    WAL,
-    Collectors,
-    Ingest,
-    Kept,
-    bundle,
-    kept_by,
-)
+from tests.torture.ingests import ACCEPTED, BUNDLE, PAGE, WAL, Collectors, Ingest, Kept, bundle, kept_by
 from tests.torture.injection import ERRORS, KILL, ON_FILES, Fault, injected
-from tests.torture.tally import Tally, Until, at_once, shuffled
+from tests.torture.tally import Tally, Until, at_once, shuffled, summed
 
 REFUSED: Final = frozenset({503, 507})
 """Status of an answer when nothing can be kept at the moment; docs/collector.md."""
@@ -274,10 +264,7 @@ def tortured(
     mixed = list[Case | ShortWrite](faults)
     for number, cut in enumerate(cuts):
         mixed.insert(4 * number, cut)
-    cases, findings = 0, list[str]()
-    for happened, wrong in at_once(partial(judged, ingest, of), mixed[:most], until):
-        cases += happened
-        findings += wrong
+    cases, findings = summed(at_once(partial(judged, ingest, of), mixed[:most], until))
     return Tally(
         target=str(ingest),
         promises=(8,),
@@ -285,5 +272,5 @@ def tortured(
         faults=2 * len(ERRORS) + 2,
         cases=cases,
         all_cases=len(mixed),
-        findings=tuple(findings),
+        findings=findings,
     )

@@ -149,11 +149,7 @@ class RecordedHost(RuleBasedStateMachine):
                 entry = self._entry(run, Phase.STAGE_END, stage=run.stages.pop(), result=Result(word))
                 self._record(service, run, entry, room)
 
-    @rule(
-        service=st.sampled_from(SERVICES),
-        result=st.sampled_from(Result),
-        room=ROOM,
-    )
+    @rule(service=st.sampled_from(SERVICES), result=st.sampled_from(Result), room=ROOM)
     def end(self, service: str, result: Result, room: int | None) -> None:
         run = self._open(service)
         if run is not None:

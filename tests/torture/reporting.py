@@ -35,7 +35,7 @@ from tests.torture.injection import (
     injected,
 )
 from tests.torture.preloaded import Preloaded, Ran, Run, preloaded
-from tests.torture.tally import Tally, Until, at_once, sample, shuffled
+from tests.torture.tally import Tally, Until, at_once, sample, shuffled, summed
 
 _GOOD: Final = 0
 _KILLED: Final = -9
@@ -232,10 +232,7 @@ def rounds() -> Iterator[Rounds]:
 def tortured(of: Rounds, most: int | None = None, until: Until | None = None) -> Tally:
     """Every fault of a round, or as many of them as asked for, or as there is time for."""
     faults = of.faults()
-    cases, findings = 0, list[str]()
-    for happened, wrong in at_once(of.judged, faults[:most], until):
-        cases += happened
-        findings += wrong
+    cases, findings = summed(at_once(of.judged, faults[:most], until))
     return Tally(
         target="one round of the reporter",
         promises=(6, 7),
@@ -243,20 +240,17 @@ def tortured(of: Rounds, most: int | None = None, until: Until | None = None) ->
         faults=2 * len(ERRORS) + 1,
         cases=cases,
         all_cases=len(faults),
-        findings=tuple(findings),
+        findings=findings,
     )
 
 
 def cut_short(of: Rounds, most: int | None = None, until: Until | None = None) -> Tally:
     """Rounds in which writes are cut short, of sizes in an order of their own; see `tortured`."""
-    cases, findings = 0, list[str]()
-    for _, wrong in at_once(of.judged_when_cut, sample(_SIZES, most), until):
-        cases += 1
-        findings += wrong
+    cases, findings = summed(at_once(of.judged_when_cut, sample(_SIZES, most), until))
     return Tally(
         target="one round of the reporter, cut short",
         promises=(6, 7),
         cases=cases,
         all_cases=len(_SIZES),
-        findings=tuple(findings),
+        findings=findings,
     )

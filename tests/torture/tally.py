@@ -79,6 +79,15 @@ def while_time_lasts(cases: Iterable[Case], until: Until | None) -> Iterator[Cas
         yield case
 
 
+def summed(verdicts: Iterable[tuple[bool, list[str]]]) -> tuple[int, tuple[str, ...]]:
+    """How many cases came about, and all that was found."""
+    cases, findings = 0, list[str]()
+    for happened, wrong in verdicts:
+        cases += happened
+        findings += wrong
+    return cases, tuple(findings)
+
+
 def at_once(
     judge: Callable[[Case], Verdict], cases: Iterable[Case], until: Until | None, workers: int = 2
 ) -> Iterator[Verdict]:

@@ -15,9 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from service_record.collector.api import (
-    bundle_calls,
-)
+from service_record.collector.api import bundle_calls
 from service_record.collector.api.answering import EitherSlash, Refusal, SafeHeaders, refused
 from service_record.collector.api.assisted_calls import BASE
 from service_record.collector.api.guard import Guard, Sharing

@@ -21,13 +21,9 @@ from service_record.collector.domain.installation_rules import (
 )
 
 FINALIZING_STAGES: Final = (
-    "Waiting for cluster operators",
-    "Adding router ca",
-    "Applying olm manifests",
-    "Waiting for olm operators csv initialization",
-    "Waiting for olm operators csv",
-    "Waiting for OLM operator setup jobs",
-    "Done",
+    *("Waiting for cluster operators", "Adding router ca", "Applying olm manifests"),
+    *("Waiting for olm operators csv initialization", "Waiting for olm operators csv"),
+    *("Waiting for OLM operator setup jobs", "Done"),
 )
 OPERATOR_STATES: Final = ("failed", "progressing", "available")
 _LONGEST_NAME: Final = 255

@@ -208,11 +208,7 @@ def _main(memory: int, silence: str, source: str) -> None:
                 left_out.append(_PACKED_ONLY)
             records = [(service, record.pieces()) for service, record in bundle.records.items()]
             judged = judge_records(
-                records,
-                left_out,
-                float(silence) if silence else None,
-                bundle.unit_texts,
-                _files_in(stream),
+                records, left_out, float(silence) if silence else None, bundle.unit_texts, _files_in(stream)
             )
         result = _masked(BundleSeen(summarise(judged), analyse(judged, source, datetime.now(UTC))))
     except MemoryError:

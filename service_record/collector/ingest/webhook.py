@@ -62,11 +62,7 @@ def _host(notice: Notice) -> dict[str, Any]:
 def headers_of(notice_id: int, body: bytes, secret: bytes, now: float) -> dict[str, str]:
     """Return the id, the same each time, so that receivers drop repeats; and with a secret the signature."""
     message_id, timestamp = f"notice_{notice_id}", str(int(now))
-    headers = {
-        "Content-Type": "application/json",
-        "Webhook-Id": message_id,
-        "Webhook-Timestamp": timestamp,
-    }
+    headers = {"Content-Type": "application/json", "Webhook-Id": message_id, "Webhook-Timestamp": timestamp}
     if secret:
         signed = b".".join((message_id.encode(), timestamp.encode(), body))
         digest = hmac.new(secret, signed, hashlib.sha256).digest()

@@ -313,9 +313,7 @@ def _parameters(connection: Connection, ours: Sequence[int], now: float, most: i
 
 
 _UPDATE_HOSTS: Final = ManyRows(
-    hosts,
-    ["verdict", "reason", "cause", "verdict_since", "due_at", "revision"],
-    keys={"id": "of"},
+    hosts, ["verdict", "reason", "cause", "verdict_since", "due_at", "revision"], keys={"id": "of"}
 )
 UPDATE_VERDICTS: Final = ManyRows(builds, ["verdict", "reason"], keys={"host_id": "of", "number": "in"})
 _INSERT_NOTICES: Final = ManyRows(

@@ -127,8 +127,7 @@ def heard_since(connection: Connection, since: float) -> Sequence[int]:
     latest look.
     """
     query = select(hosts.c.id, hosts.c.records_verdict).where(
-        hosts.c.last_seen >= since,
-        hosts.c.id.in_(select(chunks.c.host_id).distinct()),
+        hosts.c.last_seen >= since, hosts.c.id.in_(select(chunks.c.host_id).distinct())
     )
     return [
         row.id

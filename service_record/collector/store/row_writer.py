@@ -63,11 +63,7 @@ class DatabaseWriter:
     `after` is called after each transaction.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        after: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, database: Database, after: Callable[[], None] = lambda: None) -> None:
         self._database = database
         self._after = after
         self._waiting: queue.Queue[_Change[Any] | None] = queue.Queue(_WAITING)

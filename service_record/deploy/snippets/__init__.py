@@ -198,12 +198,7 @@ def _preseed(values: SnippetValues, steps: list[str]) -> str:
     commands = {
         "preseed/early_command": [functions, *early],
         "partman/early_command": [functions, f"{partitioning} init"],
-        "preseed/late_command": [
-            one_line(script(within) + unit),
-            f'{partitioning} "done"',
-            *late,
-            *leave,
-        ],
+        "preseed/late_command": [one_line(script(within) + unit), f'{partitioning} "done"', *late, *leave],
     }
     return "".join(
         f"d-i {name} string {'; '.join([*calls, 'service_record_end'])}\n" for name, calls in commands.items()

@@ -45,17 +45,8 @@ class KnownFacts(msgspec.Struct, frozen=True):
 
 FACT_NAMES: Final = frozenset(
     {
-        *(
-            "hostname",
-            "nameserver",
-            "search",
-            "nsswitch-hosts",
-            "address",
-            "mtu",
-            "link",
-            "route",
-            "default-route",
-        ),
+        *("hostname", "nameserver", "search", "nsswitch-hosts", "address", "mtu", "link"),
+        *("route", "default-route"),
         *(
             "duplicate-address",
             "cmdline",
@@ -66,27 +57,11 @@ FACT_NAMES: Final = frozenset(
             "block",
             "mounted",
         ),
-        *(
-            "full",
-            "chrony-leap",
-            "chrony-source",
-            "chrony-selected",
-            "clock-synchronized",
-            "ntp",
-            "deployment",
-        ),
+        *("full", "chrony-leap", "chrony-source", "chrony-selected", "clock-synchronized"),
+        *("ntp", "deployment"),
         *("os", "secure-boot", "cgroup", "selinux", "boot-entry", "cluster-network", "image", "live-medium"),
-        *(
-            "boot-current",
-            "boot-order",
-            "failed-unit",
-            "boots",
-            "certificate-start",
-            "certificate-end",
-            "certificate-name",
-            "service-network",
-            "fstab-swap",
-        ),
+        *("boot-current", "boot-order", "failed-unit", "boots", "certificate-start", "certificate-end"),
+        *("certificate-name", "service-network", "fstab-swap"),
         *("api-name", "container", "hardware", "sync-ms"),
     }
 )

@@ -39,7 +39,7 @@ _SKIPPED: Final = re.compile(
     r"(?:^|/)(?:bootstrap/services/|var/log/openshift/|unit-files?\.|packages\.txt|rpm-qa|units\.txt$)"
     r"|\.(?:json|ign|ya?ml|key|html|svg|png|jou?rnal|img|rpm|deb|service|conf\.d|pem|inspect|pyc?)"
     r"(?:\.[a-z0-9]+)?$"
-    r"|(?:^|/)(?:audit|secrets?|sos_reports|sos_logs|version\.txt|list_units_files|coredump_exe_[^/]*)(?:/|$)",
+    r"|(?:^|/)(?:audit|secrets?|sos_reports|sos_logs|version\.txt|list_units_files|coredump_exe_[^/]*)(?:/|$)"
 )
 _ROTATED: Final = r"(?:[.-]\d[\d.T-]*|\.old)?"
 """The endings of the name of a log that was put aside: `.1`, `-20260302`, `.20260302-101010`."""

@@ -233,16 +233,10 @@ COLLECTORS: Final = (
         "bootstrap/system/machine-config.txt",
         Listing(
             (
-                "/etc/ignition-machine-config-encapsulated.json*",
-                "/etc/machine-config-daemon/**/*",
-                "/etc/mcs-machine-config-content.json*",
-                "/etc/kubernetes/*",
-                "/etc/kubernetes/manifests/*",
-                "/var/lib/kubelet/*",
-                "/var/lib/kubelet/pki/*",
-                "/run/machine-config-daemon*",
-                "/run/ostree-booted",
-                "/boot/ignition*",
+                *("/etc/ignition-machine-config-encapsulated.json*", "/etc/machine-config-daemon/**/*"),
+                *("/etc/mcs-machine-config-content.json*", "/etc/kubernetes/*"),
+                *("/etc/kubernetes/manifests/*", "/var/lib/kubelet/*", "/var/lib/kubelet/pki/*"),
+                *("/run/machine-config-daemon*", "/run/ostree-booted", "/boot/ignition*"),
             )
         ),
     ),

@@ -91,9 +91,7 @@ SILENCES: Final = (
         "the service did not take this fact, and is not asked again",
     ),
     PolicyRule(
-        "telling-refused",
-        lambda moment: KIND in moment.state.refused,
-        "the service does not take stages",
+        "telling-refused", lambda moment: KIND in moment.state.refused, "the service does not take stages"
     ),
     PolicyRule(
         "no-view", lambda moment: _view(moment) is None, "the stage that the service knows is not known"
