@@ -1,16 +1,28 @@
 """What entries come to: which belong together, and what each run, stage and command ended as."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
 
 from service_record.history import build_history
-from service_record.history.build import with_running
-from service_record.history.outcome import Location, Outcome, Run, nested
-from service_record.history.results import Liveness, boots_in_order
-from service_record.record.entry import Entry, Malformed, Phase, Result
-from tests.builders import BOOT_ID, PID, entry, failed_run, upstream_entry
+from service_record.history.build import History, Now, ServiceHistory, boot_times, latest_entry, with_running
+from service_record.history.outcome import (
+    Facts,
+    Location,
+    Outcome,
+    Run,
+    Stage,
+    is_stop_or_kill,
+    nested,
+    order,
+    repeats,
+)
+from service_record.history.pairing import seconds_between
+from service_record.history.results import Liveness, boots_in_order, handled_failure
+from service_record.record.entry import Entry, Malformed, Phase, Result, RunsLeftOut
+from tests.builders import BOOT_ID, INVOCATION_ID, PID, START, UPTIME, entry, failed_run, upstream_entry
 
 FAILURE = {"result": Result.FAILURE}
 OTHER_BOOT = "c1" * 16
@@ -659,3 +671,239 @@ def test_a_command_that_comes_late_is_not_running_when_another_run_followed() ->
     late = entry(Phase.POST_COMMAND_START, 9, post_command="clean", invocation_id=f"{0:032x}")
     first, _ = runs(*of_program(0), *of_program(1), late)
     assert first.commands[0].outcome is Outcome.INTERRUPTED
+
+
+@pytest.mark.parametrize(
+    ("uptime", "boot_id", "clock", "seconds"),
+    [
+        (UPTIME, BOOT_ID, 0, 7),
+        (UPTIME + 7, BOOT_ID, 0, 0),  # nothing passed
+        (UPTIME + 8, BOOT_ID, 0, None),  # it ended before it began
+        (UPTIME + 0.0004, BOOT_ID, 0, 7),
+        (UPTIME, OTHER_BOOT, 1, 6),
+        (None, BOOT_ID, 1, 6),
+        (None, BOOT_ID, 7, 0),
+        (None, BOOT_ID, 8, None),
+        (None, BOOT_ID, None, None),
+    ],
+)
+def test_seconds_are_those_of_the_uptime_within_a_boot_and_of_the_clock_elsewhere(
+    uptime: float | None, boot_id: str, clock: int | None, seconds: float | None
+) -> None:
+    end = entry(Phase.SERVICE_END, 7)
+    started = None if clock is None else START + timedelta(seconds=clock)
+    assert seconds_between(started, uptime, boot_id, end) == seconds
+
+
+def test_now_knows_how_long_ago_something_began() -> None:
+    service = ServiceHistory("job", utc_offset=timedelta(hours=2))
+    (one,) = runs(entry())
+    now = Now(time=START + timedelta(seconds=9), boot_id=BOOT_ID, uptime=UPTIME + 5)
+    assert now.since(one, one, ServiceHistory("job")) == 5
+    assert now.since(replace(one, uptime=UPTIME + 5), one, service) == 0
+    assert now.since(replace(one, uptime=UPTIME + 6), one, service) is None
+    for unsure in (replace(now, boot_id=OTHER_BOOT), replace(now, uptime=None)):
+        assert unsure.since(one, one, ServiceHistory("job")) == 9
+        assert unsure.since(one, one, service) == 9 + 2 * 3600
+        assert unsure.since(replace(one, started=None), one, service) is None
+    assert now.since(replace(one, uptime=None, started=now.time), one, ServiceHistory("job")) == 0
+
+
+def several(**records: list[Entry]) -> History:
+    return build_history(records.items())
+
+
+def test_the_latest_moment_of_records_is_of_their_latest_boot() -> None:
+    boots = several(
+        a=[entry(at=900), entry(at=1000, uptime=9.0, boot_id=OTHER_BOOT, pid=2)],
+        b=[entry(at=1005, uptime=7.0, boot_id=OTHER_BOOT)],
+        c=upstream_run(2000),
+    )
+    assert latest_entry(boots) == Now(
+        time=START + timedelta(seconds=2005), boot_id=OTHER_BOOT, uptime=9.0, is_latest_entry=True
+    )
+    assert latest_entry(several(a=boots_of_none())).uptime is None
+    assert boot_times(boots) == {
+        BOOT_ID: START.timestamp() - UPTIME,
+        OTHER_BOOT: (START + timedelta(seconds=991)).timestamp(),
+    }
+
+
+def boots_of_none() -> list[Entry]:
+    return [replace(one, timestamp=None, uptime=None, boot_id=None) for one in failed_run()]
+
+
+def test_of_two_readings_at_one_uptime_the_last_tells_the_time_of_a_boot() -> None:
+    found = several(a=[entry(at=3, uptime=5.0)], b=[entry(at=4, uptime=5.0)], c=[entry(at=1, uptime=4.0)])
+    assert boot_times(found) == {BOOT_ID: (START - timedelta(seconds=1)).timestamp()}
+
+
+def test_of_programs_of_one_invocation_the_one_that_runs_decides_or_else_the_last_to_end() -> None:
+    def deciding(*entries: Entry) -> int | None:
+        (service,) = build_history([("job", entries)]).services
+        (one,) = service.attempts
+        assert one.outcome is service.outcome
+        return one.pid
+
+    first, second = [entry(pid=1), entry(Phase.SERVICE_END, 9, pid=1)], [entry(at=1, pid=2)]
+    assert deciding(*first, *second) == 2
+    for at, expected in ((3, 1), (9, 2), (10, 2)):
+        assert deciding(*first, *second, entry(Phase.SERVICE_END, at, pid=2)) == expected
+
+
+def test_what_was_left_out_before_any_program_of_an_attempt_was_left_out_before_it() -> None:
+    gone = RunsLeftOut(failed=3, alike=2)
+    record = [
+        *[entry(pid=1, left_out=gone), entry(Phase.SERVICE_END, 1, pid=1, **FAILURE)],
+        *[entry(at=2, pid=2), entry(Phase.SERVICE_END, 3, pid=2, **FAILURE)],
+    ]
+    (service,) = build_history([("job", record)]).services
+    (one,) = service.attempts
+    assert (one.pid, one.attempt, one.left_out) == (2, 4, gone)
+    assert [(each.count, each.first.pid, each.last.pid) for each in repeats(service.runs)] == [(4, 1, 2)]
+
+
+def test_what_systemd_knows_is_of_a_new_run_where_the_record_has_more_than_commands() -> None:
+    before = [command(Phase.PRE_COMMAND_START, 0), command(Phase.PRE_COMMAND_END, 1)]
+    recorded = build_history([("job", before)])
+    running = seen_running(invocation_id=INVOCATION_ID, uptime=5.0)
+    (only,) = with_running(recorded, [running]).services[0].runs
+    assert (only.started, only.uptime, only.attempt) == (running.started, 5.0, 1)
+    assert with_running(recorded, [replace(running, pid=None)]) == recorded
+    with_stage = build_history([("job", [*before, entry(Phase.STAGE_START, 2, stage="a")])])
+    assert with_running(with_stage, [running]) == with_stage
+    elsewhere = with_running(recorded, [seen_running(boot_id=OTHER_BOOT)])
+    assert elsewhere.boots == (BOOT_ID, OTHER_BOOT)
+    assert [one.attempt for one in elsewhere.services[0].runs] == [1, 1]
+    assert with_running(recorded, [seen_running(boot_id=None)]).boots == (BOOT_ID,)
+
+
+def staged(name: str, identity: str | None = None, parent: str | None = None) -> Stage:
+    return Stage(
+        outcome=Outcome.SUCCESS,
+        started=None,
+        ended=None,
+        duration=None,
+        name=name,
+        id=identity,
+        parent=parent,
+    )
+
+
+@pytest.mark.parametrize(
+    ("stages", "expected"),
+    [
+        ("a b c", "a b c"),
+        ("a=1 b=2 c=3<1 d=4<2 e=5<1 f=6<3", "a c f e b d"),
+        ("a=1 b=2<9 c=3<1", "a c b"),  # in one that is not there
+        ("a=1<1 b", "a b"),  # in itself
+        ("a=1<2 b=2<1 c=3", "c a b"),  # in each other: behind all others
+        ("a=1<2 x b=2", "x b a"),
+    ],
+)
+def test_stages_stand_behind_the_one_they_are_in(stages: str, expected: str) -> None:
+    def of(text: str) -> Stage:
+        name, _, rest = text.partition("=")
+        identity, _, parent = rest.partition("<")
+        return staged(name, identity or None, parent or None)
+
+    assert [one.name for one in nested([of(text) for text in stages.split()])] == expected.split()
+
+
+FRAMES = tuple(Location(line, "f", "f.sh") for line in range(5))
+
+
+@pytest.mark.parametrize(
+    ("location", "inner", "callers"),
+    [
+        (FRAMES[0], FRAMES[:0], FRAMES[1:]),
+        (FRAMES[2], FRAMES[:2], FRAMES[3:]),
+        (FRAMES[4], FRAMES[:4], FRAMES[:0]),
+        (None, FRAMES[:0], FRAMES),
+    ],
+)
+def test_a_place_knows_what_it_had_called_and_what_had_called_it(
+    location: Location | None, inner: tuple[Location, ...], callers: tuple[Location, ...]
+) -> None:
+    assert Facts(location=location, stack=FRAMES).frames_around == (inner, callers)
+
+
+@pytest.mark.parametrize(
+    ("frame", "place"),
+    [
+        ("3 f job.sh", Location(3, "f", "job.sh")),
+        ("3 f", Location(None, "", "3 f")),
+        ("x f job.sh", Location(None, "", "x f job.sh")),
+        ("3", Location(None, "", "3")),
+    ],
+)
+def test_a_frame_that_names_no_line_function_and_file_is_shown_as_it_is(frame: str, place: Location) -> None:
+    assert run(entry(), entry(Phase.SERVICE_END, 1, error_line=frame, **FAILURE)).facts.location == place
+
+
+def test_what_has_no_time_comes_last() -> None:
+    assert max([None, START + timedelta(days=9000), START], key=order) is None
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        ({"signal": "TERM"}, True),
+        ({"signal": "unknown"}, True),
+        ({"signal": "KILL"}, False),
+        ({}, False),
+        ({"signal": "TERM", "service_result": "signal"}, False),
+        ({"signal": "TERM", "stop_request": "stop"}, False),
+    ],
+    ids=str,
+)
+def test_only_a_recorder_alone_leaves_open_whether_a_stop_was_one(
+    end: dict[str, str], expected: bool
+) -> None:
+    assert is_stop_or_kill(entry(Phase.SERVICE_END, **FAILURE, **end)) is expected
+    found = run(entry(), entry(Phase.SERVICE_END, 1, **FAILURE, **end))
+    assert found.is_stop_or_kill is expected
+    assert not run(entry()).is_stop_or_kill
+
+
+def test_failures_of_stages_that_a_run_goes_on_after_are_counted_until_one_succeeds() -> None:
+    def ended(at: int, name: str, result: Result, **fields: object) -> list[Entry]:
+        return [
+            entry(Phase.STAGE_START, at, stage=name, **fields),
+            entry(Phase.STAGE_END, at, stage=name, result=result, **fields),
+        ]
+
+    good, bad = Result.SUCCESS, Result.FAILURE
+    before = {"pre_command": "prepare"}
+    found = run(
+        command(Phase.PRE_COMMAND_START, 0),
+        *ended(1, "pull", bad, **before),
+        command(Phase.PRE_COMMAND_END, 2),
+        entry(at=3),
+        *[one for at, result in enumerate([bad, good, bad, bad]) for one in ended(at + 4, "pull", result)],
+        *ended(8, "ask", bad),
+        *ended(9, "pull", bad),
+    )
+    handled = handled_failure(found)
+    assert handled is not None
+    assert (handled.stage, handled.count, handled.stages, handled.command) == (found.stages[-1], 3, 3, None)
+    assert handled_failure(run(entry(), *ended(1, "a", bad), *ended(2, "a", good))) is None
+    first = handled_failure(replace(found, stages=()))
+    assert first is not None
+    assert (first.command, first.count, first.stages) == (found.commands[0], 1, 1)
+
+
+def test_an_end_of_a_stage_without_its_start_is_a_stage_in_those_that_are_open() -> None:
+    found = run(
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="outer"),
+        entry(Phase.STAGE_END, 2, stage="lost", **FAILURE),
+        entry(Phase.STAGE_END, 3, stage="outer", stage_id="7"),
+        entry(Phase.STAGE_END, 4, stage="outer"),
+    )
+    assert [(s.name, s.depth, s.outcome, s.started, s.duration, s.id) for s in found.stages] == [
+        ("outer", 0, Outcome.SUCCESS, START + timedelta(seconds=1), 3, None),
+        ("lost", 1, Outcome.FAILURE, None, None, None),
+        ("outer", 0, Outcome.SUCCESS, None, None, "7"),
+    ]
+    assert found.stages[1].ended == START + timedelta(seconds=2)

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from service_record.history import build_history
-from service_record.history.build import Selection
+from service_record.history.build import Selection, find_boot
 from service_record.record.entry import Entry, Malformed, Phase
 from tests.builders import BOOT_ID, START, entry, failed_run
 
@@ -54,3 +54,65 @@ def test_entries_are_selected_and_damage_always_is(selection: Selection, times: 
     found = [piece.time for piece in pieces if isinstance(piece, Entry)]
     assert [(time - START).total_seconds() for time in found if time is not None] == times
     assert pieces[-1] == damage
+
+
+def test_of_a_selected_stage_nothing_beside_it_is_shown() -> None:
+    def stage(at: int, name: str, **fields: object) -> list[Entry]:
+        return [
+            entry(Phase.STAGE_START, at, stage=name, **fields),
+            entry(Phase.STAGE_END, at + 1, stage=name, **fields),
+        ]
+
+    record = [
+        entry(Phase.PRE_COMMAND_START, 0, pre_command="prepare"),
+        *stage(1, "pull", pre_command="prepare"),
+        *stage(3, "unpack", pre_command="prepare"),
+        *[entry(at=5), *stage(6, "unpack"), entry(Phase.SERVICE_END, 8)],
+    ]
+    history = build_history([("job", record), ("empty", [])])
+
+    def selected(stage: str) -> list[tuple[str, list[str], list[str]]]:
+        return [
+            (service.name, [s.name for c in run.commands for s in c.stages], [s.name for s in run.stages])
+            for service in Selection(stage=stage).of(history).services
+            for run in service.runs
+        ]
+
+    assert selected("pull") == [("job", ["pull"], [])]
+    assert selected("unpack") == [("job", ["unpack"], ["unpack"])]
+    assert [s.name for s in Selection(stage="none").of(history).services] == ["empty"]
+
+
+def test_what_has_no_time_is_selected_by_any() -> None:
+    record = [replace(one, timestamp=None) for one in BAD]
+    for selection in (Selection(since=START + timedelta(days=9)), Selection(until=START)):
+        assert list(selection.within(record)) == record
+        assert len(selection.of(build_history([("bad", record)])).services) == 1
+
+
+BOOTS = ("ab" * 16, "ac" * 16, "12345678" * 4)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "place"),
+    [
+        *[("0", 2), ("-1", 1), ("-2", 0), ("+0", 2), ("1", 0), ("+1", 0), ("2", 1), ("3", 2)],
+        *[("ab", 0), ("ac" * 16, 1), ("acacacac-acac", 1), ("12345678", 2)],
+    ],
+)
+def test_a_boot_is_found_by_its_number_or_the_beginning_of_its_id(prefix: str, place: int) -> None:
+    assert find_boot(BOOTS, prefix) == BOOTS[place]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "message"),
+    [
+        *[(n, f"no boot {n}: the records have 3; 0 is the latest") for n in ("4", "-3", "1234567")],
+        ("a", "2 boots begin with a; give more digits"),
+        ("f", "no boots begin with f; 0 is the latest, -1 the one before"),
+        ("87654321", "no boots begin with 87654321; 0 is the latest, -1 the one before"),
+    ],
+)
+def test_what_names_no_boot_or_several_is_refused(prefix: str, message: str) -> None:
+    with pytest.raises(LookupError, match=f"^{message}$"):
+        find_boot(BOOTS, prefix)
