@@ -2,11 +2,13 @@
 
 First those tests run once, and coverage keeps which of them reach which line. For each change, the tests run
 that reach its line, the most special first. All changes would take hours, so a random sample is tried. One
-that does the same as the code counts as one that survived: the share is a lower bound.
+that does the same as the code counts as one that survived, and so does one in what runs only while modules
+are imported: the share is a lower bound.
 """
 
 import argparse
 import contextlib
+import gc
 import importlib
 import os
 import random
@@ -16,11 +18,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from itertools import pairwise
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType
 from typing import Final
 
 import coverage
@@ -49,17 +51,6 @@ COLLECTOR_NAMES: Final = (
     *("verdicts", "webhook"),
 )
 """Tests that call these rooms, in their own process, and are fast."""
-PRELOADED: Final = (
-    "hypothesis",
-    "sqlalchemy",
-    "starlette",
-    "uvicorn",
-    "yaml",
-    "re2",
-    "rich",
-    "jinja2",
-    "orjson",
-)
 MAX_TESTS: Final = 120
 MAX_SECONDS: Final = 120
 MAX_MEMORY_BYTES: Final = 4 << 30
@@ -190,93 +181,126 @@ def few(tests: list[str]) -> list[str]:
 
 
 def tried(sample: Sequence[Mutant], processes: int) -> Iterator[tuple[Mutant, str]]:
-    """Yield what came of each mutant, some at once in processes of their own."""
-    reached = reaching()
-    for name in PRELOADED:
-        importlib.import_module(name)
-    running: dict[int, Mutant] = {}
-    for mutant in sample:
-        lines = reached.get(mutant.path, {})
-        tests = lines.get(mutant.mutation.line) or lines.get(mutant.mutation.statement)
-        if not tests:
-            print(f"{NO_TESTS}: {mutant}", flush=True)
-            yield mutant, NO_TESTS
-            continue
-        if len(running) == processes:
-            yield _ended(running)
-        running[_started(mutant, tests)] = mutant
-    while running:
-        yield _ended(running)
+    """Yield what came of each mutant. The tests are collected once, and each mutant has a fork of that."""
+    for path in {mutant.path for mutant in sample}:
+        importlib.import_module(path.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+    trials = Trials(sample, processes)
+    options = ["-q", "-s", "-n0", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--timeout=0"]
+    pytest.main([*options, "--tb=no", "-m", "not slow", *test_files()], [trials])
+    yield from trials.outcomes.items()
 
 
-def _ended(running: dict[int, Mutant]) -> tuple[Mutant, str]:
-    child, status = os.wait()
-    mutant = running.pop(child)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
-    outcome = SURVIVED if os.waitstatus_to_exitcode(status) == 0 else NOTICED
-    if outcome is SURVIVED:
-        print(f"{outcome}: {mutant}", flush=True)
-    return mutant, outcome
+class Trials:
+    """A plugin of pytest that, in place of running the tests, tries mutants with those that reach them."""
 
+    def __init__(self, sample: Sequence[Mutant], processes: int) -> None:
+        self.outcomes: dict[Mutant, str] = {}
+        self._sample = sample
+        self._processes = processes
+        self._running: dict[int, Mutant] = {}
 
-def _started(mutant: Mutant, tests: Sequence[str]) -> int:
-    """Run the tests with the mutant in a process that ends with 0 when they all pass; return its id."""
-    child = os.fork()
-    if child == 0:
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Try each mutant, some at once."""
+        reached = reaching()
+        tests: dict[str, list[pytest.Item]] = {}
+        for item in session.items:
+            tests.setdefault(_function_of(item), []).append(item)
+        functions = functions_by_file()
+        gc.freeze()  # or else what a fork collects copies all of it
+        for mutant in self._sample:
+            lines = reached.get(mutant.path, {})
+            names = lines.get(mutant.mutation.line) or lines.get(mutant.mutation.statement) or []
+            items = [item for name in names for item in tests.get(name, [])]
+            if not items:
+                self._note(mutant, NO_TESTS)
+                continue
+            if len(self._running) == self._processes:
+                self._end_one()
+            self._start(mutant, items, functions.get(str(REPOSITORY / mutant.path), []))
+        while self._running:
+            self._end_one()
+        return True
+
+    def _note(self, mutant: Mutant, outcome: str) -> None:
+        self.outcomes[mutant] = outcome
+        if outcome is not NOTICED:
+            print(f"{outcome}: {mutant}", flush=True)
+
+    def _end_one(self) -> None:
+        child, status = os.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        outcome = SURVIVED if os.waitstatus_to_exitcode(status) == 0 else NOTICED
+        self._note(self._running.pop(child), outcome)
+
+    def _start(self, mutant: Mutant, items: Sequence[pytest.Item], functions: Sequence[FunctionType]) -> None:
+        """Run the tests with the mutant in a process that ends with 0 when they all pass."""
+        child = os.fork()
+        if child:
+            self._running[child] = mutant
+            return
         status = 1
         try:
-            status = _status_with(mutant, tests)
+            _set_apart()
+            swap(mutant, functions)
+            status = int(_is_noticed(items))
         finally:
             os._exit(status)
-    return child
 
 
-def _status_with(mutant: Mutant, tests: Sequence[str]) -> int:
+def _function_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def _set_apart() -> None:
     os.setsid()
     signal.alarm(MAX_SECONDS)  # one that never ends is noticed too
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
         os.dup2(nowhere, descriptor)
-    os.chdir(REPOSITORY)
-    sys.meta_path.insert(0, MutantFinder(mutant))
-    options = ["-x", "-q", "-n0", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--tb=no"]
-    return int(pytest.main([*options, *tests]))
 
 
-class MutantFinder(PathFinder):
-    """Finds the mutant in place of its module."""
-
-    def __init__(self, mutant: Mutant) -> None:
-        self._mutant = mutant
-        name = mutant.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        self._name = name
-
-    def find_spec(  # type: ignore[override]
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return where the mutant is; None for any other module."""
-        if fullname != self._name:
-            return None
-        spec = PathFinder.find_spec(fullname, path, target)
-        assert spec is not None
-        assert spec.origin is not None
-        spec.loader = MutantLoader(fullname, spec.origin, self._mutant.mutation.number)
-        return spec
+def _is_noticed(items: Sequence[pytest.Item]) -> bool:
+    """Run tests up to the first that fails; return whether one did."""
+    for item, following in pairwise([*items, None]):
+        assert item is not None
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if item.session.testsfailed:
+            return True
+    return False
 
 
-class MutantLoader(SourceFileLoader):
-    """Loads a module with one change."""
+def functions_by_file() -> dict[str, list[FunctionType]]:
+    """Return the functions there are by the file that they are of."""
+    functions: dict[str, list[FunctionType]] = {}
+    for thing in gc.get_objects():
+        if type(thing) is FunctionType:
+            functions.setdefault(thing.__code__.co_filename, []).append(thing)
+    return functions
 
-    def __init__(self, fullname: str, path: str, number: int) -> None:
-        super().__init__(fullname, path)
-        self._number = number
 
-    def get_code(self, fullname: str) -> CodeType:
-        """Return the changed code."""
-        tree = mutated(Path(self.path).read_text(), self._number)
-        return compile(tree, self.path, "exec")
+def swap(mutant: Mutant, functions: Iterable[FunctionType]) -> None:
+    """Give the functions of a module the code that they have with the change."""
+    source = (REPOSITORY / mutant.path).read_text()
+    changed = _codes(compile(mutated(source, mutant.mutation.number), mutant.path, "exec"))
+    for function in functions:
+        code = changed.get(_place(function.__code__))
+        if code is not None and code.co_freevars == function.__code__.co_freevars:
+            function.__code__ = code
+
+
+def _codes(code: CodeType) -> dict[tuple[str, int], CodeType]:
+    """Return the code of each function within, by its place."""
+    codes: dict[tuple[str, int], CodeType] = {}
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            codes |= {_place(inner): inner} | _codes(inner)
+    return codes
+
+
+def _place(code: CodeType) -> tuple[str, int]:
+    return code.co_qualname, code.co_firstlineno
 
 
 def rows(everything: Sequence[Mutant], outcomes: Mapping[Mutant, str]) -> list[tuple[str, ...]]:
