@@ -860,7 +860,7 @@ def test_what_has_no_time_comes_last() -> None:
 def test_only_a_recorder_alone_leaves_open_whether_a_stop_was_one(
     end: dict[str, str], expected: bool
 ) -> None:
-    assert is_stop_or_kill(entry(Phase.SERVICE_END, **FAILURE, **end)) is expected
+    assert is_stop_or_kill(entry(Phase.SERVICE_END, 1, **FAILURE, **end)) is expected
     found = run(entry(), entry(Phase.SERVICE_END, 1, **FAILURE, **end))
     assert found.is_stop_or_kill is expected
     assert not run(entry()).is_stop_or_kill
