@@ -76,6 +76,11 @@ class LineSet:
         self._patterns = tuple(patterns)
         self._looked = 0
 
+    def prepare(self) -> None:
+        """Compile what all but the shortest texts need, before processes are made that share it."""
+        head = max(self._by_head, default="")  # what finds a head is compiled when there is one
+        self.tests(b"." * _FEW_BYTES + head.encode())
+
     def tests(self, text: bytes) -> set[int]:
         """Return the numbers of the tests of which a pattern is in the text."""
         self._looked += _BYTES_OF_A_CALL + len(text)
@@ -86,7 +91,7 @@ class LineSet:
             if head is None:
                 return self.tests_by_set(text)
             heads.add(head)
-        return self._tests_of(heads, text)
+        return self._tests_of(heads, text, 0, len(text))
 
     def lines(self, block: bytes, longest: int) -> Iterator[tuple[int, int, set[int]]]:
         """Yield the start and the end of each line that has a pattern, and the numbers of its tests.
@@ -96,14 +101,14 @@ class LineSet:
         start, end, heads = 0, -1, set[str]()
         for at, head in self._heads_in(block):
             if at > end:
-                if tests := self._tests_of(heads, block[start : min(end, start + longest)]):
+                if tests := self._tests_of(heads, block, start, min(end, start + longest)):
                     yield start, end, tests
                 start, end, heads = block.rfind(b"\n", 0, at) + 1, end_of_line(block, at), set()
             if head is None:
                 yield from self._lines_by_set(block, start, longest)
                 return
             heads.add(head)
-        if tests := self._tests_of(heads, block[start : min(end, start + longest)]):
+        if tests := self._tests_of(heads, block, start, min(end, start + longest)):
             yield start, end, tests
 
     def _lines_by_set(self, block: bytes, start: int, longest: int) -> Iterator[tuple[int, int, set[int]]]:
@@ -127,9 +132,10 @@ class LineSet:
             yield at, text[at:end].decode().casefold() if left else None
             at += 1
 
-    def _tests_of(self, heads: Iterable[str], text: bytes) -> set[int]:
-        """Return the numbers of the tests of which a pattern is in a text that has these heads of needles."""
-        return _tests((one for head in heads for one in self._by_head[head]), text)
+    def _tests_of(self, heads: Iterable[str], text: bytes, start: int, end: int) -> set[int]:
+        """Return the numbers of the tests of which a pattern is in a part of a text with these heads."""
+        patterns = [one for head in heads for one in self._by_head[head]]
+        return _tests(patterns, text[start:end]) if patterns else set()
 
     @cached_property
     def _by_head(self) -> Mapping[str, Sequence[tuple[int, Pattern]]]:

@@ -87,6 +87,11 @@ class Causes:
         """Return the patterns of all lines elsewhere; made when files are first read."""
         return self.book.line_set()
 
+    def prepare(self) -> None:
+        """Compile what texts are searched with, before processes are made that share it."""
+        self.line_set.prepare()
+        self.book.own_set.prepare()
+
     def explain(self, trouble: TroubleFacts) -> KnownCause | None:
         """Return the cause of a trouble, or else what is known of it; None where no rule fits."""
         cause, weighed = _explained(self, trouble)
@@ -111,7 +116,7 @@ def evidence_only_in(bad: Causes, good: Causes) -> tuple[KnownCause, ...]:
 def _evident(causes: Causes) -> Iterator[KnownCause]:
     """Yield what causes and contributing rules find in the files of a host, whatever its services came to."""
     around = Surroundings(causes.book, causes.evidence, causes.history, None)
-    for rule in causes.rules:
+    for rule in map(causes.rules.__getitem__, around.candidates()):
         if rule.rank in {Rank.CAUSE, Rank.CONTRIBUTING} and not rule.condition.is_of_trouble:
             match, lost = around.fit(rule)
             if match is not None and lost is None and match.place is not None:
@@ -122,7 +127,8 @@ def _explained(causes: Causes, trouble: TroubleFacts | None) -> tuple[KnownCause
     around = Surroundings(causes.book, causes.evidence, causes.history, trouble)
     fits: list[Fit] = []
     weighed: list[Weighed] = []
-    for order, rule in enumerate(causes.rules):
+    for order in around.candidates():
+        rule = causes.rules[order]
         if trouble is None and not rule.alone:
             continue
         match, lost = around.fit(rule)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import IntEnum
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
@@ -78,6 +78,10 @@ class RuleBook(msgspec.Struct, frozen=True):
     own_set: LineSet
     own_patterns: Sequence[Pattern]
     """All patterns of what services say themselves."""
+    orders: Mapping[int, Sequence[int]]
+    """Identity of each pattern and test of lines -> the places of the rules that do not fit without it."""
+    always: Sequence[int]
+    """Places of the rules that may fit without any line."""
 
     @classmethod
     def of(cls, rules: Sequence[CauseRule]) -> "RuleBook":
@@ -85,11 +89,18 @@ class RuleBook(msgspec.Struct, frozen=True):
         tests = [test for rule in rules for test in rule.line_tests()]
         own = [pattern for test in tests if test.where - test.elsewhere for pattern in test.patterns]
         elsewhere = [test for test in tests if test.elsewhere]
+        orders: dict[int, list[int]] = {}
+        for order, rule in enumerate(rules):
+            if (lines := rule.condition.lines) is not None:
+                for one in (lines, *lines.patterns):
+                    orders.setdefault(id(one), []).append(order)
         return cls(
             rules={rule.name: rule for rule in rules},
             numbers={id(test): number for number, test in enumerate(elsewhere)},
             own_set=LineSet(enumerate(own)),
             own_patterns=own,
+            orders=orders,
+            always=[order for order, rule in enumerate(rules) if rule.condition.lines is None],
         )
 
     def line_set(self) -> LineSet:
@@ -133,6 +144,14 @@ class Surroundings:
         last = trouble.ended and trouble.ended + _OWN_SLACK
         own = [line for line in lines if _is_between(line.time, first, last)]
         return tuple(reversed(own[-_LAST_OWN:]))
+
+    def candidates(self) -> list[int]:
+        """Return the places of all rules that may fit: most have lines that are nowhere here."""
+        numbers = self._evidence.lines
+        tests = (test for test, number in self._book.numbers.items() if number in numbers)
+        orders = self._book.orders
+        of_lines = (orders.get(one, ()) for one in (*self._message_hits, *self._line_hits, *tests))
+        return sorted({*self._book.always, *chain.from_iterable(of_lines)})
 
     def has_unexplained_error(self, matches: Iterable[Match]) -> bool:
         """Return whether the service itself tells of an error, and no rule knows any of its lines."""

@@ -234,15 +234,25 @@ _SAMPLE: Final = {
             (2, b"service end", b',"result":"failure","errorMessage":"Error: x","errorLine":"1 main x"'),
         )
     ),
-    "bootstrap/journals/journal.log": b"2026-01-01T00:00:00+00:00 host systemd[1]: Started a - 1.\n" * 500,
-    "bootstrap/journals/kernel.log": b"2026-01-01T00:00:00+00:00 host kernel: a: b\n" * 100,
+    "bootstrap/journals/journal.log": b"2026-01-01T00:00:00+00:00 host sample[2]: Error: no space left\n",
+    "bootstrap/journals/kernel.log": b"2026-01-01T00:00:00+00:00 host kernel: a: b\n",
     "bootstrap/system/os-release.txt": b"ID=x\nVERSION_ID=1\n",
+    "bootstrap/system/kernel-command-line.txt": b"root=/dev/sda1 ro\n",
+    "bootstrap/system/memory.txt": b"MemTotal: 1 kB\n",
+    "bootstrap/network/hostname.txt": b"host.example\n",
+    "bootstrap/network/resolv.conf": b"nameserver 192.0.2.1\n",
+    "bootstrap/network/ip-addr.txt": b"2: a: <UP> mtu 1500\n    inet 192.0.2.2/24 scope global a\n",
+    "bootstrap/network/ip-route.txt": b"default via 192.0.2.1 dev a proto dhcp\n",
+    "bootstrap/storage/df.txt": b"Filesystem 1K-blocks Used Available Use% Mounted on\n/dev/a 9 8 1 80% /\n",
+    "bootstrap/storage/lsblk.txt": b"NAME SIZE TYPE MOUNTPOINT\nsda 9G disk\n`-sda1 9G part /\n",
+    "bootstrap/time/chrony-tracking.txt": b"Leap status     : Normal\n",
 }
-"""A bundle that is small, but for its journal: from 16 KiB of text on, patterns are compiled as one set."""
+"""A bundle with a little of most that bundles have."""
 
 
 def _warm_up() -> None:
     """Judge a sample, so that what is compiled at its first use is there before the first child is made."""
+    built_in_causes().prepare()
     with tempfile.TemporaryDirectory(prefix="service-record-triage-") as directory:
         path = Path(directory) / "sample.tar"
         with tarfile.open(path, "w") as archive:
