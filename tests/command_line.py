@@ -50,6 +50,11 @@ def service_record(
     is_special = any(name.startswith("PYTHON") for name in variables)  # Python reads them as it starts
     if is_special or sum(map(len, words)) > MAX_REQUEST_BYTES / 4:
         return _started_anew(start, stdin)
+    return answer_of(start, stdin)
+
+
+def answer_of(start: Start, stdin: bytes = b"") -> Answer:
+    """Have the prepared process start this, and wait for its end."""
     (reads, feeds), (out, outs), (err, errs) = (os.pipe() for _ in range(3))
     with ThreadPoolExecutor(3) as threads:
         try:

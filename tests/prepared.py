@@ -6,6 +6,7 @@ it, and imported for those that come later.
 """
 
 import atexit
+import ctypes
 import importlib
 import os
 import signal
@@ -28,6 +29,8 @@ REPOSITORY: Final = Path(__file__).resolve().parents[1]
 MAX_REQUEST_BYTES: Final = 1 << 17
 _NAMES_BYTES: Final = 1 << 16
 _NUMBER: Final = struct.Struct("i")
+_NEW_TIME: Final = 0x80
+"""CLONE_NEWTIME of unshare(2); Python has it from 3.12 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class Start:
     environment: Mapping[str, str]
     directory: str
     umask: int
+    uptime: int | None = None
+    """Seconds since boot as it shall see them, in a time namespace of its own (as root)."""
 
 
 class Prepared:
@@ -108,6 +113,8 @@ def _run_and_tell(start: Start, descriptors: Sequence[int], learn: int) -> None:
     """Fork once more and tell how that one ended; return in the process that is to run the command line."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     told, *streams = descriptors
+    if start.uptime is not None:
+        _set_uptime(start.uptime)
     pid = os.fork()
     if pid:
         for descriptor in streams:
@@ -128,6 +135,15 @@ def _run_and_tell(start: Start, descriptors: Sequence[int], learn: int) -> None:
     sys.argv = ["-c", *start.arguments]
     sys.path[0] = ""
     atexit.register(_tell_imports, learn, frozenset(sys.modules))
+
+
+def _set_uptime(seconds: int) -> None:
+    """Have the next process of this one live in a time namespace, so many seconds after its boot."""
+    if ctypes.CDLL(None, use_errno=True).unshare(_NEW_TIME) != 0:
+        raise OSError(ctypes.get_errno(), "cannot make a time namespace")
+    clocks = {"boottime": time.clock_gettime(time.CLOCK_BOOTTIME), "monotonic": time.monotonic()}
+    offsets = "".join(f"{name} {seconds - int(now)} 0\n" for name, now in clocks.items())
+    Path("/proc/self/timens_offsets").write_text(offsets)
 
 
 def _tell_imports(learn: int, before: frozenset[str]) -> None:

@@ -28,6 +28,8 @@ from tests.waiting import wait_until_gone
 ASK = "GET /v2/clusters/hosts"
 TELL = "PUT /v2/infra-envs/hosts/progress"
 UPLOAD = "POST /v2/clusters/logs"
+AT_ONCE = {"Retry-After": "0"}
+"""Of an answer of 503: no try waits for the next."""
 DYING = REPOSITORY / "tests" / "dying"
 STARTING = REPOSITORY / "tests" / "starting"
 
@@ -162,10 +164,10 @@ def test_a_service_that_was_killed_is_closed_followed_and_reported_where_the_env
 
 
 def test_show_and_analyze_tell_of_a_kept_bundle_where_the_environment_says_the_records_are(
-    host: ReportingHost, elsewhere: Path
+    host: ReportingHost, server: AssistedServer, elsewhere: Path
 ) -> None:
     write_lines(elsewhere / "setup.json", *failed_run("write-config"))
-    host.settle(nobody())
+    server.fail(Says(503, headers=AT_ONCE), times=99)
     host.report()
     assert host.report("--stop").status == 0
     (bundle,) = host.spooled()
@@ -556,7 +558,11 @@ def test_a_state_that_the_disk_does_not_read_for_once_is_there_in_the_next_round
 def test_a_service_that_says_something_else_is_told_nothing_and_tells_the_console(
     host: ReportingHost, server: AssistedServer, status: int
 ) -> None:
-    server.fail(Says(status, b"<html><h1>no</h1></html>", {"Location": "/elsewhere"}), path="/hosts", times=9)
+    server.fail(
+        Says(status, b"<html><h1>no</h1></html>", AT_ONCE | {"Location": "/elsewhere"}),
+        path="/hosts",
+        times=9,
+    )
     answer = host.report()
     assert answer.status == 0
     assert TELL not in server.calls()
@@ -622,7 +628,7 @@ def test_what_is_of_another_owner_is_not_written_to(
         (place / "log-bundle-1.tar.gz").write_text("theirs")
     os.chown(place, 65534, 65534)
     host.fail()
-    server.fail(Says(503), path="/logs", times=99)
+    server.fail(Says(503, headers=AT_ONCE), path="/logs", times=99)
     assert host.report().status == 0
     assert host.places.state_file.stat().st_uid == 0
     (bundle,) = host.spooled()
@@ -672,9 +678,9 @@ def test_an_outage_of_fifteen_minutes_spends_no_budget(host: ReportingHost, serv
     host.settle(server.url, 'frequency = "5m"')
     host.fail()
     server.rules.knows_host_boot = True
-    server.fail(Refuses(503), path="/logs", times=8)
+    server.fail(Refuses(503, headers=AT_ONCE), path="/logs", times=8)
     assert host.report(uptime=60).status == 0
-    server.fail(Says(503), path="/logs", times=99)
+    server.fail(Says(503, headers=AT_ONCE), path="/logs", times=99)
     for uptime in (360, 660, 960):
         assert host.report(uptime=uptime).status == 0
     assert load(host.places.state_file).spent_at("assisted-service").uploads == 0
@@ -695,7 +701,7 @@ def _answer(server: AssistedServer, host: ReportingHost, answer: str) -> None:  
         case "the host is installed":
             host.installed.status = "installed"
         case "the host is installed, and nobody took an earlier bundle":
-            server.fail(Says(503), path="/logs", times=99)
+            server.fail(Says(503, headers=AT_ONCE), path="/logs", times=99)
             assert host.report(uptime=30).status == 0
             (host.places.records / "bootkube.json").unlink()
             host.installed.status = "installed"
@@ -719,12 +725,14 @@ def _answer(server: AssistedServer, host: ReportingHost, answer: str) -> None:  
         case "no answer":
             host.settle(nobody(), 'lifetime = "1m"')
         case "any, in the first boot":
-            host.settle(nobody(), 'time_limit = "1m"')
+            host.settle(server.url, 'time_limit = "1m"')
+            server.fail(Says(503, headers=AT_ONCE), times=99)
         case "any, in the last boot that is waited for":
             host.write(f"{POINTER}.bak")
             host.places.at(POINTER).unlink()
             host.write("/var/lib/kubelet/cpu_manager_state")
-            host.settle(nobody(), 'time_limit = "1m"')
+            host.settle(server.url, 'time_limit = "1m"')
+            server.fail(Says(503, headers=AT_ONCE), times=99)
         case "any, and the bundle was taken":
             host.settle(server.url, 'lifetime = "1m"')
         case "any, and the agent's logs are there":
@@ -851,9 +859,11 @@ def test_what_the_service_does_not_take_goes_to_the_others_before_the_end(
     assert left == {"var/lib/service-record/reporter.stopped"}
 
 
-def test_stopping_by_hand_keeps_what_was_delivered_nowhere_and_says_so(host: ReportingHost) -> None:
+def test_stopping_by_hand_keeps_what_was_delivered_nowhere_and_says_so(
+    host: ReportingHost, server: AssistedServer
+) -> None:
     host.fail()
-    host.settle(nobody())
+    server.fail(Says(503, headers=AT_ONCE), times=99)
     host.report()
     (bundle,) = host.spooled()
     answer = host.report("--stop")
@@ -866,9 +876,10 @@ def test_stopping_by_hand_keeps_what_was_delivered_nowhere_and_says_so(host: Rep
     assert not host.places.issue.exists()
 
 
-def test_stopping_by_hand_with_purge_keeps_nothing(host: ReportingHost) -> None:
+def test_stopping_by_hand_with_purge_keeps_nothing(host: ReportingHost, server: AssistedServer) -> None:
     host.fail()
-    host.settle(nobody(), 'keep_after = ["spool"]')
+    host.settle(server.url, 'keep_after = ["spool"]')
+    server.fail(Says(503, headers=AT_ONCE), times=99)
     host.report()
     assert host.report("--stop", "--purge").status == 0
     assert (host.spooled(), host.places.issue.exists()) == ([], False)
