@@ -1,7 +1,10 @@
 """What systemd and the kernel tell of a process, as far as that needs no systemd; tests/system has one."""
 
 import os
+import subprocess
+import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -111,3 +114,93 @@ def test_without_an_invocation_or_a_journalctl_there_is_no_journal_tail(
     assert systemd.journal_tail(None) is None
     monkeypatch.setenv("PATH", str(tmp_path))
     assert systemd.journal_tail("1f" * 16) is None
+
+
+@pytest.fixture
+def systemctl(journalctl: Path) -> Path:
+    """A systemctl beside the journalctl."""
+    program = journalctl.with_name("systemctl")
+    program.touch(mode=0o755)
+    return program
+
+
+def test_the_failed_units_are_what_systemd_lists(systemctl: Path) -> None:
+    behave(systemctl, r"printf 'a.service loaded failed failed A b\n\n  b.mount not-found failed failed\n'")
+    assert systemd.failed_units() == ("a.service", "b.mount")
+    arguments = Path(f"{systemctl}.arguments").read_text().splitlines()
+    assert arguments[:2] == ["list-units", "--state=failed"]
+    assert {"--plain", "--no-legend", "--full"} <= set(arguments)
+    behave(systemctl, "echo a.service; exit 1")
+    assert systemd.failed_units() == ()
+
+
+def test_properties_are_asked_for_of_units_only(systemctl: Path) -> None:
+    behave(systemctl, "echo Id=a.service")
+    assert (
+        systemd.unit_properties(["a", "b@c-d.x", "no unit", "-x", ""], ["Id", "Result"]) == "Id=a.service\n"
+    )
+    arguments = Path(f"{systemctl}.arguments").read_text().splitlines()
+    assert arguments[arguments.index("--") :] == ["--", "a.service", "b@c-d.x.service", "-x.service", "*"]
+    assert {"show", "--state=failed", "--property=Id,Result"} <= set(arguments)
+
+
+def unit(name: str, **properties: str) -> str:
+    """What systemd says of a service that has our drop-in and runs, unless told otherwise."""
+    known = {
+        "InvocationID": "1f" * 16,
+        "ActiveState": "active",
+        "MainPID": "7",
+        "ControlPID": "0",
+        "ExecMainStartTimestampMonotonic": "5000000",
+        "InactiveExitTimestampMonotonic": "4000000",
+        "DropInPaths": "/a/b.conf /etc/systemd/system/service.d/10-service-record.conf",
+    }
+    return "".join(f"{key}={value}\n" for key, value in ({"Id": name} | known | properties).items())
+
+
+def test_the_services_that_run_are_those_with_our_drop_in_and_a_process() -> None:
+    command = {"MainPID": "0", "ControlPID": "9"}
+    output = "\n".join(
+        [
+            unit("main.service"),
+            unit("both.service", ControlPID="9", ActiveState="deactivating"),
+            unit("before.service", **command, ActiveState="activating"),
+            unit("after.service", **command, ActiveState="deactivating"),
+            unit("over.service", MainPID="0", ActiveState="inactive"),
+            unit("other.service", DropInPaths="/etc/x.conf"),
+            "Id=none.service\n",
+        ]
+    )
+    began = datetime.now(UTC).timestamp() - time.clock_gettime(time.CLOCK_MONOTONIC)
+    found = list(systemd._running_in(output))
+    assert [(one.unit, one.pid, one.uptime) for one in found] == [
+        ("main.service", 7, 5.0),
+        ("both.service", 7, 5.0),
+        ("before.service", None, 4.0),
+    ]
+    assert {one.invocation_id for one in found} == {"1f" * 16}
+    assert all(abs(one.started.timestamp() - began - one.uptime) < 1 for one in found)
+
+
+def test_a_process_is_alive_while_it_is_the_one_that_was_there() -> None:
+    me = os.getpid()
+    uptime = systemd.uptime()
+    assert uptime is not None
+    assert systemd.is_alive(me, None)
+    assert systemd.is_alive(me, uptime)
+    assert systemd.is_alive(me, 0.0) is False  # a later one with its number
+    child = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    with child:
+        child.stdout.read()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert systemd.is_alive(child.pid, None) is False  # not waited for yet
+    assert systemd.is_alive(child.pid, None) is False
+
+
+def test_another_process_counts_for_its_own_user_only() -> None:
+    me = os.getpid()
+    assert systemd.unit_of_process(me, os.geteuid() + 1) is None
+    assert systemd.unit_of_process(me, os.geteuid()) == systemd.unit_of_process()
+    assert systemd.unit_of_process(2**22 + 1, os.geteuid()) is None
+    assert systemd.is_running() == Path("/run/systemd/system").is_dir()
