@@ -11,6 +11,9 @@ from service_record.collector.domain.access import Grant, TokenKind
 from service_record.collector.domain.reports import step_of
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
+from service_record.collector.store.administration import put_host
+from service_record.collector.store.fleet import Filters, fleet
+from service_record.collector.store.installations import Arrival, arrive
 from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.schema import notices
 from tests.collector.serving import Client, Served, served
@@ -83,6 +86,16 @@ def test_what_was_due_while_nothing_ran_is_judged_at_the_next_start(settings: Co
         eventually(lambda: verdict(server.client("reader"), "web1"), "stuck")
 
 
+def test_a_host_that_nobody_has_judged_yet_is_progressing(settings: CollectorSettings) -> None:
+    with Collector(settings) as collector:  # its background work has not begun
+        grant, step = Grant(1, TokenKind.ADMIN), step_of({"name": "Disk setup"})
+        collector.writer.add(record_steps, Report("web1", step, 1.0, grant)).result()
+        collector.writer.change(lambda connection: put_host(connection, "web2", {}, 1.0)).result()
+        collector.writer.change(lambda connection: arrive(connection, Arrival("web3", grant, 1.0))).result()
+        with collector.database.reading() as connection:
+            assert fleet(connection, Filters()).counts["progressing"] == 3
+
+
 def test_several_processes_judge_each_host_once(settings: CollectorSettings) -> None:
     clock = Clock()
     with Collector(settings, clock) as one, Collector(settings, clock) as other:
@@ -97,7 +110,7 @@ def test_several_processes_judge_each_host_once(settings: CollectorSettings) -> 
             thread.join()
 
         one.sweeper.sweep()
-        assert news(server) == [("silent", "stuck")] * 40
+        assert news(server) == [("progressing", "stuck")] * 40
 
 
 def report_of_many(collector: Collector, clock: Clock, count: int) -> None:

@@ -53,7 +53,8 @@ hosts = Table(
     Column("updated_at", Double),  # of the latest step, entry, stage or bundle
     Column("ended_at", Double),
     Column("progress", LargeBinary),  # collector.progress.Progress, as JSON
-    Column("verdict", String(16), nullable=False, server_default="silent"),
+    # Until it is judged, a host is progressing. SQLite cannot change the default of a column that it has.
+    Column("verdict", String(16), nullable=False, default="progressing", server_default="silent"),
     Column("reason", Text, nullable=False, server_default=""),
     Column("cause", String(16), nullable=False, server_default="", index=True),  # verdicts.cause_of
     Column("verdict_since", Double),
