@@ -120,6 +120,6 @@ def _journal(program: str, text: str) -> str:
 def cause_cases() -> Iterator[CauseCase]:
     """Yield all cases, in the order of the files."""
     for path in sorted(FOLDER.glob("*.yaml")):
-        for one in yaml.safe_load(path.read_text(encoding="utf-8")) or ():
+        for one in yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader) or ():
             for name, is_near_miss in (("fires", False), ("misses", True)):
                 yield from (CauseCase(one["rule"], is_near_miss, case) for case in one.get(name, ()))

@@ -36,8 +36,8 @@ heed_all()
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Three for two processors: many tests wait, for a machine that boots or a program that hangs."""
-    return max(1, len(os.sched_getaffinity(0)) * 3 // 2)
+    """Two for each processor: many tests wait, for a machine that boots or a program that hangs."""
+    return 2 * len(os.sched_getaffinity(0))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
