@@ -13,6 +13,7 @@ from service_record.record.entry import Entry, Phase
 from service_record.record.layout import read_entries
 from tests.builders import array, entry, failed_run, our_array, upstream_entry, write_array, write_lines
 from tests.command_line import service_record
+from tests.pages import parsed
 from tests.strategies import RECORD_BYTES, entries
 
 UNKNOWN = {"ours": {"deep": [1, {"a": None}]}, "zero": -0.0, "\u202e": "\x7f\x9b"}
@@ -61,6 +62,21 @@ def test_a_page_for_others_has_no_secrets(tmp_path: Path, verb: str) -> None:
     assert "401 with" in answer.out
     assert "aB3dE9fG5iJ" not in answer.out
     assert "&lt;redacted:secret-header&gt;" in answer.out
+
+
+SECRETS = {
+    "Authorization: Bearer aB3dE9fG5iJkLmNoP": "Authorization: Bearer <redacted:authorization>",
+    'login failed: password="hunter2secret"': 'login failed: password="<redacted:password>"',
+    "postgres://user:hunter2secret@db/x": "postgres://user:<redacted:url-password>@db/x",
+    "the API answers 401\npassword: hunter2secret": "the API answers 401\npassword: <redacted:password>",
+}
+
+
+@pytest.mark.parametrize("message", SECRETS)
+def test_a_secret_takes_no_markup_with_it_and_hides_behind_none(tmp_path: Path, message: str) -> None:
+    path = write_lines(tmp_path / "job.json", *failed_run(error_message=message))
+    answer = service_record("timeline", "--output", "html", "--from", path)
+    assert SECRETS[message] in parsed(answer.out).texts("pre")
 
 
 def test_lines_have_an_entry_each_and_no_other_structure() -> None:

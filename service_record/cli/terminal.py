@@ -4,14 +4,13 @@ Also what redaction is made with on the command line, and what leaves there with
 """
 
 import os
-import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -116,7 +115,7 @@ def write_new(path: Path, chunks: Iterable[bytes]) -> None:
         raise
 
 
-_MASK = re.compile(rb"<(redacted:[a-z0-9-]+)>")
+_Data = TypeVar("_Data", str, bytes)
 _MAX_BYTES = 8 << 20
 
 
@@ -148,13 +147,20 @@ def rules_with(files: Iterable[Path]) -> "Rules":
 
 def write_page(page: str) -> None:
     """Write a page of HTML to standard output, without secrets: it is made to be given to others."""
-    masked = without_secrets(page.encode())
-    sys.stdout.buffer.write(_MASK.sub(rb"&lt;\1&gt;", masked))
+    from service_record.redaction import outgoing_page  # noqa: PLC0415  # as above
+
+    sys.stdout.buffer.write(_without_secrets(page, outgoing_page).encode())
 
 
 def without_secrets(data: bytes) -> bytes:
     """Return data without the secrets of this host. Ends the program where one is left in it."""
-    from service_record.redaction import LeakError, outgoing  # noqa: PLC0415  # as above
+    from service_record.redaction import outgoing  # noqa: PLC0415  # as above
+
+    return _without_secrets(data, outgoing)
+
+
+def _without_secrets(data: _Data, outgoing: Callable[[_Data, "Rules"], _Data]) -> _Data:
+    from service_record.redaction import LeakError  # noqa: PLC0415  # as above
 
     try:
         return outgoing(data, rules_with(()))

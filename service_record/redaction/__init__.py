@@ -4,6 +4,8 @@ What leaves as a whole, a text, lines of records or a template of an installer (
 refused where a secret is left in it. Lines that are sent by their place in a file keep their lengths.
 """
 
+import html
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
@@ -36,6 +38,7 @@ __all__ = [
     "mask",
     "masked_in_place",
     "outgoing",
+    "outgoing_page",
     "outgoing_template",
     "outgoing_text",
     "refuse_leaks",
@@ -66,6 +69,28 @@ def outgoing(data: bytes, rules: Rules) -> bytes:
 def outgoing_text(text: str, rules: Rules) -> str:
     """Return the text without secrets. Raises LeakError where one still is in it."""
     return outgoing(text.encode(errors="surrogateescape"), rules).decode(errors="surrogateescape")
+
+
+def outgoing_page(page: str, rules: Rules) -> str:
+    """Return HTML without secrets. Raises LeakError where one still is in it.
+
+    Each text and each value of an attribute is masked by itself, so that no mask takes markup with it, and
+    markup hides no secret. In them `<`, `>` and `"` are escaped, as templates do.
+    """
+
+    def masked(match: re.Match[str]) -> str:
+        text = html.unescape(match[0])
+        redactor = Redactor(rules)
+        without = (redactor.feed(text.encode()) + redactor.finish()).decode()
+        return match[0] if without == text else html.escape(without)
+
+    page = _TEXTS.sub(masked, page)
+    refuse_leaks(page.encode(), rules)
+    return page
+
+
+_TEXTS: Final = re.compile(r'(?<![^>])[^<>]+|(?<==")[^"<>]+')
+"""Texts between tags, and values of attributes."""
 
 
 def refuse_leaks(data: bytes, rules: Rules) -> None:

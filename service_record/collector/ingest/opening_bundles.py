@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BufferedReader
@@ -29,7 +29,7 @@ from service_record.collector.domain.summary_of_records import (
     summarise,
 )
 from service_record.diagnosis.causes import HostFiles
-from service_record.redaction import LeakError, outgoing_text
+from service_record.redaction import LeakError, outgoing_page, outgoing_text
 from service_record.redaction.rules import Rules
 
 _Value = TypeVar("_Value", bound=msgspec.Struct)
@@ -184,18 +184,17 @@ def _masked(summary: BundleSeen) -> BundleSeen:
     """Return the same without secrets: others make bundles too, and not all mask what they quote."""
     rules = Rules()
     try:
-        look = _with_masked_texts(summary.look, ("reason", "why"), rules)
-        return BundleSeen(
-            look, _with_masked_texts(summary.analysis, ("verdict", "lead", "cause", "rest"), rules)
-        )
+        look = _with_masked_texts(summary.look, ("reason", "why"), outgoing_text, rules)
+        parts = ("verdict", "lead", "cause", "rest")
+        return BundleSeen(look, _with_masked_texts(summary.analysis, parts, outgoing_page, rules))
     except LeakError:
         return BundleSeen.not_read("withheld: a secret was left in what it came to")
 
 
-def _with_masked_texts(value: _Value, names: Iterable[str], rules: Rules) -> _Value:
-    return msgspec.structs.replace(
-        value, **{name: outgoing_text(getattr(value, name), rules) for name in names}
-    )
+def _with_masked_texts(
+    value: _Value, names: Iterable[str], outgoing: Callable[[str, Rules], str], rules: Rules
+) -> _Value:
+    return msgspec.structs.replace(value, **{name: outgoing(getattr(value, name), rules) for name in names})
 
 
 def _main(memory: int, silence: str, source: str) -> None:
