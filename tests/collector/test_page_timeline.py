@@ -11,6 +11,7 @@ from service_record.collector.domain.records_page import ServiceRan
 from service_record.collector.domain.silence import FEWEST, SilenceBudgets, Took
 from service_record.collector.store.host_rows import Boot, BuildSummary, StepShown
 from service_record.collector.web.build_chart import Pace, Timeline, service_rows, timeline
+from service_record.display.drawing import DrawnRow
 
 BEGAN = 1_800_000_000.0
 
@@ -54,6 +55,11 @@ def drawn(
     shown = [step(number, *told) for number, told in enumerate(steps)]
     folded = repeated(shown, lambda each: (each.label, each.status))
     return timeline(of or build(), folded, (), (), BEGAN + now, pace=pace)
+
+
+def row_of(found: Timeline, name: str) -> DrawnRow:
+    (row,) = [row for row in found.drawing.rows if row.name == name]
+    return row
 
 
 def bars(found: Timeline, name: str) -> list[tuple[float, float | None, str, int]]:
@@ -115,8 +121,8 @@ def test_each_try_of_a_loop_is_drawn() -> None:
     tries = bars(found, "ks")
     assert tries[:13] == [(10 * number + 5, 10 * number + 15, "interrupted", 1) for number in range(13)]
     assert tries[13:] == [(135, None, "running", 1)]
-    (row,) = [row for row in found.rows if row.name == "ks"]
-    assert len(list(found.drawn(row))) == row.times == 14
+    row = row_of(found, "ks")
+    assert len(row.bars) == row.times == 14
 
 
 def test_a_loop_longer_than_the_page_has_room_for_says_how_often() -> None:
@@ -135,29 +141,27 @@ def paced(seconds: float, budget: float | None = None) -> Pace:
 
 
 def marks(found: Timeline, name: str) -> list[tuple[str, float]]:
-    """Class and seconds since the beginning of what is drawn on the last bar of a row."""
-    (row,) = [row for row in found.rows if row.name == name]
-    *_, last = found.drawn(row)
+    """Kind and seconds since the beginning of what is drawn on the last bar of a row."""
     whole = found.end - found.begin
-    return [(kind, round(float(at[:-1]) / 95 * whole, 1)) for at, kind in last.marks]
+    return [(kind, round(at / 95 * whole, 1)) for kind, at in row_of(found, name).bars[-1].marks]
 
 
 def test_a_running_step_has_its_typical_time_and_its_budget() -> None:
     found = drawn(("net", "done", 5), ("disk", "init", 60), now=100, pace=paced(20, 70))
 
     assert marks(found, "disk") == [("typical", 80), ("budget", 130)]
-    assert (found.reached - BEGAN, found.end - BEGAN, found.marks) == (100, 130, {"typical", "budget"})
-    (row,) = [row for row in found.rows if row.name == "disk"]
-    (bar,) = found.drawn(row)
-    assert bar.says == "disk: not done yet, which typically takes 20.0s, overdue at 2m 10s, from 1m on"
-    assert float(bar.sign_x[:-1]) < 95 * 101 / 130
+    assert (found.reached - BEGAN, found.end - BEGAN) == (100, 130)
+    assert found.drawing.marks == {"typical", "budget"}
+    (bar,) = row_of(found, "disk").bars
+    assert bar.text == "disk: not done yet, which typically takes 20.0s, overdue at 2m 10s, from 1m on"
+    assert bar.begin + bar.width + bar.silence < 95 * 101 / 130
 
 
 def test_what_has_ended_or_is_far_ahead_is_not_marked() -> None:
     ended = drawn(("disk", "init", 10), ("disk", "done", 60), pace=paced(20, 70))
-    assert (ended.marks, ended.end - BEGAN) == (set(), 100)
+    assert (ended.drawing.marks, ended.end - BEGAN) == (set(), 100)
     ahead = drawn(("disk", "init", 60), now=100, pace=paced(600, 7200))
-    assert (ahead.marks, ahead.end - BEGAN) == (set(), 100)
+    assert (ahead.drawing.marks, ahead.end - BEGAN) == (set(), 100)
     unknown = drawn(("disk", "init", 60), now=100)
     assert marks(unknown, "disk") == []
 
@@ -169,11 +173,11 @@ def test_the_axis_of_a_host_that_is_overdue_ends_at_its_last_report(verdict: str
 
     assert (found.reached - BEGAN, found.end - BEGAN, found.is_overdue) == (60, 90, True)
     assert bars(found, "disk") == [(40, None, "running", 1)]
-    (row,) = [row for row in found.rows if row.name == "disk"]
-    assert found.took(row) == "20.0s+"
-    (bar,) = found.drawn(row)
-    assert bar.silence is not None
-    assert [float(each[:-1]) for each in bar.silence] == pytest.approx([95 * 60 / 90, 95 * 30 / 90], abs=0.01)
+    row = row_of(found, "disk")
+    assert row.took == "20.0s+"
+    (bar,) = row.bars
+    silence = (bar.begin + bar.width, bar.silence)
+    assert silence == pytest.approx((95 * 60 / 90, 95 * 30 / 90), abs=0.01)
     in_time = drawn(*told, of=build(verdict), now=89, pace=paced(10, 30))
     assert (in_time.reached - BEGAN, in_time.is_overdue) == (89, False)
 
@@ -218,16 +222,14 @@ def test_bars_stay_within_their_chart(
 ) -> None:
     found = drawn(*steps, of=of, now=now)
 
-    places = [float(at[:-1]) for at, *_ in found.ticks]
-    assert all(earlier < later for earlier, later in pairwise(places))
-    for row in found.rows:
-        assert len(row.bars) <= 60
-        for bar in found.drawn(row):
-            left, width = float(bar.x[:-1]), float(bar.width[:-1])
-            assert 0 <= left <= 95
-            assert 0 < width <= 96
-            assert bar.says
-        found.took(row)
+    drawing = found.drawing
+    assert all(earlier.part < later.part for earlier, later in pairwise(drawing.ticks))
+    for row in drawing.rows:
+        assert len(row.bars) == len(row.executions) <= 60
+        for bar in row.bars:
+            assert 0 <= bar.begin <= 95
+            assert 0 < bar.width <= 96
+            assert bar.text
 
 
 def test_a_build_that_was_overtaken_goes_on_no_more() -> None:

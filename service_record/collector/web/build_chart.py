@@ -1,6 +1,7 @@
 """A build of a host on one axis of time: its boots, its steps, and its services, as rows of bars. Pure.
 
-Drawn as the charts of `analyze --output html` are, from what hosts reported instead of from records alone.
+It becomes the same `Drawing` as the charts of `analyze --output html`, from what hosts reported instead of
+from records alone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +13,17 @@ from service_record.collector.domain.records_page import ServiceRan
 from service_record.collector.domain.silence import SilenceBudgets
 from service_record.collector.store.host_rows import Boot, BuildSummary, StepShown
 from service_record.collector.web.pages import LOOKS, SIGNS
-from service_record.display.charts import offset, ticks
+from service_record.display.charts import offset
+from service_record.display.drawing import (
+    MAX_TICKS,
+    ROOM,
+    Axis,
+    Drawing,
+    DrawnBar,
+    DrawnExecution,
+    DrawnRow,
+    labelled_ticks,
+)
 from service_record.display.text import duration
 
 _MOST_BARS: Final = 60
@@ -61,10 +72,9 @@ class BuildBar:
 class BuildRow:
     """A row of bars with its name."""
 
-    kind: str
-    """`build`, `boot`, `step` or `service`."""
     name: str
     bars: tuple[BuildBar, ...]
+    is_step: bool = False
 
     @property
     def latest(self) -> BuildBar:
@@ -84,7 +94,7 @@ def service_rows(services: Iterable[ServiceRan], begin: float, end: float) -> It
             if first <= end and (last is None or last >= begin)
         )
         if bars:
-            yield BuildRow(kind="service", name=service.name, bars=bars)
+            yield BuildRow(name=service.name, bars=bars)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +141,7 @@ def step_rows(
                 budget_at=max(end, last.begin) + pace.budget(label) if label == latest else None,
             )
         linked = (bar if bar.target in targets else replace(bar, target="") for bar in of_label)
-        yield BuildRow(kind="step", name=reports[label].name, bars=tuple(linked))
+        yield BuildRow(name=reports[label].name, bars=tuple(linked), is_step=True)
 
 
 def _take(bars: list[BuildBar], step: StepShown) -> None:
@@ -156,7 +166,7 @@ def boot_rows(boots: Sequence[Boot], end: float | None) -> Iterator[BuildRow]:
             BuildBar(begin=boot.begin, end=until, look="boot")
             for boot, until in zip(boots, ends, strict=True)
         )
-        yield BuildRow(kind="boot", name="boots" if len(boots) > 1 else "boot", bars=tuple(bars))
+        yield BuildRow(name="boots" if len(boots) > 1 else "boot", bars=tuple(bars))
 
 
 def thinned(row: BuildRow) -> BuildRow:
@@ -168,29 +178,8 @@ def thinned(row: BuildRow) -> BuildRow:
     return replace(row, bars=(joined, *late))
 
 
-_ROOM: Final = 95.0
-"""Per cent of the width that bars may take; signs stand behind them."""
-_LAST_LABEL: Final = 88.0
-"""Per cent at which a tick can still have a text."""
 _LEAST_WIDTH: Final = 0.6
-_MOST_TICKS: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedBar:
-    """A bar at its place, in per cent of the width."""
-
-    bar: BuildBar
-    x: str
-    width: str
-    sign_x: str
-    sign: str
-    says: str
-    """The same for those who do not see it."""
-    marks: tuple[tuple[str, str], ...] = ()
-    """Position and class of its typical end and of its budget."""
-    silence: tuple[str, str] | None = None
-    """Position and width of the time for which nothing of it was heard."""
+"""Percent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,62 +195,85 @@ class Timeline:
     is_overdue: bool = False
 
     @property
-    def marks(self) -> set[str]:
-        """Return the marks that are drawn: `typical`, `budget`."""
-        return {name for row in self.rows for bar in row.bars for _, name in self._marks(bar)}
-
-    @property
-    def ticks(self) -> list[tuple[str, str, str]]:
-        """Return position, text and class of each tick; those too far right for a text have none."""
-        marks = ticks(0.0, self.end - self.begin, _MOST_TICKS)
-        places = [self._percent(self.begin + tick) for tick in marks]
-        return [
-            (_percent_text(at), offset(tick) if at <= _LAST_LABEL else "", "minor" if number % 2 else "major")
-            for number, (tick, at) in enumerate(zip(marks, places, strict=True))
-        ]
-
-    def drawn(self, row: BuildRow) -> Iterator[PlacedBar]:
-        """Yield the bars of a row, in their order."""
-        for bar in row.bars:
-            begin, right = self._percent(bar.begin), self._percent(self.end_of(bar))
-            right = max(right, begin + _LEAST_WIDTH)
-            sign = bar.sign if bar is row.latest else ""
-            says = self._says(row, bar)
-            x, width = _percent_text(begin), _percent_text(right - begin)
-            silence = self._silence(bar, right)
-            sign_x = _percent_text(_ROOM if silence else right)
-            yield PlacedBar(bar, x, width, sign_x, sign, says, self._marks(bar), silence)
-
-    def _silence(self, bar: BuildBar, right: float) -> tuple[str, str] | None:
-        if bar.end is not None or not self.is_overdue or right >= _ROOM:
-            return None
-        return _percent_text(right), _percent_text(_ROOM - right)
-
-    def _marks(self, bar: BuildBar) -> tuple[tuple[str, str], ...]:
-        marks = (("typical", bar.typical_at), ("budget", bar.budget_at))
-        return tuple(
-            (_percent_text(self._percent(at)), name)
-            for name, at in marks
-            if at is not None and bar.end is None and at <= self.end
+    def drawing(self) -> Drawing:
+        """Return what is drawn of it."""
+        return Drawing(
+            id="timeline",
+            title="Timeline",
+            counted="Times",
+            ticks=labelled_ticks(self._axis, MAX_TICKS, ROOM / 100),
+            rows=[self._row(row) for row in self.rows],
         )
-
-    def end_of(self, bar: BuildBar) -> float:
-        """Return its end, or its end so far."""
-        return max(self.reached, bar.begin) if bar.end is None else bar.end
 
     def offset(self, at: float) -> str:
         """Return a time relative to the beginning: `1m 10s`."""
         return offset(round(at - self.begin))
 
-    def took(self, row: BuildRow) -> str:
+    @property
+    def _axis(self) -> Axis:
+        return Axis(0.0, self.end - self.begin)
+
+    def _percent(self, at: float) -> float:
+        return self._axis.part(at - self.begin) * ROOM
+
+    def _row(self, row: BuildRow) -> DrawnRow:
+        return DrawnRow(
+            name=row.name,
+            whole_name=row.name,
+            is_strong=not row.is_step,
+            look=row.latest.look,
+            sign=row.latest.sign,
+            word=row.latest.word,
+            times=row.times,
+            took=self._took(row),
+            bars=[self._bar(bar, row) for bar in row.bars],
+            executions=[self._execution(bar) for bar in row.bars],
+        )
+
+    def _bar(self, bar: BuildBar, row: BuildRow) -> DrawnBar:
+        begin = self._percent(bar.begin)
+        width = max(self._percent(self._end_of(bar)) - begin, _LEAST_WIDTH)
+        is_silent = bar.end is None and self.is_overdue
+        marks = (("typical", bar.typical_at), ("budget", bar.budget_at))
+        return DrawnBar(
+            begin=begin,
+            width=width,
+            look=bar.look,
+            text=self._described(bar, row),
+            target=bar.target or "timeline-table",
+            sign=bar.sign if bar is row.latest else "",
+            is_repeated=bar.count > 1,
+            silence=max(ROOM - begin - width, 0.0) if is_silent else 0.0,
+            marks=tuple(
+                (name, self._percent(at))
+                for name, at in marks
+                if at is not None and bar.end is None and at <= self.end
+            ),
+        )
+
+    def _execution(self, bar: BuildBar) -> DrawnExecution:
+        return DrawnExecution(
+            number=bar.count,
+            look=bar.look,
+            outcome=f"{bar.sign} {bar.word}".lstrip(),
+            begin=self.offset(bar.begin),
+            end=self.offset(bar.end) if bar.end is not None else "",
+            took=duration(self._end_of(bar) - bar.begin),
+        )
+
+    def _end_of(self, bar: BuildBar) -> float:
+        """Return its end, or its end so far."""
+        return max(self.reached, bar.begin) if bar.end is None else bar.end
+
+    def _took(self, row: BuildRow) -> str:
         """Return the longest duration in a row; with a `+` if that is, or may be, too short."""
-        longest = max(row.bars, key=lambda bar: self.end_of(bar) - bar.begin)
-        if longest.look == "told" or (longest.end is None and self.end_of(longest) == longest.begin):
+        longest = max(row.bars, key=lambda bar: self._end_of(bar) - bar.begin)
+        if longest.look == "told" or (longest.end is None and self._end_of(longest) == longest.begin):
             return ""
         is_whole = longest.end is not None and longest.look != "interrupted"
-        return duration(self.end_of(longest) - longest.begin) + ("" if is_whole else "+")
+        return duration(self._end_of(longest) - longest.begin) + ("" if is_whole else "+")
 
-    def _says(self, row: BuildRow, bar: BuildBar) -> str:
+    def _described(self, bar: BuildBar, row: BuildRow) -> str:
         """`Disk setup: done, from 10s to 2m 30s, 2m 20s`."""
         often = f" {bar.count} times" if bar.count > 1 else ""
         what = f"{row.name}: {bar.word}{often}"
@@ -273,11 +285,6 @@ class Timeline:
             what += f", overdue at {self.offset(bar.budget_at)}"
         until = f"to {self.offset(bar.end)}, {duration(bar.end - bar.begin)}" if bar.end is not None else "on"
         return f"{what}, from {self.offset(bar.begin)} {until}"
-
-    def _percent(self, at: float) -> float:
-        whole = self.end - self.begin
-        part = (at - self.begin) / whole if whole > 0 else 0.0
-        return min(max(part, 0.0), 1.0) * _ROOM
 
 
 _MOST_AHEAD: Final = 4
@@ -317,7 +324,7 @@ def timeline(
         verdict=build.verdict,
     )
     rows = [
-        BuildRow(kind="build", name=f"build {build.number}", bars=(whole,)),
+        BuildRow(name=f"build {build.number}", bars=(whole,)),
         *boot_rows(boots, reached if is_over else None),
         *step_rows(steps, is_over=is_over, end=build.updated_at, pace=pace),
         *ran,
@@ -331,7 +338,3 @@ def timeline(
         reached,
         is_overdue,
     )
-
-
-def _percent_text(percent: float) -> str:
-    return f"{percent:.3f}%"
