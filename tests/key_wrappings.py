@@ -13,6 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from service_record.redaction import Rules
+from tests.shape_examples import redacted
+
 _Wrap: TypeAlias = Callable[[bytes], bytes]
 _SEED: Final = "0123456789abcdef"
 
@@ -271,6 +274,17 @@ def secret_lines(name: str, key: bytes) -> list[bytes]:
     if name.startswith("RSA"):
         return body[3 * len(body) // 10 + 1 :]
     return body[:1] if name.startswith(_CURVES) else body
+
+
+_BEFORE: Final = b"the first line of it\n"
+_BEHIND: Final = b"\nthe last line of it\n"
+
+
+def key_leaks(name: str, wrapping: str, rules: Rules) -> bool:
+    """Tell whether a wrapped key can be read in part."""
+    key = private_keys()[name]
+    after = redacted(rules, _BEFORE + WRAPPINGS[wrapping](key) + _BEHIND)
+    return left_of(name, key, wrapping, after) > 0
 
 
 def left_of(name: str, key: bytes, wrapping: str, after: bytes) -> int:

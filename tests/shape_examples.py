@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from service_record.redaction import Redactor, Rules
 from service_record.redaction.secrets import OURS, PUBLIC, rows
 
 _RANDOM: Final = random.Random(20261123)
@@ -130,3 +131,20 @@ ENDS: Final = frozenset(
     {"alone", "JSON, line", "JSON, CR LF", "JSON in JSON", "\\x0a", "octal", "%0A", "&#10;", "syslog"}
 )
 """Those that end the line before: a shape of whole lines is in these."""
+
+
+def redacted(rules: Rules, text: bytes) -> bytes:
+    """Return the text as it leaves."""
+    redactor = Redactor(rules)
+    return redactor.feed(text) + redactor.finish()
+
+
+def leaking(example: ShapeExample, surrounding: str, rules: Rules) -> bool:
+    """Tell whether a secret of an example can be read in surroundings."""
+    after = redacted(rules, SURROUNDINGS[surrounding](example.text).encode()).decode()
+    return any(part in after for secret in example.secrets for part in secret.split("\n"))
+
+
+def suits(example: ShapeExample, surrounding: str) -> bool:
+    """Tell whether a shape of whole lines begins one there."""
+    return surrounding in ENDS or not example.is_line

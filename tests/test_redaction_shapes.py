@@ -11,9 +11,8 @@ import pytest
 from service_record.redaction import Redactor, Rules, Secret
 from service_record.redaction.secrets import OURS, PUBLIC, rows, shapes
 from testing.made_up import pem
-from tests.key_wrappings import BYTES, WRAPPINGS, private_keys
-from tests.redaction_measures import key_leaks, leaking, redacted, suits
-from tests.shape_examples import SURROUNDINGS, shape_examples
+from tests.key_wrappings import BYTES, WRAPPINGS, key_leaks, private_keys
+from tests.shape_examples import SURROUNDINGS, leaking, redacted, shape_examples, suits
 
 RULES = Rules()
 EXAMPLES = list(shape_examples())

@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 
 from bench.machine import machine
 from bench.table import replace_between, text_between
+from tests.programs import REPOSITORY
 from tests.torture.plan import PARTS, tortured
-from tests.torture.promises import PAGE, runs, table, targets
-from tests.torture.tally import ORDER, Tally
+from tests.torture.tally import ORDER, Tally, runs, targets
+
+PAGE = REPOSITORY / "docs" / "promises.md"
 
 
 def main() -> int:
@@ -36,7 +38,6 @@ def main() -> int:
     print(f"\n{text}")
     if not asked.only:
         replace_between(PAGE, "torture", text)
-        replace_between(PAGE, "promises", table(tallies))
         today = datetime.now(UTC).date()
         replace_between(PAGE, "runs", runs(text_between(PAGE, "runs"), tallies, today, seconds))
     return int(any(tally.findings for tally in tallies))

@@ -307,7 +307,6 @@ def tortured(append: Append, most: int | None = None, until: Until | None = None
     sweep(began)
     return Tally(
         target=str(append),
-        promises=(1, 2),
         calls=len({(fault.call, fault.number) for fault in faults}),
         faults=2 * len(ERRORS) + 1,
         cases=cases,

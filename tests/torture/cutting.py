@@ -136,4 +136,4 @@ def tortured(append: Append, most: int | None = None, until: Until | None = None
     began = time.time()
     cases, findings = summed(at_once(partial(judged, append), cuts[:most], until))
     sweep(began)
-    return Tally(target=name(append), promises=(1, 2), cases=cases, all_cases=len(cuts), findings=findings)
+    return Tally(target=name(append), cases=cases, all_cases=len(cuts), findings=findings)

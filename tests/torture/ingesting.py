@@ -267,7 +267,6 @@ def tortured(
     cases, findings = summed(at_once(partial(judged, ingest, of), mixed[:most], until))
     return Tally(
         target=str(ingest),
-        promises=(8,),
         calls=len({(case.fault.call, case.fault.number) for case in faults}),
         faults=2 * len(ERRORS) + 2,
         cases=cases,

@@ -78,9 +78,7 @@ def _together(seconds: float) -> list[Tally]:
     return [together.tortured(seconds)]
 
 
-def _models(
-    machine: type[RuleBasedStateMachine], target: str, promises: tuple[int, ...], seconds: float
-) -> list[Tally]:
+def _models(machine: type[RuleBasedStateMachine], target: str, seconds: float) -> list[Tally]:
     """Lives of a host, some at a time, until the time is over or one goes wrong."""
     until, lives, findings = Until.after(seconds), 0, list[str]()
     chosen = settings(
@@ -98,7 +96,7 @@ def _models(
             print(f"{target}: {error!r}", *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
             findings.append(f"{target}: {type(error).__name__}: {str(error)[:300]}")
         lives += _EXAMPLES
-    return [Tally(target=target, promises=promises, cases=lives, all_cases=lives, findings=tuple(findings))]
+    return [Tally(target=target, cases=lives, all_cases=lives, findings=tuple(findings))]
 
 
 def _no_root() -> str | None:
@@ -129,9 +127,9 @@ PARTS: Final = (
     ),
     Part("reader", 20, _reading),
     Part("all at once: entries", 30, _together),
-    Part("lives of a recorded host", 12, partial(_models, RecordedHost, "lives of a recorded host", (2, 4))),
-    Part("lives of a reported host", 12, partial(_models, ReportedHost, "lives of a reported host", (6,))),
-    Part("lives of a collector", 20, partial(_models, CollectedHosts, "lives of a collector", (8,))),
+    Part("lives of a recorded host", 12, partial(_models, RecordedHost, "lives of a recorded host")),
+    Part("lives of a reported host", 12, partial(_models, ReportedHost, "lives of a reported host")),
+    Part("lives of a collector", 20, partial(_models, CollectedHosts, "lives of a collector")),
 )
 
 

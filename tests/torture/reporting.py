@@ -235,7 +235,6 @@ def tortured(of: Rounds, most: int | None = None, until: Until | None = None) ->
     cases, findings = summed(at_once(of.judged, faults[:most], until))
     return Tally(
         target="one round of the reporter",
-        promises=(6, 7),
         calls=len({(fault.call, fault.number) for fault in faults}),
         faults=2 * len(ERRORS) + 1,
         cases=cases,
@@ -249,7 +248,6 @@ def cut_short(of: Rounds, most: int | None = None, until: Until | None = None) -
     cases, findings = summed(at_once(of.judged_when_cut, sample(_SIZES, most), until))
     return Tally(
         target="one round of the reporter, cut short",
-        promises=(6, 7),
         cases=cases,
         all_cases=len(_SIZES),
         findings=findings,

@@ -6,7 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import date
 from typing import Final, TypeVar
+
+from bench.table import aligned
 
 ORDER: Final = os.environ.get("SERVICE_RECORD_TORTURE_ORDER", "")
 """Seed of the order of the cases: `make torture` has another in each run."""
@@ -20,8 +23,6 @@ class Tally:
     """One row of the table: one thing that was tortured."""
 
     target: str
-    promises: tuple[int, ...]
-    """Numbers of the promises in docs/promises.md that it holds up."""
     cases: int
     """Number of cases tried."""
     all_cases: int
@@ -80,7 +81,7 @@ def while_time_lasts(cases: Iterable[Case], until: Until | None) -> Iterator[Cas
 
 
 def summed(verdicts: Iterable[tuple[bool, list[str]]]) -> tuple[int, tuple[str, ...]]:
-    """How many cases came about, and all that was found."""
+    """The number of cases that came about, and all that was found."""
     cases, findings = 0, list[str]()
     for happened, wrong in verdicts:
         cases += happened
@@ -98,3 +99,22 @@ def at_once(
 
     with ThreadPoolExecutor(workers) as pool:
         yield from (said for said in pool.map(one, cases) if said is not None)
+
+
+_RUNS: Final = ("on", "seconds", "order", "cases", "found")
+_LAST_RUNS: Final = 6
+_TARGETS: Final = ("target", "system calls", "faults, at most", "cases", "found")
+
+
+def runs(before: str, tallies: Sequence[Tally], day: date, seconds: float) -> str:
+    """The table of the last runs, given the one before this run, one to a row."""
+    earlier = [tuple(cell.strip() for cell in row.strip("|").split("|")) for row in before.splitlines()[2:]]
+    cases = sum(tally.cases for tally in tallies)
+    found = sum(len(tally.findings) for tally in tallies)
+    row = (day.isoformat(), f"{seconds:,.0f}", ORDER, f"{cases:,}", str(found or "none"))
+    return aligned([_RUNS, *[*earlier, row][-_LAST_RUNS:]])
+
+
+def targets(tallies: Iterable[Tally]) -> str:
+    """Return the targets of the torture, one to a row."""
+    return aligned([_TARGETS, *(tally.cells() for tally in tallies)])

@@ -2,13 +2,12 @@
 
 from datetime import date
 
-from tests.torture.promises import runs
-from tests.torture.tally import Tally
+from tests.torture.tally import Tally, runs
 
 EMPTY = "| on | seconds | order | cases | found |\n|----|----|----|----|----|\n"
 TALLIES = [
-    Tally(target="this", promises=(1,), cases=1_000, all_cases=1_000),
-    Tally(target="that", promises=(2,), cases=234, all_cases=500, findings=("that: wrong",)),
+    Tally(target="this", cases=1_000, all_cases=1_000),
+    Tally(target="that", cases=234, all_cases=500, findings=("that: wrong",)),
 ]
 
 
