@@ -7,7 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.collector.api.guard import Bucket, Failures, Sharing, Uses, address_of
-from service_record.collector.domain.access import Grant, TokenKind, is_within, presented, scope_of, spelled
+from service_record.collector.domain.access import (
+    Forbidden,
+    Grant,
+    Presented,
+    TokenKind,
+    digest_of,
+    expiry_of,
+    is_group,
+    is_within,
+    presented,
+    scope_of,
+    spelled,
+)
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings, Rates
 from tests.collector.commands import collector_command
@@ -173,3 +185,149 @@ def test_throttles_hold_over_all_processes(settings: CollectorSettings) -> None:
                 sharing.round()
     alone = 30 * 8 + 20
     assert alone * 0.8 <= given <= alone + 4 * 20 + 2 * 4 * 8
+
+
+_DAY = 86_400.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "scope", "reads", "writes", "enrols"),
+    [
+        (TokenKind.ADMIN, "", True, ["web1 dc1", "web2 dc1/a", "web1 dc2"], []),
+        (TokenKind.READER, "", True, [], []),
+        (TokenKind.READER, "dc1", True, [], []),
+        (TokenKind.HOST, "web1", False, ["web1 dc1", "web1 dc2"], []),
+        (TokenKind.GROUP, "dc1", False, ["web1 dc1", "web2 dc1/a"], []),
+        (TokenKind.BOOT, "web1", False, [], []),
+        (TokenKind.CLOUD_INIT, "web1", False, [], []),
+        (TokenKind.ENROLMENT, "", False, [], ["web1 dc1", "web2 dc1/a", "web1 dc2"]),
+        (TokenKind.ENROLMENT, "host:web1", False, [], ["web1 dc1", "web1 dc2"]),
+        (TokenKind.ENROLMENT, "group:dc1", False, [], ["web1 dc1", "web2 dc1/a"]),
+        (TokenKind.ENROLMENT, "web1", False, [], []),
+    ],
+)
+def test_each_kind_of_token_has_its_rights_and_no_other(
+    kind: TokenKind, scope: str, reads: bool, writes: list[str], enrols: list[str]
+) -> None:
+    grant = Grant(7, kind, scope)
+    asked = ["web1 dc1", "web2 dc1/a", "web1 dc2"]
+    assert grant.may_read is reads
+    assert [each for each in asked if grant.may_write(*each.split())] == writes
+    assert [each for each in asked if grant.may_enrol(*each.split())] == enrols
+    assert (grant.holder, Grant(7, kind, scope, "ci").holder) == ("token 7", "token 7 (ci)")
+
+
+@pytest.mark.parametrize(
+    ("scope", "requested", "readable"),
+    [
+        ("", [], ()),
+        ("", ["dc2", "dc1"], ("dc2", "dc1")),
+        ("dc1", [], ("dc1",)),
+        ("dc1", ["dc1/a", "dc1", "dc2", "dc1/a"], ("dc1/a", "dc1")),
+        ("dc1/a", ["dc1", "dc1/b"], ("dc1/a",)),
+        ("dc1", ["dc2"], None),
+    ],
+)
+def test_a_reader_is_shown_its_own_groups(
+    scope: str, requested: list[str], readable: tuple[str, ...] | None
+) -> None:
+    grant = Grant(1, TokenKind.READER, scope)
+    if readable is None:
+        with pytest.raises(Forbidden):
+            grant.readable_groups(requested)
+    else:
+        assert grant.readable_groups(requested) == readable
+    assert grant.may_read_group("dc1/a")
+    assert grant.may_read_group("dc2") is (scope == "")
+    assert not Grant(1, TokenKind.GROUP, "dc1").may_read_group("dc1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "scope", "enrolled", "new"),
+    [
+        (TokenKind.ENROLMENT, "group:dc1", ["dc1/a", "dc1"], ["dc1/a", "dc2"]),
+        (TokenKind.ENROLMENT, "host:web1", ["dc1/a", "dc2"], ["dc1/a", "dc2"]),
+        (TokenKind.GROUP, "dc1", ["dc1/a", "dc2"], ["dc1/a", "dc1"]),
+        (TokenKind.ADMIN, "", ["dc1/a", "dc2"], ["dc1/a", "dc2"]),
+    ],
+)
+def test_a_new_host_gets_the_group_it_asks_for_or_that_of_its_token(
+    kind: TokenKind, scope: str, enrolled: list[str], new: list[str]
+) -> None:
+    grant = Grant(1, kind, scope)
+    assert [grant.group_of_enrolled(group) for group in ("dc1/a", "dc2")] == enrolled
+    assert [grant.group_of_new_host(group) for group in ("dc1/a", "dc2")] == new
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "scope"),
+    [
+        (TokenKind.ADMIN, "", ""),
+        (TokenKind.ADMIN, "web1", "a token of kind admin is good for every host: leave the scope out"),
+        *((kind, "WEB1", "web1") for kind in (TokenKind.HOST, TokenKind.BOOT, TokenKind.CLOUD_INIT)),
+        (TokenKind.HOST, "", "a token of kind host needs the host's name; add it"),
+        (TokenKind.GROUP, "", "a token of kind group needs the group's name; add it"),
+        (TokenKind.GROUP, "DC1/a", "DC1/a"),
+        (TokenKind.GROUP, "/dc1", "a group's name has"),
+        (TokenKind.READER, "", ""),
+        (TokenKind.READER, "DC1", "DC1"),
+        (TokenKind.READER, "a b", "a group's name has"),
+        (TokenKind.ENROLMENT, "", ""),
+        (TokenKind.ENROLMENT, "host:WEB1", "host:web1"),
+        (TokenKind.ENROLMENT, "group:DC1", "group:DC1"),
+        (TokenKind.ENROLMENT, "web1", "not a scope of an enrolment token; use host:NAME or group:NAME"),
+        (TokenKind.ENROLMENT, "group:", "a group's name has"),
+        (TokenKind.ENROLMENT, "host:", "a host's name has"),
+    ],
+)
+def test_a_scope_is_taken_or_its_fault_is_told(kind: TokenKind, text: str, scope: str) -> None:
+    if " " in scope:
+        with pytest.raises(ValueError, match=f"^{scope}"):
+            scope_of(kind, text)
+    else:
+        assert scope_of(kind, text) == scope
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "expiry"),
+    [
+        (TokenKind.HOST, "", None),
+        (TokenKind.HOST, "never", None),
+        (TokenKind.HOST, "30d", 1000 + 30 * _DAY),
+        *((kind, "", 1000 + 7 * _DAY) for kind in TokenKind if kind.is_in_templates),
+        (TokenKind.BOOT, "never", None),
+        (TokenKind.READER, "36500d", 1000 + 36_500 * _DAY),
+    ],
+)
+def test_a_token_ends_when_it_was_given_to_or_after_a_week_in_a_template(
+    kind: TokenKind, text: str, expiry: float | None
+) -> None:
+    assert expiry_of(kind, text, 1000.0) == expiry
+    assert [kind for kind in TokenKind if kind.is_in_templates] == ["enrolment", "boot", "cloud-init"]
+    with pytest.raises(ValueError, match="'36501d' is longer than 100 years; use never"):
+        expiry_of(kind, "36501d", 1000.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "token"),
+    [
+        ("srt_12_a_b", Presented(12, "a_b")),
+        (spelled(3, "x"), Presented(3, "x")),
+        ("srt_" + "1" * 19 + "_x", Presented(int("1" * 18), "x")),
+        *(
+            (text, None)
+            for text in ("sr_12_a", "srt_1\u0662_a", "srt_\u00b2_a", "srt__a", "srt_-1_a", "srt_1_\xe4", "")
+        ),
+    ],
+)
+def test_a_token_is_read_as_it_was_spelled(text: str, token: Presented | None) -> None:
+    assert presented(text) == token
+    assert token is None or (token.fits(digest_of(token.secret)) and not token.fits(digest_of("other")))
+
+
+def test_a_group_has_a_plain_name_of_at_most_255_characters() -> None:
+    assert is_group("a" * 255)
+    assert not is_group("a" * 256)
+    assert is_within("dc1", "dc1")
+    assert is_within("dc1/a", "dc1")
+    assert not is_within("dc1", "dc1/a")

@@ -1,8 +1,12 @@
 """Steps as hosts report them."""
 
+from typing import Any
+
 import pytest
 from sqlalchemy import select
 
+from service_record.collector.domain.reports import UnreadableReport, event_of, step_of, update_of
+from service_record.collector.domain.steps import LONGEST_LOGS, ReportedStep, StepStatus, label_of
 from service_record.collector.store.schema import steps
 from tests.collector.serving import Served
 
@@ -74,3 +78,109 @@ def test_a_step_is_no_entry_of_the_audit_log(server: Served) -> None:
     admin.step("web1", "Disk setup", "failed", logs="no disk")
 
     assert admin.get("/api/v1/audit").json["entries"] == []
+
+
+def differing(step: ReportedStep) -> dict[str, Any]:
+    """Return the fields of a step in which it differs from one that has a name only."""
+    bare = ReportedStep(label="step", name="-", status=StepStatus.REPORTED)
+    every = {name: getattr(step, name) for name in ReportedStep.__slots__}
+    return {name: value for name, value in every.items() if value != getattr(bare, name)}
+
+
+LONG = "x" * LONGEST_LOGS
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"label": "a b"}, {"label": "a_b", "name": "a b"}),
+        ({"name": "A b", "label": " c "}, {"label": "c", "name": "A b"}),
+        ({"name": 7}, {"label": "7", "name": "7"}),
+        ({"name": ["a"], "label": "b"}, {"label": "b", "name": "b", "notes": ("name was not a text",)}),
+        ({"name": "n" * 255}, {"label": "n" * 255, "name": "n" * 255}),
+        (
+            {"name": "n" * 256},
+            {"label": "n" * 255, "name": "n" * 255, "notes": ("name was cut at 255 characters",)},
+        ),
+        ({"status": " DONE "}, {"status": "done"}),
+        ({"status": "odd"}, {"notes": ("status was odd",)}),
+        *(({"priority": given}, {"priority": kept}) for given, kept in [(5, 5), ("-5", -5), (2.9, 2)]),
+        *(
+            ({"priority": sign * 2**40}, {"priority": kept})
+            for sign, kept in [(1, 2**31 - 1), (-1, -(2**31))]
+        ),
+        ({"priority": "x"}, {"notes": ("priority was x",)}),
+        *(({"percentage": kept}, {"percentage": kept}) for kept in (0, 0.5, 100)),
+        ({"percentage": "40 %"}, {"percentage": 40.0}),
+        *(
+            ({"percentage": given}, {"notes": (f"percentage was {given}",)})
+            for given in (-1, 101, "inf", "x")
+        ),
+        ({"logs": "a\0b"}, {"logs": "a b"}),
+        ({"logs": 5}, {"logs": "5"}),
+        ({"logs": LONG}, {"logs": LONG}),
+        ({"logs": f"y{LONG}"}, {"logs": LONG, "notes": ("Output trimmed: logs had 65536 bytes",)}),
+        ({"logs": f"\xe4{LONG[1:]}"}, {"logs": LONG[1:], "notes": ("Output trimmed: logs had 65536 bytes",)}),
+        *(({"time": given}, {"time": kept}) for given, kept in [("1.5", 1.5), (2, 2.0)]),
+        ({"time": "1970-01-01T00:01:00+00:00"}, {"time": 60.0}),
+        *(({"time": given}, {"notes": (f"time was {given}",)}) for given in ("1.2.3", "soon", "0001-01-01")),
+        ({"boot": "b" * 65}, {"boot_id": "b" * 64}),
+        ({"boot": []}, {"notes": ("boot was not a text",)}),
+        *(({name: "x"}, {name: "x"}) for name in ("action", "build", "group", "release")),
+    ],
+)
+def test_a_report_is_taken_as_far_as_it_makes_sense(fields: dict[str, Any], told: dict[str, Any]) -> None:
+    named = fields.keys() & {"name", "label"}
+    assert differing(step_of(fields if named else {"name": "-", **fields})) == told
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"status": "Anaconda failed: no disk"}, {"name": "Anaconda failed: no disk", "status": "failed"}),
+        (
+            {"action": "an Error occurred"},
+            {"name": "an Error occurred", "status": "failed", "action": "an Error occurred"},
+        ),
+        ({"status": "failures: 0", "percentage": 10}, {"name": "failures: 0", "percentage": 10}),
+        ({"datacenter_name": "dc1", "logs": "l"}, {"name": "update", "group": "dc1", "logs": "l"}),
+    ],
+)
+def test_an_update_of_the_thread_is_a_step(fields: dict[str, Any], told: dict[str, Any]) -> None:
+    host, step = update_of({"name": "web1", **fields})
+    assert (host, differing(step)) == ("web1", {"label": label_of(told["name"]), **told})
+    with pytest.raises(UnreadableReport):
+        update_of(fields)
+
+
+LAST = "modules-final"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "result", "has_failed", "told"),
+    [
+        ("init", "start", None, False, {"status": "init"}),
+        ("init", "start", "FAIL", False, {"status": "init"}),
+        ("init", "finish", "SUCCESS", False, {"status": "done"}),
+        ("init", "finish", "FAIL", True, {"status": "failed", "logs": "d"}),
+        ("init", "finish", "WARN", False, {"status": "done", "logs": "d", "notes": ("cloud-init warned",)}),
+        ("init", "finish", "odd", False, {"notes": ("status was result odd",)}),
+        ("init", "finish", None, False, {}),
+        (LAST, "finish", "SUCCESS", False, {"status": "done", "percentage": 100.0}),
+        (LAST, "finish", "SUCCESS", True, {"status": "done"}),
+        (LAST, "finish", "FAIL", False, {"status": "failed", "logs": "d"}),
+        (LAST, "start", None, False, {"status": "init"}),
+        ("", "start", None, False, None),
+        ("init", "odd", None, False, None),
+    ],
+)
+def test_an_event_of_cloud_init_is_a_step(
+    name: str, kind: str, result: str | None, *, has_failed: bool, told: dict[str, Any] | None
+) -> None:
+    event = {"name": name, "event_type": kind, "description": "d", "result": result, "timestamp": 1.5}
+    if told is None:
+        with pytest.raises(UnreadableReport):
+            event_of(event, has_failed=has_failed)
+    else:
+        step = event_of(event, has_failed=has_failed)
+        assert differing(step) == {"label": label_of(name), "name": name, "time": 1.5, **told}
