@@ -1,6 +1,7 @@
 """The exact secrets of a host, in every form they take, wherever a stream is cut."""
 
 import base64
+import hashlib
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.redaction import Redactor, Rules, Secret
+from service_record.redaction.exact import Exact, forms_with_needles
+from service_record.redaction.secrets import forms as forms_of
 from service_record.redaction.secrets import is_taken
 from service_record.redaction.types import merged
 from testing.made_up import pem, pull_secret
@@ -236,3 +239,102 @@ def test_what_a_limit_leaves_of_a_secret_is_masked(kind: str) -> None:
 
 def test_pieces_that_touch_are_one_and_empty_ones_are_none() -> None:
     assert merged([(0, 2), (2, 5), (5, 5), (6, 6), (7, 8)]) == [(0, 5), (7, 8)]
+
+
+_FIT: Final = "Hunter2x9!"
+_MIDDLE: Final = "AbCd3-fghij-kLmno-pqr5tX"
+_LONG: Final = "A0B1C2D3E4F5G6H7I8J9K0L1M2N3O4P5Q6R7S8T9U0V1W2X3Y4Z5A6B7C8D9"
+
+
+@pytest.mark.parametrize(
+    ("secret", "text"),
+    [
+        (_FIT, "is «Hunter2x9!» or «Hunter2x9!Hunter2x9!»x"),
+        (_FIT, "«Hunte»\n  > «r2x9!», «H»\n«u»\n«nter2x9!»"),
+        (_FIT, r"«Hunte»\\n«r2x9!», a%0A«Hunter»%0a«2x9!»"),
+        (_FIT, "Hunter2x9, Hunte x\nr2x9!"),
+        (_FIT, "«SHVudGVyMng5IQ==»"),
+        (_MIDDLE, "is «AbCd3-fghij-kLmno-pqr5tX», «AbCd3-fghij-kLmno-pqr5tXAbCd3-fghij-kLmno-pqr5tX»"),
+        (_MIDDLE, "«AbCd3-fghij»\n«-kLmno-pqr5tX» there"),
+        (_MIDDLE, "h a[1]: «AbCd3-fghij-k»\nh a[1]: «Lmno-pqr5tX»"),
+        (_MIDDLE, r"«AbCd3-fghij-k»\n«Lmno-pqr5tX», «AbCd3-f»\n«ghij-kLmno-pqr5tX»"),
+        (_MIDDLE, f"«AbCd3-fghij-k»\n{'x' * 8183}«Lmno-pqr5tX»"),
+        (_MIDDLE, f"«AbCd3-fghij-k»\n{'x' * 8184}Lmno-pqr5tX"),
+        (_MIDDLE, f"«AbCd3-f» {'x' * 8183}\n«ghij-kLmno-pqr5tX»"),
+        (_MIDDLE, f"AbCd3-f {'x' * 8184}\nxghij-kLmno-pqr5tX y"),
+        (_MIDDLE, "«AbCd3-fghij-kLmno-pqr5t»\n  «X» y, x: «A»\nx: «bCd3-fghij-kLmno-pqr5tX»"),
+        (_MIDDLE, "xyA\nx: bCd3-fxghij-kLmno-pqr5tX y"),
+        (_MIDDLE, "AbCd3-\nfghij-k\nLmno-\npqr5tX"),
+        (_MIDDLE, "AbCd3-fghij, AbCd3-fghij- more, xhij-kLmno-pqr5tX there"),
+        (_MIDDLE, 'say "«AbCd3-fghij-»", "«AbCd3-fghij-kLm»\u2026 "«hij-kLmno-pqr5tX» there'),
+        (_MIDDLE, "«AbCd3-fghij-kLmno-pqr5t»"),
+        (_MIDDLE, "«bCd3-fghij-kLmno-pqr5tX» x"),
+        (_MIDDLE, "bCd3-fghij-kLmno-pqr5t"),
+        (_LONG, f"is «{_LONG}» and «{_LONG}»"),
+        (_LONG, f"is «{_LONG[:30]}»\ny «{_LONG[30:]}» x"),
+        (_LONG, f"is «{_LONG[:30]}»\nother words\ny «{_LONG[30:40]}»\n«{_LONG[40:]}» x"),
+        (_LONG, f"is «{_LONG[44:]}» x, {_LONG[45:]} x"),
+    ],
+)
+def test_what_is_masked_of_a_secret_begins_and_ends_with_it(secret: str, text: str) -> None:
+    bare = text.replace("«", "").replace("»", "").encode()
+    after, position = b"", 0
+    for span in Exact([Secret("x", secret.encode())]).spans(bare):
+        after += bare[position : span.start] + f"«{bare[span.start : span.end].decode()}»".encode()
+        position = span.end
+    assert (after + bare[position:]).decode() == text
+
+
+_EC: Final = "EC PRIVATE KEY"
+
+
+def _key(der: bytes, label: str = "PRIVATE KEY") -> bytes:
+    return f"-----BEGIN {label}-----\n{base64.encodebytes(der).decode()}-----END {label}-----".encode()
+
+
+_NOISE: Final = b"".join(hashlib.sha512(bytes([number])).digest() for number in range(20))
+_HEX: Final = _NOISE.hex().encode()
+_P256_HEAD: Final = bytes.fromhex("30770201010420")
+_ED25519_HEAD: Final = bytes.fromhex("302e020100300506032b657004220420")
+_P256_TAIL: Final = bytes.fromhex("a00a06082a8648ce3d030107a14403420004") + _NOISE[:64]
+_P256: Final = _key(_P256_HEAD + _NOISE[:32] + _P256_TAIL, _EC)
+
+
+@pytest.mark.parametrize(
+    ("secret", "needles"),
+    [
+        (_HEX[:15], "raw 15 -1--1/0; base64 20 0-10/2"),
+        (_HEX[:16], "raw 16 0-8/2; base64 24 0-12/2"),
+        (_HEX[:39], "raw 39 0-19/2; base64 52 16-36/3"),
+        (_HEX[:40], "raw 40 0-26/3; base64 56 16-36/3"),
+        (_HEX[:1024], "raw 1024 18-1008/43; base64 1368 82-1350/15"),
+        (_HEX[:1025], "raw 1025 18-1008/22; base64 1368 82-1350/15"),
+        (_P256, "raw 164 13-38/3; der 242 32-54/3; base64 304 64-282/4"),
+        (_key(_P256_HEAD + _NOISE[:31], _EC), "raw 52 5-34/3; der 76 2-48/3; base64 152 64-130/4"),
+        (_key(_P256_HEAD + _NOISE[:32], _EC), "raw 52 13-38/3; der 78 32-57/3; base64 152 64-130/4"),
+        (
+            _key(_NOISE[:44] + _P256_HEAD[-4:] + _NOISE[:32]),
+            "raw 108 14-61/4; der 160 18-72/5; base64 220 49-198/7",
+        ),
+        (
+            _key(_NOISE[:45] + _P256_HEAD[-4:] + _NOISE[:32]),
+            "raw 108 14-96/5; der 162 18-72/6; base64 220 49-198/7",
+        ),
+        (_key(_ED25519_HEAD + _NOISE[:32]), "raw 64 25-50/3; der 96 50-75/3; base64 160 76-138/4"),
+        (_key(_NOISE[:525]), "raw 700 217-684/20; der 1050 318-924/4; base64 1020 336-998/29"),
+        (_key(_NOISE[:522]), "raw 696 14-684/29; der 1044 18-986/6; base64 1012 15-966/40"),
+        (
+            _key(_NOISE[:300], "OPENSSH PRIVATE KEY"),
+            "raw 400 14-386/17; der 600 18-576/25; base64 636 64-614/24",
+        ),
+        (_P256.replace(b"-----END ", b""), "raw 183 5-170/8; der 242 2-221/9; base64 292 16-270/12"),
+    ],
+)
+def test_needles_are_pieces_of_what_is_private_only(secret: bytes, needles: str) -> None:
+    """Each form by its size, the places of its first and last needle, and how many it has."""
+    names = {form.text: form.name for form in forms_of(secret)}
+    said: dict[str, str] = {}
+    for text, pieces in forms_with_needles(secret, only_plain=False):
+        places = [text.find(piece) for piece in pieces] or [-1]
+        said.setdefault(names[text], f"{len(text)} {min(places)}-{max(places)}/{len(pieces)}")
+    assert "; ".join(f"{name} {said[name]}" for name in ("raw", "der", "base64") if name in said) == needles

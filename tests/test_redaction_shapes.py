@@ -1,6 +1,7 @@
 """Every shape in every surroundings, and private keys in every wrapping."""
 
 import base64
+import hashlib
 import random
 import shutil
 import subprocess
@@ -9,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from service_record.redaction import Redactor, Rules, Secret
+from service_record.redaction.over_lines import Body, ValueFollower
+from service_record.redaction.redactor import Dump
 from service_record.redaction.secrets import OURS, PUBLIC, rows, shapes
+from service_record.redaction.types import views_of
 from testing.made_up import pem
 from tests.key_wrappings import BYTES, WRAPPINGS, key_leaks, private_keys
 from tests.shape_examples import SURROUNDINGS, leaking, redacted, shape_examples, suits
@@ -232,3 +236,111 @@ def test_a_dump_of_a_key_ends_where_other_dumps_begin() -> None:
 )
 def test_nothing_is_left_of_what_is_hard_to_tell(text: bytes, secret: bytes) -> None:
     assert secret not in redacted(RULES, text)
+
+
+def bare(text: str) -> str:
+    return text.replace("«", "").replace("»", "")
+
+
+def marked(follower: Body | Dump | ValueFollower, text: str) -> str:
+    """Return a text with marks around what is secret in it."""
+    lines = []
+    for line in text.encode().split(b"\n"):
+        view = views_of(line)[-1]
+        after = view.text
+        for start, end, _ in sorted(follower.spans(view), reverse=True):
+            after = after[:start] + "«".encode() + after[start:end] + "»".encode() + after[end:]
+        lines.append(after)
+    return b"\n".join(lines).decode()
+
+
+BEGIN, END = "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"
+A, B, C = (base64.b64encode(hashlib.sha512(bytes([n])).digest()).decode()[:64] for n in range(3))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"x\n{BEGIN}\n«{A}»\n«{B}»\n«{C[:20]}»\n{END}\n{A}",
+        f"a[1]: {BEGIN}\na[22]: «{A}»\nb[1]: «{B}»\na[3]: «{A[:20]}»\nz[1]: {A[:20]}\na[1]: {END}\na[1]: {A}",
+        f"x {BEGIN} «{A}» «{B}» «{A[:20]}» {END} y {A}",
+        f"{BEGIN}«{A}»{BEGIN}«{B}»{END}{C}",
+        f"{BEGIN}\nwords «{A[:40]}» and\nother {A[:39]} of\nwords «{A[:39]}» and\nwords {A[:39]} of",
+        f"log {BEGIN} end\nlog «{A[:24]}» end\nlog {A[:24]} other\nanother {A[:24]} end",
+        f"{BEGIN}\n{A[:12]}\n«{A[:16]}»\n«{A[:12]}»\n{A[:11]}\n«{A[:4]}»",
+        f"{BEGIN}\n{A[:12]}\n{A[:23]}\n«{A[:24]}»\n{A[:23]}\n«{A[:25]}»",
+        f"{BEGIN}\n«+{A[:24]}»\n«+{A[:20]}»\n+{A[:18]}",
+        f"{BEGIN}\n{A[:30]}<redacted:x>«{B[:30]}» «{C[:20]}»<redacted:aaaaaaaaaaaaaaaaaaaaaaaa>",
+        f"{BEGIN}\n" + "all is well\n" * 160 + f"«{A}»\n" + "all is well\n" * 160 + f"«{B}»",
+        f"{BEGIN}\n" + "all is well\n" * 161 + A,
+        f"{BEGIN}\n" + "<redacted:x>\n\n" * 161 + f"«{A}»",
+        f"{BEGIN}\n" + f"«{A[:24]}»\n" * 4000 + f"{A[:24]}\n",
+        f"{BEGIN}\n{'- ' * 4096}«{A[:24]}»",
+        f"{BEGIN}\n{'- ' * 4096}-{A[:24]}",
+    ],
+)  # fmt: skip
+def test_what_is_masked_of_a_key_begins_and_ends_with_it(text: str) -> None:
+    assert marked(Body(), bare(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("line", "masked", "text"),
+    [
+        (f"x: {A[:57]}", "x: <redacted:encoded-secret>", f"x: «{B}»\nx: «{C[:57]}»\nx: «{A[:9]}»\nx: {B}"),
+        (f"x: {A[:57]}", 'x: <redacted:encoded-secret>\\",', f"x: «{B}-_»\nall is well\nx: {B}"),
+        (f"x: {A[:57]}", "x: <redacted:encoded-secret> and more", f"x: {B}"),
+        (f"x: {A[:57]}", "x: <redacted:other>", f"x: {B}"),
+        (f"x: {A[:56]}", "x: <redacted:encoded-secret>", f"x: {B}"),
+        (f"{A} x: {B}", "x: <redacted:encoded-secret>", f"{A} x: «{C}»"),
+    ],
+)
+def test_an_encoded_secret_goes_on_in_the_next_lines_until_a_short_one(
+    line: str, masked: str, text: str
+) -> None:
+    body = Body()
+    body.follow(views_of(line.encode())[-1], masked.encode())
+    assert marked(body, bare(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password:\n  «correcthorse»\n  battery\nuser: root",
+        "password:\ncorrecthorse",
+        "  password:\n  correcthorse",
+        "  password:\n   «correcthorse»",
+        '- password:\n\n  "«correcthorse»",',
+        "password:\n  two words",
+        "password:\n  user:",
+        "password:\n  incorrect",
+        "password: |\n  «line one»  \n  ${X}\n\n   «line two»\nuser: root\n  none",
+        "token: >-\n  «correcthorse»\n «more»",
+        "password: |\n" + "  «correcthorse»\n" * 200 + "  correcthorse",
+        "Nov 21 h a[1]: password:\nNov 22 h a[2]:   «correcthorse»",
+        "Nov 21 h a[1]: password:\nNov 22 i a[2]:   correcthorse",
+        "h a: password: |\nh a:   «one two»\nh b:   three four",
+        "<password>\n«correcthorse»\n</password>",
+        "  <token id=1>\n  «correcthorse»  ",
+        "- name: DB_PASSWORD\n  value: «correcthorse»\n  value: battery",
+        '{"name": "DB_PASSWORD",\n"value": "«correct horse»"}',
+        "name: DB_PASSWORD\nvalue: '«correct horse»'",
+        "name: DB_PASSWORD\nvalueFrom: x\nvalue: battery",
+        "key: DB_PASSWORD\nvalue: ${X}",
+        'content-disposition: form-data; name="token"\nContent-Type: text/plain\n\n«correcthorse»\nbattery',
+        "data:\n  a: «YWJjZA==»\n  b: YWJj\n  c: aHVudGVyMjI\n  d: plain\nf: YWJjZA==",
+        'data:\n  a: "«YQliCmNkZWY=»"\n  b: «8fLz9PX29/j5+vv8/f7/AAEC»\n  c: 8fLz9PX29/j5+vv8/f7/',
+        "stringData:\n  a: «correct horse»\n  b: ${X}\n  c: '«x y»',\n  d: *anchor\ne: x",
+        'data: {\n  "a": "«aHVudGVyMjI=»",\n}',
+        "data:\n  password: |\n    «correct horse»",
+        '{"data":{"a":"«aHVudGVyMjI=»","b":"plain"},"stringData":{"c":"«plain»","d":"«{one two}»"}}',
+        "stringData:\n  a: |\n    «one two»\n    user: «three»\n  b: >-\n    ${X}\nkind: x",
+    ],
+)  # fmt: skip
+def test_a_value_in_another_line_than_its_name_is_masked_and_nothing_else(text: str) -> None:
+    assert marked(ValueFollower(), bare(text)) == text
+
+
+def test_a_value_behind_an_escaped_end_of_its_line_is_masked() -> None:
+    text = r'{"m":"password: |\n  correct horse\n  battery\nuser: root"}'
+    after = marked(ValueFollower(), text)
+    assert after == '{"m":"password: |\n  «correct horse»\n  «battery»\nuser: root"}'

@@ -217,7 +217,7 @@ _PAIR: Final = types.compiled(
     rb"""^[^\n]*?["']?[A-Za-z0-9_.-]+["']?[ \t]*:[ \t]+"""
     rb"""(?:"([^"\n]+)|'([^'\n]+)|([^\s"'{\[|>&*!][^\n]*?))[ \t\r,"']*$"""
 )
-_MAPS_IN_LINE: Final = types.compiled(rb'"(stringData|data)"[ \t]*:[ \t]*\{([^{}\n]*)\}')
+_MAPS_IN_LINE: Final = types.compiled(rb'"(stringData|data)"[ \t]*:[ \t]*\{((?:[^{}"\n]|"[^"\n]*")*)\}')
 _PAIRS_IN_LINE: Final = types.compiled(rb'"[^"\\\n]+"[ \t]*:[ \t]*"([^"\\\n]+)"')
 _ANY: Final = types.compiled(
     part(
@@ -343,8 +343,8 @@ def _value(form: str, text: bytes) -> tuple[int, int] | None:
     else:
         match = _SCALAR.fullmatch(text.strip(b" \t\r"))
         check = _is_scalar
-    if match is None:
-        return None
+    if match is None:  # of a text of several lines, each is secret
+        return _value("block", text) if form == "stringData" and not _KEY.match(text.lstrip()) else None
     group = next(number for number in range(1, match.re.groups + 1) if match.group(number))
     shift = len(text) - len(text.lstrip(b" \t\r")) if check is _is_scalar else 0
     start, end = match.span(group)
