@@ -125,11 +125,11 @@ class LineSet:
         if "" in self._by_head:
             yield 0, None
             return
-        at, left = 0, _FEW_HEADS + len(text) // _BYTES_OF_A_HEAD
+        at, rest = 0, _FEW_HEADS + len(text) // _BYTES_OF_A_HEAD
         while match := self._heads.search(text, at):
             at, end = match.span()
-            left -= 1
-            yield at, text[at:end].decode().casefold() if left else None
+            rest -= 1
+            yield at, text[at:end].decode().casefold() if rest else None
             at += 1
 
     def _tests_of(self, heads: Iterable[str], text: bytes, start: int, end: int) -> set[int]:
