@@ -37,7 +37,8 @@ REACHED: Final = REPOSITORY / ".cache/mutants"
 """Map of the lines that each test reaches."""
 ROOMS: Final = ("record", "history", "diagnosis", "redaction", "reporter/policy", "collector/domain")
 NAMES: Final = (
-    *("budget", "bundle_contents", "cause_schema", "causes", "clock", "diagnosis"),
+    *("array", "array_repair", "atomic_write", "budget", "bundle_contents", "cause_schema", "causes"),
+    *("clock", "decoding", "diagnosis", "diff"),
     *("display", "display_machine", "doubts", "due", "entry", "evidence", "expectations", "signature"),
     *("fact_checks", "failure", "gather_facts", "golden", "healthy_hosts", "history"),
     *("known_secrets", "layout", "line_patterns", "record_format", "recorder", "recording", "records"),

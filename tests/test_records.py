@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.record.appending import record_name
+from service_record.record.appending import Writer, record_name, writing_path
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Malformed
 from service_record.record.line import MAX_LINE_BYTES
@@ -342,3 +342,91 @@ def test_the_directory_is_the_environments_or_upstreams(monkeypatch: pytest.Monk
     assert Records().directory == Path("/somewhere/else")
     monkeypatch.setenv("SERVICE_RECORDS_DIR", "")
     assert Records().directory == Path("/var/log/openshift")
+
+
+@pytest.mark.parametrize(("missing", "is_written"), [(0, True), (1, True), (2, False)])
+def test_an_entry_that_lacks_only_its_end_is_in_the_file(
+    records: Records, missing: int, is_written: bool
+) -> None:
+    writer = records.writer("job")
+    writer.append(entry())
+    size = records.path("job").stat().st_size
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + len(entry(at=1).to_line()) - missing, hard))
+    try:
+        assert writer.append(entry(at=1)) is is_written
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert writer.append(entry(at=2))
+    found = [piece for piece in records.read("job") if isinstance(piece, Entry)]
+    between = [entry(at=1)] if is_written else []
+    assert found == [entry(), *between, entry("service start", 2, dropped=1 - len(between))]
+
+
+@pytest.mark.parametrize("sync", ["ends", "", "all"])
+def test_only_ends_of_runs_and_failures_wait_for_the_disk_where_that_is_wanted(
+    records: Records, monkeypatch: pytest.MonkeyPatch, sync: str
+) -> None:
+    synced = []
+    monkeypatch.setenv("SERVICE_RECORDS_SYNC", sync)
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+    )
+    places = [str(records.path("job")), str(records.directory)] if sync == "ends" else []
+    for phase, result, expected in [
+        ("service start", None, []),
+        ("stage start", None, []),
+        ("stage end", "success", []),
+        ("stage end", "failure", places),
+        ("pre-command end", "success", places),
+        ("service end", "success", places),
+    ]:
+        synced.clear()
+        assert records.writer("job").append({"phase": phase, "result": result})
+        assert synced == expected
+
+
+def test_a_file_that_may_not_be_written_is_one_of_the_inbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only whom a directory's mode binds, not root, needs the inbox."""
+    directory, inbox = tmp_path / "records", tmp_path / "inbox"
+    monkeypatch.setenv("SERVICE_RECORDS_DIR", str(directory))
+    monkeypatch.setenv("INVOCATION_ID", "1f")
+    record, parked = f"{directory}/job.json", f"{inbox}/job.1f.json"
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    allowed = {str(inbox)}
+    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.W_OK and str(path) in allowed)
+    assert writing_path("job.service") == record
+    monkeypatch.setenv("SERVICE_RECORDS_INBOX", str(inbox))
+    assert writing_path("job.service") == parked
+    assert writing_path("job", tmp_path) == f"{tmp_path}/job.json"
+    for place in (record, str(directory)):
+        allowed.add(place)
+        assert writing_path("job") == record
+        allowed.remove(place)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert writing_path("job") == record  # root makes the directory
+    directory.mkdir()
+    assert writing_path("job") == parked  # of a sandbox
+    allowed.clear()
+    assert writing_path("job") == record
+
+
+@pytest.mark.parametrize("behind", [b"", b"x"], ids=["empty", "torn"])
+def test_a_writer_that_may_write_and_not_read_begins_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: bytes
+) -> None:
+    path = write_lines(tmp_path / "job.json", behind)
+    real = os.open
+
+    def unreadable(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_ACCMODE == os.O_RDONLY:
+            raise PermissionError
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", unreadable)
+    writer = Writer(path)
+    assert [writer.append(entry(at=at)) for at in (1, 2)] == [True, True]
+    monkeypatch.undo()
+    assert path.read_bytes() == behind + b"\n" + entry(at=1).to_line() + entry(at=2).to_line()
