@@ -14,6 +14,8 @@ _BARS: Final = "▁▂▃▄▅▆▇█"
 _ASCII_BARS: Final = ".:-=+*#%"
 _INDENT: Final = 2
 _FEW: Final = 10
+_LEAST_SHARE: Final = 0.005
+"""A smaller share would be rounded to 0%."""
 _COLUMNS: Final = (
     *("cause", "says", "rank", "bundles", "hosts", "share", "first", "last", "new", "rising"),
     *("now", "before", "releases", "platforms", "services", "example", "line"),
@@ -61,7 +63,7 @@ def _verdicts(triage: Triage) -> str:
 
 
 def _cause_lines(cause: Cause, view: View, marks: Sequence[tuple[str, Ink]]) -> Iterator[Line]:
-    head = f"{cause.bundles:>5} {cause.share:>5.0%}  "
+    head = f"{cause.bundles:>5} {_share(cause):>5}  "
     room = view.width - len(head) - sum(len(mark) + 2 for mark, _ in marks)
     yield (
         (head, Ink.STRONG),
@@ -75,10 +77,11 @@ def _cause_lines(cause: Cause, view: View, marks: Sequence[tuple[str, Ink]]) -> 
         f"{_day(cause.first)} to {_day(cause.last)}",
         ", ".join(cause.releases),
         ", ".join(cause.platforms),
-        _trend(cause, view),
     ]
     for line in wrap(visible(", ".join(filter(None, facts))), view.width - len(indent)):
         yield ((indent + line, Ink.FAINT),)
+    if trend := _trend(cause, view):
+        yield ((indent + trend, Ink.FAINT),)
     if not cause.name and cause.line:
         line = cut(visible(cause.line), view.width - len(indent), view.glyphs.cut)
         yield ((indent + line, Ink.FAINT),)
@@ -99,7 +102,12 @@ def _trend(cause: Cause, view: View) -> str:
     if sum(1 for day in cause.days if day) < _INDENT:
         return ""
     bars = _BARS if view.glyphs.bar == "━" else _ASCII_BARS
-    return "".join(" " if not day else bars[(day * len(bars) - 1) // most] for day in cause.days)
+    none = "·" if bars is _BARS else " "
+    return "".join(none if not day else bars[(day * len(bars) - 1) // most] for day in cause.days)
+
+
+def _share(cause: Cause) -> str:
+    return f"{cause.share:.0%}" if cause.share >= _LEAST_SHARE else "<1%"
 
 
 def _day(moment: datetime | None) -> str:
@@ -154,7 +162,7 @@ def answer_html(triage: Triage, source: str, made_at: datetime) -> str:
 
 
 def _page_row(cause: Cause, triage: Triage) -> tuple[object, ...]:
-    """Return a cause, when it was seen, and the last days as columns: left edge, width, height and title."""
+    """Return a cause, its share and times, and a column for each day: left edge, width, height and title."""
     most = max(cause.days, default=0) or 1
     width, height = _TREND
     step = width / max(len(cause.days), 1)
@@ -164,7 +172,7 @@ def _page_row(cause: Cause, triage: Triage) -> tuple[object, ...]:
             date = triage.first_day + timedelta(days=day) if triage.first_day is not None else None
             title = f"{date:%Y-%m-%d}: {number}" if date is not None else ""
             columns.append((round(day * step, 1), step - 1, round(max(number / most * height, 2), 1), title))
-    return cause, f"{_day(cause.first)} to {_day(cause.last)}", most, columns
+    return cause, _share(cause), f"{_day(cause.first)} to {_day(cause.last)}", most, columns
 
 
 def document(triage: Triage) -> dict[str, Any]:

@@ -70,6 +70,8 @@ def barriers(page: Page) -> list[str]:
     for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
         found += [f"{width} px: {each}" for each in _violations(page, ALL_BUT_COLOURS)]
+        taken = page.evaluate("document.documentElement.scrollWidth")
+        found += [f"{width} px: it takes {taken} px"] if taken > width else []
     page.evaluate(THIN_OUT)
     for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
