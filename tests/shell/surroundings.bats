@@ -54,14 +54,16 @@ END
 
 @test "any IFS" {
   for ifs in '' ',' e 0123456789 $'\n' '"' / ' :{}'; do
-    for how in "IFS='$ifs'" "readonly IFS='$ifs'" "export IFS='$ifs'"; do
+    for how in "IFS='$ifs'" "readonly IFS='$ifs'"; do
       echo "$how"
       service_with "$how"
       unchanged_and_recorded
     done
   done
-  service_with "unset IFS"
-  unchanged_and_recorded
+  for how in "unset IFS" "export IFS=e"; do
+    service_with "$how"
+    unchanged_and_recorded
+  done
 }
 
 @test "any locale" {
@@ -117,7 +119,12 @@ mapfile -t NAMES < <(grep -ohE '\<__sr(_[a-z_0-9]+)?\>' "$SHIM" "${SHIM%/*}/serv
     echo "readonly $name"
     service_with "readonly $name=leaked" 'set -e'
     sed -i 's/^(exit.*/true | true/' odd.sh
-    unchanged odd.sh
+    if [ -d without ]; then # which of the names makes no difference there
+      run_into with odd.sh
+      diff -r without with
+    else
+      unchanged odd.sh
+    fi
   done
 }
 
@@ -126,20 +133,19 @@ BUILTINS=(. : '[' alias break command compgen continue declare echo enable eval 
   umask unset wait)
 
 @test "functions named like builtins are not called" {
-  for name in "${BUILTINS[@]}"; do
-    echo "$name()"
-    service_with ':' ''
-    script functions.sh <<END
-$name() { builtin echo "hijacked \$FUNCNAME \${FUNCNAME[1]}"; builtin $name "\$@"; }
+  {
+    for name in "${BUILTINS[@]}"; do
+      echo "$name() { builtin echo \"hijacked \$FUNCNAME \${FUNCNAME[1]}\"; builtin $name \"\$@\"; }"
+    done
+    cat <<END
 builtin . "\$SHIM"
 record_service_stage_start one
 record_service_stage_success
-builtin unset -f $name
+builtin unset -f ${BUILTINS[*]}
 END
-    rm -rf records
-    unchanged functions.sh
-    [ "$(entries | wc -l)" -eq 4 ]
-  done
+  } | script functions.sh
+  unchanged functions.sh
+  [ "$(entries | wc -l)" -eq 4 ]
 }
 
 @test "a service's own exit function stays its own" {
@@ -164,21 +170,17 @@ END
 }
 
 @test "aliases named like builtins and keywords of ours are not expanded" {
-  for name in "${BUILTINS[@]}" builtin exit; do
-    [[ $name != . && $name != : && $name != '[' ]] || continue
-    echo "alias $name"
-    script aliases.sh <<END
+  local names=("${BUILTINS[@]:3}" builtin exit) # without . : and [
+  script aliases.sh <<END
 shopt -s expand_aliases
-alias $name='echo hijacked'
+alias ${names[*]/%/="'echo hijacked'"}
 \\. "\$SHIM"
 record_service_stage_start one
 record_service_stage_success
-shopt -p expand_aliases
+\\shopt -p expand_aliases
 END
-    rm -rf records
-    unchanged aliases.sh
-    [ "$(entries | wc -l)" -eq 4 ]
-  done
+  unchanged aliases.sh
+  [ "$(entries | wc -l)" -eq 4 ]
 }
 
 @test "disabled builtins do no harm" {
@@ -309,21 +311,18 @@ END
 }
 
 @test "aliases named like keywords are not expanded" {
-  for name in 'if' 'then' 'else' 'fi' 'for' 'in' 'do' 'done' 'while' 'case' 'esac' 'local' 'function' '[['; do
-    echo "alias $name"
-    script keywords.sh <<END
+  local names=('if' 'then' 'else' 'fi' 'for' 'in' 'do' 'done' 'while' 'case' 'esac' 'local' 'function' '[[')
+  script keywords.sh <<END
 shopt -s expand_aliases
-alias '$name=echo hijacked'
+alias ${names[*]/%/="'echo hijacked'"}
 \\. "\$SHIM"
 record_service_stage_start one
 record_service_stage_success
 alias
 shopt -p expand_aliases
 END
-    rm -rf records
-    unchanged keywords.sh
-    [ "$(entries | wc -l)" -eq 4 ]
-  done
+  unchanged keywords.sh
+  [ "$(entries | wc -l)" -eq 4 ]
 }
 
 @test "set -v shows no more of the shim than its first lines" {
