@@ -888,6 +888,10 @@ def test_failures_of_stages_that_a_run_goes_on_after_are_counted_until_one_succe
     assert handled is not None
     assert (handled.stage, handled.count, handled.stages, handled.command) == (found.stages[-1], 3, 3, None)
     assert handled_failure(run(entry(), *ended(1, "a", bad), *ended(2, "a", good))) is None
+    after = replace(found.commands[0], is_before=False)
+    last = handled_failure(replace(found, commands=(after,)))
+    assert last is not None
+    assert (last.command, last.stage, last.count, last.stages) == (after, after.stages[0], 1, 3)
     first = handled_failure(replace(found, stages=()))
     assert first is not None
     assert (first.command, first.count, first.stages) == (found.commands[0], 1, 1)
@@ -907,3 +911,47 @@ def test_an_end_of_a_stage_without_its_start_is_a_stage_in_those_that_are_open()
         ("outer", 0, Outcome.SUCCESS, None, None, "7"),
     ]
     assert found.stages[1].ended == START + timedelta(seconds=2)
+
+
+def test_boots_of_records_that_share_none_are_in_the_order_of_their_clocks() -> None:
+    later = several(
+        a=[entry(at=9, boot_id=OTHER_BOOT)], b=[replace(entry(at=5), timestamp=None)], c=[entry(at=7)]
+    )
+    assert later.boots == (BOOT_ID, OTHER_BOOT)
+    earlier = several(a=[entry(at=9, boot_id=OTHER_BOOT)], b=[entry(at=11), entry(at=1, pid=2)])
+    assert earlier.boots == (OTHER_BOOT, BOOT_ID)
+    assert boots_in_order([{"z": ""}, {"b": "2"}, {"a": "2"}, {"z": ""}]) == ("a", "b", "z")
+
+
+def test_an_end_of_another_process_is_of_a_run_that_has_only_commands() -> None:
+    end = entry(Phase.SERVICE_END, 5, pid=2)
+    first, second = runs(entry(pid=1), end)
+    assert (first.outcome, second.outcome, second.has_no_start) == (Outcome.RUNNING, Outcome.SUCCESS, True)
+    (only,) = runs(entry(pid=1), replace(end, pid=None))
+    assert only.outcome is Outcome.SUCCESS
+    (whole,) = runs(command(Phase.PRE_COMMAND_START, 0), command(Phase.PRE_COMMAND_END, 1), end)
+    assert (whole.outcome, len(whole.commands)) == (Outcome.SUCCESS, 1)
+
+
+def test_a_stage_of_another_process_outside_systemd_is_of_the_run_that_is_open() -> None:
+    def of(phase: str, at: float, pid: int, **fields: object) -> Entry:
+        return entry(phase, at, pid=pid, invocation_id=None, **fields)
+
+    stage = of(Phase.STAGE_START, 3, 9, stage="a")
+    start, end = of(Phase.SERVICE_START, 0, 1), of(Phase.SERVICE_END, 2, 1)
+    assert [len(one.stages) for one in runs(start, stage)] == [1]
+    assert [len(one.stages) for one in runs(start, end, stage)] == [0, 1]
+    assert [len(one.stages) for one in runs(start, replace(stage, boot_id=OTHER_BOOT))] == [0, 1]
+    assert [one.outcome for one in runs(start, replace(end, pid=2))] == [Outcome.INTERRUPTED, Outcome.SUCCESS]
+
+
+def test_what_amends_a_command_is_of_its_run_and_the_last_that_is_known_of_it() -> None:
+    ends = [command(Phase.PRE_COMMAND_END, at, exit_code=at, dropped=1, **FAILURE) for at in (1, 2)]
+    found = run(command(Phase.PRE_COMMAND_START, 0), *ends)
+    assert (len(found.commands), found.last_entry, found.dropped) == (1, START + timedelta(seconds=2), 2)
+    assert (found.commands[0].ended, found.commands[0].facts.exit_code) == (START + timedelta(seconds=1), 2)
+    others = run(command(Phase.PRE_COMMAND_START, 0), ends[0], replace(ends[1], pid=98))
+    assert [(one.outcome, one.started is None) for one in others.commands] == [
+        (Outcome.FAILURE, False),
+        (Outcome.FAILURE, True),
+    ]
