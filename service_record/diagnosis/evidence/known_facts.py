@@ -253,10 +253,8 @@ def _blocks(text: str) -> Iterator[NamedFact]:
 
 def _mounts(text: str) -> Iterator[NamedFact]:
     for number, line in _rows(text):
-        words = [word for word in re.split(r"[\s│├└─`|]+", line) if word]
-        target, source = (
-            (words[1], words[0]) if line.startswith("/dev/") else (words[0], words[1] if words[1:] else "")
-        )
+        first, second, *_ = (*filter(None, re.split(r"[\s│├└─`|]+", line)), "", "")
+        target, source = (second, first) if line.startswith("/dev/") else (first, second)
         if target.startswith("/"):
             yield "mounted", target, number, source.removeprefix("/dev/").partition("[")[0]
 
@@ -286,9 +284,10 @@ def _chrony(text: str) -> Iterator[NamedFact]:
         if colon and word.strip() == "Leap status":
             yield "chrony-leap", rest.strip(), number, ""
         elif re.match(r"[\^=#][*+?x~-]", line):
-            yield "chrony-source", line.split()[1] if line.split()[1:] else "", number, line[1]
+            source = next(iter(line.split()[1:]), "")
+            yield "chrony-source", source, number, line[1]
             if line[1] == "*":
-                yield "chrony-selected", line.split()[1], number, ""
+                yield "chrony-selected", source, number, ""
 
 
 def _time_settings(text: str) -> Iterator[NamedFact]:
@@ -396,7 +395,7 @@ def _boot_manager(text: str) -> Iterator[NamedFact]:
         word, _, rest = line.partition(":")
         if word in names:
             yield names[word], rest.strip(), number, ""
-        elif (match := re.match(r"Boot([0-9A-F]{4})\*? (.*)", line)) is not None:
+        elif (match := re.match(r"Boot([0-9A-F]{4})[* ] *(.*)", line)) is not None:
             yield "boot-entry", match[2], number, match[1]
 
 
