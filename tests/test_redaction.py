@@ -1,17 +1,20 @@
 """Secrets that nobody told us, by their shapes; and that everything else stays as it is."""
 
 import json
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.redaction import Redactor, Rules, Secret, mask, report
+from service_record.redaction import Redactor, Rules, Secret, mask, masked_in_place, ordinary_words, report
+from service_record.redaction.types import from_base64, views_of, whole_escapes
 from testing.clean_lines import clean_lines
 from testing.made_up import pem
 from tests.faults import Faults
@@ -259,3 +262,236 @@ def test_the_first_pass_over_text_rich_in_secrets_takes_about_as_long_as_the_nex
     first = min(seconds[0] for seconds in passes)
     next_ = min(min(seconds[1:]) for seconds in passes)
     assert first <= 2.5 * next_ + 0.005, f"{first:.3f} s, then {next_:.3f} s"
+
+
+@pytest.mark.parametrize(
+    ("is_secret", "secrets", "others"),
+    [
+        (
+            ordinary_words.is_value,
+            "correct horse|x|/x/y|$a1a1a1a1a1a1a1a1a1a1a1a1|a b",
+            "<redacted:x>| \\'\" ||${X}|$X|/etc/shadow|C:\\x|null|none|***|..x|$a1a1a1a1a1a1a1a1a1a1a1b",
+        ),
+        (
+            ordinary_words.is_password,
+            "correcthorse|passwords",
+            "incorrect horse|files systemd|passwd.yaml|/etc/x|expired.|a",
+        ),
+        (
+            ordinary_words.is_written,
+            "cORRECT|correct1|CORRECT|c0rrect.|incorrect1",
+            "correct|Correct|correct.",
+        ),
+        (
+            ordinary_words.is_phrase,
+            "a b",
+            "a=b|",
+        ),
+        (
+            ordinary_words.is_flag_value,
+            "x1",
+            "-x1|incorrect",
+        ),
+        (
+            ordinary_words.is_userinfo,
+            "hunter22|312800|3128x",
+            "3128|3128/x|<redacted:x>",
+        ),
+        (
+            ordinary_words.is_cookie,
+            "SID=a1",
+            "0x12|0x12,|x=0x12|null",
+        ),
+        (
+            ordinary_words.is_session,
+            "a1b2c3d4e5f6g7h8i9j0|correcthorsebattery2",
+            (
+                "a1b2c3d4e5f6g7h8i9j|0x12121212121212121212|123e4567-e89b-12d3-a456-426614174000|"
+                "correct-horse-battery-2"
+            ),
+        ),
+        (
+            ordinary_words.is_body,
+            "a1b2c3d4e5f6",
+            "a1b2c3d4e5f|/etc/service-x",
+        ),
+        (
+            ordinary_words.is_token,
+            'a1b2c3d4|1234567890|qzxkvjwprtnmbdfghl|QzXkVjWpRtNmBd|{"a":1}|\\"{x|quay.io/a1b2c3d4| a1b2c3d4 ',
+            (
+                "a1b2c3d|123456789|12345.67890|abcdefgh|QzXkVjWpRtNmB|0x12345678|2026-11-21T01:05:10Z|"
+                "2026-11-21|a1b2*3d4e|default-dockercfg-x7k2p|Token{df0798e|/etc/a1b2c3|correct.horse|"
+                "x7k2-p9|a1b2-word|word-a1b2"
+            ),
+        ),
+        (
+            ordinary_words.is_stated,
+            "a1b2c3d4|incorrect1x",
+            "passwd1a.yaml|123e4567-e89b-12d3-a456-426614174000|correcthorse",
+        ),
+        (
+            ordinary_words.is_mixed,
+            "correct1|QzXkVjWpRtNmBdFg",
+            "correcthorse|correct-horse-1|<redacted1>|<redacted:a1>",
+        ),
+        (
+            ordinary_words.is_dense,
+            "a1b2c3d4e5f6g7h8|0123456789abcdef|ab1cd2ef3gh4ij5kl|abcd1efgh2ijkl3m|abcd1efgh2ijklmn",
+            (
+                "a1b2c3d4e5f6g7h|a1bcdefghijklmnop|abcdefghijklm1op2|abcdefghijklmnopq2r3|"
+                "0123456789012345|MIIa1b2c3d4e5f6g7h8|sha256:a1b2c3d4e5f6g7h8|"
+                "123e4567-e89b-12d3-a456-426614174000|a1b2c3d4-e5f6g7h8|/etc/a1b2c3d4e5f6g7h8|"
+                "abcd1efghijklmn2"
+            ),
+        ),
+        (
+            ordinary_words.is_dense_and_no_digest,
+            "a1b2c3d4e5f6g7h8",
+            "0123456789abcdef|aHVudGVyMjIyMjIyMjI1|8fLz9PX29/j5+vv8/f7/AAEC",
+        ),
+        (
+            ordinary_words.is_prefixed,
+            "x_a1B2c3D4e5F6g7H8|aBcDeFgHiJ1lMnOpQ2",
+            (
+                "x_a1b2c3d4e5f6g7h8|ValidateRFC4281Id|validateRfc4281codecId1|abcDEF123abcDEF123|"
+                "abcDEF12abcDEF12|abcdEF12abcDEF12"
+            ),
+        ),
+        (
+            ordinary_words.is_registry_auth,
+            "YTpi|a1b2c3d4e5f6g7h8",
+            "YWJj|a1b2c3d4e5f6g7h|OmI=|wqM6Yg==",
+        ),
+        (
+            ordinary_words.is_bootstrap_token,
+            "abcdef.0123456789abcdef|abcdef.abcdefghijklmn01",
+            "abcdef.0123456789012345|abcdef.abcdefghijklmnop|abcdef.abcdefghijklmno1|abcde0.abcdefghijklmno1",
+        ),
+        (
+            ordinary_words.is_kubeadmin_password,
+            "AbCd3-fghij",
+            "ABCD3-FGHIJ|abcd3-fghij|Abcd3-Fghij",
+        ),
+        (
+            ordinary_words.is_key,
+            "MTIzNDU2Nzg5MDEyMzQ1Ng==|MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0|deadbeefdeadbeefdeadbg",
+            "MTIzNDU2Nzg5MDEyMzQ1|deadbeefdeadbeefdeadbe",
+        ),
+        (
+            ordinary_words.is_credential,
+            "YTpi|OmE6",
+            "OmI=|YWJj|w6M6YmI=",
+        ),
+        (
+            ordinary_words.is_random,
+            "aB1|aB+",
+            "ab1|AB1|aBc",
+        ),
+        (
+            ordinary_words.is_unmasked,
+            "x",
+            "<redacted:x>|<redacted",
+        ),
+    ],
+)
+def test_a_secret_is_told_from_words(is_secret: Callable[[bytes], bool], secrets: str, others: str) -> None:
+    texts = [*secrets.split("|"), *others.split("|")]
+    assert [text for text in texts if is_secret(text.encode())] == secrets.split("|")
+
+
+@pytest.mark.parametrize(
+    ("text", "finest", "places", "levels"),
+    [
+        (rb"a\nb", b"a\nb", [0, 1, 3, 4], 1),
+        (rb"\u0041.\u00ff", b"A.\xff", [0, 6, 7, 13], 1),
+        (rb"\u2026", b"\x80", [0, 6], 1),
+        (rb"\x41b\101", b"A\0bA", [0, 4, 4, 5, 9], 1),
+        (rb"\377\400", b"\xff\\400", [0, 4, 5, 6, 7, 8], 1),
+        (rb"\/\$\a\e\0x", b"/$\a\x1b\0x", [0, 2, 4, 6, 8, 10, 11], 1),
+        (b"%41%4", b"A%4", [0, 3, 4, 5], 1),
+        (b"#012#037#040#177", b"\n\x1f#040\x7f", [0, 4, 8, 9, 10, 11, 12, 16], 1),
+        (b"&quot;&bogus;&#65;&#x41;", b'"&bogus;AA', [0, 6, 7, 8, 9, 10, 11, 12, 13, 18, 24], 1),
+        (b"&#X42;&#256;&#255;", b"B\x80\xff", [0, 6, 12, 18], 1),
+        (b"^I^M^J^A", b"\t\r\n^A", [0, 2, 4, 6, 7, 8], 1),
+        (b"a\x1b[31mb^[[0mc", b"a\0b\0c", [0, 1, 6, 7, 12, 13], 1),
+        (b"ab\0", b"ab", [0, 1, 3], 1),
+        (b"abc\0", b"abc\0", [0, 1, 2, 3, 4], 0),
+        (b"\\" * 10 + b"n", b"\\\n", [0, 8, 11], 3),
+        (b"\\" * 31 + b"n", b"\\\\\n", [0, 16, 30, 32], 4),
+        (rb"\\n x%5C%6E", b"\n x\n", [0, 3, 4, 5, 11], 2),
+    ],
+)
+def test_each_character_of_a_view_has_its_place_in_the_text(
+    text: bytes, finest: bytes, places: list[int], levels: int
+) -> None:
+    views = views_of(text)
+    assert views[-1].text == finest
+    assert [views[-1].place(position) for position in range(len(finest) + 1)] == places
+    assert len(views) == levels + 1
+
+
+def test_a_span_ends_beside_escapes() -> None:
+    finest = views_of(rb"x\nyz\u0041b")[-1]
+    asked = [(0, 1), (1, 3), (2, 4), (3, 5), (5, 11), (6, 11), (0, 12)]
+    given_ = [(0, 1), (1, 3), (3, 4), (3, 5), (5, 11), (11, 11), (0, 12)]
+    assert [whole_escapes(finest, *span) for span in asked] == given_
+
+
+@pytest.mark.parametrize(
+    ("text", "plain", "strict"),
+    [
+        (b"YWJj", b"abc", b"abc"),
+        (b"YWI", b"ab", b"ab"),
+        (b"YWI=", b"ab", b"ab"),
+        (b"Y", b"", b""),
+        (b"-_-_", b"\xfb\xff\xbf", b"\xfb\xff\xbf"),
+        (b"YW!Jj", b"abc", b""),
+    ],
+)
+def test_base64_is_read_in_either_alphabet(text: bytes, plain: bytes, strict: bytes) -> None:
+    assert (from_base64(text), from_base64(text, is_strict=True)) == (plain, strict)
+
+
+@pytest.mark.parametrize(
+    ("line", "masked", "counts"),
+    [
+        ("password=hunter22", "password=P", {"P": 1}),
+        ("password=hunter22,user=x", "password=P,user=x", {"P": 1}),
+        ("{password: hunter22}", "{password: P}", {"P": 1}),
+        ("password='hunter22,user=x'", "password='P'", {"P": 1}),
+        ('{"password": 123456,"a":1}', '{"password": "P","a":1}', {"P": 1}),
+        (r"{\"password\": -1.5e3}", r"{\"password\": \"P\"}", {"P": 1}),
+        ("password=123456 password=y", "password=P password=P", {"P": 2}),
+        ("token=aB3dE9fG5iJk or aB3dE9fG5iJk, xaB3dE9fG5iJk", "token=T or T, xT", {"T": 3}),
+        ("token=aB3dE9fG5iJ or aB3dE9fG5iJ", "token=T or aB3dE9fG5iJ", {"T": 1}),
+        ("public key: u1SU1LfVLPHCozMxH2Mo4l", "public key: u1SU1LfVLPHCozMxH2Mo4l", {}),
+        ("token=T password=${X}", "token=T password=${X}", {}),
+    ],
+)
+def test_what_is_masked_of_a_value_begins_and_ends_with_it(
+    line: str, masked: str, counts: dict[str, int]
+) -> None:
+    masks = {"P": "password", "T": "token"}
+    given_, wanted = (
+        re.sub(r"\b[PT]\b|(?<=x)T", lambda match: mask(masks[match[0]]).decode(), text).encode()
+        for text in (line, masked)
+    )
+    found: Counter[str] = Counter()
+    assert RULES.masked(given_, found) == wanted
+    assert found == {masks[kind]: count for kind, count in counts.items()}
+    assert RULES.masked(given_, found, certain=True) == given_
+
+
+@pytest.mark.parametrize(
+    ("lines", "masked"),
+    [
+        (b"a Hunter2x9!aaaaaaaa b\nfine\n", b"a <redacted:pw> b     \nfine\n"),
+        (b"password=hunter22\n", b"password=***     \n"),
+        (b"password=abc", b"password=***"),
+        (b"password=ab\nx", b"***********\nx"),
+        (b"clean", b"clean"),
+    ],
+)
+def test_lines_that_keep_their_length_have_blanks_or_short_masks(lines: bytes, masked: bytes) -> None:
+    rules = Rules([Secret("pw", b"Hunter2x9!aaaaaaaa")])
+    assert masked_in_place(lines, rules) == masked

@@ -344,3 +344,29 @@ def test_a_value_behind_an_escaped_end_of_its_line_is_masked() -> None:
     text = r'{"m":"password: |\n  correct horse\n  battery\nuser: root"}'
     after = marked(ValueFollower(), text)
     assert after == '{"m":"password: |\n  «correct horse»\n  «battery»\nuser: root"}'
+
+
+_DUMPED = b"-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg\n-----END PRIVATE KEY-----\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"a: «{_DUMPED[:29].hex(' ')}»\nb: «{_DUMPED[29:].hex(' ')}» \nc: 41 42",
+        f"«{_DUMPED.hex()}»\n41",
+        "5052495641\n«5445204b45592d»\n«2d»",
+        "5445204b4559\n2d",
+        "«505249564154»\n«2d»",
+        "45592d 5445 4952\n2d",
+        "«50524956415445»\n«204b4559»\n«2d2d2d2d2d»\n«4142»\n«2d454e4420»\n4142",
+        "2d 50 52 49 56 41\n«54 45 20 4b 45 59 2d»\n«41 42»",
+        "00000010: «5445 204b 4559 2d2d  TE KEY--»\n00000018: «4142 4344  ABCD»",
+        "00000010: «4554 4b20 5945 2d2d  TE KEY--»\n00000018: «4241 4443  ABCD»",
+        "54: 5052 4952",
+        "000010 «54 45 20 4b 45 59 2d 2d»",
+        "x «50524956415445204b4559 y»\n" + "no\n" * 160 + "«4142»\n" + "no\n" * 161 + "4142",
+        "«50524956415445204b4559»\n" + "«4142»\n" * 1000 + "4142",
+    ],
+)
+def test_what_is_masked_of_a_dump_begins_and_ends_with_the_key(text: str) -> None:
+    assert marked(Dump(), bare(text)) == text
