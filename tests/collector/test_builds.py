@@ -1,10 +1,21 @@
 """When a host is installed anew, and when it only tries again."""
 
+from typing import Any
+
+import msgspec
 import pytest
 from sqlalchemy import select
 
 from service_record.collector.domain.access import Grant, TokenKind
-from service_record.collector.domain.progress import Progress, advance, begins_build, first
+from service_record.collector.domain.progress import (
+    Progress,
+    StepFinished,
+    advance,
+    begins_build,
+    ended,
+    first,
+    repeated,
+)
 from service_record.collector.domain.steps import ReportedStep, StepStatus, label_of
 from service_record.collector.store.reporting import Accepted, Report, record_steps
 from service_record.collector.store.schema import builds, steps
@@ -306,3 +317,172 @@ def test_a_build_that_an_administrator_overtakes_keeps_what_was_said_of_it(serve
     ]
     page = server.client("reader").get("/api/v1/hosts/web1/builds/2").json
     assert [each["verdict"] for each in page["builds"]] == ["progressing", "abandoned", "looping"]
+
+
+_SIGNS = {"#": "build", "~": "action", "@": "boot_id", "!": "logs"}
+
+
+def steps_of(text: str) -> list[ReportedStep]:
+    """Return the steps of a text such as `Disk init 10 @boot | Disk failed !logs`."""
+    reported = []
+    for part in text.split(" | "):
+        name, status, *rest = part.split()
+        fields = {_SIGNS[each[0]]: each[1:] for each in rest if each[0] in _SIGNS}
+        percentage = next((float(each) for each in rest if each[0] not in _SIGNS), None)
+        reported.append(step(name, status, percentage, **fields))
+    return reported
+
+
+@pytest.mark.parametrize(
+    ("reported", "progress"),
+    [
+        (
+            "Disk init 10 #b1 ~install @x | Disk reported",
+            {"key": "b1", "action": "install", "boot_id": "x", "percentage": 10.0, "farthest": 10.0}
+            | {"fresh_at": 1.0, "fresh_name": "Disk", "open": {"disk": 0.0}, "boots": ("x",)}
+            | {"seen": {"disk:init": 1, "disk:reported": 1}},
+        ),
+        (
+            "Disk init 10 | Disk done 20",
+            {"percentage": 20.0, "farthest": 20.0, "fresh_at": 1.0, "fresh_name": "Disk"}
+            | {"seen": {"disk:init": 1, "disk:done": 1}},
+        ),
+        (
+            "Disk init 9 | Net init | Disk init 9 | Disk init 8 | Disk init",
+            {"percentage": 8.0, "farthest": 9.0, "fresh_at": 1.0, "fresh_name": "Net"}
+            | {"open": {"disk": 4.0, "net": 1.0}, "seen": {"disk:init": 4, "net:init": 1}}
+            | {"repeats": {"disk": 3}, "again_name": "Disk"},
+        ),
+        (
+            "Disk reported | Disk reported | Net reported | Disk reported | Disk reported",
+            {"fresh_at": 2.0, "fresh_name": "Net", "seen": {"disk:reported": 4, "net:reported": 1}}
+            | {"repeats": {"disk": 1}, "again_name": "Disk"},
+        ),
+        (
+            "Disk failed !a | Disk failed !b",
+            {"fresh_at": 0.0, "fresh_name": "Disk", "seen": {"disk:failed": 2}}
+            | {"repeats": {"disk": 1}, "again_name": "Disk"}
+            | {"failure": {"label": "disk", "name": "Disk", "at": 1.0, "logs": "b", "count": 2}},
+        ),
+        (
+            "Disk failed | Net done | Net failed | Disk done | Net init",
+            {"fresh_at": 4.0, "fresh_name": "Net", "open": {"net": 4.0}}
+            | {"seen": {"disk:failed": 1, "net:done": 1, "net:failed": 1, "disk:done": 1, "net:init": 1}}
+            | {"failure": {"label": "net", "name": "Net", "at": 2.0}},
+        ),
+        (
+            "Disk done 100 | Net init 50 | Net done 100",
+            {"percentage": 100.0, "farthest": 100.0, "fresh_at": 2.0, "fresh_name": "Net", "ended_at": 0.0}
+            | {"seen": {"disk:done": 1, "net:init": 1, "net:done": 1}},
+        ),
+        (
+            "Disk init @x | Disk init @y | Disk init @x | Disk init",
+            {
+                "boot_id": "x",
+                "fresh_at": 0.0,
+                "fresh_name": "Disk",
+                "open": {"disk": 3.0},
+                "boots": ("x", "y"),
+            }
+            | {"seen": {"disk:init": 4}, "repeats": {"disk": 3}, "again_name": "Disk"},
+        ),
+        (
+            "Disk reported @x | Disk reported @x | Disk reported @y | Disk reported",
+            {"boot_id": "y", "fresh_at": 0.0, "fresh_name": "Disk", "boots": ("x", "y")}
+            | {"seen": {"disk:reported": 4}, "repeats": {"disk": 1}, "again_name": "Disk"},
+        ),
+        (
+            "Disk init | Disk done | Disk init | Disk done | Disk done",
+            {"fresh_at": 1.0, "fresh_name": "Disk", "seen": {"disk:init": 2, "disk:done": 3}}
+            | {"repeats": {"disk": 1}, "again_name": "Disk"},
+        ),
+        (
+            "A init @x | B init @x | A init @y | B init @z | A init @z",
+            {"boot_id": "z", "fresh_at": 1.0, "fresh_name": "B", "open": {"b": 3.0, "a": 4.0}}
+            | {"seen": {"a:init": 3, "b:init": 2}, "boots": ("x", "y", "z")}
+            | {"repeats": {"a": 2, "b": 1}, "again_name": "A"},
+        ),
+        (
+            "A init @x | A init @y | B init",
+            {"boot_id": "y", "fresh_at": 2.0, "fresh_name": "B", "open": {"a": 1.0, "b": 2.0}}
+            | {"seen": {"a:init": 2, "b:init": 1}, "again_name": "A", "boots": ("y",)},
+        ),
+    ],
+)
+def test_what_is_kept_of_a_build_follows_from_its_steps(reported: str, progress: dict[str, Any]) -> None:
+    steps_ = steps_of(reported)
+    last = steps_[-1]
+    built = msgspec.to_builtins(build_of(*steps_))
+    latest = {"label": last.label, "name": last.name, "updated_at": len(steps_) - 1.0}
+    status = {} if last.status is StepStatus.REPORTED else {"status": last.status}
+    assert built == {"number": 1, "started_at": 0.0, **latest, **status, **progress}
+
+
+def test_what_is_kept_of_a_build_has_limits_and_no_time_goes_back() -> None:
+    built = build_of(*(step(f"S{number}", boot_id=f"b{number}") for number in range(257)))
+    assert (len(built.open), len(built.seen), built.boots) == (256, 256, ("b256",))
+    again = built
+    for number in range(40):
+        again = advance(again, step("S0", boot_id=f"c{number}"), 1.0)
+    assert again.boots == tuple(f"c{number}" for number in range(8, 40))
+    assert (again.updated_at, again.fresh_at, again.again, built.again) == (256.0, 256.0, 40, 0)
+    assert advance(built, step("S0", "failed"), 1.0).fresh_at == 256.0
+    done = advance(built, step("S0", "done"), 300.0, is_last=True)
+    assert (done.ended_at, done.percentage, len(done.open)) == (300.0, 100.0, 255)
+    assert advance(built, step("S0", "init"), 300.0, is_last=True).ended_at is None
+
+
+@pytest.mark.parametrize(
+    ("before", "reported", "finished"),
+    [
+        ("Disk init", "Disk done !l", [StepFinished("disk", StepStatus.DONE, 5.0, "l")]),
+        ("Disk init", "Disk failed !l", [StepFinished("disk", StepStatus.FAILED, 5.0, "l")]),
+        ("Disk init", "Net done", [StepFinished("net", StepStatus.DONE, None, "")]),
+        ("Disk init", "Net init", []),
+        ("Disk reported", "Net init", [StepFinished("disk", StepStatus.REPORTED, 5.0, "")]),
+        ("Disk reported", "Disk reported", []),
+        (
+            "Disk reported",
+            "Net failed",
+            [
+                StepFinished("disk", StepStatus.REPORTED, 5.0, ""),
+                StepFinished("net", StepStatus.FAILED, None, ""),
+            ],
+        ),
+    ],
+)
+def test_a_report_ends_steps(before: str, reported: str, finished: list[StepFinished]) -> None:
+    progress, (after,) = build_of(*steps_of(before)), steps_of(reported)
+    assert ended(progress, after, 5.0) == tuple(finished)
+    assert [each.seconds for each in ended(progress, after, 0.0)] == [
+        None if each.seconds is None else 0.0 for each in finished
+    ]
+    assert all(each.seconds is None for each in ended(progress, after, -1.0))
+    assert ended(first(after, 1, 0.0), steps_of("Net init")[0], 5.0) == ()
+
+
+@pytest.mark.parametrize(
+    ("reports", "rounds"),
+    [
+        ("", ""),
+        ("abc", "a1 b1 c1"),
+        ("aab", "a2 b1"),
+        ("aAa", "a3"),
+        ("aaaaa", "a5"),
+        ("xababab", "x1 ab3"),
+        ("abABc", "ab2 c1"),
+        ("abcabcab", "abc2 a1 b1"),
+        ("aabaab", "a2 b1 a2 b1"),
+        ("abcdefghijklmnopqrstuvwxyz012345" * 2, "abcdefghijklmnopqrstuvwxyz0123452"),
+        ("abcdefghijklmnopqrstuvwxyz0123456" * 2, " ".join("abcdefghijklmnopqrstuvwxyz0123456" * 2) + " "),
+    ],
+)
+def test_rounds_that_come_again_are_told_once(reports: str, rounds: str) -> None:
+    found = repeated(reports, str.lower)
+    if rounds.endswith(" "):
+        rounds = rounds.replace(" ", "1 ").strip()
+    assert " ".join(f"{''.join(each.first)}{each.count}" for each in found) == rounds
+    assert "".join("".join(each.reports) for each in found) == reports
+    assert [len(each.between) for each in found] == [
+        max(each.count - 2, 0) * len(each.first) for each in found
+    ]

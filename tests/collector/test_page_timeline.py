@@ -1,5 +1,7 @@
 """A build on one axis of time, whatever its steps."""
 
+import re
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
@@ -7,11 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.collector.domain.progress import repeated
-from service_record.collector.domain.records_page import ServiceRan
+from service_record.collector.domain.records_page import Analysis, ServiceRan, analyse
 from service_record.collector.domain.silence import FEWEST, SilenceBudgets, Took
+from service_record.collector.domain.summary_of_records import RecordsLook, judge_records, summarise
 from service_record.collector.store.host_rows import Boot, BuildSummary, StepShown
 from service_record.collector.web.build_chart import Pace, Timeline, service_rows, timeline
 from service_record.display.drawing import DrawnRow
+from service_record.record.entry import Entry
+from tests.builders import START, entry, failed_run
 
 BEGAN = 1_800_000_000.0
 
@@ -236,3 +241,76 @@ def test_a_build_that_was_overtaken_goes_on_no_more() -> None:
     found = timeline(build(verdict="abandoned"), (), (), (), BEGAN + 3600, is_latest=False)
 
     assert (found.end, found.rows[0].latest.sign) == (build().updated_at, "▲")
+
+
+def look_at(
+    *records: tuple[str, list[Entry]], left_out: tuple[str, ...] = (), silence: float | None = None
+) -> tuple[RecordsLook, Analysis]:
+    judged = judge_records(records, left_out, silence)
+    return summarise(judged), analyse(judged, "web1", datetime(2026, 11, 25, tzinfo=UTC))
+
+
+def sections(text: str) -> list[str]:
+    return re.findall('<section id="([^"]+)"', text)
+
+
+def test_what_records_say_is_summed_up_for_a_page() -> None:
+    running = [entry(at=5)]
+    look, page = look_at(("crio", failed_run()), ("kubelet", running), left_out=("why" * 999, *"x" * 40))
+    began = START.timestamp()
+    assert page.services == (
+        ServiceRan("crio", ((began, began + 10, "failure"),)),
+        ServiceRan("kubelet", ((began + 5, None, "running"),)),
+    )
+    assert page.verdict.startswith('<p class="verdict failure">✗ failed: crio in stage second: exit 1 at ')
+    assert page.lead.startswith('<p><span class="strong">2 services</span>: ')
+    assert page.is_explained
+    assert sections(page.cause) == ["cause", "running"]
+    assert sections(page.rest)[:2] == ["cause", "running"]
+    assert len(sections(page.rest)) > 2
+    assert "style=" not in page.rest
+    assert page.left_out == (("why" * 999)[:2000], *["x"] * 31)
+    assert (look.verdict, look.service, look.stage, look.left_out) == (
+        "failed",
+        "crio",
+        "second",
+        page.left_out,
+    )
+    assert [(each.service, each.entries, each.outcome, each.stage) for each in look.services] == [
+        ("crio", 4, "failure", "second"),
+        ("kubelet", 1, "running", ""),
+    ]
+
+
+def test_records_without_a_run_are_no_page() -> None:
+    assert look_at(left_out=("x",)) == (RecordsLook(left_out=("x",)), Analysis(left_out=("x",)))
+    look, page = look_at(("crio", []))
+    assert page == Analysis()
+    assert [(each.service, each.entries, each.outcome, each.stage) for each in look.services] == [
+        ("crio", 0, "", "")
+    ]
+
+
+def test_the_latest_runs_of_the_first_services_are_on_a_page() -> None:
+    runs = [
+        each
+        for at in range(0, 610, 10)
+        for each in (entry(at=at, invocation_id=f"{at:032x}"), entry("service end", at + 5))
+    ]
+    _, page = look_at(("crio", runs))
+    assert len(page.services[0].runs) == 60
+    assert page.services[0].runs[-1][0] == START.timestamp() + 600
+    boots = [f"{number:032x}" for number in range(201)]
+    look, page = look_at(*((boot, [entry(at=int(boot, 16), boot_id=boot)]) for boot in boots))
+    assert [each.name for each in page.services] == boots[:200]
+    assert len(look.services) == 201
+    assert look.boots == tuple(boots[-64:])
+
+
+@pytest.mark.parametrize(
+    ("silence", "reason"),
+    [(None, "crio; "), (0.0, "crio for 0.00s; "), (3600.0, "crio for 1h 0m; ")],
+)
+def test_what_ran_when_its_latest_entry_came_runs_since(silence: float | None, reason: str) -> None:
+    look, _ = look_at(("crio", [entry()]), silence=silence)
+    assert (look.verdict, look.reason[: len(reason)]) == ("running", reason)
