@@ -67,18 +67,10 @@ def state_of(visitor: Visitor, path: str) -> str:
     return next(n.attributes["data-state"] for n in visitor.page(path).nodes if "data-state" in n.attributes)
 
 
-def judged(server: Served, name: str, verdict: str) -> None:
-    """Wait until a host has that verdict."""
-    client, until = server.client("reader"), time.monotonic() + 30
-    while client.get("/api/v1/hosts", machine=name).json["hosts"][0]["verdict"] != verdict:
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 def test_only_the_rows_that_changed_are_sent(server: Served) -> None:
     for name in ("web1", "web2"):
         server.client("host", name).step(name, "Disk setup", "init", percentage=10)
-        judged(server, name, "progressing")
+    server.settle()
     visitor = signed_in(server)
     with streaming(visitor, state=state_of(visitor, "/")) as stream:
         assert stream.quiet() == ": nothing new\n"

@@ -194,46 +194,59 @@ def list_causes(connection: Connection, filters: Filters) -> tuple[CauseSummary,
         passing &= hosts.c.verdict.in_(filters.verdicts)
     since = func.coalesce(hosts.c.verdict_since, 0.0)
     last = func.max(since).label("last")
-    query = (
+    of_group = (
         select(
             hosts.c.cause,
+            hosts.c.group,
             func.count().label("hosts"),
             func.min(since).label("first"),
             last,
             func.sum(hosts.c.revision).label("revision"),
         )
         .where(passing)
-        .group_by(hosts.c.cause)
-        .order_by(last.desc(), hosts.c.cause)
-        .limit(MOST_CAUSES + 1)
+        .group_by(hosts.c.cause, hosts.c.group)
     )
-    rows = connection.execute(query).all()
-    marks = [row.cause for row in rows]
-    by_cause = and_(passing, hosts.c.cause.in_(marks))
-    by_mark: dict[str, list[HostSummary]] = {mark: [] for mark in marks}
-    groups_of: dict[str, list[str]] = {mark: [] for mark in marks}
-    place = func.row_number().over(partition_by=hosts.c.cause, order_by=(since.desc(), hosts.c.name))
-    placed = select(*_SUMMARY, place.label("place")).where(by_cause).subquery()
-    latest = select(placed).where(placed.c.place <= MOST_OF_CAUSE).order_by(placed.c.cause, placed.c.place)
-    for row in connection.execute(latest):
-        by_mark[row.cause].append(summary_of(row))
-    named = select(hosts.c.cause, hosts.c.group).where(by_cause, hosts.c.group != "").distinct()
-    for row in connection.execute(named.order_by(hosts.c.group)):
-        groups_of[row.cause].append(row.group)
+    parts: dict[str, list[Any]] = {}
+    for row in connection.execute(of_group):
+        parts.setdefault(row.cause, []).append(row)
+    newest = sorted(parts, key=lambda cause: (-max(row.last for row in parts[cause]), cause))
+    marks = newest[: MOST_CAUSES + 1]
+    by_mark = _latest_of(connection, and_(passing, hosts.c.cause.in_(marks)), since) if marks else {}
     return tuple(
         CauseSummary(
-            cause=row.cause,
-            verdict=by_mark[row.cause][0].verdict,
-            reason=by_mark[row.cause][0].reason,
-            count=row.hosts,
-            groups=tuple(groups_of[row.cause]),
-            first_since=row.first,
-            last_since=row.last,
-            revision=int(row.revision),
-            hosts=tuple(by_mark[row.cause]),
+            cause=mark,
+            verdict=by_mark[mark][0].verdict,
+            reason=by_mark[mark][0].reason,
+            count=sum(row.hosts for row in parts[mark]),
+            groups=tuple(sorted(row.group for row in parts[mark] if row.group)),
+            first_since=min(row.first for row in parts[mark]),
+            last_since=max(row.last for row in parts[mark]),
+            revision=int(sum(row.revision for row in parts[mark])),
+            hosts=tuple(by_mark[mark]),
         )
-        for row in rows
+        for mark in marks
     )
+
+
+def _latest_of(
+    connection: Connection, passing: ColumnElement[bool], since: ColumnElement[float]
+) -> Mapping[str, Sequence[HostSummary]]:
+    """Return the hosts of each cause that got into it last.
+
+    The numbers of all are sorted, and only those of the latest are looked up: rows are long.
+    """
+    place = func.row_number().over(partition_by=hosts.c.cause, order_by=(since.desc(), hosts.c.name))
+    placed = select(hosts.c.id, place.label("place")).where(passing).subquery()
+    latest = (
+        select(*_SUMMARY)
+        .join(placed, placed.c.id == hosts.c.id)
+        .where(placed.c.place <= MOST_OF_CAUSE)
+        .order_by(hosts.c.cause, placed.c.place)
+    )
+    by_mark: dict[str, list[HostSummary]] = {}
+    for row in connection.execute(latest):
+        by_mark.setdefault(row.cause, []).append(summary_of(row))
+    return by_mark
 
 
 def count_by_verdict(connection: Connection, filters: Filters) -> dict[str, int]:

@@ -33,7 +33,7 @@ _SESSION: Final = 5.0
 """Seconds between two looks whether the session of a stream still is good."""
 _LEAST: Final = 1.0
 """Seconds between two changes of a page: nobody reads faster."""
-_SHARE: Final = 9
+_SHARE: Final = 14
 """Pages rest so many times as long as one has taken,"""
 _LONGEST: Final = 5.0
 """but no more seconds than these."""
