@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,9 @@ def free_port() -> int:
 def test_from_nothing_to_the_first_host_as_the_page_says(tmp_path: Path) -> None:
     page = (REPOSITORY / "docs/collector.md").read_text().partition("\n## ")[0]
     begin, first_host = _BLOCK.findall(page)
-    assert begin.lstrip().startswith("python3 -m pip install")
+    assert begin.lstrip().startswith("python3 -m venv")
+    (extras,) = re.findall(r"pip install '\.\[(.*)\]'", begin)
+    assert {*extras.split(",")} <= {*metadata("service-record").get_all("Provides-Extra", [])}
     port = free_port()
     script = "\n".join(
         (
