@@ -56,7 +56,7 @@ from service_record.cli import main
 main(prog_name="service-record")
 """
     done = subprocess.run(
-        [sys.executable, "-ISB", "-c", program, *arguments],
+        [sys.executable, "-IS", "-X", f"pycache_prefix={libraries}/bytecode", "-c", program, *arguments],
         env=environment(**variables),
         capture_output=True,
         text=True,
