@@ -51,7 +51,6 @@ AROUND_PROGRAMS = {
 }
 SOME = ["healthy and strict", "failing", "stopped", "with an EXIT trap", "with an ERR trap", "misusing"]
 ALL = SERVICES | AROUND_PROGRAMS
-RECORDED = "array with room"
 
 BEFORE = [each.to_json() for each in failed_run()]
 CLOSED = b"[\n" + b",\n".join(each.to_line().rstrip() for each in failed_run()) + b"\n]\n"
