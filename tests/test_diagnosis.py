@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -9,14 +10,26 @@ from msgspec.structs import replace
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.budget import Basis, BudgetFile, Budgets
 from service_record.diagnosis.diagnose import Explain
-from service_record.diagnosis.findings import BackwardBoot, LocalTimes, LoopOf, Trouble, UnsetClock
+from service_record.diagnosis.failures import RunStep, failures_of, moved, new_failures
+from service_record.diagnosis.findings import (
+    BackwardBoot,
+    Hindrance,
+    LocalTimes,
+    LoopOf,
+    NotStarted,
+    Trouble,
+    UnsetClock,
+    commands_for_missing,
+    next_commands,
+)
+from service_record.diagnosis.services import running_spans
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
 from service_record.display.sentences import recovered_sentence
 from service_record.history import History, build_history
 from service_record.history.build import Now, doubted
-from service_record.history.outcome import order
+from service_record.history.outcome import Run, order
 from service_record.history.results import ClockStep, Liveness
-from service_record.record.entry import Entry, Malformed, Phase, Result
+from service_record.record.entry import Entry, Malformed, Phase, Result, RunsLeftOut
 from tests.builders import BOOT_ID, START, UPTIME, entry, failed_run, upstream_entry
 
 FAILURE = {"result": Result.FAILURE}
@@ -714,3 +727,174 @@ def test_a_stage_of_a_command_that_failed_is_told_of_that_command() -> None:
 def test_what_failed_or_loops_is_not_told_twice() -> None:
     assert diagnosis(job=[entry(), *retries(8), entry(Phase.STAGE_START, 200, stage="pull")]).handled == ()
     assert diagnosis(job=failed_run("pull")).handled == ()
+
+
+def test_what_lasts_exactly_as_long_as_it_may_is_not_beyond_it() -> None:
+    failing = [entry(), entry(Phase.SERVICE_END, 5, **FAILURE)]
+    runs = [one for n in range(3) for one in attempt(n, failing)]
+    record = [*runs, *attempt(9, running(None, 10))]
+    assert diagnosis(75, a=record).verdict is Verdict.LOOPING  # 65 seconds: what failed lasted 5
+    assert diagnosis(75.5, a=record).verdict is Verdict.RUNNING
+    ended = entry(Phase.SERVICE_END, 75.5, signal="TERM", service_result="success", **FAILURE)
+    assert diagnosis(99, a=[*record, *attempt(9, [ended])]).stopped
+    assert diagnosis(99, a=[*record, *attempt(9, [replace(ended, uptime=UPTIME + 75)])]).root is not None
+    stage = retries(3, every=20)  # from the start, so that the first ended 59 seconds before
+    assert [diagnosis(seconds, a=stage).verdict for seconds in (59.9, 60)] == [
+        Verdict.RUNNING,
+        Verdict.LOOPING,
+    ]
+    assert diagnosis(200, a=retries(3)[:-2]).verdict is Verdict.RUNNING
+
+
+def test_a_command_that_runs_is_told_after_the_stages_in_it_and_of_the_run() -> None:
+    def names(*record: Entry) -> list[str]:
+        (run,) = history(a=record).services[0].runs
+        return [span.name for span in running_spans(run)]
+
+    def stage(name: str, **fields: Any) -> Entry:
+        return entry(Phase.STAGE_START, 2, stage=name, **fields)
+
+    after = entry(Phase.POST_COMMAND_START, 6, post_command="last")
+    assert names(entry(), stage("a"), stage("b"), after) == ["b", "a", "last"]
+    before = [entry(Phase.PRE_COMMAND_START, 1, pre_command=name) for name in ("one", "two")]
+    inner = [stage(name, pre_command="two") for name in ("c", "d")]
+    assert names(*before, *inner) == ["d", "c", "two", "one"]
+    assert names(*before, entry()) == []
+
+
+def test_a_service_that_runs_says_for_how_long_and_whether_it_failed_before() -> None:
+    stage, commands = (
+        attempt(2, running("wait", 20)),
+        [entry(Phase.PRE_COMMAND_START, 20, pre_command="pause")],
+    )
+    (found,) = diagnosis(50, a=[*attempt(1, failed_run()), *stage]).running
+    assert (found.stage, found.seconds, found.is_least) == ("wait", 29, False)
+    assert found.before is not None
+    assert found.budget is not None
+    (found,) = diagnosis(50, a=[*attempt(1, succeeded()), *attempt(2, commands)]).running
+    assert (found.stage, found.seconds, found.before) == (None, 30, None)
+    (found,) = diagnosis(50, a=running(None)).running
+    assert (found.stage, found.seconds, found.before, found.budget) == (None, 50, None, None)
+
+
+def test_a_failure_after_others_that_were_like_it_is_told_since_the_first() -> None:
+    one, two = attempt(1, failed_run("a")), attempt(2, failed_run("a", 20))
+    trouble = root(diagnosis(a=[*one, *two]))
+    assert (trouble.count, trouble.since, trouble.since_uptime) == (
+        2,
+        START + timedelta(seconds=10),
+        UPTIME + 10,
+    )
+    assert (trouble.is_running, trouble.is_rebooted, trouble.loop) == (False, False, None)
+    other = attempt(2, failed_run("b", 20))
+    assert root(diagnosis(a=[*one, *other])).count == 1
+    left = [
+        replace(first, left_out=RunsLeftOut(failed=4, alike=3)) if first is two[0] else first for first in two
+    ]
+    assert root(diagnosis(a=[*one, *left])).count == 4
+    left[0] = replace(two[0], left_out=RunsLeftOut(failed=3, alike=3))
+    assert root(diagnosis(a=[*one, *left])).count == 5
+    recovered = diagnosis(a=[*one, *left, *attempt(3, succeeded(50))]).recovered
+    assert [(each.count, each.last.pid) for each in recovered] == [(5, 2)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "usual", "is_slow"),
+    [(20, 10, False), (20.001, 10, True), (9, 4, False), (9.001, 4, True), (5, 0, False), (6, 0, True)],
+)
+def test_slow_is_more_than_twice_and_more_than_five_seconds_beyond_what_is_usual(
+    seconds: float, usual: float, is_slow: bool
+) -> None:
+    def lasting(end: float) -> list[Entry]:
+        return [entry(), entry(Phase.SERVICE_END, end)]
+
+    found = diagnosis(99, budgets=Budgets(baseline=history(a=lasting(usual))), a=lasting(seconds))
+    assert bool(found.slow) is is_slow
+
+
+def test_of_a_slow_stage_the_longest_execution_counts_and_the_slowest_come_first() -> None:
+    def pulled(*stages: tuple[str, float]) -> list[Entry]:
+        return [
+            entry(),
+            *[
+                one
+                for name, seconds in stages
+                for one in (
+                    entry(Phase.STAGE_START, 1, stage=name),
+                    entry(Phase.STAGE_END, 1 + seconds, stage=name),
+                )
+            ],
+        ]
+
+    good = Budgets(baseline=history(a=pulled(("a", 1), ("a", 3), ("b", 5))))
+    found = diagnosis(1, budgets=good, a=pulled(("a", 20), ("a", 9), ("b", 40)))
+    assert [(one.stage, one.seconds, one.usual) for one in found.slow] == [("b", 40, 5), ("a", 20, 3)]
+
+
+def test_commands_look_where_the_trouble_is() -> None:
+    def commands(found: Diagnosis) -> tuple[str, ...]:
+        return next_commands(root(found))
+
+    journal = f"journalctl _SYSTEMD_INVOCATION_ID={0:032x}"
+    failed = attempt(0, failed_run())
+    assert commands(diagnosis(a=failed)) == (journal,)
+    plain = [replace(one, invocation_id=None) for one in failed]
+    assert commands(diagnosis(a=plain)) == (f"journalctl --boot={BOOT_ID} --unit=a.service",)
+    nowhere = root(diagnosis(a=[replace(one, boot_id=None) for one in plain]))
+    assert next_commands(replace(nowhere, service="a b")) == ("journalctl --unit='a b.service'",)
+    assert commands(diagnosis(HOUR, a=attempt(0, running()))) == ("systemctl status a.service", journal)
+    assert commands(diagnosis(HOUR, a=attempt(0, retries(9)))) == ("systemctl status a.service", journal)
+    cause = KnownCause(name="x", says="x", commands=("look", journal))
+    assert next_commands(replace(root(diagnosis(a=failed)), cause=cause)) == ("look", journal)
+
+
+@pytest.mark.parametrize(
+    ("hindrance", "commands"),
+    [
+        (Hindrance.ABSENT, ("systemctl list-unit-files 'a b*'",)),
+        (Hindrance.DAMAGE, ("service-record validate",)),
+        (Hindrance.QUEUED, ("systemctl list-jobs",)),
+        (Hindrance.UNREACHED, ("systemctl list-jobs",)),
+        (
+            Hindrance.CONDITION,
+            ("systemctl status 'a b.service'", "journalctl --boot --unit='a b.service'"),
+        ),
+    ],
+)
+def test_commands_look_into_what_did_not_start(hindrance: Hindrance, commands: tuple[str, ...]) -> None:
+    assert commands_for_missing(NotStarted(service="a b", hindrance=hindrance)) == commands
+
+
+def test_steps_that_changed_their_places_are_told_with_what_they_follow() -> None:
+    def order_of(good: str, bad: str) -> list[str]:
+        steps = [[RunStep("stage", name) for name in names] for names in (good, bad)]
+        return [
+            f"{step.name} {before.name if before else '-'} {usual.name if usual else '-'}"
+            for step, before, usual in moved(*steps)
+        ]
+
+    assert order_of("abc", "abc") == []
+    assert order_of("abcd", "bcda") == ["a d -"]
+    assert order_of("abcd", "dabc") == ["d - c"]
+
+
+def test_failures_are_one_while_they_say_the_same_in_the_same_step() -> None:
+    def runs_of(*messages: str | None, exit_code: int = 1) -> list[Run]:
+        failed = (failed_run(error_message=said, exit_code=exit_code) for said in messages)
+        record = [one for number, entries in enumerate(failed) for one in attempt(number, entries)]
+        return list(history(a=record).services[0].runs)
+
+    found = failures_of(runs_of("no 1", None, "no 22", "other", None))
+    assert [(one.signature, one.count, one.last.pid, one.facts.message) for one in found] == [
+        ("no <number>", 2, 2, "no 22"),
+        ("", 2, 4, None),
+        ("other", 1, 3, "other"),
+    ]
+    assert {one.step for one in found} == {RunStep("stage", "second")}
+    assert [one.signature for one in new_failures(runs_of("no 9", None), runs_of("no 1", "new", None))] == [
+        "new"
+    ]
+    by_status = failures_of([*runs_of(None), *runs_of(None, exit_code=2)])
+    assert [(one.facts.exit_code, one.count) for one in by_status] == [(1, 1), (2, 1)]
+    killed = history(a=[*failed_run()[:-1], entry(Phase.SERVICE_END, 11, signal="KILL", **FAILURE)])
+    assert [one.step is None for one in failures_of(killed.services[0].runs)] == [False, True]
