@@ -53,7 +53,7 @@ COLLECTOR_NAMES: Final = (
 )
 """Tests that call these rooms, in their own process, and are fast."""
 MAX_TESTS: Final = 120
-MAX_SECONDS: Final = 120
+MAX_SECONDS: Final = 60
 MAX_MEMORY_BYTES: Final = 4 << 30
 HEAD: Final = ("room", "mutants", "sample", "noticed", "survived", "no tests", "share")
 NOTICED, SURVIVED, NO_TESTS = "noticed", "survived", "no tests"
@@ -255,7 +255,8 @@ def _function_of(item: pytest.Item) -> str:
 
 def _set_apart() -> None:
     os.setsid()
-    signal.alarm(MAX_SECONDS)  # one that never ends is noticed too
+    resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))  # one that never ends is noticed too
+    signal.alarm(10 * MAX_SECONDS)  # on a busy machine a test waits, and has not failed
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
