@@ -111,7 +111,10 @@ def test_earlier_builds_of_a_host_stay(server: Served) -> None:
 
 
 def test_a_new_step_long_after_a_build_was_complete_is_of_the_next_one() -> None:
-    assert begins_build(build_of(*COMPLETE), step("First login"), now=7 * 86_400.0)
+    built = build_of(*COMPLETE)
+    assert built.ended_at == 1.0
+    assert not begins_build(built, step("First login"), now=3601.0)
+    assert begins_build(built, step("First login"), now=3601.5)
 
 
 def known_host(server: Served) -> Grant:
@@ -458,6 +461,8 @@ def test_a_report_ends_steps(before: str, reported: str, finished: list[StepFini
         None if each.seconds is None else 0.0 for each in finished
     ]
     assert all(each.seconds is None for each in ended(progress, after, -1.0))
+    later = [each.seconds for each in ended(build_of(*steps_of(f"A init | {before}")), after, 5.0)]
+    assert later == [None if each.seconds is None else 4.0 for each in finished]
     assert ended(first(after, 1, 0.0), steps_of("Net init")[0], 5.0) == ()
 
 

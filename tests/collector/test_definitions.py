@@ -116,6 +116,14 @@ def test_what_is_defined_of_a_step_goes_with_it() -> None:
     assert defined.budget("packages") is None
 
 
+def test_definitions_tell_budgets_the_last_step_and_what_is_unknown() -> None:
+    defined = parse('[[step]]\nlabel = "a"\nbudget = 5\n[[step]]\nlabel = "b"\nlast = true\n')
+    assert defined.budgets == {"a": 5.0}
+    assert [defined.is_last(reported(name)) for name in "abc"] == [False, True, False]
+    assert [defined.applied(reported(name)).is_known for name in "abc"] == [True, True, False]
+    assert defined.applied(reported("c", priority=3)).priority == 3
+
+
 @pytest.mark.parametrize(
     ("status", "said", "kept_as"),
     [

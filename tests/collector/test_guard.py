@@ -212,8 +212,9 @@ def test_each_kind_of_token_has_its_rights_and_no_other(
     grant = Grant(7, kind, scope)
     asked = ["web1 dc1", "web2 dc1/a", "web1 dc2"]
     assert grant.may_read is reads
-    assert [each for each in asked if grant.may_write(*each.split())] == writes
-    assert [each for each in asked if grant.may_enrol(*each.split())] == enrols
+    assert grant.may_administer is (kind is TokenKind.ADMIN)
+    assert [grant.may_write(*each.split()) for each in asked] == [each in writes for each in asked]
+    assert [grant.may_enrol(*each.split()) for each in asked] == [each in enrols for each in asked]
     assert (grant.holder, Grant(7, kind, scope, "ci").holder) == ("token 7", "token 7 (ci)")
 
 

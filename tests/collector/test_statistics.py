@@ -74,3 +74,10 @@ def test_a_percentile_is_the_least_value_that_so_many_do_not_exceed(values: list
     assert found in values
     assert sum(value <= found for value in values) >= math.ceil(len(values) * rank / 100)
     assert sum(value < found for value in values) < math.ceil(len(values) * rank / 100)
+
+
+def test_of_steps_that_fail_as_often_groups_and_releases_are_in_order() -> None:
+    places = [("dc2", "9.4"), ("dc1", "9.6"), ("dc1", "9.4"), ("", "9.9")]
+    told = statistics((took(1.0, *place) for place in places), by_group=True, by_release=True)
+    assert [(one.group, one.release) for one in told] == sorted(places)
+    assert [percentile(range(1, 102), rank) for rank in (0, 50, 95, 99, 100)] == [1, 51, 96, 100, 101]
