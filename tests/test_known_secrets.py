@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from service_record.redaction import HostSecrets, Rules, known_secrets
+from service_record.redaction import HostMask, HostSecrets, Rules, Secret, known_secrets
+from service_record.redaction.host_secrets import Contents, inline_files
 from testing.made_up import draw, pem, pull_secret
 from tests.test_redaction import redacted
 
@@ -226,3 +227,57 @@ def test_a_file_that_is_too_large_is_named_and_its_beginning_read(host: Host) ->
 def test_no_secret_is_in_what_is_printed_of_them(host: Host) -> None:
     host.write("etc/service-record/token", host.secret("token", 40))
     assert host.secret("token") not in repr(known_secrets(host.root))
+
+
+def test_lines_and_texts_are_masked_by_the_secrets_of_a_host_and_others(host: Host) -> None:
+    host.write("etc/service-record/token", token := host.secret("token", 40))
+    masks = HostMask(host.root, {"API_TOKEN": "aB3dE9fG5iJkLmNo"}, [Secret("other", b"cD4eF0gH6jKlMnOp")])
+    for secret in (token, "aB3dE9fG5iJkLmNo", "cD4eF0gH6jKlMnOp"):
+        line = f"it is {secret}\n"
+        assert secret not in masks.text(line)
+        masked = masks(line.encode())
+        assert secret.encode() not in masked
+        assert masked.startswith(b"it is ")
+        assert len(masked) == len(line)
+    assert masks(b"fine\n") == b"fine\n"
+    assert masks.text("fine") == "fine"
+    host.write("etc/luks/root", "a phrase of 77 words")  # looked up again after a minute
+    assert masks(b"is a phrase of 77 words\n") == b"is a phrase of 77 words\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "secrets"),
+    [
+        (r'{"password": "quo\"ted 1"}', [rb"quo\"ted 1", b'quo"ted 1']),
+        ("password=a%20b%2Fc1", [b"a%20b%2Fc1", b"a b/c1"]),
+        ('{"m": "x\\npassword=hunter22"}', [b"hunter22"]),
+        ('{"auth": "dTpodW50ZXIyMg=="}', [b"dTpodW50ZXIyMg==", b"u:hunter22", b"hunter22"]),
+        ('{"a": [{"b": "token: aB3dE9fG5iJk\\n"}]}', [b"aB3dE9fG5iJk"]),
+        ("data:,token%3D%20aB3dE9fG5iJk", [b"aB3dE9fG5iJk"]),
+        ("password: incorrect", []),
+    ],
+)
+def test_a_secret_is_found_as_it_stands_and_as_it_is_meant(text: str, secrets: list[bytes]) -> None:
+    found = {secret.value for secret in Contents().secrets(text.encode())}
+    assert found >= set(secrets)
+    assert bool(found) is bool(secrets)
+
+
+def test_files_in_an_ignition_config_are_found_however_they_are_written() -> None:
+    def file(path: object, source: object) -> dict[str, object]:
+        return {"path": path, "contents": {"source": source}}
+
+    packed = base64.b64encode(gzip.compress(b"packed")).decode()
+    files = [
+        file("/a", "data:,a%20b"),
+        file("/b", "data:;base64,YWI="),
+        file("/c", f"data:;base64,{packed}"),
+        file("/d", "https://h/d"),
+        file(7, "data:,x"),
+        file("/e", 7),
+        {"path": "/f", "contents": "data:,x"},
+        "data:,x",
+    ]
+    text = json.dumps({"spec": {"config": {"storage": {"files": files}}}}).encode()
+    assert sorted(inline_files(text)) == [("/a", b"a b"), ("/b", b"ab"), ("/c", b"packed")]
+    assert list(inline_files(b"[")) == []

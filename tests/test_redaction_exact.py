@@ -4,6 +4,7 @@ import base64
 import hashlib
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -338,3 +339,43 @@ def test_needles_are_pieces_of_what_is_private_only(secret: bytes, needles: str)
         places = [text.find(piece) for piece in pieces] or [-1]
         said.setdefault(names[text], f"{len(text)} {min(places)}-{max(places)}/{len(pieces)}")
     assert "; ".join(f"{name} {said[name]}" for name in ("raw", "der", "base64") if name in said) == needles
+
+
+def test_a_secret_is_long_and_no_word_and_no_number() -> None:
+    taken = ["abcdef1g", "aabbccdd1", "aBcDeFgH", "abcdefghijklmnop", "1234567890123456", "pass-word"]
+    others = ["abcde1g", "aabbccdd", "abcdefghijklmno", "ABCDEFGH", "Abcdefgh", "123456789012345"]
+    for texts, is_one in ((taken, True), (others, False)):
+        assert {text: is_taken(f" {text}\n".encode()) for text in texts} == dict.fromkeys(texts, is_one)
+
+
+def test_the_forms_of_a_secret_are_these() -> None:
+    every = forms_of(b" p/a'\"\\<$ \xe4 ")
+    names = Counter(form.name for form in every)
+    assert names == {"raw": 1, "json": 6, "json in json": 6, "url": 9, "shell": 4, "\\x": 5, "xml": 1} | {
+        "hex": 2,
+        "utf-16": 2,
+        "base64": 40,
+        "base64 twice": 9,
+    }
+    assert [form.text for form in every if form.name in {"raw", "shell", "xml", "hex"}] == [
+        b"p/a'\"\\<$ \xe4",
+        b"p/a'\\''\"\\<$ \xe4",
+        b"p/a'\"'\"'\"\\<$ \xe4",
+        b"p/a'\\\"\\\\<\\$ \xe4",
+        rb"p/a\'\"\\\<\$\ " + b"\xe4",
+        b"p/a&#x27;&quot;\\&lt;$ \xe4",
+        b"702f6127225c3c2420e4",
+        b"702F6127225C3C2420E4",
+    ]
+    assert {form.text for form in every if form.name == "json"} == {
+        (go if is_go else plain).replace(b"/", b"\\/" if is_php else b"/") + end
+        for plain, go in [(rb"p/a'\"\\<$ ", rb"p/a'\"\\\u003c$ ")]
+        for end in (b"\xe4", rb"\udce4")
+        for is_go, is_php in ((False, False), (True, False), (False, True))
+    }
+    plain = [(form.name, form.text) for form in forms_of(b"p/a'\"\\<$ \xe4", only_plain=True)]
+    encoded = (b"cC9hJyJcPCQg5A==", b"cC9hJyJcPCQg5", b"AvYSciXDwkIO", b"wL2EnIlw8JCDk")
+    assert plain == [("raw", b"p/a'\"\\<$ \xe4"), *(("base64", text) for text in encoded)]
+    assert {form.name for form in forms_of(b'{"a": "b"}', only_plain=True)} == {"base64"}
+    sizes = [len(forms_of(b"aB3" * 1365 + end)) for end in (b"x", b"xy")]
+    assert sizes == [19, 10]
