@@ -16,7 +16,7 @@ from packages.standalone.__main__ import StandaloneError, oldest_libc
 from packages.standalone.glibc import inside as inside_of
 from packages.standalone.glibc import needs, parsed, written
 from service_record.version import __version__
-from tests.command_line import Answer
+from tests.command_line import Answer, service_record
 from tests.programs import REPOSITORY
 from tests.standalone import can_be_built
 
@@ -164,6 +164,13 @@ def test_it_bundles_and_delivers_what_the_checkout_does(tmp_path: Path, executab
     made = run(executable, "ignition", "--role", "worker")
     assert made.status == 0, made.err
     assert "bootstrap-service-record.sh" in made.out
+
+
+def test_its_pages_are_those_of_the_checkout(executable: Path) -> None:
+    page = ("analyze", "--utc", "--output", "html", "--from", EXAMPLE)
+    answer = run("env", "SOURCE_DATE_EPOCH=1795564800", executable, *page)
+    assert (answer.status, answer.err) == (1, "")
+    assert answer.out == service_record(*page, SOURCE_DATE_EPOCH="1795564800").out
 
 
 def test_nothing_is_unpacked_and_no_library_of_ours_is_given_to_its_children(

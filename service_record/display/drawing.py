@@ -19,7 +19,6 @@ from service_record.display.charts import Bar, Chart, Row, RowKind, offset, tick
 from service_record.display.phrases import VERBS, glyph, headline
 from service_record.display.text import View, count
 from service_record.display.timeline import boot_title, chart_notes, row_name, took
-from service_record.history.outcome import Outcome
 
 _MAX_CUTS: Final = 3
 _LEAST_CUT_SECONDS: Final = 60
@@ -170,93 +169,60 @@ def _extent(tick: Tick, width: int) -> tuple[float, float]:
 
 ROOM: Final = 95.0
 """Percent of the width that bars may take; signs stand behind them."""
+MAX_EXECUTIONS: Final = 20
+"""Lines of the table for one row."""
+_MAX_TICKS: Final = 8
+_MAX_LABEL: Final = 44
+_LEAST_WIDTH: Final = 0.15
+"""Percent."""
+_LEAST_APART: Final = 0.005
+"""Of the whole time: bars that are closer and shorter are drawn as one."""
+_DEEPEST: Final = 4
+_GOES_ON: Final = "→"
 
 
-class DrawnBar(msgspec.Struct, frozen=True, kw_only=True):
-    """A bar at its place, which links to what more is known of it."""
+class ChartBar(msgspec.Struct, frozen=True, kw_only=True):
+    """One execution, in seconds on the axis of its chart."""
 
-    begin: float
-    width: float
+    start: float | None
+    """None when that was lost."""
+    end: float | None
+    """None while it goes on."""
     look: str
     """The class of its colour and pattern."""
+    sign: str
+    word: str
+    took: str
     text: str
     """The same for those who do not see it."""
-    target: str
-    """The place in the page with more about it."""
-    sign: str = ""
-    """Drawn behind the bar, unless it is empty."""
-    is_repeated: bool = False
-    """True when it is drawn for several that are not alike in time."""
-    silence: float = 0.0
-    """The width of the time behind it for which nothing of it was heard."""
-    marks: tuple[tuple[str, float], ...] = ()
-    """Kind and place of each mark on it: its typical end, its budget."""
-
-
-class DrawnExecution(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the table."""
-
-    id: str = ""
-    """Its place in the page, if bars link to it."""
     number: int
-    look: str
-    outcome: str
-    begin: str
-    end: str
-    took: str
+    """Its attempt."""
+    target: str = ""
+    """The place in the page with more about it than the table has."""
+    marks: tuple[tuple[str, float], ...] = ()
+    """Kind and time of each mark on it: its typical end, its budget."""
+
+    @property
+    def first(self) -> float:
+        """Return the first time that is known of it."""
+        return self.start if self.start is not None else self.end or 0.0
 
 
-class DrawnRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of bars with its name, its latest outcome and its longest duration."""
+class ChartRow(msgspec.Struct, frozen=True, kw_only=True):
+    """All executions of one thing, in their order."""
 
     name: str
     whole_name: str
-    """The name that says more where the row stands alone."""
+    """The name that says enough where the row stands alone."""
     is_strong: bool
     depth: int = 0
-    look: str
-    sign: str
-    word: str
-    times: int
     took: str
-    bars: Sequence[DrawnBar]
-    executions: Sequence[DrawnExecution]
-    note: str = ""
-    """A note on executions that the table leaves out."""
-
-
-class Drawing(msgspec.Struct, frozen=True, kw_only=True):
-    """A chart with its table."""
-
-    id: str
-    title: str
-    notes: Sequence[str] = ()
-    counted: str
-    """The head of the column of numbers."""
-    ticks: Sequence[Tick]
-    cuts: Sequence[float] = ()
-    """Places where the axis is cut."""
-    rows: Sequence[DrawnRow]
+    """The longest duration."""
+    bars: Sequence[ChartBar]
 
     @property
-    def cut_width(self) -> float:
-        return CUT_WIDTH * ROOM
-
-    @property
-    def head(self) -> str:
-        """Return the head of the durations."""
-        return "longest" if any(row.times > 1 for row in self.rows) else "took"
-
-    @property
-    def marks(self) -> set[str]:
-        """Return the kinds of marks on its bars."""
-        return {kind for row in self.rows for bar in row.bars for kind, _ in bar.marks}
-
-    @property
-    def label_width(self) -> int:
-        """Return the characters of the longest label, with all that stands around the name."""
-        lengths = (len(row.name) + 3 * row.depth + len("✗  times") for row in self.rows)
-        return min(max(lengths, default=0), _MAX_LABEL)
+    def latest(self) -> ChartBar:
+        return self.bars[-1]
 
 
 class JoinedBars(msgspec.Struct, frozen=True):
@@ -264,38 +230,34 @@ class JoinedBars(msgspec.Struct, frozen=True):
 
     begin: float
     end: float
-    bar: Bar
+    bar: ChartBar
     """The latest of them."""
     count: int = 1
     is_followed: bool = False
     """True when the next bar leaves no room behind this one."""
 
-    @property
-    def outcome(self) -> Outcome:
-        return self.bar.outcome
 
-
-def thinned(bars: Iterable[Bar], least: float, edge: float) -> list[JoinedBars]:
+def thinned(bars: Iterable[ChartBar], least: float, edge: float) -> list[JoinedBars]:
     """Return the bars in their order; draw those alike, short and less than `least` seconds apart as one.
 
-    What is running ends at the edge.
+    What goes on ends at the edge.
     """
-    drawn = list(_joined(bars, least, edge))
-    followed = [later.begin - earlier.end < 2 * least for earlier, later in pairwise(drawn)]
+    joined = list(_joined(bars, least, edge))
+    followed = [later.begin - earlier.end < 2 * least for earlier, later in pairwise(joined)]
     return [
         replace(one, is_followed=is_followed)
-        for one, is_followed in zip(drawn, [*followed, False], strict=True)
+        for one, is_followed in zip(joined, [*followed, False], strict=True)
     ]
 
 
-def _joined(bars: Iterable[Bar], least: float, edge: float) -> Iterator[JoinedBars]:
+def _joined(bars: Iterable[ChartBar], least: float, edge: float) -> Iterator[JoinedBars]:
     last: JoinedBars | None = None
     for bar in bars:
-        end = bar.end if bar.end is not None else edge
+        end = bar.end if bar.end is not None else max(edge, bar.first)
         this = JoinedBars(bar.first, end, bar)
         if last is None:
             last = this
-        elif last.outcome is bar.outcome and this.begin - last.end < least and end - this.begin < least:
+        elif last.bar.look == bar.look and this.begin - last.end < least and end - this.begin < least:
             last = replace(last, end=max(last.end, end), bar=bar, count=last.count + 1)
         else:
             yield last
@@ -304,25 +266,90 @@ def _joined(bars: Iterable[Bar], least: float, edge: float) -> Iterator[JoinedBa
         yield last
 
 
-MAX_TICKS: Final = 8
-_MAX_LABEL: Final = 44
-_LEAST_WIDTH: Final = 0.15
-"""Percent."""
-_LEAST_APART: Final = 0.005
-"""Of the whole time: bars that are closer and shorter are drawn as one."""
-_DEEPEST: Final = 4
-_MAX_TOLD: Final = 20
-"""Executions of one row."""
+class DrawnBar(msgspec.Struct, frozen=True, kw_only=True):
+    """A bar at its place."""
+
+    begin: float
+    width: float
+    bar: ChartBar
+    text: str
+    sign: str
+    """Drawn behind the bar, unless it is empty."""
+    silence: float
+    """The width of the time behind it for which nothing of it was heard."""
+    marks: Sequence[tuple[str, float]]
 
 
-class _BootChart(msgspec.Struct, frozen=True):
-    """The inputs that all rows of a boot's chart share."""
+class Drawing(msgspec.Struct, frozen=True, kw_only=True):
+    """A chart with its table."""
 
-    chart: Chart
+    id: str
+    title: str
+    notes: Sequence[str] = ()
     axis: Axis
-    targets: Mapping[str, str]
-    view: View
-    flat: bool
+    reached: float
+    """The time up to which anything is known: what goes on is drawn until then."""
+    is_overdue: bool = False
+    """True when the time from there to the end of the axis is silence."""
+    digits: int = 3
+    """Of seconds, in the table."""
+    rest: str = ""
+    """A note on where to find what the table leaves out."""
+    rows: Sequence[ChartRow]
+
+    @property
+    def ticks(self) -> list[Tick]:
+        return labelled_ticks(self.axis, _MAX_TICKS, ROOM / 100)
+
+    @property
+    def cuts(self) -> list[tuple[float, float]]:
+        """Return the place and the width of each cut."""
+        return [(self._percent(cut.begin), CUT_WIDTH * ROOM) for cut in self.axis.cuts]
+
+    @property
+    def head(self) -> str:
+        """Return the head of the durations."""
+        return "longest" if any(len(row.bars) > 1 for row in self.rows) else "took"
+
+    @property
+    def marks(self) -> set[str]:
+        """Return the kinds of marks on its bars."""
+        return {kind for row in self.rows for bar in self.bars(row) for kind, _ in bar.marks}
+
+    @property
+    def label_width(self) -> int:
+        """Return the characters of the longest label, with all that stands around the name."""
+        lengths = (len(row.name) + 3 * row.depth + len("✗  times") for row in self.rows)
+        return min(max(lengths, default=0), _MAX_LABEL)
+
+    def bars(self, row: ChartRow) -> list[DrawnBar]:
+        """Return the bars of a row at their places."""
+        least = self.axis.seconds_per_width * _LEAST_APART
+        return [self._bar(joined, row) for joined in thinned(row.bars, least, self.reached)]
+
+    def offset(self, at: float | None) -> str:
+        """Return a time as the table has it; empty when it is not known."""
+        return offset(round(at, self.digits)) if at is not None else ""
+
+    def _percent(self, at: float) -> float:
+        return self.axis.part(at) * ROOM
+
+    def _bar(self, joined: JoinedBars, row: ChartRow) -> DrawnBar:
+        bar, begin = joined.bar, self._percent(joined.begin)
+        width = max(self._percent(joined.end) - begin, _LEAST_WIDTH)
+        text, sign = bar.text, _GOES_ON if bar.look == "running" else bar.sign
+        if joined.count > 1:
+            several = f"{count(joined.count, 'execution')} {bar.word}"
+            text = f"{row.whole_name}: {several}, from {_seconds(joined.begin)} to {_seconds(joined.end)}"
+        return DrawnBar(
+            begin=begin,
+            width=width,
+            bar=bar,
+            text=text,
+            sign="" if joined.is_followed else sign,
+            silence=max(ROOM - begin - width, 0.0) if self.is_overdue and bar.end is None else 0.0,
+            marks=[(kind, self._percent(at)) for kind, at in bar.marks if at <= self.axis.end],
+        )
 
 
 def boot_drawing(
@@ -330,16 +357,15 @@ def boot_drawing(
 ) -> Drawing:
     """Return what is drawn of one boot of so many; `targets` are the places of a service's failures."""
     axis = axis_of(chart)
-    boot = _BootChart(chart, axis, targets, view, flat)
     title = boot_title(chart, boots)
     return Drawing(
         id=f"boot-{chart.number}",
         title=title[0].upper() + title[1:],
         notes=(*chart_notes(chart, view), *_cut_notes(axis)),
-        counted="Attempt",
-        ticks=labelled_ticks(axis, MAX_TICKS, ROOM / 100),
-        cuts=[axis.part(cut.begin) * ROOM for cut in axis.cuts],
-        rows=[_row(row, f"boot-{chart.number}-row-{n}", boot) for n, row in enumerate(chart.rows)],
+        axis=axis,
+        reached=chart.end,
+        rest="--output json has them",
+        rows=[_row(row, targets.get(row.service, ""), view, flat=flat) for row in chart.rows],
     )
 
 
@@ -349,51 +375,34 @@ def _cut_notes(axis: Axis) -> Iterator[str]:
         yield f"cut out of the axis: {begin} to {end}, in which nothing began or ended"
 
 
-def _row(row: Row, identity: str, boot: _BootChart) -> DrawnRow:
-    least = boot.axis.seconds_per_width * _LEAST_APART
-    what, hidden = row_name(row, flat=True), len(row.bars) - _MAX_TOLD
-    return DrawnRow(
-        name=row_name(row, flat=boot.flat),
-        whole_name=what,
+def _row(row: Row, target: str, view: View, *, flat: bool) -> ChartRow:
+    return ChartRow(
+        name=row_name(row, flat=flat),
+        whole_name=row_name(row, flat=True),
         is_strong=row.kind is RowKind.SERVICE,
-        depth=0 if boot.flat else min(row.depth, _DEEPEST),
-        look=row.outcome.value,
-        sign=glyph(row.outcome, boot.view.glyphs),
-        word=VERBS[row.outcome],
-        times=len(row.bars),
+        depth=0 if flat else min(row.depth, _DEEPEST),
         took=took(row.longest),
-        bars=[_bar(drawn, row, identity, boot) for drawn in thinned(row.bars, least, boot.chart.end)],
-        executions=[
-            _execution(bar, identity if number == 0 else "", boot.view)
-            for number, bar in enumerate(row.bars[-_MAX_TOLD:])
+        bars=[
+            ChartBar(
+                start=bar.start,
+                end=bar.end,
+                look=bar.outcome.value,
+                sign=glyph(bar.outcome, view.glyphs),
+                word=VERBS[bar.outcome],
+                took=took(bar),
+                text=_described(bar, row),
+                number=bar.run.attempt,
+                target=target if bar.outcome.is_bad else "",
+            )
+            for bar in row.bars
         ],
-        note=f"{what}: {hidden} earlier executions left out; --output json has them" if hidden > 0 else "",
     )
 
 
-def _bar(drawn: JoinedBars, row: Row, identity: str, boot: _BootChart) -> DrawnBar:
-    """Return a bar that links to the failures of its service, or to its row of the table."""
-    begin, end = (boot.axis.part(at) * ROOM for at in (drawn.begin, drawn.end))
-    glyphs = boot.view.glyphs
-    sign = glyphs.ongoing if drawn.outcome is Outcome.RUNNING else glyph(drawn.outcome, glyphs)
-    return DrawnBar(
-        begin=begin,
-        width=max(end - begin, _LEAST_WIDTH),
-        look=drawn.outcome.value,
-        text=_described(drawn, row),
-        target=boot.targets.get(row.service, identity) if drawn.outcome.is_bad else identity,
-        sign="" if drawn.is_followed else sign,
-    )
-
-
-def _described(drawn: JoinedBars, row: Row) -> str:
+def _described(bar: Bar, row: Row) -> str:
     """Return a bar for those who do not see it: `bootkube, attempt 2: failed, from 2m to 2m 30s, 30.0s`."""
-    bar, what = drawn.bar, row_name(row, flat=True)
-    if drawn.count > 1:
-        several = f"{count(drawn.count, 'execution')} {VERBS[drawn.outcome]}"
-        return f"{what}: {several}, from {_seconds(drawn.begin)} to {_seconds(drawn.end)}"
-    parts = [f"{what}, attempt {bar.run.attempt}: "]
-    parts.append(headline(bar.run) if row.kind is RowKind.SERVICE else VERBS[drawn.outcome])
+    parts = [f"{row_name(row, flat=True)}, attempt {bar.run.attempt}: "]
+    parts.append(headline(bar.run) if row.kind is RowKind.SERVICE else VERBS[bar.outcome])
     parts.append(f", from {_seconds(bar.start)}" if bar.start is not None else ", start not recorded")
     if bar.end is not None:
         parts.append(f" to {_seconds(bar.end)}")
@@ -402,17 +411,5 @@ def _described(drawn: JoinedBars, row: Row) -> str:
     return "".join(parts)
 
 
-def _seconds(at: float | None, digits: int = 1) -> str:
-    return offset(round(at, digits)) if at is not None else ""
-
-
-def _execution(bar: Bar, identity: str, view: View) -> DrawnExecution:
-    return DrawnExecution(
-        id=identity,
-        number=bar.run.attempt,
-        look=bar.outcome.value,
-        outcome=f"{glyph(bar.outcome, view.glyphs)} {VERBS[bar.outcome]}",
-        begin=_seconds(bar.start, 3),
-        end=_seconds(bar.end, 3),
-        took=took(bar),
-    )
+def _seconds(at: float) -> str:
+    return offset(round(at, 1))

@@ -117,7 +117,7 @@ def summarise(
     earliest = since - period if period else datetime(1970, 1, 1, tzinfo=UTC)
     times = {"since": since, "earliest": earliest, "first_day": first_day}
     verdicts = dict(
-        connection.execute("select verdict, count(*) from bundles group by all order by 2 desc").fetchall()
+        connection.execute("select verdict, count(*) from bundles group by all order by 2 desc, 1").fetchall()
     )
     bundles = sum(verdicts.values())
     now, before = _one(

@@ -1,6 +1,7 @@
 """A build on one axis of time, whatever its steps."""
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -13,8 +14,9 @@ from service_record.collector.domain.records_page import Analysis, ServiceRan, a
 from service_record.collector.domain.silence import FEWEST, SilenceBudgets, Took
 from service_record.collector.domain.summary_of_records import RecordsLook, judge_records, summarise
 from service_record.collector.store.host_rows import Boot, BuildSummary, StepShown
-from service_record.collector.web.build_chart import Pace, Timeline, service_rows, timeline
-from service_record.display.drawing import DrawnRow
+from service_record.collector.web.build_chart import Pace, build_drawing, service_rows
+from service_record.display.drawing import ChartRow, Drawing
+from service_record.history.outcome import Outcome
 from service_record.record.entry import Entry
 from tests.builders import START, entry, failed_run
 
@@ -56,21 +58,19 @@ def step(number: int, name: str, status: str, at: float, priority: int = 0) -> S
 
 def drawn(
     *steps: tuple[str, str, float], of: BuildSummary | None = None, now: float = 100, pace: Pace | None = None
-) -> Timeline:
+) -> Drawing:
     shown = [step(number, *told) for number, told in enumerate(steps)]
     folded = repeated(shown, lambda each: (each.label, each.status))
-    return timeline(of or build(), folded, (), (), BEGAN + now, pace=pace)
+    return build_drawing(of or build(), folded, (), (), BEGAN + now, pace=pace)
 
 
-def row_of(found: Timeline, name: str) -> DrawnRow:
-    (row,) = [row for row in found.drawing.rows if row.name == name]
+def row_of(found: Drawing, name: str) -> ChartRow:
+    (row,) = [row for row in found.rows if row.name == name]
     return row
 
 
-def bars(found: Timeline, name: str) -> list[tuple[float, float | None, str, int]]:
-    (row,) = [row for row in found.rows if row.name == name]
-    ends = [(bar.begin - BEGAN, None if bar.end is None else bar.end - BEGAN) for bar in row.bars]
-    return [(*times, bar.look, bar.count) for times, bar in zip(ends, row.bars, strict=True)]
+def bars(found: Drawing, name: str) -> list[tuple[float | None, float | None, str]]:
+    return [(bar.start, bar.end, bar.look) for bar in row_of(found, name).bars]
 
 
 def test_a_step_is_from_its_beginning_to_its_end() -> None:
@@ -78,21 +78,21 @@ def test_a_step_is_from_its_beginning_to_its_end() -> None:
         ("disk", "init", 10), ("disk", "done", 30), ("packages", "init", 31), ("packages", "failed", 40)
     )
 
-    assert bars(found, "disk") == [(10, 30, "success", 1)]
-    assert bars(found, "packages") == [(31, 40, "failure", 1)]
+    assert bars(found, "disk") == [(10, 30, "success")]
+    assert bars(found, "packages") == [(31, 40, "failure")]
 
 
 def test_a_step_without_an_end_goes_on_until_now_or_was_never_ended() -> None:
-    assert bars(drawn(("disk", "init", 10)), "disk") == [(10, None, "running", 1)]
+    assert bars(drawn(("disk", "init", 10)), "disk") == [(10, None, "running")]
     over = drawn(("disk", "init", 10), of=build("failed"))
-    assert bars(over, "disk") == [(10, 60, "interrupted", 1)]
+    assert bars(over, "disk") == [(10, 60, "interrupted")]
 
 
 def test_steps_are_in_the_order_of_their_priority_and_then_as_they_came() -> None:
     told = [("net", 2), ("disk", 1), ("packages", 2), ("agent", -1)]
     shown = [step(number, name, "done", number, priority) for number, (name, priority) in enumerate(told)]
 
-    found = timeline(build(), repeated(shown, lambda each: each.id), (), (), BEGAN + 100)
+    found = build_drawing(build(), repeated(shown, lambda each: each.id), (), (), BEGAN + 100)
 
     assert [row.name for row in found.rows[1:]] == ["agent", "disk", "net", "packages"]
 
@@ -100,8 +100,8 @@ def test_steps_are_in_the_order_of_their_priority_and_then_as_they_came() -> Non
 def test_a_step_that_began_again_had_no_end() -> None:
     found = drawn(("disk", "init", 10), ("net", "done", 12), ("disk", "init", 20), ("disk", "done", 30))
 
-    assert bars(found, "disk") == [(10, 20, "interrupted", 1), (20, 30, "success", 1)]
-    assert bars(found, "net") == [(12, 12, "success", 1)]
+    assert bars(found, "disk") == [(10, 20, "interrupted"), (20, 30, "success")]
+    assert bars(found, "net") == [(12, 12, "success")]
 
 
 def test_what_is_reported_of_a_step_that_goes_on_is_no_bar_of_its_own() -> None:
@@ -109,8 +109,8 @@ def test_what_is_reported_of_a_step_that_goes_on_is_no_bar_of_its_own() -> None:
 
     found = drawn(("packages", "init", 5), *told, ("packages", "done", 30), ("note", "reported", 40))
 
-    assert bars(found, "packages") == [(5, 30, "success", 1)]
-    assert bars(found, "note") == [(40, 40, "told", 1)]
+    assert bars(found, "packages") == [(5, 30, "success")]
+    assert bars(found, "note") == [(40, 40, "told")]
 
 
 def test_each_try_of_a_loop_is_drawn() -> None:
@@ -122,21 +122,20 @@ def test_each_try_of_a_loop_is_drawn() -> None:
 
     found = drawn(*rounds, now=200)
 
-    assert bars(found, "pxe") == [(10 * number, 10 * number + 2, "success", 1) for number in range(14)]
+    assert bars(found, "pxe") == [(10 * number, 10 * number + 2, "success") for number in range(14)]
     tries = bars(found, "ks")
-    assert tries[:13] == [(10 * number + 5, 10 * number + 15, "interrupted", 1) for number in range(13)]
-    assert tries[13:] == [(135, None, "running", 1)]
-    row = row_of(found, "ks")
-    assert len(row.bars) == row.times == 14
+    assert tries[:13] == [(10 * number + 5, 10 * number + 15, "interrupted") for number in range(13)]
+    assert tries[13:] == [(135, None, "running")]
+    assert len(found.bars(row_of(found, "ks"))) == 14
 
 
 def test_a_loop_longer_than_the_page_has_room_for_says_how_often() -> None:
     rounds = [("pxe", status, 10.0 * number) for number in range(200) for status in ("init", "done")]
 
-    found = drawn(*rounds, now=3000)
+    found = drawn(*rounds, of=replace(build(), updated_at=BEGAN + 2000), now=2100)
 
-    (row,) = [row for row in found.rows if row.name == "pxe"]
-    assert (len(row.bars), row.times, row.bars[0].count) == (60, 200, 141)
+    (bar,) = found.bars(row_of(found, "pxe"))
+    assert bar.text == "pxe: 200 executions done, from 0s to 33m 10s"
 
 
 def paced(seconds: float, budget: float | None = None) -> Pace:
@@ -145,28 +144,28 @@ def paced(seconds: float, budget: float | None = None) -> Pace:
     return Pace(SilenceBudgets(default=900.0, given=given, took={"disk": took}))
 
 
-def marks(found: Timeline, name: str) -> list[tuple[str, float]]:
+def marks(found: Drawing, name: str) -> list[tuple[str, float]]:
     """Kind and seconds since the beginning of what is drawn on the last bar of a row."""
-    whole = found.end - found.begin
-    return [(kind, round(at / 95 * whole, 1)) for kind, at in row_of(found, name).bars[-1].marks]
+    *_, last = found.bars(row_of(found, name))
+    return [(kind, round(at / 95 * found.axis.end, 1)) for kind, at in last.marks]
 
 
 def test_a_running_step_has_its_typical_time_and_its_budget() -> None:
     found = drawn(("net", "done", 5), ("disk", "init", 60), now=100, pace=paced(20, 70))
 
     assert marks(found, "disk") == [("typical", 80), ("budget", 130)]
-    assert (found.reached - BEGAN, found.end - BEGAN) == (100, 130)
-    assert found.drawing.marks == {"typical", "budget"}
-    (bar,) = row_of(found, "disk").bars
+    assert (found.reached, found.axis.end) == (100, 130)
+    assert found.marks == {"typical", "budget"}
+    (bar,) = found.bars(row_of(found, "disk"))
     assert bar.text == "disk: not done yet, which typically takes 20.0s, overdue at 2m 10s, from 1m on"
     assert bar.begin + bar.width + bar.silence < 95 * 101 / 130
 
 
 def test_what_has_ended_or_is_far_ahead_is_not_marked() -> None:
     ended = drawn(("disk", "init", 10), ("disk", "done", 60), pace=paced(20, 70))
-    assert (ended.drawing.marks, ended.end - BEGAN) == (set(), 100)
+    assert (ended.marks, ended.axis.end) == (set(), 100)
     ahead = drawn(("disk", "init", 60), now=100, pace=paced(600, 7200))
-    assert (ahead.drawing.marks, ahead.end - BEGAN) == (set(), 100)
+    assert (ahead.marks, ahead.axis.end) == (set(), 100)
     unknown = drawn(("disk", "init", 60), now=100)
     assert marks(unknown, "disk") == []
 
@@ -176,15 +175,25 @@ def test_the_axis_of_a_host_that_is_overdue_ends_at_its_last_report(verdict: str
     told = [("net", "done", 5.0), ("disk", "init", 40.0)]
     found = drawn(*told, of=build(verdict), now=90_000, pace=paced(10, 30))
 
-    assert (found.reached - BEGAN, found.end - BEGAN, found.is_overdue) == (60, 90, True)
-    assert bars(found, "disk") == [(40, None, "running", 1)]
+    assert (found.reached, found.axis.end, found.is_overdue) == (60, 90, True)
+    assert bars(found, "disk") == [(40, None, "running")]
     row = row_of(found, "disk")
     assert row.took == "20.0s+"
-    (bar,) = row.bars
+    (bar,) = found.bars(row)
     silence = (bar.begin + bar.width, bar.silence)
     assert silence == pytest.approx((95 * 60 / 90, 95 * 30 / 90), abs=0.01)
     in_time = drawn(*told, of=build(verdict), now=89, pace=paced(10, 30))
-    assert (in_time.reached - BEGAN, in_time.is_overdue) == (89, False)
+    assert (in_time.reached, in_time.is_overdue) == (89, False)
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_a_service_is_drawn_by_its_outcome(outcome: Outcome) -> None:
+    ran = (ServiceRan("crio", ((BEGAN + 22, None, outcome.value),)),)
+    found = build_drawing(build(), (), (), service_rows(ran, BEGAN, BEGAN + 100), BEGAN + 100)
+    (bar,) = row_of(found, "crio").bars
+    assert bar.look == outcome.value
+    assert bar.sign
+    assert bar.word in bar.text
 
 
 def test_boots_and_services_are_beside_the_steps() -> None:
@@ -194,11 +203,11 @@ def test_boots_and_services_are_beside_the_steps() -> None:
         ServiceRan("old", ((BEGAN - 900, BEGAN - 800, "failure"),)),
     )
 
-    found = timeline(build(), (), boots, service_rows(ran, BEGAN, BEGAN + 100), BEGAN + 100)
+    found = build_drawing(build(), (), boots, service_rows(ran, BEGAN, BEGAN + 100), BEGAN + 100)
 
     assert [row.name for row in found.rows] == ["build 1", "boots", "crio"]
-    assert bars(found, "boots") == [(0, 20, "boot", 1), (20, None, "boot", 1)]
-    assert bars(found, "crio") == [(22, 25, "success", 1)]
+    assert bars(found, "boots") == [(0, 20, "boot"), (20, None, "boot")]
+    assert bars(found, "crio") == [(22, 25, "success")]
 
 
 @pytest.mark.parametrize(
@@ -227,20 +236,18 @@ def test_bars_stay_within_their_chart(
 ) -> None:
     found = drawn(*steps, of=of, now=now)
 
-    drawing = found.drawing
-    assert all(earlier.part < later.part for earlier, later in pairwise(drawing.ticks))
-    for row in drawing.rows:
-        assert len(row.bars) == len(row.executions) <= 60
-        for bar in row.bars:
+    assert all(earlier.part < later.part for earlier, later in pairwise(found.ticks))
+    for row in found.rows:
+        for bar in found.bars(row):
             assert 0 <= bar.begin <= 95
             assert 0 < bar.width <= 96
             assert bar.text
 
 
 def test_a_build_that_was_overtaken_goes_on_no_more() -> None:
-    found = timeline(build(verdict="abandoned"), (), (), (), BEGAN + 3600, is_latest=False)
+    found = build_drawing(build(verdict="abandoned"), (), (), (), BEGAN + 3600, is_latest=False)
 
-    assert (found.end, found.rows[0].latest.sign) == (build().updated_at, "▲")
+    assert (found.axis.end, found.rows[0].latest.sign) == (60, "▲")
 
 
 def look_at(

@@ -4,7 +4,7 @@ It becomes the same `Drawing` as the charts of `analyze --output html`, from wha
 from records alone.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -14,28 +14,17 @@ from service_record.collector.domain.silence import SilenceBudgets
 from service_record.collector.store.host_rows import Boot, BuildSummary, StepShown
 from service_record.collector.web.pages import LOOKS, SIGNS
 from service_record.display.charts import offset
-from service_record.display.drawing import (
-    MAX_TICKS,
-    ROOM,
-    Axis,
-    Drawing,
-    DrawnBar,
-    DrawnExecution,
-    DrawnRow,
-    labelled_ticks,
-)
+from service_record.display.drawing import Axis, ChartBar, ChartRow, Drawing
 from service_record.display.text import duration
 
-_MOST_BARS: Final = 60
-"""Bars of one row; the earliest of more are drawn as one."""
-_SIGNS: Final = {"success": "✓", "failure": "✗", "running": "→", "interrupted": "▲", "told": "·", "boot": ""}
-_WORDS: Final = {
-    "success": "done",
-    "failure": "failed",
-    "running": "not done yet",
-    "interrupted": "never ended",
-    "told": "reported",
-    "boot": "booted",
+_SIGNS_AND_WORDS: Final = {
+    "success": ("✓", "done"),
+    "failure": ("✗", "failed"),
+    "running": ("→", "not done yet"),
+    "interrupted": ("▲", "never ended"),
+    "stopped": ("■", "stopped"),
+    "told": ("·", "reported"),
+    "boot": ("", "booted"),
 }
 _LOOKS: Final = {"done": "success", "failed": "failure", "init": "running", "reported": "told"}
 
@@ -48,24 +37,24 @@ class BuildBar:
     end: float | None
     """The end; None before there is one."""
     look: str
-    count: int = 1
-    """The number of reports, of which only the first and the last time are known."""
     target: str = ""
     """The place in the page with more about it."""
     verdict: str = ""
     """The verdict of a build, which gives it its word and sign."""
-    typical_at: float | None = None
-    """The time at which a running step would typically have ended."""
-    budget_at: float | None = None
-    """The time from which it is overdue, unless something is reported."""
+    marks: Mapping[str, float] = field(default_factory=dict)
+    """`typical`, when a running step would typically have ended; `budget`, from when it is overdue."""
 
     @property
     def sign(self) -> str:
-        return SIGNS[self.verdict] if self.verdict in SIGNS else _SIGNS[self.look]
+        return SIGNS[self.verdict] if self.verdict in SIGNS else _SIGNS_AND_WORDS[self.look][0]
 
     @property
     def word(self) -> str:
-        return self.verdict or _WORDS[self.look]
+        return self.verdict or _SIGNS_AND_WORDS[self.look][1]
+
+    def seconds(self, reached: float) -> float:
+        """Return its duration, or its duration so far."""
+        return max(reached - self.begin, 0.0) if self.end is None else self.end - self.begin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +64,6 @@ class BuildRow:
     name: str
     bars: tuple[BuildBar, ...]
     is_step: bool = False
-
-    @property
-    def latest(self) -> BuildBar:
-        return self.bars[-1]
-
-    @property
-    def times(self) -> int:
-        return sum(bar.count for bar in self.bars)
 
 
 def service_rows(services: Iterable[ServiceRan], begin: float, end: float) -> Iterator[BuildRow]:
@@ -135,11 +116,10 @@ def step_rows(
             of_label[-1] = replace(last, end=max(end, last.begin), look="interrupted")
         elif last.end is None:
             typical = pace.typical(label)
-            of_label[-1] = replace(
-                last,
-                typical_at=None if typical is None else last.begin + typical,
-                budget_at=max(end, last.begin) + pace.budget(label) if label == latest else None,
-            )
+            marks = {} if typical is None else {"typical": last.begin + typical}
+            if label == latest:
+                marks["budget"] = max(end, last.begin) + pace.budget(label)
+            of_label[-1] = replace(last, marks=marks)
         linked = (bar if bar.target in targets else replace(bar, target="") for bar in of_label)
         yield BuildRow(name=reports[label].name, bars=tuple(linked), is_step=True)
 
@@ -169,129 +149,11 @@ def boot_rows(boots: Sequence[Boot], end: float | None) -> Iterator[BuildRow]:
         yield BuildRow(name="boots" if len(boots) > 1 else "boot", bars=tuple(bars))
 
 
-def thinned(row: BuildRow) -> BuildRow:
-    """Return a row with as many bars as can be drawn; the earliest of more are drawn as one."""
-    if len(row.bars) <= _MOST_BARS:
-        return row
-    early, late = row.bars[: 1 - _MOST_BARS], row.bars[1 - _MOST_BARS :]
-    joined = replace(early[-1], begin=early[0].begin, count=sum(bar.count for bar in early))
-    return replace(row, bars=(joined, *late))
-
-
-_LEAST_WIDTH: Final = 0.6
-"""Percent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """All rows of a build."""
-
-    begin: float
-    end: float
-    """The end of the axis."""
-    rows: tuple[BuildRow, ...]
-    reached: float
-    """Up to when anything is known: until now, or for a host that is overdue until its last report."""
-    is_overdue: bool = False
-
-    @property
-    def drawing(self) -> Drawing:
-        """Return what is drawn of it."""
-        return Drawing(
-            id="timeline",
-            title="Timeline",
-            counted="Times",
-            ticks=labelled_ticks(self._axis, MAX_TICKS, ROOM / 100),
-            rows=[self._row(row) for row in self.rows],
-        )
-
-    def offset(self, at: float) -> str:
-        """Return a time relative to the beginning: `1m 10s`."""
-        return offset(round(at - self.begin))
-
-    @property
-    def _axis(self) -> Axis:
-        return Axis(0.0, self.end - self.begin)
-
-    def _percent(self, at: float) -> float:
-        return self._axis.part(at - self.begin) * ROOM
-
-    def _row(self, row: BuildRow) -> DrawnRow:
-        return DrawnRow(
-            name=row.name,
-            whole_name=row.name,
-            is_strong=not row.is_step,
-            look=row.latest.look,
-            sign=row.latest.sign,
-            word=row.latest.word,
-            times=row.times,
-            took=self._took(row),
-            bars=[self._bar(bar, row) for bar in row.bars],
-            executions=[self._execution(bar) for bar in row.bars],
-        )
-
-    def _bar(self, bar: BuildBar, row: BuildRow) -> DrawnBar:
-        begin = self._percent(bar.begin)
-        width = max(self._percent(self._end_of(bar)) - begin, _LEAST_WIDTH)
-        is_silent = bar.end is None and self.is_overdue
-        marks = (("typical", bar.typical_at), ("budget", bar.budget_at))
-        return DrawnBar(
-            begin=begin,
-            width=width,
-            look=bar.look,
-            text=self._described(bar, row),
-            target=bar.target or "timeline-table",
-            sign=bar.sign if bar is row.latest else "",
-            is_repeated=bar.count > 1,
-            silence=max(ROOM - begin - width, 0.0) if is_silent else 0.0,
-            marks=tuple(
-                (name, self._percent(at))
-                for name, at in marks
-                if at is not None and bar.end is None and at <= self.end
-            ),
-        )
-
-    def _execution(self, bar: BuildBar) -> DrawnExecution:
-        return DrawnExecution(
-            number=bar.count,
-            look=bar.look,
-            outcome=f"{bar.sign} {bar.word}".lstrip(),
-            begin=self.offset(bar.begin),
-            end=self.offset(bar.end) if bar.end is not None else "",
-            took=duration(self._end_of(bar) - bar.begin),
-        )
-
-    def _end_of(self, bar: BuildBar) -> float:
-        """Return its end, or its end so far."""
-        return max(self.reached, bar.begin) if bar.end is None else bar.end
-
-    def _took(self, row: BuildRow) -> str:
-        """Return the longest duration in a row; with a `+` if that is, or may be, too short."""
-        longest = max(row.bars, key=lambda bar: self._end_of(bar) - bar.begin)
-        if longest.look == "told" or (longest.end is None and self._end_of(longest) == longest.begin):
-            return ""
-        is_whole = longest.end is not None and longest.look != "interrupted"
-        return duration(self._end_of(longest) - longest.begin) + ("" if is_whole else "+")
-
-    def _described(self, bar: BuildBar, row: BuildRow) -> str:
-        """`Disk setup: done, from 10s to 2m 30s, 2m 20s`."""
-        often = f" {bar.count} times" if bar.count > 1 else ""
-        what = f"{row.name}: {bar.word}{often}"
-        if bar.look == "told" and bar.count == 1:
-            return f"{what}, at {self.offset(bar.begin)}"
-        if bar.typical_at is not None:
-            what += f", which typically takes {duration(bar.typical_at - bar.begin)}"
-        if bar.budget_at is not None:
-            what += f", overdue at {self.offset(bar.budget_at)}"
-        until = f"to {self.offset(bar.end)}, {duration(bar.end - bar.begin)}" if bar.end is not None else "on"
-        return f"{what}, from {self.offset(bar.begin)} {until}"
-
-
 _MOST_AHEAD: Final = 4
 """Times what has passed: typical ends and budgets farther ahead are said, but not drawn."""
 
 
-def timeline(
+def build_drawing(
     build: BuildSummary,
     steps: Sequence[Repeated[StepShown]],
     boots: Sequence[Boot],
@@ -300,8 +162,8 @@ def timeline(
     *,
     is_latest: bool = True,
     pace: Pace | None = None,
-) -> Timeline:
-    """Return the timeline of a build, from its steps and boots, and from the services that ran.
+) -> Drawing:
+    """Return what is drawn of a build, from its steps and boots, and from the services that ran.
 
     It ends when the build did. Of one that goes on it ends now; where a report is overdue, bars end at the
     last one.
@@ -330,11 +192,58 @@ def timeline(
         *ran,
     ]
     farthest = reached + _MOST_AHEAD * (reached - build.started_at)
-    marks = (at for row in rows for bar in row.bars for at in (bar.typical_at, bar.budget_at))
-    return Timeline(
-        build.started_at,
-        max([reached, *(at for at in marks if at is not None and at <= farthest)]),
-        tuple(thinned(row) for row in rows),
-        reached,
-        is_overdue,
+    marks = (at for row in rows for bar in row.bars for at in bar.marks.values())
+    end = max([reached, *(at for at in marks if at <= farthest)])
+    return Drawing(
+        id="timeline",
+        title="Timeline",
+        axis=Axis(0.0, end - build.started_at),
+        reached=reached - build.started_at,
+        is_overdue=is_overdue,
+        digits=0,
+        rows=[_chart_row(row, build.started_at, reached) for row in rows],
     )
+
+
+def _chart_row(row: BuildRow, zero: float, reached: float) -> ChartRow:
+    longest = max(row.bars, key=lambda bar: bar.seconds(reached))
+    is_whole = longest.end is not None and longest.look != "interrupted"
+    is_point = longest.look == "told" or (longest.end is None and longest.seconds(reached) == 0)
+    return ChartRow(
+        name=row.name,
+        whole_name=row.name,
+        is_strong=not row.is_step,
+        took="" if is_point else duration(longest.seconds(reached)) + ("" if is_whole else "+"),
+        bars=[
+            ChartBar(
+                start=bar.begin - zero,
+                end=None if bar.end is None else bar.end - zero,
+                look=bar.look,
+                sign=bar.sign,
+                word=bar.word,
+                took=duration(bar.seconds(reached)),
+                text=_described(row.name, bar, zero),
+                number=number,
+                target=bar.target,
+                marks=tuple((kind, at - zero) for kind, at in bar.marks.items()),
+            )
+            for number, bar in enumerate(row.bars, start=1)
+        ],
+    )
+
+
+def _described(name: str, bar: BuildBar, zero: float) -> str:
+    """`Disk setup: done, from 10s to 2m 30s, 2m 20s`."""
+
+    def at(time: float) -> str:
+        return offset(round(time - zero))
+
+    what = f"{name}: {bar.word}"
+    if bar.look == "told":
+        return f"{what}, at {at(bar.begin)}"
+    if "typical" in bar.marks:
+        what += f", which typically takes {duration(bar.marks['typical'] - bar.begin)}"
+    if "budget" in bar.marks:
+        what += f", overdue at {at(bar.marks['budget'])}"
+    until = f"to {at(bar.end)}, {duration(bar.end - bar.begin)}" if bar.end is not None else "on"
+    return f"{what}, from {at(bar.begin)} {until}"

@@ -27,9 +27,10 @@ from service_record.collector.store.host_rows import (
 )
 from service_record.collector.store.mute_rows import active_mutes
 from service_record.collector.web.analyses import Analyses, AnalysisSeen
-from service_record.collector.web.build_chart import Pace, Timeline, service_rows, timeline
+from service_record.collector.web.build_chart import Pace, build_drawing, service_rows
 from service_record.collector.web.fleet_page import digest
 from service_record.collector.web.pages import page, render
+from service_record.display.drawing import Drawing
 
 _LARGEST_ID: Final = 2**63 - 1
 
@@ -85,7 +86,7 @@ class HostSeen:
         failed = [step for step in ended.values() if step.status == "failed"]
         return max(failed, key=lambda step: step.id, default=None)
 
-    def timeline(self) -> Timeline | None:
+    def timeline(self) -> Drawing | None:
         """Return the timeline; None before the first build."""
         if self.build is None:
             return None
@@ -95,7 +96,9 @@ class HostSeen:
         services = service_rows(analysis.services, build.started_at, until) if analysis else ()
         pace = Pace(self.budgets, self.detail.summary.group, build.release)
         steps = self.detail.steps
-        return timeline(build, steps, self.boots, services, self.now, is_latest=self.is_latest, pace=pace)
+        return build_drawing(
+            build, steps, self.boots, services, self.now, is_latest=self.is_latest, pace=pace
+        )
 
     def values(self) -> dict[str, Any]:
         """Return the values of the templates."""

@@ -15,7 +15,7 @@ from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictU
 from markupsafe import Markup
 
 from service_record.display.charts import Chart
-from service_record.display.drawing import boot_drawing
+from service_record.display.drawing import MAX_EXECUTIONS, boot_drawing
 from service_record.display.phrases import ending, place, rank_label
 from service_record.display.text import Ink, Line, View, utc
 from service_record.history import History
@@ -54,7 +54,7 @@ def make_environment(*loaders: BaseLoader) -> Environment:
         "place": place,
         "rank_label": rank_label,
     }
-    environment.globals["inks"] = _CLASSES
+    environment.globals |= {"inks": _CLASSES, "max_executions": MAX_EXECUTIONS}
     return environment
 
 
