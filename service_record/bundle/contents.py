@@ -7,11 +7,12 @@ could not be found otherwise.
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 from stat import S_ISREG
 from typing import Final
+
+import msgspec
 
 from service_record.bundle.layers import (
     Layer,
@@ -34,8 +35,7 @@ Leave = Callable[[LeftOut], None]
 """Is told each part that is not given, or not to its end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(msgspec.Struct, frozen=True):
     """One file, to be read before the next is asked for."""
 
     path: str

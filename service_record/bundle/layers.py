@@ -10,9 +10,10 @@ import sys
 import tarfile
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from io import BufferedReader, RawIOBase
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
 
 _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
@@ -23,8 +24,7 @@ class LimitError(Exception):
     """A limit that an archive exceeds, in one line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of reading. Each is far beyond a real bundle, and within reach of a small machine."""
 
     read_bytes: int = 4 * _GIB
@@ -50,8 +50,7 @@ class Limits:
     """Memory for unpacking; `xz -9` needs 65 MiB, and a file can ask for 4 GiB."""
 
 
-@dataclass(slots=True)
-class ReadingBudget:
+class ReadingBudget(msgspec.Struct):
     """The amounts read from an archive so far. Each method raises LimitError beyond its limit."""
 
     limits: Limits
@@ -97,23 +96,21 @@ def size_text(size: int) -> str:
     return f"{size} bytes"
 
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
 HEAD_BYTES: Final = tarfile.BLOCKSIZE
 """The bytes that is_packed() must see to be sure."""
 CHUNK_BYTES: Final = 1 << 16
 
 _TAR_MAGIC: Final = slice(257, 262)
-_DAMAGES: Final = (OSError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError)
-"""Exceptions of damaged data and unreadable files."""
 
 Pull: TypeAlias = Callable[[int], bytes]
 """A function that returns at most so many bytes from where its last call ended; none at the end. May raise
-one of `_DAMAGES`.
+one of `_damages()`.
 """
+
+
+def _damages() -> tuple[type[Exception], ...]:
+    """Return the exceptions of damaged data and unreadable files."""
+    return (OSError, EOFError, zlib.error, lzma.LZMAError, _zstd().ZstdError)
 
 
 class Layer:
@@ -155,7 +152,9 @@ class Layer:
             return b""
         try:
             data = self._pull(min(size, CHUNK_BYTES))
-        except _DAMAGES as error:
+        except Exception as error:
+            if not isinstance(error, _damages()):
+                raise
             self.damage = self.reason or str(error)
             return b""
         self.budget.read(len(data), is_packed=self._around is None)
@@ -270,7 +269,17 @@ def _new_xz(limits: Limits) -> _Decoder:
 
 def _new_zstd(_limits: Limits) -> _Decoder:
     """zstd's own default refuses windows of more than 128 MiB."""
-    return zstd.ZstdDecompressor()
+    decoder: _Decoder = _zstd().ZstdDecompressor()
+    return decoder
+
+
+def _zstd() -> Any:
+    """Load what reads zstd, which few bundles are packed with."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd  # noqa: PLC0415
+    else:
+        from backports import zstd  # noqa: PLC0415
+    return zstd
 
 
 _DECODERS: Final[Mapping[bytes, Callable[[Limits], _Decoder]]] = {

@@ -3,9 +3,11 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from io import BufferedReader, BytesIO
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from service_record.bundle.layers import (
     CHUNK_BYTES,
@@ -34,8 +36,7 @@ _MAX_UNIT_TEXTS: Final = 100
 _MAX_UNIT_TEXT_BYTES: Final = 64 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(msgspec.Struct, frozen=True):
     """A part of an archive that was not read, or not to its end."""
 
     path: str
@@ -50,8 +51,7 @@ class LeftOut:
         return replace(self, path=": ".join(filter(None, (place, self.path))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The bytes of one record, or of the damaged copy beside it."""
 
     path: str
@@ -76,8 +76,7 @@ class Record:
         return self.data.translate(None, STRUCTURE).startswith(other.data.translate(None, STRUCTURE))
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(msgspec.Struct, frozen=True):
     """The contents of an archive, as read."""
 
     records: dict[str, Record]
@@ -85,13 +84,13 @@ class Bundle:
     left_out: tuple[LeftOut, ...]
     unfinished: frozenset[str] = frozenset()
     """Services with a file beside theirs that upstream's shim was about to put in its place."""
-    damaged: Mapping[str, Record] = field(default_factory=dict)
+    damaged: Mapping[str, Record] = msgspec.field(default_factory=dict)
     """Service -> the copy beside its record of the damaged bytes that a writer replaced in it."""
     unpacked: bytes | None = None
     """The content when it is no archive, only compressed."""
     boot_id: str | None = None
     """The boot that ran when it was made, which may have no entry yet; None where it does not say."""
-    unit_texts: Mapping[str, str] = field(default_factory=dict)
+    unit_texts: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Path, through the archives around it -> what systemd said of the units that failed."""
 
 

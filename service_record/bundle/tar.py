@@ -8,8 +8,9 @@ The formats are those of pax(1) and of tar(5): ustar, pax, GNU and the one befor
 import re
 import tarfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from service_record.bundle.layers import CHUNK_BYTES, Layer
 
@@ -44,8 +45,7 @@ class TarError(Exception):
     """The reason why an archive cannot be read any further, in one line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Header:
+class _Header(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     size: int
     kind: str

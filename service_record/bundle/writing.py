@@ -4,10 +4,12 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Final, Protocol, Self
+
+import msgspec
+from msgspec.structs import replace
 
 from service_record.bundle.archive import (
     BLOCK_BYTES,
@@ -51,8 +53,7 @@ class MemberRedactor(Protocol):
     def finish(self) -> bytes: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Packed:
+class Packed(msgspec.Struct, frozen=True, kw_only=True):
     """The result of packing a member."""
 
     path: str

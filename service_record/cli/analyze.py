@@ -4,12 +4,12 @@ import gc
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeVar
 
 import click
+import msgspec
 from msgspec.structs import replace
 
 from service_record.cli import FAILED, TIMED_OUT, UNREADABLE, system_error_line
@@ -160,8 +160,7 @@ def command(
         raise click.exceptions.Exit(UNREADABLE)
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(msgspec.Struct, frozen=True):
     """The result of one look at the records."""
 
     source: str
@@ -173,8 +172,7 @@ class _Answer:
     """The moment that it was judged by."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
+class _Request(msgspec.Struct, frozen=True):
     """The options of the call."""
 
     places: Sequence[str]
@@ -287,8 +285,7 @@ def _is_over(answer: _Answer) -> bool:
     return answer.diagnosis is not None and answer.diagnosis.verdict is not Verdict.RUNNING
 
 
-@dataclass(frozen=True, slots=True)
-class _OutputForm:
+class _OutputForm(msgspec.Struct, frozen=True):
     """The form in which the answer is shown."""
 
     output: str

@@ -5,12 +5,12 @@ Also the page of `analyze` that goes with a bundle.
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
 import click
+import msgspec
 
 from service_record.cli import system_error_line
 from service_record.cli.inputs import history_of, now_for, opened
@@ -38,12 +38,11 @@ class BadFile(click.ClickException):
     exit_code = click.UsageError.exit_code
 
 
-@dataclass(frozen=True, slots=True)
-class Judging:
+class Judging(msgspec.Struct, frozen=True):
     """The inputs that all diagnoses of one call share."""
 
-    budgets: Budgets = field(default_factory=Budgets)
-    causes: Causes = field(default_factory=lambda: Causes(()))
+    budgets: Budgets = msgspec.field(default_factory=Budgets)
+    causes: Causes = msgspec.field(default_factory=lambda: Causes(()))
 
     def diagnosis(self, history: History, now: Now) -> Diagnosis | None:
         return diagnose(history, now=now, budgets=self.budgets, explain=self.causes.explain)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import chain, islice
 from typing import Final
@@ -14,8 +13,7 @@ from service_record.history.build import Now
 from service_record.history.outcome import NOTHING, Command, Facts, Outcome, Run, Span, Stage, order
 
 _MAX_CHARACTERS: Final = 4096
-_VARYING: Final = re.compile(
-    r"""
+_VARYING: Final = r"""(?xa)
       (?P<time>     (?<!\w)\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?)?(?:Z|\ ?[+-]\d\d:?\d\d)?
                   | (?<!\w)[A-Z][a-z]{2}\ {1,2}\d{1,2}\ \d\d:\d\d:\d\d
                   | (?<![\w:])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?![\w:])
@@ -32,9 +30,7 @@ _VARYING: Final = re.compile(
                       |dm-\d{1,4})(?![\w-]) )
     | (?P<number>   (?<![A-Za-z\d])\d++(?:[.,]\d++)*+
                   | (?<=[A-Za-z])\d++(?:[.,]\d++)*+(?!-?[A-Za-z]) )  # not within a name: grub2-install, k8s
-    """,
-    re.VERBOSE | re.ASCII,
-)
+    """
 """Each alternative is bounded or begins only where a word does, so that the whole is linear in the text."""
 
 
@@ -43,7 +39,7 @@ def signature(message: str) -> str:
     """Return the message with `<time>`, `<address>`, `<id>`, `<disk>` and `<number>` for its
     variable parts.
     """
-    return _VARYING.sub(lambda match: f"<{match.lastgroup}>", message[-_MAX_CHARACTERS:])
+    return re.sub(_VARYING, lambda match: f"<{match.lastgroup}>", message[-_MAX_CHARACTERS:])
 
 
 class RunStep(msgspec.Struct, frozen=True):
@@ -97,6 +93,8 @@ def moved(
 
     With each, what it follows in the bad order and in the good one.
     """
+    from difflib import SequenceMatcher  # noqa: PLC0415  # only where two hosts are compared
+
     matcher = SequenceMatcher(None, good, bad, autojunk=False)
     in_place = {
         step for block in matcher.get_matching_blocks() for step in bad[block.b : block.b + block.size]

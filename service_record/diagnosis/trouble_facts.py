@@ -1,6 +1,8 @@
 """The facts of a trouble: what rules match, the line that tells most, and what systemd says of units. Pure.
 
 Of units, `systemctl show` tells, or the texts in a bundle.
+
+Patterns are texts here: `re` compiles each when it is first searched for, and most hosts need few of them.
 """
 
 import re
@@ -23,40 +25,30 @@ _TELLING: Final = (
 """Words, in lower case, that lines have which say what went wrong."""
 
 
-_LABELLED: Final = re.compile(
-    r"""
+_LABELLED: Final = r"""(?xia)
       (?:^|[\s"'\]:]) (?:error|fatal|panic) (?:\[[^\]]{0,40}\]|\([^)]{0,40}\))? :   # Error: ..., fatal: ...
     | \b (?:level|lvl|severity) [=:] \s? "? (?:error|fatal|panic|crit)             # logfmt, JSON
     | ^ [EF] \d{4} \s \d\d:\d\d:\d\d                                              # klog
     | ^ (?:ERROR|FATAL|CRITICAL|PANIC) \b
-    """,
-    re.VERBOSE | re.IGNORECASE | re.ASCII,
-)
+    """
 """Labels with which programs mark the line of an error."""
 
-_AFTERMATH: Final = re.compile(
-    r"""(?:[^\s:]{1,40}:\s)? (?:re-?try(?:ing)?|will\s(?:re-?)?try|try(?:ing)?\sagain
-        |waiting|sleeping|backing\soff|log\sbundle|gathering|collecting|cleaning|exiting|see\s|for\smore|use\s|hint\b|note\b)""",
-    re.VERBOSE | re.IGNORECASE | re.ASCII,
-)
+_AFTERMATH: Final = r"""(?xia)(?:[^\s:]{1,40}:\s)? (?:re-?try(?:ing)?|will\s(?:re-?)?try|try(?:ing)?\sagain
+        |waiting|sleeping|backing\soff|log\sbundle|gathering|collecting|cleaning|exiting|see\s|for\smore|use\s|hint\b|note\b)"""
 """The beginnings of lines about a program's work after a failure."""
 
-_ASIDE: Final = re.compile(
-    r"""
+_ASIDE: Final = r"""(?xia)
       ^ goroutine \s \d+ | ^ \S+\.go:\d+ \s \+0x | ^ (?:main|runtime)\.[\w.*()]+\(      # frames of Go
     | ^ File \s "[^"]*", \s line \s \d+ | ^ Traceback \s \( | ^ at \s [\w.$<>]+\( | ^ \#\d+ \s+ 0x
     | ^ \d+: \s+ 0x[0-9a-f]+ \s - | ^ stack \s backtrace: | ^ note: \s run \s with
     | ^ Usage: | ^ -{1,2} \w [\w-]* ,? \s | ^ (?:Available\sCommands|Flags|Options|Examples): | --help\b
     | stack \s trace \s of \s this \s error | execute \s with \s --v= | make \s a \s check \s non-fatal
     | ^ [,:]? \s? (?:error: \s)? exit \s (?:status|code) \s \d+ \.? $
-    """,
-    re.VERBOSE | re.IGNORECASE | re.ASCII,
-)
+    """
 """Usage texts, frames of a stack, hints, and bare exit statuses: they never say what went wrong."""
 
 
-_SYSTEMDS: Final = re.compile(
-    r"""
+_SYSTEMDS: Final = r"""(?xa)
       ^ (?:systemd\[\d+\]: \s)? [\w:.\\@-]{1,200}
         \.(?:service|socket|mount|swap|device|timer|path|slice|scope|target): \s
         (?: (?:Main|Control) \s process \s exited | Failed \s with \s result | Consumed \s
@@ -66,13 +58,10 @@ _SYSTEMDS: Final = re.compile(
         (?: Failed \s to \s start | Dependency \s failed \s for | Start(?:ed|ing) | Stopp(?:ed|ing)
           | Finished ) \s [^:]{1,200} \. $
     | ^ (?:systemd\[\d+\]: \s)? Unit \s \S{1,200} \s entered \s failed \s state
-    """,
-    re.VERBOSE | re.ASCII,
-)
+    """
 """Lines of systemd on how a unit ended: what its program said, says more."""
 
-_WRAPPER: Final = re.compile(
-    r"""
+_WRAPPER: Final = r"""(?xia)
       unexpected \s error \s while \s running \s command | ^ finish: \s .{1,200} : \s FAIL: \s   # curtin
     | ^ E: \s Sub-process \s \S+ \s returned \s an \s error                                    # apt
     | ^ E: \s Some \s index \s files \s failed
@@ -80,12 +69,10 @@ _WRAPPER: Final = re.compile(
     | returned \s non-zero \s exit \s status
     | (?: exited | failed ) \s with \s (?:an \s)? (?:error|exit|status|code|return) (?:\s(?:code|status))?
         [:=]? \s? \d+ \W* $
-    """,
-    re.VERBOSE | re.IGNORECASE | re.ASCII,
-)
+    """
 """Lines that say only that something within failed: another line says what."""
 
-_OF_COMMAND: Final = re.compile(r"stderr: \s* [^\s'\"-]", re.VERBOSE | re.IGNORECASE | re.ASCII)
+_OF_COMMAND: Final = r"(?xia)stderr: \s* [^\s'\"-]"
 """The line in which curtin and cloud-init hand on what a command said of its failure."""
 
 
@@ -205,16 +192,16 @@ def is_labelled(line: str) -> bool:
 def weight(line: str) -> LineWeight:
     """Return how much a line says of what went wrong. Of a very long line only its ends are read."""
     line = _ends_of(line)
-    if _ASIDE.search(line):
+    if re.search(_ASIDE, line):
         return LineWeight.ASIDE
-    if _WRAPPER.search(line):
+    if re.search(_WRAPPER, line):
         return LineWeight.WRAPPER
-    if _LABELLED.search(line):
+    if re.search(_LABELLED, line):
         return LineWeight.LABELLED
-    if _AFTERMATH.match(line) or _SYSTEMDS.match(line):
+    if re.match(_AFTERMATH, line) or re.match(_SYSTEMDS, line):
         return LineWeight.AFTERMATH
     lowered = line.lower()
-    is_error = any(word in lowered for word in _TELLING) or _OF_COMMAND.match(line) is not None
+    is_error = any(word in lowered for word in _TELLING) or re.match(_OF_COMMAND, line) is not None
     return LineWeight.ERROR if is_error else LineWeight.PLAIN
 
 
@@ -273,19 +260,18 @@ STATUSES: Final = "unit-status/"
 """The directory of a bundle with `systemctl status` of each failed unit, as UNIT.txt."""
 
 _SERVICE: Final = ".service"
-_UNIT: Final = re.compile(
-    r"[\w:.\\@-]+\.(?:service|socket|target|device|mount|automount|swap|timer|path|slice|scope)", re.ASCII
+_UNIT: Final = (
+    r"(?a)[\w:.\\@-]+\.(?:service|socket|target|device|mount|automount|swap|timer|path|slice|scope)"
 )
-_BLOCKS: Final = re.compile(rf"\n\n(?=(?:{'|'.join(PROPERTIES)})=)")
-_EXEC: Final = re.compile(
+_BLOCKS: Final = rf"\n\n(?=(?:{'|'.join(PROPERTIES)})=)"
+_EXEC: Final = (
     r"\{ path=(?P<path>.*?) ; argv\[\]=.* ; ignore_errors=no ;.*"
     r" ; code=(?P<code>exited|killed|dumped) ; status=(?P<number>\d+)(?:/(?P<name>\w+))? \}"
 )
-_ACTIVE: Final = re.compile(r"^ *Active: failed \(Result: ([a-z-]+)\)", re.MULTILINE)
-_PROCESS: Final = re.compile(
-    r"^ *Process: \d+ (?P<kind>Exec\w+)=(?P<path>\S+).*\(code=(?P<code>exited|killed|dumped),"
-    r" (?:status=(?P<number>\d+)(?:/\w+)?|signal=(?P<name>\w+))\)$",
-    re.MULTILINE,
+_ACTIVE: Final = r"(?m)^ *Active: failed \(Result: ([a-z-]+)\)"
+_PROCESS: Final = (
+    r"(?m)^ *Process: \d+ (?P<kind>Exec\w+)=(?P<path>\S+).*\(code=(?P<code>exited|killed|dumped),"
+    r" (?:status=(?P<number>\d+)(?:/\w+)?|signal=(?P<name>\w+))\)$"
 )
 _CODES: Final = {"exit-code": "exited", "signal": "killed", "core-dump": "dumped"}
 """$SERVICE_RESULT, see systemd.exec(5) -> how the command ended that it is about."""
@@ -330,7 +316,7 @@ def read_properties(text: str, booted: float) -> tuple[Unit, ...]:
     `booted` is the time, in seconds since 1970, from which systemd counts.
     """
     units: dict[str, Unit] = {}
-    for block in _BLOCKS.split(text.strip("\n")):
+    for block in re.split(_BLOCKS, text.strip("\n")):
         values: dict[str, list[str]] = {}
         for line in block.splitlines():
             name, _, value = line.partition("=")
@@ -356,15 +342,15 @@ def read_texts(texts: Mapping[str, str]) -> tuple[Unit, ...]:
 def _names_in(listing: str) -> Iterator[str]:
     for line in listing.splitlines():
         words = line.replace("●", " ").replace("*", " ").split()
-        if len(words) >= 4 and words[2] == "failed" and _UNIT.fullmatch(words[0]):  # noqa: PLR2004  # its columns
+        if len(words) >= 4 and words[2] == "failed" and re.fullmatch(_UNIT, words[0]):  # noqa: PLR2004  # its columns
             yield words[0]
 
 
 def _unit_of_status(name: str, status: str) -> Unit:
-    result = _ACTIVE.search(status)
+    result = re.search(_ACTIVE, status)
     ends = [
         (f"{match['kind']}={match['path']}", match["code"], match["number"], match["name"])
-        for match in _PROCESS.finditer(status)
+        for match in re.finditer(_PROCESS, status)
     ]
     command, facts = _failure(result[1] if result else None, ends, is_first_certain=False)
     return Unit(name=name, is_failed=True, facts=facts, command=command)
@@ -377,7 +363,7 @@ def _unit(values: Mapping[str, list[str]], booted: float) -> Unit | None:
     def names(*properties: str) -> Iterator[str]:
         return (name for one in properties for name in first(one).split())
 
-    if not _UNIT.fullmatch(first("Id")):
+    if not re.fullmatch(_UNIT, first("Id")):
         return None
     is_failed = first("ActiveState") == "failed"
     command, facts = None, NOTHING
@@ -405,7 +391,7 @@ def _ends(values: Mapping[str, list[str]]) -> Iterator[tuple[str, str, str, str 
     """Yield how the commands of a unit ended, in the order in which they run; not those that are ignored."""
     for name in PROPERTIES:
         for value in values.get(name, ()) if name.startswith("Exec") else ():
-            match = _EXEC.fullmatch(value)
+            match = re.fullmatch(_EXEC, value)
             if match is not None:
                 yield f"{name}={match['path']}", match["code"], match["number"], match["name"]
 

@@ -5,11 +5,9 @@ A run without an end is running or interrupted; a failure of a stage that its ru
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from graphlib import CycleError, TopologicalSorter
-from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from operator import attrgetter, sub
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -28,6 +26,9 @@ from service_record.history.outcome import (
 )
 from service_record.history.pairing import Activity, CommandSpan, RunSpan, StageSpan, seconds_between
 from service_record.record.entry import Entry
+
+if TYPE_CHECKING:
+    from graphlib import TopologicalSorter
 
 
 class Handled(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +120,10 @@ def boots_in_order(records: Iterable[dict[str, str]]) -> tuple[str, ...]:
         for boot_id, timestamp in boots.items():
             time = timestamp or _NO_TIME
             first_times[boot_id] = min(time, first_times.get(boot_id, time))
+    if len(first_times) <= 1:
+        return tuple(first_times)
+    from graphlib import CycleError, TopologicalSorter  # noqa: PLC0415  # most hosts have one boot
+
     sorter = TopologicalSorter[str](dict.fromkeys(first_times, ()))
     for boots in records:
         for earlier, later in pairwise(boots):
@@ -130,7 +135,9 @@ def boots_in_order(records: Iterable[dict[str, str]]) -> tuple[str, ...]:
     return tuple(_earliest_first(sorter, first_times))
 
 
-def _earliest_first(sorter: TopologicalSorter[str], first_times: dict[str, str]) -> Iterable[str]:
+def _earliest_first(sorter: "TopologicalSorter[str]", first_times: dict[str, str]) -> Iterable[str]:
+    from heapq import heapify, heappop, heappush  # noqa: PLC0415  # as above
+
     ready = [(first_times[boot_id], boot_id) for boot_id in sorter.get_ready()]
     heapify(ready)
     while ready:

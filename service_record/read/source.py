@@ -4,14 +4,12 @@ import errno
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from io import BufferedReader, BytesIO
 from itertools import chain, islice
 from pathlib import Path
-from shutil import copyfileobj
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -271,6 +269,9 @@ def _stream(name: str, service: str, stream: BufferedReader, *, with_evidence: b
 
 def _twice(stream: BufferedReader) -> tuple[BufferedReader, Callable[[], BufferedReader] | None]:
     """Return a stream, and what opens it again if it is an archive: a copy in a file without a name."""
+    import tempfile  # noqa: PLC0415  # few are read twice from a pipe
+    from shutil import copyfileobj  # noqa: PLC0415  # likewise
+
     from service_record.bundle import is_packed, looked_into  # noqa: PLC0415  # as above
 
     head, stream = looked_into(stream)

@@ -2,6 +2,8 @@
 
 The kind of a file is known by its path: in our bundles, OpenShift's, must-gather, sos. Of a line, its place
 is known, and when, by whom and about what it was written, in whatever form.
+
+Patterns are texts here: `re` compiles each when it is first searched for, and where there are no files, none.
 """
 
 import re
@@ -33,9 +35,9 @@ class LogStream(msgspec.Struct, frozen=True):
     is_earlier_boot: bool = False
 
 
-_HOSTS: Final = re.compile(r"(?:^|/)(?:control-plane|nodes|hosts)/([0-9A-Za-z.:_-]+)/")
-_RECORD: Final = re.compile(r"(.*?)(?:bootstrap/services|var/log/openshift)/[^/]+\.json", re.DOTALL)
-_SKIPPED: Final = re.compile(
+_HOSTS: Final = r"(?:^|/)(?:control-plane|nodes|hosts)/([0-9A-Za-z.:_-]+)/"
+_RECORD: Final = r"(?s)(.*?)(?:bootstrap/services|var/log/openshift)/[^/]+\.json"
+_SKIPPED: Final = (
     r"(?:^|/)(?:bootstrap/services/|var/log/openshift/|unit-files?\.|packages\.txt|rpm-qa|units\.txt$)"
     r"|\.(?:json|ign|ya?ml|key|html|svg|png|jou?rnal|img|rpm|deb|service|conf\.d|pem|inspect|pyc?)"
     r"(?:\.[a-z0-9]+)?$"
@@ -44,7 +46,7 @@ _SKIPPED: Final = re.compile(
 _ROTATED: Final = r"(?:[.-]\d[\d.T-]*|\.old)?"
 """The endings of the name of a log that was put aside: `.1`, `-20260302`, `.20260302-101010`."""
 _KINDS: Final = tuple(
-    (kind, re.compile(pattern, re.VERBOSE))
+    (kind, f"(?x){pattern}")
     for kind, pattern in (
         (
             KERNEL,
@@ -80,23 +82,20 @@ _KINDS: Final = tuple(
     )
 )
 _CONTAINER: Final = (
-    re.compile(r"(?:^|/)pod-logs/[^/]+/([^/]+)/[^/]+$"),
-    re.compile(r"/pods/[^/]+/([^/]+)/(?:[^/]+/)?logs/[^/]+$"),
-    re.compile(r"/log/pods/[^/]+/([^/]+)/[^/]+$"),
-    re.compile(r"(?:crictl|podman|docker)_(?:-r_\S+_)?logs_(?:-t_)?([^/]+)$"),
-    re.compile(
-        r"(?:^|/)(?:containers|pods|bootstrap-control-plane)/(?:.*/)?([^/]+?)(?:-[0-9a-f]{4,64})?(?:\.inspect)?\.log$"
-    ),
+    r"(?:^|/)pod-logs/[^/]+/([^/]+)/[^/]+$",
+    r"/pods/[^/]+/([^/]+)/(?:[^/]+/)?logs/[^/]+$",
+    r"/log/pods/[^/]+/([^/]+)/[^/]+$",
+    r"(?:crictl|podman|docker)_(?:-r_\S+_)?logs_(?:-t_)?([^/]+)$",
+    r"(?:^|/)(?:containers|pods|bootstrap-control-plane)/(?:.*/)?([^/]+?)(?:-[0-9a-f]{4,64})?(?:\.inspect)?\.log$",
 )
-_RUN: Final = re.compile(r"(?:^|/)journals/invocations/([^/]+)-[0-9a-f]{32}\.log$")
+_RUN: Final = r"(?:^|/)journals/invocations/([^/]+)-[0-9a-f]{32}\.log$"
 """The lines of one run, all of its service, whichever process wrote them."""
-_SUFFIXES: Final = re.compile(r"(?:_service)?\.(?:logs?|txt)$|\.service(?:\.txt)?$")
-_EARLIER: Final = re.compile(r"(?:^|/)boot-\d+\.log$|previous(?!\.(?:insecure\.)?log$)|(?:^|/)pstore/")
+_SUFFIXES: Final = r"(?:_service)?\.(?:logs?|txt)$|\.service(?:\.txt)?$"
+_EARLIER: Final = r"(?:^|/)boot-\d+\.log$|previous(?!\.(?:insecure\.)?log$)|(?:^|/)pstore/"
 """Logs of an earlier run. The `previous.log` of a container is of the container's run before, in whatever
 boot.
 """
-_FACTS: Final = re.compile(
-    r"""(?:^|/) (?P<name>
+_FACTS: Final = r"""(?x)(?:^|/) (?P<name>
       (?: resolv\.conf | nsswitch\.conf | hostname | hostnamectl(?:_status)?
         | cmdline | kernel-command-line | proc_cmdline | hardware-(?:vendor|model)
         | ip-addr | ip-(?:6-)?route | ipaddr | iproute | ip_(?:-[a-z0-9_]+_)?(?:addr(?:ess)?|route)[^/]*
@@ -109,13 +108,11 @@ _FACTS: Final = re.compile(
         | cluster-names | cgroup | selinux | sestatus(?:_-b)? | crictl[-_]images
         | cleanfsynctest\.log
       ) (?:\.txt)?
-    | [^/]+\.crt | (?:certificates|pki|tls)/(?:[^/]+/)?[^/]+\.pem ) $""",
-    re.VERBOSE,
-)
+    | [^/]+\.crt | (?:certificates|pki|tls)/(?:[^/]+/)?[^/]+\.pem ) $"""
 
 
-_SECRET: Final = re.compile(r"(?:^|/)(?:secrets?|private)/|(?:^|/)services/[^/]*\.json$")
-_LAYOUT: Final = re.compile(
+_PRIVATE: Final = r"(?:^|/)(?:secrets?|private)/|(?:^|/)services/[^/]*\.json$"
+_LAYOUT: Final = (
     r"(?:^|(?<=/))(?:bootstrap/(?:journals|network|storage|system|containers|pods|pod-logs|services|agent|installer|rpm-ostree)/"
     r"|(?:sos_commands|etc|proc|run|sys|usr|var|unit-status|rendered-assets|resources|rpm-ostree)/"
     r"|[^/]+$)"
@@ -124,33 +121,33 @@ _LAYOUT: Final = re.compile(
 
 def top_of(path: str) -> str:
     """Return the folder in which the gathering of one host lies, by a path in it."""
-    begin = _LAYOUT.search(path)
+    begin = re.search(_LAYOUT, path)
     return path[: begin.start()] if begin else ""
 
 
 def home_of(path: str) -> str | None:
     """Return the folder of the host that a record lies in; None for a file that is no record."""
-    match = _RECORD.fullmatch(path)
+    match = re.fullmatch(_RECORD, path)
     return match[1] if match else None
 
 
 def stream_of(path: str) -> LogStream | None:
     """Return what a file is; None for one that holds no evidence in lines or facts."""
-    host = _HOSTS.search(path)
+    host = re.search(_HOSTS, path)
     other = host[1] if host else ""
-    fact = None if _SECRET.search(path) else _FACTS.search(path)
+    fact = None if re.search(_PRIVATE, path) else re.search(_FACTS, path)
     if fact:
         return LogStream(path, FACTS, fact["name"], other)
-    if _SKIPPED.search(path):
+    if re.search(_SKIPPED, path):
         return None
-    kind = next((kind for kind, pattern in _KINDS if pattern.search(path)), OTHER)
-    name = _SUFFIXES.sub("", path.rpartition("/")[2])
-    if run := _RUN.search(path):
+    kind = next((kind for kind, pattern in _KINDS if re.search(pattern, path)), OTHER)
+    name = re.sub(_SUFFIXES, "", path.rpartition("/")[2])
+    if run := re.search(_RUN, path):
         name = run[1]
     elif kind == CONTAINERS:
-        match = next(filter(None, (pattern.search(path) for pattern in _CONTAINER)), None)
+        match = next(filter(None, (re.search(pattern, path) for pattern in _CONTAINER)), None)
         name = match[1] if match else name
-    return LogStream(path, kind, name, other, _EARLIER.search(path) is not None)
+    return LogStream(path, kind, name, other, re.search(_EARLIER, path) is not None)
 
 
 class LinePlace(msgspec.Struct, frozen=True, order=True):
@@ -186,29 +183,25 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
         return self.time, self.name, self.text
 
 
-_JOURNAL: Final = re.compile(
-    r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
+_JOURNAL: Final = (
+    r"(?s)(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
     r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?) "
-    r"(?P<host>\S+) (?P<name>[^\s:\[\]]+)(?:\[(?P<pid>\d+)\])?: (?P<text>.*)",
-    re.DOTALL,
+    r"(?P<host>\S+) (?P<name>[^\s:\[\]]+)(?:\[(?P<pid>\d+)\])?: (?P<text>.*)"
 )
-_CRI: Final = re.compile(r"(?P<time>\d{4}-\d\d-\d\dT\S+) std(?:out|err) [FP] (?P<text>.*)", re.DOTALL)
-_KLOG: Final = re.compile(r"[IWEF](?P<day>\d{4}) (?P<clock>\d\d:\d\d:\d\d(?:\.\d+)?)\s")
+_CRI: Final = r"(?s)(?P<time>\d{4}-\d\d-\d\dT\S+) std(?:out|err) [FP] (?P<text>.*)"
+_KLOG: Final = r"[IWEF](?P<day>\d{4}) (?P<clock>\d\d:\d\d:\d\d(?:\.\d+)?)\s"
 _CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
-_STAMP: Final = re.compile(
-    rf"""(?:^|[\s\["=:]) (?:
+_STAMP: Final = rf"""(?x)(?:^|[\s\["=:]) (?:
         (?P<iso>\d{{4}}-\d\d-\d\d[T\ ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?)
       | (?P<slashed>\d{{4}}/\d\d/\d\d\ {_CLOCK})                                # log of Go, nginx
       | (?P<day>\d\d-\d\d-\d{{4}}\ {_CLOCK})                                    # assisted-installer-agent
       | (?P<ctime>[A-Z][a-z]{{2}}\ [A-Z][a-z]{{2}}\ [\ \d]\d\ \d\d:\d\d:\d\d\ \d{{4}})  # dmesg -T, keepalived
       | ts":\ ?(?P<epoch>\d{{10}}(?:\.\d+)?)\b                                  # zap
-    )""",
-    re.VERBOSE,
-)
+    )"""
 _STAMP_WITHIN: Final = 64
 _FAR: Final = timedelta(days=1)
 _HALF_A_YEAR: Final = timedelta(days=183)
-_MICROSECONDS: Final = len("12:00:00.000000")
+_MONTHS: Final = ("", "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _AGENT_PROGRAMS: Final = frozenset({"agent", "next_step_runner", "assisted-installer", "installer"})
 _INSTALLING_PROGRAMS: Final = frozenset(
     {
@@ -223,7 +216,7 @@ _PROGRAMS: Final = {
     "keepalived": frozenset({"Keepalived", "Keepalived_vrrp"}),
 }
 """Unit -> other names under which what it runs logs: `kubelet` of OpenShift is `kubenswrapper`."""
-_SCRIPT: Final = re.compile(r"\.(?:sh|py)$")
+_SCRIPT: Final = r"\.(?:sh|py)$"
 
 
 class Era(msgspec.Struct, frozen=True):
@@ -238,11 +231,11 @@ class Era(msgspec.Struct, frozen=True):
             return time
         return time if self.first - _FAR <= time <= self.last + _FAR else None
 
-    def with_year(self, text: str, form: str) -> datetime | None:
-        """Return the time of a line that does not tell its year: `Nov 25 13:00:01`, by strptime's form."""
+    def with_year(self, month: str, day: str, clock: str) -> datetime | None:
+        """Return the time of a line that does not tell its year: `Nov 25 13:00:01`."""
         last = self.last or datetime(2000, 1, 1, tzinfo=UTC)
         for year, later in ((last.year + 1, _FAR), (last.year, _HALF_A_YEAR), (last.year - 1, _HALF_A_YEAR)):
-            time = _in_form(f"{year} {text}", f"%Y {form}")
+            time = _parsed(f"{year:04}-{month}-{day}T{clock}")
             if time is not None and time <= last + later:
                 return time
         return None
@@ -253,12 +246,12 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
     text = raw.decode(errors="replace").rstrip("\r\n")
     place = LinePlace(stream.path, number)
     kind, name, pid, time = stream.kind, stream.name, None, None
-    if (match := _JOURNAL.match(text)) is not None:
+    if (match := re.match(_JOURNAL, text)) is not None:
         text, name = match["text"], match["name"]
         pid = int(match["pid"]) if match["pid"] else None
         time = _parsed(match["time"]) if match["time"][0].isdigit() else _of_syslog(match["time"], era)
         kind = _kind_in_journal(stream.kind, name, has_pid=pid is not None)
-    elif (match := _CRI.match(text)) is not None:
+    elif (match := re.match(_CRI, text)) is not None:
         text, time = match["text"], _parsed(match["time"])
     else:
         time = _own_time(text, era)
@@ -288,17 +281,16 @@ def _kind_in_journal(kind: str, name: str, *, has_pid: bool) -> str:
 
 def _own_time(text: str, era: Era) -> datetime | None:
     """Return the time that a program itself writes at the beginning of its lines."""
-    if (match := _KLOG.match(text)) is not None and era.last is not None:
-        return era.with_year(
-            f"{match['day']} {match['clock'][:_MICROSECONDS]}", _with_fraction("%m%d", match["clock"])
-        )
-    stamp = _STAMP.search(text[:_STAMP_WITHIN])
+    if (match := re.match(_KLOG, text)) is not None and era.last is not None:
+        return era.with_year(match["day"][:2], match["day"][2:], match["clock"])
+    stamp = re.search(_STAMP, text[:_STAMP_WITHIN])
     if stamp is None:
         return None
     if stamp["epoch"]:
         return datetime.fromtimestamp(float(stamp["epoch"]), UTC)
     if stamp["ctime"]:
-        return _in_form(stamp["ctime"], "%a %b %d %H:%M:%S %Y")
+        text = stamp["ctime"]
+        return _parsed(f"{text[20:]}-{_month(text[4:7])}-{_day(text[8:10])}T{text[11:19]}")
     if stamp["day"]:
         day, _, clock = stamp["day"].partition(" ")
         return _parsed(f"{day[6:]}-{day[3:5]}-{day[:2]}T{clock}Z")
@@ -307,18 +299,16 @@ def _own_time(text: str, era: Era) -> datetime | None:
 
 def _of_syslog(text: str, era: Era) -> datetime | None:
     """Return the time of a line of syslog: `Nov 25 13:00:01`."""
-    return era.with_year(text, _with_fraction("%b %d", text))
+    return era.with_year(_month(text[:3]), _day(text[4:6]), text[7:])
 
 
-def _with_fraction(day: str, text: str) -> str:
-    return f"{day} %H:%M:%S.%f" if "." in text else f"{day} %H:%M:%S"
+def _month(name: str) -> str:
+    """Return the number of a month; 00, which no time has, for another word."""
+    return f"{_MONTHS.index(name) if name in _MONTHS else 0:02}"
 
 
-def _in_form(text: str, form: str) -> datetime | None:
-    try:
-        return datetime.strptime(text, form).replace(tzinfo=UTC)
-    except ValueError:
-        return None
+def _day(text: str) -> str:
+    return text.replace(" ", "0")
 
 
 def _parsed(text: str) -> datetime | None:
@@ -346,5 +336,5 @@ def is_of(line: LogLine, where: str) -> bool:
 
 def _is_of_unit(line: LogLine, unit: str) -> bool:
     """Return whether a unit, or what it runs, wrote a line."""
-    program = _SCRIPT.sub("", line.name)
+    program = re.sub(_SCRIPT, "", line.name)
     return unit in {program, line.unit} or program in _PROGRAMS.get(unit, ())
