@@ -25,6 +25,17 @@ def test_help_lists_the_verbs_without_importing_any() -> None:
     assert modules == "['service_record.cli']"
 
 
+def test_cycles_are_collected_while_a_verb_runs_and_kept_at_the_end_of_the_program() -> None:
+    code = (
+        "import atexit, gc, sys; from service_record import cli; import click;"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 1000));"
+        "cli.main.get_command(click.Context(cli.main), 'collector'); print(gc.isenabled());"
+        "cli.main(['--version'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[::2] == ["True", "True"]
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_summary_of_a_verb_is_where_its_own_help_begins(verb: str) -> None:
     command = import_module(f"service_record.cli.{verb}").command

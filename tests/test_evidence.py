@@ -345,6 +345,7 @@ NEW_YEAR = datetime(2027, 1, 1, tzinfo=UTC)
         ("Dec 31 23:59:30 h kubelet[1]: x", -30),
         ("Jan 01 00:00:30.500000 h kubelet[1]: x", 30.5),
         ("Jan  1 00:00:30 h kubelet[1]: x", 30),
+        ("Jan  1 00:00:30.250000000 h kubelet[1]: x", 30.25),
         ("E1231 23:59:30.250000  1 a.go:1] x", -29.75),
         ("E0101 00:00:30.000000000  1 a.go:1] x", 30),
     ],
@@ -359,8 +360,10 @@ def test_at_the_turn_of_the_year_a_line_without_a_year_is_of_the_nearest(
     assert line.time == NEW_YEAR + timedelta(seconds=seconds)
 
 
-def test_a_day_that_no_year_nearby_has_is_no_time() -> None:
-    line = log_line(LogStream("x.log", "journal", "x"), 1, b"Feb 30 12:00:00 h a[1]: x", Era(NOON, NOON))
+@pytest.mark.parametrize("day", [b"Feb 30", b"Foo 02"])
+def test_a_day_that_no_year_nearby_has_is_no_time(day: bytes) -> None:
+    raw = day + b" 12:00:00 h a[1]: x"
+    line = log_line(LogStream("x.log", "journal", "x"), 1, raw, Era(NOON, NOON))
     assert (line.text, line.time) == ("x", None)
 
 
