@@ -8,6 +8,7 @@ are imported: the share is a lower bound.
 
 import argparse
 import contextlib
+import functools
 import gc
 import importlib
 import os
@@ -18,12 +19,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Final
+from typing import Any, Final
 
 import coverage
 import pytest
@@ -206,7 +207,7 @@ class Trials:
         tests: dict[str, list[pytest.Item]] = {}
         for item in session.items:
             tests.setdefault(_function_of(item), []).append(item)
-        functions = functions_by_file()
+        functions, caches = functions_by_file(), caches_by_room()
         gc.freeze()  # or else what a fork collects copies all of it
         for mutant in self._sample:
             lines = reached.get(mutant.path, {})
@@ -217,7 +218,10 @@ class Trials:
                 continue
             if len(self._running) == self._processes:
                 self._end_one()
-            self._start(mutant, items, functions.get(str(REPOSITORY / mutant.path), []))
+            swap = Swap(
+                functions.get(str(REPOSITORY / mutant.path), []), caches.get(_room_of(mutant.path), [])
+            )
+            self._start(mutant, items, swap)
         while self._running:
             self._end_one()
         return True
@@ -234,7 +238,7 @@ class Trials:
         outcome = SURVIVED if os.waitstatus_to_exitcode(status) == 0 else NOTICED
         self._note(self._running.pop(child), outcome)
 
-    def _start(self, mutant: Mutant, items: Sequence[pytest.Item], functions: Sequence[FunctionType]) -> None:
+    def _start(self, mutant: Mutant, items: Sequence[pytest.Item], swap: "Swap") -> None:
         """Run the tests with the mutant in a process that ends with 0 when they all pass."""
         child = os.fork()
         if child:
@@ -243,7 +247,7 @@ class Trials:
         status = 1
         try:
             _set_apart()
-            swap(mutant, functions)
+            swap.to(mutant)
             status = int(_is_noticed(items))
         finally:
             os._exit(status)
@@ -282,14 +286,39 @@ def functions_by_file() -> dict[str, list[FunctionType]]:
     return functions
 
 
-def swap(mutant: Mutant, functions: Iterable[FunctionType]) -> None:
-    """Give the functions of a module the code that they have with the change."""
-    source = (REPOSITORY / mutant.path).read_text()
-    changed = _codes(compile(mutated(source, mutant.mutation.number), mutant.path, "exec"))
-    for function in functions:
-        code = changed.get(_place(function.__code__))
-        if code is not None and code.co_freevars == function.__code__.co_freevars:
-            function.__code__ = code
+Cache: Final = type(functools.cache(len))
+
+
+def caches_by_room() -> dict[str, list[Any]]:
+    """Return the caches of functions by the directory of their module."""
+    caches: dict[str, list[Any]] = {}
+    for thing in gc.get_objects():
+        if type(thing) is Cache and thing.__module__:
+            caches.setdefault(_room_of(thing.__module__.replace(".", "/")), []).append(thing)
+    return caches
+
+
+def _room_of(path: str) -> str:
+    return path.removesuffix("/__init__.py").rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """The functions of a module, which get a change, and the caches of its room, which may hold results."""
+
+    functions: Sequence[FunctionType]
+    caches: Sequence[Any]
+
+    def to(self, mutant: Mutant) -> None:
+        """Give the functions the code that they have with the change, and empty the caches."""
+        source = (REPOSITORY / mutant.path).read_text()
+        changed = _codes(compile(mutated(source, mutant.mutation.number), mutant.path, "exec"))
+        for function in self.functions:
+            code = changed.get(_place(function.__code__))
+            if code is not None and code.co_freevars == function.__code__.co_freevars:
+                function.__code__ = code
+        for cache in self.caches:
+            cache.cache_clear()
 
 
 def _codes(code: CodeType) -> dict[tuple[str, int], CodeType]:

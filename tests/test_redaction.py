@@ -468,6 +468,7 @@ def test_base64_is_read_in_either_alphabet(text: bytes, plain: bytes, strict: by
         ("token=aB3dE9fG5iJ or aB3dE9fG5iJ", "token=T or aB3dE9fG5iJ", {"T": 1}),
         ("public key: u1SU1LfVLPHCozMxH2Mo4l", "public key: u1SU1LfVLPHCozMxH2Mo4l", {}),
         ("token=T password=${X}", "token=T password=${X}", {}),
+        ('password: incorrect "password": "incorrect"', 'password: incorrect "password": "P"', {"P": 1}),
     ],
 )
 def test_what_is_masked_of_a_value_begins_and_ends_with_it(
