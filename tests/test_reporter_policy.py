@@ -33,7 +33,7 @@ from service_record.reporter.policy import (
 )
 from service_record.reporter.policy.deciding import ENDINGS, MOST_TRIES, QUIET, SILENCES
 from service_record.reporter.policy.moment import info, kind_of
-from service_record.reporter.policy.shipments import WANTS
+from service_record.reporter.policy.shipments import PROBE_BYTES, WANTS
 from service_record.reporter.policy.transitions import ANSWERS, Answer
 from service_record.reporter.settings import HostLogsPolicy, Send, Settings, Stages
 from service_record.reporter.state import Denial, Pause, ReporterState, Spent
@@ -748,6 +748,36 @@ def test_a_bundle_is_never_larger_than_what_is_left() -> None:
     plan = Case(state=almost, evidence=WRONG).plan()
     assert plan.bundle_bytes == plan.ship[0].most < 1 << 20
     assert Case(state=TOLD, evidence=WRONG).plan().bundle_bytes == 12 << 20
+
+
+ALL_BYTES = (96 << 20) - PROBE_BYTES
+
+
+@pytest.mark.parametrize(
+    ("before", "shipped"),
+    [
+        ({"uploads": 5}, (12 << 20, 2)),
+        ({"uploads": 6}, (12 << 20, 1)),
+        ({"boot_uploads": 1}, (12 << 20, 2)),
+        ({"boot_uploads": 2}, (12 << 20, 1)),
+        ({"bytes": ALL_BYTES - (24 << 20)}, (12 << 20, 2)),
+        ({"bytes": ALL_BYTES - (24 << 20) + 1}, (12 << 20, 1)),
+        ({"bytes": ALL_BYTES - (1 << 16)}, (1 << 16, 1)),
+        ({"bytes": ALL_BYTES - (1 << 16) + 1}, None),
+    ],
+)
+def test_a_bundle_is_tried_twice_where_the_budget_has_room(
+    before: dict[str, int], shipped: tuple[int, int] | None
+) -> None:
+    plan = Case(state=replace(TOLD, spent=spent(**before)), evidence=WRONG).plan()
+    assert [(found.most, found.tries) for found in plan.ship] == ([shipped] if shipped else [])
+
+
+def test_a_healthy_host_ships_before_a_limit_only() -> None:
+    for name, case in STOPPING.items():
+        plan = replace(case, state=replace(case.state, refused={"host_boot": 400})).plan()
+        assert plan.stop is not None
+        assert bool(plan.ship) is (name in {"time-limit", "lifetime"}), name
 
 
 @pytest.mark.parametrize("view", [LOST, Answered(503), None])
