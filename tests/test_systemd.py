@@ -145,7 +145,7 @@ def test_properties_are_asked_for_of_units_only(systemctl: Path) -> None:
 
 
 def unit(name: str, **properties: str) -> str:
-    """What systemd says of a service that has our drop-in and runs, unless told otherwise."""
+    """Return what systemd says of a service that has our drop-in and runs, unless told otherwise."""
     known = {
         "InvocationID": "1f" * 16,
         "ActiveState": "active",
