@@ -1,7 +1,8 @@
 """Small changes of code that tests should notice: made of the syntax, inside of functions.
 
 Not changed is what no test should notice: messages, docstrings, annotations, decorators (such as caches), and
-what stands at the top of a module (limits are there, which tests measure).
+what stands at the top of a module (limits are there, which tests measure). A result that is True or False is
+turned round, and not also made None: who asks only whether it holds, cannot tell None from False.
 """
 
 import ast
@@ -133,7 +134,7 @@ def _of(node: ast.AST) -> Iterator[Change]:  # noqa: C901  # a table of forms
             yield _other_constant
         case ast.If() | ast.While() | ast.IfExp():
             yield _negated
-        case ast.Return(value=ast.expr() as value) if not _is_none(value):
+        case ast.Return(value=ast.expr() as value) if not _is_word(value):
             yield _none
         case ast.Expr(value=ast.Call() | ast.Yield() | ast.YieldFrom()):
             yield _nothing
@@ -149,8 +150,9 @@ def _is_of_texts(node: ast.BinOp) -> bool:
     )
 
 
-def _is_none(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and value.value is None
+def _is_word(value: ast.expr) -> bool:
+    """Return whether that is None, True or False."""
+    return isinstance(value, ast.Constant) and isinstance(value.value, bool | None)
 
 
 def _comparison(place: int, operator: type[ast.cmpop]) -> Change:

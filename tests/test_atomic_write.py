@@ -41,7 +41,7 @@ CLEARING: list[tuple[Callable[[Path], Path | None], list[Callable[[Path], None]]
     (lambda path: clear_the_way(path, is_directory=True), [Path.mkdir]),
     (clear_the_way_of_all, [Path.mkdir, put_link_to_directory]),
 ]
-"""What clears the way, and what it leaves there."""
+"""Each function that clears the way, with all that it leaves there."""
 
 
 @pytest.mark.parametrize("put", PUT)

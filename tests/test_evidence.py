@@ -384,6 +384,12 @@ def test_a_line_of_a_journal_is_of_the_kind_of_what_wrote_it(of: str, wrote: str
     assert log_line(LogStream("x.log", of, "x"), 3, raw, Era(NOON, NOON)).kind == kind
 
 
+def test_a_number_that_no_process_has_is_none() -> None:
+    for number, pid in (("7", 7), ("9" * 9, 999_999_999), ("9" * 5000, None)):
+        raw = f"Mar 02 12:00:00 h a[{number}]: x".encode()
+        assert log_line(LogStream("x.log", "journal", "x"), 1, raw, Era(NOON, NOON)).pid == pid
+
+
 def test_facts_are_known_by_the_names_of_their_files() -> None:
     texts = {
         "resolv.conf": "search a.lab\nnameserver 192.0.2.53",

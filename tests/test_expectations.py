@@ -280,3 +280,18 @@ def test_nothing_is_called_well_where_systemd_does_not_say_which_units_failed() 
         "succeeded: no record tells of a failure; systemd does not say which units failed"
     )
     assert analysis_document(found, "x")["unitsUnknown"] is True
+
+
+def test_numbers_that_systemd_has_not_are_none() -> None:
+    many = "9" * 5000
+    (unit,) = read(
+        properties(
+            "a.service",
+            FAILED,
+            "Result=exit-code",
+            f"ExecStart={ended('/bin/a', 'exited', many)}",
+            f"InactiveExitTimestampMonotonic={many}",
+            f"StateChangeTimestampMonotonic={many}",
+        )
+    )
+    assert (unit.facts, unit.has_started, unit.since) == (Facts(service_result="exit-code"), False, None)

@@ -835,6 +835,8 @@ def test_a_place_knows_what_it_had_called_and_what_had_called_it(
         ("3 f", Location(None, "", "3 f")),
         ("x f job.sh", Location(None, "", "x f job.sh")),
         ("3", Location(None, "", "3")),
+        ("9" * 9 + " f job.sh", Location(999_999_999, "f", "job.sh")),
+        ("9" * 5000 + " f job.sh", Location(None, "", "9" * 5000 + " f job.sh")),
     ],
 )
 def test_a_frame_that_names_no_line_function_and_file_is_shown_as_it_is(frame: str, place: Location) -> None:

@@ -33,6 +33,14 @@ def binary(name: str, value: bytes) -> bytes:
         (f"{TIME}SYSLOG_IDENTIFIER=s\n_COMM=b\nSYSLOG_PID=8\n_PID=7\nMESSAGE=m\n", f"{AT} host s[8]: m"),
         (f"{TIME}_TRANSPORT=kernel\n_COMM=b\n_PID=7\nMESSAGE=m\n", f"{AT} host kernel: m"),
         (f"{TIME}_PID=x\nMESSAGE=m\n", f"{AT} host unknown: m"),
+        (
+            f"__REALTIME_TIMESTAMP={'9' * 16}\nMESSAGE=m\n",
+            "2286-11-20T17:46:40.000000+00:00 host unknown: m",
+        ),
+        (
+            f"__REALTIME_TIMESTAMP={'9' * 17}\nMESSAGE=m\n",
+            "1970-01-01T00:00:00.000000+00:00 host unknown: m",
+        ),
         ("__REALTIME_TIMESTAMP=soon\nMESSAGE=a=b\n", "1970-01-01T00:00:00.000000+00:00 host unknown: a=b"),
         (f"{TIME}MESSAGE={'x' * 20_000}\n", f"{AT} host unknown: {'x' * (1 << 14)}"),
     ],

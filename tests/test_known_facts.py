@@ -1,8 +1,12 @@
 """Each file of a host that tells facts: every value, its line, and what it is of."""
 
+import re
+
 import pytest
 
+from service_record.diagnosis.evidence.fact_checks import CHECKS
 from service_record.diagnosis.evidence.known_facts import facts_of, lies_in
+from service_record.history import History
 
 FILES = r"""= resolv.conf
 # made by
@@ -214,6 +218,11 @@ def test_a_file_tells_its_facts_and_no_more_and_may_be_cut_anywhere(name: str, e
     for line in lines:
         for end in range(len(line)):
             shown(name, [line[:end]])
+        absurd = re.sub(r"\d+", "9" * 5000, line)
+        known = facts_of([("file", name, absurd)])
+        assert all(known.number(kind) is None for kind in ("mtu", "swap-kb", "memory-kb"))
+        for check in CHECKS.values():
+            list(check.find(known, History(())))
 
 
 @pytest.mark.parametrize(

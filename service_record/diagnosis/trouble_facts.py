@@ -266,12 +266,12 @@ _UNIT: Final = (
 _BLOCKS: Final = rf"\n\n(?=(?:{'|'.join(PROPERTIES)})=)"
 _EXEC: Final = (
     r"\{ path=(?P<path>.*?) ; argv\[\]=.* ; ignore_errors=no ;.*"
-    r" ; code=(?P<code>exited|killed|dumped) ; status=(?P<number>\d+)(?:/(?P<name>\w+))? \}"
+    r" ; code=(?P<code>exited|killed|dumped) ; status=(?P<number>\d{1,9})(?:/(?P<name>\w+))? \}"
 )
 _ACTIVE: Final = r"(?m)^ *Active: failed \(Result: ([a-z-]+)\)"
 _PROCESS: Final = (
     r"(?m)^ *Process: \d+ (?P<kind>Exec\w+)=(?P<path>\S+).*\(code=(?P<code>exited|killed|dumped),"
-    r" (?:status=(?P<number>\d+)(?:/\w+)?|signal=(?P<name>\w+))\)$"
+    r" (?:status=(?P<number>\d{1,9})(?:/\w+)?|signal=(?P<name>\w+))\)$"
 )
 _CODES: Final = {"exit-code": "exited", "signal": "killed", "core-dump": "dumped"}
 """$SERVICE_RESULT, see systemd.exec(5) -> how the command ended that it is about."""
@@ -420,8 +420,11 @@ def _time(microseconds: str, booted: float) -> datetime | None:
     return datetime.fromtimestamp(booted + seconds, UTC) if seconds > 0 else None
 
 
+_MAX_DIGITS: Final = 15  # microseconds of thirty years
+
+
 def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else 0
 
 
 def _services(names: Iterable[str]) -> tuple[str, ...]:

@@ -130,12 +130,15 @@ def _has_upstreams_line(entry: Entry) -> bool:
     return entry.uptime is None and entry.pid is None and (entry.error_line or "").startswith("1 ")
 
 
+_MAX_DIGITS: Final = 9
+
+
 def _location(frame: str | None, is_line_unknown: bool = False) -> Location | None:
     """Return the place that `LINE FUNCTION FILE` names; the file may contain spaces."""
     if frame is None:
         return None
     line, function, file = (*frame.split(" ", 2), "", "")[:3]
-    if not line.isdecimal() or not file:
+    if not line.isdecimal() or len(line) > _MAX_DIGITS or not file:
         return Location(None, "", frame)
     return Location(None if is_line_unknown else int(line), function, file)
 

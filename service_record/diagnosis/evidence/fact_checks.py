@@ -305,8 +305,8 @@ def _is_for(pattern: str, name: str) -> bool:
 def swap_is_on(facts: KnownFacts, _: History) -> Iterator[Finding]:
     """Find swap space in use."""
     for fact in facts.all("swap-kb"):
-        if fact.value.isdecimal() and int(fact.value) > 0:
-            yield Finding.by(fact, f"SwapTotal: {fact.value} kB", swap=f"{int(fact.value) // 1024} MiB")
+        if kilobytes := fact.number:
+            yield Finding.by(fact, f"SwapTotal: {fact.value} kB", swap=f"{kilobytes // 1024} MiB")
 
 
 def disk_is_full(facts: KnownFacts, _: History) -> Iterator[Finding]:

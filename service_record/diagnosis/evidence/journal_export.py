@@ -11,6 +11,8 @@ from typing import Final
 _BLOCK_BYTES: Final = 1 << 18
 _SIZE_BYTES: Final = 8
 _MAX_FIELD_BYTES: Final = 16 << 20
+_MAX_DIGITS: Final = 16
+"""Of microseconds since 1970, up to the year 2286."""
 _MAX_FIELD: Final = 1 << 14
 """Of a field so much is kept."""
 
@@ -94,7 +96,8 @@ def _entry(fields: dict[bytes, bytes], message_line: int, lines: int) -> bytes:
 
 def _head(fields: dict[bytes, bytes]) -> bytes:
     stamp = fields.get(b"__REALTIME_TIMESTAMP", b"")
-    time = datetime.fromtimestamp(int(stamp) / 1e6 if stamp.isdigit() else 0, UTC)
+    is_time = stamp.isdigit() and len(stamp) <= _MAX_DIGITS
+    time = datetime.fromtimestamp(int(stamp) / 1e6 if is_time else 0, UTC)
     is_kernel = fields.get(b"_TRANSPORT") == b"kernel"
     name = fields.get(b"SYSLOG_IDENTIFIER") or fields.get(b"_COMM") or b"unknown"
     name = b"kernel" if is_kernel else name.replace(b" ", b"_").replace(b":", b"_")

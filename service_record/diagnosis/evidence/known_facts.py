@@ -10,6 +10,8 @@ import msgspec
 
 from service_record.diagnosis.evidence.log_lines import LinePlace
 
+_NUMBER: Final = re.compile(r"\d{1,18}")
+
 
 class KnownFact(msgspec.Struct, frozen=True):
     """One value, what it is of, and where it stands."""
@@ -18,6 +20,11 @@ class KnownFact(msgspec.Struct, frozen=True):
     place: LinePlace
     of: str = ""
     """The interface, disk or mount point that it is of."""
+
+    @property
+    def number(self) -> int | None:
+        """Return the value as a number; None where it is none that a host can have."""
+        return int(self.value) if _NUMBER.fullmatch(self.value) else None
 
 
 class KnownFacts(msgspec.Struct, frozen=True):
@@ -40,7 +47,7 @@ class KnownFacts(msgspec.Struct, frozen=True):
     def number(self, name: str) -> int | None:
         """Return the first fact of that name as a number."""
         fact = self.first(name)
-        return int(fact.value) if fact is not None and fact.value.isdecimal() else None
+        return fact.number if fact is not None else None
 
 
 FACT_NAMES: Final = frozenset(
@@ -112,7 +119,7 @@ def _hostname(text: str) -> Iterator[NamedFact]:
 
 _LINK: Final = re.compile(
     r"\d+: (?P<name>[^:@\s]+)(?:@\S+)?: <(?P<flags>[^>]*)>"
-    r"(?:.*? mtu (?P<mtu>\d+))?(?:.*? state (?P<state>\w+))?"
+    r"(?:.*? mtu (?P<mtu>\d{1,9})\b)?(?:.*? state (?P<state>\w+))?"
 )
 _ADDRESS: Final = re.compile(r"(?:\d+: (?P<name>\S+))?\s+inet6? (?P<address>\S+)(?P<rest>.*)")
 
@@ -142,7 +149,7 @@ def _addresses_in_json(text: str) -> Iterator[NamedFact]:
         name = str(link.get("ifname", ""))
         flags = [str(flag) for flag in _list(link.get("flags"))]
         yield "link", ",".join([*flags, f"state-{link.get('operstate')}"]), _line_with(text, name), name
-        if "mtu" in link:
+        if _NUMBER.fullmatch(str(link.get("mtu"))):
             yield "mtu", str(link["mtu"]), _line_with(text, name), name
         for one in _list(link.get("addr_info")):
             if not isinstance(one, dict):
@@ -265,7 +272,7 @@ _FULL: Final = 100
 def _disk_space(text: str) -> Iterator[NamedFact]:
     for number, line in _rows(text):
         words = line.split()
-        used = next((word for word in words if re.fullmatch(r"\d+%", word)), "")
+        used = next((word for word in words if re.fullmatch(r"\d{1,9}%", word)), "")
         where = words[-1]
         is_real = not re.match(
             r"(?:/dev/loop|/dev/sr|tmpfs|devtmpfs|overlay|squashfs|none|udev|efivarfs)", words[0]
@@ -361,7 +368,7 @@ def _sync_times(text: str) -> Iterator[NamedFact]:
     for number, line in _rows(text):
         begun = re.search(r"sync percentiles \((\wsec)\)", line)
         unit = begun[1] if begun is not None else unit
-        percentile = re.search(r"99\.00th=\[\s*(\d+)\]", line)
+        percentile = re.search(r"99\.00th=\[\s*(\d{1,18})\]", line)
         if unit in _TO_MS and percentile is not None:
             yield "sync-ms", f"{int(percentile[1]) * _TO_MS[unit]:.1f}", number, ""
             unit = ""
