@@ -178,3 +178,9 @@ def test_what_leaves_as_a_whole_is_looked_into_when_it_is_no_text(compress: Call
     for data in (compress(SECRET), tar(member("a", SECRET)), "… ".encode() + SECRET):
         with pytest.raises(LeakError):
             refuse_leaks(data, TOKEN_RULES)
+
+
+def test_the_line_of_a_secret_is_known_far_into_a_stream() -> None:
+    lines = b"all is well\n" * 200_000
+    assert found(lines + SECRET + b"\nand again " + SECRET) == Leak("kubeadmin-password", "", 200_001)
+    assert found(lines + pem()[0].encode()) == Leak("private-key", "", 200_002)
