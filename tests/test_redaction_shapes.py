@@ -12,8 +12,8 @@ import pytest
 from service_record.redaction import Redactor, Rules, Secret
 from service_record.redaction.over_lines import Body, ValueFollower
 from service_record.redaction.redactor import Dump
-from service_record.redaction.secrets import OURS, PUBLIC, rows, shapes
-from service_record.redaction.types import views_of
+from service_record.redaction.secrets import OURS, PUBLIC, part, rows, shapes
+from service_record.redaction.types import compiled, views_of
 from testing.made_up import pem
 from tests.key_wrappings import BYTES, WRAPPINGS, key_leaks, private_keys
 from tests.shape_examples import SURROUNDINGS, leaking, redacted, shape_examples, suits
@@ -370,3 +370,14 @@ _DUMPED = b"-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg\n-----END PRIVATE KEY---
 )
 def test_what_is_masked_of_a_dump_begins_and_ends_with_the_key(text: str) -> None:
     assert marked(Dump(), bare(text)) == text
+
+
+def test_parts_of_patterns_know_what_begins_a_secret_in_base64_up_to_three_times() -> None:
+    pattern = compiled(part(b"<<ENCODED>>"))
+    for text, times in ((b"client-key-data", 1), (b'"auths"', 2), (b"PRIVATE KEY-----", 3)):
+        for before in range(3):
+            written = b"x" * before + text + b"z"
+            for _ in range(times):
+                written = base64.b64encode(written)
+                assert pattern.search(written) is not None, (text, written)
+    assert pattern.search(base64.b64encode(b"PUBLIC KEY-----, and auths and client-key")) is None
