@@ -145,6 +145,18 @@ def test_one_room_speaks_http() -> None:
     assert not wrong
 
 
+def test_pages_are_made_in_one_way() -> None:
+    """Templates with autoescape, of the one environment."""
+    making = {
+        name_of(path)
+        for path in MODULES
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "Environment"
+    }
+    assert making == {"display/html/rendering.py"}
+    assert not [name_of(path) for path in MODULES if any("etree" in name for name in imported(path))]
+
+
 def test_threads_of_the_collector_are_one_class_but_for_those_that_the_page_names() -> None:
     making = {
         name_of(path).removesuffix(".py")
