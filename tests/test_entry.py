@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from service_record.record.entry import Entry, EntryError, Malformed, Phase, Result
 from service_record.record.layout import read_entries
-from service_record.record.line import MAX_LINE_BYTES
+from service_record.record.line import MAX_LINE_BYTES, line_of
 from tests.builders import START, entry, timestamp, upstream_entry
 from tests.strategies import entries
 
@@ -230,3 +230,60 @@ def test_a_start_with_a_result_is_no_entry_of_a_record() -> None:
     line = json.dumps(entry("stage start").to_json() | {"result": "success"}).encode() + b"\n"
     (piece,) = read_entries(io.BytesIO(line))
     assert isinstance(piece, Malformed)
+
+
+ENDED = {"timestamp": "2026-11-21T01:05:10.000Z", "phase": "service end"}
+
+
+@pytest.mark.parametrize("name", ["errorMessage", "errorLine", "command", "stage", "signal"])
+@pytest.mark.parametrize("character", ["x", "\n", "\u00e9", "\U0001f600"])
+def test_a_text_that_is_cut_fills_its_line_and_one_that_fits_is_whole(name: str, character: str) -> None:
+    text = character * 40
+    whole = line_of({**ENDED, name: text})
+    assert json.loads(whole)[name] == text
+    assert line_of({**ENDED, name: text}, len(whole)) == whole
+    size = len(json.dumps(character, ensure_ascii=False).encode()) - 2
+    marked = len(whole) + len('"truncated":true,')
+    for limit in range(marked - 41 * size, len(whole)):
+        line = line_of({**ENDED, name: text}, limit)
+        fields = json.loads(line)
+        kept = fields.get(name, "").strip("\u2026")
+        assert fields["truncated"]
+        assert fields.get(name, "").startswith("\u2026") is (bool(kept) and name == "errorMessage")
+        assert len(line) <= limit
+        assert text.startswith(kept)
+        if kept:
+            assert limit - len(line) < size
+        else:
+            assert marked - 40 * size + len("\u2026".encode()) + size > limit
+
+
+def test_what_gives_way_goes_no_further_than_it_must() -> None:
+    frames = [f"{number} f job.sh" for number in range(30)]
+    line = line_of({**ENDED, "stack": frames, "command": "true"}, 300)
+    fields = json.loads(line)
+    assert (fields["command"], fields["stack"]) == ("true", frames[: len(fields["stack"])])
+    assert 300 - len(line) < len('"30 f job.sh",') + len('"",')
+    assert "stack" not in json.loads(line_of({**ENDED, "stack": ["x" * 400]}, 300))
+    unknown = {"alpha": "a" * 50, "beta": "b" * 300, "gamma": "c" * 50}
+    fields = json.loads(line_of({**ENDED, **unknown, "errorMessage": "m" * 1000}, 1250))
+    assert [name for name in fields if name in unknown] == ["alpha"]
+    assert fields["errorMessage"] == "m" * 1000
+    fields = json.loads(
+        line_of({**ENDED, "stage": "s" * 200, "signal": "t" * 60, "errorLine": "e" * 90}, 420)
+    )
+    assert (len(fields["stage"]), len(fields["signal"])) == (200, 60)
+    assert fields["errorLine"].endswith("e\u2026")
+
+
+def test_a_message_keeps_a_kilobyte_while_anything_else_can_give_way() -> None:
+    line = line_of({**ENDED, "errorMessage": "m" * 3000, "stack": ["1 main /x"] * 400, "command": "c" * 200})
+    fields = json.loads(line)
+    assert len(fields["errorMessage"].encode()) == 1024
+    assert len(fields["command"]) == 200
+    assert MAX_LINE_BYTES - len(line) < 30
+    names = {"stage": 255, "preCommand": 255, "postCommand": 255, "command": 200}
+    for name, most in names.items():
+        for size in (most // 4, most // 4 + 1, most, most + 1):
+            fields = json.loads(line_of({**ENDED, name: "n" * size}))
+            assert fields[name] == "n" * min(size, most)

@@ -1,5 +1,6 @@
 """The live directory: what is appended is there, whole, whoever else writes and whatever goes wrong."""
 
+import fcntl
 import os
 import resource
 import signal
@@ -8,11 +9,13 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from service_record.record import array_file
 from service_record.record.appending import Writer, record_name, writing_path
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Malformed
@@ -430,3 +433,77 @@ def test_a_writer_that_may_write_and_not_read_begins_a_line(
     assert [writer.append(entry(at=at)) for at in (1, 2)] == [True, True]
     monkeypatch.undo()
     assert path.read_bytes() == behind + b"\n" + entry(at=1).to_line() + entry(at=2).to_line()
+
+
+ARRAY = b'[\n{"a":1}\n]\n'
+
+
+@pytest.mark.parametrize(
+    ("before", "begins"),
+    [
+        (b"", b"[\nX\n]"),
+        (b" \n", b"[\nX\n]"),
+        (b"[]", b"[\nX\n]"),
+        (b"[\n]\n", b"[\nX\n]"),
+        (ARRAY, b'[\n{"a":1},\nX\n]'),
+        (ARRAY + b" " * 9000, None),
+        (b"[" + b" " * 9000 + ARRAY[1:], b"[" + b" " * 9000 + b'\n{"a":1},\nX\n]'),
+        (b'[\n{"a":1}]\n', None),
+        (b"[", None),
+        (b"]", None),
+        (b'{"a":1}\n', None),
+        (ARRAY + b'{"a":2}\n', None),
+        (b"[\n1\n]\n", None),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_an_array_that_is_closed_is_extended_and_no_other(
+    tmp_path: Path, before: bytes, begins: bytes | None
+) -> None:
+    path = tmp_path / "job.json"
+    path.write_bytes(before)
+    with path.open("r+b") as file:
+        if begins is None:
+            with pytest.raises(array_file.ArrayError, match="does not end as a closed array"):
+                array_file.append(file.fileno(), b"X", lock_seconds=0)
+            assert path.read_bytes() == before
+            return
+        array_file.append(file.fileno(), b"X", lock_seconds=0)
+    after = path.read_bytes()
+    room = after.removeprefix(begins)
+    assert after.startswith(begins)
+    assert len(after) % 1024 == 0
+    assert 1024 <= len(room) <= 2048 + 512
+    assert [at for at in range(len(begins), len(after)) if after[at : at + 1] == b"\n"] == [
+        at - 1 for at in range(512, len(after) + 1, 512) if at > len(begins)
+    ]
+
+
+def test_the_room_behind_an_array_is_used_before_more_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    path.write_bytes(b"")
+    sizes = []
+    with path.open("r+b") as file:
+        for _ in range(40):
+            array_file.append(file.fileno(), b"x" * 97 + b"{}", lock_seconds=0)
+            sizes.append(path.stat().st_size)
+    expected, room = [], 0
+    for number in range(1, 41):  # a bracket, each line with its comma, the end, and a blank
+        needed = 1 + 101 * number + 2 + 1 + 1024
+        room = room if needed <= room else -(-needed // 1024) * 1024
+        expected.append(room)
+    assert sizes == expected
+
+
+def test_the_lock_of_an_array_is_waited_for_and_given_back(tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    path.write_bytes(ARRAY)
+    with path.open("r+b") as file, path.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        began = time.monotonic()
+        with pytest.raises(array_file.ArrayError, match="another writer kept the lock"):
+            array_file.append(file.fileno(), b"X", lock_seconds=0.05)
+        assert 0.05 <= time.monotonic() - began < 5
+        threading.Timer(0.05, fcntl.flock, (other, fcntl.LOCK_UN)).start()
+        array_file.append(file.fileno(), b"X", lock_seconds=60)
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
