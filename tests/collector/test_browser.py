@@ -161,6 +161,24 @@ def test_on_a_phone_a_host_is_one_line_and_trouble_has_its_reason_and_since_when
         assert max(heights) < 48
 
 
+def test_a_cause_of_many_hosts_and_a_long_reason_take_two_lines_at_most(
+    browser: Browser, server: Served
+) -> None:
+    shown_fleet.fill_quickly(server, range(2))
+    for name in ("node00000.dc0.example.com", "node00001.dc1.example.com"):
+        shown_fleet.judge(
+            server, name, "failed", "step Packages failed: " + "no mirror could be reached, " * 40
+        )
+    lines = """parts => parts.map(
+        part => part.getBoundingClientRect().height / parseFloat(getComputedStyle(part).lineHeight))"""
+    with signed_in(browser, server, viewport={"width": 1400, "height": 900}) as page:
+        (cause,) = page.locator(".cause summary").evaluate_all(lines)
+        assert cause < 2.1
+        page.goto(f"{server.url}/?each=1")
+        reasons = page.locator("[data-row] .reason").evaluate_all(lines)
+        assert [round(each) for each in reasons] == [2, 2]
+
+
 def test_a_cluster_changes_on_its_page_and_above_the_hosts_without_loading_again(
     browser: Browser, server: Served
 ) -> None:

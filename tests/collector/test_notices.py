@@ -308,8 +308,9 @@ def test_alertmanager_hears_of_the_beginning_and_the_end(desk: Desk) -> None:
     assert receiver.came[0].headers["authorization"].startswith("Basic ")
 
 
-def test_two_processes_tell_each_destination_each_news_once(
-    postgresql_settings: CollectorSettings, tmp_path: Path
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_however_many_processes_tell_each_destination_each_news_once(
+    postgresql_settings: CollectorSettings, tmp_path: Path, processes: int
 ) -> None:
     """The destinations have different filters, one of them refuses at first, and one is slow."""
     with receiving() as refuses, receiving() as slow, ExitStack() as stack:
@@ -320,12 +321,15 @@ def test_two_processes_tell_each_destination_each_news_once(
             destination("refuses", json_url(refuses)) + destination("slow", f"{json_url(slow)}?rto=30")
         )
         running = [
-            stack.enter_context(process(postgresql_settings, "--notices", str(file))) for _ in range(2)
+            stack.enter_context(process(postgresql_settings, "--notices", str(file)))
+            for _ in range(processes)
         ]
         database = stack.enter_context(closing(Collector(postgresql_settings))).database
         (token,) = tokens_in(database, 1)
         for number in range(8):
-            Client(running[number % 2].url, token).step(f"web{number}", "Disk", "failed", logs="no disk")
+            Client(running[number % processes].url, token).step(
+                f"web{number}", "Disk", "failed", logs="no disk"
+            )
         slow.wait_for(1)
         wait_for(lambda: len(hosts_told(refuses)) >= 8)
         slow.is_held.clear()
