@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -23,6 +24,9 @@ from service_record.triage.rows import UNREADABLE, BundleRow
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "triage.md"
 _FEW: Final = 200
 _MANY: Final = 800
+_MONTH: Final = 2000
+_PATIENCE: Final = 120.0
+"""Seconds in which a folder of so many bundles has to be answered for."""
 _ROWS: Final = 100_000
 _GOAL: Final = 20.0
 """Bundles a second for each processor."""
@@ -71,6 +75,12 @@ def rows() -> list[AnyRow]:
             MemoryRow(what=f"memory of triage, {_FEW} bundles", size=few),
             MemoryRow(what=f"the same, {_MANY} bundles", size=many, limit=few + 32 * _MIB),
         ]
+        make_bundles(root / "month", _MONTH)
+        table.append(
+            limited(
+                f"the command: {_MONTH:,} bundles, what is new this week", _asked(root / "month"), _PATIENCE
+            )
+        )
         index = Index(str(root / "index"), create=True)
         for part in range(0, _ROWS, 2000):
             index.add([_row(n) for n in range(part, part + 2000)])
@@ -83,6 +93,16 @@ def _seconds(directory: Path, workers: int) -> float:
     judged = sum(len(rows) for rows in judge_here(references(str(directory)), workers))
     assert judged == _MANY
     return time.perf_counter() - begun
+
+
+def _asked(directory: Path) -> float:
+    """Return the seconds of `service-record triage`, which judges all that is there and says what is new."""
+    begun = time.perf_counter()
+    program = (sys.executable, "-c", "from service_record.cli import main; main()", "triage", str(directory))
+    told = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    took = time.perf_counter() - begun
+    assert "\nNew\n" in told, told
+    return took
 
 
 def _while_killed(directory: Path) -> tuple[int, int, int]:
