@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-LARGEST_FILE: Final = 262_144_000
 LOCAL_IGNITION: Final = "Booted with local ignition"
 CONTROL_PLANE_IGNITION: Final = "Booted with control plane ignition"
 
@@ -71,14 +70,6 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """Claims of a token of the local kinds. `about` is an infra-env's or a cluster's id."""
-
-    about: str
-    kind: str = "infra_env_id"
-
-
-@dataclass(frozen=True, slots=True)
 class Event:
     name: str
     message: str
@@ -100,10 +91,10 @@ class Installation:
         self.auth_type = auth_type
         self.pull_secret_auth = "c2VjcmV0OmZyb20tdGhlLXB1bGwtc2VjcmV0"
         self.user_key = "user-of-the-web-page"
-        self.tokens: dict[str, Claim] = {}
+        self.tokens: dict[str, str] = {}
+        """Token of the local kind -> the infra-env that it is for."""
         self.knows_boot_stages = knows_boot_stages
         self.knows_host_boot = knows_host_boot
-        self.largest_file = LARGEST_FILE
         self.changes_meanwhile = 0
         """So many of the next changes of a stage meet another's change."""
         self.is_without_database = False
@@ -142,7 +133,7 @@ class Installation:
     def expect(self, token: str, *, single_node: bool = False) -> Host:
         """A host that reboots from its disk, and reports with that token."""
         host = self.add_host(single_node=single_node, stage="Rebooting")
-        self.tokens[token] = Claim(host.infra_env_id)
+        self.tokens[token] = host.infra_env_id
         return host
 
     def delete_cluster(self, cluster_id: str) -> None:

@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.forward_proxy import ForwardProxy
 from tests.otlp_backend import OtlpBackend, Reply, partial_success
 from tests.running_server import nobody
+from tests.waiting import wait_for
 
 GONE = 2**22 + 1
 """No process has this number."""
@@ -382,24 +383,17 @@ def following(place: str, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
                 running.kill()
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
 def test_a_trace_grows_while_it_is_followed_through_a_restart_of_the_backend(directory: Path) -> None:
     path = write_lines(directory / "job.json", entry(), entry(Phase.SERVICE_END, 2))
     with OtlpBackend() as first, following(first.place, directory) as running:
-        eventually(lambda: names(first) == ["job"])
+        wait_for(lambda: names(first) == ["job"])
         port = first.port
         first.__exit__(None, None, None)
         append(path, entry(at=10, pid=7), entry(Phase.SERVICE_END, 12, pid=7))
         assert running.stderr is not None
         assert b"not delivered, and tried again" in running.stderr.readline()
         with OtlpBackend(Reply(seconds=1.0), port=port) as second:
-            eventually(lambda: len(second.spans()) == 1)
+            wait_for(lambda: len(second.spans()) == 1)
             append(path, entry(at=20, pid=8), entry(Phase.SERVICE_END, 22, pid=8))
             running.send_signal(signal.SIGTERM)
             _, said = running.communicate(timeout=60)
@@ -414,11 +408,11 @@ def test_a_start_after_a_kill_sends_all_again_and_skips_nothing(directory: Path)
     path = write_lines(directory / "job.json", entry(), entry(Phase.SERVICE_END, 2))
     with OtlpBackend() as backend:
         with following(backend.place, directory) as running:
-            eventually(lambda: len(backend.spans()) == 1)
+            wait_for(lambda: len(backend.spans()) == 1)
             running.kill()
         append(path, entry(at=10, pid=7), entry(Phase.SERVICE_END, 12, pid=7))
         with following(backend.place, directory) as running:
-            eventually(lambda: len(backend.spans()) >= 3)
+            wait_for(lambda: len(backend.spans()) >= 3)
             running.send_signal(signal.SIGTERM)
             running.communicate(timeout=60)
         spans = backend.spans()

@@ -14,6 +14,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
+from functools import partial
 from math import comb
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from tests.archives import member, record, tar
 from tests.builders import entry, failed_run
 from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.pages import parsed
+from tests.waiting import wait_for
 
 DAY = 86_400.0
 NO_IMAGE = (
@@ -457,10 +459,7 @@ def test_dask_loses_and_doubles_nothing_while_its_workers_die(tmp_path: Path) ->
     with contextlib.ExitStack() as running:
         scheduler = dask("dask_scheduler", "--port", 0, "--host", "127.0.0.1", "--scheduler-file", place)
         running.enter_context(scheduler)
-        until = time.monotonic() + 60
-        while not (place.exists() and place.read_text().endswith("}")):
-            assert time.monotonic() < until
-            time.sleep(0.1)
+        wait_for(lambda: place.exists() and place.read_text().endswith("}"))
         address = json.loads(place.read_text())["address"]
 
         def worker() -> subprocess.Popen[bytes]:
@@ -470,9 +469,7 @@ def test_dask_loses_and_doubles_nothing_while_its_workers_die(tmp_path: Path) ->
         command = [*PROGRAM, "triage", "--index", tmp_path / "index", "--on", address, tmp_path / "b"]
         asked = running.enter_context(program([*command, "-o", "json"]))
         for victim in workers:
-            while not _children(victim.pid):  # the program that judges its bundles
-                assert (time.monotonic() < until, asked.poll()) == (True, None)
-                time.sleep(0.05)
+            wait_for(partial(_children, victim.pid))  # the program that judges its bundles
             victim.kill()
             victim.wait()
             worker()

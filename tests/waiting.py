@@ -3,18 +3,21 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 LONG: Final = 60.0
 """Seconds after which it never will be."""
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Return when a condition holds; a failure of the test if it never does."""
+def wait_for(look: Callable[[], T | None]) -> T:
+    """Return what is found as soon as it holds, or is there; a failure of the test if it never does."""
     until = time.monotonic() + LONG
-    while not condition():
+    while not (found := look()):
         assert time.monotonic() < until
         time.sleep(0.01)
+    return found
 
 
 def wait_until_gone(pid: int) -> None:

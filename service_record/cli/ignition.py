@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
 from service_record.cli import UNREADABLE
+from service_record.cli.options import all_options
 from service_record.deploy.ignition import other_forms, reading, urls
 from service_record.deploy.ignition.checking import insist, insist_on_assisted_service
 from service_record.deploy.ignition.making import (
@@ -56,7 +57,7 @@ _CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 _FOR_ROOT: Final = 0o600
 
 
-_DELIVERY: Final = (
+delivery_options: Final = all_options(
     click.option("--ca-bundle", metavar="FILE", help="PEM certificates that the reporter is to trust, too."),
     click.option(
         "--ship-to", metavar="URL", multiple=True, help="One more destination of bundles; repeatable."
@@ -79,14 +80,7 @@ _DELIVERY: Final = (
         help="An Ignition config of yours that goes along; repeatable.",
     ),
 )
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def delivery_options(function: _Function) -> _Function:
-    """Add the options for what is delivered to a host, and how."""
-    for option in reversed(_DELIVERY):
-        function = option(function)
-    return function
+"""Adds the options for what is delivered to a host, and how."""
 
 
 @dataclass(frozen=True, slots=True)

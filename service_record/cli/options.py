@@ -166,21 +166,19 @@ def service_names(
 
 def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for the places to read records from: `places`."""
-    return _all(
-        click.option(
-            "--from",
-            "places",
-            metavar="SOURCE",
-            multiple=True,
-            help="Directory, file, bundle, or - for standard input; repeatable. "
-            "[default: $SERVICE_RECORDS_DIR, else /var/log/openshift]",
-        )
+    return click.option(
+        "--from",
+        "places",
+        metavar="SOURCE",
+        multiple=True,
+        help="Directory, file, bundle, or - for standard input; repeatable. "
+        "[default: $SERVICE_RECORDS_DIR, else /var/log/openshift]",
     )(function)
 
 
 def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that select runs: `boot`, `stage`, `failed`, `since`, `until`."""
-    return _all(
+    return all_options(
         _BOOT,
         click.option(
             "--stage",
@@ -195,12 +193,12 @@ def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def period_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that select runs by time: `boot`, `since`, `until`."""
-    return _all(_BOOT, *_PERIOD)(function)
+    return all_options(_BOOT, *_PERIOD)(function)
 
 
 def display_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for the display: `clock`, `color`, `pager`."""
-    return _all(
+    return all_options(
         click.option("--utc", "clock", flag_value="utc", help="Times in UTC."),
         click.option("--local", "clock", flag_value="local", help="Times with the offset of this host."),
         click.option("--relative", "clock", flag_value="relative", help="Times as ages: 3m 2s ago."),
@@ -216,7 +214,9 @@ def display_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-def _all(*options: _Decorator) -> _Decorator:
+def all_options(*options: _Decorator) -> _Decorator:
+    """Return what adds these options, in this order."""
+
     def apply(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
             function = option(function)

@@ -151,12 +151,7 @@ def _bundle_or_directory(path: Path, *, with_evidence: bool) -> Source:
         return Source(str(path), (), is_snapshot=True, refusal=str(error))
     if not is_unpacked_bundle(path):
         return source
-    return replace(source, is_snapshot=True, unit_texts=_unit_texts(directory))
-
-
-def _unit_texts(directory: Path) -> dict[str, str]:
-    """Return the readable texts about failed units in the bundle whose records are in this directory."""
-    return _texts_in(directory.parents[1])
+    return replace(source, is_snapshot=True, unit_texts=_texts_in(directory.parents[1]))
 
 
 def _texts_below(path: Path) -> dict[str, str]:
@@ -178,6 +173,7 @@ def _name_failed_units(texts: Mapping[str, str]) -> bool:
 
 
 def _texts_in(top: Path) -> dict[str, str]:
+    """Return the readable texts about failed units in the bundle with this directory at its top."""
     texts = {}
     listings = (top / listing for listing in LISTINGS)
     for path in (*listings, *sorted(top.glob("unit-status/*.txt"))[:_MAX_UNIT_TEXTS]):

@@ -244,16 +244,8 @@ def _parts_to_keep(value: object) -> tuple[str, ...]:
     return tuple(_one_of("settings", "spool", "state", "units")(word) for word in texts(value))
 
 
-def _send(value: object) -> Send:
-    return Send(_one_of(*Send)(value))
-
-
-def _host_logs(value: object) -> HostLogsPolicy:
-    return HostLogsPolicy(_one_of(*HostLogsPolicy)(value))
-
-
-def _stages(value: object) -> Stages:
-    return Stages(_one_of(*Stages)(value))
+def _word(kind: type[StrEnum]) -> Callable[[object], StrEnum]:
+    return lambda value: kind(_one_of(*kind)(value))
 
 
 SETTINGS: Final = (
@@ -310,19 +302,19 @@ SETTINGS: Final = (
     Setting("jitter", seconds, "how far apart hosts that boot together call", least=0, most=3600),
     Setting(
         "send",
-        _send,
+        _word(Send),
         "when bundles are shipped: `when-wrong` (also as the limit comes near), `when-changed` (also "
         "whenever something changed), `always` (in every round)",
     ),
     Setting(
         "host_logs",
-        _host_logs,
+        _word(HostLogsPolicy),
         "the service's slot for the host's logs, which is used where it refuses `host_boot`: `when-empty` "
         "(never in the place of the agent's logs), `overwrite` (in their place), `never`",
     ),
     Setting(
         "stages",
-        _stages,
+        _word(Stages),
         "how facts are reported: `auto`, `new` (as stages only), `never` (as information on the stage only)",
     ),
     Setting("redact", switch, "take secrets out of bundles"),

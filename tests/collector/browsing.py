@@ -1,6 +1,5 @@
 """Somebody in front of the collector's pages: a cookie, and pages as browsers parse them."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
@@ -8,6 +7,7 @@ from urllib.parse import urlencode
 from service_record.collector.domain.access import TokenKind
 from tests.collector.serving import Client, Reply, Served
 from tests.pages import Page, parsed
+from tests.waiting import wait_for
 
 HTML = {"Accept": "text/html"}
 
@@ -57,8 +57,5 @@ def signed_in(server: Served, kind: TokenKind | str = TokenKind.READER) -> Visit
 
 def analysed(visitor: Visitor, host: str) -> Visitor:
     """Once the records of a host have been analysed, which no page waits for."""
-    until = time.monotonic() + 60
-    while "Root cause" not in visitor.page(f"/hosts/{host}").texts("h2"):
-        assert time.monotonic() < until, "no analysis came"
-        time.sleep(0.05)
+    wait_for(lambda: "Root cause" in visitor.page(f"/hosts/{host}").texts("h2"))
     return visitor

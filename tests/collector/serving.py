@@ -16,6 +16,7 @@ from service_record.collector.process import Collector
 from service_record.collector.serve import Server, config_of
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import judging, tokens
+from tests.waiting import wait_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +89,12 @@ class Served:
 
     def settle(self) -> None:
         """Wait until every host that reported has its verdict."""
-        until = time.monotonic() + 30
-        while time.monotonic() < until:
-            with self.collector.database.reading() as connection:
-                due_at = judging.next_due(connection)
-            is_idle = self.collector.sweeper.is_idle
-            if is_idle and (due_at is None or due_at > self.collector.now()):
-                return
-            time.sleep(0.01)
-        raise AssertionError("hosts are due, and nobody judges them")
+        wait_for(self._is_settled)
+
+    def _is_settled(self) -> bool:
+        with self.collector.database.reading() as connection:
+            due_at = judging.next_due(connection)
+        return self.collector.sweeper.is_idle and (due_at is None or due_at > self.collector.now())
 
     @property
     def stranger(self) -> Client:

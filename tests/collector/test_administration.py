@@ -5,18 +5,11 @@ from pathlib import Path
 import pytest
 
 from service_record.collector.store import host_rows
+from tests.collector.installing import Clock
 from tests.collector.serving import Client, Served, served, settings_in
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def made(admin: Client, kind: str, scope: str = "", **fields: str) -> Client:
@@ -59,7 +52,7 @@ def test_a_revoked_token_is_worth_nothing_at_once(server: Served) -> None:
 
 
 def test_a_token_ends_when_it_expires(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     with served(settings_in(tmp_path), clock) as server:
         host = made(server.client("admin"), "host", "web1", expires="30d")
         clock.now += 31 * DAY

@@ -2,8 +2,7 @@
 
 import gzip
 import hashlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +20,7 @@ from tests.assisted_rules import BASE_PATH, AssistedRules
 from tests.builders import BOOT_ID, entry, failed_run
 from tests.collector.installing import Agent, form, map_host
 from tests.collector.serving import Served, served, settings_in
+from tests.waiting import wait_for
 
 T = TypeVar("T")
 MOST = 1 << 20
@@ -41,15 +41,6 @@ def agent(server: Served) -> Agent:
     return Agent(server.client("host", host.id), host)
 
 
-def eventually(look: Callable[[], T | None]) -> T:
-    """Return the result of a look, as soon as it has one."""
-    until = time.monotonic() + 60
-    while (found := look()) is None:
-        assert time.monotonic() < until, "it did not come"
-        time.sleep(0.02)
-    return found
-
-
 def rows(server: Served, host: str) -> list[Any]:
     with server.collector.database.reading() as connection:
         wanted = select(bundles).join(hosts).where(hosts.c.name == host).order_by(bundles.c.id)
@@ -63,7 +54,7 @@ def indexed(server: Served, host: str) -> Any:
         found = rows(server, host)
         return found[-1] if found and found[-1].is_indexed else None
 
-    return eventually(look)
+    return wait_for(look)
 
 
 def test_a_bundle_is_kept_as_it_came_before_it_is_acknowledged(server: Served, agent: Agent) -> None:

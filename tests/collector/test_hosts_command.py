@@ -13,8 +13,9 @@ import yaml
 
 from service_record.collector.serving_settings import CollectorSettings
 from tests.assisted_installation import new_id
+from tests.collector.installing import Clock
 from tests.collector.serving import Client, Served, served
-from tests.collector.test_sweep import Clock, eventually, verdict
+from tests.collector.test_sweep import eventually, verdict
 from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.pages import parsed
 
@@ -43,8 +44,7 @@ class Fleet:
 @pytest.fixture
 def fleet(sqlite_settings: CollectorSettings, tmp_path: Path) -> Iterator[Fleet]:
     """A host of each verdict but silence."""
-    clock = Clock()
-    clock.at = START
+    clock = Clock(START)
     with served(sqlite_settings, clock) as server:
         admin, token = server.client("admin"), tmp_path / "token"
         token.write_text(server.client("reader").token)
@@ -57,9 +57,9 @@ def fleet(sqlite_settings: CollectorSettings, tmp_path: Path) -> Iterator[Fleet]
 
 def report(admin: Client, clock: Clock) -> None:
     admin.step("web3", "Disk setup", "init", percentage=30, action="install", group="dc1/rack2")
-    clock.at += 960
+    clock.now += 960
     admin.step("web1", "Bootloader", "init", percentage=80, action="install", group="dc1")
-    clock.at += 42
+    clock.now += 42
     admin.step("web1", "Bootloader", "failed", logs="grub2-install: error: no space left on device")
     for boot in "abc":
         admin.step("web2", "Network boot", "init", boot=boot, percentage=5, action="install")
@@ -113,7 +113,7 @@ def test_hosts_are_filtered_by_group_name_and_verdict(fleet: Fleet) -> None:
     assert named("--machine", "web?", "--stuck", "--failed") == ["web1", "web3"]
     assert named("--verdict", "done") == ["web5"]
     assert named("--from", f"{fleet.server.url.replace('http', 'collector')}/web2") == ["web2"]
-    fleet.clock.at += 25 * 3600
+    fleet.clock.now += 25 * 3600
     assert named("-m", "web5") == []
     assert named("-m", "web5", "--all") == ["web5"]
 
@@ -264,7 +264,7 @@ def test_options_are_spelled_with_several_values_as_in_the_rfc(fleet: Fleet) -> 
 def test_all_shows_the_earlier_builds_of_a_month_with_their_verdicts(fleet: Fleet) -> None:
     fleet.admin.post("/api/v1/hosts/web1/builds", {"build": "b2", "action": "install"})
     fleet.admin.step("web1", "Disk setup", "init")
-    fleet.clock.at += 29 * 86_400
+    fleet.clock.now += 29 * 86_400
     fleet.admin.step("web1", "Disk setup", "init", action="install", build="b3")
     fleet.server.settle()
 
@@ -280,7 +280,7 @@ def test_all_shows_the_earlier_builds_of_a_month_with_their_verdicts(fleet: Flee
     assert [(each["build"], each["verdict"]) for each in host["earlier"]] == [(2, "abandoned"), (1, "failed")]
     assert "build 1, install: failed, begun " in fleet.hosts("--all", "-m", "web1", "-o", "wide").out
     assert "earlier" not in fleet.hosts("-m", "web1", "-o", "json").out
-    fleet.clock.at += 2 * 86_400
+    fleet.clock.now += 2 * 86_400
     assert "build 1" not in fleet.hosts("--all", "-m", "web1").out
 
 

@@ -18,7 +18,7 @@ from service_record.collector.store.schema import chunks, hosts
 from tests.builders import failed_run
 from tests.collector.installing import Clock
 from tests.collector.serving import Client, Reply, Served, served, settings_in
-from tests.collector.test_bundles import eventually
+from tests.waiting import wait_for
 
 MOST = 1 << 20
 
@@ -183,9 +183,9 @@ def test_what_is_sent_tells_of_the_host_within_seconds(server: Served, host: str
     cut = len(lines) // 3
 
     send(client, host, piece("bootkube", 0, lines[:cut]))
-    running = eventually(lambda: verdict_of(server, host))
+    running = wait_for(lambda: verdict_of(server, host))
     send(client, host, piece("bootkube", cut, lines[cut:]))
-    failed = eventually(lambda: told if (told := verdict_of(server, host)) != running else None)
+    failed = wait_for(lambda: told if (told := verdict_of(server, host)) != running else None)
 
     assert running["verdict"] == "running"
     assert (failed["verdict"], failed["service"], failed["stage"]) == ("failed", "bootkube", "pull")
@@ -196,11 +196,11 @@ def test_what_runs_too_long_is_stuck_although_nothing_comes(tmp_path: Path) -> N
     begun = b"".join(one.to_line() for one in failed_run("pull")[:2])
     with served(settings_in(tmp_path), clock) as first:
         send(first.client("host", "web1"), "web1", piece("bootkube", 0, begun))
-        assert eventually(lambda: verdict_of(first, "web1"))["verdict"] == "running"
+        assert wait_for(lambda: verdict_of(first, "web1"))["verdict"] == "running"
     clock.now += 3600
 
     with served(settings_in(tmp_path), clock) as second:
-        stuck = eventually(
+        stuck = wait_for(
             lambda: told if (told := verdict_of(second, "web1")) and told["verdict"] != "running" else None
         )
 

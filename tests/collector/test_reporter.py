@@ -16,10 +16,11 @@ from tests.assisted_server import local_server
 from tests.builders import BOOT_ID, entry, failed_run, write_lines
 from tests.collector.installing import Agent
 from tests.collector.serving import Served, served, settings_in
-from tests.collector.test_bundles import eventually, indexed, rows
+from tests.collector.test_bundles import indexed, rows
 from tests.command_line import Answer, service_record
 from tests.forward_proxy import ForwardProxy
 from tests.reporting_host import POINTER, TOKEN, ReportingHost
+from tests.waiting import wait_for
 
 NEXT_BOOT = "b1" * 16
 _BOOTED = 'mount --bind "$1" /proc/sys/kernel/random/boot_id && shift && exec "$@"'
@@ -81,7 +82,7 @@ def test_two_boots_are_told_and_the_laptop_names_the_cause_of_the_first(
     bundle = indexed(server, reported.name)
     assert (bundle.kind, bundle.verdict, bundle.boots) == ("host_boot", "failed", BOOT_ID)
     assert row_of(server, reported.name).percentage == 60
-    failed = eventually(lambda: row if (row := row_of(server, reported.name)).verdict == "failed" else None)
+    failed = wait_for(lambda: row if (row := row_of(server, reported.name)).verdict == "failed" else None)
     assert "bootkube" in failed.reason
     assert "pull-image" in failed.reason
 

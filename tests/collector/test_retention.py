@@ -17,6 +17,7 @@ from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import host_rows as shown
 from service_record.collector.store.schema import audit, builds, bundles, chunks, hosts, steps
 from tests.collector.commands import collector_command
+from tests.collector.installing import Clock
 from tests.collector.serving import Served, served
 
 NOW = 1_800_000_000.0
@@ -73,18 +74,10 @@ def test_what_is_old_goes_and_as_much_as_is_too_much_but_nothing_else(
     )
 
 
-class Clock:
-    now = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def house(settings: CollectorSettings) -> Iterator[tuple[Served, Clock]]:
     """A collector with a host of five builds, a day apart, of which the second and the fourth failed."""
-    clock = Clock()
-    clock.now = NOW - 5 * DAY
+    clock = Clock(NOW - 5 * DAY)
     with served(replace(settings, keep_days=0.5), clock) as server:
         admin = server.client("admin")
         for number in range(1, 6):

@@ -18,10 +18,11 @@ from tests.assisted_rules import AssistedRules
 from tests.builders import array, entry, failed_run, our_array, write_lines
 from tests.collector.installing import Agent
 from tests.collector.serving import Client, Served, served, settings_in
-from tests.collector.test_bundles import FAILED, eventually, indexed
+from tests.collector.test_bundles import FAILED, indexed
 from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.fuzz.raw_answers import whole
 from tests.fuzz.raw_server import RawServer
+from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +241,7 @@ def test_what_is_written_is_at_the_collector_soon_and_the_end_is_clean(
         for at in range(3):
             with (directory / "job.json").open("ab") as stream:
                 stream.write(entry(at=at).to_line())
-            eventually(
+            wait_for(
                 lambda: held(server, host, "job") == (directory / "job.json").read_bytes() + b"\n" or None
             )
         running.send_signal(signal.SIGTERM)
@@ -260,7 +261,7 @@ def test_a_collector_that_comes_later_gets_all(host: str, directory: Path, tmp_p
         assert running.stderr is not None
         assert b"not delivered, and tried again" in running.stderr.readline()
         with served(replace(settings, port=urlsplit(url).port or 0)) as second:
-            eventually(lambda: b"service start" in held(second, host, "job") or None)
+            wait_for(lambda: b"service start" in held(second, host, "job") or None)
             running.send_signal(signal.SIGTERM)
             running.communicate(timeout=60)
 

@@ -16,19 +16,10 @@ from service_record.collector.store.fleet import Filters, fleet
 from service_record.collector.store.installations import Arrival, arrive
 from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.schema import notices
+from tests.collector.installing import Clock
 from tests.collector.serving import Client, Served, served
 
 PATIENCE = 30.0
-
-
-class Clock:
-    """A clock that a test turns."""
-
-    def __init__(self) -> None:
-        self.at = time.time()
-
-    def __call__(self) -> float:
-        return self.at
 
 
 def eventually(says: Callable[[], object], expected: object) -> None:
@@ -52,14 +43,14 @@ def news(server: Served) -> list[tuple[str, str]]:
 def test_a_host_is_judged_when_it_reports_and_again_when_its_time_has_come(
     settings: CollectorSettings,
 ) -> None:
-    clock = Clock()
+    clock = Clock(time.time())
     with served(settings, clock) as server:
         host, reader = server.client("host", "web1"), server.client("reader")
         host.step("web1", "Disk setup", "init")
         server.settle()
         assert verdict(reader, "web1") == "progressing"
 
-        clock.at += 15 * 60
+        clock.now += 15 * 60
         server.collector.sweeper.wake()
         eventually(lambda: verdict(reader, "web1"), "stuck")
 
@@ -78,10 +69,10 @@ def test_a_host_that_falls_silent_is_stuck_although_nothing_else_happens(setting
 
 
 def test_what_was_due_while_nothing_ran_is_judged_at_the_next_start(settings: CollectorSettings) -> None:
-    clock = Clock()
+    clock = Clock(time.time())
     with served(settings, clock) as server:
         server.client("host", "web1").step("web1", "Disk setup", "init")
-    clock.at += 15 * 60
+    clock.now += 15 * 60
 
     with served(settings, clock) as server:
         eventually(lambda: verdict(server.client("reader"), "web1"), "stuck")
@@ -98,11 +89,11 @@ def test_a_host_that_nobody_has_judged_yet_is_progressing(settings: CollectorSet
 
 
 def test_several_processes_judge_each_host_once(settings: CollectorSettings) -> None:
-    clock = Clock()
+    clock = Clock(time.time())
     with Collector(settings, clock) as one, Collector(settings, clock) as other:
         server = Served("", one)
         report_of_many(one, clock, 40)
-        clock.at += 15 * 60
+        clock.now += 15 * 60
 
         threads = [threading.Thread(target=process.sweeper.sweep) for process in (one, other)]
         for thread in threads:
@@ -122,12 +113,12 @@ def report_of_many(collector: Collector, clock: Clock, count: int) -> None:
 
 
 def test_budgets_are_learnt_from_builds_that_were_done(settings: CollectorSettings) -> None:
-    clock = Clock()
+    clock = Clock(time.time())
     with served(settings, clock) as server:
         admin = server.client("admin")
         for number in range(10):
             admin.step(f"web{number}", "Disk setup", "init")
-        clock.at += 200
+        clock.now += 200
         for number in range(10):
             admin.step(f"web{number}", "Disk setup", "done")
 
@@ -177,11 +168,11 @@ def test_the_fleet_is_asked_by_its_filters(sqlite_server: Served) -> None:
 def test_hosts_that_were_done_long_ago_are_shown_to_who_asks_for_all(
     sqlite_settings: CollectorSettings,
 ) -> None:
-    clock = Clock()
+    clock = Clock(time.time())
     with served(sqlite_settings, clock) as server:
         admin = server.client("admin")
         admin.step("web1", "Finish", "done", percentage=100)
-        clock.at += 25 * 3600
+        clock.now += 25 * 3600
 
         assert admin.get("/api/v1/hosts").json["total"] == 0
         assert admin.get("/api/v1/hosts", all="true").json["total"] == 1
@@ -200,16 +191,16 @@ def test_an_earlier_build_is_asked_by_its_number(sqlite_server: Served) -> None:
 
 
 def test_a_clock_that_goes_back_and_is_put_right_makes_no_host_silent(settings: CollectorSettings) -> None:
-    clock = Clock()
+    clock = Clock(time.time())
     with served(settings, clock) as server:
         host, reader = server.client("host", "web1"), server.client("reader")
         host.step("web1", "Disk setup", "init")
         server.settle()
         assert verdict(reader, "web1") == "progressing"
 
-        clock.at -= 3 * 24 * 3600
+        clock.now -= 3 * 24 * 3600
         host.step("web1", "Disk setup", "done")
-        clock.at += 3 * 24 * 3600 + 5
+        clock.now += 3 * 24 * 3600 + 5
         server.collector.sweeper.sweep()
 
         assert verdict(reader, "web1") == "progressing"

@@ -19,7 +19,7 @@ from subprocess import TimeoutExpired
 from threading import local
 from typing import Final
 
-from tests.assisted_installation import LOCAL_IGNITION, Claim
+from tests.assisted_installation import LOCAL_IGNITION
 from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer
 from tests.reporting_host import TOKEN, ReportingHost
@@ -83,7 +83,7 @@ class Rounds:
         """A host on which something has failed, so that there is all to be done that a round may do."""
         installed = self.server.rules.add_host(stage="Rebooting")
         token = f"{TOKEN}-{installed.id}"
-        self.server.rules.tokens[token] = Claim(installed.infra_env_id)
+        self.server.rules.tokens[token] = installed.infra_env_id
         with tempfile.TemporaryDirectory() as place:
             host = ReportingHost(Path(place) / "host", installed, self.server.url)
             host.write("/etc/service-record/token", token)
