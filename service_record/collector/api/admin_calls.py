@@ -6,7 +6,6 @@ from typing import Final
 
 import msgspec
 from sqlalchemy import Connection
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -67,21 +66,14 @@ async def create_token(request: Request) -> Response:
     fields = await named_fields(request)
     new = _new_token(fields, grant.holder, serving.collector.now())
     now = serving.collector.now()
-    number, token = await serving.written(
-        serving.collector.writer.change(lambda connection: administration.create_token(connection, new, now))
-    )
+    number, token = await serving.change(lambda connection: administration.create_token(connection, new, now))
     return answer(TokenMade(number, token, new.kind.value, new.scope, new.expires_at), HTTPStatus.CREATED)
 
 
 async def list_tokens(request: Request) -> Response:
     """`GET /api/v1/tokens`."""
     serving, _ = caller(request)
-
-    def look_up() -> tuple[TokenShown, ...]:
-        with serving.collector.database.reading() as connection:
-            return tokens.list_tokens(connection)
-
-    return answer(Tokens(await run_in_threadpool(look_up)))
+    return answer(Tokens(await serving.ask(tokens.list_tokens)))
 
 
 async def revoke_token(request: Request) -> Response:
@@ -91,10 +83,8 @@ async def revoke_token(request: Request) -> Response:
     if number is None:
         raise Refusal(HTTPStatus.NOT_FOUND, "name a token by its number, as token list shows it")
     now = serving.collector.now()
-    revoked = await serving.written(
-        serving.collector.writer.change(
-            lambda connection: administration.revoke_token(connection, number, grant.holder, now)
-        )
+    revoked = await serving.change(
+        lambda connection: administration.revoke_token(connection, number, grant.holder, now)
     )
     if not revoked:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no token {number} that is worth anything")
@@ -107,12 +97,7 @@ async def list_audit(request: Request) -> Response:
     serving, _ = caller(request)
     limit = _number(request, "limit", 100, _MOST_NOTED)
     before = _number(request, "before", 0, 2**53) or None
-
-    def look_up() -> tuple[Noted, ...]:
-        with serving.collector.database.reading() as connection:
-            return administration.list_audit(connection, limit, before)
-
-    return answer(Audit(await run_in_threadpool(look_up)))
+    return answer(Audit(await serving.ask(lambda c: administration.list_audit(c, limit, before))))
 
 
 async def put_host(request: Request) -> Response:
@@ -139,7 +124,7 @@ async def put_host(request: Request) -> Response:
         return is_new
 
     try:
-        is_new = await serving.written(serving.collector.writer.change(put))
+        is_new = await serving.change(put)
     except TakenId as error:
         raise Refusal(HTTPStatus.CONFLICT, str(error)) from None
     return answer(HostPut(host, is_new), HTTPStatus.CREATED if is_new else HTTPStatus.OK)
@@ -165,7 +150,7 @@ async def delete_host(request: Request) -> Response:
             administration.note(connection, grant.holder, "host delete", host, now)
         return revoked
 
-    revoked = await serving.written(serving.collector.writer.change(delete))
+    revoked = await serving.change(delete)
     if revoked is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
     for token_id in revoked:
@@ -187,7 +172,7 @@ async def begin_build(request: Request) -> Response:
             administration.note(connection, grant.holder, "build begin", f"{host} {number}", now)
         return number
 
-    number = await serving.written(serving.collector.writer.change(begin))
+    number = await serving.change(begin)
     if number is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}; PUT it first")
     return answer(BuildBegun(host, number), HTTPStatus.CREATED)
@@ -262,10 +247,8 @@ async def enrol(request: Request) -> Response:
         raise Refusal(HTTPStatus.BAD_REQUEST, access.GROUP_RULE)
     now = serving.collector.now()
     try:
-        token = await serving.written(
-            serving.collector.writer.change(
-                lambda connection: administration.enrol(connection, grant, host, group, now)
-            )
+        token = await serving.change(
+            lambda connection: administration.enrol(connection, grant, host, group, now)
         )
     except Forbidden as error:
         raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Connection
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -47,19 +46,14 @@ async def get_hosts(request: Request) -> Response:
     if role is not None and role not in ROLES:
         raise CallRefused(HTTPStatus.BAD_REQUEST, f"role in query should be one of {sorted(ROLES)}")
 
-    def look_up() -> list[HostInstallation]:
-        with serving.collector.database.reading() as connection:
-            return list(installations.of_cluster(connection, cluster_id))
+    def look_up(connection: Connection) -> list[HostInstallation]:
+        return list(installations.of_cluster(connection, cluster_id))
 
-    rows = await run_in_threadpool(look_up)
+    rows = await serving.ask(look_up)
     if grant.kind is TokenKind.HOST and is_id(grant.scope) and all(one.host != grant.scope for one in rows):
         arrival = Arrival(grant.scope, grant, serving.collector.now())
-        await serving.written(
-            serving.collector.writer.change(
-                lambda connection: installations.register(connection, arrival, cluster_id)
-            )
-        )
-        rows = await run_in_threadpool(look_up)
+        await serving.change(lambda connection: installations.register(connection, arrival, cluster_id))
+        rows = await serving.ask(look_up)
     now = serving.collector.now()
     views = [
         _view_of(one.installation, now)
@@ -90,9 +84,7 @@ async def post_event(request: Request) -> Response:
     event = event_of(await object_in(request))
     add_event = installations.add_event if event.host_id else cluster_rows.add_event
     now = serving.collector.now()
-    await serving.written(
-        serving.collector.writer.change(lambda connection: add_event(connection, event, grant, now))
-    )
+    await serving.change(lambda connection: add_event(connection, event, grant, now))
     return Response(status_code=HTTPStatus.CREATED)
 
 
@@ -110,7 +102,7 @@ async def register_host(request: Request) -> Response:
     def register(connection: Connection) -> Installation:
         return installations.register_agent(connection, arrival, infra_env_id)
 
-    host = await serving.written(serving.collector.writer.change(register))
+    host = await serving.change(register)
     return answer(_view_of(host, now), HTTPStatus.CREATED)
 
 
@@ -145,11 +137,7 @@ async def _change(
             )
         return do(replace(host, infra_env_id=infra_env_id), body)
 
-    await serving.written(
-        serving.collector.writer.change(
-            lambda connection: installations.change(connection, host_id, grant, now, changed)
-        )
-    )
+    await serving.change(lambda connection: installations.change(connection, host_id, grant, now, changed))
 
 
 async def object_in(request: Request) -> dict[str, Any]:

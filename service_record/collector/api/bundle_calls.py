@@ -92,14 +92,13 @@ async def _sent(request: Request, grant: Grant) -> Sent:
         if not is_id(request.query_params.get(name, default)):
             raise CallRefused(HTTPStatus.BAD_REQUEST, f"{name} in query must be of type uuid")
 
-    def look_up() -> str:
-        with serving.collector.database.reading() as connection:
-            if not is_of_cluster:
-                return _host(connection, grant, cluster_id, host_id.lower())
-            cluster_rows.check_writable(connection, cluster_id, grant)
-            return cluster_id
+    def look_up(connection: Connection) -> str:
+        if not is_of_cluster:
+            return _host(connection, grant, cluster_id, host_id.lower())
+        cluster_rows.check_writable(connection, cluster_id, grant)
+        return cluster_id
 
-    host = await run_in_threadpool(look_up)
+    host = await serving.ask(look_up)
     return Sent(Arrival(host, grant, serving.collector.now()), kind)
 
 
@@ -142,10 +141,8 @@ async def _keep_of_cluster(serving: Serving, sent: Sent, name: str, file: Arrivi
     key = await _put_object(serving, sent, file)
     new = NewLogs(kind=sent.kind, name=name, key=key, size=file.size, sha256=file.sha256)
     arrival = sent.arrival
-    replaced = await serving.written(
-        serving.collector.writer.change(
-            lambda connection: cluster_rows.add_logs(connection, arrival.host, new, arrival.grant, arrival.at)
-        )
+    replaced = await serving.change(
+        lambda connection: cluster_rows.add_logs(connection, arrival.host, new, arrival.grant, arrival.at)
     )
     if replaced is not None:
         await _delete_object(serving, replaced)
@@ -159,9 +156,7 @@ async def keep(serving: Serving, sent: Sent, name: str, file: Arriving) -> Bundl
         arrival=sent.arrival, kind=sent.kind, name=name, key=key, size=file.size, sha256=file.sha256
     )
     # Where this fails, nobody knows whether it got to the disk: the object stays.
-    added: BundleAdded = await serving.written(
-        collector.writer.change(lambda connection: bundle_rows.add(connection, new))
-    )
+    added: BundleAdded = await serving.change(lambda connection: bundle_rows.add(connection, new))
     if added.is_new:
         collector.indexer.wake()
     else:  # the host's bundle is kept
@@ -172,12 +167,7 @@ async def keep(serving: Serving, sent: Sent, name: str, file: Arriving) -> Bundl
 async def list_bundles(request: Request) -> Response:
     """`GET /api/v1/hosts/{host}/bundles`."""
     serving, host = Serving.of(request), host_name(request.path_params["host"])
-
-    def look_up() -> tuple[BundleShown, ...] | None:
-        with serving.collector.database.reading() as connection:
-            return bundle_rows.list_bundles(connection, host)
-
-    stored = await run_in_threadpool(look_up)
+    stored = await serving.ask(lambda connection: bundle_rows.list_bundles(connection, host))
     if stored is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
     return answer(Bundles(host, stored))

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from service_record.collector.api.answering import Refusal, answer
 from service_record.collector.api.assisted_calls import id_in_path, object_in
-from service_record.collector.api.host_calls import ask_database, flag_in
+from service_record.collector.api.host_calls import flag_in
 from service_record.collector.api.requests import body_of, fields_of
 from service_record.collector.api.serving import Serving, caller
 from service_record.collector.domain.access import Grant
@@ -75,9 +75,7 @@ async def _write(request: Request, write: Write) -> str:
     serving, grant = caller(request)
     cluster_id = id_in_path(request, "cluster_id")
     now = serving.collector.now()
-    await serving.written(
-        serving.collector.writer.change(lambda connection: write(connection, cluster_id, grant, now))
-    )
+    await serving.change(lambda connection: write(connection, cluster_id, grant, now))
     return cluster_id
 
 
@@ -105,8 +103,7 @@ async def list_clusters(request: Request) -> Response:
     now = serving.collector.now()
     since = None if flag_in(request, "all") else cluster_rows.shown_since(now)
     named = request.query_params.getlist("cluster")
-    summaries = await ask_database(
-        serving,
+    summaries = await serving.ask(
         lambda connection: cluster_rows.list_clusters(
             connection, named=named, confined_to=grant.confined_to, done_since=since
         ),
@@ -123,8 +120,7 @@ async def show_cluster(request: Request) -> Response:
 async def see_cluster(serving: Serving, named: str, confined_to: str) -> ClusterDetail:
     """Return a cluster as it is now. Raises Refusal if this reader has none of that name."""
     now = serving.collector.now()
-    cluster = await ask_database(
-        serving,
+    cluster = await serving.ask(
         lambda connection: cluster_rows.show_cluster(connection, named.replace("\0", ""), now, confined_to),
     )
     if cluster is None:
@@ -154,7 +150,7 @@ async def put_cluster(request: Request) -> Response:
         administration.note(connection, grant.holder, "cluster put", cluster_id, now)
         return cluster_rows.define(connection, cluster_id, definition, now)
 
-    is_new = await serving.written(serving.collector.writer.change(put))
+    is_new = await serving.change(put)
     return answer(ClusterPut(cluster_id, is_new), HTTPStatus.CREATED if is_new else HTTPStatus.OK)
 
 

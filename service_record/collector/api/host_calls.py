@@ -1,6 +1,6 @@
 """Calls of readers: the fleet, a host, one of its builds, and statistics of all builds."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final, TypeVar
 
@@ -69,7 +69,7 @@ async def list_hosts(request: Request) -> Response:
         earlier = earlier_builds(connection, names, now - _EARLIER) if names else {}
         return Hosts(page.hosts, page.counts, page.total, now, earlier, str(page.next or ""))
 
-    return answer(await ask_database(serving, find))
+    return answer(await serving.ask(find))
 
 
 async def show_host(request: Request) -> Response:
@@ -100,20 +100,10 @@ async def show_statistics(request: Request) -> Response:
     return answer(await run_in_threadpool(serving.collector.baselines.statistics, groups, releases, by))
 
 
-async def ask_database(serving: Serving, question: Callable[[Connection], T]) -> T:
-    """Ask the database, off the event loop."""
-
-    def ask() -> T:
-        with serving.collector.database.reading() as connection:
-            return question(connection)
-
-    return await run_in_threadpool(ask)
-
-
 async def _detail(request: Request, build: int | None) -> StoredHostDetail:
     serving, name = Serving.of(request), host_name(request.path_params["host"])
     now = serving.collector.now()
-    detail = await ask_database(serving, lambda connection: host(connection, name, now, build))
+    detail = await serving.ask(lambda connection: host(connection, name, now, build))
     if detail is None:
         what = name if build is None else f"build {build} of {name}"
         raise Refusal(HTTPStatus.NOT_FOUND, f"nothing is known of {what}")

@@ -83,7 +83,7 @@ async def make_mute(serving: Serving, grant: Grant, fields: Mapping[str, str]) -
         note(connection, grant.holder, "mute create", summary, now)
         return number
 
-    return MuteMade(await serving.written(serving.collector.writer.change(add)), until)
+    return MuteMade(await serving.change(add), until)
 
 
 async def finish_mute(serving: Serving, grant: Grant, number: int) -> None:
@@ -96,5 +96,5 @@ async def finish_mute(serving: Serving, grant: Grant, number: int) -> None:
             note(connection, grant.holder, "mute end", f"{number}: {' '.join(ended)}", now)
         return ended is not None
 
-    if not await serving.written(serving.collector.writer.change(end)):
+    if not await serving.change(end):
         raise Refusal(HTTPStatus.NOT_FOUND, f"no mute {number} that holds")

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Final
 
 import msgspec
-from starlette.concurrency import run_in_threadpool
+from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -95,8 +95,8 @@ async def post_records(request: Request) -> Response:
     collector, most = serving.collector, serving.settings.most_records
     arrival = Arrival(host, grant, collector.now())
     try:
-        host_id, files = await serving.written(
-            collector.writer.change(lambda connection: record_rows.append(connection, arrival, pieces, most))
+        host_id, files = await serving.change(
+            lambda connection: record_rows.append(connection, arrival, pieces, most)
         )
     except Forbidden as error:
         raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
@@ -122,23 +122,22 @@ async def get_records(request: Request) -> Response:
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
 
-    def look_up() -> SentRecords | None:
-        with serving.collector.database.reading() as connection:
-            group = group_of(connection, host)
-            if group is None:
-                group = grant.group_of_new_host("")
-            if not grant.may_read_group(group) and not grant.may_write(host, group):
-                if grant.may_read:
-                    return None
-                raise Refusal(HTTPStatus.FORBIDDEN, f"this token may not read of {host}")
-            host_id = record_rows.host_id_of(connection, host)
-            if host_id is None:
-                return None if grant.may_read else SentRecords(host, (), (), None)
-            files = record_rows.held_of(connection, host_id)
-            bundle = bundle_rows.latest_with_records(connection, host) if grant.may_read else None
-            return SentRecords(host, _services(files), tuple(map(_file_held, files)), bundle)
+    def look_up(connection: Connection) -> SentRecords | None:
+        group = group_of(connection, host)
+        if group is None:
+            group = grant.group_of_new_host("")
+        if not grant.may_read_group(group) and not grant.may_write(host, group):
+            if grant.may_read:
+                return None
+            raise Refusal(HTTPStatus.FORBIDDEN, f"this token may not read of {host}")
+        host_id = record_rows.host_id_of(connection, host)
+        if host_id is None:
+            return None if grant.may_read else SentRecords(host, (), (), None)
+        files = record_rows.held_of(connection, host_id)
+        bundle = bundle_rows.latest_with_records(connection, host) if grant.may_read else None
+        return SentRecords(host, _services(files), tuple(map(_file_held, files)), bundle)
 
-    stored = await run_in_threadpool(look_up)
+    stored = await serving.ask(look_up)
     if stored is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
     return answer(stored)
@@ -150,13 +149,12 @@ async def get_record(request: Request) -> Response:
     database = serving.collector.database
     service = str(request.path_params["service"])
 
-    def begin() -> tuple[list[int | None], int | None]:
-        with database.reading() as connection:
-            host_id = record_rows.host_id_of(connection, host)
-            places = [] if host_id is None else record_rows.places_of(connection, host_id, service)
-            return places, bundle_rows.latest_with_records(connection, host)
+    def begin(connection: Connection) -> tuple[list[int | None], int | None]:
+        host_id = record_rows.host_id_of(connection, host)
+        places = [] if host_id is None else record_rows.places_of(connection, host_id, service)
+        return places, bundle_rows.latest_with_records(connection, host)
 
-    places, bundle = await run_in_threadpool(begin)
+    places, bundle = await serving.ask(begin)
     if not places:
         elsewhere = f"; its latest bundle with records is /api/v1/hosts/{host}/bundles/{bundle}"
         raise Refusal(

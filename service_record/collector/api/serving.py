@@ -21,7 +21,10 @@ from service_record.collector.store.installations import group_of
 from service_record.collector.store.row_writer import Unavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Future
+
+    from sqlalchemy import Connection
 
 T = TypeVar("T")
 
@@ -42,6 +45,19 @@ class Serving:
         """Return the `Serving` of the application that a request came to."""
         serving: Serving = request.app.state.serving
         return serving
+
+    async def ask(self, question: "Callable[[Connection], T]") -> T:
+        """Ask the database, off the event loop."""
+
+        def asked() -> T:
+            with self.collector.database.reading() as connection:
+                return question(connection)
+
+        return await run_in_threadpool(asked)
+
+    async def change(self, do: "Callable[[Connection], T]") -> T:
+        """Change the database; return the result once it is on disk. Raises Refusal 503 if it cannot be."""
+        return await self.written(self.collector.writer.change(do))
 
     async def written(self, change: "Future[T]") -> T:
         """Return the result of a change once it is on disk. Raises Refusal 503 if it cannot be written."""
@@ -106,11 +122,7 @@ async def check_readable(serving: Serving, grant: Grant, host: str) -> None:
     if not grant.confined_to:
         return
 
-    def read_group() -> str | None:
-        with serving.collector.database.reading() as connection:
-            return group_of(connection, host)
-
-    group = await run_in_threadpool(read_group)
+    group = await serving.ask(lambda connection: group_of(connection, host))
     if group is None or not grant.may_read_group(group):
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
 

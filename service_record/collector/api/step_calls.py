@@ -5,7 +5,6 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -75,13 +74,10 @@ async def post_event(request: Request) -> Response:
     grant = await _grant_in_path(request, TokenKind.CLOUD_INIT)
     serving, fields = Serving.of(request), fields_of(await _body(request))
 
-    def has_failed() -> bool:
-        with serving.collector.database.reading() as connection:
-            progress = progress_of(connection, grant.scope)
-        return progress is not None and progress.failure is not None and progress.ended_at is None
-
+    progress = await serving.ask(lambda connection: progress_of(connection, grant.scope))
+    has_failed = progress is not None and progress.failure is not None and progress.ended_at is None
     try:
-        step = event_of(fields, has_failed=await run_in_threadpool(has_failed))
+        step = event_of(fields, has_failed=has_failed)
     except UnreadableReport as error:
         raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
     return await _take(request, replace(grant, kind=TokenKind.HOST), grant.scope, step)
