@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 from service_record.record.entry import Entry, Phase, Result
 
@@ -78,3 +79,18 @@ def our_array(*entries: Entry, behind: Iterable[Entry] = ()) -> bytes:
 def write_array(path: Path, *entries: Entry) -> Path:
     path.write_bytes(array(*entries))
     return path
+
+
+T = TypeVar("T")
+
+
+def some(found: T | None) -> T:
+    """Return a finding that has to be there."""
+    assert found is not None
+    return found
+
+
+def must_be(kind: type[T], found: object) -> T:
+    """Return a finding that has to be of this kind."""
+    assert isinstance(found, kind), found
+    return found

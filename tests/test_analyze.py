@@ -18,7 +18,17 @@ from service_record import Records
 from service_record.bundle import pack
 from service_record.record import systemd
 from service_record.record.entry import Entry, Phase, Result
-from tests.builders import BOOT_ID, START, array, entry, failed_run, upstream_entry, write_array, write_lines
+from tests.builders import (
+    BOOT_ID,
+    START,
+    array,
+    entry,
+    failed_run,
+    some,
+    upstream_entry,
+    write_array,
+    write_lines,
+)
 from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.pages import parsed
 
@@ -95,8 +105,7 @@ def test_what_a_cause_is_known_by_is_shown_to_its_end_and_in_the_wide_form_whole
     said = f"Error: {'initializing source: ' * 20}manifest unknown"
     write_lines(tmp_path / "job.json", *failed_run(error_message=said))
     page, wide = ("".join(analyze(tmp_path, "-o", form).out.split()) for form in ("table", "wide"))
-    known_by = re.search("knownby:(.*?)at/usr", page)
-    assert known_by is not None
+    known_by = some(re.search("knownby:(.*?)at/usr", page))
     assert known_by[1].endswith("manifestunknown")
     assert len(known_by[1]) < len(said) / 2
     assert f"knownby:{said.replace(' ', '')}at" in wide

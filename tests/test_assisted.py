@@ -18,6 +18,7 @@ from tests.assisted_contract import assert_contract_kept
 from tests.assisted_installation import Host, InfraEnv
 from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer, Says
+from tests.builders import some
 from tests.command_line import Answer
 from tests.running_server import nobody
 
@@ -124,8 +125,7 @@ def test_each_host_gets_its_own_ids_and_what_it_reports_with(
             assert files(text)[name]["mode"] == 0o600
         settings = read_settings(places, {})
         assert settings.faults == ()
-        service = settings.service
-        assert service is not None
+        service = some(settings.service)
         assert (service.url, service.host_id) == (server.url, host.id)
         assert (service.cluster_id, service.infra_env_id) == (host.cluster_id, host.infra_env_id)
         assert service.token == REPORTER

@@ -11,6 +11,7 @@ import pytest
 from tests.assisted_installation import Host, new_id
 from tests.assisted_rules import BASE_PATH, Asked, AssistedRules, HungUp, Told
 from tests.assisted_server import AssistedServer
+from tests.builders import must_be
 
 OK = [200, 201, 204]
 
@@ -25,9 +26,7 @@ def ask(
     """The answer to a call; JSON bodies are objects, others bytes."""
     sent = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     types = {} if body is None or isinstance(body, bytes) else {"content-type": "application/json"}
-    told = rules.answer(Asked(method, BASE_PATH + path, types | dict(headers or {}), sent))
-    assert isinstance(told, Told)
-    return told
+    return must_be(Told, rules.answer(Asked(method, BASE_PATH + path, types | dict(headers or {}), sent)))
 
 
 def listed(rules: AssistedRules, host: Host, query: str = "") -> list[dict[str, object]]:
@@ -95,7 +94,7 @@ class KeyRule:
     headers: Mapping[str, str]
     status: int | None
     infra_env: str | None = None
-    """What the local token `key` is for."""
+    """The infra-env that the local token `key` is for."""
 
 
 KEY_RULES = {
@@ -142,8 +141,7 @@ def test_the_hosts_of_a_cluster_are_listed_with_their_stages() -> None:
     host = rules.add_host(role="worker", stage="Configuring", info="words", status="installing-in-progress")
     rules.add_host()
     (shown,) = listed(rules, host)
-    progress = shown["progress"]
-    assert isinstance(progress, dict)
+    progress = must_be(dict, shown["progress"])
     assert (shown["id"], shown["role"], shown["bootstrap"], shown["kind"]) == (
         host.id,
         "worker",

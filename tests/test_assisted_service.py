@@ -49,6 +49,7 @@ from tests.assisted_server import (
     Silence,
     service_of,
 )
+from tests.builders import must_be
 from tests.forward_proxy import ForwardProxy
 from tests.programs import REPOSITORY
 from tests.running_server import nobody, running
@@ -195,8 +196,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
 def test_the_host_is_read_from_the_list_of_its_cluster(server: AssistedServer) -> None:
     host = server.rules.add_host(role="worker", stage="Configuring", info="words", bootstrap=False)
     server.rules.add_host(cluster_id=host.cluster_id)
-    view = client(server, host).host()
-    assert isinstance(view, HostView)
+    view = must_be(HostView, client(server, host).host())
     assert view.stage_started_at == view.stage_updated_at == "2026-11-21T01:00:00Z"
     assert replace(view, stage_started_at="", stage_updated_at="") == HostView(
         stage="Configuring", info="words", status="installing-in-progress", role="worker", kind="Host"
@@ -207,8 +207,7 @@ def test_the_host_is_read_from_the_list_of_its_cluster(server: AssistedServer) -
 def test_a_deleted_cluster_and_a_foreign_one_have_no_such_host(server: AssistedServer) -> None:
     host, other = server.rules.add_host(), server.rules.add_host()
     foreign = replace(service_of(host, server.url), cluster_id=str(other.cluster_id))
-    view = AssistedService(foreign, retry_policy=QUICK).host()
-    assert isinstance(view, NoHost)
+    view = must_be(NoHost, AssistedService(foreign, retry_policy=QUICK).host())
     assert "not one of the cluster's 1 hosts" in view.reason
     server.rules.delete_cluster(str(host.cluster_id))
     assert isinstance(client(server, host).host(), NoHost)
@@ -244,9 +243,7 @@ def test_a_denial_in_another_form_is_not_the_services(
     server: AssistedServer, status: int, body: bytes
 ) -> None:
     server.fail(Says(status, body))
-    view = client(server).host()
-    assert isinstance(view, Answered)
-    assert view.status == status
+    assert must_be(Answered, client(server).host()).status == status
 
 
 @pytest.mark.parametrize("status", [301, 400, 405, 409, 418])
@@ -259,9 +256,7 @@ def test_another_answer_tells_nothing_of_the_host(server: AssistedServer, status
 @pytest.mark.parametrize("body", [b"<html><title>Log in to this network</title>", b"{}", b"", b"[" * 100_000])
 def test_a_200_without_a_list_of_hosts_is_nobody_we_know(server: AssistedServer, body: bytes) -> None:
     server.fail(Says(200, body))
-    view = client(server).host()
-    assert isinstance(view, Unreachable)
-    assert view.reason.startswith("200, but no list of hosts")
+    assert must_be(Unreachable, client(server).host()).reason.startswith("200, but no list of hosts")
 
 
 def test_a_list_that_breaks_off_is_none(server: AssistedServer) -> None:
@@ -290,16 +285,13 @@ def test_words_are_added_to_the_stage_that_the_host_is_in(server: AssistedServer
 def test_a_stage_of_the_enhancement_is_taken_by_who_knows_it_and_400_elsewhere() -> None:
     for knows, status in ((True, 200), (False, 400)):
         with AssistedServer(AssistedRules(knows_boot_stages=knows)) as server:
-            outcome = client(server).report_stage(FACT, "")
-            assert isinstance(outcome, Answered)
-            assert outcome.status == status
+            assert must_be(Answered, client(server).report_stage(FACT, "")).status == status
             assert_contract_kept(entry.asked for entry in server.journal)
 
 
 def test_a_stage_that_went_on_meanwhile_is_409_at_the_first_try(server: AssistedServer) -> None:
     host = server.rules.add_host(stage="Joined")
-    outcome = client(server, host).report_stage("Configuring", FACT)
-    assert isinstance(outcome, Answered)
+    outcome = must_be(Answered, client(server, host).report_stage("Configuring", FACT))
     assert (outcome.status, outcome.tries, len(server.journal)) == (409, 1, 1)
     assert "Can't assign lower stage" in outcome.text
 
@@ -307,8 +299,7 @@ def test_a_stage_that_went_on_meanwhile_is_409_at_the_first_try(server: Assisted
 def test_a_500_to_a_stage_is_for_ever_and_a_503_is_not(server: AssistedServer) -> None:
     host = server.rules.add_host()
     server.rules.changes_meanwhile = 1
-    outcome = client(server, host).report_stage("Rebooting", FACT)
-    assert isinstance(outcome, Answered)
+    outcome = must_be(Answered, client(server, host).report_stage("Rebooting", FACT))
     assert (outcome.status, len(server.journal)) == (500, 1)
     server.fail(Says(503))
     assert client(server, host).report_stage("Rebooting", FACT) == Answered(200, tries=2)
@@ -355,12 +346,9 @@ def test_a_file_that_the_server_would_not_take_is_not_sent(server: AssistedServe
     large = tmp_path / "large.tar.gz"
     with large.open("wb") as file:
         file.truncate(SERVICE_LIMIT + 1)
-    outcome = client(server).upload(large, "host")
-    assert isinstance(outcome, Unreachable)
+    outcome = must_be(Unreachable, client(server).upload(large, "host"))
     assert "262144001 bytes are more than the 262144000" in outcome.reason
-    missing = client(server).upload(tmp_path / "none", "host")
-    assert isinstance(missing, Unreachable)
-    assert "No such file" in missing.reason
+    assert "No such file" in must_be(Unreachable, client(server).upload(tmp_path / "none", "host")).reason
     assert server.journal == []
 
 
@@ -370,8 +358,7 @@ def test_an_upload_that_breaks_is_repeated_whole_and_counted_whole(
     large = tmp_path / "large.tar.gz"
     large.write_bytes(b"0123456789abcdef" * (1 << 19))
     server.fail(Resets(after=100_000))
-    outcome = client(server).upload(large, "host")
-    assert isinstance(outcome, Answered)
+    outcome = must_be(Answered, client(server).upload(large, "host"))
     assert (outcome.status, outcome.tries) == (204, 2)
     assert large.stat().st_size < outcome.sent < 2 * large.stat().st_size + 1
     assert list(server.rules.objects.values()) == [large.read_bytes()]
@@ -381,8 +368,7 @@ def test_an_upload_that_always_breaks_is_given_up_after_two_tries(
     server: AssistedServer, bundle: Path
 ) -> None:
     server.fail(Resets(), times=99)
-    outcome = client(server).upload(bundle, "host")
-    assert isinstance(outcome, Unreachable)
+    outcome = must_be(Unreachable, client(server).upload(bundle, "host"))
     assert (outcome.tries, len(server.journal)) == (2, 2)
 
 
@@ -566,8 +552,7 @@ def test_a_server_that_is_silent_is_unreachable(server: AssistedServer) -> None:
 @pytest.mark.parametrize("fault", [HangsUp(), Resets()])
 def test_a_server_that_goes_away_is_unreachable(server: AssistedServer, fault: Fault) -> None:
     server.fail(fault, times=99)
-    outcome = client(server).logs_progress("completed")
-    assert isinstance(outcome, Unreachable)
+    outcome = must_be(Unreachable, client(server).logs_progress("completed"))
     assert outcome.reason.startswith("the connection ")
     assert (outcome.tries, len(server.journal)) == (4, 4)
 
@@ -586,16 +571,14 @@ def test_an_upload_that_nobody_takes_ends_at_its_time(server: AssistedServer, tm
         file.truncate(64 << 20)
     server.fail(Silence(), times=99)
     limits = replace(QUICK, upload_total=0.5, upload_tries=1)
-    outcome = client(server, retry_policy=limits).upload(large, "host")
-    assert isinstance(outcome, Unreachable)
+    outcome = must_be(Unreachable, client(server, retry_policy=limits).upload(large, "host"))
     assert outcome.reason == "no whole answer within 0.5 s"
 
 
 @pytest.mark.parametrize("fault", [Drips(400, 0.0), Drips(400, most=9)], ids=["never ends", "breaks off"])
 def test_a_status_is_an_answer_without_its_whole_body(server: AssistedServer, fault: Fault) -> None:
     server.fail(fault)
-    outcome = client(server).logs_progress("completed")
-    assert isinstance(outcome, Answered)
+    outcome = must_be(Answered, client(server).logs_progress("completed"))
     assert (outcome.status, outcome.tries) == (400, 1)
 
 
@@ -652,8 +635,7 @@ def test_a_request_that_was_given_up_is_never_sent() -> None:
     "url", ["", "ftp://x", "no url", "https://", "http://[::1", "http://x:99999", "http://x:0x"]
 )
 def test_a_bad_url_is_told_and_not_tried(url: str) -> None:
-    outcome = AssistedService(service_at(url), retry_policy=QUICK).host()
-    assert isinstance(outcome, Unreachable)
+    outcome = must_be(Unreachable, AssistedService(service_at(url), retry_policy=QUICK).host())
     assert "correct the setting" in outcome.reason
     assert outcome.tries == 0
 
@@ -663,8 +645,7 @@ def test_a_bad_url_is_told_and_not_tried(url: str) -> None:
 
 def test_an_unknown_authority_is_not_trusted_and_not_tried_again(authority: Authority) -> None:
     with AssistedServer(certificate=authority.issue("127.0.0.1")) as server:
-        outcome = client(server).host()
-        assert isinstance(outcome, Unreachable)
+        outcome = must_be(Unreachable, client(server).host())
         assert (outcome.is_tls, outcome.tries, server.journal) == (True, 1, [])
         assert "is not trusted: unable to get local issuer certificate" in outcome.reason
 
@@ -748,8 +729,7 @@ def test_a_bundle_that_is_none_is_told_and_nothing_is_sent(
     elif kind != "missing":
         path.write_text(contents[kind])
     service = service_of(server.rules.add_host(), server.url, TOKEN, path)
-    outcome = AssistedService(service, retry_policy=QUICK).host()
-    assert isinstance(outcome, Unreachable)
+    outcome = must_be(Unreachable, AssistedService(service, retry_policy=QUICK).host())
     assert outcome.reason.startswith(f"{path}: ")
     assert "correct the CA bundle" in outcome.reason
     assert server.journal == []
@@ -893,8 +873,7 @@ def test_the_key_is_in_no_text(
 @pytest.mark.parametrize("token", ["two\nlines", "né", "a\0b", "a\x7fb"])
 def test_a_key_that_no_header_can_carry_is_told_without_it(server: AssistedServer, token: str) -> None:
     service = service_of(server.rules.add_host(), server.url, token)
-    outcome = AssistedService(service, retry_policy=QUICK).host()
-    assert isinstance(outcome, Unreachable)
+    outcome = must_be(Unreachable, AssistedService(service, retry_policy=QUICK).host())
     assert outcome.reason.startswith("what X-Secret-Key is to say holds characters")
     assert server.journal == []
 

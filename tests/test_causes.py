@@ -12,6 +12,7 @@ from service_record.diagnosis.causes import Causes, built_in_rules
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
 from service_record.diagnosis.yaml_files import FileError, read_rules
 from service_record.history.outcome import Facts
+from tests.builders import some
 from tests.cause_cases import CauseCase, cause_cases
 from tests.faults import Faults
 
@@ -119,9 +120,7 @@ def test_a_built_in_rule_is_well_formed() -> None:
     ],
 )
 def test_a_built_in_rule_says_which_it_is(name: str, says: str) -> None:
-    cause = explained(failed(SAID[name]))
-    assert cause is not None
-    assert cause.says == says
+    assert some(explained(failed(SAID[name]))).says == says
 
 
 @pytest.mark.parametrize(
@@ -182,8 +181,7 @@ def test_a_cause_comes_before_a_symptom_in_the_same_message() -> None:
 
 def test_symptoms_are_tried_last_wherever_they_stand() -> None:
     rules = "- {name: a, says: a, message: x, symptom: true}\n- {name: b, says: b, message: x}\n"
-    cause = explained(failed("x"), rules)
-    assert cause is not None
+    cause = some(explained(failed("x"), rules))
     assert (cause.name, cause.is_symptom) == ("b", False)
 
 
@@ -191,8 +189,7 @@ def test_symptoms_are_tried_last_wherever_they_stand() -> None:
     ("word", "meant"), [("false", (False, False)), ("true", (True, False)), ("last", (True, True))]
 )
 def test_a_symptom_may_come_of_other_symptoms_too(word: str, meant: tuple[bool, bool]) -> None:
-    cause = explained(failed("x"), f"- {{name: a, says: a, message: x, symptom: {word}}}\n")
-    assert cause is not None
+    cause = some(explained(failed("x"), f"- {{name: a, says: a, message: x, symptom: {word}}}\n"))
     assert (cause.is_symptom, cause.is_last) == meant
 
 
@@ -255,8 +252,7 @@ TELLING = """\
     ids=["all", "an optional group", "blanks", "no group", "one line", "texts", "long"],
 )
 def test_a_rule_says_more_where_more_is_known(message: str, says: str, explains: str | None) -> None:
-    cause = explained(failed(message), TELLING)
-    assert cause is not None
+    cause = some(explained(failed(message), TELLING))
     assert (cause.says, cause.explains) == (f"{says}; [a|b] {{{{x}}}} ${{x}}", explains)
 
 
@@ -286,8 +282,7 @@ def test_all_conditions_have_to_fit(evidence: TroubleFacts) -> None:
     ],
 )
 def test_what_a_journal_says_does_no_harm_when_it_is_pasted(host: str, command: str | None) -> None:
-    cause = explained(failed(f"mirror {host} is gone"), RULE)
-    assert cause is not None
+    cause = some(explained(failed(f"mirror {host} is gone"), RULE))
     pings = [each for each in cause.commands if each.startswith("ping")]
     assert pings == ([command] if command else [])
 
@@ -359,9 +354,7 @@ def test_a_pattern_takes_linear_time_whatever_it_is(pattern: str) -> None:
 
 
 def test_a_message_of_any_characters_is_looked_at() -> None:
-    cause = explained(failed("\udcff é no space left on device \x00"))
-    assert cause is not None
-    assert cause.name == "disk-full"
+    assert some(explained(failed("\udcff é no space left on device \x00"))).name == "disk-full"
 
 
 @pytest.mark.parametrize(
@@ -387,8 +380,7 @@ def test_a_message_of_any_characters_is_looked_at() -> None:
     ],
 )
 def test_the_next_command_looks_where_the_trouble_is(said: str, command: str) -> None:
-    cause = explained(failed(said))
-    assert cause is not None
+    cause = some(explained(failed(said)))
     program = command.partition(" ")[0]
     assert next(one for one in cause.commands if one.startswith(program)) == command
 

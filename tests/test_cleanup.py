@@ -22,7 +22,7 @@ from service_record.reporter.cleanup import (
     undelivered_bundle,
 )
 from service_record.reporter.paths import Places
-from tests.builders import entry, write_lines
+from tests.builders import entry, some, write_lines
 from tests.programs import REPOSITORY
 
 TOKEN = "canary-7f3a-token"
@@ -113,8 +113,7 @@ def test_the_units_of_a_package_stay_and_are_disabled(tmp_path: Path) -> None:
 def test_the_tombstone_says_why_and_when(tmp_path: Path) -> None:
     places = host(tmp_path)
     stop(places, REASON)
-    tombstone = read_tombstone(places)
-    assert tombstone is not None
+    tombstone = some(read_tombstone(places))
     assert (tombstone.reason, tombstone.is_finished) == (REASON, True)
     assert tombstone.stopped.endswith("Z")
     assert places.tombstone.stat().st_mode & 0o777 == 0o600
@@ -155,8 +154,7 @@ def test_a_host_without_a_reporter_can_be_stopped(tmp_path: Path) -> None:
 def test_a_damaged_tombstone_counts(tmp_path: Path, text: str) -> None:
     places = host(tmp_path)
     write(places.tombstone, text)
-    tombstone = read_tombstone(places)
-    assert tombstone is not None
+    tombstone = some(read_tombstone(places))
     assert finish(places, tombstone) == ()
     assert files(tmp_path) - {path for path in files(tmp_path) if path.startswith("opt/")} == KEPT
 
@@ -330,8 +328,7 @@ def test_what_was_delivered_nowhere_stays_over_any_boot_until_it_is_purged(tmp_p
     assert stop(places, REASON, [EXTRA], UNDELIVERED) == ()
     assert files(tmp_path) == KEPT | kept
     assert undelivered_bundle(places) == places.spool_directory / "bundle.tar.gz"
-    tombstone = read_tombstone(places)
-    assert tombstone is not None
+    tombstone = some(read_tombstone(places))
     rule = write(tmp_path / "etc/tmpfiles.d/boot-reporter.conf", _rule(places, tombstone).decode())
     assert "spool" not in rule.read_text()
     if shutil.which("systemd-tmpfiles") is not None:

@@ -34,6 +34,7 @@ from tests.builders import (
     array,
     entry,
     failed_run,
+    some,
     timestamp,
     upstream_entry,
     write_array,
@@ -169,8 +170,7 @@ def test_the_last_run_that_is_over_is_compared_or_else_the_last() -> None:
     found = compared(GOOD, over)
     assert (found.bad and found.bad.attempt, found.bad_runs) == (2, 3)
     running = compared(GOOD, attempt(7, run(("a", 1), end=None)))
-    assert running.bad is not None
-    assert running.bad.outcome is Outcome.RUNNING
+    assert some(running.bad).outcome is Outcome.RUNNING
 
 
 def test_services_that_are_in_one_only_differ() -> None:

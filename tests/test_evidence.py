@@ -19,7 +19,7 @@ from service_record.diagnosis.evidence.log_lines import Era, LogStream, log_line
 from service_record.diagnosis.trouble_facts import telling_line
 from service_record.read.live_host import live_contents
 from service_record.record.entry import Phase
-from tests.builders import PID, entry, failed_run, timestamp, write_lines
+from tests.builders import PID, entry, failed_run, must_be, some, timestamp, write_lines
 from tests.command_line import service_record
 
 OOM = "kernel: Out of memory: Killed process 6214 (hyperkube) total-vm:1586752kB"
@@ -45,9 +45,7 @@ def packed(folder: Path) -> Path:
 
 
 def root_of(place: Path) -> dict[str, Any]:
-    root = json.loads(service_record("analyze", "--from", place, "-o", "json").out).get("root")
-    assert isinstance(root, dict)
-    return root
+    return must_be(dict, json.loads(service_record("analyze", "--from", place, "-o", "json").out).get("root"))
 
 
 def at(seconds: float, rest: str) -> str:
@@ -279,15 +277,12 @@ def test_the_live_host_is_read_within_its_deadline(tmp_path: Path, monkeypatch: 
     ],
 )  # fmt: skip
 def test_a_path_says_what_a_file_is(path: str, kind: str, name: str) -> None:
-    stream = stream_of(path)
-    assert stream is not None
+    stream = some(stream_of(path))
     assert (stream.kind, stream.name, stream.host) == (kind, name, "")
 
 
 def test_files_of_another_host_of_the_cluster_are_known_as_such() -> None:
-    stream = stream_of("log-bundle-1/control-plane/192.0.2.7/journals/kubelet.log")
-    assert stream is not None
-    assert stream.host == "192.0.2.7"
+    assert some(stream_of("log-bundle-1/control-plane/192.0.2.7/journals/kubelet.log")).host == "192.0.2.7"
     assert stream_of("log-bundle-1/bootstrap/services/bootkube.json") is None
 
 

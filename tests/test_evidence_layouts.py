@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from service_record.collector.ingest.opening_bundles import read_bundle
-from tests.builders import entry, failed_run
+from tests.builders import entry, failed_run, must_be
 from tests.command_line import PROGRAM, environment, service_record
 
 WAITED = "Error: error while checking pod status: timed out waiting for the condition"
@@ -53,9 +53,7 @@ def unpacked(folder: Path, files: Mapping[str, bytes | str]) -> Path:
 def analysis_of(place: Path, status: int) -> dict[str, Any]:
     answer = service_record("analyze", "--from", place, "-o", "json")
     assert answer.status == status, (answer.out, answer.err)
-    document = json.loads(answer.out)
-    assert isinstance(document, dict)
-    return document
+    return must_be(dict, json.loads(answer.out))
 
 
 def exported(*messages: tuple[str, str]) -> bytes:

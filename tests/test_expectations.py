@@ -14,7 +14,7 @@ from service_record.display.analysis_document import analysis_document
 from service_record.display.sentences import verdict_sentence
 from service_record.history.outcome import Facts, Outcome
 from service_record.record.entry import Malformed, Phase, Result
-from tests.builders import entry, failed_run
+from tests.builders import entry, failed_run, some
 from tests.test_diagnosis import history, running, succeeded
 
 EXEC = (
@@ -160,8 +160,7 @@ def test_a_bundle_lists_failed_units_and_its_status_says_how() -> None:
 
 
 def test_a_unit_that_failed_makes_the_host_failed_whatever_its_record_says() -> None:
-    found = added([Unit(name="job.service", is_failed=True)], job=succeeded())
-    assert found is not None
+    found = some(added([Unit(name="job.service", is_failed=True)], job=succeeded()))
     assert (found.verdict, found.root) == (Verdict.FAILED, None)
     assert found.failed_units[0].recorded is Outcome.SUCCESS
     says = "failed: job.service: systemd's reason is not known; its latest recorded run succeeded"
@@ -169,8 +168,7 @@ def test_a_unit_that_failed_makes_the_host_failed_whatever_its_record_says() -> 
 
 
 def test_a_unit_that_failed_while_others_run_is_not_nothing_wrong() -> None:
-    found = added([Unit(name="a.mount", is_failed=True, required_by=("job.service",))], job=running())
-    assert found is not None
+    found = some(added([Unit(name="a.mount", is_failed=True, required_by=("job.service",))], job=running()))
     assert found.verdict is Verdict.FAILED
     assert (
         verdict_sentence(found) == "failed: a.mount: systemd's reason is not known; job.service requires it"
@@ -178,8 +176,7 @@ def test_a_unit_that_failed_while_others_run_is_not_nothing_wrong() -> None:
 
 
 def test_a_failure_that_is_recorded_is_told_once() -> None:
-    found = added([Unit(name="job.service", is_failed=True)], job=failed_run())
-    assert found is not None
+    found = some(added([Unit(name="job.service", is_failed=True)], job=failed_run()))
     assert found.root is not None
     assert found.failed_units == ()
 
@@ -189,18 +186,15 @@ def test_a_failure_of_which_no_record_says_how_is_explained_by_systemd() -> None
     unit = Unit(
         name="job.service", is_failed=True, facts=Facts(exit_code=6), command="ExecStartPre=/bin/mount"
     )
-    found = added([unit], job=unexplained)
-    assert found is not None
+    found = some(added([unit], job=unexplained))
     assert verdict_sentence(found) == 'failed: job: exit 6 of "ExecStartPre=/bin/mount"'
-    explained = added([unit], job=failed_run())
-    assert explained is not None
+    explained = some(added([unit], job=failed_run()))
     assert verdict_sentence(explained).startswith("failed: job in stage second: exit 1 at")
 
 
 def test_that_systemd_gave_up_is_said_beside_what_is_recorded() -> None:
     gave_up = Unit(name="job.service", is_failed=True, facts=Facts(service_result="start-limit-hit"))
-    found = added([gave_up], job=failed_run())
-    assert found is not None
+    found = some(added([gave_up], job=failed_run()))
     assert found.root is not None
     assert [failed.unit for failed in found.failed_units] == [gave_up]
 
@@ -254,28 +248,23 @@ def test_what_never_started_is_said_with_what_keeps_it(
     units: list[Unit], records: dict[str, Any], hindrance: Hindrance, verdict: Verdict
 ) -> None:
     expected = ("first", "job") if "first" in records else ("job",)
-    found = added(units, *expected, other=succeeded(), **records)
-    assert found is not None
+    found = some(added(units, *expected, other=succeeded(), **records))
     (missing,) = found.not_started
     assert (missing.service, missing.hindrance, found.verdict) == ("job", hindrance, verdict)
 
 
 def test_whoever_waits_is_not_told_of_what_may_yet_start() -> None:
     for is_waiting, verdict in ((True, Verdict.RUNNING), (False, Verdict.FAILED)):
-        found = added([], "job", is_waiting=is_waiting, other=succeeded())
-        assert found is not None
-        assert found.verdict is verdict
+        assert some(added([], "job", is_waiting=is_waiting, other=succeeded())).verdict is verdict
 
 
 def test_a_service_that_runs_without_recording_has_started() -> None:
-    found = added([Unit(name="job.service", has_started=True)], "job", other=succeeded())
-    assert found is not None
+    found = some(added([Unit(name="job.service", has_started=True)], "job", other=succeeded()))
     assert (found.verdict, found.not_started) == (Verdict.SUCCEEDED, ())
 
 
 def test_nothing_is_called_well_where_systemd_does_not_say_which_units_failed() -> None:
-    found = added(None, job=succeeded())
-    assert found is not None
+    found = some(added(None, job=succeeded()))
     assert verdict_sentence(found) == (
         "succeeded: no record tells of a failure; systemd does not say which units failed"
     )

@@ -10,6 +10,7 @@ import pytest
 
 from service_record import Failure
 from service_record.recorder.failure import MAX_FRAMES, failure_of, is_own_code
+from tests.builders import some
 
 THIS_FILE = str(Path(__file__))
 
@@ -23,9 +24,7 @@ def raised(action: Callable[[], object]) -> BaseException:
 
 
 def failure_from(action: Callable[[], object]) -> Failure:
-    failure = failure_of(raised(action))
-    assert failure is not None
-    return failure
+    return some(failure_of(raised(action)))
 
 
 def refuse() -> None:
@@ -80,8 +79,7 @@ def test_a_group_is_told_by_its_first_exception() -> None:
 
     failure = failure_from(fail_together)
 
-    assert failure.error_line is not None
-    assert failure.error_line.split()[1] == "refuse"
+    assert some(failure.error_line).split()[1] == "refuse"
     assert (
         failure.message == "ConnectionRefusedError: port 6443\nExceptionGroup: both nodes (2 sub-exceptions)"
     )
@@ -121,8 +119,7 @@ def test_an_exception_whose_text_cannot_be_made_is_told_all_the_same() -> None:
     failure = failure_from(fail)
 
     assert failure.error_line is not None
-    assert failure.message is not None
-    assert failure.message.endswith("Mute: <its text cannot be shown>")
+    assert some(failure.message).endswith("Mute: <its text cannot be shown>")
 
 
 def test_a_very_long_text_keeps_its_type_and_its_end() -> None:

@@ -18,7 +18,7 @@ import pytest
 from service_record.record.directory import Records
 from service_record.record.entry import Entry
 from tests.array_writers import call_exit_helper
-from tests.builders import entry, failed_run, write_lines
+from tests.builders import entry, failed_run, some, write_lines
 from tests.command_line import PROGRAM, environment, service_record
 from tests.programs import REPOSITORY
 
@@ -280,8 +280,7 @@ def test_an_interrupt_ends_it_with_130_and_no_traceback(records: Records) -> Non
 def test_it_ends_when_its_reader_leaves_though_no_entry_comes(records: Records) -> None:
     with following("--from", records.directory) as follower:
         follower.line()
-        assert follower.process.stdout is not None
-        follower.process.stdout.close()
+        some(follower.process.stdout).close()
         assert follower.process.wait(PATIENCE_SECONDS) == 141
 
 
@@ -296,8 +295,7 @@ def test_what_cannot_be_followed_is_said_in_one_line(tmp_path: Path) -> None:
 def test_a_missing_directory_is_said_to_be_waited_for(tmp_path: Path) -> None:
     command = [*PROGRAM, "follow", "--from", str(tmp_path / "later")]
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment()) as process:
-        assert process.stderr is not None
-        assert process.stderr.readline().decode() == f"Waiting for {tmp_path}/later\n"
+        assert some(process.stderr).readline().decode() == f"Waiting for {tmp_path}/later\n"
         process.kill()
 
 

@@ -4,6 +4,7 @@ from itertools import product
 
 from service_record.diagnosis import Verdict
 from service_record.diagnosis.causes import built_in_causes
+from tests.builders import some
 from tests.cause_cases import cause_cases
 from tests.faults import Faults
 from tests.healthy_hosts import healthy_hosts, waited
@@ -34,8 +35,7 @@ def test_of_a_service_that_waited_in_vain_no_harmless_line_is_the_cause() -> Non
     with Faults() as faults:
         for host, message in product(HOSTS, MESSAGES):
             with faults.of(f"{host.name}, {message!r}"):
-                root = host.diagnosis(CAUSES, waited(message)).root
-                assert root is not None
+                root = some(host.diagnosis(CAUSES, waited(message)).root)
                 assert root.service == "waiting"
                 assert root.cause is None or not root.cause.is_cause
 
@@ -46,6 +46,4 @@ def test_every_cause_is_told_among_the_lines_of_a_healthy_host() -> None:
         for case in cause_cases():
             if not case.is_near_miss:
                 with faults.of(case.rule):
-                    cause = case.named_cause(CAUSES, logs)
-                    assert cause is not None
-                    assert cause.name == case.rule
+                    assert some(case.named_cause(CAUSES, logs)).name == case.rule

@@ -19,6 +19,7 @@ from service_record.deploy.ignition.reading import VERSIONS
 from service_record.deploy.ignition.urls import hash_of
 from service_record.reporter.paths import Places
 from service_record.reporter.settings import read_settings
+from tests.builders import some
 from tests.command_line import service_record
 from tests.ignition_configs import DAMAGES, DISCOVERY_SERVICES, discovery, of_the_discovery_image, put
 
@@ -50,8 +51,7 @@ def file_at(config: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def text_at(config: dict[str, Any], path: str) -> str:
-    data = content_of(file_at(config, path)["contents"])
-    assert data is not None
+    data = some(content_of(file_at(config, path)["contents"]))
     return data.decode()
 
 

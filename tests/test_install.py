@@ -22,6 +22,7 @@ from service_record.deploy.installed import FILE
 from service_record.deploy.installing import InstallOutcome, install, uninstall
 from service_record.deploy.planning import Action
 from service_record.deploy.root import Root
+from tests.builders import some
 from tests.command_line import service_record
 from tests.programs import REPOSITORY
 from tests.trees import Picture, grow_old, picture, place
@@ -227,8 +228,7 @@ def test_what_was_replaced_is_named_when_ours_was_edited_and_stays(root: Path) -
     place(root, SHIM, "upstream's")
     installed(root, replaces=True)
     at(root, SHIM).write_text("edited")
-    outcome = uninstall(Root(root))
-    assert outcome is not None
+    outcome = some(uninstall(Root(root)))
     (kept,) = [step for step in outcome.steps if step.action is Action.KEEP]
     assert kept.why == f"edited; {SHIM}.replaced is what was there before"
     assert at(root, SHIM).read_text() == "edited"
@@ -245,8 +245,7 @@ def test_records_and_what_the_reporter_keeps_stay(root: Path) -> None:
     installed(root, Option.SHIM, Option.REPORTER)
     record = place(root, "/var/log/openshift/bootkube.json", "a record")
     tombstone = place(root, TOMBSTONE, "{}")
-    outcome = uninstall(Root(root))
-    assert outcome is not None
+    outcome = some(uninstall(Root(root)))
     assert outcome.notes == (
         "/var/lib/service-record stays: there is something else in it",
         "/var/lib stays: there is something else in it",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from service_record.record.entry import MAX_REGION_BYTES, Entry, Malformed
 from service_record.record.layout import read_entries
-from tests.builders import array, entry, our_array, upstream_entry
+from tests.builders import array, entry, must_be, our_array, upstream_entry
 from tests.strategies import entries as written_entries
 
 FOUR = [
@@ -318,7 +318,6 @@ def test_of_very_many_objects_that_are_not_entries_the_first_are_pieces_of_their
     content = b"".join(b'{"n":%d}\n' % number for number in range(1500)) + LINES[0]
     pieces = read(content)
     assert [piece.line for piece in pieces if isinstance(piece, Malformed)] == [*range(1, 1002)]
-    rest = pieces[-2]
-    assert isinstance(rest, Malformed)
+    rest = must_be(Malformed, pieces[-2])
     assert rest.text.splitlines() == [f'{{"n":{number}}}' for number in range(1000, 1500)]
     assert isinstance(pieces[-1], Entry)

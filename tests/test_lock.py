@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from service_record.reporter.stopping import HeldError, only_one
+from tests.builders import some
 from tests.programs import REPOSITORY
 
 HOLDING = """
@@ -27,8 +28,7 @@ def holder(directory: Path) -> "subprocess.Popen[bytes]":
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"held\n"
+    assert some(process.stdout).readline() == b"held\n"
     return process
 
 
@@ -49,8 +49,7 @@ def test_a_round_that_was_killed_holds_nothing(tmp_path: Path) -> None:
 
 def test_who_waits_gets_it_when_the_first_ends(tmp_path: Path) -> None:
     with holder(tmp_path) as first:
-        assert first.stdin is not None
-        first.stdin.close()
+        some(first.stdin).close()
         with only_one(tmp_path, wait=60):
             pass
 

@@ -15,7 +15,7 @@ import pytest
 
 from service_record.record.entry import Entry
 from tests.bootstrap_host import LAYOUTS, PATTERNS, BootstrapHost, exported, packed, read_by_upstream
-from tests.builders import array, upstream_entry
+from tests.builders import array, some, upstream_entry
 from tests.programs import story
 from tests.shell.scripts import Bash, bashes
 from tests.upstream_reader import Judgement, UpstreamReader
@@ -64,8 +64,7 @@ def line_of(script: str, text: str) -> int:
 
 def place(entry: Entry) -> tuple[int, str, str]:
     """Line, function and script of a failure."""
-    assert entry.error_line is not None
-    line, function, path = entry.error_line.split(" ", 2)
+    line, function, path = some(entry.error_line).split(" ", 2)
     return int(line), function, Path(path).stem
 
 

@@ -18,7 +18,7 @@ from service_record.reporter.paths import Places
 from service_record.reporter.round import Round
 from service_record.reporter.settings import read_settings
 from service_record.reporter.state import ReporterState
-from tests.builders import BOOT_ID, PID, entry, failed_run, our_array, timestamp, write_lines
+from tests.builders import BOOT_ID, PID, entry, failed_run, our_array, some, timestamp, write_lines
 from tests.running_server import running
 
 NOBODY = "http://127.0.0.1:1/healthz"
@@ -49,8 +49,7 @@ def test_what_the_host_shows_is_the_cause_that_people_read_and_decides_nothing(t
     plain = observed(tmp_path)
     assert found.diagnosis is not None
     assert found.diagnosis.root is not None
-    assert found.diagnosis.root.cause is not None
-    assert found.diagnosis.root.cause.name == "out-of-memory"
+    assert some(found.diagnosis.root.cause).name == "out-of-memory"
     assert (found.verdict, found.fingerprint) == (plain.verdict, plain.fingerprint)
 
 
@@ -169,8 +168,7 @@ def test_traces_are_what_lies_on_the_disk(tmp_path: Path, files: list[str], foun
 def test_a_host_without_records_has_no_verdict_and_says_why(tmp_path: Path) -> None:
     found = observed(tmp_path)
     assert (found.verdict, found.is_wrong) == (None, False)
-    assert found.unread is not None
-    assert found.unread.startswith(f"{tmp_path}/var/log/openshift: no records; ")
+    assert some(found.unread).startswith(f"{tmp_path}/var/log/openshift: no records; ")
     assert found.fingerprint
 
 
@@ -200,8 +198,7 @@ def test_of_a_record_without_end_the_latest_is_judged(tmp_path: Path, layout: st
     (Places(tmp_path).records / "job.json").write_bytes(data)
     found = observed(tmp_path)
     assert found.verdict is Verdict.LOOPING
-    assert found.history is not None
-    (service,) = found.history.services
+    (service,) = some(found.history).services
     assert not service.malformed
     assert 1000 < len(service.runs) < 5000
 

@@ -37,6 +37,7 @@ from service_record.reporter.policy.shipments import PROBE_BYTES, WANTS
 from service_record.reporter.policy.transitions import ANSWERS, Answer
 from service_record.reporter.settings import HostLogsPolicy, Send, Settings, Stages
 from service_record.reporter.state import Denial, Pause, ReporterState, Spent
+from tests.builders import some
 from tests.reporter import APPLIED, BOOT, NEXT_BOOT, PENDING, evidence, host_view, seen, settings
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "boot-reporter.md"
@@ -90,8 +91,7 @@ STOPPING = {
 @rows(STOPPING)
 def test_the_reporter_stops_for_good(name: str, case: Case) -> None:
     plan = case.plan()
-    assert plan.stop is not None
-    assert plan.stop.rule == name
+    assert some(plan.stop).rule == name
     assert plan.why[0].startswith(f"{name}: ")
 
 
@@ -108,8 +108,7 @@ def test_each_rule_of_stopping_has_a_case() -> None:
 )
 def test_a_host_that_is_done_is_installed(view: HostView) -> None:
     plan = Case(view=view).plan()
-    assert plan.stop is not None
-    assert plan.stop.rule == "installed"
+    assert some(plan.stop).rule == "installed"
     assert not plan.report
 
 
@@ -153,8 +152,7 @@ def test_a_kubelet_that_is_up_is_reported_before_the_end() -> None:
     up = replace(SECOND, kubelet_healthy=True)
     _, plan = whole_round(settings(), replace(seen(FIRST), stages_known=False), up, service, SMALL)
     assert [(found.stage, found.info) for found in service.accepted] == [("Rebooting", Fact.CONTROL_PLANE)]
-    assert plan.stop is not None
-    assert plan.stop.rule == "kubelet-up"
+    assert some(plan.stop).rule == "kubelet-up"
     assert not service.uploads
 
 
@@ -222,8 +220,7 @@ def test_before_every_end_what_is_wrong_is_shipped_elsewhere_and_kept_if_nobody_
         assert plan.stop.is_undelivered
     arrived = replace(case.state, spent={here: Spent(fingerprints=("wrong",))})
     plan = replace(case, state=arrived).plan()
-    assert plan.stop is not None
-    assert not plan.stop.is_undelivered
+    assert not some(plan.stop).is_undelivered
 
 
 UP = replace(SECOND, kubelet_healthy=True, verdict=Verdict.FAILED)
@@ -248,22 +245,19 @@ def test_before_every_end_an_earlier_bundle_that_nobody_took_is_shipped_and_else
     assert here in [found.kind for found in plan.ship]
     assert plan.stop.is_undelivered
     plan = replace(case, state=replace(state, spent={here: Spent(fingerprints=("earlier",))})).plan()
-    assert plan.stop is not None
-    assert not plan.stop.is_undelivered
+    assert not some(plan.stop).is_undelivered
 
 
 @pytest.mark.parametrize("view", [NO, host_view(status="installed")], ids=["not ours", "installed"])
 def test_an_end_on_a_healthy_host_ships_and_keeps_nothing(view: View) -> None:
     state = replace(OLD_STATE, denial=denied("not-ours"))
     plan = Case(view=view, state=state, settings=settings(ship_to=("/mnt",))).plan()
-    assert plan.stop is not None
-    assert (plan.ship, plan.gather, plan.stop.is_undelivered) == ((), False, False)
+    assert (plan.ship, plan.gather, some(plan.stop).is_undelivered) == ((), False, False)
 
 
 def test_a_host_that_is_up_keeps_nothing_whatever_its_records_say() -> None:
     plan = Case(state=TOLD_ALL, evidence=UP, settings=settings(ship_to=("/mnt",))).plan()
-    assert plan.stop is not None
-    assert (plan.ship, plan.stop.is_undelivered) == ((), False)
+    assert (plan.ship, some(plan.stop).is_undelivered) == ((), False)
 
 
 @pytest.mark.parametrize("view", [NO, DELETED], ids=["not ours", "gone"])
@@ -928,8 +922,7 @@ def test_rounds_are_due_at_boot_and_then_by_frequency(state: ReporterState, upti
 
 def test_hosts_that_boot_together_do_not_call_together() -> None:
     state = seen(evidence(20.0))
-    service = settings().service
-    assert service is not None
+    service = some(settings().service)
     times = set()
     for number in range(8):
         own = settings(service=replace(service, host_id=f"{number:08}"))

@@ -18,6 +18,7 @@ from service_record.reporter.settings import (
     Stages,
     read_settings,
 )
+from tests.builders import some
 from tests.reporter import ID, SERVICE, places_with
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "boot-reporter.md"
@@ -88,8 +89,7 @@ ca_bundle = "/etc/ca.crt"
     assert settings.remove == (Path("/usr/local/bin/reporter"),)
     assert settings.proxies.http == "http://proxy.example:3128"
     assert settings.proxies.no_proxy == ("localhost", ".example")
-    assert settings.service is not None
-    assert settings.service.ca_bundle == Path("/etc/ca.crt")
+    assert some(settings.service).ca_bundle == Path("/etc/ca.crt")
 
 
 def test_the_environment_comes_before_the_file(tmp_path: Path) -> None:
@@ -97,8 +97,7 @@ def test_the_environment_comes_before_the_file(tmp_path: Path) -> None:
     environ = VARIABLES | {"LOG_SEND_FREQUENCY_IN_MINUTES": "5", "SERVICE_TIMEOUT_MINUTES": "30"}
     settings = read_settings(places, environ)
     assert settings.faults == ()
-    assert settings.service is not None
-    assert settings.service.url == "https://from.environment"
+    assert some(settings.service).url == "https://from.environment"
     assert (settings.frequency, settings.time_limit) == (300, 1800)
 
 
@@ -235,23 +234,20 @@ def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(tmp_path: Path) -> None:
 def test_the_credential_of_systemd_comes_before_the_file(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from-systemd\n")
     settings = read_settings(places_with(tmp_path / "root"), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
-    assert settings.service is not None
-    assert settings.service.token == "from-systemd"
+    assert some(settings.service).token == "from-systemd"
 
 
 def test_an_empty_credential_counts_as_none(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(" ")
     settings = read_settings(places_with(tmp_path / "root"), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
-    assert settings.service is not None
-    assert settings.service.token == "raw-token"
+    assert some(settings.service).token == "raw-token"
 
 
 @pytest.mark.parametrize("text", [PULL_SECRET, f"\n{PULL_SECRET}\n", "c2VjcmV0\n"])
 def test_a_token_may_be_in_a_pull_secret(tmp_path: Path, text: str) -> None:
     settings = read_settings(places_with(tmp_path, token=text), {})
     assert settings.faults == ()
-    assert settings.service is not None
-    assert settings.service.token == "c2VjcmV0"
+    assert some(settings.service).token == "c2VjcmV0"
 
 
 @pytest.mark.parametrize(
@@ -325,8 +321,7 @@ def test_a_token_that_others_may_read_is_used_and_told(tmp_path: Path) -> None:
     places = places_with(tmp_path)
     places.credential_file.chmod(0o644)
     settings = read_settings(places, {})
-    assert settings.service is not None
-    assert settings.service.token == "raw-token"
+    assert some(settings.service).token == "raw-token"
     path = places.credential_file
     assert settings.faults == (
         f"{path}:1: others than its owner may read the token; chmod 0600 {path}",
@@ -335,8 +330,7 @@ def test_a_token_that_others_may_read_is_used_and_told(tmp_path: Path) -> None:
 
 def test_a_token_in_the_environment_is_not_taken(tmp_path: Path) -> None:
     settings = read_settings(places_with(tmp_path, token=None), {"PULL_SECRET_TOKEN": "geheim"})
-    assert settings.service is not None
-    assert settings.service.token is None
+    assert some(settings.service).token is None
     assert "write it into /etc/service-record/token (0600)" in settings.faults[0]
     assert "geheim" not in repr(settings)
 
@@ -353,8 +347,7 @@ def test_the_services_own_authority_is_trusted_where_its_certificate_lies(tmp_pa
     places.ca_bundle.parent.mkdir(parents=True)
     places.ca_bundle.write_text("PEM")
     settings = read_settings(places, {})
-    assert settings.service is not None
-    assert settings.service.ca_bundle == places.ca_bundle
+    assert some(settings.service).ca_bundle == places.ca_bundle
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)

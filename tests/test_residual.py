@@ -18,6 +18,7 @@ from service_record.redaction import UNREADABLE, Leak, LeakError, Rules, Secret,
 from testing.clean_lines import clean_lines
 from testing.made_up import pem
 from tests.archives import COMPRESSIONS, member, tar
+from tests.builders import some
 from tests.secret_forms import FORMS
 from tests.secret_shapes import EXAMPLES
 from tests.test_redaction import redacted
@@ -106,9 +107,7 @@ def test_what_cannot_be_read_is_refused() -> None:
     whole = bundle({"a.log": bytes(range(256)) * 999})
     assert found(whole) is None
     for broken in (whole[: len(whole) // 2], whole[:40], whole + b"\x1f\x8b\x08 and more"):
-        finding = found(broken, place="b.tar.gz")
-        assert finding is not None
-        assert finding.kind == UNREADABLE
+        assert some(found(broken, place="b.tar.gz")).kind == UNREADABLE
     unpacked = gzip.decompress(whole)
     assert found(unpacked[:1000]) is not None
     assert found(tar(member("a", b"b" * 700))[:512] + b"garbage" * 400 + unpacked) is not None
@@ -148,8 +147,8 @@ def test_too_many_layers_are_refused() -> None:
 
 @given(st.binary(max_size=600))
 def test_whatever_the_bytes_there_is_an_answer(data: bytes) -> None:
-    for some in (data, gzip.compress(data), tar(member("a", data)), tar(member("a", b"b"))[:512] + data):
-        found(some)
+    for each in (data, gzip.compress(data), tar(member("a", data)), tar(member("a", b"b"))[:512] + data):
+        found(each)
 
 
 def test_a_finding_tells_where_and_never_what() -> None:
@@ -162,9 +161,7 @@ def test_a_secret_in_a_header_that_names_nothing_is_found() -> None:
     pax = {"comment": f"by {SECRET.decode()}"}
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT, pax_headers=pax) as archive:
         archive.addfile(tarfile.TarInfo("a.log"))
-    finding = found(packed.getvalue())
-    assert finding is not None
-    assert finding.kind.startswith("kubeadmin-password")
+    assert some(found(packed.getvalue())).kind.startswith("kubeadmin-password")
 
 
 def test_what_stands_behind_the_end_of_an_archive_is_refused() -> None:

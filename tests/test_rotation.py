@@ -26,7 +26,7 @@ from service_record.record.directory import Records
 from service_record.record.entry import Entry, Malformed, Result, RunsLeftOut
 from service_record.record.layout import read_entries
 from service_record.rotation import RotationError, rotate
-from tests.builders import entry, failed_run, our_array, upstream_entry, write_lines
+from tests.builders import entry, failed_run, our_array, some, upstream_entry, write_lines
 
 SHIM = Path(__file__).parents[1] / "shell/bootstrap-service-record.sh"
 COMMAND = Path(sys.executable).with_name("service-record")
@@ -60,9 +60,7 @@ def history(content: bytes) -> ServiceHistory:
 
 
 def judged(content: bytes) -> Diagnosis:
-    found = diagnose(build_history([("job", read_entries(BytesIO(content)))]))
-    assert found is not None
-    return found
+    return some(diagnose(build_history([("job", read_entries(BytesIO(content)))])))
 
 
 def entries_in(path: Path) -> list[Entry]:
@@ -102,8 +100,7 @@ def test_a_record_within_its_limit_is_left_alone(tmp_path: Path) -> None:
 def test_successful_runs_in_the_middle_are_left_out_and_counted(put: Callable[..., Path]) -> None:
     runs = [handled(n) if n == 70 else bad(n) if n in {50, 90} else good(n) for n in range(200)]
     path = put(each for run in runs for each in run)
-    found = rotate(path, LIMIT)
-    assert found is not None
+    some(rotate(path, LIMIT))
     assert path.stat().st_size <= LIMIT
     service = history(path.read_bytes())
     kept = [run.invocation_id for run in service.runs]
@@ -122,8 +119,7 @@ def test_a_loop_is_counted_whole_however_much_of_it_is_left_out(put: Callable[..
     short = judged(path.read_bytes())
     assert short.verdict is whole.verdict is Verdict.LOOPING
     assert short.root is not None
-    assert short.root.loop is not None
-    assert short.root.loop.count == short.root.count == 400
+    assert some(short.root.loop).count == short.root.count == 400
     assert short.root.since == (whole.root and whole.root.since)
     assert len(history(path.read_bytes()).runs) < 200
 
@@ -139,10 +135,7 @@ def test_rotated_again_and_again_it_still_counts_all(put: Callable[..., Path]) -
     service = history(path.read_bytes())
     assert path.stat().st_size <= (16 << 10) + 40 * 1200
     assert len(service.runs) + runs_left_out(service) == service.runs[-1].attempt == 600
-    root = judged(path.read_bytes()).root
-    assert root is not None
-    assert root.loop is not None
-    assert root.loop.count == 600
+    assert some(some(judged(path.read_bytes()).root).loop).count == 600
 
 
 def test_of_many_failures_each_distinct_one_stays(put: Callable[..., Path]) -> None:
@@ -162,10 +155,7 @@ def test_a_streak_is_not_joined_over_runs_that_ended_otherwise(tmp_path: Path) -
     runs = [good(n) if n == 200 else bad(n) for n in range(400)]
     path = write_lines(tmp_path / "job.json", *(each for run in runs for each in run))
     rotate(path, 8 << 10)
-    root = judged(path.read_bytes()).root
-    assert root is not None
-    assert root.loop is not None
-    assert root.loop.count <= 199
+    assert some(some(judged(path.read_bytes()).root).loop).count <= 199
 
 
 def test_the_runs_of_each_boot_stay_until_there_are_too_many_boots(tmp_path: Path) -> None:
@@ -361,9 +351,7 @@ def test_an_entry_of_a_writer_that_held_the_replaced_file_open_is_taken_in_by_th
     path = write_lines(tmp_path / "job.json", *(e for n in range(300) for e in good(n)))
     monkeypatch.setattr("service_record.rotation.replacing._WRITERS_SECONDS", 0.1)
     held = os.open(path, os.O_WRONLY | os.O_APPEND)
-    found = rotate(path, LIMIT)
-    assert found is not None
-    assert found.is_waiting
+    assert some(rotate(path, LIMIT)).is_waiting
     late, later = entry(at=9000), entry("service end", 9001)
     os.write(held, late.to_line())
     Writer(path).append(later)

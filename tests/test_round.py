@@ -17,7 +17,7 @@ from service_record.record.entry import Phase
 from service_record.reporter.state import load
 from tests.assisted_installation import LOCAL_IGNITION, Host
 from tests.assisted_server import AssistedServer, Refuses, Says, Silence, local_server
-from tests.builders import entry, failed_run, write_lines
+from tests.builders import entry, failed_run, some, write_lines
 from tests.command_line import PROGRAM, service_record
 from tests.programs import REPOSITORY
 from tests.reporting_host import POINTER, TOKEN, ReportingHost
@@ -153,8 +153,7 @@ def test_a_service_that_was_killed_is_closed_followed_and_reported_where_the_env
     assert [path.name for path in elsewhere.iterdir()] == ["setup.json"]
     follow = [*PROGRAM, "follow", "-o", "jsonl"]
     with subprocess.Popen(follow, env=surroundings, stdout=subprocess.PIPE) as followed:
-        assert followed.stdout is not None
-        last = [followed.stdout.readline() for _ in range(4)][-1]
+        last = [some(followed.stdout).readline() for _ in range(4)][-1]
         followed.kill()
     assert json.loads(last)["signal"] == "KILL"
     assert "verdict: failed: setup in stage write-config: " in host.report("--dry-run").out

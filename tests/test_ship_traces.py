@@ -23,7 +23,7 @@ from service_record.telemetry.backend import TraceBackend
 from service_record.telemetry.endpoint import read_headers, traces_url
 from service_record.telemetry.trace_sending import TraceSender
 from tests.assisted_server import Authority
-from tests.builders import BOOT_ID, array, entry, failed_run, write_lines
+from tests.builders import BOOT_ID, array, entry, failed_run, some, write_lines
 from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.forward_proxy import ForwardProxy
 from tests.otlp_backend import OtlpBackend, Reply, partial_success
@@ -390,8 +390,7 @@ def test_a_trace_grows_while_it_is_followed_through_a_restart_of_the_backend(dir
         port = first.port
         first.__exit__(None, None, None)
         append(path, entry(at=10, pid=7), entry(Phase.SERVICE_END, 12, pid=7))
-        assert running.stderr is not None
-        assert b"not delivered, and tried again" in running.stderr.readline()
+        assert b"not delivered, and tried again" in some(running.stderr).readline()
         with OtlpBackend(Reply(seconds=1.0), port=port) as second:
             wait_for(lambda: len(second.spans()) == 1)
             append(path, entry(at=20, pid=8), entry(Phase.SERVICE_END, 22, pid=8))
@@ -426,8 +425,7 @@ def test_nobody_there_ends_with_75_and_one_line(directory: Path, tmp_path: Path)
     write_lines(directory / "job.json", *failed_run())
     place = nobody().replace("http://", "otlp+http://")
     with following(place, directory) as running:
-        assert running.stderr is not None
-        assert b"not delivered, and tried again" in running.stderr.readline()
+        assert b"not delivered, and tried again" in some(running.stderr).readline()
         running.send_signal(signal.SIGTERM)
         _, said = running.communicate(timeout=60)
     assert (running.returncode, said.count(b"\n")) == (75, 1)

@@ -27,6 +27,7 @@ from tests.assisted_contract import assert_contract_kept
 from tests.assisted_installation import Host
 from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer, Authority, HangsUp, Refuses, Resets, Says, service_of
+from tests.builders import must_be, some
 from tests.forward_proxy import ForwardProxy
 from tests.full_disk import full_beyond
 from tests.running_server import nobody
@@ -73,8 +74,7 @@ def test_logs_of_a_boot_are_asked_about_with_a_small_archive_that_says_so(
     knowing: AssistedServer, bundle: Path
 ) -> None:
     host = knowing.rules.add_host()
-    outcome = HostBootLogs(talk(knowing, host)).ship(bundle)
-    assert isinstance(outcome, Answered)
+    outcome = must_be(Answered, HostBootLogs(talk(knowing, host)).ship(bundle))
     asked, shipped = (entry.asked for entry in knowing.journal)
     assert (outcome.status, outcome.tries) == (204, 2)
     assert len(CONTENT) < outcome.sent < len(CONTENT) + 1000
@@ -88,9 +88,7 @@ def test_the_question_is_an_archive_that_whoever_finds_it_can_open(knowing: Assi
     assert HostBootLogs(talk(knowing)).ask() == replace(Answered(204), sent=knowing_size(knowing))
     (probe,) = knowing.rules.objects.values()
     with tarfile.open(fileobj=io.BytesIO(probe)) as archive:
-        file = archive.extractfile("README")
-        assert file is not None
-        assert b"host_boot" in file.read()
+        assert b"host_boot" in some(archive.extractfile("README")).read()
 
 
 def knowing_size(server: AssistedServer) -> int:
@@ -109,8 +107,7 @@ def test_a_server_without_logs_of_boots_never_gets_the_bundle(
 ) -> None:
     if body:
         server.fail(Says(400, body), times=9)
-    outcome = HostBootLogs(talk(server)).ship(bundle)
-    assert isinstance(outcome, Answered)
+    outcome = must_be(Answered, HostBootLogs(talk(server)).ship(bundle))
     assert (outcome.status, len(server.journal)) == (400, 1)
     assert len(server.journal[0].asked.body) < 1000
     assert server.rules.objects == {}
@@ -133,9 +130,7 @@ def test_logs_of_a_host_are_complete_once_they_are_there(server: AssistedServer,
 @pytest.mark.parametrize("status", [400, 404, 503])
 def test_logs_that_were_not_taken_are_not_complete(server: AssistedServer, bundle: Path, status: int) -> None:
     server.fail(Says(status), path="/logs", times=9)
-    outcome = HostLogsSlot(talk(server)).ship(bundle)
-    assert isinstance(outcome, Answered)
-    assert outcome.status == status
+    assert must_be(Answered, HostLogsSlot(talk(server)).ship(bundle)).status == status
     assert set(server.calls()) == {"POST /v2/clusters/logs"}
 
 
@@ -189,8 +184,7 @@ def test_what_was_torn_is_removed_if_it_is_this_hosts(tmp_path: Path, bundle: Pa
 def test_a_name_of_a_host_leads_out_of_no_directory(tmp_path: Path, bundle: Path) -> None:
     share = tmp_path / "share"
     share.mkdir()
-    outcome = destination(str(share), Shipper(host="../../etc/x")).ship(bundle)
-    assert isinstance(outcome, Answered)
+    must_be(Answered, destination(str(share), Shipper(host="../../etc/x")).ship(bundle))
     assert [path.parent for path in tmp_path.rglob("*x-log-bundle*")] == [share]
 
 
@@ -198,9 +192,7 @@ def test_a_name_of_a_host_leads_out_of_no_directory(tmp_path: Path, bundle: Path
 
 
 def put_url(server: AssistedServer, query: str = SIGNATURE) -> PutUrl:
-    found = destination(f"{server.url}/bucket/host-7.tar.gz?{query}", sender(server))
-    assert isinstance(found, PutUrl)
-    return found
+    return must_be(PutUrl, destination(f"{server.url}/bucket/host-7.tar.gz?{query}", sender(server)))
 
 
 @pytest.mark.parametrize(
@@ -242,8 +234,7 @@ def test_a_signature_is_in_no_text(
 def test_a_put_that_breaks_is_repeated_whole(server: AssistedServer, bundle: Path) -> None:
     server.fail(Resets())
     server.fail(Says(201))
-    outcome = put_url(server).ship(bundle)
-    assert isinstance(outcome, Answered)
+    outcome = must_be(Answered, put_url(server).ship(bundle))
     assert (outcome.status, outcome.tries) == (201, 2)
     assert server.journal[-1].asked.body == CONTENT
 
@@ -321,9 +312,7 @@ def test_the_services_and_collectors_acknowledge_a_bundle_with_204_only(
 ) -> None:
     for one in all_destinations(server, knowing)[1:]:
         knowing.fail(Says(status))
-        outcome = one.ship(bundle, 1)
-        assert isinstance(outcome, Unreachable)
-        assert "no acknowledgement" in outcome.reason
+        assert "no acknowledgement" in must_be(Unreachable, one.ship(bundle, 1)).reason
 
 
 def test_who_knows_nothing_of_leave_is_sent_the_bundle_after_a_second(

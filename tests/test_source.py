@@ -23,7 +23,7 @@ from service_record.record import systemd
 from service_record.record.entry import Entry, Malformed, Phase
 from service_record.record.systemd import is_alive
 from tests.archives import SERVICES, WRITTEN, header, record, tar
-from tests.builders import entry, failed_run, write_array, write_lines
+from tests.builders import entry, failed_run, some, write_array, write_lines
 from tests.command_line import PROGRAM, environment, service_record
 
 
@@ -290,8 +290,7 @@ def test_this_process_is_alive_and_one_that_ended_is_not() -> None:
 
 
 def test_a_pid_that_another_process_inherited_is_not_the_one_recorded() -> None:
-    now = systemd.uptime()
-    assert now is not None
+    now = some(systemd.uptime())
     with subprocess.Popen(["/bin/sleep", "60"]) as sleep:
         assert is_alive(sleep.pid, now + 5)
         assert not is_alive(sleep.pid, now - 60)

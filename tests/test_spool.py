@@ -12,6 +12,7 @@ import pytest
 
 from service_record.record.atomic_write import place_by_moving, place_copy
 from service_record.reporter.supply import NotKept, Spool, SpooledFile
+from tests.builders import must_be, some
 from tests.full_disk import full_beyond
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -67,8 +68,7 @@ def test_the_same_name_again_is_replaced(spool: Spool, tmp_path: Path) -> None:
 
 
 def test_what_is_in_the_spool_already_stays(spool: Spool, tmp_path: Path) -> None:
-    kept = spool.keep(bundle(tmp_path))
-    assert isinstance(kept, SpooledFile)
+    kept = must_be(SpooledFile, spool.keep(bundle(tmp_path)))
     assert spool.keep(kept.path) == kept
     assert list(held(spool).values()) == [b"bundle"]
 
@@ -96,9 +96,7 @@ def test_the_newest_is_the_one_kept_last_although_the_clock_was_set_back(
     os.utime(older, (4e9, 4e9))
     assert isinstance(spool.keep(newer), SpooledFile)
     shutil.move(older, spool.directory)  # as if the power went before the older one was removed
-    newest = spool.newest()
-    assert newest is not None
-    assert newest.path.name == "b.tar.gz"
+    assert some(spool.newest()).path.name == "b.tar.gz"
     assert list(held(spool)) == ["b.tar.gz"]
 
 
@@ -200,8 +198,7 @@ Spool(Path({str(spool.directory)!r}), 1 << 20).keep(Path({str(newer)!r}))
     traced = ["strace", "-f", "-o", str(tmp_path / "calls"), "-e", f"trace={call}", "-e", deadly]
     done = subprocess.run([*traced, sys.executable, "-c", program], check=False)
     assert done.returncode != 0
-    newest = spool.newest()
-    assert newest is not None
+    newest = some(spool.newest())
     found = newest.path.read_bytes()
     assert found == (b"old" if newer.exists() else b"new")
     assert list(held(spool).values()) == [found]

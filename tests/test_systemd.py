@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from service_record.record import systemd
+from tests.builders import some
 
 
 @pytest.mark.parametrize(
@@ -55,8 +56,7 @@ def test_the_boot_id_is_the_kernels_without_dashes() -> None:
 def test_the_uptime_is_the_kernels_and_goes_on() -> None:
     before = float(Path("/proc/uptime").read_text().split()[0])
     time.sleep(0.02)
-    uptime = systemd.uptime()
-    assert uptime is not None
+    uptime = some(systemd.uptime())
     assert before < uptime < before + 10
     assert uptime == round(uptime, 2)
 
@@ -184,8 +184,7 @@ def test_the_services_that_run_are_those_with_our_drop_in_and_a_process() -> Non
 
 def test_a_process_is_alive_while_it_is_the_one_that_was_there() -> None:
     me = os.getpid()
-    uptime = systemd.uptime()
-    assert uptime is not None
+    uptime = some(systemd.uptime())
     assert systemd.is_alive(me, None)
     assert systemd.is_alive(me, uptime)
     assert systemd.is_alive(me, 0.0) is False  # a later one with its number

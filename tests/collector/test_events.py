@@ -19,6 +19,7 @@ from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import tokens
 from service_record.collector.web.events import Views
+from tests.builders import some
 from tests.collector.browsing import Visitor, signed_in
 from tests.collector.processes import process
 from tests.collector.serving import Client, Served, served, settings_in
@@ -126,8 +127,7 @@ def test_a_stream_ends_with_its_session(running: Served) -> None:
     token = running.client("reader").token
     visitor = Visitor(running)
     visitor.sign_in(token)
-    known = presented(token)
-    assert known is not None
+    known = some(presented(token))
     with streaming(visitor, state="old") as stream:
         stream.next()
         running.collector.writer.change(lambda connection: tokens.revoke(connection, known.id, 0.0)).result()
@@ -206,8 +206,7 @@ class Page:
     counted: "Page | None" = None
 
     def whole(self) -> str:
-        assert self.counted is not None
-        self.counted.renderings += 1
+        some(self.counted).renderings += 1
         return "<p>all</p>"
 
 

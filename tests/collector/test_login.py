@@ -12,6 +12,7 @@ from service_record.collector.serving_settings import Rates
 from service_record.collector.store import tokens
 from service_record.collector.store.database import FILE
 from service_record.collector.web.login import is_local
+from tests.builders import some
 from tests.collector.browsing import Visitor, signed_in
 from tests.collector.processes import process
 from tests.collector.serving import Client, Served, served, settings_in
@@ -114,8 +115,7 @@ def test_a_session_ends_when_its_token_is_revoked(server: Served) -> None:
     visitor.sign_in(token)
     assert visitor.get("/").status == 200
 
-    known = presented(token)
-    assert known is not None
+    known = some(presented(token))
     server.collector.writer.change(
         lambda connection: tokens.revoke(connection, known.id, time.time())
     ).result()

@@ -19,6 +19,7 @@ from service_record.collector.domain.verdicts import (
     RecordsVerdict,
     judge,
 )
+from tests.builders import some
 
 MINUTE = 60.0
 HOUR = 60 * MINUTE
@@ -350,8 +351,7 @@ class Judged(RuleBasedStateMachine):
 
         self.host.reports(step_of(fields), after)
 
-        progress = self.host.known.progress
-        assert progress is not None
+        progress = some(self.host.known.progress)
         if said.verdict is FleetVerdict.DONE and before is not None and progress.number == before.number:
             assert self.host.verdict().verdict is FleetVerdict.DONE
         assert progress.ended_at is None or self.host.verdict().verdict is FleetVerdict.DONE

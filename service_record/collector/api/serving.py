@@ -49,11 +49,11 @@ class Serving:
     async def ask(self, question: "Callable[[Connection], T]") -> T:
         """Ask the database, off the event loop."""
 
-        def asked() -> T:
+        def look_up() -> T:
             with self.collector.database.reading() as connection:
                 return question(connection)
 
-        return await run_in_threadpool(asked)
+        return await run_in_threadpool(look_up)
 
     async def change(self, do: "Callable[[Connection], T]") -> T:
         """Change the database; return the result once it is on disk. Raises Refusal 503 if it cannot be."""
