@@ -1,16 +1,25 @@
 """Python programs that tests write, run and read the records of."""
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+
+import pytest
 
 import service_record
 from service_record import Entry, Records
 
 REPOSITORY = Path(service_record.__file__).parents[1]
 IMPORTS = "import os, signal, sys, threading, service_record; "
+
+
+def needs(program: str) -> None:
+    """Skip the test where there is no such program."""
+    if shutil.which(program) is None:
+        pytest.skip(f"no {program}")
 
 
 def environment(directory: Path, **more: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ from service_record.reporter.cleanup import (
 )
 from service_record.reporter.paths import Places
 from tests.builders import entry, some, write_lines
-from tests.programs import REPOSITORY
+from tests.programs import REPOSITORY, needs
 
 TOKEN = "canary-7f3a-token"
 EXTRA = Path("/opt/reporter")
@@ -232,8 +232,7 @@ def hosts_with_ever_later_kills(directory: Path) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def found_after_kills(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Hosts on which the reporter was killed before its first change of a kind, the second, and so on."""
-    if shutil.which("strace") is None:
-        pytest.skip("no strace")
+    needs("strace")
     return list(hosts_with_ever_later_kills(tmp_path_factory.mktemp("killed")))
 
 
@@ -275,8 +274,7 @@ def test_of_what_there_is_the_token_goes_first_and_the_units_last(killed: list[P
 
 
 def test_what_a_kill_left_once_no_round_could_go_on_is_removed_by_the_next_boot(killed: list[Places]) -> None:
-    if shutil.which("systemd-tmpfiles") is None:
-        pytest.skip("no systemd-tmpfiles")
+    needs("systemd-tmpfiles")
     cut_short = [
         places
         for places in killed

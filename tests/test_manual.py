@@ -3,7 +3,6 @@
 import importlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -19,7 +18,7 @@ from service_record.record.entry import Entry, Phase
 from service_record.version import RELEASED
 from tests.builders import entry, failed_run, write_lines
 from tests.command_line import PROGRAM, environment
-from tests.programs import REPOSITORY
+from tests.programs import REPOSITORY, needs
 
 PAGES = [
     "man1/service-record.1",
@@ -53,8 +52,7 @@ def shown(page: Path) -> str:
 
 @pages
 def test_troff_has_nothing_to_say_against_a_page(share: Path, page: str) -> None:
-    if shutil.which("man") is None:
-        pytest.skip("no man")
+    needs("man")
     done = subprocess.run(
         ["man", "--warnings", "--encoding=UTF-8", "--local-file", "-Tutf8", "-Z", share / "man" / page],
         env=os.environ | {"MANWIDTH": "80", "MANROFFSEQ": "", "LC_ALL": "C.UTF-8"},
@@ -67,8 +65,7 @@ def test_troff_has_nothing_to_say_against_a_page(share: Path, page: str) -> None
 
 @pages
 def test_mandoc_has_nothing_to_say_against_a_page(share: Path, page: str) -> None:
-    if shutil.which("mandoc") is None:
-        pytest.skip("no mandoc")
+    needs("mandoc")
     done = subprocess.run(
         ["mandoc", "-T", "lint", "-W", "warning", share / "man" / page], capture_output=True, check=False
     )
@@ -77,8 +74,7 @@ def test_mandoc_has_nothing_to_say_against_a_page(share: Path, page: str) -> Non
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_page_has_all_that_help_has(share: Path, verb: str) -> None:
-    if shutil.which("man") is None:
-        pytest.skip("no man")
+    needs("man")
     command: click.Command = importlib.import_module(f"service_record.cli.{verb}").command
     text = shown(share / "man" / "man1" / f"service-record-{verb}.1")
     options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
@@ -184,14 +180,12 @@ def test_services_of_the_directory_that_was_named_are_completed(share: Path, rec
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_find_no_fault_in_their_completion(share: Path, shell: str) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"no {shell}")
+    needs(shell)
     subprocess.run([shell, "-n", share / COMPLETIONS[shell]], check=True)
 
 
 def test_fish_completes_services(share: Path, records: Path) -> None:
-    if shutil.which("fish") is None:
-        pytest.skip("no fish")
+    needs("fish")
     script = f"source {share / COMPLETIONS['fish']}; complete --do-complete 'service-record show boot'"
     done = run_with_program(["fish", "--no-config", "-c", script], records)
     assert sorted(done.stdout.split()) == ["boot-agent", "bootkube"]  # in an order of its own
@@ -199,8 +193,7 @@ def test_fish_completes_services(share: Path, records: Path) -> None:
 
 def test_zsh_completes_services(share: Path, records: Path) -> None:
     """What takes the words runs in its line editor only, so something is in the place of that."""
-    if shutil.which("zsh") is None:
-        pytest.skip("no zsh")
+    needs("zsh")
     script = """
 compdef() { :; }
 compadd() { print -l -- ${(P)@[-1]} }

@@ -20,7 +20,7 @@ from service_record.cli import main
 from service_record.deploy.delivered import Option, below, contents
 from service_record.record.directory import Records
 from service_record.version import __version__
-from tests.programs import REPOSITORY
+from tests.programs import REPOSITORY, needs
 from tests.standalone import can_be_built
 from tests.trees import picture
 
@@ -134,8 +134,7 @@ def test_a_debian_package_names_the_maintainer_of_pyproject(debian: Path) -> Non
 @needs_dpkg
 @pytest.mark.parametrize("debian", BOTH, indirect=True)
 def test_lintian_has_nothing_to_say_and_nothing_is_overridden(debian: Path) -> None:
-    if shutil.which("lintian") is None:
-        pytest.skip("no lintian")
+    needs("lintian")
     assert run("lintian", "--allow-root", "--no-override", "--fail-on", "error,warning", debian) == ""
 
 

@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import shutil
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from service_record.preflight.checks import (
 from service_record.preflight.registry import credentials_for, read_image
 from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.name_server import name_server
+from tests.programs import needs
 from tests.running_server import nobody, running
 
 GIB = 1 << 30
@@ -308,8 +308,7 @@ def test_a_host_without_a_network_checks_none() -> None:
 
 
 def test_a_disk_whose_writes_are_slow_is_too_slow_and_nothing_is_left_on_it(tmp_path: Path) -> None:
-    if shutil.which("strace") is None:
-        pytest.skip("no strace")
+    needs("strace")
     slow = "fdatasync:delay_exit=15000:when=1..60"
     prefix = ["strace", "-f", "-qq", "-o", os.devnull, "-e", "trace=fdatasync", "-e", f"inject={slow}"]
     answer = in_network(prefix, "--disk", str(tmp_path))

@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import service_record
 from service_record import Result
 from service_record.record.entry import Entry, Phase
 from tests.programs import recorded, run_program, story
+from tests.waiting import side_by_side
 
 FAILED_STAGE = ["service start", "stage start first", "stage end first failure", "service end failure"]
 
@@ -252,11 +254,7 @@ def test_threads_find_the_service_of_their_process(directory: Path, tmp_path: Pa
                 pass
 
     with service_record.service("job", directory=directory):
-        threads = [threading.Thread(target=work, args=(f"worker {number}",)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        side_by_side(*(partial(work, f"worker {number}") for number in range(8)))
     entries = recorded(tmp_path)
 
     assert len(entries) == 2 + 8 * 10 * 2
@@ -305,11 +303,7 @@ def test_stages_of_threads_are_beside_each_other(directory: Path, tmp_path: Path
             both.wait()
 
     with service_record.service("job", directory=directory):
-        threads = [threading.Thread(target=work, args=(name,)) for name in ("first", "second")]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        side_by_side(*(partial(work, name) for name in ("first", "second")))
 
     assert places(recorded(tmp_path)) == {"first": None, "second": None}
 

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from service_record.record.directory import Records
 from service_record.record.entry import Entry, Malformed
 from service_record.record.line import MAX_LINE_BYTES
 from tests.builders import entry, write_lines
+from tests.waiting import side_by_side
 
 TORN = b'{"timestamp":"2026-11-21T01:05:10.000Z","stage":"fir'
 
@@ -190,11 +192,7 @@ def test_threads_sharing_a_writer_lose_nothing(records: Records) -> None:
         for count in range(100):
             writer.append(entry("stage start", stage=stage, exit_code=count))
 
-    threads = [threading.Thread(target=write, args=(f"thread {number}",)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    side_by_side(*(partial(write, f"thread {number}") for number in range(4)))
     assert len({(found.stage, found.exit_code) for found in whole(records)}) == 400
 
 

@@ -2,13 +2,14 @@
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from configparser import RawConfigParser
 from pathlib import Path
 
 import pytest
+
+from tests.programs import needs
 
 UNITS = Path(__file__).resolve().parents[1] / "units"
 SERVICE = UNITS / "boot-reporter.service"
@@ -32,8 +33,7 @@ def settings(unit: Path) -> Iterator[tuple[str, str]]:
 
 @services
 def test_the_exposure_of_a_service_is_at_most_what_was_decided(unit: Path) -> None:
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("no systemd-analyze")
+    needs("systemd-analyze")
     threshold = f"--threshold={MOST_EXPOSURE[unit] * 10:.0f}"
     analyze = ["systemd-analyze", "security", "--offline=true", "--no-pager", threshold, str(unit)]
     done = subprocess.run(analyze, capture_output=True, text=True, check=False)
@@ -43,8 +43,7 @@ def test_the_exposure_of_a_service_is_at_most_what_was_decided(unit: Path) -> No
 
 @services
 def test_what_the_sandbox_lacks_has_its_reason_in_the_unit(unit: Path) -> None:
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("no systemd-analyze")
+    needs("systemd-analyze")
     analyze = ["systemd-analyze", "security", "--offline=true", "--json=short", str(unit)]
     rows = json.loads(subprocess.run(analyze, capture_output=True, text=True, check=True).stdout)
     missing = {re.split("[=/]", row["name"])[0] for row in rows if float(row["exposure"] or 0) > 0}

@@ -1,5 +1,6 @@
 """Waiting until something is so: never for a time that a slow machine would need more of."""
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,15 @@ def wait_for(look: Callable[[], T | None]) -> T:
         assert time.monotonic() < until
         time.sleep(0.01)
     return found
+
+
+def side_by_side(*targets: Callable[[], object]) -> None:
+    """Call all of them at once, each in a thread, and wait for them."""
+    threads = [threading.Thread(target=target) for target in targets]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def wait_until_gone(pid: int) -> None:

@@ -1,6 +1,5 @@
 """Verdicts of hosts that report to a collector: judged when that is due, and told to readers."""
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +17,7 @@ from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.schema import notices
 from tests.collector.installing import Clock
 from tests.collector.serving import Client, Served, served
+from tests.waiting import side_by_side
 
 PATIENCE = 30.0
 
@@ -95,11 +95,7 @@ def test_several_processes_judge_each_host_once(settings: CollectorSettings) -> 
         report_of_many(one, clock, 40)
         clock.now += 15 * 60
 
-        threads = [threading.Thread(target=process.sweeper.sweep) for process in (one, other)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        side_by_side(one.sweeper.sweep, other.sweeper.sweep)
 
         one.sweeper.sweep()
         assert news(server) == [("progressing", "stuck")] * 40

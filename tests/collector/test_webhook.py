@@ -4,7 +4,6 @@ import base64
 import hashlib
 import hmac
 import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from tests.collector.commands import collector_command
 from tests.collector.processes import process
 from tests.collector.receiving import Receiver, receiving
 from tests.collector.serving import Client, served, settings_in
+from tests.waiting import side_by_side
 
 NOW = 1_800_000_000.0
 SECRET = b"a secret of many bytes"
@@ -193,11 +193,7 @@ def test_several_processes_tell_each_news_once(desk: Desk) -> None:
     causes = ("no disk", "no network", "no memory")
     numbers = [desk.news(f"web{each}", reason=causes[each % 3]) for each in range(12)]
 
-    threads = [threading.Thread(target=desk.deliver) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    side_by_side(*[desk.deliver] * 4)
 
     told = [
         host["id"] for received in desk.receiver.came for host in received.data.get("hosts", [received.data])
