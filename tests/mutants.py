@@ -45,7 +45,7 @@ NAMES: Final = (
     *("known_secrets", "layout", "line_patterns", "record_format", "recorder", "recording", "records"),
     *("redaction", "redaction_exact", "redaction_shapes", "reporter_policy", "reporter_settings"),
     *("reporter_state", "residual", "selection", "shipping", "source", "systemd", "timeline"),
-    *("units", "upstream_reader"),
+    *("units", "upstream_reader", "weighing"),
 )
 COLLECTOR_NAMES: Final = (
     *("assisted", "boot_step", "builds", "cloud_init", "clusters", "definitions", "events", "guard", "mutes"),

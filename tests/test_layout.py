@@ -321,3 +321,9 @@ def test_of_very_many_objects_that_are_not_entries_the_first_are_pieces_of_their
     rest = must_be(Malformed, pieces[-2])
     assert rest.text.splitlines() == [f'{{"n":{number}}}' for number in range(1000, 1500)]
     assert isinstance(pieces[-1], Entry)
+
+
+@pytest.mark.parametrize("around", [b"%s%s\n", b"x %s\n%s\n", b"[\n%s %s]", b"{%s, 1}\n%s\n"], ids=repr)
+def test_the_shortest_entry_is_one(around: bytes) -> None:
+    shortest = b'{"phase":"stage end"}'
+    assert entries(around % (shortest, shortest)) == [Entry.from_json(json.loads(shortest))] * 2
