@@ -898,3 +898,34 @@ def test_failures_are_one_while_they_say_the_same_in_the_same_step() -> None:
     assert [(one.facts.exit_code, one.count) for one in by_status] == [(1, 1), (2, 1)]
     killed = history(a=[*failed_run()[:-1], entry(Phase.SERVICE_END, 11, signal="KILL", **FAILURE)])
     assert [one.step is None for one in failures_of(killed.services[0].runs)] == [False, True]
+
+
+def test_the_stage_around_one_that_is_within_its_budget_may_be_beyond_its_own() -> None:
+    stages = [entry(Phase.STAGE_START, 1, stage=name) for name in ("outer", "middle", "inner")]
+    limits = {("a", "outer"): 20.0, ("a", "middle"): 900.0, ("a", "inner"): 900.0}
+    trouble = root(diagnosis(100, budgets=Budgets(file=BudgetFile(stages=limits)), a=[entry(), *stages]))
+    assert (trouble.stage, trouble.is_running) == ("outer", True)
+
+
+def test_a_loop_goes_on_while_its_service_runs() -> None:
+    again = attempt(9, running("pull", 100))
+    assert [
+        root(diagnosis(110, a=record)).is_running for record in (attempts(5), [*attempts(5), *again])
+    ] == [
+        False,
+        True,
+    ]
+    assert root(diagnosis(100, a=retries(9))).is_running
+    stopped = entry(Phase.SERVICE_END, 105, signal="TERM", service_result="success", **FAILURE)
+    assert not root(diagnosis(110, a=[*attempts(5), *again, *attempt(9, [stopped])])).is_running
+
+
+def test_a_boot_that_ended_another_one_rebooted_what_ran_in_it() -> None:
+    now = Liveness(boot_id=BOOTS[2], is_at_home=True)
+    for record, expected in ((running("a"), True), (failed_run(), False)):
+        found = diagnose(build_history([("job", record)], now))
+        assert found is not None
+        assert root(found).is_rebooted is expected
+    nowhere = [replace(one, boot_id=None) for one in running("a")]
+    later = [*nowhere, *attempt(2, [entry(at=50)], boot_id=None)]
+    assert diagnosis(60, a=later).verdict is Verdict.RUNNING
