@@ -14,7 +14,7 @@ from service_record.collector.store.administration import put_host
 from service_record.collector.store.fleet import Filters, fleet
 from service_record.collector.store.installations import Arrival, arrive
 from service_record.collector.store.reporting import Report, record_steps
-from service_record.collector.store.schema import notices
+from service_record.collector.store.schema import hosts, notices
 from tests.collector.installing import Clock
 from tests.collector.serving import Client, Served, served
 from tests.waiting import side_by_side
@@ -86,6 +86,25 @@ def test_a_host_that_nobody_has_judged_yet_is_progressing(settings: CollectorSet
         collector.writer.change(lambda connection: arrive(connection, Arrival("web3", grant, 1.0))).result()
         with collector.database.reading() as connection:
             assert fleet(connection, Filters()).counts["progressing"] == 3
+
+
+def test_a_host_that_reports_all_the_time_is_not_judged_all_the_time(settings: CollectorSettings) -> None:
+    with Collector(settings) as collector:
+        collector.sweeper.start()
+        grant, began, reports = Grant(1, TokenKind.ADMIN), time.monotonic(), 0
+        while (seconds := time.monotonic() - began) < 2:
+            now = collector.now()
+            due_at = collector.sweeper.due_at(now)
+            report = Report(
+                "web1", step_of({"label": "disk", "name": f"Try {reports}"}), now, grant, due_at=due_at
+            )
+            accepted = collector.writer.add(record_steps, report).result()
+            collector.sweeper.tell(accepted.host_id)
+            reports += 1
+        with collector.database.reading() as connection:
+            revision = connection.execute(select(hosts.c.revision)).scalar_one()
+    times_judged = revision - (reports - 1)  # the first made the host; each verdict has another reason
+    assert 1 <= times_judged <= seconds * 4 + 1
 
 
 def test_several_processes_judge_each_host_once(settings: CollectorSettings) -> None:

@@ -374,18 +374,25 @@ class Sweeper(Background):
             self._is_sweeping = False
 
     def _judge_some(self) -> bool:
+        """Judge some of the hosts that are due; return whether there were as many as are judged at once.
+
+        Hosts that report meanwhile wait for the next round: those that report all the time are not judged
+        all the time.
+        """
         now, ours = self._now(), self._take_hosts()
         with self._database.reading() as connection:
-            labels = judging.labels_due(connection, now, _MOST, ours)
-        if not labels:
-            return bool(ours)
+            due = judging.labels_due(connection, now, _MOST, ours)
+        labels = frozenset(due)
         budgets = self._baselines.budgets(labels)
-        done = self._writer.change(
+        if not due:
+            return len(ours) >= _MOST
+        judged = self._writer.change(
             lambda connection: judging.judge_due(
                 connection, budgets, labels, now, most=_MOST, loop_after=self._loop_after, ours=ours
             )
         ).result()
-        return done is not None
+        is_full = judged is not None and len(due) >= _MOST
+        return is_full or len(ours) >= _MOST
 
     def _take_hosts(self) -> list[int]:
         """Take the hosts that reported here: those that cannot be judged now are due to any process soon."""

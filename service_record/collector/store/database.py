@@ -243,7 +243,7 @@ _POLL: Final = 2.0
 """Seconds between two looks where the database does not tell what other processes have changed."""
 _POLLS: Final = 30
 """Such looks until it tries again to listen."""
-_LEAST: Final = 0.1
+_LEAST: Final = 0.25
 """Seconds between two announcements: what changes within them is told at once."""
 _ALIVE: Final = "connect_timeout=5 keepalives_idle=30 keepalives_interval=10 keepalives_count=3"
 """libpq's settings that notice a server which is gone without a word."""

@@ -93,13 +93,14 @@ def ask(connection: Connection, *questions: Question) -> list[Sequence[Any]]:
     """Return the rows of each query. PostgreSQL gets them all at once: one wait, not one for each."""
     if is_sqlite(connection):
         return [connection.execute(query, values).all() for query, values in questions]
-    with _driver(connection) as driver, driver.pipeline():
+    with _driver(connection) as driver:
         cursors = []
-        for query, values in questions:
-            written, constants = _written(query)
-            cursor = driver.cursor(row_factory=namedtuple_row)
-            cursors.append(cursor.execute(written, {**constants, **values}))
-        return [cursor.fetchall() for cursor in cursors]
+        with driver.pipeline():
+            for query, values in questions:
+                written, constants = _written(query)
+                cursor = driver.cursor(row_factory=namedtuple_row)
+                cursors.append(cursor.execute(written, {**constants, **values}))
+        return [cursor.fetchall() for cursor in cursors]  # they are here: to fetch within would wait twice
 
 
 @cache

@@ -51,15 +51,15 @@ def next_due(connection: Connection) -> float | None:
     return at
 
 
-def labels_due(connection: Connection, now: float, most: int, ours: Sequence[int] = ()) -> frozenset[str]:
-    """Return the latest steps of the hosts that are due: their budgets will be needed.
+def labels_due(connection: Connection, now: float, most: int, ours: Sequence[int] = ()) -> Sequence[str]:
+    """Return the latest step of each host that is due: their budgets will be needed.
 
     `ours` are hosts that this process has heard of a moment ago: others leave them to it.
     """
     due = _progress_due(is_sqlite(connection))
-    return frozenset(
+    return [
         _label(blob) for blob in connection.execute(due, _parameters(connection, ours, now, most)).scalars()
-    )
+    ]
 
 
 def judge_due(

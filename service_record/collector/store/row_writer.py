@@ -148,7 +148,7 @@ class DatabaseWriter:
         disk.
 
         What lost against another process is done again: nothing of it is on disk. So is what cannot be done
-        at once because of one change that is at fault, each by itself then.
+        at once because of one change that is at fault, with savepoints then.
         """
         is_together = True
         for tries_left in range(_TRIES, -1, -1):
@@ -175,13 +175,11 @@ class DatabaseWriter:
         return True
 
     def _results(self, changes: Sequence[_Change[Any]], *, is_together: bool) -> list[Any]:
-        """Return the result of each change, all of them on disk."""
+        """Return the result of each change, all of them on disk. Raises _NotTogether."""
         with self._database.changing() as connection:
-            if len(changes) > 1 and is_together and len({change.batch for change in changes}) == 1:
-                batch = changes[0].batch
-                if batch is not None:
-                    return list(_at_once(connection, batch, changes))
-            results = _together(connection, changes) if is_together else {}
+            if is_together:
+                return _at_once(connection, changes)
+            results = _together(connection, changes)
             return [
                 results[number] if number in results else _alone(connection, change)
                 for number, change in enumerate(changes)
@@ -192,16 +190,36 @@ class _NotTogether(Exception):  # noqa: N818  # no fault, a detour
     """One of the changes that were written at once is at fault."""
 
 
-def _at_once(
-    connection: Connection, batch: Batched[Any, Any], changes: Sequence[_Change[Any]]
-) -> Sequence[Any]:
-    """Make changes of one kind, without a savepoint: a fault undoes all. Raises _NotTogether."""
+def _at_once(connection: Connection, changes: Sequence[_Change[Any]]) -> list[Any]:
+    """Make all changes without a savepoint, those of a kind at once: a fault undoes all.
+
+    Raises _NotTogether.
+    """
     try:
-        return batch(connection, [change.item for change in changes])
+        results = dict(
+            result
+            for batch, numbers in _alike(changes).items()
+            for result in zip(
+                numbers, batch(connection, [changes[number].item for number in numbers]), strict=True
+            )
+        )
+        return [
+            results[number] if change.batch is not None else change.do(connection)
+            for number, change in enumerate(changes)
+        ]
     except _LOST:
         raise
     except Exception as fault:
         raise _NotTogether from fault
+
+
+def _alike(changes: Sequence[_Change[Any]]) -> dict[Batched[Any, Any], list[int]]:
+    """Return the numbers of the changes that can be made at once, by their kind."""
+    alike: dict[Batched[Any, Any], list[int]] = {}
+    for number, change in enumerate(changes):
+        if change.batch is not None:
+            alike.setdefault(change.batch, []).append(number)
+    return alike
 
 
 def _public_fault(fault: Exception) -> Exception:
@@ -214,12 +232,8 @@ def _public_fault(fault: Exception) -> Exception:
 
 def _together(connection: Connection, changes: Sequence[_Change[Any]]) -> dict[int, Any]:
     """Make at once the changes that can be; return the result of each, by its number."""
-    alike: dict[Batched[Any, Any], list[int]] = {}
-    for number, change in enumerate(changes):
-        if change.batch is not None:
-            alike.setdefault(change.batch, []).append(number)
     results: dict[int, Any] = {}
-    for batch, numbers in alike.items():
+    for batch, numbers in _alike(changes).items():
         try:
             with connection.begin_nested():
                 outcomes = batch(connection, [changes[number].item for number in numbers])
