@@ -287,3 +287,15 @@ def test_a_message_keeps_a_kilobyte_while_anything_else_can_give_way() -> None:
         for size in (most // 4, most // 4 + 1, most, most + 1):
             fields = json.loads(line_of({**ENDED, name: "n" * size}))
             assert fields[name] == "n" * min(size, most)
+
+
+def test_what_a_writer_adds_stands_in_its_place_and_all_else_where_it_was() -> None:
+    fields = {"recorder": "x", "phase": "service end", "pid": 7, "zeta": 1}
+    assert list(json.loads(line_of(fields))) == list(fields)
+    assert list(json.loads(line_of({**fields, "dropped": 2}))) == [
+        "phase",
+        "pid",
+        "dropped",
+        "recorder",
+        "zeta",
+    ]

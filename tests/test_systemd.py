@@ -151,7 +151,7 @@ def unit(name: str, **properties: str) -> str:
         "ActiveState": "active",
         "MainPID": "7",
         "ControlPID": "0",
-        "ExecMainStartTimestampMonotonic": "5000000",
+        "ExecMainStartTimestampMonotonic": "5126000",
         "InactiveExitTimestampMonotonic": "4000000",
         "DropInPaths": "/a/b.conf /etc/systemd/system/service.d/10-service-record.conf",
     }
@@ -174,8 +174,8 @@ def test_the_services_that_run_are_those_with_our_drop_in_and_a_process() -> Non
     began = datetime.now(UTC).timestamp() - time.clock_gettime(time.CLOCK_MONOTONIC)
     found = list(systemd._running_in(output))
     assert [(one.unit, one.pid, one.uptime) for one in found] == [
-        ("main.service", 7, 5.0),
-        ("both.service", 7, 5.0),
+        ("main.service", 7, 5.13),
+        ("both.service", 7, 5.13),
         ("before.service", None, 4.0),
     ]
     assert {one.invocation_id for one in found} == {"1f" * 16}
