@@ -16,7 +16,7 @@ from service_record.display.timeline import row_documents, timeline_document, ti
 from service_record.history import History, build_history
 from service_record.history.build import latest_entry
 from service_record.record.entry import Entry, Phase, Result
-from tests.builders import START, timestamp
+from tests.builders import START, entry, timestamp
 from tests.pages import parsed
 
 EXTREMES = ["1000-01-01T00:00:00Z", "8999-12-31T23:59:59Z"]
@@ -73,4 +73,12 @@ def test_any_two_histories_are_compared(good: History, bad: History) -> None:
 
 @given(HISTORIES)
 def test_no_history_differs_from_itself(found: History) -> None:
+    assert not any(one.differs for one in compare(found, found, latest_entry(found), Tolerance()))
+
+
+def test_a_history_that_is_not_over_does_not_differ_from_itself() -> None:
+    once = [entry(at=0), entry(Phase.STAGE_START, at=1, stage="a")]
+    ended = entry(Phase.STAGE_END, at=2, stage="a", result=Result.SUCCESS)
+    again = [entry(Phase.STAGE_START, at=3, stage="a"), entry(Phase.STAGE_START, at=900, stage="b")]
+    found = build_history([("service", [*once, ended, *again])])
     assert not any(one.differs for one in compare(found, found, latest_entry(found), Tolerance()))

@@ -170,6 +170,8 @@ def _slower(good: Run, bad: Run, service: ServiceHistory, now: Now, tolerance: T
     of_run: tuple[RunStep | None, list[Span]] = (None, [bad])
     for step, spans in [*steps_of(bad).items(), of_run]:
         usual = [good] if step is None else before.get(step, [])
+        if spans == usual:  # a run against itself, while it goes on
+            continue
         usual_seconds = [s.duration for s in usual if s.outcome is Outcome.SUCCESS and s.duration is not None]
         longest_span = longest(spans, bad, service, now)
         if (
