@@ -255,6 +255,7 @@ def test_lines_and_texts_are_masked_by_the_secrets_of_a_host_and_others(host: Ho
         ('{"a": [{"b": "token: aB3dE9fG5iJk\\n"}]}', [b"aB3dE9fG5iJk"]),
         ("data:,token%3D%20aB3dE9fG5iJk", [b"aB3dE9fG5iJk"]),
         ("password: incorrect", []),
+        ("data:;base64,bWFzdGVyLTAuZXhhbXBsZS5jb20=", []),
     ],
 )
 def test_a_secret_is_found_as_it_stands_and_as_it_is_meant(text: str, secrets: list[bytes]) -> None:

@@ -13,7 +13,19 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.redaction import Redactor, Rules, Secret, mask, masked_in_place, ordinary_words, report
+from service_record.redaction import (
+    LeakError,
+    Redactor,
+    Rules,
+    Secret,
+    mask,
+    masked_in_place,
+    ordinary_words,
+    outgoing_page,
+    outgoing_template,
+    refuse_template_leaks,
+    report,
+)
 from service_record.redaction.types import from_base64, views_of, whole_escapes
 from testing.clean_lines import clean_lines
 from testing.made_up import pem
@@ -498,3 +510,17 @@ def test_what_is_masked_of_a_value_begins_and_ends_with_it(
 def test_lines_that_keep_their_length_have_blanks_or_short_masks(lines: bytes, masked: bytes) -> None:
     rules = Rules([Secret("pw", b"Hunter2x9!aaaaaaaa")])
     assert masked_in_place(lines, rules) == masked
+
+
+def test_each_text_of_a_page_is_masked_and_its_markup_stays() -> None:
+    page = '<p title="password=hunter22">a &lt;b&gt; password=hunter22</p><a>x &amp; y</a>'
+    assert outgoing_page(page, RULES) == page.replace("hunter22", "&lt;redacted:password&gt;")
+
+
+def test_a_password_of_a_preseed_is_masked_or_refused() -> None:
+    template = b"d-i passwd/root-password password hunter22\nd-i x/y string z\n"
+    masked = outgoing_template(template, RULES)
+    assert masked == template.replace(b"hunter22", mask("password"))
+    refuse_template_leaks(masked)
+    with pytest.raises(LeakError):
+        refuse_template_leaks(template)
