@@ -70,12 +70,14 @@ class _Frame:
 class Body:
     """Follows such a secret from line to line."""
 
+    _kind: str
+    _lines: int
+    _foreign: int
+    _has_begun: bool
+    _frames: set[_Frame]
+
     def __init__(self) -> None:
-        self._kind = ""
-        self._lines = 0
-        self._foreign = 0
-        self._has_begun = False
-        self._frames: set[_Frame] = set()
+        self._open("")
 
     @property
     def is_open(self) -> bool:
@@ -128,7 +130,7 @@ class Body:
 
     def _runs(self, line: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield the base64 of the secret in a part of a line."""
-        previous = -1
+        previous = 0
         pattern = _URL_RUN if self._kind == _ENCODED else _RUN
         masks = [mask.span() for mask in _MASK.finditer(line, start, end)]
         for run in pattern.finditer(line, start, end):
@@ -136,7 +138,7 @@ class Body:
             if any(a < last and first < b for a, b in masks):
                 previous = max(previous, *(b for a, b in masks if a < last))
                 continue
-            goes_on = 0 <= previous <= first and not line[previous:first].strip(_INDENT)
+            goes_on = 0 < previous <= first and not line[previous:first].strip(_INDENT)
             if self._is_part(line, first, last, goes_on=goes_on):
                 previous = last
                 yield first, last
@@ -176,8 +178,8 @@ class Body:
             self._kind = ""
 
     def _open(self, kind: str) -> None:
-        self._kind, self._lines, self._foreign, self._frames = kind, 0, 0, set()
-        self._has_begun = False
+        self._kind, self._lines, self._foreign, self._has_begun = kind, 0, 0, False
+        self._frames = set()
 
 
 def _generalized(text: bytes) -> bytes:
@@ -251,11 +253,12 @@ class _Open:
 class ValueFollower:
     """Follows names to their values, from line to line."""
 
+    _lines: int
+    _is_within: bool
+    """True when the name stands in the same line, before the escape of its end."""
+
     def __init__(self) -> None:
         self._open: _Open | None = None
-        self._lines = 0
-        self._is_within = False
-        """True when the name stands in the same line, before the escape of its end."""
 
     @property
     def is_open(self) -> bool:
