@@ -144,7 +144,7 @@ def test_files_of_pages_have_no_barrier(browser: Browser, fleet: Served, tmp_pat
             ("timeline", "--from", records),
             ("analyze", "--from", records),
             ("triage", bundles),
-            ("hosts", "--from", source, "--token-file", token),
+            ("hosts", "--from", source, "--token-file", token, "--group", "dc1"),
         ):
             with faults.of(command[0]):
                 answer = service_record(*command, "-o", "html")
