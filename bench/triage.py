@@ -78,7 +78,9 @@ def rows() -> list[AnyRow]:
         make_bundles(root / "month", _MONTH)
         table.append(
             limited(
-                f"the command: {_MONTH:,} bundles, what is new this week", _asked(root / "month"), _PATIENCE
+                f"the command: {_MONTH:,} bundles, what is new this week",
+                _seconds_of_command(root / "month"),
+                _PATIENCE,
             )
         )
         index = Index(str(root / "index"), create=True)
@@ -95,13 +97,13 @@ def _seconds(directory: Path, workers: int) -> float:
     return time.perf_counter() - begun
 
 
-def _asked(directory: Path) -> float:
+def _seconds_of_command(directory: Path) -> float:
     """Return the seconds of `service-record triage`, which judges all that is there and says what is new."""
     begun = time.perf_counter()
     program = (sys.executable, "-c", "from service_record.cli import main; main()", "triage", str(directory))
-    told = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    answer = subprocess.run(program, capture_output=True, text=True, check=True).stdout
     took = time.perf_counter() - begun
-    assert "\nNew\n" in told, told
+    assert "\nNew\n" in answer, answer
     return took
 
 
