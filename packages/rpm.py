@@ -25,7 +25,7 @@ def build(directory: Path, executable: Path) -> list[Path]:
         top = Path(scratch)
         sources = [sys.executable, "-m", "hatchling", "build", "--target", "sdist"]
         sources += ["--directory", f"{top}/SOURCES"]
-        subprocess.run(sources, cwd=_HERE.parent, check=True, capture_output=True)
+        subprocess.run(sources, cwd=_HERE.parent, check=True, stdout=subprocess.DEVNULL)
         shutil.copy(executable, top / "SOURCES/service-record")
         definitions = {"_topdir": scratch, "version_of_sources": __version__, "_buildhost": "localhost"}
         definitions |= {"packager": maintainer(), **({"url_of_project": homepage()} if homepage() else {})}

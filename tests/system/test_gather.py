@@ -54,7 +54,9 @@ def machine(shared_machine: Machine) -> Machine:
     shared_machine.program("gather.py", GATHER)
     shared_machine.unit("kubelet", "ExecStart=sh -c 'echo the node has no address; exit 3'")
     shared_machine.bash_service("bootkube", "record_service_stage_start cvo-bootstrap\nls /no/such/file")
-    shared_machine.bash_service("prepared", f"echo {HELPERS} | systemd-cat --identifier=helper\nfalse")
+    # Of one that has ended before the journal looks, nobody knows which run it was of.
+    helper = f"{{ echo {HELPERS}; journalctl --sync; }} | systemd-cat --identifier=helper"
+    shared_machine.bash_service("prepared", f"{helper}\nfalse")
     shared_machine.drop_in()
     shared_machine.boot("""
         start kubelet bootkube prepared
