@@ -24,8 +24,8 @@ UPKEEP = .cache/upkeep/.ready
 SITE = .cache/site/.ready
 PYTHON = .venv/bin/python
 # Each of the many starts of the command would compile the package anew where bytecode is not kept.
-PYTEST = env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(abspath .cache/bytecode) \
-  $(PYTHON) -m pytest --numprocesses=auto --dist=worksteal
+WITH_BYTECODE = env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(abspath .cache/bytecode) $(PYTHON)
+PYTEST = $(WITH_BYTECODE) -m pytest --numprocesses=auto --dist=worksteal
 # The shell tests run under `bash` and under each of these, separated by colons.
 BASHES = $(subst $() ,:,$(strip $(subst :, ,$(SERVICE_RECORD_BASHES)) $(abspath $(wildcard .cache/bashes/bash-*))))
 
@@ -71,25 +71,25 @@ mutants: $(READY) ## change the code in SAMPLE=200 small ways, count what the te
 	@nice $(PYTHON) -m tests.mutants --sample $(SAMPLE) --order $(ORDER)
 
 bench-scale: $(READY) ## measure what collectors add up to, on SQLite and PostgreSQL, and rewrite the tables in docs/scale.md
-	@$(PYTHON) -m bench.scale
+	@$(WITH_BYTECODE) -m bench.scale
 
 torture-collector: $(READY) ## kill the collector KILLS=50 times under load, one of four and PostgreSQL 20 times; nothing acknowledged is lost
 	@SERVICE_RECORD_TORTURE=$(KILLS) $(PYTHON) -m pytest tests/collector/test_durability.py $(PYTEST_ARGS)
 
 bench: $(READY) ## measure what everything costs (four minutes), and rewrite the tables in docs/performance.md and docs/collector.md
-	@$(PYTHON) -m bench
+	@$(WITH_BYTECODE) -m bench
 
 bench-bundle: $(READY) ## measure a bundle of a journal of 1 GiB, and rewrite the table in docs/bundle.md
-	@$(PYTHON) -m bench.bundle
+	@$(WITH_BYTECODE) -m bench.bundle
 
 bench-growth: $(READY) ## measure how costs grow, and draw docs/performance/*.svg (some minutes)
-	@$(PYTHON) -m bench.growth
+	@$(WITH_BYTECODE) -m bench.growth
 
 bench-triage: $(READY) ## measure how fast bundles are judged and summarised, and rewrite the table in docs/triage.md
-	@$(PYTHON) -m bench.triage
+	@$(WITH_BYTECODE) -m bench.triage
 
 bench-collector: $(READY) ## measure what the collector takes in and shows, and rewrite the table in docs/collector.md
-	@$(PYTHON) -m bench.collecting
+	@$(WITH_BYTECODE) -m bench.collecting
 
 examples: $(READY) ## run the hosts of docs/examples anew (half an hour); EXAMPLES='good oom' for some of them
 	@$(PYTHON) -m examples $(EXAMPLES)

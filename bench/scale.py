@@ -29,7 +29,7 @@ from service_record.collector.store.database import Database, sqlite_url
 from testing import postgresql
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "scale.md"
-CONNECTIONS: Final = 64
+CONNECTIONS: Final = 96
 FEW: Final = 12
 """Of each process where a commit takes its time: the processors are not what is measured."""
 PROCESSES: Final = 4
