@@ -152,7 +152,7 @@ class AssistedRules(Installation):
         return _json(
             200,
             [
-                _shown(host)
+                _host_body(host)
                 for host in self.hosts.values()
                 if host.cluster_id == cluster_id
                 and cluster_id in self.clusters
@@ -171,7 +171,7 @@ class AssistedRules(Installation):
     def _infra_envs(self, asked: Asked) -> Reply:
         cluster = asked.query.get("cluster_id")
         found = [each for each in self.infra_envs.values() if cluster in {None, each.cluster_id}]
-        return _json(200, [_shown_infra_env(each) for each in found])
+        return _json(200, [_infra_env_body(each) for each in found])
 
     def _override_discovery(self, asked: Asked, infra_env_id: str) -> Reply:
         body = _object(asked, {"ignition_config_override"})
@@ -188,7 +188,7 @@ class AssistedRules(Installation):
             if refused is not None:
                 return refused
             infra_env.ignition_config_override = text
-        return _json(201, _shown_infra_env(infra_env))
+        return _json(201, _infra_env_body(infra_env))
 
     def _override_host(self, asked: Asked, infra_env_id: str, host_id: str) -> Reply:
         body = _object(asked, {"config"})
@@ -366,7 +366,7 @@ class AssistedRules(Installation):
         return host
 
 
-def _shown(host: Host) -> dict[str, object]:
+def _host_body(host: Host) -> dict[str, object]:
     return {
         "id": host.id,
         "href": f"{BASE_PATH}/v2/infra-envs/{host.infra_env_id}/hosts/{host.id}",
@@ -421,7 +421,7 @@ def _is_id(text: str) -> bool:
         return False
 
 
-def _shown_infra_env(infra_env: InfraEnv) -> dict[str, object]:
+def _infra_env_body(infra_env: InfraEnv) -> dict[str, object]:
     override = infra_env.ignition_config_override
     return {
         "id": infra_env.id,

@@ -194,30 +194,31 @@ fsync/fdatasync/sync_file_range:
 = my-hostname
 hosts: x
 """  # noqa: E501, W291, W293
-"""Names of files, their lines, and what each line tells."""
+"""Names of files, their lines, and the facts in each line."""
 EACH = [file.partition("\n")[::2] for file in FILES.removeprefix("= ").split("\n= ")]
 
 
-def shown(name: str, lines: list[str]) -> str:
-    """The lines with the facts that are known of each."""
-    told: list[list[str]] = [[] for _ in lines]
+def lines_with_facts(name: str, lines: list[str]) -> str:
+    """Return each line, and behind an arrow the facts that are read from it."""
+    facts_of_line: list[list[str]] = [[] for _ in lines]
     for kind, facts in facts_of([("file", name, "\n".join(lines))]).values.items():
         for fact in facts:
-            told[(fact.place.line or 1) - 1].append(
+            facts_of_line[(fact.place.line or 1) - 1].append(
                 f"{kind} {fact.value} ({fact.of})" if fact.of else f"{kind} {fact.value}"
             )
     return "\n".join(
-        line + " => " * bool(of) + "; ".join(sorted(of)) for line, of in zip(lines, told, strict=True)
+        line + " => " * bool(of) + "; ".join(sorted(of))
+        for line, of in zip(lines, facts_of_line, strict=True)
     )
 
 
 @pytest.mark.parametrize(("name", "expected"), EACH, ids=[name for name, _ in EACH])
 def test_a_file_tells_its_facts_and_no_more_and_may_be_cut_anywhere(name: str, expected: str) -> None:
     lines = [line.partition(" => ")[0] for line in expected.split("\n")]
-    assert shown(name, lines) == expected
+    assert lines_with_facts(name, lines) == expected
     for line in lines:
         for end in range(len(line)):
-            shown(name, [line[:end]])
+            lines_with_facts(name, [line[:end]])
         absurd = re.sub(r"\d+", "9" * 5000, line)
         known = facts_of([("file", name, absurd)])
         assert all(known.number(kind) is None for kind in ("mtu", "swap-kb", "memory-kb"))

@@ -1,4 +1,4 @@
-"""What fits is weighed: which rule is named, and why the others are not."""
+"""Tests of the choice among rules that fit: which one is named as the cause, and why the others are not."""
 
 from collections.abc import Mapping
 from io import BytesIO
