@@ -148,6 +148,9 @@ def another_checkout(directory: Path) -> Path:
         if not path.is_symlink():
             path.chmod(path.stat().st_mode | 0o020)
             os.utime(path, (1_600_000_000, 1_600_000_000))
+    # Bytecode of scripts that tests keep below names that are not UTF-8.
+    (directory / os.fsdecode(b".cache/bytecode/odd-\xff")).mkdir(parents=True)
+    (directory / os.fsdecode(b".cache/bytecode/odd-\xff/script.pyc")).touch()
     return directory
 
 
