@@ -1,37 +1,24 @@
-"""`python -m bench.fleet`: what readers and verdicts take at 10,000 hosts and 1,000,000 steps, on SQLite."""
+"""A database of many hosts in the midst of a build or at its end, to measure with."""
 
-import statistics as middle
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Connection, func, insert, select, update
 
 from service_record.collector.domain.progress import Progress, advance, ended, first
-from service_record.collector.domain.statistics import statistics
 from service_record.collector.domain.steps import ReportedStep, StepStatus
-from service_record.collector.ingest.baselines import LearnedBaselines
-from service_record.collector.ingest.rounds import Sweeper
-from service_record.collector.store import judging
-from service_record.collector.store.database import Database, sqlite_url
-from service_record.collector.store.fleet import Filters, fleet
-from service_record.collector.store.host_rows import host
-from service_record.collector.store.row_writer import DatabaseWriter
+from service_record.collector.store.database import Database
 from service_record.collector.store.schema import builds, counters, durations, hosts, steps
 
-HOSTS: Final = 10_000
 STEPS: Final = 100
 """Of each host: fifty that begin and end."""
 _START: Final = 1_795_000_000.0
-_TIMES: Final = 11
 _LOGS: Final = "Installing: kernel-core-5.14.0-570.el9.x86_64\n" * 4
 
 
-def filled(database: Database, number_of_hosts: int = HOSTS, most_steps: int = STEPS) -> None:
+def filled(database: Database, number_of_hosts: int, most_steps: int = STEPS) -> None:
     """Fill a database with hosts in the midst of a build or at its end; every fiftieth failed."""
     for beginning in range(0, number_of_hosts, 500):
         with database.changing() as connection:
@@ -118,60 +105,3 @@ def _duration(number: int, at: float, one: Any) -> dict[str, Any]:
         "signature": "Installing: kernel-core-<number>" if one.status == "failed" else "",
         "ended_at": at,
     }
-
-
-def _milliseconds(database: Database, question: Callable[[Connection], object]) -> float:
-    """Return the median time of a question in milliseconds, after one call that fills the caches."""
-    took = []
-    for _ in range(_TIMES + 1):
-        began = time.perf_counter()
-        with database.reading() as connection:
-            question(connection)
-        took.append((time.perf_counter() - began) * 1000)
-    return middle.median(took[1:])
-
-
-def measured(database: Database) -> Iterator[tuple[str, str]]:
-    """Yield each measurement and its time."""
-    yield "10,000 verdicts judged", f"{_judged(database):.1f} s"
-    pages = {
-        "fleet, first 100 of 10,000": lambda connection: fleet(connection, Filters()),
-        "fleet, 1,000 of a group": lambda connection: fleet(connection, Filters(groups=("dc1",)), 1000),
-        "fleet, by names": lambda connection: fleet(connection, Filters(machines=("*99*",))),
-        "one host with 100 steps": lambda connection: host(connection, "node05000.example.com", 0.0),
-        "statistics of the latest 50,000 executions": lambda connection: statistics(
-            judging.executions(connection, (), ()), by_group=True, by_release=True
-        ),
-        "what is learnt of one step": lambda connection: judging.took(connection, "step_7"),
-    }
-    for name, question in pages.items():
-        yield name, f"{_milliseconds(database, question):.1f} ms"
-
-
-def _judged(database: Database) -> float:
-    writer = DatabaseWriter(database)
-    sweeper = Sweeper(database, writer, LearnedBaselines(database, 900.0, {}), lambda: _START + 20_000)
-    began = time.perf_counter()
-    try:
-        sweeper.sweep()
-    finally:
-        sweeper.close()
-        writer.close()
-    return time.perf_counter() - began
-
-
-def main() -> None:
-    """Fill a database, ask it, and print what that took."""
-    with tempfile.TemporaryDirectory() as directory:
-        database = Database(sqlite_url(Path(directory)))
-        database.migrate()
-        filled(database)
-        with database.changing() as connection:
-            connection.execute(update(hosts).values(due_at=0.0))
-        for name, took in measured(database):
-            print(f"{name:<45}{took:>10}")
-        database.close()
-
-
-if __name__ == "__main__":
-    main()
