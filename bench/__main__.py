@@ -8,13 +8,12 @@ import tempfile
 from pathlib import Path
 
 from bench import bundle, collecting, evidence, follow, python, reading, redaction, shell
-from bench.machine import machine
-from bench.table import AnyRow, markdown, replace_between
+from bench.table import Row, publish
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 
 
-def measured() -> list[AnyRow]:
+def measured() -> list[Row]:
     """Return every row but those of the collector."""
     with tempfile.TemporaryDirectory(prefix="service-record-bench-") as directory:
         root = Path(directory)
@@ -25,12 +24,8 @@ def measured() -> list[AnyRow]:
 def main() -> int:
     """Run the benchmarks. Return the exit status: 1 when a promise does not hold."""
     of_collector = collecting.measured()
-    rows = [*measured(), *of_collector]
-    collecting.write(of_collector)
-    text = f"{machine()}\n\n{markdown(rows)}"
-    print(text)
-    replace_between(PAGE, "bench", text)
-    return int(any(row.holds is False for row in rows))
+    publish(of_collector, collecting.PAGE)
+    return publish([*measured(), *of_collector], PAGE)
 
 
 if __name__ == "__main__":

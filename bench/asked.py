@@ -73,11 +73,3 @@ def median(port: int, path: str, session: str, token: str) -> float:
         assert response.status == http.HTTPStatus.OK, (path, response.status)
     connection.close()
     return statistics.median(times[1:])  # the first one waits for templates to be compiled
-
-
-def resident(process: int) -> int:
-    """Return the peak memory of a process, in bytes."""
-    (line,) = (
-        line for line in Path(f"/proc/{process}/status").read_text().splitlines() if line.startswith("VmHWM:")
-    )
-    return int(line.split()[1]) * 1024

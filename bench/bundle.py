@@ -21,7 +21,8 @@ from typing import Self
 
 from bench import journal
 from bench.machine import machine
-from bench.table import Row, duration, replace_between
+from bench.rounds import resident
+from bench.table import Row, duration, replace_between, timed
 from service_record.bundle.writing import DISK_BYTES
 from service_record.redaction import Rules, known_secrets
 from service_record.reporter.bundling import leak_in, make_bundle
@@ -111,7 +112,7 @@ def pack(root: Path) -> Mapping[str, float]:
         bundle = make_bundle(work, [collector], context, verdict="", at=datetime.now(UTC), seconds=3600)
         whole_seconds = time.perf_counter() - begun
     processor = _processor(resource.RUSAGE_SELF)
-    memory = _most_memory()
+    memory = resident(os.getpid())  # getrusage(2) would count its parent's memory, too
     if bundle.leak or bundle.gathered[0].reason:
         raise SystemExit(f"no bundle: {bundle.leak or bundle.gathered[0].reason}")
     begun = time.perf_counter()
@@ -127,12 +128,6 @@ def pack(root: Path) -> Mapping[str, float]:
         "memory": memory,
         "disk": disk.most,
     }
-
-
-def _most_memory() -> int:
-    """Return the peak memory of this process in bytes. getrusage(2) would count that of its parent, too."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def _plant_secrets(root: Path) -> None:
@@ -198,14 +193,9 @@ def rows(root: Path) -> Iterator[Row]:
     """Yield the row of the quick measurement, for `make bench`."""
     (root / "bundle").mkdir()
     result = measured(root / "bundle", QUICK_MEBIBYTES)
-    yield Row(
-        what=f"bundle: gather, redact and pack {QUICK_MEBIBYTES} MiB",
-        seconds=result.pack_seconds,
-        against="journalctl piped to gzip -6",
-        reference=result.gzip_seconds,
-        limit=f"{SLOWEST:.0f} x",
-        holds=result.holds,
-    )
+    what, limit = f"bundle: gather, redact and pack {QUICK_MEBIBYTES} MiB", f"{SLOWEST:.0f} x"
+    against = "journalctl piped to gzip -6"
+    yield timed(what, result.pack_seconds, against, result.gzip_seconds, limit=limit, holds=result.holds)
 
 
 def table(result: Measured) -> str:

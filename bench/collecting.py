@@ -9,16 +9,15 @@ import contextlib
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from bench import asked, ingest
 from bench.fleet import STEPS
-from bench.machine import machine
 from bench.plot import Line, Plot
-from bench.table import Figure, markdown, replace_between, times
+from bench.rounds import resident
+from bench.table import Row, memory, publish
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "collector.md"
 PROGRAM: Final = (sys.executable, "-c", "from service_record.cli import main; main()", "collector", "serve")
@@ -43,27 +42,9 @@ def collector(data: Path, database: str = "") -> Iterator[tuple[int, int]]:
             process.stderr.close()
 
 
-def ingest_rows(folder: Path) -> list[Figure]:
-    measured = ingest.measured(folder, collector)
-    return [
-        Figure(
-            what=f"collector: durable steps, {ingest.CONNECTIONS} connections",
-            measured=f"{measured.steps_per_second:,.0f} /s",
-            against=f"rows alone, {ingest.CONNECTIONS} in a transaction",
-            reference=f"{measured.floor_per_second:,.0f} /s",
-            ratio=times(measured.steps_per_second, measured.floor_per_second),
-            limit=f"{ingest.LEAST:,} /s",
-            holds=measured.steps_per_second >= ingest.LEAST,
-        ),
-        Figure(what="collector: processor time for a step", measured=f"{measured.processor * 1e3:.2f} ms"),
-        Figure(what="collector: until a step is acknowledged", measured=f"{measured.median * 1e3:.0f} ms"),
-        Figure(what="collector: the same, 99th of 100", measured=f"{measured.slowest * 1e3:.0f} ms"),
-    ]
-
-
-def fleet_rows(folder: Path) -> list[Figure]:
+def fleet_rows(folder: Path) -> list[Row]:
     """Return the rows of pages and answers, by number of hosts. Some become a plot, too."""
-    rows: list[Figure] = []
+    rows: list[Row] = []
     drawn: dict[str, list[tuple[int, float]]] = {name: [] for name in DRAWN}
     for hosts in asked.GROWTH:
         data = folder / f"fleet-{hosts}"
@@ -80,7 +61,7 @@ def fleet_rows(folder: Path) -> list[Figure]:
                 if not is_all and what != DRAWN[0]:
                     continue
                 rows.append(
-                    Figure(
+                    Row(
                         what=f"collector: {what}, {hosts:,} hosts, {hosts * STEPS:,} steps",
                         measured=f"{seconds * 1e3:.0f} ms",
                         limit=f"{limit * 1e3:.0f} ms",
@@ -88,41 +69,21 @@ def fleet_rows(folder: Path) -> list[Figure]:
                     )
                 )
             if is_all:
-                size = asked.resident(process)
-                most = f"{asked.MOST_MEMORY / 1e6:.0f} MB"
-                rows.append(
-                    Figure(
-                        what="collector: memory then",
-                        measured=f"{size / 1e6:.0f} MB",
-                        limit=most,
-                        holds=size <= asked.MOST_MEMORY,
-                    )
-                )
+                rows.append(memory("collector: memory then", resident(process), asked.MOST_MEMORY))
     lines = [Line(name=name, points=points) for name, points in drawn.items()]
     PLOT.write_text(Plot(title="A page by how many hosts there are", amount="hosts", lines=lines).svg())
     return rows
 
 
-def measured() -> list[Figure]:
+def measured() -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="service-record-bench-") as directory:
         root = Path(directory)
-        return [*ingest_rows(root / "ingest"), *fleet_rows(root)]
-
-
-def write(rows: list[Figure]) -> str:
-    """Put the table into the collector's page; it is returned."""
-    text = f"{machine()}\n\n{markdown(rows)}"
-    replace_between(PAGE, "bench", text)
-    return text
+        return [*ingest.rows(root / "ingest", collector), *fleet_rows(root)]
 
 
 def main() -> int:
     """Measure the collector. Return the exit status: 1 when a promise does not hold."""
-    started = time.monotonic()
-    rows = measured()
-    print(write(rows))
-    print(f"{time.monotonic() - started:.0f} s", file=sys.stderr)
-    return int(any(row.holds is False for row in rows))
+    return publish(measured(), PAGE)
 
 
 if __name__ == "__main__":

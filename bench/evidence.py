@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.python import COMMAND
 from bench.reading import most_memory
 from bench.rounds import medians, processor, wall
-from bench.table import MemoryRow, Row, limited
+from bench.table import Row, limited, memory
 from service_record.record.line import encoded
 from service_record.record.systemd import boot_id, uptime
 
@@ -34,7 +34,7 @@ _LINES = (
 )
 
 
-def rows(root: Path) -> Iterator[Row | MemoryRow]:
+def rows(root: Path) -> Iterator[Row]:
     """Measure in a directory of our own."""
     folder = _bundle(root / "evidence")
     archive = root / "evidence.tar.gz"
@@ -45,7 +45,7 @@ def rows(root: Path) -> Iterator[Row | MemoryRow]:
         seconds = medians({form: partial(processor, *command)}, ROUNDS)[form]
         what = f"service-record analyze: a bundle of {MEBIBYTES} MiB, {form}"
         yield limited(what, seconds, SECONDS_LIMIT)
-        yield MemoryRow(what=f"{what}: memory", size=most_memory(*command), limit=BYTES_LIMIT)
+        yield memory(f"{what}: memory", most_memory(*command), BYTES_LIMIT)
     archive.unlink()
     yield _live_row(root / "live")
 

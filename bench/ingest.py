@@ -6,15 +6,15 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import uvloop
 from sqlalchemy import insert
 
+from bench.table import Row, times
 from service_record.collector.domain.access import TokenKind
 from service_record.collector.store import tokens
 from service_record.collector.store.database import Database, sqlite_url
@@ -31,40 +31,43 @@ _FLOOR_BATCHES: Final = 200
 Started = Callable[[Path], AbstractContextManager[tuple[int, int]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Times in seconds."""
-
-    steps_per_second: float
-    floor_per_second: float
-    processor: float
-    """Of the collector, for a step."""
-    median: float
-    slowest: float
-    """The 99th of 100."""
-
-
-def measured(folder: Path, collector: Started) -> Measured:
-    """Reports of a host over each connection, one after the other."""
+def rows(folder: Path, collector: Started) -> list[Row]:
+    """Measure reports of a host over each connection, one after the other."""
     folder.mkdir(parents=True)
-    database = Database(sqlite_url(folder))
-    database.migrate()
-    with database.changing() as connection:
-        tokens_of_hosts = [
-            tokens.create(
-                connection, tokens.TokenRequest(kind=TokenKind.HOST, scope=f"host{number}"), time.time()
-            )
-            for number in range(CONNECTIONS)
-        ]
-    database.close()
+    issued = host_tokens(Database(sqlite_url(folder)), [f"host{number}" for number in range(CONNECTIONS)])
     with collector(folder) as (port, process):
         before = processor_seconds(process)
-        by_port = [(port, [(f"host{number}", token) for number, token in enumerate(tokens_of_hosts)])]
-        seconds, count = uvloop.run(reported(by_port, SECONDS))
+        seconds, count = uvloop.run(reported([(port, issued)], SECONDS))
         processor = (processor_seconds(process) - before) / count
-    cuts = statistics.quantiles(seconds, n=100)
-    floor = _floor(folder / "floor")
-    return Measured(len(seconds) / SECONDS, floor, processor, statistics.median(seconds), cuts[98])
+    rate, floor = len(seconds) / SECONDS, _floor(folder / "floor")
+    slowest = statistics.quantiles(seconds, n=100)[98]
+    return [
+        Row(
+            what=f"collector: durable steps, {CONNECTIONS} connections",
+            measured=f"{rate:,.0f} /s",
+            against=f"rows alone, {CONNECTIONS} in a transaction",
+            reference=f"{floor:,.0f} /s",
+            ratio=times(rate, floor),
+            limit=f"{LEAST:,} /s",
+            holds=rate >= LEAST,
+        ),
+        Row(what="collector: processor time for a step", measured=f"{processor * 1e3:.2f} ms"),
+        Row(
+            what="collector: until a step is acknowledged",
+            measured=f"{statistics.median(seconds) * 1e3:.0f} ms",
+        ),
+        Row(what="collector: the same, 99th of 100", measured=f"{slowest * 1e3:.0f} ms"),
+    ]
+
+
+def host_tokens(database: Database, names: Iterable[str]) -> list[tuple[str, str]]:
+    """Make the tables where there are none, and a token for each of these hosts; return both."""
+    database.migrate()
+    with database.changing() as connection:
+        requests = [tokens.TokenRequest(kind=TokenKind.HOST, scope=name) for name in names]
+        issued = [(each.scope, tokens.create(connection, each, time.time())) for each in requests]
+    database.close()
+    return issued
 
 
 def processor_seconds(process: int) -> float:

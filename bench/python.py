@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from bench.rounds import medians, wall
 from bench.shell import ARRAY_SIZES, ENTRY, array_of
-from bench.table import Row, duration, limited
+from bench.table import Row, duration, limited, timed
 from service_record.record.appending import Writer
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Phase, Result
@@ -44,27 +44,15 @@ def rows(root: Path) -> Iterator[Row]:
     }
     seconds = medians(measures)
 
-    yield Row(
-        what="python: one entry",
-        seconds=seconds["append"],
-        against="bare os.write",
-        reference=seconds["os.write"],
-    )
+    yield timed("python: one entry", seconds["append"], "bare os.write", seconds["os.write"])
     for size in ARRAY_SIZES:
-        yield Row(
-            what=f"python: one entry in an array of {size:,}",
-            seconds=seconds[f"array {size}"],
-            against="bare os.write",
-            reference=seconds["os.write"],
-            limit=duration(ARRAY_LIMIT),
-            holds=seconds[f"array {size}"] <= ARRAY_LIMIT,
+        what, took = f"python: one entry in an array of {size:,}", seconds[f"array {size}"]
+        holds = took <= ARRAY_LIMIT
+        yield timed(
+            what, took, "bare os.write", seconds["os.write"], limit=duration(ARRAY_LIMIT), holds=holds
         )
-    yield Row(
-        what="python: one end, and on the disk",
-        seconds=seconds["synced"],
-        against="bare os.write and fsync",
-        reference=seconds["fsync"],
-    )
+    what = "python: one end, and on the disk"
+    yield timed(what, seconds["synced"], "bare os.write and fsync", seconds["fsync"])
     yield imported("import service_record", seconds["import"], seconds["python"], IMPORT_LIMIT)
     yield imported("with all that records", seconds["recorder"], seconds["python"])
     yield limited("service-record --help", seconds["help"], HELP_LIMIT)
@@ -72,14 +60,8 @@ def rows(root: Path) -> Iterator[Row]:
 
 def imported(what: str, seconds: float, python: float, limit: float | None = None) -> Row:
     added = seconds - python
-    return Row(
-        what=f"python: {what}",
-        seconds=added,
-        against="python -c pass",
-        reference=python,
-        limit=duration(limit) if limit else "",
-        holds=added <= limit if limit else None,
-    )
+    promise, holds = (duration(limit), added <= limit) if limit else ("", None)
+    return timed(f"python: {what}", added, "python -c pass", python, limit=promise, holds=holds)
 
 
 def append(writer: Writer) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.python import COMMAND
 from bench.rounds import medians, processor, wall
 from bench.shell import ENTRY
-from bench.table import MemoryRow, Row, limited
+from bench.table import Row, limited, memory, timed
 from service_record.record.line import encoded
 
 LONG = 100_000
@@ -52,7 +52,7 @@ _FAILED = {
 }
 
 
-def rows(root: Path) -> Iterator[Row | MemoryRow]:
+def rows(root: Path) -> Iterator[Row]:
     """Measure in a directory of our own."""
     path = record(root / "long", LONG)
     seconds = medians({verb: partial(wall, *_command(path, verb)) for verb in ("show", "analyze")})
@@ -67,18 +67,11 @@ def rows(root: Path) -> Iterator[Row | MemoryRow]:
     measures |= {verb: partial(processor, *_command(path, verb)) for verb in verbs}
     seconds = medians(measures, ROUNDS)
     for verb in verbs:
-        yield Row(
-            what=f"service-record {verb}: {VERY_LONG:,} entries",
-            seconds=seconds[verb],
-            against=BARE,
-            reference=seconds[BARE],
-            limit=f"{SLOWER_THAN_DECODING[verb]} x",
-            holds=seconds[verb] <= SLOWER_THAN_DECODING[verb] * seconds[BARE],
-        )
+        most = SLOWER_THAN_DECODING[verb]
+        what, holds = f"service-record {verb}: {VERY_LONG:,} entries", seconds[verb] <= most * seconds[BARE]
+        yield timed(what, seconds[verb], BARE, seconds[BARE], limit=f"{most} x", holds=holds)
     for verb, limit in zip(verbs, (SHOW_BYTES_LIMIT, None), strict=True):
-        yield MemoryRow(
-            what=f"service-record {verb}: memory", size=most_memory(*_command(path, verb)), limit=limit
-        )
+        yield memory(f"service-record {verb}: memory", most_memory(*_command(path, verb)), limit)
     path.unlink()
 
 

@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 
 from bench.rounds import medians, wall
-from bench.table import Row
+from bench.table import Row, timed
 from service_record.redaction import Redactor, Rules, Secret, find_leak
 from testing.clean_lines import clean_lines
 from testing.made_up import pem, pull_secret
@@ -43,18 +43,12 @@ def rows(root: Path) -> Iterator[Row]:
     )
     yield beside_gzip("redaction: by shape only, no secret known", seconds["shapes"], seconds["gzip"])
     yield beside_gzip("redaction: the last look at it, packed", seconds["residual"], seconds["gzip"])
-    yield Row(what="redaction: rules of 50 secrets, made", seconds=seconds["rules"])
+    yield timed("redaction: rules of 50 secrets, made", seconds["rules"])
 
 
 def beside_gzip(what: str, seconds: float, reference: float, share: float | None = None) -> Row:
-    return Row(
-        what=what,
-        seconds=seconds,
-        against="gzip -6",
-        reference=reference,
-        limit=f"{share:g} x" if share else "",
-        holds=seconds <= share * reference if share else None,
-    )
+    limit, holds = (f"{share:g} x", seconds <= share * reference) if share else ("", None)
+    return timed(what, seconds, "gzip -6", reference, limit=limit, holds=holds)
 
 
 def secrets() -> list[Secret]:

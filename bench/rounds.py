@@ -4,6 +4,7 @@ import resource
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
@@ -33,3 +34,9 @@ def wall(*command: object, environment: Mapping[str, str] | None = None) -> floa
     begun = time.perf_counter()
     subprocess.run(list(map(str, command)), check=True, stdout=subprocess.DEVNULL, env=environment)
     return time.perf_counter() - begun
+
+
+def resident(process: int) -> int:
+    """Return the peak memory of a process, in bytes."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024

@@ -10,7 +10,6 @@ import itertools
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +20,7 @@ import uvloop
 
 from bench import ingest, viewers
 from bench.collecting import collector
-from bench.machine import machine
-from bench.table import Figure, markdown, replace_between
-from service_record.collector.domain.access import TokenKind
-from service_record.collector.store import tokens
+from bench.table import Row, publish
 from service_record.collector.store.database import Database, sqlite_url
 from testing import postgresql
 
@@ -54,7 +50,7 @@ class Rate:
     """The share of the time that a process waits for locks in the database."""
 
 
-def measured() -> list[Figure]:
+def measured() -> list[Row]:
     """Measure in turns, so that whatever else the machine does hits all of them."""
     quick = {"synchronous_commit": "on"}
     slow = {"commit_delay": str(int(DELAY * 1e6)), "commit_siblings": "0"}
@@ -79,7 +75,7 @@ def measured() -> list[Figure]:
         return [*found_rates, *viewers.rows(Path(directory) / "viewers")]
 
 
-def _figures(sqlite: Rate, fast: Rate, one: Rate, four: Rate) -> list[Figure]:
+def _figures(sqlite: Rate, fast: Rate, one: Rate, four: Rate) -> list[Row]:
     delay = f"a commit of {DELAY * 1e3:.0f} ms, {FEW} connections each"
     of_sqlite, of_one = (
         fast.steps_per_second / sqlite.steps_per_second,
@@ -87,8 +83,8 @@ def _figures(sqlite: Rate, fast: Rate, one: Rate, four: Rate) -> list[Figure]:
     )
     waiting = max(fast.waiting, four.waiting)
     return [
-        Figure(what=f"SQLite, 1 process, {CONNECTIONS} connections", measured=_per_second(sqlite)),
-        Figure(
+        Row(what=f"SQLite, 1 process, {CONNECTIONS} connections", measured=_per_second(sqlite)),
+        Row(
             what=f"PostgreSQL, 1 process, {CONNECTIONS} connections",
             measured=_per_second(fast),
             against="SQLite",
@@ -97,8 +93,8 @@ def _figures(sqlite: Rate, fast: Rate, one: Rate, four: Rate) -> list[Figure]:
             limit=f"{LEAST_OF_SQLITE}",
             holds=of_sqlite >= LEAST_OF_SQLITE,
         ),
-        Figure(what=f"PostgreSQL, 1 process, {delay}", measured=_per_second(one)),
-        Figure(
+        Row(what=f"PostgreSQL, 1 process, {delay}", measured=_per_second(one)),
+        Row(
             what=f"PostgreSQL, {PROCESSES} processes, {delay}",
             measured=_per_second(four),
             against="1 process",
@@ -107,7 +103,7 @@ def _figures(sqlite: Rate, fast: Rate, one: Rate, four: Rate) -> list[Figure]:
             limit=f"{LEAST_OF_ONE}",
             holds=of_one >= LEAST_OF_ONE,
         ),
-        Figure(
+        Row(
             what="PostgreSQL: time that a process waits for locks, at most",
             measured=f"{waiting:.1%}",
             limit=f"{MOST_WAITING:.0%}",
@@ -122,7 +118,8 @@ def _per_second(rate: Rate) -> str:
 
 def _rate(folder: Path, url: str, processes: int, connections: int) -> Rate:
     folder.mkdir()
-    issued = _tokens(Database(url or sqlite_url(folder)), processes * connections)
+    names = [f"host{number}" for number in range(processes * connections)]
+    issued = ingest.host_tokens(Database(url or sqlite_url(folder)), names)
     with contextlib.ExitStack() as stack:
         ports = [stack.enter_context(collector(folder, url))[0] for _ in range(processes)]
         with _watched(url) as samples:
@@ -130,22 +127,6 @@ def _rate(folder: Path, url: str, processes: int, connections: int) -> Rate:
             seconds, _ = uvloop.run(ingest.reported(reporting, SECONDS))
     share = sum(samples) / len(samples) / processes if samples else 0.0
     return Rate(len(seconds) / SECONDS, share)
-
-
-def _tokens(database: Database, count: int) -> list[tuple[str, str]]:
-    """Hosts with their tokens."""
-    database.migrate()
-    names = [f"host{number}" for number in range(count)]
-    with database.changing() as connection:
-        issued = [
-            (
-                name,
-                tokens.create(connection, tokens.TokenRequest(kind=TokenKind.HOST, scope=name), time.time()),
-            )
-            for name in names
-        ]
-    database.close()
-    return issued
 
 
 @contextlib.contextmanager
@@ -177,11 +158,7 @@ def main() -> int:
     if postgresql.programs() is None:
         print("PostgreSQL is not installed", file=sys.stderr)
         return 1
-    rows = measured()
-    text = f"{machine()}\n\n{markdown(rows)}"
-    replace_between(PAGE, "bench", text)
-    print(text)
-    return int(any(row.holds is False for row in rows))
+    return publish(measured(), PAGE)
 
 
 if __name__ == "__main__":

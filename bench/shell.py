@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.rounds import medians
-from bench.table import Row, duration
+from bench.table import Row, duration, limited, timed
 
 BENCH = Path(__file__).resolve().parent
 SIZES = (0, 1_000, 10_000, 100_000)
@@ -51,24 +51,11 @@ def rows(root: Path) -> Iterator[Row]:
     yield from entry_rows(seconds)
     yield from rewrite_rows(seconds)
     yield from array_rows(seconds)
-    yield Row(
-        what=f"shim: a failure with {MESSAGE_BYTES:,} bytes of journal",
-        seconds=seconds["failure", 0],
-        against="journalctl, and " + BARE,
-        reference=seconds["bare failure", 0],
-    )
-    yield Row(
-        what="shim: the same, and on the disk",
-        seconds=seconds["synced failure", 0],
-        against="without waiting for the disk",
-        reference=seconds["failure", 0],
-    )
-    yield Row(
-        what="shim: sourcing it, with the first entry",
-        seconds=seconds["sourcing", 0],
-        limit=duration(SOURCING_LIMIT),
-        holds=seconds["sourcing", 0] <= SOURCING_LIMIT,
-    )
+    failure, what = seconds["failure", 0], f"shim: a failure with {MESSAGE_BYTES:,} bytes of journal"
+    yield timed(what, failure, f"journalctl, and {BARE}", seconds["bare failure", 0])
+    synced = seconds["synced failure", 0]
+    yield timed("shim: the same, and on the disk", synced, "without waiting for the disk", failure)
+    yield limited("shim: sourcing it, with the first entry", seconds["sourcing", 0], SOURCING_LIMIT)
 
 
 def measured(shim: "Shim") -> Seconds:
@@ -93,20 +80,10 @@ def measured(shim: "Shim") -> Seconds:
 def entry_rows(seconds: Seconds) -> Iterator[Row]:
     for size in SIZES:
         entry, bare = seconds["entry", size], seconds["bare", size]
-        yield Row(
-            what=f"shim: one entry after {size:,}",
-            seconds=entry,
-            against=BARE,
-            reference=bare,
-            limit=f"{duration(ENTRY_LIMIT)} or {FLOOR_LIMIT} x",
-            holds=entry <= max(ENTRY_LIMIT, FLOOR_LIMIT * bare),
-        )
-    yield Row(
-        what="shim: one entry, a trap possible",
-        seconds=seconds["looking", 0],
-        against=BARE,
-        reference=seconds["bare", 0],
-    )
+        limit = f"{duration(ENTRY_LIMIT)} or {FLOOR_LIMIT} x"
+        holds = entry <= max(ENTRY_LIMIT, FLOOR_LIMIT * bare)
+        yield timed(f"shim: one entry after {size:,}", entry, BARE, bare, limit=limit, holds=holds)
+    yield timed("shim: one entry, a trap possible", seconds["looking", 0], BARE, seconds["bare", 0])
 
 
 def rewrite_rows(seconds: Seconds) -> Iterator[Row]:
@@ -115,27 +92,16 @@ def rewrite_rows(seconds: Seconds) -> Iterator[Row]:
         if rewrite is None:
             continue
         factor = CHEAPER_THAN_REWRITE.get(size)
-        yield Row(
-            what=f"shim: one entry after {size:,}",
-            seconds=entry,
-            against=REWRITE,
-            reference=rewrite,
-            limit=f"1/{factor:,}" if factor else "",
-            holds=rewrite >= factor * entry if factor else None,
-        )
+        limit, holds = (f"1/{factor:,}", rewrite >= factor * entry) if factor else ("", None)
+        yield timed(f"shim: one entry after {size:,}", entry, REWRITE, rewrite, limit=limit, holds=holds)
 
 
 def array_rows(seconds: Seconds) -> Iterator[Row]:
     for size in ARRAY_SIZES:
-        rewrite = seconds.get(("rewrite", size))
-        yield Row(
-            what=f"shim: one entry in an array of {size:,}",
-            seconds=seconds["array", size],
-            against=REWRITE if rewrite else "",
-            reference=rewrite,
-            limit=duration(ARRAY_LIMIT),
-            holds=seconds["array", size] <= ARRAY_LIMIT,
-        )
+        array, rewrite = seconds["array", size], seconds.get(("rewrite", size))
+        what = f"shim: one entry in an array of {size:,}"
+        holds = array <= ARRAY_LIMIT
+        yield timed(what, array, REWRITE, rewrite, limit=duration(ARRAY_LIMIT), holds=holds)
 
 
 def array_of(size: int) -> str:

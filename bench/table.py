@@ -1,9 +1,10 @@
 """Show all measurements as one table."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+
+from bench.machine import machine
 
 HEAD = ("what", "median", "compared with", "its median", "ratio", "limit", "holds")
 _HOLDS = {True: "yes", False: "**no**", None: ""}
@@ -11,52 +12,7 @@ _HOLDS = {True: "yes", False: "**no**", None: ""}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One measured thing beside what it is compared with."""
-
-    what: str
-    seconds: float
-    against: str = ""
-    reference: float | None = None
-    """Seconds of what it is compared with, measured in the same rounds."""
-    limit: str = ""
-    """The promise, in words."""
-    holds: bool | None = None
-
-    def cells(self) -> tuple[str, ...]:
-        reference = "" if self.reference is None else duration(self.reference)
-        ratio = "" if self.reference is None else times(self.seconds, self.reference)
-        return (
-            self.what,
-            duration(self.seconds),
-            self.against,
-            reference,
-            ratio,
-            self.limit,
-            _HOLDS[self.holds],
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryRow:
-    """The most memory that something took at once, against its limit where it has one."""
-
-    what: str
-    size: int
-    """In bytes."""
-    limit: int | None = None
-
-    @property
-    def holds(self) -> bool | None:
-        return None if self.limit is None else self.size <= self.limit
-
-    def cells(self) -> tuple[str, ...]:
-        limit = "" if self.limit is None else megabytes(self.limit)
-        return (self.what, megabytes(self.size), "", "", "", limit, _HOLDS[self.holds])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """Something measured that is no time of a median of rounds, in words."""
+    """One measured thing, in words, beside what it is compared with."""
 
     what: str
     measured: str
@@ -64,6 +20,7 @@ class Figure:
     reference: str = ""
     ratio: str = ""
     limit: str = ""
+    """The promise."""
     holds: bool | None = None
 
     def cells(self) -> tuple[str, ...]:
@@ -71,11 +28,31 @@ class Figure:
         return (*row, _HOLDS[self.holds])
 
 
-AnyRow: TypeAlias = Row | MemoryRow | Figure
+def timed(
+    what: str,
+    seconds: float,
+    against: str = "",
+    reference: float | None = None,
+    *,
+    limit: str = "",
+    holds: bool | None = None,
+) -> Row:
+    """Return a row of a time, beside the seconds of something else that was measured in the same rounds."""
+    row = Row(what=what, measured=duration(seconds), limit=limit, holds=holds)
+    if reference is None:
+        return row
+    return replace(row, against=against, reference=duration(reference), ratio=times(seconds, reference))
 
 
 def limited(what: str, seconds: float, limit: float) -> Row:
-    return Row(what=what, seconds=seconds, limit=duration(limit), holds=seconds <= limit)
+    return timed(what, seconds, limit=duration(limit), holds=seconds <= limit)
+
+
+def memory(what: str, size: int, limit: int | None = None) -> Row:
+    """Return a row of the most bytes that something took at once, against its limit where it has one."""
+    if limit is None:
+        return Row(what=what, measured=megabytes(size))
+    return Row(what=what, measured=megabytes(size), limit=megabytes(limit), holds=size <= limit)
 
 
 def megabytes(size: int) -> str:
@@ -97,9 +74,17 @@ def times(seconds: float, reference: float) -> str:
     return f"1/{reference / seconds:,.0f}"
 
 
-def markdown(rows: Sequence[AnyRow]) -> str:
+def markdown(rows: Sequence[Row]) -> str:
     """Return the table of the measurements."""
     return aligned([HEAD, *(row.cells() for row in rows)])
+
+
+def publish(rows: Sequence[Row], page: Path) -> int:
+    """Print the table and write it into a page. Return the exit status: 1 when a promise does not hold."""
+    text = f"{machine()}\n\n{markdown(rows)}"
+    print(text)
+    replace_between(page, "bench", text)
+    return int(any(row.holds is False for row in rows))
 
 
 def aligned(cells: Sequence[Sequence[str]]) -> str:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.bundles import make_bundles
-from bench.machine import machine
-from bench.table import AnyRow, Figure, MemoryRow, limited, markdown, replace_between
+from bench.table import Row, limited, memory, publish
 from service_record.triage.counting import summarise
 from service_record.triage.engines import judge_here
 from service_record.triage.index import Index, add_in_parts
@@ -36,7 +35,7 @@ _KILL_SECONDS: Final = 2.0
 _MIB: Final = 1 << 20
 
 
-def rows() -> list[AnyRow]:
+def rows() -> list[Row]:
     """Return what was measured; times are the best of three, since other work on the machine only adds."""
     with tempfile.TemporaryDirectory(prefix="service-record-bench-") as directory:
         root = Path(directory)
@@ -48,14 +47,14 @@ def rows() -> list[AnyRow]:
         one = min(_seconds(root / "many", 1) for _ in range(3))
         two = min(_seconds(root / "many", 2) for _ in range(3))
         rate = _MANY / one
-        table: list[AnyRow] = [
-            Figure(
+        table: list[Row] = [
+            Row(
                 what="bundles of 1 MiB of logs a second, one worker",
                 measured=f"{rate:.1f}",
                 limit=f"{_GOAL:g}",
                 holds=rate >= _GOAL,
             ),
-            Figure(
+            Row(
                 what="the same with two workers on two processors",
                 measured=f"{_MANY / two:.1f}",
                 ratio=f"{one / two:.2f} x",
@@ -66,14 +65,14 @@ def rows() -> list[AnyRow]:
         kills, judged, once = _while_killed(root / "many")
         few, many = _memory(root / "few"), _memory(root / "many")
         table += [
-            Figure(
+            Row(
                 what=f"bundles with a row, a worker killed every {_KILL_SECONDS:g} s ({kills} times)",
                 measured=f"{judged}, {judged - once} twice",
                 limit=f"{_MANY}, none twice",
                 holds=judged == once == _MANY,
             ),
-            MemoryRow(what=f"memory of triage, {_FEW} bundles", size=few),
-            MemoryRow(what=f"the same, {_MANY} bundles", size=many, limit=few + 32 * _MIB),
+            memory(f"memory of triage, {_FEW} bundles", few),
+            memory(f"the same, {_MANY} bundles", many, few + 32 * _MIB),
         ]
         make_bundles(root / "month", _MONTH)
         table.append(
@@ -184,11 +183,7 @@ def _row(n: int) -> BundleRow:
 
 def main() -> int:
     """Print the table and write it into docs/triage.md; 1 when a limit does not hold."""
-    measured = rows()
-    text = f"{machine()}\n\n{markdown(measured)}"
-    print(text)
-    replace_between(PAGE, "bench", text)
-    return int(any(row.holds is False for row in measured))
+    return publish(rows(), PAGE)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,8 @@ import uvloop
 
 from bench import asked, ingest
 from bench.collecting import collector
-from bench.table import Figure
-from service_record.collector.domain.access import TokenKind
-from service_record.collector.store import tokens
+from bench.rounds import resident
+from bench.table import Row, memory
 from service_record.collector.store.database import Database, sqlite_url
 
 HOSTS: Final = 11_000
@@ -31,14 +30,15 @@ MOST: Final = 0.1
 """Of the rate of hosts, that viewers may cost."""
 
 
-def rows(folder: Path) -> list[Figure]:
+def rows(folder: Path) -> list[Row]:
     """Measure in turns: nobody looks, a hundred look.
 
     What viewers cost is told by the processor time of the collector: on a machine that is busy otherwise a
     rate tells little.
     """
     session, _ = asked.fill(folder, HOSTS, most_steps=2)
-    reporters = _hosts(folder)
+    names = [f"node{number:05d}.example.com" for number in range(CONNECTIONS)]
+    reporters = ingest.host_tokens(Database(sqlite_url(folder)), names)
     alone: list[_Sample] = []
     watched: list[_Sample] = []
     spawned = multiprocessing.get_context("spawn")
@@ -54,13 +54,13 @@ def rows(folder: Path) -> list[Figure]:
             watched.append(_sample(port, process, reporters))
             stopped.set()
             viewing.join()
-        size = asked.resident(process)
+        size = resident(process)
     each = changes.value / VIEWERS / ROUNDS / (SECONDS + ingest.WARM)
     assert each > LEAST_CHANGES, f"a viewer saw {each:.2f} changes a second"
     before = statistics.median(one.processor for one in alone)
     after = statistics.median(one.processor for one in watched)
     return [
-        Figure(
+        Row(
             what=f"SQLite, {HOSTS:,} hosts, {VIEWERS} viewers: processor time for a step",
             measured=f"{after * 1e3:.2f} ms",
             against="no viewer",
@@ -69,31 +69,15 @@ def rows(folder: Path) -> list[Figure]:
             limit=f"{1 / (1 - MOST):.2f}",
             holds=before / after >= 1 - MOST,
         ),
-        Figure(
+        Row(
             what=f"the same: steps, {CONNECTIONS} connections",
             measured=f"{statistics.median(one.rate for one in watched):,.0f} /s",
             against="no viewer",
             reference=f"{statistics.median(one.rate for one in alone):,.0f} /s",
         ),
-        Figure(what="the same: changes that each viewer gets", measured=f"{each:.1f} /s"),
-        Figure(
-            what="the same: memory of the collector, at most",
-            measured=f"{size / 1e6:.0f} MB",
-            limit=f"{asked.MOST_MEMORY / 1e6:.0f} MB",
-            holds=size <= asked.MOST_MEMORY,
-        ),
+        Row(what="the same: changes that each viewer gets", measured=f"{each:.1f} /s"),
+        memory("the same: memory of the collector, at most", size, asked.MOST_MEMORY),
     ]
-
-
-def _hosts(folder: Path) -> list[tuple[str, str]]:
-    """Hosts that report meanwhile, with their tokens."""
-    names = [f"node{number:05d}.example.com" for number in range(CONNECTIONS)]
-    database = Database(sqlite_url(folder))
-    with database.changing() as connection:
-        new = [tokens.TokenRequest(kind=TokenKind.HOST, scope=name) for name in names]
-        reporters = [(one.scope, tokens.create(connection, one, time.time())) for one in new]
-    database.close()
-    return reporters
 
 
 @dataclass(frozen=True, slots=True)
