@@ -5,7 +5,7 @@ import re
 import pytest
 
 from service_record.diagnosis.evidence.fact_checks import CHECKS
-from service_record.diagnosis.evidence.known_facts import facts_of, lies_in
+from service_record.diagnosis.evidence.known_facts import FACT_NAMES, facts_of, lies_in
 from service_record.history import History
 
 FILES = r"""= resolv.conf
@@ -161,7 +161,7 @@ quay.io/a => image quay.io/a
 UNIT LOAD ACTIVE SUB
 ● a.service loaded failed failed A => failed-unit a.service
 * b.mount not-found failed dead => failed-unit b.mount
-c.service loaded active failed C => failed-unit c.service
+c.service loaded active failed C
 d.service failed
 e.service failed x
 = cluster-names.txt
@@ -221,9 +221,17 @@ def test_a_file_tells_its_facts_and_no_more_and_may_be_cut_anywhere(name: str, e
             lines_with_facts(name, [line[:end]])
         absurd = re.sub(r"\d+", "9" * 5000, line)
         known = facts_of([("file", name, absurd)])
-        assert all(known.number(kind) is None for kind in ("mtu", "swap-kb", "memory-kb"))
+        numbers = [fact.number for kind in ("mtu", "swap-kb", "memory-kb") for fact in known.all(kind)]
+        assert not any(numbers)
         for check in CHECKS.values():
             list(check.find(known, History(())))
+
+
+def test_every_fact_that_a_rule_may_test_is_told_by_a_file() -> None:
+    texts = ((file, file, re.sub(" => .*", "", expected)) for file, expected in EACH)
+    names = set(facts_of(texts).values)
+    of_other_tests = {"certificate-start", "certificate-end", "certificate-name", "container"}
+    assert names | of_other_tests == FACT_NAMES
 
 
 @pytest.mark.parametrize(
@@ -246,4 +254,5 @@ def test_of_a_fact_there_are_two_thousand_at_most() -> None:
     facts = facts_of([("one", "lsmod", text), ("two", "hostname", "a"), ("three", "hostname", "b")])
     assert len(facts.all("module")) == 2000
     assert [str(fact.place) for fact in facts.all("hostname")] == ["two:1", "three:1"]
-    assert (facts.number("hostname"), facts.number("none"), facts.first("none")) == (None, None, None)
+    assert [fact.number for fact in facts.all("hostname")] == [None, None]
+    assert (facts.first("none"), facts.all("none")) == (None, ())

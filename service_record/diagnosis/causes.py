@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from service_record.diagnosis.cause_rules import CauseRule, LineSet, Rank
 from service_record.diagnosis.evidence.log_lines import SYSTEMD, Era, LogLine
 from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, ToldLine, Trouble, Verdict
-from service_record.diagnosis.fitting import Match, RuleBook, Surroundings
+from service_record.diagnosis.fitting import Match, RuleBook, Surroundings, is_between
 from service_record.diagnosis.trouble_facts import (
     NO_EVIDENCE,
     Evidence,
@@ -349,5 +349,4 @@ def _with_telling(trouble: Trouble, causes: Causes) -> Trouble:
 def _is_of_run(line: LogLine, run: Run) -> bool:
     if line.kind == SYSTEMD or line.time is None:
         return False
-    begun, ended = run.started or run.first_entry, run.ended
-    return (begun is None or begun <= line.time) and (ended is None or line.time <= ended)
+    return is_between(line.time, run.started or run.first_entry, run.ended)

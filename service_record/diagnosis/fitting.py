@@ -142,7 +142,7 @@ class Surroundings:
         lines = self._evidence.own.get(trouble.service, ())
         first = trouble.run_started and trouble.run_started - _OWN_SLACK
         last = trouble.ended and trouble.ended + _OWN_SLACK
-        own = [line for line in lines if _is_between(line.time, first, last)]
+        own = [line for line in lines if is_between(line.time, first, last)]
         return tuple(reversed(own[-_LAST_OWN:]))
 
     def candidates(self) -> list[int]:
@@ -258,7 +258,7 @@ class Surroundings:
             return True
         first = trouble.started and trouble.started - _BEFORE
         first = trouble.booted if rule.within == "boot" else first
-        is_in_time = _is_between(line.time, first, trouble.ended and trouble.ended + _AFTER)
+        is_in_time = is_between(line.time, first, trouble.ended and trouble.ended + _AFTER)
         return is_in_time and (line.kind in _SAID_ONCE or self._is_recent(line, trouble.ended))
 
     def _is_recent(self, line: LogLine, ended: datetime | None) -> bool:
@@ -298,7 +298,7 @@ class Surroundings:
         )
 
 
-def _is_between(time: datetime | None, first: datetime | None, last: datetime | None) -> bool:
+def is_between(time: datetime | None, first: datetime | None, last: datetime | None) -> bool:
     """Return whether a time is between two others; one that is not known may be."""
     if time is None:
         return True

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from service_record.diagnosis.evidence.known_facts import KnownFacts
+from service_record.diagnosis.evidence.known_facts import KnownFacts, failed_units
 from service_record.diagnosis.evidence.log_lines import OTHER, LogLine
 from service_record.history.outcome import NOTHING, Facts
 
@@ -232,7 +232,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     def is_current(self, line: LogLine) -> bool:
         """Return whether a line stands near the end of its file, so that nothing shows it to be over."""
         count, _ = self.ends.get(line.place.path, (0, None))
-        return line.place.line is None or count - line.place.line <= _NEAR_END_LINES
+        return count - (line.place.line or 0) <= _NEAR_END_LINES
 
     def last_time(self, line: LogLine) -> datetime | None:
         """Return the time of the last line of the file that a line is in."""
@@ -333,17 +333,12 @@ def read_texts(texts: Mapping[str, str]) -> tuple[Unit, ...]:
     for path, listing in texts.items():
         if not path.endswith(_LISTINGS):
             continue
-        for name in _names_in(listing):
+        for _, name, _, _ in failed_units(listing):
+            if not re.fullmatch(_UNIT, name):
+                continue
             status = texts.get(f"{path.removesuffix(LISTING)}{STATUSES}{name}.txt", "")
             units.setdefault(name, _unit_of_status(name, status))
     return tuple(units.values())
-
-
-def _names_in(listing: str) -> Iterator[str]:
-    for line in listing.splitlines():
-        words = line.replace("●", " ").replace("*", " ").split()
-        if len(words) >= 4 and words[2] == "failed" and re.fullmatch(_UNIT, words[0]):  # noqa: PLR2004  # its columns
-            yield words[0]
 
 
 def _unit_of_status(name: str, status: str) -> Unit:

@@ -198,7 +198,8 @@ _LEAST_MEMORY_KB: Final = {"bootstrap": 7_500_000, "control-plane": 7_500_000, "
 
 def too_little_memory(facts: KnownFacts, history: History) -> Iterator[Finding]:
     """Find less memory than the role of a host of OpenShift needs, or than any node of it does."""
-    total, fact = facts.number("memory-kb"), facts.first("memory-kb")
+    fact = facts.first("memory-kb")
+    total = fact.number if fact is not None else None
     if fact is None or total is None:
         return
     roles = roles_of(facts, history)

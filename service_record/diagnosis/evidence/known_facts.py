@@ -44,32 +44,17 @@ class KnownFacts(msgspec.Struct, frozen=True):
         """Return the same with these facts of that name."""
         return KnownFacts({**self.values, name: facts}) if facts else self
 
-    def number(self, name: str) -> int | None:
-        """Return the first fact of that name as a number."""
-        fact = self.first(name)
-        return fact.number if fact is not None else None
-
 
 FACT_NAMES: Final = frozenset(
     {
-        *("hostname", "nameserver", "search", "nsswitch-hosts", "address", "mtu", "link"),
-        *("route", "default-route"),
-        *(
-            "duplicate-address",
-            "cmdline",
-            "memory-kb",
-            "available-kb",
-            "swap-kb",
-            "module",
-            "block",
-            "mounted",
-        ),
-        *("full", "chrony-leap", "chrony-source", "chrony-selected", "clock-synchronized"),
-        *("ntp", "deployment"),
-        *("os", "secure-boot", "cgroup", "selinux", "boot-entry", "cluster-network", "image", "live-medium"),
-        *("boot-current", "boot-order", "failed-unit", "boots", "certificate-start", "certificate-end"),
-        *("certificate-name", "service-network", "fstab-swap"),
-        *("api-name", "container", "hardware", "sync-ms"),
+        *("hostname", "nameserver", "search", "nsswitch-hosts", "api-name", "link", "mtu"),
+        *("address", "duplicate-address", "route", "default-route", "cluster-network", "service-network"),
+        *("cmdline", "live-medium", "module", "memory-kb", "available-kb", "swap-kb"),
+        *("block", "mounted", "full", "sync-ms"),
+        *("chrony-leap", "chrony-source", "chrony-selected", "clock-synchronized", "ntp"),
+        *("deployment", "os", "secure-boot", "cgroup", "selinux", "boot-entry", "boot-current", "boot-order"),
+        *("boots", "failed-unit", "container", "image", "hardware"),
+        *("certificate-start", "certificate-end", "certificate-name"),
     }
 )
 NamedFact = tuple[str, str, int, str]
@@ -97,6 +82,23 @@ def _rows(text: str) -> Iterator[tuple[int, str]]:
     return ((number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip())
 
 
+def _plain(fact: str) -> Callable[[str], Iterator[NamedFact]]:
+    """Return a reader of files whose every line is a value."""
+    return lambda text: ((fact, line.strip(), number, "") for number, line in _rows(text))
+
+
+def _labelled(names: Mapping[str, str]) -> Callable[[str], Iterator[NamedFact]]:
+    """Return a reader of lines like `LABEL: VALUE`, by the label and the name of its fact."""
+
+    def read(text: str) -> Iterator[NamedFact]:
+        for number, line in _rows(text):
+            label, _, value = map(str.strip, line.partition(":"))
+            if label in names and value:
+                yield names[label], value, number, ""
+
+    return read
+
+
 def _resolver(text: str) -> Iterator[NamedFact]:
     for number, line in _rows(text):
         word, *rest = line.split()
@@ -104,13 +106,6 @@ def _resolver(text: str) -> Iterator[NamedFact]:
             yield "nameserver", rest[0].partition("%")[0], number, ""
         elif word in {"search", "domain"}:
             yield from (("search", one, number, "") for one in rest)
-
-
-def _nsswitch(text: str) -> Iterator[NamedFact]:
-    for number, line in _rows(text):
-        word, colon, rest = line.partition(":")
-        if colon and word.strip() == "hosts":
-            yield "nsswitch-hosts", rest.strip(), number, ""
 
 
 def _hostname(text: str) -> Iterator[NamedFact]:
@@ -145,29 +140,31 @@ def _addresses(text: str) -> Iterator[NamedFact]:
 
 
 def _addresses_in_json(text: str) -> Iterator[NamedFact]:
-    for link in _objects(text):
+    for link in _in_json(text):
         name = str(link.get("ifname", ""))
         flags = [str(flag) for flag in _list(link.get("flags"))]
         yield "link", ",".join([*flags, f"state-{link.get('operstate')}"]), _line_with(text, name), name
         if _NUMBER.fullmatch(str(link.get("mtu"))):
             yield "mtu", str(link["mtu"]), _line_with(text, name), name
-        for one in _list(link.get("addr_info")):
-            if not isinstance(one, dict):
-                continue
-            address = f"{one.get('local')}/{one.get('prefixlen')}"
+        for one in _objects(link.get("addr_info")):
+            local = str(one.get("local"))
+            address, number = f"{local}/{one.get('prefixlen')}", _line_with(text, local)
             if one.get("dadfailed"):
-                yield "duplicate-address", address, _line_with(text, str(one.get("local"))), name
+                yield "duplicate-address", address, number, name
             if one.get("scope") == "global":
-                yield "address", address, _line_with(text, str(one.get("local"))), name
+                yield "address", address, number, name
 
 
-def _objects(text: str) -> list[dict[str, Any]]:
+def _in_json(text: str) -> list[dict[str, Any]]:
     """Return the objects in a list of JSON; none where it is something else."""
     try:
-        read = msgspec.json.decode(text)
+        return _objects(msgspec.json.decode(text))
     except (msgspec.DecodeError, RecursionError):
         return []
-    return [one for one in _list(read) if isinstance(one, dict)]
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [one for one in _list(value) if isinstance(one, dict)]
 
 
 def _list(value: object) -> list[Any]:
@@ -200,7 +197,7 @@ def _routes(text: str) -> Iterator[NamedFact]:
 
 
 def _routes_in_json(text: str) -> Iterator[NamedFact]:
-    for one in _objects(text):
+    for one in _in_json(text):
         to = str(one.get("dst", ""))
         if one.get("type", "unicast") == "unicast":
             yield _route(to, str(one.get("gateway", "")), _line_with(text, to), str(one.get("dev", "")))
@@ -222,12 +219,11 @@ def _command_line(text: str) -> Iterator[NamedFact]:
             yield "live-medium", medium[0], 1, ""
 
 
+_AMOUNTS: Final = {"MemTotal": "memory-kb", "MemAvailable": "available-kb", "SwapTotal": "swap-kb"}
+
+
 def _memory(text: str) -> Iterator[NamedFact]:
-    names = {"MemTotal": "memory-kb", "MemAvailable": "available-kb", "SwapTotal": "swap-kb"}
-    for number, line in _rows(text):
-        word, _, rest = line.partition(":")
-        if word in names and rest.split():
-            yield names[word], rest.split()[0], number, ""
+    return ((fact, value.split()[0], number, "") for fact, value, number, _ in _labelled(_AMOUNTS)(text))
 
 
 def _swaps(text: str) -> Iterator[NamedFact]:
@@ -286,24 +282,13 @@ def _disk_space(text: str) -> Iterator[NamedFact]:
 
 
 def _chrony(text: str) -> Iterator[NamedFact]:
+    yield from _labelled({"Leap status": "chrony-leap"})(text)
     for number, line in _rows(text):
-        word, colon, rest = line.partition(":")
-        if colon and word.strip() == "Leap status":
-            yield "chrony-leap", rest.strip(), number, ""
-        elif re.match(r"[\^=#][*+?x~-]", line):
+        if re.match(r"[\^=#][*+?x~-]", line):
             source = next(iter(line.split()[1:]), "")
             yield "chrony-source", source, number, line[1]
             if line[1] == "*":
                 yield "chrony-selected", source, number, ""
-
-
-def _time_settings(text: str) -> Iterator[NamedFact]:
-    for number, line in _rows(text):
-        word, _, rest = line.partition(":")
-        if word.strip() in {"System clock synchronized", "NTP synchronized"}:
-            yield "clock-synchronized", rest.strip(), number, ""
-        elif word.strip() in {"NTP service", "NTP enabled", "Network time on"}:
-            yield "ntp", rest.strip(), number, ""
 
 
 def _deployments(text: str) -> Iterator[NamedFact]:
@@ -331,15 +316,6 @@ def _boots(text: str) -> Iterator[NamedFact]:
     """Yield when each boot began, as `journalctl --list-boots` has it; the oldest first."""
     boots = ((number, _BOOT.match(line)) for number, line in _rows(text))
     yield from (("boots", boot["begun"], number, boot["id"]) for number, boot in boots if boot is not None)
-
-
-def _host_of_systemd(text: str) -> Iterator[NamedFact]:
-    for number, line in _rows(text):
-        word, _, rest = line.partition(":")
-        if word.strip() == "Static hostname" and rest.strip():
-            yield "hostname", rest.strip(), number, ""
-        elif word.strip() in {"Hardware Vendor", "Hardware Model"}:
-            yield "hardware", rest.strip(), number, ""
 
 
 _MOST_IN_FILE: Final = 8
@@ -374,16 +350,12 @@ def _sync_times(text: str) -> Iterator[NamedFact]:
             unit = ""
 
 
-def _failed_units(text: str) -> Iterator[NamedFact]:
-    for number, line in _rows(text):
+def failed_units(listing: str) -> Iterator[NamedFact]:
+    """Yield the failed units in what `systemctl list-units` prints."""
+    for number, line in _rows(listing):
         words = line.replace("●", " ").replace("*", " ").split()
-        if "failed" in words[2:4]:
+        if words[2:3] == ["failed"]:
             yield "failed-unit", words[0], number, ""
-
-
-def _plain(fact: str) -> Callable[[str], Iterator[NamedFact]]:
-    """Return a reader of files whose every line is a value."""
-    return lambda text: ((fact, line.strip(), number, "") for number, line in _rows(text))
 
 
 def _cluster_names(text: str) -> Iterator[NamedFact]:
@@ -397,20 +369,27 @@ def _cluster_names(text: str) -> Iterator[NamedFact]:
 
 
 def _boot_manager(text: str) -> Iterator[NamedFact]:
-    names = {"BootCurrent": "boot-current", "BootOrder": "boot-order"}
+    yield from _labelled({"BootCurrent": "boot-current", "BootOrder": "boot-order"})(text)
     for number, line in _rows(text):
-        word, _, rest = line.partition(":")
-        if word in names:
-            yield names[word], rest.strip(), number, ""
-        elif (match := re.match(r"Boot([0-9A-F]{4})[* ] *(.*)", line)) is not None:
+        if (match := re.match(r"Boot([0-9A-F]{4})[* ] *(.*)", line)) is not None:
             yield "boot-entry", match[2], number, match[1]
+
+
+_TIME_SETTINGS: Final = {
+    **dict.fromkeys(("System clock synchronized", "NTP synchronized"), "clock-synchronized"),
+    **dict.fromkeys(("NTP service", "NTP enabled", "Network time on"), "ntp"),
+}
+_HOST_SETTINGS: Final = {
+    **dict.fromkeys(("Hardware Vendor", "Hardware Model"), "hardware"),
+    "Static hostname": "hostname",
+}
 
 
 _READERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], Iterator[NamedFact]]], ...]] = (
     (re.compile(r".*\.(?:crt|pem)$"), _certificates),
     (re.compile(r"resolv\.conf"), _resolver),
-    (re.compile(r"nsswitch\.conf"), _nsswitch),
-    (re.compile(r"hostnamectl"), _host_of_systemd),
+    (re.compile(r"nsswitch\.conf"), _labelled({"hosts": "nsswitch-hosts"})),
+    (re.compile(r"hostnamectl"), _labelled(_HOST_SETTINGS)),
     (re.compile(r"hostname"), _hostname),
     (re.compile(r"hardware-(?:vendor|model)"), _plain("hardware")),
     (re.compile(r"ip[-_]?.*addr"), _addresses),
@@ -423,14 +402,14 @@ _READERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], Iterator[NamedFact]
     (re.compile(r"findmnt|mounts|mtab"), _mounts),
     (re.compile(r"df"), _disk_space),
     (re.compile(r"chrony"), _chrony),
-    (re.compile(r"timedatectl"), _time_settings),
+    (re.compile(r"timedatectl"), _labelled(_TIME_SETTINGS)),
     (re.compile(r"rpm-ostree"), _deployments),
     (re.compile(r"os-release"), _release),
     (re.compile(r"boots|journalctl_"), _boots),
     (re.compile(r"secure-boot|mokutil"), _plain("secure-boot")),
     (re.compile(r"cgroup"), _plain("cgroup")),
     (re.compile(r"selinux|sestatus"), _plain("selinux")),
-    (re.compile(r"failed-units|list_units|systemctl_list-units"), _failed_units),
+    (re.compile(r"failed-units|list_units|systemctl_list-units"), failed_units),
     (re.compile(r"cluster-names"), _cluster_names),
     (re.compile(r"efibootmgr"), _boot_manager),
     (re.compile(r"crictl[-_]images"), _plain("image")),
