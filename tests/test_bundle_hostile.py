@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from service_record.bundle.layers import Limits
 from tests.archives import COMPRESSIONS, SERVICES, found, header, member, opened, reasons, record, tar
@@ -232,35 +230,3 @@ def test_a_million_members_take_seconds_and_are_not_all_read() -> None:
     bundle = opened(archive)
     assert time.monotonic() - before < 200
     assert reasons(bundle) == [("", "more than 200000 members; the rest was not read")]
-
-
-SMALL = tar(
-    WHOLE,
-    record("job", *failed_run()),
-    member("inner.tar.gz", gzip.compress(tar(record("inner", entry())))),
-    member("x" * 200, b"long", layout=tarfile.PAX_FORMAT),
-)
-
-
-@given(
-    st.sampled_from(list(COMPRESSIONS)),
-    st.lists(st.tuples(st.floats(0, 0.999), st.integers(1, 255)), max_size=4),
-    st.floats(0.2, 1),
-)
-def test_no_damage_raises(name: str, flips: list[tuple[float, int]], share: float) -> None:
-    archive = bytearray(COMPRESSIONS[name](SMALL))
-    for place, bits in flips:
-        archive[int(place * len(archive))] ^= bits
-    bundle = opened(bytes(archive[: int(share * len(archive))]))
-    if not flips and share == 1:
-        assert set(found(bundle)) == {"inner", "job", "whole"}
-    else:
-        assert set(found(bundle)) <= set(bundle.records)
-
-
-@given(st.binary(max_size=1500))
-def test_no_header_raises(data: bytes) -> None:
-    block = bytearray((header("x", 512) + data)[:512].ljust(512, b"\0"))
-    block[: len(data)] = data[:512]
-    block[148:156] = b"%06o\0 " % (sum(block[:148]) + sum(block[156:512]) + 8 * ord(" "))
-    opened(tar(WHOLE, bytes(block[:512]), data, WHOLE))
