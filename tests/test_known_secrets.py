@@ -175,14 +175,8 @@ def test_a_host_without_any_is_fine(host: Host) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "{",
-        "[1, 2",
-        "\0\xff",
-        '{"auths": 7}',
-        '{"auths": {"a": null}}',
-        "-----BEGIN PRIVATE KEY-----",
-        "[" * 100_000,
+        *("", "{", "[1, 2", "\0\xff", '{"auths": 7}', '{"auths": {"a": null}}'),
+        *("-----BEGIN PRIVATE KEY-----", "[" * 100_000),
     ],
 )
 def test_damaged_files_are_no_matter(host: Host, text: str) -> None:

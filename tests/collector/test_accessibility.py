@@ -95,17 +95,9 @@ def test_pages_of_the_collector_have_no_barrier(browser: Browser, fleet: Served)
     with signed_in(browser, fleet, TokenKind.ADMIN) as page, Faults() as faults:
         (cluster,) = fleet.client("reader").get("/api/v1/clusters").json["clusters"]
         for path in (
-            "/",
-            "/?each=1&verdict=failed",
-            "/?machine=nobody",
-            f"/hosts/{FAILED}",
-            f"/hosts/{FAILED}/analysis",
-            "/hosts/web07.dc2.example.com",
-            "/hosts/nobody",
-            "/clusters",
-            f"/clusters/{cluster['id']}",
-            "/mutes",
-            "/statistics?by=group&by=release",
+            *("/", "/?each=1&verdict=failed", "/?machine=nobody", f"/hosts/{FAILED}"),
+            *(f"/hosts/{FAILED}/analysis", "/hosts/web07.dc2.example.com", "/hosts/nobody", "/clusters"),
+            *(f"/clusters/{cluster['id']}", "/mutes", "/statistics?by=group&by=release"),
         ):
             page.goto(fleet.url + path)
             with faults.of(path):

@@ -21,13 +21,8 @@ from tests.collector.serving import Served, served, settings_in
 PHONE: Final[dict[str, Any]] = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2}
 FAILED, LOOPING = "web03.dc2.example.com", "web07.dc2.example.com"
 WHOLE: Final = (
-    "/login",
-    "/",
-    f"/hosts/{FAILED}",
-    f"/hosts/{FAILED}/analysis",
-    f"/hosts/{LOOPING}",
-    "/clusters",
-    "/statistics?by=group&by=release",
+    *("/login", "/", f"/hosts/{FAILED}", f"/hosts/{FAILED}/analysis", f"/hosts/{LOOPING}"),
+    *("/clusters", "/statistics?by=group&by=release"),
 )
 
 

@@ -12,24 +12,10 @@ from service_record.collector.store.schema import hosts, steps, tokens
 from tests.collector.serving import Served, served, settings_in
 
 HOSTILE = [
-    "../../etc/passwd",
-    "..%2f..%2fetc%2fpasswd",
-    "/etc/passwd",
-    "C:\\windows\\system32",
-    "web1\x00.txt",
-    "web1\nSet-Cookie: a=b",
-    "'; DROP TABLE hosts; --",
-    '" OR ""="',
-    "1); DELETE FROM tokens WHERE (1=1",
-    "%s%s%n{0.__class__}",
-    "{{7*7}}${7*7}",
-    "$(touch /tmp/owned)`id`",
-    "\u202etsoh",
-    "\ud7ff\U0010ffff",
-    "a" * 5000,
-    ".",
-    "..",
-    "-rf",
+    *("../../etc/passwd", "..%2f..%2fetc%2fpasswd", "/etc/passwd", "C:\\windows\\system32", "web1\x00.txt"),
+    *("web1\nSet-Cookie: a=b", "'; DROP TABLE hosts; --", '" OR ""="', "1); DELETE FROM tokens WHERE (1=1"),
+    *("%s%s%n{0.__class__}", "{{7*7}}${7*7}", "$(touch /tmp/owned)`id`", "\u202etsoh", "\ud7ff\U0010ffff"),
+    *("a" * 5000, ".", "..", "-rf"),
 ]
 
 

@@ -29,22 +29,11 @@ _RETRY_AFTER: Final = [
     *("Sat, 21 Nov 20260000000 01:05:10 GMT", "2026-11-21T01:05:10Z"),
 ]
 _PAGES: Final = [
-    *(
-        b"",
-        b"\0",
-        b"\xff\xfe\xfd",
-        b"null",
-        b"[]",
-        b"{}",
-        b"0",
-        b'""',
-        b"[" * 100_000,
-        b"NaN",
-        b"\xef\xbb\xbf[]",
-    ),
-    *(b"<html><title>Log in</title><body>Hotspot</body></html>", b"<!doctype html>" + b"<p>" * 50_000),
-    *(b"<title>" * 5000, b"<script>" * 5000, b"<!--" * 20_000, b"&#x110000;&#0;&#xd800;", b'{"reason": 5}'),
-    *(b'{"detail": "a\\nb\\u001b[2J\\ud800"}', b'{"message": ' + b"[" * 5000, b"x" * 300_000),
+    *(b"", b"\0", b"\xff\xfe\xfd", b"null", b"[]", b"{}", b"0", b'""', b"[" * 100_000, b"NaN"),
+    *(b"\xef\xbb\xbf[]", b"<html><title>Log in</title><body>Hotspot</body></html>"),
+    *(b"<!doctype html>" + b"<p>" * 50_000, b"<title>" * 5000, b"<script>" * 5000, b"<!--" * 20_000),
+    *(b"&#x110000;&#0;&#xd800;", b'{"reason": 5}', b'{"detail": "a\\nb\\u001b[2J\\ud800"}'),
+    *(b'{"message": ' + b"[" * 5000, b"x" * 300_000),
 ]
 
 

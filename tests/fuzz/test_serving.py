@@ -23,62 +23,19 @@ from tests.fuzz.walls import walled
 
 TEXTS = st.sampled_from(
     [
-        *(
-            "",
-            " ",
-            "\udcff",
-            "a\nb",
-            "\x1b[2J",
-            "-",
-            "..",
-            "nan",
-            "inf",
-            "-1",
-            "0",
-            "1e400",
-            "9" * 400,
-            "x" * 300,
-        ),
-        *("http://[", "http://\u2100", "http://a:99999/", "https://", "http://a b/", "[::1]", "::"),
-        *("a..b", ".", "é"),
-        *(
-            "postgresql://",
-            "postgresql://[/x",
-            "sqlite:///x",
-            "mysql://a/b",
-            "postgresql://a:b\udcff@h/x",
-            "://",
-        ),
-        *("s3://", "s3://b/p?x", "file:///x", "s3://[", "gs://b", "memory://", "10.0.0.0/99"),
-        *("*", "999.1.1.1"),
-        *(
-            "{given}",
-            "{folder}",
-            "{folder}/no/such",
-            "1h30m",
-            "20G",
-            "99999999999999h",
-            "debug",
-            "loud",
-            "127.0.0.1",
-        ),
+        *("", " ", "\udcff", "a\nb", "\x1b[2J", "-", "..", "nan", "inf", "-1", "0", "1e400", "9" * 400),
+        *("x" * 300, "http://[", "http://\u2100", "http://a:99999/", "https://", "http://a b/", "[::1]"),
+        *("::", "a..b", ".", "é", "postgresql://", "postgresql://[/x", "sqlite:///x", "mysql://a/b"),
+        *("postgresql://a:b\udcff@h/x", "://", "s3://", "s3://b/p?x", "file:///x", "s3://[", "gs://b"),
+        *("memory://", "10.0.0.0/99", "*", "999.1.1.1", "{given}", "{folder}", "{folder}/no/such", "1h30m"),
+        *("20G", "99999999999999h", "debug", "loud", "127.0.0.1"),
     ]
 )
 OPTIONS = st.sampled_from(
     [
-        *("--budget", "--rate", "--keep-days", "--keep-bytes", "--webhook"),
-        *("--webhook-secret-file", "--certificate"),
-        *(
-            "--key",
-            "--proxy",
-            "--objects",
-            "--steps",
-            "--log-level",
-            "--database",
-            "--data",
-            "--host",
-            "--port",
-        ),
+        *("--budget", "--rate", "--keep-days", "--keep-bytes", "--webhook", "--webhook-secret-file"),
+        *("--certificate", "--key", "--proxy", "--objects", "--steps", "--log-level", "--database", "--data"),
+        *("--host", "--port"),
     ]
 )
 
