@@ -389,3 +389,16 @@ def test_the_verb_rotates_and_says_what_came_of_it(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(r"job: \d+ entries left out, \d+ bytes became \d+\n", done.stdout)
     assert Records(tmp_path).path("job").stat().st_size <= 64 << 10
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+def test_a_short_record_that_is_mounted_read_only_is_no_trouble(tmp_path: Path) -> None:
+    write_lines(tmp_path / "job.json", *good(0))
+    mounted = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", mounted, tmp_path, COMMAND, "rotate", "--from", tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -257,7 +257,7 @@ def token() -> None:
 @token.command("create")
 @data_option
 @database_option
-@click.argument("kind", type=click.Choice(_KINDS))
+@click.argument("kind", metavar="KIND", type=click.Choice(_KINDS))
 @click.argument("scope", default="")
 @click.option("--name", default="", help="What it is for, for people.")
 @click.option(

@@ -12,7 +12,7 @@ from service_record.record.visible import visible
 
 
 @click.command("snippet")
-@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
 @click.option("--url", default="", metavar="URL", help="The collector; without it nothing is reported.")
 @click.option("--host", default="", metavar="NAME", help="The host. [default: the name it has by then]")
 @click.option(
@@ -62,9 +62,10 @@ def command(
 ) -> None:
     """Print shell code that reports the steps of an installation.
 
-    It needs nothing but a shell and one of curl, wget and busybox. It never fails the installation, and a
-    collector that does not answer delays it by seconds. What belongs between the beginning and the end of a
-    step is yours to put there.
+    KIND is kickstart, preseed, autoinstall, cloud-init, bash, foreman or ipxe. The code needs nothing but a
+    shell and one of curl, wget and busybox. It never fails the installation, and a collector that does not
+    answer delays it by seconds. What belongs between the beginning and the end of a step is yours to put
+    there.
 
     \b
     Examples:

@@ -269,8 +269,9 @@ def _finish_earlier(path: Path) -> None:
             replaced.path.unlink()
         else:
             _finish(path, replaced)
-    with suppress(FileNotFoundError):
-        path.with_name(f".{path.name}.new").unlink()
+    new = path.with_name(f".{path.name}.new")
+    if new.exists():  # a file system that is mounted read-only refuses to remove even what is not there
+        new.unlink(missing_ok=True)
 
 
 def _finish(path: Path, replaced: _Replaced) -> bool:
