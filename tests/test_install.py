@@ -25,7 +25,7 @@ from service_record.deploy.root import Root
 from tests.builders import some
 from tests.command_line import service_record
 from tests.programs import REPOSITORY
-from tests.trees import Picture, grow_old, picture, place
+from tests.trees import Picture, grow_old, picture, place, remains
 
 SHIM = "/usr/local/bin/bootstrap-service-record.sh"
 DROP_IN = "/etc/systemd/system/service.d/10-service-record.conf"
@@ -216,12 +216,12 @@ def test_what_lies_beside_an_edited_file_goes_when_the_edited_one_goes(root: Pat
 def test_replacing_puts_ours_there_and_removing_puts_the_other_back(root: Path) -> None:
     place(root, SHIM, "upstream's", 0o555)
     grow_old(root)
-    before = picture(root)
+    before = remains(root)
     assert actions(installed(root, replaces=True))[SHIM] is Action.REPLACE
     assert at(root, SHIM).read_bytes() == (REPOSITORY / "shell/bootstrap-service-record.sh").read_bytes()
     assert at(root, f"{SHIM}.replaced").read_text() == "upstream's"
     assert uninstalled(root)[SHIM] is Action.RESTORE
-    assert picture(root) == before
+    assert remains(root) == before
 
 
 def test_what_was_replaced_is_named_when_ours_was_edited_and_stays(root: Path) -> None:
@@ -315,11 +315,11 @@ PRIORS: list[Prior] = [
 def test_what_was_there_before_is_there_again_byte_for_byte(root: Path, prior: Prior, replaces: bool) -> None:
     prior(root)
     grow_old(root)
-    before = picture(root)
+    before = remains(root)
     installed(root, *EVERYTHING, replaces=replaces)
-    assert picture(root) != before
+    assert remains(root) != before
     uninstalled(root)
-    assert picture(root) == before
+    assert remains(root) == before
     assert uninstall(Root(root)) is None
 
 
@@ -338,16 +338,6 @@ def test_a_trial_changes_nothing_and_says_what_is_done_then(root: Path) -> None:
     assert leaving is not None
     assert done is not None
     assert leaving.steps == done.steps
-
-
-def test_a_directory_that_somebody_else_changed_meanwhile_keeps_its_time(root: Path) -> None:
-    at(root, "/usr/local/bin").mkdir(parents=True)
-    installed(root)
-    place(root, "/usr/local/bin/another")
-    uninstalled(root)
-    assert (
-        at(root, "/usr/local/bin").stat().st_mtime_ns >= at(root, "/usr/local/bin/another").stat().st_mtime_ns
-    )
 
 
 ANY_PATHS = [item.path for item in contents(EVERYTHING, HOST, PAGES)]
@@ -385,14 +375,14 @@ def test_whatever_was_there_is_there_again_after_any_installations(
         for path, thing in things.items():
             _make(at(root, path), thing)
         grow_old(root)
-        before = picture(root)
+        before = remains(root)
         for options, replaces in calls:
             installed(root, *options, replaces=replaces)
         there = picture(root)
         installed(root, replaces=calls[-1][1])
         assert picture(root) == there
         uninstalled(root)
-        assert picture(root) == before
+        assert remains(root) == before
 
 
 # Links

@@ -2,16 +2,13 @@
 
 import errno
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Final
+from collections.abc import Iterable, Sequence
 
-from service_record.deploy.installed import FILE, Installed, Times, write
+from msgspec.structs import replace
+
+from service_record.deploy.installed import FILE, Installed, write
 from service_record.deploy.planning import Action, DeployStep
 from service_record.deploy.root import Root
-
-_UNKNOWN: Final = -1
-"""A time of a directory that is still to come."""
 
 
 def apply(root: Root, steps: Sequence[DeployStep], before: Installed, after: Installed) -> bool:
@@ -26,15 +23,9 @@ def apply(root: Root, steps: Sequence[DeployStep], before: Installed, after: Ins
     missing = _missing(root, [FILE, *(step.writes for step in changing if step.writes)])
     touched = existing_parents(root, [FILE, *missing, *(step.path for step in changing)])
     check_rights(root, touched)
-    directories = before.directories | set(missing)
-    foreign = [directory for directory in touched if directory not in directories]
-    modified = {directory: _modified_before(root, directory, before.times) for directory in foreign}
-
     home = parent(root, FILE)
     ours = [directory for directory in missing if f"{home}/".startswith(f"{directory}/")]
-    coming = {directory: Times(when, _UNKNOWN) for directory, when in modified.items()}
-    noted = replace(after, directories=directories, times={**before.times, **coming})
-    _note(root, noted, ours)
+    _note(root, replace(after, directories=before.directories | set(missing)), ours)
     for directory in missing:
         if directory not in ours:
             root.make_directory(directory)
@@ -42,7 +33,6 @@ def apply(root: Root, steps: Sequence[DeployStep], before: Installed, after: Ins
         do(root, step)
     for directory in {*touched, *missing}:
         root.sync(directory)
-    _finish(root, noted, modified)
     return True
 
 
@@ -97,13 +87,6 @@ def _missing(root: Root, paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(missing))
 
 
-def _modified_before(root: Root, directory: str, recorded: Mapping[str, Times]) -> int:
-    """Return the time at which somebody else last modified a directory."""
-    now = root.modified(directory)
-    times = recorded.get(directory)
-    return times.before if times and times.after == now else now
-
-
 def _note(root: Root, noted: Installed, directories: Sequence[str]) -> None:
     """Store what is about to be installed, making the directories for that; or leave nothing."""
     try:
@@ -114,13 +97,3 @@ def _note(root: Root, noted: Installed, directories: Sequence[str]) -> None:
         for directory in reversed(directories):
             root.remove_directory(directory)
         raise
-
-
-def _finish(root: Root, noted: Installed, modified: Mapping[str, int]) -> None:
-    """Store when we modified which directory. The one that this modifies gets its time back."""
-    times = {directory: Times(when, root.modified(directory)) for directory, when in modified.items()}
-    home = parent(root, FILE)
-    when = root.modified(home)
-    write(root, replace(noted, times={**noted.times, **times}))
-    root.set_modified(home, when)
-    root.sync(home)

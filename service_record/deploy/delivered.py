@@ -7,7 +7,7 @@ written. Nothing beyond the standard library is needed.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
 from posixpath import relpath
@@ -29,7 +29,7 @@ _FINDER: Final = "service-record-failure.sh"
 """
 
 
-class Option(Enum):
+class Option(StrEnum):
     """The parts that can be installed; the values are the options of the command line."""
 
     SHIM = "shim"

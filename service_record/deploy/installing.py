@@ -14,7 +14,7 @@ from typing import Final
 
 from service_record.deploy.apply import apply, check_rights, do, existing_parents, parent
 from service_record.deploy.delivered import CLOSING, HOST, Item, Option, closing, contents
-from service_record.deploy.installed import FILE, Installed, read
+from service_record.deploy.installed import FILE, NOTHING_INSTALLED, Installed, read
 from service_record.deploy.planning import Action, DeployStep, after, aside, beside, to_install, to_uninstall
 from service_record.deploy.root import NOTHING, PathSeen, Root
 from service_record.reporter.paths import Places
@@ -86,7 +86,7 @@ def install(
     A trial changes nothing. Raises OSError, DamagedError.
     """
     with root.locked():
-        before = read(root) or Installed()
+        before = read(root) or NOTHING_INSTALLED
         closed = tuple(dict.fromkeys([*_closed_before(before), *closes]))
         requested = frozenset([*options, *([Option.SHIM] if closed else [])])
         chosen = _chosen(root, requested, before)
@@ -168,8 +168,9 @@ def uninstall(root: Root, *, is_trial: bool = False) -> InstallOutcome | None:
         steps = tuple(to_uninstall({path: root.see(path) for path in paths}, installed))
         if is_trial:
             return InstallOutcome(steps)
-        check_rights(root, existing_parents(root, [FILE, *installed.directories, *paths]))
-        notes = [*_stopped(root, steps), *_removed(root, steps, installed)]
+        touched = existing_parents(root, [FILE, *installed.directories, *paths])
+        check_rights(root, touched)
+        notes = [*_stopped(root, steps), *_removed(root, steps, installed, touched)]
         notes += reload_for(root, [step.path for step in steps if step.changes])
         return InstallOutcome(steps, tuple(notes))
 
@@ -182,28 +183,23 @@ def _stopped(root: Root, steps: Iterable[DeployStep]) -> Iterator[str]:
         yield from run_on(root, "systemctl", "stop", *units)
 
 
-def _removed(root: Root, steps: Sequence[DeployStep], installed: Installed) -> Iterator[str]:
+def _removed(
+    root: Root, steps: Sequence[DeployStep], installed: Installed, touched: Sequence[str]
+) -> Iterator[str]:
     """Remove everything, the note of what is installed last; return a line for each directory of ours that
     stays.
     """
-    untouched = {
-        directory: times.before
-        for directory, times in installed.times.items()
-        if root.see(directory).kind == "directory" and root.modified(directory) == times.after
-    }
     for step in steps:
         do(root, step)
         root.tidy(step.path)
     home = f"{parent(root, FILE)}/"
     inner_first = sorted(installed.directories, reverse=True)
     yield from _emptied(root, [path for path in inner_first if not home.startswith(f"{path}/")])
-    _sync(root, [*installed.directories, *installed.times])
+    _sync(root, touched)
     root.remove(FILE)
     root.tidy(FILE)
     yield from _emptied(root, [path for path in inner_first if home.startswith(f"{path}/")])
-    for directory, when in untouched.items():
-        root.set_modified(directory, when)
-    _sync(root, installed.times)
+    _sync(root, touched)
 
 
 def _emptied(root: Root, directories: Iterable[str]) -> Iterator[str]:

@@ -1,8 +1,10 @@
 """Plans of an installation or its removal, from what is there. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
+
+from msgspec.structs import replace
 
 from service_record.deploy.delivered import Item, Option
 from service_record.deploy.installed import Installed, Mark
@@ -62,8 +64,8 @@ def aside(path: str) -> str:
 
 def mark(item: Item) -> Mark:
     if item.target is not None:
-        return Mark("link", item.target)
-    return Mark("file", digest(item.data), item.mode)
+        return Mark(link=item.target)
+    return Mark(sha256=digest(item.data), mode=f"{item.mode:04o}")
 
 
 def to_install(
@@ -117,7 +119,7 @@ def _step(item: Item, on_disk: Mapping[str, PathSeen], installed: Installed, *, 
         why = "" if state.mode == item.mode or state.kind == "link" else f"mode {state.mode:04o} is kept"
         return DeployStep(item.path, Action.LEAVE, why, item)
     if ours and _is(state, ours):
-        is_ours = state.mode == ours.mode
+        is_ours = f"{state.mode:04o}" == ours.mode
         return DeployStep(item.path, Action.UPDATE, item=item, mode=item.mode if is_ours else state.mode)
     whose = "edited" if ours else "not ours"
     if state.kind == "directory":
@@ -166,4 +168,4 @@ def _without(path: str, state: PathSeen, ours: Mark) -> DeployStep:
 
 def _is(state: PathSeen, ours: Mark) -> bool:
     """Return whether it is the file that we put there, whatever its mode is now."""
-    return (state.kind, state.content) == (ours.kind, ours.content)
+    return bool(state.content) and state.content == (ours.link if state.kind == "link" else ours.sha256)

@@ -179,17 +179,6 @@ class Root:
             raise
         return True
 
-    def modified(self, directory: str) -> int:
-        """Return the time at which an entry was last added to or removed from a directory; nanoseconds
-        since 1970.
-        """
-        with self.opened(directory) as descriptor:
-            return os.fstat(descriptor).st_mtime_ns
-
-    def set_modified(self, directory: str, when: int) -> None:
-        with self.opened(directory) as descriptor:
-            os.utime(descriptor, ns=(os.fstat(descriptor).st_atime_ns, when))
-
     def sync(self, directory: str) -> None:
         """Make the changes in a directory outlive a loss of power."""
         with self.opened(directory) as descriptor:

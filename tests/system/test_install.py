@@ -16,7 +16,7 @@ service_record() {
   /venv/bin/python -c 'from service_record.cli import main; main(prog_name="service-record")' "$@"
 }
 everything() {  # where systemd, which has just booted, writes things of its own, without times
-  find /usr/local/bin /usr/local/share -printf '%p %m %u %T@ %l\\n' | sort
+  find /usr/local/bin /usr/local/share -type d -printf '%p %m %u\\n' -o -printf '%p %m %u %T@ %l\\n' | sort
   find /etc /var/lib -path '*service-record*' -o -path '*boot-reporter*' -o -path '/etc/systemd*' | sort
 }
 """
