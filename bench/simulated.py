@@ -49,9 +49,7 @@ class Answering:
 
     knows_stages: bool = False
     knows_host_boot: bool = False
-    view: View = field(
-        default_factory=lambda: HostView(stage="Rebooting", status="installing-in-progress", kind="Host")
-    )
+    view: View = field(default_factory=lambda: HostView(stage="Rebooting", status="installing-in-progress"))
     faults: Callable[[str], Outcome | None] = lambda _call: None
     """Answer to a call in the service's place; None stands for the service's own answer."""
     calls: Counter[str] = field(default_factory=Counter)

@@ -8,7 +8,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any, Final
 
-from service_record.reporter.gather import Context, Gathered, GatherRow, add_manifest, gather
+from service_record.reporter.gather import Context, Gathered, GatherRow, gather
+from service_record.reporter.gather.model import manifest
 
 SCRIPT_HEAD: Final = "#!/bin/bash\nPATH=/usr/sbin:/usr/bin:/sbin:/bin\n"
 AT: Final = datetime(2026, 11, 21, 2, tzinfo=UTC)
@@ -118,8 +119,7 @@ class Result:
         return (self.bundle.directory / path).read_bytes()
 
     def manifest(self) -> Any:
-        add_manifest(self.bundle, self.gathered, at=AT, boot_id="b0" * 16, cursor=None)
-        return json.loads(self.data("manifest.json"))
+        return json.loads(json.dumps(manifest(self.gathered, at=AT, boot_id="b0" * 16, cursor=None)))
 
 
 def gathered(

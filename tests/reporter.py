@@ -52,7 +52,7 @@ def evidence(uptime: float = 60.0, *, wrong: bool = False, **fields: object) -> 
 
 def host_view(**fields: object) -> HostView:
     """A host as the service sees it after its reboot."""
-    plain = HostView(stage="Rebooting", status="installing-in-progress", role="master", kind="Host")
+    plain = HostView(stage="Rebooting", status="installing-in-progress", role="master")
     return replace(plain, **fields)  # type: ignore[arg-type]
 
 

@@ -340,6 +340,7 @@ def test_what_the_bundle_raises_ends_the_round_and_what_runs(host: Host) -> None
 
 
 STOPPED = """
+import signal
 import sys
 from pathlib import Path
 from tests import gathered
@@ -352,6 +353,7 @@ class Telling(gathered.DirectoryMember):
         (host.root / "written").touch()
 
 gathered.DirectoryMember = Telling
+signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # as `bundle` and `report` do
 host = gathered.Host(Path(sys.argv[1]))
 host.program("df", f"trap '' TERM; echo $$ >{host.root}/pid; echo first; while :; do sleep 1000; done")
 host.gather(GatherRow("df", "df.txt", ProgramSource(("df",)), seconds=1000))

@@ -102,7 +102,7 @@ def test_each_rule_of_stopping_has_a_case() -> None:
 @pytest.mark.parametrize(
     "view",
     [
-        pytest.param(host_view(status="added-to-existing-cluster", kind="AddToExistingClusterHost"), id="2"),
+        pytest.param(host_view(status="added-to-existing-cluster"), id="2"),
         pytest.param(host_view(stage="Done"), id="done"),
     ],
 )
@@ -346,12 +346,6 @@ def test_a_fact_is_told_in_the_form_that_the_service_takes(stages: Stages, known
 def test_information_goes_with_the_stage_as_it_was_read(stage: str) -> None:
     (report,) = Case(view=host_view(stage=stage)).plan().report
     assert report.stage == stage
-
-
-def test_a_host_of_day_two_keeps_its_stage() -> None:
-    for stage in ("Rebooting", "Configuring"):
-        (report,) = Case(view=host_view(kind="AddToExistingClusterHost", stage=stage)).plan().report
-        assert report.stage == stage
 
 
 @pytest.mark.parametrize("status", ["installing", "installing-in-progress", "installing-pending-user-action"])

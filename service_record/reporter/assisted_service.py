@@ -5,17 +5,14 @@ Never a registration, never `instructions`, never the stage `Failed`: each would
 with the host. Rules are those of the service's handlers as they behave, not only of its OpenAPI document.
 """
 
-import json
 import uuid
-from collections.abc import Mapping
-from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Self
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from service_record.http.answers import Answered, Outcome, RetryPolicy, Unreachable, printable
+from service_record.http.answers import ASK_AGAIN, Answered, Outcome, RetryPolicy, Unreachable, printable
 from service_record.http.attempt import Request
 from service_record.http.proxies import Proxies
 from service_record.http.transport import Reply, Transport, acknowledged
@@ -33,8 +30,6 @@ from service_record.reporter.settings import AssistedServiceSettings
 BASE_PATH: Final = "/api/assisted-install"
 LONGEST_INFO: Final = 2048
 """Characters of `progress_info`; the service fails on a longer one."""
-LONGEST_MESSAGE: Final = 4096
-"""Characters of an event; the service drops a longer one in silence."""
 _MOST_HOSTS: Final = 8 << 20
 """Bytes of the list of a cluster's hosts: without inventories some kilobytes for each of them.
 
@@ -45,9 +40,6 @@ No call that takes an agent's key lists one host alone. Whatever fits in here is
 _GOOD: Final = range(200, 300)
 _ACCEPTED: Final = frozenset({HTTPStatus.NO_CONTENT})
 """The answers to logs and to their state that accept them."""
-
-LogsState: TypeAlias = Literal["requested", "collecting", "completed", "timeout"]
-Severity: TypeAlias = Literal["info", "warning", "error", "critical"]
 
 
 class AssistedService:
@@ -139,28 +131,10 @@ class AssistedService:
         request = Request(method="POST", url=url, params=params, file=file, part="upfile", name=name)
         return acknowledged(self._transport.call(request, tries=tries), _ACCEPTED)
 
-    def logs_progress(self, state: LogsState) -> Outcome:
-        """Say how far the collection of this host's logs is."""
-        reply = self._call("PUT", self._host("logs-progress"), json={"logs_state": state})
+    def complete_logs(self) -> Outcome:
+        """Say that all of this host's logs are there."""
+        reply = self._call("PUT", self._host("logs-progress"), json={"logs_state": "completed"})
         return acknowledged(reply, _ACCEPTED)
-
-    def event(
-        self, message: str, *, name: str, severity: Severity = "info", props: Mapping[str, str] | None = None
-    ) -> Outcome:
-        """Add a line to the cluster's events. Tried once: the service would keep each repetition."""
-        service = self._service
-        body = {
-            "severity": severity,
-            "category": "user",
-            "name": name,
-            "message": message[:LONGEST_MESSAGE],
-            "event_time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            "cluster_id": service.cluster_id,
-            "infra_env_id": service.infra_env_id,
-            "host_id": service.host_id,
-            **({"props": json.dumps(dict(props))} if props else {}),
-        }
-        return self._call("POST", f"{self._base}/v2/events", json=body, tries=1).outcome
 
     def _call(
         self,
@@ -168,14 +142,11 @@ class AssistedService:
         url: str,
         *,
         json: object = None,
-        again: frozenset[int] | None = None,
-        tries: int | None = None,
+        again: frozenset[int] = ASK_AGAIN,
         most_body: int | None = None,
     ) -> Reply:
         request = Request(method=method, url=url, json=json)
-        if again is None:
-            return self._transport.call(request, tries=tries, most_body=most_body)
-        return self._transport.call(request, again=again, tries=tries, most_body=most_body)
+        return self._transport.call(request, again=again, most_body=most_body)
 
     def _cluster(self, what: str) -> str:
         return f"{self._base}/v2/clusters/{_segment(self._service.cluster_id)}/{what}"

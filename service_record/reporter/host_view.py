@@ -29,12 +29,6 @@ class HostView:
     info: str = ""
     status: str = ""
     role: str = ""
-    bootstrap: bool = False
-    kind: str = ""
-    """`Host`, or `AddToExistingClusterHost` on day two."""
-    stage_timed_out: bool = False
-    stage_started_at: str = ""
-    stage_updated_at: str = ""
     logs_info: str = ""
 
 
@@ -113,11 +107,6 @@ def _view(host: Mapping[str, object]) -> HostView:
         info=_text(progress, "progress_info"),
         status=_text(host, "status"),
         role=_text(host, "role"),
-        bootstrap=host.get("bootstrap") is True,
-        kind=_text(host, "kind"),
-        stage_timed_out=progress.get("stage_timed_out") is True,
-        stage_started_at=_text(progress, "stage_started_at"),
-        stage_updated_at=_text(progress, "stage_updated_at"),
         logs_info=_text(host, "logs_info"),
     )
 

@@ -92,7 +92,7 @@ class HostLogsSlot:
         shipped = self.service.upload(bundle, HOST, tries)
         if not isinstance(shipped, Answered) or not shipped.good:
             return shipped
-        progress = self.service.logs_progress("completed")
+        progress = self.service.complete_logs()
         if succeeded(progress):
             return shipped
         why = f"{progress.status} {progress.text}" if isinstance(progress, Answered) else progress.reason

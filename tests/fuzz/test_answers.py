@@ -103,7 +103,7 @@ def test_each_call_of_the_reporter_comes_to_something_whatever_is_answered(said:
         for outcome in (
             asked.report_stage("Rebooting", "words"),
             asked.upload_bytes(b"x" * 999, "x.tar.gz", "host"),
-            asked.logs_progress("completed"),
+            asked.complete_logs(),
         ):
             check(outcome)
             assert outcome.sent <= 999 * AT_ONCE.upload_tries

@@ -14,11 +14,13 @@ from testing.machine import Machine
 
 GATHER = """\
 #!/venv/bin/python
+import json
 import os
 import sys
 from pathlib import Path
 
-from service_record.reporter.gather import COLLECTORS, Context, add_manifest, gather, newest_cursor
+from service_record.reporter.gather import COLLECTORS, Context, gather, newest_cursor
+from service_record.reporter.gather.model import manifest
 from service_record.record.systemd import boot_id
 from tests.gathered import AT, DirectoryBundle
 
@@ -27,7 +29,8 @@ urls = ("https://api.cluster.example:6443/readyz", "http://192.0.2.1/")
 context = Context(environ=os.environ, boot_id=boot_id(), cursor=cursor, urls=urls)
 print(newest_cursor(context))
 gathered = gather(COLLECTORS, context, bundle)
-add_manifest(bundle, gathered, at=AT, boot_id=context.boot_id, cursor=cursor)
+document = manifest(gathered, at=AT, boot_id=context.boot_id, cursor=cursor)
+bundle.add("manifest.json", json.dumps(document).encode())
 """
 
 

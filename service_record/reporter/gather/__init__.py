@@ -13,7 +13,6 @@ from service_record.reporter.gather.model import (
     GatherRow,
     GatherStatus,
     GivenMember,
-    add_manifest,
 )
 
 __all__ = [
@@ -29,7 +28,6 @@ __all__ = [
     "GatheredBundle",
     "GatheredMember",
     "GivenMember",
-    "add_manifest",
     "gather",
     "newest_cursor",
 ]

@@ -5,12 +5,10 @@ Pieces are made in a thread that may hang, and is then left behind.
 
 import os
 import queue
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
-from types import FrameType
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from typing import Final, TypeAlias
 
 from service_record.reporter.gather.files import below
@@ -118,12 +116,11 @@ def gather(
 ) -> tuple[Gathered, ...]:
     """Return the result of each collector, in their order, after all had `seconds` together.
 
-    What a collector raises is its own failure. What the bundle raises is raised, and ends what runs; so do
-    SIGINT, and SIGTERM where nobody else handles it, which raises SystemExit(143) then.
+    What a collector raises is its own failure. What the bundle raises is raised, and ends what runs; so does
+    SIGINT, and SIGTERM where the caller has it raise something.
     """
     whole = Deadline(seconds)
-    with _sigterm_raises():
-        return tuple(_gathered(collector, context, bundle, whole) for collector in collectors)
+    return tuple(_gathered(collector, context, bundle, whole) for collector in collectors)
 
 
 def _gathered(collector: GatherRow, context: Context, bundle: GatheredBundle, whole: Deadline) -> Gathered:
@@ -235,23 +232,3 @@ def _in_one_line(text: str) -> str:
     plain = " ".join(text.split())
     printable = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in plain)
     return printable if len(printable) <= _REASON_CHARACTERS else printable[: _REASON_CHARACTERS - 1] + "…"
-
-
-@contextmanager
-def _sigterm_raises() -> Iterator[None]:
-    """Raise SystemExit on SIGTERM, which would kill us and leave running programs behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, _exit)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _exit(number: int, _frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)

@@ -3,7 +3,6 @@
 Gathering itself is in `gathering`.
 """
 
-import json
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -210,22 +209,6 @@ class Gathered:
 
 MANIFEST: Final = "manifest.json"
 FORMAT_VERSION: Final = 1
-
-
-def add_manifest(
-    bundle: GatheredBundle,
-    gathered: Iterable[Gathered],
-    *,
-    at: datetime,
-    boot_id: str | None,
-    cursor: str | None,
-) -> None:
-    """Add the manifest to a bundle that was begun at that time, which must be aware.
-
-    The bundle must redact what it is given: a reason is what a program said of an error.
-    """
-    document = manifest(gathered, at=at, boot_id=boot_id, cursor=cursor)
-    bundle.add(MANIFEST, json.dumps(document, indent=2).encode() + b"\n")
 
 
 def manifest(
