@@ -76,9 +76,28 @@ FAILED: Final = 1
 UNREADABLE: Final = 3
 DAMAGED: Final = 4
 REFUSED: Final = 6
+NOT_DELIVERED: Final = 75
 TIMED_OUT: Final = 124
 _INTERRUPTED: Final = 130
 _CLOSED_PIPE: Final = 141
+
+
+class Unreadable(click.ClickException):
+    """Nothing to read there, or not readable."""
+
+    exit_code = UNREADABLE
+
+
+class Refused(click.ClickException):
+    """A secret would have left the host."""
+
+    exit_code = REFUSED
+
+
+class NotDelivered(click.ClickException):
+    """The server cannot be reached, or is busy; later it may not be."""
+
+    exit_code = NOT_DELIVERED
 
 
 class Verbs(click.Group):

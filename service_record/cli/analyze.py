@@ -12,7 +12,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from service_record.cli import FAILED, TIMED_OUT, UNREADABLE, system_error_line
+from service_record.cli import FAILED, TIMED_OUT, UNREADABLE, Unreadable, system_error_line
 from service_record.cli.diagnosing import (
     Judging,
     expect_option,
@@ -23,7 +23,7 @@ from service_record.cli.diagnosing import (
     units_here,
     with_evidence,
 )
-from service_record.cli.inputs import Unreadable, history_of, now_for, opened, selected_boot
+from service_record.cli.inputs import history_of, now_for, opened, selected_boot
 from service_record.cli.options import (
     Duration,
     display_options,
@@ -35,7 +35,7 @@ from service_record.cli.terminal import print_lines, view
 from service_record.diagnosis import Diagnosis, Verdict
 from service_record.diagnosis.causes import Causes, judge_evidence
 from service_record.diagnosis.trouble_facts import Unit
-from service_record.display.text import Clock, Glyphs, View
+from service_record.display.text import Glyphs, View
 from service_record.history import History
 from service_record.history.build import Now, Selection, latest_entry
 from service_record.read.source import SourceError, is_unpacked_bundle
@@ -150,7 +150,7 @@ def command(
         answer = request.answer()
     if answer.diagnosis is None:
         raise Unreadable(answer.refusal)
-    form = _OutputForm(output, Clock(clock) if clock else None, color, pager, explain)
+    form = _OutputForm(output, clock, color, pager, explain)
     _print(answer.diagnosis, answer, form)
     if wait and answer.diagnosis.verdict is Verdict.RUNNING:
         raise click.exceptions.Exit(TIMED_OUT)
@@ -289,7 +289,7 @@ class _OutputForm(msgspec.Struct, frozen=True):
     """The form in which the answer is shown."""
 
     output: str
-    clock: Clock | None
+    clock: str | None
     color: str
     pager: bool
     explains: bool

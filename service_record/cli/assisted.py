@@ -2,14 +2,14 @@
 
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from service_record.cli import FAILED, require_extra
+from service_record.cli import FAILED, NotDelivered, Unreadable, require_extra
 from service_record.cli.ignition import (
     ReporterProgram,
     check_one_input,
@@ -18,7 +18,7 @@ from service_record.cli.ignition import (
     read_wanted,
     with_added,
 )
-from service_record.cli.inputs import Unreadable
+from service_record.cli.options import all_options
 from service_record.deploy.assisted.overrides import MARKER, SPEC
 from service_record.deploy.delivered import Item, Option
 from service_record.deploy.ignition.making import (
@@ -38,12 +38,10 @@ if TYPE_CHECKING:
     from service_record.deploy.assisted.overrides import OverrideChange
     from service_record.deploy.assisted.service import Installer, Recipient
 
-NOT_DELIVERED: Final = 75
 _MOST_TOKEN: Final = 1 << 18
 _ROLE: Final = "master"
 """The role used for all hosts: only a bootstrap host gets different files."""
 _OF_HOSTS: Final = ("reporter_token_file", "ship_to", "settings", "executable", "executable_hash")
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @click.group("assisted")
@@ -65,7 +63,7 @@ def _cluster_id(_context: click.Context, _parameter: click.Parameter, value: str
         ) from None
 
 
-_SERVICE: Final = (
+_service_options: Final = all_options(
     click.option("--url", metavar="URL", required=True, help="The assisted-service."),
     click.option(
         "--cluster-id", metavar="UUID", required=True, callback=_cluster_id, help="The cluster there."
@@ -73,12 +71,6 @@ _SERVICE: Final = (
     click.option("--token-file", metavar="FILE", help="Your token at the service; - for standard input."),
     click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing."),
 )
-
-
-def _service_options(function: _Function) -> _Function:
-    for option in reversed(_SERVICE):
-        function = option(function)
-    return function
 
 
 @command.command("prepare")
@@ -197,7 +189,7 @@ def _installer(url: str, token_file: str | None, ca_bundle: str | None) -> Itera
         except PlanError as error:
             raise Unreadable(visible(str(error))) from None
         except ServiceError as error:
-            fault = _NotDelivered if error.is_for_later else Unreadable
+            fault = NotDelivered if error.is_for_later else Unreadable
             raise fault(visible(f"assisted-service: {error}")) from None
 
 
@@ -291,9 +283,3 @@ def _list_items(config: Config) -> Iterator[str]:
         yield f"file {node['path']} {node.get('mode', 0o644):04o}"
     for _, unit in items(config, "systemd.units"):
         yield f"unit {unit['name']}{', enabled' if unit.get('enabled') else ''}"
-
-
-class _NotDelivered(click.ClickException):
-    """The service cannot be reached, or is busy; later it may not be."""
-
-    exit_code = NOT_DELIVERED

@@ -19,9 +19,8 @@ from service_record.bundle import HEAD_BYTES, LeftOut, Limits, is_packed
 from service_record.bundle.contents import Content, archive_contents, directory_contents
 from service_record.bundle.layers import size_text
 from service_record.bundle.writing import DISK_BYTES, SERVER_BYTES, Packed
-from service_record.cli import REFUSED, UNREADABLE
+from service_record.cli import UNREADABLE, Refused, Unreadable
 from service_record.cli.diagnosing import verdict_page
-from service_record.cli.inputs import Unreadable
 from service_record.cli.options import Size
 from service_record.cli.terminal import check_new, rules_with, secrets_in
 from service_record.display.text import count
@@ -173,11 +172,7 @@ def _new(path: Path) -> Iterator[Path]:
 
 def _check(leak: Leak | None) -> None:
     if leak is not None:
-        leak_text = visible(str(leak))
-        click.echo(
-            f"Error: refused: a secret would have left with {leak_text}; nothing was written", err=True
-        )
-        raise click.exceptions.Exit(REFUSED)
+        raise Refused(f"refused: a secret would have left with {visible(str(leak))}; nothing was written")
 
 
 def _tell(size: int, members: Iterable[Packed], kinds: Counter[str]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from service_record.cli import UNREADABLE, require_extra
+from service_record.cli import FAILED, Unreadable, require_extra
 from service_record.cli.collector_care import (
     Number,
     audit_command,
@@ -152,12 +152,10 @@ def serve_command(
     try:
         serve(settings, say_ready)
     except (StepsError, NoticesError, DatabaseError, ObjectError) as error:
-        click.echo(f"Error: {visible(str(error))}", err=True)
-        raise click.exceptions.Exit(UNREADABLE) from None
+        raise Unreadable(visible(str(error))) from None
     except OSError as error:
         where = visible(str(error.filename or f"{host}:{port}"))
-        click.echo(f"Error: {where}: {error.strerror or error}", err=True)
-        raise click.exceptions.Exit(UNREADABLE) from None
+        raise Unreadable(f"{where}: {error.strerror or error}") from None
 
 
 def _check_webhook(url: str) -> None:
@@ -196,15 +194,13 @@ def notices_command(file: Path) -> None:
     try:
         results = try_all(read_destinations(file), time.time())
     except DestinationError as error:
-        click.echo(f"Error: {file}: {visible(str(error))}", err=True)
-        raise click.exceptions.Exit(UNREADABLE) from None
+        raise Unreadable(f"{file}: {visible(str(error))}") from None
     except NoticesError as error:
-        click.echo(f"Error: {visible(str(error))}", err=True)
-        raise click.exceptions.Exit(UNREADABLE) from None
+        raise Unreadable(visible(str(error))) from None
     for name, is_taken in results.items():
         click.echo(f"{name}: {'taken' if is_taken else 'not taken'}")
     if not all(results.values()):
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(FAILED)
 
 
 command.add_command(token)

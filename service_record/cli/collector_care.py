@@ -13,11 +13,11 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from service_record.cli import FAILED, UNREADABLE
+from service_record.cli import FAILED, Unreadable
 from service_record.cli.options import Size
 from service_record.record.visible import visible
 
@@ -79,15 +79,13 @@ def opened(data: Path, database: str, *, may_make: bool = False) -> Iterator["Da
     if may_make:
         make_folder(data)
     elif not database and not (data / FILE).exists():
-        click.echo(f"Error: {data / FILE}: no collector keeps anything here; name its --data", err=True)
-        raise click.exceptions.Exit(UNREADABLE)
+        raise Unreadable(f"{data / FILE}: no collector keeps anything here; name its --data")
     try:
         with closing(Database(database or sqlite_url(data))) as base:
             base.migrate()
             yield base
     except DatabaseError as error:
-        click.echo(f"Error: {error}", err=True)
-        raise click.exceptions.Exit(UNREADABLE) from None
+        raise Unreadable(str(error)) from None
 
 
 def make_folder(data: Path) -> None:
@@ -95,10 +93,9 @@ def make_folder(data: Path) -> None:
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
     except PermissionError as error:
-        click.echo(
-            f"Error: {data}: {error.strerror}; try as root, or name another folder with --data", err=True
-        )
-        raise click.exceptions.Exit(UNREADABLE) from None
+        raise Unreadable(
+            f"{data}: {error.strerror}; try as root, or name another folder with --data"
+        ) from None
 
 
 def actor() -> str:
@@ -170,7 +167,7 @@ def backup_command(*, data: Path, file: Path) -> None:
     try:
         report = back_up(data, file)
     except BackupError as error:
-        _fail(error)
+        raise Unreadable(str(error)) from None
     click.echo(f"{file}: {report.size} bytes, {report.objects} bundles", err=True)
 
 
@@ -185,7 +182,7 @@ def restore_command(*, data: Path, file: Path) -> None:
     try:
         report = restore(file, data)
     except BackupError as error:
-        _fail(error)
+        raise Unreadable(str(error)) from None
     with opened(data, "") as collector, collector.changing() as connection:
         administration.note(connection, actor(), "restore", file.name, time.time())
     click.echo(f"{data}: {report.objects} bundles", err=True)
@@ -230,7 +227,7 @@ def prune_command(
             housekeeping.carry_out(what, change, stored, actor(), now)
             stored.delete(housekeeping.orphans(collector, stored, now))
         except ObjectError as error:
-            _fail(error)
+            raise Unreadable(str(error)) from None
     _say_plan("forgot", what)
 
 
@@ -238,11 +235,6 @@ def _say_plan(did: str, what: "ForgetPlan") -> None:
     steps = sum(build.steps for build in what.builds)
     bundles = sum(build.bundles for build in what.builds)
     click.echo(f"{did} {len(what.builds)} builds, {steps} steps, {bundles} bundles: about {what.size} bytes")
-
-
-def _fail(error: Exception) -> NoReturn:
-    click.echo(f"Error: {error}", err=True)
-    raise click.exceptions.Exit(UNREADABLE)
 
 
 _KINDS = ("host", "group", "reader", "admin", "enrolment", "boot", "cloud-init")

@@ -11,7 +11,6 @@ from service_record.cli.options import Duration, display_options, service_names
 from service_record.cli.terminal import print_lines, view
 from service_record.diagnosis.comparison import FLOOR, RATIO, Tolerance, compare
 from service_record.diagnosis.trouble_facts import KnownCause
-from service_record.display.text import Clock
 from service_record.history import History
 from service_record.read.source import Source
 
@@ -88,7 +87,7 @@ def command(
 
         names = (sources[0].name, before), (sources[1].name, after)
         print_lines(
-            comparison_page(comparisons, *names, view(Clock(clock) if clock else None), evident),
+            comparison_page(comparisons, *names, view(clock), evident),
             color,
             pager=pager,
         )

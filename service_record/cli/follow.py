@@ -13,7 +13,6 @@ from service_record.cli.options import complete_stages, service_argument
 from service_record.cli.terminal import paint, view
 from service_record.display.entries import Ticker
 from service_record.display.machine import encoded, piece_document
-from service_record.display.text import Clock
 from service_record.follow.live_directory import LiveRecords, Watch
 from service_record.history.build import Selection
 from service_record.record.directory import Records
@@ -131,7 +130,7 @@ def _entries_shown(service: str, piece: Piece) -> None:
 
 
 def _lines_shown(output: str, clock: str | None, color: str, services: Iterable[str]) -> _Show:
-    ticker = Ticker(view(Clock(clock) if clock else None), services, whole=output == "wide")
+    ticker = Ticker(view(clock), services, whole=output == "wide")
 
     def show(service: str, piece: Piece) -> None:
         sys.stdout.writelines(paint(ticker.lines(service, piece), color))

@@ -15,8 +15,7 @@ import msgspec
 from click.core import ParameterSource
 from msgspec.structs import replace
 
-from service_record.cli import FAILED, terminal_size
-from service_record.cli.inputs import Unreadable
+from service_record.cli import FAILED, Unreadable, terminal_size
 from service_record.cli.options import display_options
 from service_record.cli.terminal import paint, print_lines, view
 from service_record.client.address import CollectorError, address_of
@@ -32,7 +31,7 @@ from service_record.display.fleet_table import (
     table,
     wide,
 )
-from service_record.display.text import Clock, Glyphs, Ink, Line, View
+from service_record.display.text import Glyphs, Ink, Line, View
 from service_record.record.visible import visible
 
 T = TypeVar("T")
@@ -171,7 +170,6 @@ def command(
     if follow and output not in {"table", "jsonl"}:
         raise click.UsageError("--follow goes with --output table or jsonl")
     wanted_verdicts = {*verdicts, *(("stuck",) if stuck else ()), *(("failed",) if failed else ())}
-    chosen = Clock(clock) if clock else None
     try:
         named = (address_of(place).host,) if place and address_of(place).host else ()
         question = _HostQuestion(
@@ -179,9 +177,9 @@ def command(
         )
         with connect(place, token_file=token_file) as client:
             if follow:
-                _follow(client, question, output, lambda: view(chosen), color)
+                _follow(client, question, output, lambda: view(clock), color)
             answer = question.ask(client)
-            _print(answer, client.url, output, view(chosen), color, pager=pager)
+            _print(answer, client.url, output, view(clock), color, pager=pager)
     except CollectorError as error:
         raise Unreadable(visible(str(error))) from None
     if fail and any(host.is_bad for host in answer.hosts):
@@ -219,7 +217,7 @@ def show_command(
     try:
         with connect(place, token_file=token_file) as client:
             detail = msgspec.convert(client.get(path), HostDetail)
-            lines = host_detail(detail, client.url, time.time(), view(Clock(clock) if clock else None))
+            lines = host_detail(detail, client.url, time.time(), view(clock))
             print_lines(lines, color, pager=pager)
     except msgspec.ValidationError as error:
         raise Unreadable(f"the answer is not that of a collector; check its URL: {error}") from None

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import click
 
-from service_record.cli import UNREADABLE
+from service_record.cli import Unreadable
 from service_record.cli.options import all_options
 from service_record.deploy.ignition import other_forms, reading, urls
 from service_record.deploy.ignition.checking import insist, insist_on_assisted_service
@@ -348,8 +348,7 @@ def command(
         text = _written(config, wanted_form)
     except BadConfigError as error:
         where = f"{_named_file(base)}: " if base is not None else ""
-        click.echo(f"Error: {where}{visible(str(error))}", err=True)
-        raise click.exceptions.Exit(UNREADABLE) from None
+        raise Unreadable(f"{where}{visible(str(error))}") from None
     _put(text, output)
     if request.settings is not None and not program.is_given:
         click.echo(f"Note: no --executable; the reporter's units wait until {PROGRAM} is there.", err=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from service_record.cli import UNREADABLE
+from service_record.cli import Unreadable
 from service_record.history import History, build_history
 from service_record.history.build import ALL_BOOTS, doubted, find_boot, with_running
 from service_record.history.outcome import Outcome, Run
@@ -30,12 +30,6 @@ _MAX_LISTED: Final = 8
 _SOURCES: Final = "give a directory of records, a bundle or a collector's URL"
 _TOMBSTONE: Final = "var/lib/service-record/reporter.stopped"
 """`Places.tombstone`, below the root of a host."""
-
-
-class Unreadable(click.ClickException):
-    """Nothing to read there, or not readable."""
-
-    exit_code = UNREADABLE
 
 
 def opened(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from service_record.cli import FAILED, UNREADABLE
+from service_record.cli import FAILED, Unreadable
 from service_record.cli.delivering import (
     is_short_of_something,
     lines,
@@ -57,8 +57,7 @@ def command(root: Path, *, closes: tuple[str, ...], replace: bool, is_trial: boo
             Root(root), options, tuple(pages()), closes=closes, replaces=replace, is_trial=is_trial
         )
     except DamagedError as error:
-        click.echo(f"Error: {error}", err=True)
-        raise click.exceptions.Exit(UNREADABLE) from None
+        raise Unreadable(str(error)) from None
     for line in lines(outcome, is_trial=is_trial):
         click.echo(line)
     for line in () if is_trial else next_steps(outcome, root):

@@ -8,10 +8,9 @@ from typing import Final
 
 import click
 
-from service_record.cli import REFUSED, require_extra
+from service_record.cli import NOT_DELIVERED, REFUSED, require_extra
 from service_record.reporter.paths import Places
 
-_NOT_ALL: Final = 75
 _TERMINATED: Final = 143
 
 
@@ -82,7 +81,7 @@ def _stop(places: Places, *, purges: bool) -> None:
     from service_record.reporter.stopping import stop_by_hand  # noqa: PLC0415
 
     if not stop_by_hand(places, os.environ, log_for(os.environ), purges=purges):
-        raise click.exceptions.Exit(_NOT_ALL)
+        raise click.exceptions.Exit(NOT_DELIVERED)
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:

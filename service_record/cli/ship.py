@@ -14,8 +14,7 @@ from urllib.parse import quote
 
 import click
 
-from service_record.cli import REFUSED, require_extra
-from service_record.cli.inputs import Unreadable
+from service_record.cli import NotDelivered, Refused, Unreadable, require_extra
 from service_record.cli.options import service_argument
 from service_record.cli.terminal import rules_with
 from service_record.client.address import (
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from service_record.client.calls import CollectorClient
     from service_record.telemetry.backend import TraceBackend
 
-NOT_DELIVERED: Final = 75
 _FIRST_WAIT: Final = 1.0
 _LONGEST_WAIT: Final = 60.0
 _TOGETHER: Final = 0.2
@@ -196,7 +194,7 @@ def _ship_traces(
     )
     _send(shipment, records.directory, follow=follow)
     if not follow and sender.rejected_spans:
-        raise _RecordsNotDelivered(f"the backend refused {count(sender.rejected_spans, 'span')}")
+        raise NotDelivered(f"the backend refused {count(sender.rejected_spans, 'span')}")
 
 
 def _send(shipment: _Shipment, directory: Path, *, follow: bool) -> None:
@@ -206,7 +204,7 @@ def _send(shipment: _Shipment, directory: Path, *, follow: bool) -> None:
         else:
             _once(shipment)
     except LeakError as leak:
-        raise _Leaking(str(leak)) from None
+        raise Refused(str(leak)) from None
 
 
 def _send_templates(client: "CollectorClient", host: str, files: tuple[Path, ...]) -> None:
@@ -220,9 +218,9 @@ def _send_templates(client: "CollectorClient", host: str, files: tuple[Path, ...
         except OSError as error:
             raise Unreadable(f"cannot read {visible(str(file))}: {error.strerror}") from None
         except LeakError as leak:
-            raise _Leaking(f"{visible(str(file))}: {leak}") from None
+            raise Refused(f"{visible(str(file))}: {leak}") from None
         except CollectorError as fault:
-            raise _RecordsNotDelivered(visible(str(fault))) from None
+            raise NotDelivered(visible(str(fault))) from None
         click.echo(f"{visible(file.name)}: {len(text)} bytes sent", err=True)
 
 
@@ -233,7 +231,7 @@ def _once(shipment: _Shipment) -> None:
     while undelivered := _tried(shipment, waits, is_last=True, is_retried=is_retried):
         seconds = waits.next(undelivered)
         if undelivered.is_final or monotonic() + seconds > until:
-            raise _RecordsNotDelivered(visible(str(undelivered)))
+            raise NotDelivered(visible(str(undelivered)))
         sleep(seconds)
     click.echo(shipment.describe(), err=True)
 
@@ -253,14 +251,14 @@ def _follow(shipment: _Shipment, directory: Path) -> None:
             if is_last:
                 break
             if undelivered is not None and undelivered.is_final:
-                raise _RecordsNotDelivered(visible(str(undelivered)))
+                raise NotDelivered(visible(str(undelivered)))
             if undelivered is None:
                 watch.wait(None)
                 stopping.wait(_TOGETHER)
             else:
                 stopping.wait(waits.next(undelivered))
     if undelivered is not None:
-        raise _RecordsNotDelivered(visible(str(undelivered)))
+        raise NotDelivered(visible(str(undelivered)))
 
 
 def _tried(
@@ -283,12 +281,6 @@ def _tried(
     return None
 
 
-class _Leaking(click.ClickException):
-    """A secret would have left the host."""
-
-    exit_code = REFUSED
-
-
 class _Waits:
     """Waiting times before another try: longer each time, and not the same for all hosts."""
 
@@ -308,9 +300,3 @@ class _Waits:
 
     def reset(self) -> None:
         self._longest = 0.0
-
-
-class _RecordsNotDelivered(click.ClickException):
-    """Records could not be delivered; later they may be."""
-
-    exit_code = NOT_DELIVERED

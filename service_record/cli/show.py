@@ -13,7 +13,7 @@ from service_record.cli import FAILED
 from service_record.cli.inputs import history_of, opened, selected_boot
 from service_record.cli.options import display_options, selection_options, service_argument, source_options
 from service_record.cli.terminal import print_lines, view
-from service_record.display.text import BLANK, Clock, Ink, Line, View, count, wrap
+from service_record.display.text import BLANK, Ink, Line, View, count, wrap
 from service_record.history import History
 from service_record.history.build import ALL_BOOTS, Selection
 from service_record.read.source import Source
@@ -83,7 +83,7 @@ def command(
         case "json" | "yaml":
             _print_document(history, source, output, units)
         case _:
-            page = view(Clock(clock) if clock else None)
+            page = view(clock)
             _print_page(history, source.name, output, page, units=units, color=color, pager=pager)
     if fail and is_bad:
         raise click.exceptions.Exit(FAILED)

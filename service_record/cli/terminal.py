@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from service_record.cli import REFUSED, terminal_size
+from service_record.cli import Refused, Unreadable, terminal_size
 from service_record.display.text import Clock, Line, View, glyphs_for, painted
 from service_record.record.directory import Records, is_record_name
 from service_record.record.visible import visible
@@ -39,13 +39,13 @@ def has_color(when: str, environment: Mapping[str, str], *, is_terminal: bool) -
     return is_terminal and environment.get("TERM") != "dumb"
 
 
-def view(clock: Clock | None) -> View:
+def view(clock: str | None) -> View:
     """Return the view of standard output: local times on a terminal, UTC elsewhere, unless told otherwise."""
     width = terminal_size()[0]
     natural = Clock.LOCAL if sys.stdout.isatty() else Clock.UTC
     return View(
         width=max(width, _MIN_WIDTH),
-        clock=clock or natural,
+        clock=Clock(clock) if clock else natural,
         glyphs=glyphs_for(sys.stdout.encoding or "ascii"),
         now=time_of_making(os.environ),
     )
@@ -131,8 +131,6 @@ def _secrets_in(file: Path) -> "Iterator[Secret]":
     with file.open("rb") as stream:
         data = stream.read(_MAX_BYTES + 1)
     if len(data) > _MAX_BYTES:
-        from service_record.cli.inputs import Unreadable  # noqa: PLC0415  # as above
-
         raise Unreadable(f"{visible(str(file))}: too large for a file of secrets")
     yield Secret("given", data.strip())
     yield from Contents().secrets(data)
@@ -165,5 +163,4 @@ def _without_secrets(data: _Data, outgoing: Callable[[_Data, "Rules"], _Data]) -
     try:
         return outgoing(data, rules_with(()))
     except LeakError as leak:
-        click.echo(f"Error: refused: {leak}", err=True)
-        raise click.exceptions.Exit(REFUSED) from None
+        raise Refused(f"refused: {leak}") from None

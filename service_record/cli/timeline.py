@@ -11,7 +11,7 @@ from service_record.cli.inputs import history_of, now_for, opened, selected_boot
 from service_record.cli.options import display_options, selection_options, service_argument, source_options
 from service_record.cli.terminal import print_lines, view
 from service_record.display.charts import charts
-from service_record.display.text import Clock, Glyphs
+from service_record.display.text import Glyphs
 from service_record.history.build import Selection
 
 
@@ -67,7 +67,7 @@ def command(
     history = selection.of(whole)
     is_apart = output == "wide"
     drawn = charts(history, now_for(whole, source), apart=is_apart, by_duration=by_duration)
-    page_view = view(Clock(clock) if clock else None)
+    page_view = view(clock)
     if output in {"table", "wide"}:
         from service_record.display.timeline import timeline_page  # noqa: PLC0415  # only what is shown
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from service_record.cli import require_extra
-from service_record.cli.inputs import Unreadable
+from service_record.cli import Unreadable, require_extra
 from service_record.cli.options import MomentType
 from service_record.cli.terminal import print_lines, view
 from service_record.client.address import CollectorError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from service_record.cli import FAILED, UNREADABLE
+from service_record.cli import FAILED, Unreadable
 from service_record.cli.delivering import (
     afterwards,
     is_short_of_something,
@@ -35,8 +35,7 @@ def command(root: Path, *, is_trial: bool) -> None:
     try:
         outcome = uninstall(Root(root), is_trial=is_trial)
     except DamagedError as error:
-        click.echo(f"Error: {error}", err=True)
-        raise click.exceptions.Exit(UNREADABLE) from None
+        raise Unreadable(str(error)) from None
     if outcome is None:
         click.echo(f"Nothing is installed in {visible(str(root))}.")
         return

@@ -14,8 +14,7 @@ from typing import BinaryIO, Final, cast
 import click
 
 from service_record.bundle import HEAD_BYTES, Bundle, is_packed, open_bundle
-from service_record.cli import DAMAGED, UNREADABLE, system_error_line
-from service_record.cli.inputs import Unreadable
+from service_record.cli import DAMAGED, UNREADABLE, Unreadable, system_error_line
 from service_record.cli.terminal import check_new, escape_what_cannot_be_encoded, write_new
 from service_record.export import FORMS
 from service_record.read.source import ForeignError, SourceError, beside, records_directory, refuse_foreign
