@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -92,25 +93,7 @@ def command() -> None:
 )
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
 def serve_command(
-    *,
-    data: Path,
-    database: str,
-    objects: str,
-    steps: tuple[Path, ...],
-    budget: float,
-    loop_after: int,
-    host: str,
-    port: int,
-    certificate: Path | None,
-    key: Path | None,
-    proxies: tuple[str, ...],
-    rate: float,
-    keep_days: float,
-    keep_bytes: int,
-    webhook: str,
-    webhook_secret_file: Path | None,
-    notices: Path | None,
-    log_level: str,
+    *, rate: float, webhook: str, webhook_secret_file: Path | None, notices: Path | None, **options: Any
 ) -> None:
     """Serve until SIGTERM."""
     require_extra("collector")
@@ -125,36 +108,23 @@ def serve_command(
     from service_record.collector.store.objects import ObjectError  # noqa: PLC0415
 
     _check_webhook(webhook)
-    if key and not certificate:
+    if options["key"] and not options["certificate"]:
         raise click.UsageError("--key needs --certificate; name the file with its certificate")
     settings = CollectorSettings(
-        data=data,
-        database=database,
-        objects=objects,
-        steps=steps,
-        budget=budget,
-        loop_after=loop_after,
-        host=host,
-        port=port,
-        certificate=certificate,
-        key=key,
-        proxies=proxies,
+        **options,
         rates=Rates(per_second=rate, burst=max(1, round(4 * rate))),
-        keep_days=keep_days,
-        keep_bytes=keep_bytes,
         webhook=webhook,
         webhook_secret=_secret_in(webhook_secret_file),
         webhook_secret_file=webhook_secret_file,
         notices=notices,
-        log_level=log_level,
     )
-    make_folder(data)
+    make_folder(settings.data)
     try:
         serve(settings, say_ready)
     except (StepsError, NoticesError, DatabaseError, ObjectError) as error:
         raise Unreadable(visible(str(error))) from None
     except OSError as error:
-        where = visible(str(error.filename or f"{host}:{port}"))
+        where = visible(str(error.filename or f"{settings.host}:{settings.port}"))
         raise Unreadable(f"{where}: {error.strerror or error}") from None
 
 

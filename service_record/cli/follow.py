@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import click
 import jsonlines
 
-from service_record.cli.options import complete_stages, service_argument
+from service_record.cli.options import complete_stages, directory_option, live_options, service_argument
 from service_record.cli.terminal import paint, view
 from service_record.display.entries import Ticker
 from service_record.display.machine import encoded, piece_document
@@ -41,14 +41,7 @@ class LineCount(click.ParamType[int | None]):
 
 @click.command("follow")
 @service_argument
-@click.option(
-    "--from",
-    "directory",
-    metavar="DIRECTORY",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Records of this directory, which need not exist yet. "
-    "[default: $SERVICE_RECORDS_DIR, else /var/log/openshift]",
-)
+@directory_option
 @click.option(
     "-n", "--lines", metavar="N|all", type=LineCount(), default=10, help="First the last N there are. [10]"
 )
@@ -63,14 +56,7 @@ class LineCount(click.ParamType[int | None]):
     "--stage", metavar="NAME", shell_complete=complete_stages, help="Only the entries of this stage."
 )
 @click.option("--failed", is_flag=True, help="Only failures.")
-@click.option("--utc", "clock", flag_value="utc", help="Times in UTC.")
-@click.option("--local", "clock", flag_value="local", help="Times of this host's zone.")
-@click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    help="auto: on a terminal, unless NO_COLOR is set.",
-)
+@live_options
 def command(
     *,
     services: tuple[str, ...],

@@ -176,6 +176,17 @@ def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
+def directory_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option for the one directory of records: `directory`, None for this host's."""
+    return click.option(
+        "--from",
+        "directory",
+        metavar="DIRECTORY",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Records of this directory. [default: $SERVICE_RECORDS_DIR, else /var/log/openshift]",
+    )(function)
+
+
 def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that select runs: `boot`, `stage`, `failed`, `since`, `until`."""
     return all_options(
@@ -196,21 +207,33 @@ def period_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return all_options(_BOOT, *_PERIOD)(function)
 
 
+_CLOCK: Final = (
+    click.option("--utc", "clock", flag_value="utc", help="Times in UTC."),
+    click.option("--local", "clock", flag_value="local", help="Times with the offset of this host."),
+)
+color_option: Final = click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    help="auto: on a terminal, unless NO_COLOR is set.",
+)
+pager_option: Final = click.option(
+    "--pager/--no-pager", default=True, help="Use a pager for output longer than the screen."
+)
+
+
+def live_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for the display of what is printed as it comes: `clock`, `color`."""
+    return all_options(*_CLOCK, color_option)(function)
+
+
 def display_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for the display: `clock`, `color`, `pager`."""
     return all_options(
-        click.option("--utc", "clock", flag_value="utc", help="Times in UTC."),
-        click.option("--local", "clock", flag_value="local", help="Times with the offset of this host."),
+        *_CLOCK,
         click.option("--relative", "clock", flag_value="relative", help="Times as ages: 3m 2s ago."),
-        click.option(
-            "--color",
-            type=click.Choice(["auto", "always", "never"]),
-            default="auto",
-            help="auto: on a terminal, unless NO_COLOR is set.",
-        ),
-        click.option(
-            "--pager/--no-pager", default=True, help="Use a pager for output longer than the screen."
-        ),
+        color_option,
+        pager_option,
     )(function)
 
 

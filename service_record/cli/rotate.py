@@ -7,7 +7,7 @@ import click
 
 from service_record.cli import FAILED, system_error_line
 from service_record.cli.inputs import check_names
-from service_record.cli.options import Size, service_argument
+from service_record.cli.options import Size, directory_option, service_argument
 from service_record.display.text import count
 from service_record.record.directory import Records
 from service_record.record.visible import visible
@@ -16,13 +16,7 @@ from service_record.rotation import Rotation, RotationError, max_bytes, rotate
 
 @click.command("rotate")
 @service_argument
-@click.option(
-    "--from",
-    "directory",
-    metavar="DIRECTORY",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Records of this directory. [default: $SERVICE_RECORDS_DIR, else /var/log/openshift]",
-)
+@directory_option
 @click.option(
     "--max-size",
     type=Size(),

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import click
 
 from service_record.cli import NotDelivered, Refused, Unreadable, require_extra
-from service_record.cli.options import service_argument
+from service_record.cli.options import directory_option, service_argument
 from service_record.cli.terminal import rules_with
 from service_record.client.address import (
     CA_VARIABLE,
@@ -79,13 +79,7 @@ class _Shipment:
     help="Send this rendered template instead of records: a kickstart, a preseed. Repeatable.",
 )
 @click.option("--follow", is_flag=True, help="Go on with what is written from now on, until SIGTERM.")
-@click.option(
-    "--from",
-    "directory",
-    metavar="DIRECTORY",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Records of this directory. [default: $SERVICE_RECORDS_DIR, else /var/log/openshift]",
-)
+@directory_option
 @click.option(
     "--token-file",
     type=_FILE,

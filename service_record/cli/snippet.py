@@ -1,7 +1,8 @@
 """`service-record snippet`: what has the templates of installers record and report their steps."""
 
 import re
-from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import click
 
@@ -47,19 +48,7 @@ from service_record.record.visible import visible
 @click.option(
     "--erb", "is_erb", is_flag=True, help="For a template of Foreman: it knows host, URL and token then."
 )
-def command(
-    *,
-    kind: str,
-    url: str,
-    host: str,
-    token_file: str,
-    token_parameter: str,
-    ca_file: str,
-    steps: tuple[str, ...],
-    limit: int,
-    has_first_boot: bool,
-    is_erb: bool,
-) -> None:
+def command(*, kind: str, steps: tuple[str, ...], **options: Any) -> None:
     """Print shell code that reports the steps of an installation.
 
     KIND is kickstart, preseed, autoinstall, cloud-init, bash, foreman or ipxe. The code needs nothing but a
@@ -74,57 +63,56 @@ def command(
       service-record snippet preseed --url https://collector.example.com --step Partitioning --step Done
       service-record snippet bash --url https://collector.example.com
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
-    texts = {"--host": host, "--token-file": token_file, "--ca-file": ca_file, "--url": url}
+    values = SnippetValues(service=kind, **options)
+    values = replace(values, is_erb=values.is_erb or kind == "foreman")
+    texts = {
+        "--host": values.host,
+        "--token-file": values.token_file,
+        "--ca-file": values.ca_file,
+        "--url": values.url,
+    }
     for option, text in [*texts.items(), *(("--step", step) for step in steps)]:
         _check_text(option, text)
-    if host and not is_host_name(host):
-        raise click.UsageError(f"--host: {visible(host)} would be refused by the collector: {HOST_RULE}")
-    if url:
-        _check_url(url)
-    is_erb = is_erb or kind == "foreman"
-    _check_kind(kind, steps, has_first_boot=has_first_boot, has_url=bool(url) or is_erb)
-    if token_parameter and not is_erb:
+    if values.host and not is_host_name(values.host):
         raise click.UsageError(
-            "--token-parameter is for ERB only; a token is never in the text itself: use --token-file"
+            f"--host: {visible(values.host)} would be refused by the collector: {HOST_RULE}"
         )
-    if token_parameter and not re.fullmatch(r"[\w.-]+", token_parameter, re.ASCII):
-        raise click.UsageError(
-            f"--token-parameter: {visible(token_parameter)} is not the name of a parameter; "
-            "use letters, digits, _, . and -"
-        )
-    values = SnippetValues(
-        service=kind,
-        url=url,
-        host=host,
-        token_file=token_file,
-        token_parameter=token_parameter,
-        ca_file=ca_file,
-        limit=limit,
-        has_first_boot=has_first_boot,
-        is_erb=is_erb,
-    )
+    if values.url:
+        _check_url(values.url)
+    _check_kind(values, steps)
+    _check_parameter(values)
     click.echo(snippet(kind, values, steps or STEPS.get(kind, ())), nl=False)
 
 
-def _check_kind(kind: str, steps: tuple[str, ...], *, has_first_boot: bool, has_url: bool) -> None:
-    if has_first_boot and kind not in FIRST_BOOT:
+def _check_parameter(values: SnippetValues) -> None:
+    name = values.token_parameter
+    if name and not values.is_erb:
+        raise click.UsageError(
+            "--token-parameter is for ERB only; a token is never in the text itself: use --token-file"
+        )
+    if name and not re.fullmatch(r"[\w.-]+", name, re.ASCII):
+        raise click.UsageError(
+            f"--token-parameter: {visible(name)} is not the name of a parameter; "
+            "use letters, digits, _, . and -"
+        )
+
+
+def _check_kind(values: SnippetValues, steps: tuple[str, ...]) -> None:
+    kind = values.service
+    if values.has_first_boot and kind not in FIRST_BOOT:
         raise click.UsageError(f"--first-boot: only for {' and '.join(FIRST_BOOT)}, not for {kind}")
     if steps and kind not in STEPS:
         raise click.UsageError(f"--step: the snippet of {kind} has no steps of its own; leave --step out")
-    if kind == "ipxe" and not has_url:
+    if kind == "ipxe" and not (values.url or values.is_erb):
         raise click.UsageError("iPXE has no default for the collector: name it with --url, or use --erb")
 
 
 def _check_text(option: str, text: str) -> None:
     """Refuse a line end or half a character: neither has a place in a line of a template."""
-    if any(_unfit(text)):
+    if not text.isprintable():
         raise click.UsageError(
             f"{option}: {visible(text)} has characters that no template takes; use one line of printable text"
         )
-
-
-def _unfit(text: str) -> Iterator[bool]:
-    return (not sign.isprintable() for sign in text)
 
 
 def _check_url(url: str) -> None:

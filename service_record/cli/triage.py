@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from service_record.cli import Unreadable, require_extra
-from service_record.cli.options import MomentType
+from service_record.cli.options import MomentType, color_option, pager_option
 from service_record.cli.terminal import print_lines, view
 from service_record.client.address import CollectorError
 from service_record.display.text import Clock
@@ -95,8 +95,8 @@ _index_option = click.option(
     "--on", "scheduler", metavar="tcp://HOST:PORT", help="Judge on the workers of a Dask scheduler."
 )
 @click.option("--again", is_flag=True, help="Judge bundles that are in the index already, too.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
-@click.option("--pager/--no-pager", default=True, help="On a terminal: show long output in a pager.")
+@color_option
+@pager_option
 def bundles(
     *,
     sources: tuple[str, ...],
