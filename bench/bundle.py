@@ -23,7 +23,7 @@ from bench import journal
 from bench.machine import machine
 from bench.rounds import resident
 from bench.table import Row, duration, replace_between, timed
-from service_record.bundle.writing import DISK_BYTES
+from service_record.bundle.archive import DISK_BYTES
 from service_record.redaction import Rules, known_secrets
 from service_record.reporter.bundling import leak_in, make_bundle
 from service_record.reporter.gather import Context, GatherRow

@@ -1,38 +1,36 @@
 """Writing bundles: one pass, in bounded memory and on bounded disk, however much there is to pack."""
 
 import os
+import tarfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 import msgspec
-from msgspec.structs import replace
 
 from service_record.bundle.archive import (
     BLOCK_BYTES,
+    DISK_BYTES,
     MIN_BLOCK_BYTES,
-    SPARE_BYTES,
+    MIN_BYTES,
     Archive,
-    ArchiveMember,
     Cut,
-    DiskReserve,
     MemberLimits,
+    MemberRedactor,
+    MemberWriter,
     Opening,
 )
 from service_record.bundle.names import named
 
-DISK_BYTES: Final = 64 << 20
-"""Default limit of a bundle on disk, also while it is made."""
 SERVER_BYTES: Final = 262_144_000
 """The largest file that assisted-service takes."""
 
-_MIN_BYTES: Final = 64 << 10
-"""The least limit of a bundle, however full the disk is: a verdict, a manifest and the end of each log."""
-_FREE_SHARE: Final = 4
-"""A bundle leaves the others on the host three quarters of what is free."""
+_FILE_MODE: Final = 0o640
+_SPARE_BYTES: Final = 1 << 12
+"""Room for more than a header takes, and for what compression adds to a block that it cannot make smaller."""
 _ROOM_SHARE: Final = 4
 """A member leaves those behind it three quarters of the room, so that there is some for the twentieth."""
 _MAX_RESERVE: Final = 1 << 20
@@ -40,17 +38,6 @@ _RESERVE_SHARE: Final = 8
 _PARTS: Final = 64
 """A block is at most that part of the whole."""
 _SLICE: Final = 1 << 16
-
-
-class MemberRedactor(Protocol):
-    """Masks the secrets in one member, however that is divided."""
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """Kind of secret and how many were masked."""
-
-    def feed(self, data: bytes, /) -> bytes: ...
-    def finish(self) -> bytes: ...
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,35 +53,12 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
     """The reason why bytes are missing; None when all are there."""
 
 
-class MemberWriter:
-    """One file of a bundle, while it is written; BundleWriter.member() makes it."""
-
-    def __init__(self, content: ArchiveMember, redactor: MemberRedactor | None) -> None:
-        self._content = content
-        self._redactor = redactor
-        self.written_bytes = 0
-        """The number of bytes written to it, before redaction."""
-
-    @property
-    def cut(self) -> int:
-        """Return the number of written bytes that were dropped again, the oldest ones, counted after
-        redaction.
-        """
-        return self._content.dropped
-
-    def write(self, data: bytes, /) -> None:
-        """Append. Raises OSError where the disk fails; when it is only full, the oldest bytes make room."""
-        self.written_bytes += len(data)
-        self._content.write(self._redactor.feed(data) if self._redactor else data)
-
-
 class BundleWriter:
     """A new gzipped tar archive with one directory at its top, `top`; its members are given one by one.
 
     It is a file of mode 0600. In a `with` statement it is whole at the end, and gone after an exception.
-    Together with all that lies beside it without a name while it is made, it never takes more than
-    `disk_bytes`, nor more than a quarter of what is free on that file system. What does not fit is left out:
-    of each member the oldest bytes, of later ones more. A full disk makes it smaller, and is no error.
+    It never takes more disk than `disk_bytes`, nor more than a quarter of what is free on that file system.
+    What does not fit is left out: of each member the oldest bytes, of later ones more.
 
     `redact` makes what masks secrets, anew for each member; None for a bundle as it is. `mtime`, in seconds
     since 1970, is the time of members that have none of their own. The same members make the same bytes, if
@@ -110,14 +74,13 @@ class BundleWriter:
         mtime: float,
         disk_bytes: int = DISK_BYTES,
         redact: Callable[[], MemberRedactor] | None = None,
-        workers: int | None = None,
         shares: bool = True,
     ) -> None:
-        """`top` may be empty. `workers` are threads. `shares`: none takes more than a quarter of the room."""
+        """`top` may be empty. `shares`: no member takes more than a quarter of the room."""
         self._path = path
         self._top = f"{_inside(top)}/" if top else ""
         self._mtime = mtime
-        self.disk_bytes = min(max(disk_bytes, _MIN_BYTES), SERVER_BYTES)
+        self.disk_bytes = min(max(disk_bytes, MIN_BYTES), SERVER_BYTES)
         """The limit of the bundle on disk, however much is free."""
         self._redact = redact
         self.shares = shares
@@ -130,20 +93,11 @@ class BundleWriter:
         """The result of each member, in order."""
         self.masked: Counter[str] = Counter()
         """Kind of secret and how many were masked in all members."""
-        self._archive = Archive(path, workers)
-        whole = self._whole(0)
-        try:
-            self._disk_reserve = DiskReserve(path.parent, min(_MAX_RESERVE, whole // _RESERVE_SHARE))
-        except BaseException:
-            self._archive.close()
-            self._path.unlink(missing_ok=True)
-            raise
+        self._archive = Archive(path, self.disk_bytes)
+        whole = self._archive.limit
+        self._reserve = min(_MAX_RESERVE, whole // _RESERVE_SHARE)
+        """Bytes of it that only essential members may have."""
         self._block_bytes = min(max(whole // _PARTS, MIN_BLOCK_BYTES), BLOCK_BYTES)
-
-    @property
-    def size(self) -> int:
-        """Return bytes of the archive so far."""
-        return self._archive.size
 
     @contextmanager
     def member(
@@ -179,29 +133,23 @@ class BundleWriter:
         elif opening is None and not path.endswith(".json"):
             opening = cut_notice
         redactor = self._redact() if self._redact and not as_is else None
-        moment = self._mtime if mtime is None else mtime
-        limits = MemberLimits(
-            content=limit,
-            room=self._room(essential=essential),
-            block_bytes=self._block_bytes,
-            disk_reserve=self._disk_reserve if essential else None,
-        )
-        content = ArchiveMember(self._archive, self._top + name, moment, opening, limits)
-        member = MemberWriter(content, redactor)
+        header = tarfile.TarInfo(self._top + name)
+        header.mtime, header.mode = max(int(self._mtime if mtime is None else mtime), 0), _FILE_MODE
+        room = self._room(essential=essential)
+        limits = MemberLimits(content=limit, room=room, block_bytes=self._block_bytes)
+        member = MemberWriter(self._archive, header, opening, redactor, limits)
         self._is_open = True
         try:
             yield member
         finally:
             self._is_open = False
-            with closing(content):
-                if redactor:
-                    content.write(redactor.finish())
-                    self.masked.update(redactor.counts)
-                if member.written_bytes or keep_empty:
-                    size = content.finish()
-                    self.members.append(
-                        Packed(path=name, bytes=size, dropped_bytes=content.dropped, cut=content.cut)
-                    )
+            if member.written_bytes or keep_empty:
+                size = member.finish()
+                self.members.append(
+                    Packed(path=name, bytes=size, dropped_bytes=member.cut, cut=member.reason)
+                )
+            if redactor:
+                self.masked.update(redactor.counts)
 
     def add(self, path: str, data: bytes, mtime: float | None = None, *, as_is: bool = False) -> None:
         """Add a whole small file, which may use the reserve; without room even there, nothing of it is
@@ -214,17 +162,13 @@ class BundleWriter:
                 member.write(data[start : start + _SLICE])
 
     def finish(self) -> None:
-        """Write the end of the archive, and close it. Without room for that, the last members are dropped."""
-        self._disk_reserve.release()
-        archive_end = self._archive.finish()
-        there = [place for place, member in enumerate(self.members) if member.bytes is not None]
-        for place in there[len(there) - archive_end :]:
-            self.members[place] = replace(self.members[place], bytes=None, cut=Cut.DISK)
-        self._close()
+        """Write the end of the archive, and close it."""
+        self._archive.finish()
+        self._archive.close()
 
     def abort(self) -> None:
         """Remove it."""
-        self._close()
+        self._archive.close()
         self._path.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
@@ -242,26 +186,12 @@ class BundleWriter:
             self.abort()
             raise
 
-    def _close(self) -> None:
-        self._disk_reserve.release()
-        self._archive.close()
-
-    def _whole(self, size: int) -> int:
-        """Return the limit of the bundle on disk; it already holds so much of that in reserve."""
-        free = self._archive.free_bytes() + self._archive.size + size
-        return min(self.disk_bytes, max(free // _FREE_SHARE, _MIN_BYTES))
-
     def _room(self, *, essential: bool) -> int:
         """Return the room for a member, in compressed bytes."""
-        size = self._archive.size + SPARE_BYTES
-        reserve = self._disk_reserve.bytes
-        room = self._whole(self._disk_reserve.size) - size - reserve
-        if not essential:
-            return max(room // (_ROOM_SHARE if self.shares else 1), 0)
-        if room >= reserve:
-            return room
-        self._disk_reserve.release()
-        return max(min(self.disk_bytes - size, reserve), 0)
+        room = self._archive.limit - self._archive.size - _SPARE_BYTES - self._reserve
+        if essential:
+            return max(room, min(room, 0) + self._reserve, 0)
+        return max(room // (_ROOM_SHARE if self.shares else 1), 0)
 
     def _named(self, path: str) -> str:
         """Return the path without secrets, different from those of the members before."""

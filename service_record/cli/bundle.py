@@ -16,9 +16,10 @@ from typing import Final, NoReturn
 import click
 
 from service_record.bundle import HEAD_BYTES, LeftOut, Limits, is_packed
+from service_record.bundle.archive import DISK_BYTES
 from service_record.bundle.contents import Content, archive_contents, directory_contents
 from service_record.bundle.layers import size_text
-from service_record.bundle.writing import DISK_BYTES, SERVER_BYTES, Packed
+from service_record.bundle.writing import SERVER_BYTES, Packed
 from service_record.cli import UNREADABLE, Refused, Unreadable
 from service_record.cli.diagnosing import verdict_page
 from service_record.cli.options import Size

@@ -18,7 +18,7 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     """The properties by which we recognise a file or link that we put there."""
 
     link: str = ""
-    """Where a link points."""
+    """The target of a link."""
     sha256: str = ""
     """The digest of a file."""
     mode: str = ""

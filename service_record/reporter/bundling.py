@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from service_record.bundle.archive import DISK_BYTES
 from service_record.bundle.contents import Content
-from service_record.bundle.writing import DISK_BYTES, SERVER_BYTES, BundleWriter, Packed
+from service_record.bundle.writing import SERVER_BYTES, BundleWriter, Packed
 from service_record.redaction import (
     HostSecrets,
     Leak,

@@ -74,7 +74,7 @@ def test_all_of_an_archive_is_copied_and_nothing_out_of_it(archive: bytes, limit
     with bounded("archives: copied"), around() as directory:
         copy = directory / "copy"
         stream = archive_contents(BufferedReader(BytesIO(archive)), "alone", 0, left_out.append, limits)
-        with BundleWriter(copy, top="", mtime=0, workers=1) as bundle:
+        with BundleWriter(copy, top="", mtime=0) as bundle:
             for content in stream:
                 with bundle.member(content.path, mtime=content.written, keep_empty=True) as member:
                     while data := content.read(999):
