@@ -8,20 +8,22 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from service_record.http.answers import Answered, Unreachable
 from service_record.http.proxies import Proxies
 from service_record.reporter.assisted_service import AssistedService
+from service_record.reporter.settings import Settings
 from service_record.reporter.shipping import (
     Destination,
     Directory,
     HostBootLogs,
     HostLogsSlot,
     PutUrl,
-    Shipper,
     destination,
+    probe,
 )
 from tests.assisted_contract import assert_contract_kept
 from tests.assisted_installation import Host
@@ -62,9 +64,8 @@ def talk(server: AssistedServer, host: Host | None = None) -> AssistedService:
     return AssistedService(service_of(host, server.url, TOKEN), retry_policy=QUICK)
 
 
-def sender(server: AssistedServer, *, service: bool = True) -> Shipper:
-    here = service_of(server.rules.add_host(), "http://not.asked.invalid", TOKEN)
-    return Shipper(host="host-7", service=here if service else None, retry_policy=QUICK)
+def settings(server: AssistedServer, **more: Any) -> Settings:
+    return Settings(service=service_of(server.rules.add_host(), "http://not.asked.invalid", TOKEN), **more)
 
 
 # The assisted-service
@@ -85,9 +86,9 @@ def test_logs_of_a_boot_are_asked_about_with_a_small_archive_that_says_so(
 
 
 def test_the_question_is_an_archive_that_whoever_finds_it_can_open(knowing: AssistedServer) -> None:
-    assert HostBootLogs(talk(knowing)).ask() == replace(Answered(204), sent=knowing_size(knowing))
-    (probe,) = knowing.rules.objects.values()
-    with tarfile.open(fileobj=io.BytesIO(probe)) as archive:
+    assert talk(knowing).upload(probe(), "host_boot") == replace(Answered(204), sent=knowing_size(knowing))
+    (packed,) = knowing.rules.objects.values()
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         assert b"host_boot" in some(archive.extractfile("README")).read()
 
 
@@ -181,10 +182,13 @@ def test_what_was_torn_is_removed_if_it_is_this_hosts(tmp_path: Path, bundle: Pa
     assert (ours.exists(), theirs.exists()) == (False, True)
 
 
-def test_a_name_of_a_host_leads_out_of_no_directory(tmp_path: Path, bundle: Path) -> None:
+def test_a_name_of_a_host_leads_out_of_no_directory(
+    server: AssistedServer, tmp_path: Path, bundle: Path
+) -> None:
     share = tmp_path / "share"
     share.mkdir()
-    must_be(Answered, destination(str(share), Shipper(host="../../etc/x")).ship(bundle))
+    service = replace(service_of(server.rules.add_host(), server.url), host_id="../../etc/x")
+    must_be(Answered, destination(str(share), Settings(service=service), QUICK).ship(bundle))
     assert [path.parent for path in tmp_path.rglob("*x-log-bundle*")] == [share]
 
 
@@ -192,7 +196,7 @@ def test_a_name_of_a_host_leads_out_of_no_directory(tmp_path: Path, bundle: Path
 
 
 def put_url(server: AssistedServer, query: str = SIGNATURE) -> PutUrl:
-    return must_be(PutUrl, destination(f"{server.url}/bucket/host-7.tar.gz?{query}", sender(server)))
+    return must_be(PutUrl, destination(f"{server.url}/bucket/host-7.tar.gz?{query}", settings(server), QUICK))
 
 
 @pytest.mark.parametrize(
@@ -245,7 +249,7 @@ def test_a_bundle_is_sent_no_more_often_than_its_budget_allows(
     server.fail(Says(503), times=9)
     knowing.fail(Says(503), times=9)
     service = service_of(knowing.rules.add_host(), "http://not.asked.invalid")
-    collector = destination(f"collector+{knowing.url}", replace(sender(server), service=service))
+    collector = destination(f"collector+{knowing.url}", Settings(service=service), QUICK)
     sending: list[Destination] = [
         put_url(server),
         HostLogsSlot(talk(knowing)),
@@ -265,7 +269,7 @@ def all_destinations(server: AssistedServer, knowing: AssistedServer) -> list[De
         put_url(server),
         HostLogsSlot(talk(knowing)),
         HostBootLogs(talk(knowing), is_known=True),
-        destination(f"collector+{knowing.url}", replace(sender(server), service=service)),
+        destination(f"collector+{knowing.url}", Settings(service=service), QUICK),
     ]
 
 
@@ -349,15 +353,15 @@ def test_leave_is_asked_for_through_tls_and_a_proxy(tmp_path: Path, bundle: Path
 def test_a_put_goes_through_the_proxy(server: AssistedServer, bundle: Path) -> None:
     server.fail(Says(201))
     with ForwardProxy(server.port) as proxy:
-        behind = replace(sender(server), proxies=Proxies(http=proxy.url))
-        outcome = destination("http://bucket.example/x?a=b", behind).ship(bundle)
+        behind = settings(server, proxies=Proxies(http=proxy.url))
+        outcome = destination("http://bucket.example/x?a=b", behind, QUICK).ship(bundle)
     assert outcome == Answered(201, sent=len(CONTENT))
     assert proxy.seen == ["PUT http://bucket.example/x?a=b"]
 
 
 def test_a_url_where_nobody_listens_is_unreachable(server: AssistedServer, bundle: Path) -> None:
     url = nobody()
-    outcome = destination(f"{url}/x", sender(server)).ship(bundle)
+    outcome = destination(f"{url}/x", settings(server), QUICK).ship(bundle)
     assert outcome == Unreachable("no connection: Connection refused", tries=2)
 
 
@@ -367,7 +371,7 @@ def test_a_url_where_nobody_listens_is_unreachable(server: AssistedServer, bundl
 def test_a_collector_gets_the_logs_of_a_boot_and_not_the_key(knowing: AssistedServer, bundle: Path) -> None:
     host = knowing.rules.add_host()
     service = service_of(host, "http://not.asked.invalid", TOKEN)
-    found = destination(f"collector+{knowing.url}", Shipper(host="h", service=service, retry_policy=QUICK))
+    found = destination(f"collector+{knowing.url}", Settings(service=service), QUICK)
     assert found.ship(bundle) == Answered(204, sent=len(CONTENT))
     (entry,) = knowing.journal
     assert entry.asked.query["host_id"] == host.id
@@ -377,8 +381,8 @@ def test_a_collector_gets_the_logs_of_a_boot_and_not_the_key(knowing: AssistedSe
 
 def test_a_collector_gets_a_key_of_its_own(knowing: AssistedServer, bundle: Path) -> None:
     service = service_of(knowing.rules.add_host(), "http://not.asked.invalid", TOKEN)
-    sending = Shipper(host="h", service=service, collector_token="its-own", retry_policy=QUICK)
-    destination(f"collector+{knowing.url}", sending).ship(bundle)
+    sending = Settings(service=service, collector_token="its-own")
+    destination(f"collector+{knowing.url}", sending, QUICK).ship(bundle)
     (entry,) = knowing.journal
     assert entry.asked.headers["x-secret-key"] == "its-own"
     assert TOKEN not in str(entry)
@@ -386,14 +390,14 @@ def test_a_collector_gets_a_key_of_its_own(knowing: AssistedServer, bundle: Path
 
 def test_a_collector_needs_the_hosts_ids(server: AssistedServer) -> None:
     with pytest.raises(ValueError, match="a collector knows a host by its ids"):
-        destination("collector+http://c", sender(server, service=False))
+        destination("collector+http://c", Settings(), QUICK)
 
 
 # All
 
 
 def test_destinations_have_names_of_their_own_that_tell_no_secret(server: AssistedServer) -> None:
-    here = sender(server)
+    here = settings(server)
     targets = [
         "/srv/a",
         "/srv/b",
@@ -401,7 +405,7 @@ def test_destinations_have_names_of_their_own_that_tell_no_secret(server: Assist
         "https://s/y",
         "collector+https://s/y",
     ]
-    found: list[Destination] = [destination(target, here) for target in targets]
+    found: list[Destination] = [destination(target, here, QUICK) for target in targets]
     found += [HostBootLogs(talk(server)), HostLogsSlot(talk(server))]
     kinds = [one.kind for one in found]
     assert len(set(kinds)) == len(kinds)
@@ -414,5 +418,5 @@ def test_destinations_have_names_of_their_own_that_tell_no_secret(server: Assist
 @pytest.mark.parametrize("target", ["", "relative/path", "ftp://x", "collector+/srv", "collector+ftp://x"])
 def test_what_is_no_destination_is_told_without_repeating_it(server: AssistedServer, target: str) -> None:
     with pytest.raises(ValueError, match="ship_to takes") as raised:
-        destination(target + "?secret", sender(server))
+        destination(target + "?secret", settings(server), QUICK)
     assert "secret" not in str(raised.value)

@@ -111,16 +111,14 @@ class AssistedService:
         reply = self._call("PUT", self._host("progress"), json=body, again=ASK_AGAIN_FOR_PROGRESS)
         return acknowledged(reply, _GOOD)
 
-    def upload(self, path: Path, logs_type: str, tries: int | None = None) -> Outcome:
-        """Ship a file as the host's logs of that type. Each try sends it anew; `sent` counts them all."""
-        refused = not_sendable(path, SERVICE_LIMIT)
-        return refused or self._upload(path, path.name, logs_type, tries)
+    def upload(self, file: Path | bytes, logs_type: str, tries: int | None = None) -> Outcome:
+        """Ship a file, or a probe in memory, as the host's logs of that type.
 
-    def upload_bytes(self, data: bytes, name: str, logs_type: str) -> Outcome:
-        """Return the same for what is in memory already."""
-        return self._upload(data, name, logs_type)
-
-    def _upload(self, file: Path | bytes, name: str, logs_type: str, tries: int | None = None) -> Outcome:
+        Each try sends it anew; `sent` counts them all.
+        """
+        if isinstance(file, Path) and (refused := not_sendable(file, SERVICE_LIMIT)):
+            return refused
+        name = file.name if isinstance(file, Path) else "probe.tar.gz"
         service = self._service
         params = {
             "logs_type": logs_type,

@@ -19,14 +19,13 @@ from urllib.parse import urlsplit
 
 from service_record.http.answers import Answered, Outcome, RetryPolicy, Unreachable, printable
 from service_record.http.attempt import Request
-from service_record.http.proxies import Proxies
 from service_record.http.transport import Transport, acknowledged
 from service_record.record.atomic_write import place_copy, remove_torn
 from service_record.reporter.assisted_service import AssistedService, not_sendable, succeeded
 from service_record.reporter.host_view import View
 from service_record.reporter.policy.moment import HOST, HOST_BOOT, Shipment, kind_of
 from service_record.reporter.setting_table import COLLECTOR
-from service_record.reporter.settings import AssistedServiceSettings, Settings
+from service_record.reporter.settings import Settings
 
 _STORED: Final = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT})
 """Answers of object stores to a PUT that they have taken; a 200 without a body has an ETag then."""
@@ -49,7 +48,7 @@ class Destination(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HostBootLogs:
-    """The assisted-service's logs of their own for boots, where it has them."""
+    """The logs of their own for boots of an assisted-service, where it has them, or of a collector."""
 
     service: AssistedService
     is_known: bool = False
@@ -57,20 +56,14 @@ class HostBootLogs:
     disk for ever, so it is asked with a small one first.
     """
 
-    kind: str = field(default=HOST_BOOT, init=False)
-
-    def ask(self) -> Outcome:
-        """Ask whether the service takes these logs, by an archive of some hundred bytes that says
-        what it is.
-        """
-        return self.service.upload_bytes(_probe(), "probe.tar.gz", HOST_BOOT)
+    kind: str = HOST_BOOT
 
     def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
         if refused := not_sendable(bundle):
             return refused
         if self.is_known:
             return self.service.upload(bundle, HOST_BOOT, tries)
-        answer = self.ask()
+        answer = self.service.upload(probe(), HOST_BOOT)
         if not succeeded(answer):
             return answer
         shipped = self.service.upload(bundle, HOST_BOOT, tries)
@@ -97,19 +90,6 @@ class HostLogsSlot:
             return shipped
         why = f"{progress.status} {progress.text}" if isinstance(progress, Answered) else progress.reason
         return replace(shipped, text=printable(f"{shipped.text} (not marked as completed: {why})"))
-
-
-@dataclass(frozen=True, slots=True)
-class CollectorDestination:
-    """Another service with the same calls, of which only logs are asked. It is sent a key of its own, and not
-    the assisted-service's.
-    """
-
-    service: AssistedService
-    kind: str
-
-    def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
-        return self.service.upload(bundle, HOST_BOOT, tries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,49 +137,32 @@ class Directory:
         raise AssertionError("there is always another name")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shipper:
-    """The parts of shipping that the destinations of one host share."""
-
-    host: str
-    """A name for files: the host's id, or its hostname."""
-    service: AssistedServiceSettings | None = None
-    """The service whose ids a collector knows the host by, and whose CA bundle holds for all."""
-    collector_token: str | None = field(default=None, repr=False)
-    """The token of collectors, which never get that of the assisted-service."""
-    proxies: Proxies | None = None
-    retry_policy: RetryPolicy | None = None
-
-
-def destination(target: str, sender: Shipper) -> Destination:
+def destination(target: str, settings: Settings, retry_policy: RetryPolicy) -> Destination:
     """Return the destination that a setting names: a directory, an http(s) URL, or a collector.
 
-    Raises ValueError, without the setting, for anything else.
+    Collectors get a token of their own, never that of the assisted-service. Raises ValueError, without the
+    setting, for anything else.
     """
+    service = settings.service
     if target.startswith("/"):
-        return Directory(Path(target), sender.host.replace("/", "_"))
+        host = service.host_id if service else platform.node() or "host"
+        return Directory(Path(target), host.replace("/", "_"))
     if not target.removeprefix(COLLECTOR).startswith(("http://", "https://")):
         raise ValueError("ship_to takes /DIRECTORY, http(s)://…, collector+http(s)://…")
     if not target.startswith(COLLECTOR):
-        return _put_url(target, sender)
-    if sender.service is None:
+        transport = Transport(
+            target,
+            ca_bundle=service.ca_bundle if service else None,
+            proxies=settings.proxies,
+            retry_policy=retry_policy,
+            secrets=_secrets(target),
+        )
+        return PutUrl(target, transport, kind_of(target))
+    if service is None:
         raise ValueError("a collector knows a host by its ids: set cluster_id, infra_env_id and host_id")
-    url = target.removeprefix(COLLECTOR)
-    elsewhere = replace(sender.service, url=url, token=sender.collector_token)
-    service = AssistedService(elsewhere, proxies=sender.proxies, retry_policy=sender.retry_policy)
-    return CollectorDestination(service, kind_of(target))
-
-
-def _put_url(url: str, sender: Shipper) -> PutUrl:
-    ca_bundle = sender.service.ca_bundle if sender.service else None
-    transport = Transport(
-        url,
-        ca_bundle=ca_bundle,
-        proxies=sender.proxies,
-        retry_policy=sender.retry_policy,
-        secrets=_secrets(url),
-    )
-    return PutUrl(url, transport, kind_of(url))
+    elsewhere = replace(service, url=target.removeprefix(COLLECTOR), token=settings.collector_token)
+    collector = AssistedService(elsewhere, proxies=settings.proxies, retry_policy=retry_policy)
+    return HostBootLogs(collector, is_known=True, kind=kind_of(target))
 
 
 def _secrets(url: str) -> tuple[str, ...]:
@@ -215,7 +178,8 @@ def _names(first: Path) -> Iterable[Path]:
     yield from (first.with_name(f"{stem}-{number}{dot}{suffixes}") for number in itertools.count(2))
 
 
-def _probe() -> bytes:
+def probe() -> bytes:
+    """Return an archive of some hundred bytes that says what it is."""
     content = b"Asked whether this service takes logs of the type host_boot. The logs follow.\n"
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
@@ -264,7 +228,7 @@ class Clients:
             budget=min(SHIPPING.budget, remaining),
         )
         if shipment.to:
-            yield destination(shipment.to, self._sender(retry_policy))
+            yield destination(shipment.to, self.settings, retry_policy)
             return
         with self._service(retry_policy) as service:
             yield HostBootLogs(service, is_known) if shipment.kind == HOST_BOOT else HostLogsSlot(service)
@@ -277,15 +241,4 @@ class Clients:
             proxies=self.settings.proxies,
             retry_policy=retry_policy,
             request_id=self.request_id,
-        )
-
-    def _sender(self, retry_policy: RetryPolicy) -> Shipper:
-        service = self.settings.service
-        host = service.host_id if service else platform.node() or "host"
-        return Shipper(
-            host=host,
-            service=service,
-            collector_token=self.settings.collector_token,
-            proxies=self.settings.proxies,
-            retry_policy=retry_policy,
         )

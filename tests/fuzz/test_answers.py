@@ -102,7 +102,7 @@ def test_each_call_of_the_reporter_comes_to_something_whatever_is_answered(said:
         assert len(server.asked) <= AT_ONCE.tries
         for outcome in (
             asked.report_stage("Rebooting", "words"),
-            asked.upload_bytes(b"x" * 999, "x.tar.gz", "host"),
+            asked.upload(b"x" * 999, "host"),
             asked.complete_logs(),
         ):
             check(outcome)
@@ -123,7 +123,7 @@ class OverTheWire(Answering):
         return self.service.report_stage(report.stage, report.info)
 
     def upload(self, shipment: Shipment, size: int) -> Outcome:
-        outcome = self.service.upload_bytes(b"x" * size, "x.tar.gz", shipment.kind)
+        outcome = self.service.upload(b"x" * size, shipment.kind)
         if isinstance(outcome, Answered) and outcome.good:
             self.uploads.append(shipment)
         return outcome
