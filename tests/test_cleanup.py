@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from service_record.reporter.cleanup import (
@@ -252,7 +253,7 @@ def test_after_a_kill_there_is_a_tombstone_or_else_everything_and_the_next_call_
             assert files(places.root) >= everything
             assert stop(places, REASON, [EXTRA]) == ()
         else:
-            assert tombstone.remove == (EXTRA,)
+            assert tombstone.remove == (str(EXTRA),)
             assert finish(places, tombstone) == ()
         assert files(places.root) == KEPT
         assert not holds_the_token(places.root)
@@ -340,6 +341,6 @@ def test_what_was_delivered_nowhere_stays_over_any_boot_until_it_is_purged(tmp_p
 
 def test_a_tombstone_that_was_written_is_read_again(tmp_path: Path) -> None:
     places = Places(tmp_path)
-    whole = Tombstone(REASON, "2026-11-21T01:05:10Z", "b0" * 16, (EXTRA,), ("spool",), is_finished=True)
-    write(places.tombstone, json.dumps(whole.to_json()))
+    whole = Tombstone(REASON, "2026-11-21T01:05:10Z", "b0" * 16, (str(EXTRA),), ("spool",), is_finished=True)
+    write(places.tombstone, msgspec.json.encode(whole).decode())
     assert read_tombstone(places) == whole

@@ -2,7 +2,6 @@
 
 import ipaddress
 import re
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -33,6 +32,7 @@ from service_record.preflight.probes import (
 from service_record.preflight.registry import Image, check_registry, read_image
 from service_record.record.visible import visible
 from service_record.reporter.gather.model import Deadline
+from service_record.reporter.gather.network import Question
 
 _DISK_SECONDS: Final = 20.0
 _OTHER_SECONDS: Final = 35.0
@@ -166,19 +166,13 @@ class _Probe:
 
     def __init__(self, check: str, measure: Callable[[], tuple[CheckResult, ...]]) -> None:
         self._check = check
-        self._measure = measure
-        self._results: tuple[CheckResult, ...] | None = None
-        self._problem = ""
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._question = Question(measure)
 
     def results(self, seconds: float) -> tuple[CheckResult, ...]:
         """Return the results after waiting for at most so long."""
-        self._thread.join(seconds)
-        return self._results or (not_checked(self._check, self._problem or "it took too long"),)
-
-    def _run(self) -> None:
         try:
-            self._results = self._measure()
+            return self._question.answer(seconds)
+        except TimeoutError:
+            return (not_checked(self._check, "it took too long"),)
         except Exception as error:  # noqa: BLE001  # one check is never the end of the others
-            self._problem = f"{type(error).__name__}: {error}"
+            return (not_checked(self._check, f"{type(error).__name__}: {error}"),)

@@ -17,17 +17,16 @@ from service_record.deploy.delivered import CLOSING, HOST, Item, Option, closing
 from service_record.deploy.installed import FILE, NOTHING_INSTALLED, Installed, read
 from service_record.deploy.planning import Action, DeployStep, after, aside, beside, to_install, to_uninstall
 from service_record.deploy.root import NOTHING, PathSeen, Root
+from service_record.record import systemd
 from service_record.reporter.paths import Places
 
-_BOOTED: Final = Path("/run/systemd/system")
-"""The directory that exists only where systemd is the init system; see sd_booted(3)."""
 _SECONDS: Final = 60
 _UNITS: Final = "/systemd/system/"
 
 
 def runs_on(root: Root) -> bool:
     """Return whether there is a running systemd that these files are for."""
-    return root.is_this_host and _BOOTED.is_dir()
+    return root.is_this_host and systemd.is_running()
 
 
 def reload_for(root: Root, paths: Iterable[str]) -> Iterator[str]:

@@ -44,20 +44,30 @@ def append(descriptor: int, line: bytes, *, lock_seconds: float) -> None:
             raise OSError("only part of an entry could be written")
 
 
-@contextmanager
-def _locked(descriptor: int, lock_seconds: float) -> Iterator[None]:
-    """Hold the file's lock, flock(2). It is polled: a thread cannot bound how long it waits in the kernel."""
-    deadline = monotonic() + lock_seconds
+def is_locked(descriptor: int, seconds: float) -> bool:
+    """Take the lock of a file, flock(2); return False where another keeps it for so many seconds.
+
+    It is polled: a thread cannot bound how long it waits in the kernel.
+    """
+    deadline = monotonic() + seconds
     pause, longest = _PAUSE_SECONDS
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
         except BlockingIOError:
             if monotonic() >= deadline:
-                raise ArrayError("another writer kept the lock") from None
+                return False
+        else:
+            return True
         sleep(pause)
         pause = min(2 * pause, longest)
+
+
+@contextmanager
+def _locked(descriptor: int, lock_seconds: float) -> Iterator[None]:
+    """Hold the file's lock."""
+    if not is_locked(descriptor, lock_seconds):
+        raise ArrayError("another writer kept the lock")
     try:
         yield
     finally:

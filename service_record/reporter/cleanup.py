@@ -5,22 +5,22 @@ round goes on. Each step may find its work done. Once program or units are gone 
 rule of tmpfiles.d(5) stands by meanwhile, by which the next boot removes what is left, the rule included.
 """
 
-import json
 import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from service_record.record import systemd
 from service_record.record.atomic_write import sync_directory, write_whole
 from service_record.reporter.console import tell_systemd
 from service_record.reporter.paths import Places, is_there
 
-_VERSION: Final = 1
 UNDELIVERED: Final = ("spool", "console")
 """The parts that a stop keeps when nothing of this host's failure has arrived anywhere."""
 PURGE: Final = "service-record report --stop --purge"
@@ -33,33 +33,21 @@ _LEAST_DEPTH: Final = 3
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Tombstone:
+class Tombstone(msgspec.Struct, frozen=True, rename={"boot_id": "bootId", "is_finished": "finished"}):
     """A note that the reporter has stopped permanently, and what is still to be removed for it."""
 
     reason: str
     stopped: str = ""
     """The time of the stop, by this host's clock; RFC 3339."""
     boot_id: str | None = None
-    remove: tuple[Path, ...] = ()
+    remove: tuple[str, ...] = ()
     """The places to remove that the settings name beyond the reporter's own."""
     keep: tuple[str, ...] = ()
     """The parts to keep, out of `settings`, `spool`, `state`, `units`, `console`. The token is always
     removed.
     """
     is_finished: bool = False
-
-    def to_json(self) -> dict[str, object]:
-        document: dict[str, object] = {
-            "version": _VERSION,
-            "reason": self.reason,
-            "stopped": self.stopped,
-            "bootId": self.boot_id,
-            "remove": [str(path) for path in self.remove],
-            "keep": list(self.keep),
-            "finished": self.is_finished,
-        }
-        return {key: value for key, value in document.items() if value is not None}
+    version: int = 1
 
 
 def read_tombstone(places: Places) -> Tombstone | None:
@@ -70,16 +58,8 @@ def read_tombstone(places: Places) -> Tombstone | None:
     if not is_there(places.tombstone):
         return None
     try:
-        document = json.loads(places.tombstone.read_bytes())
-        return Tombstone(
-            reason=str(document["reason"]),
-            stopped=str(document["stopped"]),
-            boot_id=document.get("bootId"),
-            remove=tuple(Path(str(path)) for path in document["remove"]),
-            keep=tuple(map(str, document["keep"])),
-            is_finished=bool(document["finished"]),
-        )
-    except (OSError, ValueError, TypeError, KeyError):
+        return msgspec.json.decode(places.tombstone.read_bytes(), type=Tombstone)
+    except (OSError, ValueError):
         return Tombstone("its tombstone cannot be read")
 
 
@@ -95,7 +75,7 @@ def stop(
         reason=reason,
         stopped=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         boot_id=systemd.boot_id(),
-        remove=tuple(remove),
+        remove=tuple(map(str, remove)),
         keep=tuple(keep),
     )
     unwritten = () if is_there(places.tombstone) else _written(places, tombstone)
@@ -174,10 +154,10 @@ def _units(places: Places) -> Iterator[Path]:
     yield from (*places.unit_links, *units)
 
 
-def _too_much(places: Places, tombstone: Tombstone) -> Iterator[Path]:
+def _too_much(places: Places, tombstone: Tombstone) -> Iterator[str]:
     """Directories that no settings can have meant: `/`, `/usr`."""
     for path in tombstone.remove:
-        if len(path.parts) < _LEAST_DEPTH and places.at(path).is_dir():
+        if len(Path(path).parts) < _LEAST_DEPTH and places.at(path).is_dir():
             yield path
 
 
@@ -190,7 +170,7 @@ def _rule(places: Places, tombstone: Tombstone) -> bytes:
 
 
 def _written(places: Places, tombstone: Tombstone) -> tuple[str, ...]:
-    data = json.dumps(tombstone.to_json(), indent=2).encode() + b"\n"
+    data = msgspec.json.format(msgspec.json.encode(tombstone)) + b"\n"
     try:
         try:
             write_whole(places.tombstone, data)

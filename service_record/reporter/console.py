@@ -11,18 +11,17 @@ from pathlib import Path
 from typing import Final
 
 from service_record.display.text import cut_within, wrap
+from service_record.record import systemd
 from service_record.record.atomic_write import write_whole
 from service_record.record.visible import visible
 from service_record.reporter.paths import Places
 
 _SECONDS: Final = 10
-_BOOTED: Final = Path("/run/systemd/system")
-"""The directory that exists only where systemd is the init system; see sd_booted(3)."""
 
 
 def tell_systemd(places: Places, *arguments: str) -> None:
     """Run systemctl with these arguments, where it speaks of the host that is meant."""
-    if _BOOTED.is_dir():
+    if systemd.is_running():
         tell(places, "systemctl", "--quiet", *arguments)
 
 

@@ -1,14 +1,13 @@
 """Stopping for good, as settings or a person want it (`report --stop`); and the lock: one round at a time."""
 
-import fcntl
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 from service_record.record import systemd
+from service_record.record.array_file import is_locked
 from service_record.record.atomic_write import clear_the_way_of_all
 from service_record.reporter.cleanup import PURGE, UNDELIVERED, purge, stop, undelivered_bundle
 from service_record.reporter.console import tell_systemd
@@ -17,8 +16,6 @@ from service_record.reporter.paths import Places
 from service_record.reporter.policy import Fact
 from service_record.reporter.settings import Settings, read_settings
 from service_record.reporter.state import read
-
-_LOOK_SECONDS: Final = 0.1
 
 
 class HeldError(Exception):
@@ -35,22 +32,11 @@ def only_one(directory: Path, wait: float = 0.0) -> Iterator[None]:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _take(descriptor, time.monotonic() + wait)
+        if not is_locked(descriptor, wait):
+            raise HeldError
         yield
     finally:
         os.close(descriptor)
-
-
-def _take(descriptor: int, until: float) -> None:
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                raise HeldError from None
-            time.sleep(_LOOK_SECONDS)
-        else:
-            return
 
 
 BY_HAND: Final = "by hand (report --stop)"

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from service_record.record.appending import DAMAGED_SUFFIX, Writer, open_regular
+from service_record.record.array_file import is_locked
 from service_record.record.entry import BYTE_ORDER_MARK, Entry, Malformed
 from service_record.record.layout import read_entries
 from service_record.record.line import encoded
@@ -105,25 +106,11 @@ def _alone(directory: Path) -> Iterator[None]:
     """Hold the lock of a directory of records: one rotation at a time. A process that dies gives it back."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        if not _is_locked(descriptor):
+        if not is_locked(descriptor, _LOCK_SECONDS):
             raise RotationError(f"{directory}: another rotation is running")
         yield
     finally:
         os.close(descriptor)
-
-
-def _is_locked(descriptor: int) -> bool:
-    """Wait for the lock of a file; return False when another keeps it."""
-    until = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                return False
-            time.sleep(_PAUSE_SECONDS)
-        else:
-            return True
 
 
 def _replace(path: Path, choose: Callable[[list[Entry]], list[Entry]]) -> _Replaced | None:
@@ -136,7 +123,7 @@ def _replace(path: Path, choose: Callable[[list[Entry]], list[Entry]]) -> _Repla
     new = path.with_name(f".{path.name}.new")
     try:
         is_array = os.pread(descriptor, 64, 0).removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"[")
-        if is_array and not _is_locked(descriptor):
+        if is_array and not is_locked(descriptor, _LOCK_SECONDS):
             raise RotationError(f"{path}: a writer keeps its lock; try again")
         data = _whole_lines(descriptor, 0, is_array=is_array)
         entries, damage = _pieces(data, is_array=is_array)

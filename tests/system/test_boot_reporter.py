@@ -1,6 +1,5 @@
 """The boot reporter on a host that boots from its disk: twice, without anybody who answers, and killed."""
 
-import json
 import statistics
 import tarfile
 from collections.abc import Iterator
@@ -8,6 +7,7 @@ from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from service_record.history.outcome import Run
@@ -124,8 +124,8 @@ def test_a_removal_that_a_loss_of_power_cut_short_is_finished_by_the_next_boot(
 ) -> None:
     host = ReporterHost(tmp_path, installed)
     (host.lib / "service-record").mkdir()
-    tombstone = Tombstone("the kubelet is up", remove=(Path("/etc/opt/reporter"),))
-    (host.lib / "service-record/reporter.stopped").write_text(json.dumps(tombstone.to_json()))
+    tombstone = Tombstone("the kubelet is up", remove=("/etc/opt/reporter",))
+    (host.lib / "service-record/reporter.stopped").write_bytes(msgspec.json.encode(tombstone))
     host.leave("opt/reporter/ca.pem", TOKEN)
     with reachable(host, server):
         host.boot(

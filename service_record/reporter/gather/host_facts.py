@@ -1,10 +1,8 @@
 """Facts that no program of the host gives as well: reachability of services, and the state of its clocks."""
 
 import hashlib
-import queue
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,6 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from service_record.reporter.gather import files
 from service_record.reporter.gather.model import Context, GatherError, GatherStatus, Task
+from service_record.reporter.gather.network import Question
 
 _STEP_SECONDS: Final = 5.0
 """The time limit of each of name, connection, TLS and HTTP."""
@@ -168,26 +167,8 @@ def clocks(task: Task) -> Iterator[bytes]:
 
 
 def _within(ask: Callable[[], _Value]) -> _Value:
-    """Return the answer if it comes in time: the resolver knows no time limit, and a slow peer none of ours.
-
-    Raises what asking raises, TimeoutError when there is no answer; the thread that waits is left behind.
-    """
-    answers: queue.SimpleQueue[_Value | Exception] = queue.SimpleQueue()
-
-    def answer() -> None:
-        try:
-            answers.put(ask())
-        except Exception as error:  # noqa: BLE001  # raised where it is waited for
-            answers.put(error)
-
-    threading.Thread(target=answer, daemon=True).start()
-    try:
-        result = answers.get(timeout=_STEP_SECONDS + 1)
-    except queue.Empty:
-        raise TimeoutError("no answer in time") from None
-    if isinstance(result, Exception):
-        raise result
-    return result
+    """Return the answer if it comes in time. Raises what asking raises, TimeoutError without an answer."""
+    return Question(ask).answer(_STEP_SECONDS + 1)
 
 
 def _why(error: Exception) -> str:

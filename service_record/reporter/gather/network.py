@@ -7,15 +7,15 @@ See nm-settings-keyfile(5) and nm-settings(5).
 """
 
 import os
-import queue
 import re
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from service_record.reporter.gather import files
 from service_record.reporter.gather.model import Context, GatherError, GatherStatus, Task
@@ -74,6 +74,38 @@ def mask_assisted(path: Path, data: bytes) -> bytes:
     return data if path.suffix in _PLAIN_SUFFIXES else mask_keyfile(path, data)
 
 
+_Value = TypeVar("_Value")
+
+
+class Question(Generic[_Value]):
+    """A question that is asked in a thread of its own, which is left behind when no answer comes in time.
+
+    The resolver has no time limit, nor has a dead disk, and a slow peer has none of ours.
+    """
+
+    def __init__(self, ask: Callable[[], _Value]) -> None:
+        self._ask = ask
+        self._answers: list[_Value] = []
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            self._answers.append(self._ask())
+        except Exception as error:  # noqa: BLE001  # raised where it is waited for
+            self._error = error
+
+    def answer(self, seconds: float) -> _Value:
+        """Return the answer within so many seconds. Raises TimeoutError, and what asking raises."""
+        self._thread.join(max(seconds, 0))
+        if self._error is not None:
+            raise self._error
+        if not self._answers:
+            raise TimeoutError("no answer in time")
+        return self._answers[0]
+
+
 NAMES_SECONDS: Final = 1.0
 """The time limit of all names together: they are asked at the same time, and nobody waits for the rest."""
 _KUBECONFIGS: Final = (
@@ -108,31 +140,18 @@ def names_of_cluster(domain: str) -> tuple[str, str, str]:
 
 
 def resolve(names: Iterable[str], seconds: float = NAMES_SECONDS) -> tuple[Resolution, ...]:
-    """Ask the system's resolver for all names at once, once each, and wait at most so many seconds.
-
-    The resolver has no time limit of its own: a thread that still waits is left behind.
-    """
-    queries = tuple(names)
-    answers: queue.SimpleQueue[Resolution] = queue.SimpleQueue()
-    began = time.monotonic()
-    for name in queries:
-        threading.Thread(target=_put_resolution, args=(name, answers), daemon=True).start()
-    resolutions: dict[str, Resolution] = {}
-    while len(resolutions) < len(set(queries)):
-        try:
-            answer = answers.get(timeout=max(began + seconds - time.monotonic(), 0))
-        except queue.Empty:
-            break
-        resolutions[answer.name] = answer
-    late = f"no answer within {seconds:g} s"
-    return tuple(
-        resolutions.get(name) or Resolution(name, problem=late, is_answered=False, seconds=seconds)
-        for name in queries
-    )
+    """Ask the system's resolver for all names at once, once each, and wait at most so many seconds."""
+    until = time.monotonic() + seconds
+    questions = [(name, Question(partial(_resolution, name))) for name in names]
+    return tuple(_in_time(name, question, until, seconds) for name, question in questions)
 
 
-def _put_resolution(name: str, answers: "queue.SimpleQueue[Resolution]") -> None:
-    answers.put(_resolution(name))
+def _in_time(name: str, question: "Question[Resolution]", until: float, seconds: float) -> Resolution:
+    try:
+        return question.answer(until - time.monotonic())
+    except TimeoutError:
+        late = f"no answer within {seconds:g} s"
+        return Resolution(name, problem=late, is_answered=False, seconds=seconds)
 
 
 def _resolution(name: str) -> Resolution:
