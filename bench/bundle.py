@@ -26,7 +26,7 @@ from bench.table import Row, duration, replace_between, timed
 from service_record.bundle.archive import DISK_BYTES
 from service_record.redaction import Rules, known_secrets
 from service_record.reporter.bundling import leak_in, make_bundle
-from service_record.reporter.gather import Context, GatherRow
+from service_record.reporter.gather.model import Context, GatherRow
 from service_record.reporter.gather.take import ProgramSource
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "bundle.md"

@@ -8,22 +8,17 @@ from service_record.diagnosis import Verdict
 from service_record.http.answers import Answered, Outcome
 from service_record.reporter.host_state import HostEvidence, Traces
 from service_record.reporter.host_view import HostView, View
-from service_record.reporter.policy import (
-    RoundPlan,
-    Shipment,
-    StageReport,
-    StepResult,
+from service_record.reporter.policy.deciding import decide
+from service_record.reporter.policy.moment import RoundPlan, Shipment, StageReport, StepResult, asks, is_due
+from service_record.reporter.policy.shipments import PROBE_BYTES
+from service_record.reporter.policy.transitions import (
     after,
     arrive,
-    asks,
     before,
-    decide,
     has_moved,
-    is_due,
     with_bundle,
     with_view,
 )
-from service_record.reporter.policy.shipments import PROBE_BYTES
 from service_record.reporter.settings import AssistedServiceSettings, Settings
 from service_record.reporter.state import ReporterState
 

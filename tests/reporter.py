@@ -8,7 +8,7 @@ from service_record.diagnosis import Verdict
 from service_record.reporter.host_state import HostEvidence, Traces
 from service_record.reporter.host_view import HostView
 from service_record.reporter.paths import Places
-from service_record.reporter.policy import arrive
+from service_record.reporter.policy.transitions import arrive
 from service_record.reporter.state import ReporterState
 
 BOOT = "b0" * 16

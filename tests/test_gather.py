@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from service_record.reporter.gather import GatherRow, GatherStatus, gather
-from service_record.reporter.gather.model import Begin, Piece, Pieces, Task
+from service_record.reporter.gather.gathering import gather
+from service_record.reporter.gather.model import Begin, GatherRow, GatherStatus, Piece, Pieces, Task
 from service_record.reporter.gather.take import FunctionSource, ProgramSource
 from tests.gathered import DirectoryBundle, DirectoryMember, Host
 from tests.programs import REPOSITORY
@@ -344,7 +344,7 @@ import signal
 import sys
 from pathlib import Path
 from tests import gathered
-from service_record.reporter.gather import GatherRow
+from service_record.reporter.gather.model import GatherRow
 from service_record.reporter.gather.take import ProgramSource
 
 class Telling(gathered.DirectoryMember):

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from service_record.reporter.gather import GatherStatus, host_facts
+from service_record.reporter.gather import host_facts
+from service_record.reporter.gather.model import GatherStatus
 from service_record.reporter.gather.take import FunctionSource
 from tests.gathered import Host, gathered
 from tests.running_server import nobody, running

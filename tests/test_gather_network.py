@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from service_record.reporter.gather import COLLECTORS, GatherRow, GatherStatus
+from service_record.reporter.gather.collectors import COLLECTORS
+from service_record.reporter.gather.model import GatherRow, GatherStatus
 from service_record.reporter.gather.network import mask_keyfile
 from tests.gathered import Host
 from tests.name_server import NameServer, name_server

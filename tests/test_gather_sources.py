@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from service_record.record.entry import Phase, Result
-from service_record.reporter.gather import GatherRow, GatherStatus, newest_cursor
-from service_record.reporter.gather.journal import FailedRuns, FailedUnits, Journal
+from service_record.reporter.gather.journal import FailedRuns, FailedUnits, Journal, newest_cursor
+from service_record.reporter.gather.model import GatherRow, GatherStatus
 from service_record.reporter.gather.record_pieces import ServiceRecords
 from service_record.reporter.gather.take import ContainerLogs, File, Listing, Tree
 from tests.builders import array, entry, failed_run, upstream_entry

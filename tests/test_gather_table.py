@@ -10,8 +10,10 @@ import pytest
 
 from service_record.cli import main
 from service_record.diagnosis.evidence.log_lines import stream_of
-from service_record.reporter.gather import COLLECTORS, ROUND_SECONDS, GatherRow, GatherStatus
+from service_record.reporter.gather.collectors import COLLECTORS
+from service_record.reporter.gather.gathering import ROUND_SECONDS
 from service_record.reporter.gather.journal import Journal
+from service_record.reporter.gather.model import GatherRow, GatherStatus
 from service_record.reporter.gather.take import File, Listing, ProgramSource, Tree
 from tests.builders import BOOT_ID, entry, failed_run, timestamp
 from tests.command_line import service_record

@@ -14,7 +14,7 @@ from service_record.diagnosis import Verdict
 from service_record.http.answers import Answered, Outcome, Unreachable
 from service_record.reporter.host_state import HostEvidence, Traces
 from service_record.reporter.host_view import HostView, NoHost, Refused, View
-from service_record.reporter.policy import Fact, RoundPlan, is_due
+from service_record.reporter.policy.moment import Fact, RoundPlan, is_due
 from service_record.reporter.settings import HostLogsPolicy, Send, Settings, Stages
 from service_record.reporter.state import ReporterState
 

@@ -11,30 +11,33 @@ from service_record.diagnosis import Verdict
 from service_record.http.answers import Answered, Outcome, Unreachable
 from service_record.reporter.host_state import HostEvidence, Traces
 from service_record.reporter.host_view import HostView, NoHost, Refused, View
-from service_record.reporter.policy import (
-    Call,
+from service_record.reporter.policy.deciding import ENDINGS, MOST_TRIES, QUIET, SILENCES, decide
+from service_record.reporter.policy.moment import (
     Fact,
-    Meaning,
     RoundPlan,
     Shipment,
     StepResult,
+    asks,
+    info,
+    is_due,
+    kind_of,
+)
+from service_record.reporter.policy.shipments import PROBE_BYTES, WANTS
+from service_record.reporter.policy.transitions import (
+    ANSWERS,
+    Answer,
+    Call,
+    Meaning,
     after,
     arrive,
-    asks,
     before,
-    decide,
     has_moved,
-    is_due,
     learn,
     not_kept,
     with_bundle,
     with_view,
     withheld,
 )
-from service_record.reporter.policy.deciding import ENDINGS, MOST_TRIES, QUIET, SILENCES
-from service_record.reporter.policy.moment import info, kind_of
-from service_record.reporter.policy.shipments import PROBE_BYTES, WANTS
-from service_record.reporter.policy.transitions import ANSWERS, Answer
 from service_record.reporter.settings import HostLogsPolicy, Send, Settings, Stages
 from service_record.reporter.state import Denial, Pause, ReporterState, Spent
 from tests.builders import some

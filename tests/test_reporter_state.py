@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.reporter.policy import arrive
+from service_record.reporter.policy.transitions import arrive
 from service_record.reporter.state import Denial, Pause, ReporterState, Spent, SpooledBundle, load, save
 from tests.full_disk import full_beyond
 from tests.reporter import BOOT, NEXT_BOOT, evidence, seen

@@ -31,7 +31,8 @@ from service_record.record.atomic_write import put_in_place, sync_names
 from service_record.record.visible import visible
 from service_record.redaction import Leak, Rules
 from service_record.reporter.bundling import SUFFIX, Bundled, Copied, make_bundle, make_copy
-from service_record.reporter.gather import COLLECTORS, RECORDS, Context, Gathered, GatherRow, GatherStatus
+from service_record.reporter.gather.collectors import COLLECTORS, RECORDS
+from service_record.reporter.gather.model import Context, Gathered, GatherRow, GatherStatus
 
 _STANDARD_INPUT: Final = "-"
 _LIMITS: Final = Limits(read_bytes=16 << 30)

@@ -24,8 +24,8 @@ from service_record.redaction import (
     known_secrets,
     report,
 )
-from service_record.reporter.gather import MANIFEST, ROUND_SECONDS, Context, Gathered, GatherRow, gather
-from service_record.reporter.gather.model import manifest
+from service_record.reporter.gather.gathering import ROUND_SECONDS, gather
+from service_record.reporter.gather.model import MANIFEST, Context, Gathered, GatherRow, manifest
 
 VERDICT: Final = "verdict.txt"
 REDACTION: Final = "redaction.json"

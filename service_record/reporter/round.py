@@ -21,22 +21,23 @@ from service_record.reporter.host_state import HostEvidence, observe
 from service_record.reporter.host_view import HostView, View
 from service_record.reporter.log import Log, outcome_text, plan_lines, view_text
 from service_record.reporter.paths import Places
-from service_record.reporter.policy import (
-    PLACE,
-    Call,
-    Meaning,
+from service_record.reporter.policy.deciding import PLACE, decide
+from service_record.reporter.policy.moment import (
     RoundPlan,
     Shipment,
     StageReport,
     StepResult,
     Stop,
+    asks,
+    is_due,
+)
+from service_record.reporter.policy.transitions import (
+    Call,
+    Meaning,
     after,
     arrive,
-    asks,
     before,
-    decide,
     has_moved,
-    is_due,
     learn,
     not_kept,
     with_view,

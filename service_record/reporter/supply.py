@@ -17,9 +17,9 @@ from service_record.reporter import log
 from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.log import Log, outcome_text
 from service_record.reporter.paths import Places
-from service_record.reporter.policy import Call, Meaning, Shipment, learn, not_kept, with_bundle, withheld
-from service_record.reporter.policy.moment import Moment
+from service_record.reporter.policy.moment import Moment, Shipment
 from service_record.reporter.policy.shipments import targets
+from service_record.reporter.policy.transitions import Call, Meaning, learn, not_kept, with_bundle, withheld
 from service_record.reporter.setting_table import COLLECTOR
 from service_record.reporter.settings import Settings, secrets_in
 from service_record.reporter.shipping import Clients
@@ -170,7 +170,9 @@ class Supply:
 
     def _make_bundle(self, state: ReporterState, most_bytes: int) -> "Bundled":
         from service_record.reporter.bundling import make_bundle  # noqa: PLC0415  # most rounds make none
-        from service_record.reporter.gather import COLLECTORS, Context, newest_cursor  # noqa: PLC0415
+        from service_record.reporter.gather.collectors import COLLECTORS  # noqa: PLC0415
+        from service_record.reporter.gather.journal import newest_cursor  # noqa: PLC0415
+        from service_record.reporter.gather.model import Context  # noqa: PLC0415
 
         at = datetime.now(UTC)
         service = self._settings.service

@@ -9,7 +9,7 @@ from service_record.diagnosis.causes import built_in_causes
 from service_record.history import build_history
 from service_record.read.host_files import with_host_files
 from service_record.read.source import liveness_for, open_source
-from service_record.reporter.gather import COLLECTORS
+from service_record.reporter.gather.collectors import COLLECTORS
 from testing.machine import Machine
 
 GATHER = """\
@@ -19,7 +19,10 @@ import os
 import sys
 from pathlib import Path
 
-from service_record.reporter.gather import COLLECTORS, Context, gather, newest_cursor
+from service_record.reporter.gather.collectors import COLLECTORS
+from service_record.reporter.gather.gathering import gather
+from service_record.reporter.gather.journal import newest_cursor
+from service_record.reporter.gather.model import Context
 from service_record.reporter.gather.model import manifest
 from service_record.record.systemd import boot_id
 from tests.gathered import AT, DirectoryBundle

@@ -28,7 +28,7 @@ from service_record.history.results import Liveness
 from service_record.record.appending import Writer
 from service_record.record.entry import Entry, Phase, Result
 from service_record.record.layout import read_entries
-from service_record.reporter.policy import RoundPlan, is_due
+from service_record.reporter.policy.moment import RoundPlan, is_due
 from service_record.reporter.state import ReporterState
 from tests.builders import START
 from tests.full_disk import full_beyond
