@@ -88,7 +88,7 @@ class Unreadable(click.ClickException):
     exit_code = UNREADABLE
 
 
-class Refused(click.ClickException):
+class LeakRefused(click.ClickException):
     """A secret would have left the host."""
 
     exit_code = REFUSED

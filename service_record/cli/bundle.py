@@ -20,7 +20,7 @@ from service_record.bundle.archive import DISK_BYTES
 from service_record.bundle.contents import Content, archive_contents, directory_contents
 from service_record.bundle.layers import size_text
 from service_record.bundle.writing import SERVER_BYTES, Packed
-from service_record.cli import UNREADABLE, Refused, Unreadable
+from service_record.cli import UNREADABLE, LeakRefused, Unreadable
 from service_record.cli.diagnosing import verdict_page
 from service_record.cli.options import Size
 from service_record.cli.terminal import check_new, rules_with, secrets_in
@@ -174,7 +174,7 @@ def _new(path: Path) -> Iterator[Path]:
 
 def _check(leak: Leak | None) -> None:
     if leak is not None:
-        raise Refused(f"refused: a secret would have left with {visible(str(leak))}; nothing was written")
+        raise LeakRefused(f"refused: a secret would have left with {visible(str(leak))}; nothing was written")
 
 
 def _tell(size: int, members: Iterable[Packed], kinds: Counter[str]) -> None:

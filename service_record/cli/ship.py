@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import click
 
-from service_record.cli import NotDelivered, Refused, Unreadable, require_extra
+from service_record.cli import LeakRefused, NotDelivered, Unreadable, require_extra
 from service_record.cli.options import directory_option, service_argument
 from service_record.cli.terminal import rules_with
 from service_record.client.address import (
@@ -198,7 +198,7 @@ def _send(shipment: _Shipment, directory: Path, *, follow: bool) -> None:
         else:
             _once(shipment)
     except LeakError as leak:
-        raise Refused(str(leak)) from None
+        raise LeakRefused(str(leak)) from None
 
 
 def _send_templates(client: "CollectorClient", host: str, files: tuple[Path, ...]) -> None:
@@ -212,7 +212,7 @@ def _send_templates(client: "CollectorClient", host: str, files: tuple[Path, ...
         except OSError as error:
             raise Unreadable(f"cannot read {visible(str(file))}: {error.strerror}") from None
         except LeakError as leak:
-            raise Refused(f"{visible(str(file))}: {leak}") from None
+            raise LeakRefused(f"{visible(str(file))}: {leak}") from None
         except CollectorError as fault:
             raise NotDelivered(visible(str(fault))) from None
         click.echo(f"{visible(file.name)}: {len(text)} bytes sent", err=True)

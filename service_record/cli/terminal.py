@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from service_record.cli import Refused, Unreadable, terminal_size
+from service_record.cli import LeakRefused, Unreadable, terminal_size
 from service_record.display.text import Clock, Line, View, glyphs_for, painted
 from service_record.record.directory import Records, is_record_name
 from service_record.record.visible import visible
@@ -163,4 +163,4 @@ def _without_secrets(data: _Data, outgoing: Callable[[_Data, "Rules"], _Data]) -
     try:
         return outgoing(data, rules_with(()))
     except LeakError as leak:
-        raise Refused(f"refused: {leak}") from None
+        raise LeakRefused(f"refused: {leak}") from None
