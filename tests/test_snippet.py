@@ -558,7 +558,6 @@ def test_an_ipxe_script_fetches_an_address_and_goes_on_without_it() -> None:
         (["kickstart", "--host", "my host"], "would be refused by the collector"),
         (["kickstart", "--token-parameter", "a"], "is for ERB only"),
         (["kickstart", "--erb", "--token-parameter", "a') + `b`"], "not the name of a parameter"),
-        (["kickstart", "--url", "ftp://a"], "no URL"),
         (["kickstart", "--url", "tftp://a"], "use http://HOST or https://HOST"),
         (["kickstart", "--url", "https://a:b@c"], "password"),
         (["kickstart", "--max-time", "0"], "--max-time"),

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from service_record.client.address import HOST_RULE, is_host_name
-from service_record.deploy.ignition.urls import check_url
 from service_record.deploy.snippets import BOOTED, FIRST_BOOT, KINDS, STEPS, SnippetValues, snippet
+from service_record.http.proxies import split_url
 from service_record.record.visible import visible
 
 
@@ -116,11 +116,7 @@ def _check_text(option: str, text: str) -> None:
 
 
 def _check_url(url: str) -> None:
-    try:
-        check_url(url)
-    except ValueError as error:
-        raise click.UsageError(f"--url: {visible(str(error))}") from None
-    if not url.lower().startswith(("http://", "https://")):
+    if split_url(url) is None or " " in url:
         raise click.UsageError("--url: not a URL of a collector; use http://HOST or https://HOST")
     if "?" in url or "#" in url or "@" in url:
         raise click.UsageError("--url: remove the query, fragment or password")
