@@ -151,13 +151,11 @@ class BundleWriter:
             if redactor:
                 self.masked.update(redactor.counts)
 
-    def add(self, path: str, data: bytes, mtime: float | None = None, *, as_is: bool = False) -> None:
+    def add(self, path: str, data: bytes, *, as_is: bool = False) -> None:
         """Add a whole small file, which may use the reserve; without room even there, nothing of it is
         written.
         """
-        with self.member(
-            path, mtime=mtime, essential=True, whole=True, keep_empty=True, as_is=as_is
-        ) as member:
+        with self.member(path, essential=True, whole=True, keep_empty=True, as_is=as_is) as member:
             for start in range(0, len(data), _SLICE):
                 member.write(data[start : start + _SLICE])
 

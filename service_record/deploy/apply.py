@@ -44,7 +44,7 @@ def do(root: Root, step: DeployStep) -> None:
         if step.item.target is not None:
             root.link(step.writes, step.item.target)
         else:
-            root.write(step.writes, step.item.data, step.mode, (step.item.user, step.item.group))
+            root.write(step.writes, step.item.data, step.mode)
     elif step.action is Action.REMOVE:
         root.remove(step.path)
     elif step.action is Action.RESTORE:

@@ -82,7 +82,7 @@ def below(prefix: str) -> Layout:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One file or link on a host. Missing directories are made with mode 0755, and belong to root."""
+    """One file or link on a host. It belongs to root, as do missing directories, which get mode 0755."""
 
     path: str
     """Absolute, as the host sees it."""
@@ -91,8 +91,6 @@ class Item:
     mode: int = _FILE
     target: str | None = None
     """The target of a symbolic link, relative in a package; a link has neither data nor mode."""
-    user: int = 0
-    group: int = 0
 
 
 def contents(
@@ -120,11 +118,11 @@ def pages() -> Iterator[tuple[str, str]]:
             yield path.relative_to(directory).as_posix(), path.read_text(encoding="utf-8")
 
 
-def closing(services: Iterable[str], layout: Layout = HOST) -> Iterator[Item]:
+def closing(services: Iterable[str]) -> Iterator[Item]:
     """Yield the drop-in of each of these services: systemd closes its record. They come with the shim."""
     for name in dict.fromkeys(name.removesuffix(".service") for name in services):
-        path = f"{layout.units}/{name}.service.d/{CLOSING}"
-        yield Item(path, Option.SHIM, _unit(CLOSING, layout))
+        path = f"{HOST.units}/{name}.service.d/{CLOSING}"
+        yield Item(path, Option.SHIM, _unit(CLOSING, HOST))
 
 
 def _everything(layout: Layout, pages: Iterable[tuple[str, str]]) -> Iterator[Item]:

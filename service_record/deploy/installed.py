@@ -63,4 +63,4 @@ def read(root: Root) -> Installed | None:
 def write(root: Root, installed: Installed) -> None:
     """Write it whole; its directory exists. Raises OSError."""
     data = msgspec.json.format(msgspec.json.encode(installed, order="sorted"), indent=1) + b"\n"
-    root.write(FILE, data, 0o644, (0, 0))
+    root.write(FILE, data, 0o644)

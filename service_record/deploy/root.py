@@ -101,8 +101,8 @@ class Root:
         with self._parent(path) as (directory, name):
             return _read(name, directory)
 
-    def write(self, path: str, data: bytes, mode: int, owner: tuple[int, int]) -> None:
-        """Put a file into the place of what is there, whole; as root it belongs to that user and group."""
+    def write(self, path: str, data: bytes, mode: int) -> None:
+        """Put a file into the place of what is there, whole; as root it belongs to root."""
         with self._parent(path) as (directory, name):
             new = _unfinished(name)
             _unlink(new, directory)
@@ -111,7 +111,7 @@ class Root:
                     stream.write(data)
                     stream.flush()
                     if os.geteuid() == 0:
-                        os.fchown(stream.fileno(), *owner)
+                        os.fchown(stream.fileno(), 0, 0)
                     os.fchmod(stream.fileno(), mode)
                     os.fsync(stream.fileno())
                 os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)

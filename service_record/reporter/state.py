@@ -28,8 +28,6 @@ class BootSeen:
     rounds: _Count = 0
     uptime: _Seconds = 0.0
     """The uptime at the latest round."""
-    trouble: str | None = None
-    """The fingerprint of what was wrong at the latest round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,6 @@ class RemoteFile:
     path: str
     url: str
     hash: str
-    mode: int = 0o755
 
 
 def make(items: Iterable[Item], version: str, remotes: Iterable[RemoteFile] = ()) -> Config:
@@ -74,22 +73,18 @@ def _unit(item: Item, enabled: set[str]) -> dict[str, Any]:
     return unit | {"enabled": True} if name in enabled else unit
 
 
-def _owner(item: Item) -> dict[str, Any]:
-    return {"user": {"id": item.user}, "group": {"id": item.group}} if item.user or item.group else {}
-
-
 def _link(item: Item) -> dict[str, Any]:
-    return {"path": item.path, "target": item.target, "overwrite": True} | _owner(item)
+    return {"path": item.path, "target": item.target, "overwrite": True}
 
 
 def _file(item: Item) -> dict[str, Any]:
     contents = {"source": urls.data_url(urls.compressed(item.data)), "compression": "gzip"}
-    return {"path": item.path, "mode": item.mode, "overwrite": True, "contents": contents} | _owner(item)
+    return {"path": item.path, "mode": item.mode, "overwrite": True, "contents": contents}
 
 
 def _remote(remote: RemoteFile) -> dict[str, Any]:
     contents = {"source": remote.url, "verification": {"hash": remote.hash}}
-    return {"path": remote.path, "mode": remote.mode, "overwrite": True, "contents": contents}
+    return {"path": remote.path, "mode": 0o755, "overwrite": True, "contents": contents}
 
 
 ROLES: Final = ("master", "worker", "bootstrap", "single-node")

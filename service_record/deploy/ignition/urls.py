@@ -61,9 +61,7 @@ def check_url(url: str) -> None:
 def check_hash(text: str) -> None:
     """Raise ValueError if this is not a hash in Ignition's form."""
     if not _HASH.fullmatch(text):
-        raise ValueError(
-            "no hash; one is sha512-DIGITS or sha256-DIGITS, in hexadecimal digits"
-        )
+        raise ValueError("no hash; one is sha512-DIGITS or sha256-DIGITS, in hexadecimal digits")
 
 
 def hash_of(data: bytes, kind: str = "sha512") -> str:

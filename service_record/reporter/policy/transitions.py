@@ -130,14 +130,12 @@ _BOOTS: Final = 16
 
 def arrive(state: ReporterState, evidence: HostEvidence) -> ReporterState:
     """Return the state with this round in it. Its first step: a round that is killed counts."""
-    trouble = evidence.fingerprint if evidence.is_wrong else None
     boot = state.boot(evidence.boot_id)
     others = tuple(each for each in state.boots if each is not boot)
     now = replace(
         boot or BootSeen(boot_id=evidence.boot_id),
         rounds=(boot.rounds if boot else 0) + 1,
         uptime=max(evidence.uptime, boot.uptime if boot else 0.0),
-        trouble=trouble,
     )
     folded, recent = others[: -_BOOTS + 1], others[-_BOOTS + 1 :]
     return replace(
