@@ -47,6 +47,7 @@ NAMES: Final = (
     *("redaction", "redaction_exact", "redaction_shapes", "reporter_policy", "reporter_settings"),
     *("reporter_state", "residual", "selection", "shipping", "source", "systemd", "timeline"),
     *("units", "upstream_reader", "weighing"),
+    *("array_file", "display_text", "quantities", "validate"),
 )
 COLLECTOR_NAMES: Final = (
     *("assisted", "boot_step", "builds", "cloud_init", "clusters", "definitions", "events", "guard", "mutes"),

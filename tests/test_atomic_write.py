@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -15,8 +16,12 @@ from service_record.record.atomic_write import (
     put_in_place,
     remove_torn,
     set_aside,
+    sync_directory,
+    sync_names,
     write_whole,
 )
+
+SHARED_MEMORY = Path("/dev/shm")
 
 
 def put_file(path: Path) -> None:
@@ -83,11 +88,12 @@ def test_of_what_is_set_aside_sixteen_are_kept(tmp_path: Path) -> None:
     numbered = [f"place.damaged-{number}" for number in range(1, 16)]
     assert names == ["place.damaged", *numbered, "place.damaged", "place.damaged"]
     assert (tmp_path / "place.damaged").read_text() == "17"
-    (tmp_path / "place.damaged").unlink()
-    (tmp_path / "place.damaged").symlink_to(tmp_path)
-    put_file(path)
-    assert not set_aside(path).is_symlink()
-    (tmp_path / "place.damaged").unlink()
+    for put in (put_file, Path.mkdir):
+        (tmp_path / "place.damaged").unlink()
+        (tmp_path / "place.damaged").symlink_to(tmp_path)
+        put(path)
+        assert not set_aside(path).is_symlink()
+    (tmp_path / "place.damaged").rmdir()
     (tmp_path / "place.damaged").mkdir()
     path.mkdir()
     assert set_aside(path) == tmp_path / "place.damaged"
@@ -96,6 +102,10 @@ def test_of_what_is_set_aside_sixteen_are_kept(tmp_path: Path) -> None:
 def test_a_file_is_written_whole_with_its_mode_and_nothing_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "place"
     (tmp_path / "victim").write_text("precious")
+    before = os.umask(0)
+    write_whole(path, b"none")
+    os.umask(before)
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o755
     for data, mode in ((b"one", 0o600), (b"two", 0o644)):
         write_whole(path, data, mode)
         assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (data, mode)
@@ -141,6 +151,63 @@ def test_a_copy_is_whole_for_root_alone_and_its_source_stays(tmp_path: Path) -> 
     with pytest.raises(NotADirectoryError):
         place_by_moving(source, target / "below")
     assert source.read_bytes() == b"found"
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Keep the names of the files that are synced, and those of the files that others replace, in order."""
+    made: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def noted_fsync(descriptor: int) -> None:
+        made.append(f"sync {Path(f'/proc/self/fd/{descriptor}').readlink().name}")
+        fsync(descriptor)
+
+    def noted_replace(source: Path, target: Path) -> None:
+        made.append(f"move {source.name} to {target.name}")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    return made
+
+
+def test_a_file_is_on_the_disk_before_it_gets_its_name_and_the_name_is_afterwards(
+    tmp_path: Path, calls: list[str]
+) -> None:
+    source, target = tmp_path / "source", tmp_path / "place" / "target"
+    write_whole(target, b"x")
+    assert calls == ["sync .target.new", "move .target.new to target", "sync place"]
+    put_file(source)
+    calls.clear()
+    place_copy(source, target)
+    copied = ["sync .target.part", "move .target.part to target", "sync place"]
+    assert calls == copied
+    calls.clear()
+    place_by_moving(source, target)
+    assert calls == ["sync source", "move source to target", "sync place"]
+
+
+def test_a_file_is_moved_to_another_file_system_by_a_copy(tmp_path: Path, calls: list[str]) -> None:
+    if SHARED_MEMORY.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no other file system")
+    with TemporaryDirectory(dir=SHARED_MEMORY) as directory:
+        source, target = Path(directory) / "source", tmp_path / "target"
+        put_file(source)
+        place_by_moving(source, target)
+        assert (target.read_bytes(), source.exists()) == (b"found", False)
+    place = f"sync {tmp_path.name}"
+    moved = ["sync .target.part", "move .target.part to target", place]
+    assert calls == ["sync source", "move source to target", *moved, place]
+
+
+def test_only_a_directory_has_names_to_sync_and_not_each_can(tmp_path: Path) -> None:
+    put_file(tmp_path / "file")
+    with pytest.raises(NotADirectoryError):
+        sync_directory(tmp_path / "file")
+    with pytest.raises(OSError, match="Invalid argument"):
+        sync_directory(Path("/proc"))
+    sync_names(Path("/proc"))
 
 
 def test_what_a_copy_left_is_removed_by_its_name(tmp_path: Path) -> None:

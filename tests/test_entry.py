@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.record.entry import Entry, EntryError, Malformed, Phase, Result
+from service_record.record.entry import Entry, EntryError, Malformed, Phase, Result, describe_value
 from service_record.record.layout import read_entries
 from service_record.record.line import MAX_LINE_BYTES, line_of
 from tests.builders import START, entry, timestamp, upstream_entry
+from tests.faults import Faults
 from tests.strategies import entries
 
 
@@ -201,6 +202,56 @@ def test_what_is_no_entry_is_refused_in_one_line_that_names_the_field(
         Entry.from_json(found)
     assert str(refused.value).startswith(reason)
     assert "\n" not in str(refused.value)
+
+
+LARGEST = float(2**1023 * (2 - 2**-52))
+LIMITS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"pid": 2**53 - 1}, {"pid": 2**53}),
+    ({"exitCode": -(2**53) + 1}, {"exitCode": -(2**53)}),
+    ({"uptime": LARGEST}, {"uptime": float("inf")}),
+    ({"uptime": 0}, {"uptime": True}),
+    ({"x": LARGEST}, {"x": float("inf")}),
+    ({"x": [-LARGEST]}, {"x": [-float("inf")]}),
+    ({"leftOut": {"failed": 0}}, {"leftOut": {"failed": -1}}),
+    ({"leftOut": {"failed": 2**53 - 1}}, {"leftOut": {"failed": 2**53}}),
+]
+"""The last value of a field that is taken, and the first that is not."""
+
+
+def test_a_value_counts_up_to_its_limit() -> None:
+    with Faults() as faults:
+        for taken, refused in LIMITS:
+            with faults.of(taken):
+                Entry.from_json({"phase": "stage end"} | taken)
+            with faults.of(refused), pytest.raises(EntryError):
+                Entry.from_json({"phase": "stage end"} | refused)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("x" * 40, f'"{"x" * 40}"'),
+        ("x" * 41, f'"{"x" * 40}"...'),
+        (2**53, "9007199254740992"),
+        (2**53 + 1, "a number too large"),
+        (-(2**53) - 1, "a number too large"),
+        (True, "true"),
+        (None, "null"),
+        ({}, "an object"),
+        ([], "a list"),
+    ],
+    ids=str,
+)
+def test_a_value_is_described_in_a_few_words(value: object, said: str) -> None:
+    assert describe_value(value) == said
+
+
+def test_of_a_long_damaged_text_the_beginning_and_the_end_are_shown() -> None:
+    whole = Malformed(7, "x" * 4096, "not an entry")
+    assert whole.abridge() is whole
+    long = Malformed(7, "a" * 3072 + "b" + "c" * 1024, "not an entry")
+    text = "a" * 3072 + "\u2026[1 characters left out]\u2026" + "c" * 1024
+    assert long.abridge() == Malformed(7, text, "not an entry")
 
 
 @pytest.mark.parametrize("found", [[], "service start", 3, None, True], ids=repr)

@@ -175,7 +175,7 @@ def test_a_file_that_was_moved_away_is_made_anew(records: Records) -> None:
     records.path("job").unlink()
     records.directory.rmdir()
     assert writer.append(entry(at=1))
-    assert whole(records) == [entry(at=1)]
+    assert records.path("job").read_bytes() == entry(at=1).to_line()
 
 
 def test_processes_writing_at_once_lose_nothing(records: Records) -> None:
@@ -326,6 +326,7 @@ def test_reading_what_is_no_file_is_an_error_and_does_not_block(records: Records
         ("..", "__"),
         ("-rf", "_rf"),
         ("a\nb\x7f", "a_b_"),
+        ("a b", "a b"),
         ("", "unknown"),
         ("/", "unknown"),
         (".service", "unknown"),
@@ -412,6 +413,31 @@ def test_a_file_that_may_not_be_written_is_one_of_the_inbox(
     assert writing_path("job") == parked  # of a sandbox
     allowed.clear()
     assert writing_path("job") == record
+
+
+def test_a_file_of_the_inbox_counts_while_a_process_of_its_service_is_among_its_writers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me, nobody, service = os.getpid(), 2**22 + 1, "job-of-this-test"
+    (tmp_path / "cgroup").write_text(f"0::/system.slice/{service}.service\n")
+    inbox, open_file = tmp_path / "inbox", os.open
+
+    def open_with_cgroup(path: str, *arguments: int) -> int:
+        return open_file(tmp_path / "cgroup" if path == f"/proc/{me}/cgroup" else path, *arguments)
+
+    inbox.mkdir()
+    for name, pids in {f"{service}.1": [nobody, me], f"{service}.2": [nobody], "other-job.1": [me]}.items():
+        write_lines(inbox / f"{name}.json", *(entry(at=at, pid=pid) for at, pid in enumerate(pids)))
+    (inbox / f"{service}.3.json").symlink_to(f"{service}.1.json")
+    os.mkfifo(inbox / f"{service}.4.json")
+    monkeypatch.setattr(os, "open", open_with_cgroup)
+    monkeypatch.setenv("SERVICE_RECORDS_INBOX", str(inbox))
+    monkeypatch.delenv("SERVICE_RECORDS_DIR", raising=False)
+    records = Records()
+    assert {service, "other-job"}.intersection(records.services(with_inbox=True)) == {service}
+    assert service not in records.services()
+    assert whole(records, service) == [entry(pid=nobody), entry(at=1, pid=me)]
+    assert Records(tmp_path / "elsewhere").services(with_inbox=True) == []
 
 
 @pytest.mark.parametrize("behind", [b"", b"x"], ids=["empty", "torn"])

@@ -39,7 +39,7 @@ from service_record.reporter.policy.transitions import (
     withheld,
 )
 from service_record.reporter.settings import HostLogsPolicy, Send, Settings, Stages
-from service_record.reporter.state import Denial, Pause, ReporterState, Spent
+from service_record.reporter.state import BootSeen, Denial, Pause, ReporterState, Spent
 from tests.builders import some
 from tests.reporter import APPLIED, BOOT, NEXT_BOOT, PENDING, evidence, host_view, seen, settings
 
@@ -915,6 +915,15 @@ def test_without_a_service_nobody_is_asked() -> None:
 )
 def test_rounds_are_due_at_boot_and_then_by_frequency(state: ReporterState, uptime: float, due: bool) -> None:
     assert is_due(settings(), state, evidence(uptime)) is due
+
+
+def test_of_many_boots_the_last_sixteen_are_remembered_one_by_one() -> None:
+    boots = [f"{number:032x}" for number in range(20)]
+    rounds = [evidence(uptime, boot_id=boot_id) for boot_id in boots for uptime in (0.5, 30.0, 20.0)]
+    state = seen(*rounds, evidence(0.25, boot_id=NEXT_BOOT, wrong=True))
+    earlier = tuple(BootSeen(boot_id=boot_id, rounds=3, uptime=30.0) for boot_id in boots[5:])
+    latest = BootSeen(boot_id=NEXT_BOOT, rounds=1, uptime=0.25, trouble="wrong")
+    assert state == ReporterState(boots=(*earlier, latest), earlier_boots=5, earlier_uptime=150.0)
 
 
 def test_hosts_that_boot_together_do_not_call_together() -> None:

@@ -147,7 +147,7 @@ class Writer:
         except PermissionError:
             return _SEPARATE  # to be written to, perhaps: in lines, behind an end that is not known
         try:
-            return os.read(descriptor, 1) or (b"[" if array else b"")
+            return os.pread(descriptor, 1, 0) or (b"[" if array else b"")
         finally:
             os.close(descriptor)
 
@@ -239,8 +239,8 @@ def _create(path: str, *, is_array: bool) -> int:
     except FileExistsError:  # another writer has just made it
         return open_regular(path, os.O_RDONLY | _SAFE)
     os.fchmod(descriptor, _EVERYBODYS_FILE_MODE if is_array else _FILE_MODE)
-    os.write(descriptor, _EMPTY_ARRAY if is_array else b"")
-    os.lseek(descriptor, 0, os.SEEK_SET)
+    if is_array:
+        os.write(descriptor, _EMPTY_ARRAY)
     return descriptor
 
 

@@ -86,7 +86,7 @@ def _closed_end(descriptor: int, size: int) -> tuple[int, bool]:
     ArrayError where it is otherwise.
     """
     start = max(0, size - _TAIL_BYTES)
-    text = os.pread(descriptor, size - start, start).rstrip(_BLANK)
+    text = os.pread(descriptor, _TAIL_BYTES, start).rstrip(_BLANK)
     opened = text.removesuffix(b"]")
     before = opened.rstrip(_BLANK)
     if start == 0 and (not text or (before == b"[" and opened != text)):

@@ -71,7 +71,7 @@ def put_in_place(new: Path, path: Path) -> Iterator[None]:
         new.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            new.unlink(missing_ok=True)
+            new.unlink()
         raise
 
 
@@ -96,7 +96,7 @@ def place_copy(source: Path, target: Path) -> None:
     """
     torn = target.with_name(f".{target.name}{_TORN}")
     with put_in_place(torn, target), source.open("rb") as old, open(torn, "wb", opener=_for_root) as new:
-        shutil.copyfileobj(old, new, 1 << 20)
+        shutil.copyfileobj(old, new)
     sync_names(target.parent)
 
 

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -52,8 +52,7 @@ class Records:
         They are those of all files, also of one that our writers would have named otherwise. With the inbox
         they are those, too, that run and have no file yet. Raises OSError when the directory cannot be read.
         """
-        files = self.directory.iterdir() if self.directory.exists() else ()
-        services = {path.stem for path in files if _is_record(path)}
+        services = {path.stem for path in self._files() if _is_record(path)}
         return sorted(services.union(name for name, _ in self._inbox()) if with_inbox else services)
 
     def path(self, service: str) -> Path:
@@ -106,8 +105,11 @@ class Records:
         """Return the file listed under exactly that name, else the one that a writer makes: neither is
         outside.
         """
-        paths = (path for path in self.directory.iterdir() if path.name == service + SUFFIX)
+        paths = (path for path in self._files() if path.name == service + SUFFIX)
         return next(filter(_is_record, paths), self.path(service))
+
+    def _files(self) -> Iterable[Path]:
+        return self.directory.iterdir() if self.directory.exists() else ()
 
 
 def open_record(path: AnyPath) -> int:

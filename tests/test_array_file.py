@@ -1,0 +1,157 @@
+"""An array's exact bytes, and what a writer does when something comes in between, in this process."""
+
+import fcntl
+import os
+import resource
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from service_record.record import array_file
+from service_record.record.appending import Writer
+from tests.array_files import CLOSED, JSON, ROOM
+from tests.array_writers import elements, is_locked, parked_behind
+from tests.builders import entry
+
+LATER = [entry("stage start", 40, stage="later").to_json(), entry("stage start", 41, stage="last").to_json()]
+
+
+def filled(lines: list[bytes], size: int) -> bytes:
+    """Return an array of these lines, with white space up to a size: a newline ends it and each sector."""
+    content = bytearray(b"[\n" + b",\n".join(lines) + b"\n]")
+    written = len(content)
+    content += b" " * (size - written)
+    for place in {*range(511, size, 512), size - 1}:
+        if place >= written:
+            content[place] = ord("\n")
+    return bytes(content)
+
+
+def test_an_array_grows_by_whole_blocks_whatever_the_length_of_its_entries(tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    for length in range(21, 1300):
+        path.write_bytes(b"")
+        lines: list[bytes] = []
+        size = 0
+        for each in (length, 21, 1321 - length):
+            lines.append(b"{" + b"x" * (each - 2) + b"}")
+            with path.open("r+b", buffering=0) as file:
+                array_file.append(file.fileno(), lines[-1], lock_seconds=0)
+            needed = len(filled(lines, 0)) + 1 + 1024
+            size = size if needed <= size else -(-needed // 1024) * 1024
+            assert path.read_bytes() == filled(lines, size), (length, each)
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return where there is a record that is a closed array with room."""
+    monkeypatch.setenv("SERVICE_RECORDS_LAYOUT", "array")
+    path = tmp_path / "job.json"
+    path.write_bytes(CLOSED.rstrip() + ROOM * 2)
+    return path
+
+
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """Have the kernel write no byte of a file behind a size."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize(("missing", "is_written"), [(0, True), (2, True), (3, False)])
+def test_an_entry_that_lacks_only_the_end_of_its_array_is_written(
+    path: Path, missing: int, is_written: bool
+) -> None:
+    end = len(CLOSED.removesuffix(b"\n]\n")) + len(b",\n" + entry(at=40).to_line().rstrip() + b"\n]")
+    with full_disk(end - missing):
+        assert Writer(path).append(entry(at=40)) is is_written
+
+
+def test_a_new_array_on_a_full_disk_is_one_later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.unlink()
+    writer = Writer(path)
+    with full_disk(4):
+        assert not writer.append(LATER[0])
+    assert path.read_bytes() == b"[\n]\n"
+    monkeypatch.delenv("SERVICE_RECORDS_LAYOUT")
+    assert writer.append(LATER[1])
+    assert [each["dropped"] for each in elements(path.read_bytes())] == [1]
+
+
+def test_a_writer_waits_for_the_lock_and_sleeps_meanwhile(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock, tries = fcntl.flock, list[int]()
+
+    def counted_flock(descriptor: int, operation: int) -> None:
+        tries.append(operation)
+        flock(descriptor, operation)
+
+    with path.open("rb") as holder:
+        flock(holder, fcntl.LOCK_EX)
+        threading.Timer(0.4, flock, [holder, fcntl.LOCK_UN]).start()
+        monkeypatch.setattr(fcntl, "flock", counted_flock)
+        assert Writer(path).append(LATER[0])
+    assert len(tries) < 1500
+    assert elements(path.read_bytes()) == [*JSON, LATER[0]]
+
+
+def on_lock(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], object]) -> None:
+    """Do something once, right after a writer has got its lock."""
+    flock = fcntl.flock
+
+    def flock_and_do(descriptor: int, operation: int) -> None:
+        flock(descriptor, operation)
+        if operation & fcntl.LOCK_EX:
+            monkeypatch.setattr(fcntl, "flock", flock)
+            do(descriptor)
+
+    monkeypatch.setattr(fcntl, "flock", flock_and_do)
+
+
+def test_the_lock_is_free_although_a_child_that_was_forked_meanwhile_has_the_file_open(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies: list[int] = []
+    on_lock(monkeypatch, lambda descriptor: copies.append(os.dup(descriptor)))
+    assert Writer(path).append(LATER[0])
+    assert not is_locked(path)
+    os.close(*copies)
+
+
+def test_a_signal_handler_parks_its_entry_in_the_midst_of_another(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = path.read_bytes()
+    writer = Writer(path)
+    on_lock(monkeypatch, lambda _: writer.append(LATER[0]))
+    assert writer.append(LATER[1])
+    assert parked_behind(before, path.read_bytes()) == LATER
+
+
+def open_files() -> set[str]:
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+@pytest.mark.parametrize("layout", ["array", "lines"])
+def test_a_writer_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
+    monkeypatch.setenv("SERVICE_RECORDS_LAYOUT", layout)
+    monkeypatch.setenv("SERVICE_RECORDS_SYNC", "ends")
+    path = tmp_path / "job.json"
+    before = open_files()
+    writer = Writer(path)
+    for _ in range(2):
+        assert writer.append(entry("service end", result="success"))
+    path.unlink()
+    assert writer.append(entry())
+    path.unlink()
+    os.mkfifo(path)
+    assert not writer.append(entry())
+    assert open_files() == before
