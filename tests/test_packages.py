@@ -24,7 +24,10 @@ from tests.programs import REPOSITORY, needs
 from tests.standalone import can_be_built
 from tests.trees import picture
 
-pytestmark = pytest.mark.timeout(900)  # the first of them may have to make the executable
+pytestmark = [
+    pytest.mark.xdist_group("executable"),
+    pytest.mark.timeout(900),  # the first of them may have to make the executable
+]
 LAYOUT = below("/usr")
 PAGES = tuple(pages(main))
 ITEMS = {package: items_of(package, LAYOUT, PAGES) for package in Package}

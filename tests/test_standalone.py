@@ -25,6 +25,7 @@ MOST_SECONDS = 4.0
 """Ten times what is promised: other tests may run beside this one."""
 EXAMPLE = REPOSITORY / "docs/examples/failed-stage"
 pytestmark = [
+    pytest.mark.xdist_group("executable"),
     pytest.mark.slow,
     pytest.mark.timeout(900),
     pytest.mark.skipif(

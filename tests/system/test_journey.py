@@ -27,6 +27,7 @@ from tests.system.reporter_host import EAGER_SERVICE, EAGER_TIMER, IN_A_MACHINE,
 from tests.system.unix_relay import relay
 
 pytestmark = [
+    pytest.mark.xdist_group("executable"),
     pytest.mark.slow,
     pytest.mark.timeout(1500),
     pytest.mark.skipif(

@@ -12,6 +12,7 @@ from tests.system.reporter_host import TOKEN, ReporterHost
 from tests.system.unix_relay import relay
 
 pytestmark = [
+    pytest.mark.xdist_group("executable"),
     pytest.mark.slow,
     pytest.mark.timeout(900),
     pytest.mark.skipif(
