@@ -35,9 +35,10 @@ settings.load_profile("fuzz" if FUZZ_SECONDS else "unhurried")
 heed_all()
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Two for each processor: many tests wait, for a machine that boots or a program that hangs."""
-    return 2 * len(os.sched_getaffinity(0))
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return two for each processor, as many tests wait for a program; three where machines boot, too."""
+    of_each = 3 if config.option.markexpr == "thorough" else 2
+    return of_each * len(os.sched_getaffinity(0))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -307,7 +307,7 @@ def test_a_cluster_without_hosts_is_told_with_what_to_do(cluster: Cluster) -> No
         (Says(403, b'{"code":403,"message":"no"}'), (3, "403: no; give the token of a user who may")),
         (Says(404, b'{"code":"404","reason":"gone"}'), (3, "404: gone")),
         (Says(200, b"<html><title>Log in</title></html>"), (3, "not an assisted-service's list")),
-        pytest.param(Says(503, b"busy"), (75, "503: busy"), marks=pytest.mark.slow),
+        (Says(503, b"busy", {"Retry-After": "0"}), (75, "503: busy")),
     ],
     ids=["401", "403", "404", "portal", "503"],
 )

@@ -5,16 +5,17 @@ import gzip
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp.client import Client
-from mcp.client.stdio import StdioServerParameters
 
 from service_record.record.entry import Phase
 from tests.archives import member, record, tar
 from tests.builders import entry, failed_run
 from tests.command_line import PROGRAM, environment
+
+if TYPE_CHECKING:
+    from mcp.client import Client
 
 SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
 NO_IMAGE = "Error: reading manifest 1 in quay.io/x: manifest unknown"
@@ -34,8 +35,12 @@ def shelf(tmp_path: Path) -> Path:
     return place
 
 
-def asked(questions: Callable[[Client], Awaitable[Any]], *sources: object) -> Any:
+def asked(questions: Callable[["Client"], Awaitable[Any]], *sources: object) -> Any:
     """Return what questions to a server of these sources come to."""
+    # Imported here: it takes a second, and each process of a run reads this file.
+    from mcp.client import Client  # noqa: PLC0415
+    from mcp.client.stdio import StdioServerParameters  # noqa: PLC0415
+
     command, arguments = PROGRAM[0], [*PROGRAM[1:], "mcp", *map(str, sources)]
 
     async def run() -> Any:
@@ -46,7 +51,7 @@ def asked(questions: Callable[[Client], Awaitable[Any]], *sources: object) -> An
     return asyncio.run(asyncio.wait_for(run(), 90))
 
 
-async def text(client: Client, tool: str, **arguments: object) -> str:
+async def text(client: "Client", tool: str, **arguments: object) -> str:
     answer = await client.call_tool(tool, arguments)
     told: str = answer.content[0].text  # type: ignore[union-attr]
     return f"error: {told}" if answer.is_error else told
@@ -55,7 +60,7 @@ async def text(client: Client, tool: str, **arguments: object) -> str:
 def test_an_assistant_finds_the_cause_and_reads_around_it(shelf: Path) -> None:
     bad, good = str(shelf / "bad.tar.gz"), str(shelf / "good.tar.gz")
 
-    async def questions(client: Client) -> dict[str, str]:
+    async def questions(client: "Client") -> dict[str, str]:
         return {
             "sources": await text(client, "list_sources"),
             "services": await text(client, "list_services", source=bad),
@@ -86,7 +91,7 @@ def test_an_assistant_finds_the_cause_and_reads_around_it(shelf: Path) -> None:
 def test_an_assistant_reads_only_what_it_was_given(shelf: Path, tmp_path: Path) -> None:
     (tmp_path / "private.txt").write_text("private")
 
-    async def questions(client: Client) -> list[str]:
+    async def questions(client: "Client") -> list[str]:
         places = [str(tmp_path), str(shelf / "../private.txt"), "/etc", "this host", "collector://elsewhere"]
         return [
             *[await text(client, "analyze", source=place) for place in places],
@@ -102,7 +107,7 @@ def test_an_assistant_reads_only_what_it_was_given(shelf: Path, tmp_path: Path) 
 
 
 def test_every_tool_says_that_it_changes_nothing(shelf: Path) -> None:
-    async def questions(client: Client) -> Any:
+    async def questions(client: "Client") -> Any:
         return (await client.list_tools()).tools
 
     tools = asked(questions, shelf)
