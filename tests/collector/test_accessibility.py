@@ -45,7 +45,9 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Three hundred hosts, two of them of a cluster; one has records, and one cause is acknowledged."""
+    """Three hundred hosts: two are a cluster, in which one waits for its user; one has records; one cause is
+    acknowledged.
+    """
     with served(settings_in(tmp_path_factory.mktemp("fleet"))) as server:
         shown_fleet.fill(server)
         shown_fleet.fill_quickly(server, range(31, 301))
@@ -53,9 +55,12 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         shown_fleet.send_records(server, FAILED, **shown_fleet.failed_services(server.collector.now() - 20))
         analysed(browsing.signed_in(server), FAILED)
         admin = server.client("admin")
-        cluster = {"cluster_id": new_id(), "infra_env_id": new_id()}
-        for name in ("web01.dc2.example.com", "web02.dc1.example.com"):
-            admin.ask("PUT", f"/api/v1/hosts/{name}", data={"id": new_id(), **cluster})
+        infra_env, waiting = new_id(), new_id()
+        cluster = {"cluster_id": new_id(), "infra_env_id": infra_env}
+        for name, host in (("web01.dc2.example.com", new_id()), ("web02.dc1.example.com", waiting)):
+            admin.ask("PUT", f"/api/v1/hosts/{name}", data={"id": host, **cluster})
+        base = f"/api/assisted-install/v2/infra-envs/{infra_env}/hosts"
+        assert admin.ask("POST", base, data={"host_id": waiting}).status == 201
         admin.post(
             "/api/v1/mutes", kind="acknowledged", scope="host", subject=FAILED, duration="1h", note="new disk"
         )
