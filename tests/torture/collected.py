@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from base64 import b64encode
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
@@ -32,6 +33,7 @@ from tests.collector.in_process import Application
 from tests.collector.installing import Clock, form
 from tests.collector.serving import Reply
 from tests.torture.collected_model import BUDGET, ModelBuild, ModelFile, ModelHost
+from tests.waiting import wait_for
 
 AGENT: Final = "01234567-89ab-cdef-0123-456789abcdef"
 """A host that is called by its id, as one is of which bundles come before anything else."""
@@ -345,9 +347,17 @@ class CollectedHosts(RuleBasedStateMachine):
     def every_host_is_on_one_page_once(self) -> None:
         if not hasattr(self, "collector"):
             return
+        pages = self._pages()
+        assert sorted(one["name"] for page in pages for one in page["hosts"]) == sorted(self.hosts)
+        if self._counts_in(pages) != {len(self.hosts)}:  # they may stand for a moment, where they took long
+            wait_for(lambda: self._counts_in(self._pages()) == {len(self.hosts)})
+
+    def _pages(self) -> list[Any]:
         pages = [self._read("/api/v1/hosts", all="true", limit=2)]
         while after := pages[-1]["next"]:
             pages.append(self._read("/api/v1/hosts", all="true", limit=2, after=after))
-        assert sorted(one["name"] for page in pages for one in page["hosts"]) == sorted(self.hosts)
-        for page in pages:
-            assert page["total"] == sum(page["counts"].values()) == len(self.hosts)
+        return pages
+
+    def _counts_in(self, pages: Sequence[Any]) -> set[int]:
+        """Return the numbers of hosts of which these pages tell."""
+        return {count for page in pages for count in (page["total"], sum(page["counts"].values()))}

@@ -6,5 +6,5 @@ from tests.torture.collected import CollectedHosts
 
 TestCollectedHosts = CollectedHosts.TestCase
 TestCollectedHosts.settings = settings(
-    max_examples=8, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=5, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
 )
