@@ -26,7 +26,7 @@ from service_record.collector.ingest.people import senders
 from service_record.collector.ingest.rounds import Indexer, Judge, Sweeper
 from service_record.collector.ingest.webhook import WebhookSender, read_secret
 from service_record.collector.serving_settings import CollectorSettings
-from service_record.collector.store import bundle_rows, cluster_rows
+from service_record.collector.store import bundle_rows
 from service_record.collector.store.database import Database, Listening, sqlite_url
 from service_record.collector.store.objects import objects
 from service_record.collector.store.row_writer import DatabaseWriter
@@ -106,7 +106,6 @@ class Collector:
         self.incoming = Incoming(settings.data)
         self._listening = None if self.database.is_sqlite else Listening(self.database, self.news.tell)
         self.writer = DatabaseWriter(self.database, self._tell)
-        self.writer.change(lambda connection: cluster_rows.refresh_new(connection, now()))
         if self.database.is_sqlite:
             self.writer.change(bundle_rows.release)
         self.indexer = Indexer(self.database, self.writer, self.objects, self.incoming, now)

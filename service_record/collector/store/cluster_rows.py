@@ -329,12 +329,6 @@ def refresh(connection: Connection, cluster_ids: Collection[str], now: float) ->
         _refresh(connection, cluster_id, now)
 
 
-def refresh_new(connection: Connection, now: float) -> None:
-    """Do so for clusters without a stored state: a migration made them."""
-    new = select(clusters.c.id).where(clusters.c.since.is_(None))
-    refresh(connection, set(connection.execute(new).scalars()), now)
-
-
 def _refresh(connection: Connection, cluster_id: str, now: float) -> None:
     row = _hold(connection, cluster_id)  # first: then the hosts are as the latest process left them
     installed = _installed(connection, cluster_id)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, text
 from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.exc import (
     ArgumentError,
@@ -28,6 +28,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from service_record.collector.store.dialects import is_conflict, is_sqlite
+from service_record.collector.store.schema import COUNTERS, counters, metadata
 
 FILE: Final = "collector.sqlite"
 _BUSY: Final = 30_000  # milliseconds that one process waits for another's write
@@ -124,7 +125,7 @@ class Database:
             advice = "create it with ENCODING 'UTF8' TEMPLATE template0"
             raise DatabaseError(f"{self.url}: the encoding of the database is {encoding}; {advice}")
 
-    def migrate(self, revision: str = "head") -> None:
+    def migrate(self) -> None:
         """Make the tables, or bring those of an earlier version up to date. Raises DatabaseError."""
         from alembic import command  # noqa: PLC0415  # only at the start
         from alembic.config import Config  # noqa: PLC0415
@@ -135,17 +136,23 @@ class Database:
 
         def upgrade(connection: Connection) -> None:
             self._check_encoding(connection)
+            config.attributes["connection"] = connection
             if inspect(connection).has_table(_VERSION):  # one process at a time: others find it done
                 connection.execute(text(f"SELECT * FROM {_VERSION}{_for_update(connection)}"))  # noqa: S608
-            config.attributes["connection"] = connection
-            command.upgrade(config, revision)
+                command.upgrade(config, "head")
+                return
+            metadata.create_all(connection, checkfirst=False)  # a table of another program is a fault
+            connection.execute(insert(counters), [{"name": name, "latest": 0} for name in COUNTERS])
+            command.stamp(config, "head")
 
         for tries_left in range(_TRIES, -1, -1):
             try:
                 with self.changing() as connection:
                     upgrade(connection)
             except CommandError:
-                raise DatabaseError(f"{self.url}: a later version of service-record has been here") from None
+                raise DatabaseError(
+                    f"{self.url}: its tables are of a later version of service-record, or of one before 0.2.0"
+                ) from None
             except (SQLAlchemyError, OSError) as error:
                 # Where there were no tables yet, there was no row to wait for: another process made them.
                 if tries_left and (

@@ -34,7 +34,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 
-from service_record.collector.store.schema import counters, steps
+from service_record.collector.store.schema import counters, step_numbers, steps
 
 Rows = Sequence[Mapping[str, Any]]
 _CONFLICTS: Final = frozenset({"40001", "40P01"})
@@ -141,7 +141,7 @@ _NEXT_NUMBERS: Final = (
     .values(latest=counters.c.latest + bindparam("count"))
     .returning(counters.c.latest)
 )
-_NEXT: Final = select(func.nextval("step_numbers").label("number")).select_from(
+_NEXT: Final = select(step_numbers.next_value().label("number")).select_from(
     func.generate_series(1, bindparam("count"))
 )
 

@@ -1,6 +1,7 @@
 """The tables. Times are seconds since 1970, by the clock of the collector unless the name says otherwise.
 
-Migrations (`migrations/`) make and change them; `tests/collector/test_migrations.py` compares the two.
+A new database begins with these; migrations (`migrations/`) make them of those of an earlier version.
+`tests/collector/test_migrations.py` compares the two.
 """
 
 from sqlalchemy import (
@@ -14,6 +15,7 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
+    Sequence,
     String,
     Table,
     Text,
@@ -102,12 +104,14 @@ steps = Table(
     Index("ix_steps_host_id_build_id", "host_id", "build", "id"),
 )
 
+COUNTERS = ("steps", "housekeeping")
 counters = Table(  # numbers that are given once, whatever is deleted: of `steps`, the id of the latest
     "counters",
     metadata,
     Column("name", String(32), primary_key=True),
     Column("latest", BigInteger, nullable=False),
 )
+step_numbers = Sequence("step_numbers", metadata=metadata)  # in place of that counter, where there are any
 
 durations = Table(  # what budgets and statistics are learnt from: one row for each step that ended
     "durations",
