@@ -1,7 +1,4 @@
-"""The states of a cluster, from what its hosts, its controller and the service's events report. Pure.
-
-The sentences are those of the assisted-service's documentation.
-"""
+"""The states of a cluster, from what its hosts, its controller and the service's events report. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -139,8 +136,6 @@ class ClusterMove:
     sources: frozenset[ClusterState]
     to: ClusterState
     when: Callable[[ClusterSnapshot], bool]
-    sentence: str
-    """The state in the words of the assisted-service's documentation."""
 
 
 def is_successful(snapshot: ClusterSnapshot) -> bool:
@@ -235,74 +230,27 @@ def _is_complete_no_more(snapshot: ClusterSnapshot) -> bool:
 
 
 CLUSTER_MOVES: Final = (
-    ClusterMove(
-        sources=_AT_WORK,
-        to=ClusterState.CANCELLED,
-        when=_is_cancelled,
-        sentence="Cancelled: the user cancelled the installation.",
-    ),
+    ClusterMove(sources=_AT_WORK, to=ClusterState.CANCELLED, when=_is_cancelled),
     ClusterMove(
         sources=frozenset({ClusterState.INSTALLING, ClusterState.FINALIZING}),
         to=ClusterState.ERROR,
         when=_cannot_succeed,
-        sentence="Error: Error during installation.",
     ),
+    ClusterMove(sources=frozenset({ClusterState.FINALIZING}), to=ClusterState.INSTALLED, when=_is_complete),
     ClusterMove(
-        sources=frozenset({ClusterState.FINALIZING}),
-        to=ClusterState.INSTALLED,
-        when=_is_complete,
-        sentence="Installed: Cluster installed successfully.",
+        sources=frozenset({ClusterState.INSTALLED}), to=ClusterState.FINALIZING, when=_is_complete_no_more
     ),
-    ClusterMove(
-        sources=frozenset({ClusterState.INSTALLED}),
-        to=ClusterState.FINALIZING,
-        when=_is_complete_no_more,
-        sentence="Finalizing: Cluster is formed, waiting for components to come up.",
-    ),
-    ClusterMove(
-        sources=frozenset({ClusterState.INSTALLING}),
-        to=ClusterState.FINALIZING,
-        when=_is_formed,
-        sentence="Finalizing: Cluster is formed, waiting for components to come up.",
-    ),
-    ClusterMove(
-        sources=BEFORE | {ClusterState.PREPARING},
-        to=ClusterState.INSTALLING,
-        when=_has_begun,
-        sentence="Installing: Cluster is currently installing.",
-    ),
-    ClusterMove(
-        sources=BEFORE,
-        to=ClusterState.PREPARING,
-        when=_is_preparing,
-        sentence="Preparing-for-installation: The service runs openshift-install create ignition-configs and "
-        "uploads all files to S3.",
-    ),
+    ClusterMove(sources=frozenset({ClusterState.INSTALLING}), to=ClusterState.FINALIZING, when=_is_formed),
+    ClusterMove(sources=BEFORE | {ClusterState.PREPARING}, to=ClusterState.INSTALLING, when=_has_begun),
+    ClusterMove(sources=BEFORE, to=ClusterState.PREPARING, when=_is_preparing),
     ClusterMove(
         sources=_AT_WORK | _OVER,
         to=ClusterState.INSUFFICIENT,
         when=lambda snapshot: not snapshot.is_told and _is_reset(snapshot),
-        sentence="Insufficient: One or more cluster validations is failing.",
     ),
-    ClusterMove(
-        sources=BEFORE,
-        to=ClusterState.PENDING,
-        when=_wants_input,
-        sentence="Pending-for-input: The user should input some configuration information so that the "
-        "service can validate and move the cluster to “ready” or “insufficient” state.",
-    ),
-    ClusterMove(
-        sources=BEFORE,
-        to=ClusterState.READY,
-        when=_is_ready,
-        sentence="Ready: The cluster is ready for the user to request the installation to start.",
-    ),
-    ClusterMove(
-        sources=BEFORE,
-        to=ClusterState.INSUFFICIENT,
-        when=_lacks_something,
-        sentence="Insufficient: One or more cluster validations is failing.",
-    ),
+    ClusterMove(sources=BEFORE, to=ClusterState.PENDING, when=_wants_input),
+    ClusterMove(sources=BEFORE, to=ClusterState.READY, when=_is_ready),
+    ClusterMove(sources=BEFORE, to=ClusterState.INSUFFICIENT, when=_lacks_something),
 )
 """The first row that fits counts, again and again until none leads anywhere else."""
 

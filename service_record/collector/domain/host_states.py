@@ -1,8 +1,8 @@
 """The states of a host of an assisted-service, its moves between them, and its stages with limits. Pure.
 
-The sentences are those of the assisted-service's documentation; names and moves are those of its API. The
-stages are those of its releases of 2026, and the two that the enhancement "boot-status-reporter" adds: booted
-with local ignition, and with that of the control plane.
+Names and moves are those of its API, meanings those of its documentation. The stages are those of its
+releases of 2026, and the two that the enhancement "boot-status-reporter" adds: booted with local ignition,
+and with that of the control plane. Limits are those of its internal/host/config.
 """
 
 from dataclasses import dataclass
@@ -65,8 +65,6 @@ class Move:
     at: frozenset[Position] = frozenset(Position)
     info: str = ""
     """The reason, in the service's words; empty if the report gives the reason."""
-    sentence: str
-    """The state in the words of the assisted-service's documentation."""
 
 
 MEANINGS: Final = {
@@ -89,7 +87,6 @@ MEANINGS: Final = {
     HostState.ERROR: "The installation has failed.",
     HostState.CANCELLED: "The installation was cancelled.",
 }
-"""State -> what it means, after the assisted-service's documentation."""
 
 DISCOVERY: Final = frozenset(
     {HostState.DISCOVERING, HostState.PENDING_FOR_INPUT, HostState.KNOWN, HostState.INSUFFICIENT}
@@ -109,31 +106,11 @@ _BEGUN: Final = frozenset({HostState.INSTALLING, HostState.IN_PROGRESS})
 _BEFORE: Final = frozenset({Position.BEFORE})
 _REBOOTING: Final = frozenset({Position.REBOOTING})
 _BOOTED: Final = frozenset({Position.REBOOTING, Position.AFTER})
-_DISCOVERING: Final = (
-    "Discovering: Initial state where the host agent sends hardware and connectivity information."
-)
-_WRONG_DISK: Final = (
-    "Installing-pending-user-action: If the service expected the host to reboot and boot from disk, but the "
-    "agent came up again and contacted the service, the host enters this state to notify the user to fix the "
-    "server's boot order."
-)
-_LIVE_IMAGE: Final = (
-    "Resetting-pending-user-action: To reset the installation, the host needs to be booted from the live "
-    "image. If the host already booted from disk in a previous installation, the host enters this state to "
-    "notify the user to boot from the live image."
-)
-_ERROR: Final = "Error: The installation has failed."
-_DISCONNECTED: Final = (
-    "Disconnected: The host has not sent a ping to the service for some time (3 minutes). Hosts in this "
-    "state must either be fixed or disabled to continue with the installation."
-)
-
 MOVES: Final = (
     Move(
         signal=Signal.REGISTERED,
         sources=DISCOVERY | PREPARATION | RESET | {HostState.DISCONNECTED},
         to=HostState.DISCOVERING,
-        sentence=_DISCOVERING,
     ),
     Move(
         signal=Signal.REGISTERED,
@@ -142,7 +119,6 @@ MOVES: Final = (
         at=_REBOOTING,
         info="Expected the host to boot from disk, but it booted the installation image - please reboot and "
         "fix boot order to boot from disk",
-        sentence=_WRONG_DISK,
     ),
     Move(
         signal=Signal.REGISTERED,
@@ -150,14 +126,12 @@ MOVES: Final = (
         to=HostState.ERROR,
         at=_BEFORE,
         info="The host unexpectedly restarted during the installation",
-        sentence=_ERROR,
     ),
     Move(
         signal=Signal.SILENT,
         sources=DISCOVERY | {HostState.PREPARING, HostState.PREPARED},
         to=HostState.DISCONNECTED,
         info="The host has not called for three minutes; fix or disable it to continue the installation",
-        sentence=_DISCONNECTED,
     ),
     Move(
         signal=Signal.SILENT,
@@ -165,7 +139,6 @@ MOVES: Final = (
         to=HostState.ERROR,
         at=_BEFORE,
         info="Host failed to install due to timeout while connecting to host",
-        sentence=_ERROR,
     ),
     Move(
         signal=Signal.REBOOT_IS_LATE,
@@ -174,27 +147,15 @@ MOVES: Final = (
         at=_REBOOTING,
         info="Host timed out when pulling the configuration files. Verify in the host console that the host "
         "boots from the OpenShift installation disk",
-        sentence=_WRONG_DISK,
     ),
-    Move(
-        signal=Signal.STAGE,
-        sources=INSTALLATION,
-        to=HostState.IN_PROGRESS,
-        sentence="Installing-in-progress: The host is currently installing.",
-    ),
-    Move(
-        signal=Signal.DONE,
-        sources=INSTALLATION,
-        to=HostState.INSTALLED,
-        sentence="Installed: The installation has successfully completed on the host.",
-    ),
-    Move(signal=Signal.FAILED, sources=INSTALLATION, to=HostState.ERROR, sentence=_ERROR),
+    Move(signal=Signal.STAGE, sources=INSTALLATION, to=HostState.IN_PROGRESS),
+    Move(signal=Signal.DONE, sources=INSTALLATION, to=HostState.INSTALLED),
+    Move(signal=Signal.FAILED, sources=INSTALLATION, to=HostState.ERROR),
     Move(
         signal=Signal.CANCELLED,
         sources=PREPARATION | INSTALLATION | {HostState.ERROR},
         to=HostState.CANCELLED,
         info="Installation was cancelled by user",
-        sentence="Cancelled: the user cancelled the installation; only a reset leads on.",
     ),
     Move(
         signal=Signal.RESET,
@@ -202,8 +163,6 @@ MOVES: Final = (
         to=HostState.RESETTING,
         at=_BEFORE,
         info="Installation was reset by user",
-        sentence="Resetting: If the user requested to reset the installation, the host enters this transient "
-        "state while the service resets.",
     ),
     Move(
         signal=Signal.RESET,
@@ -211,14 +170,12 @@ MOVES: Final = (
         to=HostState.RESETTING_PENDING_ACTION,
         at=_BOOTED,
         info="Reset the host by booting it from the live image",
-        sentence=_LIVE_IMAGE,
     ),
     Move(
         signal=Signal.RESET_WAITS,
         sources=frozenset(HostState) - DISCOVERY - {HostState.DISABLED},
         to=HostState.RESETTING_PENDING_ACTION,
         info="Reset the host by booting it from the live image",
-        sentence=_LIVE_IMAGE,
     ),
 )
 """The first row that fits counts. What no row has changes nothing."""

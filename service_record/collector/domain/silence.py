@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from service_record.collector.domain.host_states import limit_of
 from service_record.collector.domain.statistics import percentile
 
 DEFAULT: Final = 15 * 60.0
@@ -18,18 +19,6 @@ TIMES: Final = 2
 """The multiple of its p99 that a step may take: at the p99 itself one host of a hundred would be called
 stuck.
 """
-
-_MINUTE: Final = 60.0
-_STAGES: Final = {
-    "Starting installation": 30 * _MINUTE,
-    "Writing image to disk": 30 * _MINUTE,
-    "Rebooting": 40 * _MINUTE,
-    "Copying registry data to disk": 90 * _MINUTE,
-    "Waiting for ignition": 24 * 60 * _MINUTE,
-}
-"""openshift/assisted-service, internal/host/config: how long it waits itself."""
-_ANY_STAGE: Final = 60 * _MINUTE
-_REBOOTING_ALONE: Final = 80 * _MINUTE
 
 
 class SilenceBasis(StrEnum):
@@ -116,6 +105,4 @@ class SilenceBudgets:
 
 def of_stage(stage: str, *, is_single_node: bool) -> SilenceBudget:
     """Return the time that a stage of an assisted-service's installation may take."""
-    if stage == "Rebooting" and is_single_node:
-        return SilenceBudget(_REBOOTING_ALONE, SilenceBasis.STAGE)
-    return SilenceBudget(_STAGES.get(stage, _ANY_STAGE), SilenceBasis.STAGE)
+    return SilenceBudget(limit_of(stage, is_single_node=is_single_node), SilenceBasis.STAGE)
