@@ -1,6 +1,5 @@
 """Calls of administrators over HTTP, and enrolment: tokens, hosts, builds, and the log of all of it."""
 
-from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -10,15 +9,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from service_record.collector.api.answering import Refusal, answer
-from service_record.collector.api.requests import body_of, fields_of
-from service_record.collector.api.serving import Serving, caller, host_name
+from service_record.collector.api.requests import fields_of, whole_number
+from service_record.collector.api.serving import caller, host_name, plain_body
 from service_record.collector.domain import access
-from service_record.collector.domain.access import Forbidden, TokenKind, expiry_of, scope_of
-from service_record.collector.domain.installation_rules import CallRefused, Mapped, mapped_of
+from service_record.collector.domain.access import TokenKind, expiry_of, scope_of
+from service_record.collector.domain.installation_rules import mapped_of
 from service_record.collector.domain.steps import LONGEST_NAME, readable
 from service_record.collector.store import administration, installations, tokens
 from service_record.collector.store.administration import Noted
-from service_record.collector.store.installations import TakenId
 from service_record.collector.store.tokens import TokenShown
 
 _MOST_NOTED: Final = 1000
@@ -79,9 +77,7 @@ async def list_tokens(request: Request) -> Response:
 async def revoke_token(request: Request) -> Response:
     """`DELETE /api/v1/tokens/{token}`: it is worth nothing from now on."""
     serving, grant = caller(request)
-    number = _positive(request.path_params["token"], 2**63 - 1)
-    if number is None:
-        raise Refusal(HTTPStatus.NOT_FOUND, "name a token by its number, as token list shows it")
+    number = request.path_params["token"]
     now = serving.collector.now()
     revoked = await serving.change(
         lambda connection: administration.revoke_token(connection, number, grant.holder, now)
@@ -95,8 +91,9 @@ async def revoke_token(request: Request) -> Response:
 async def list_audit(request: Request) -> Response:
     """`GET /api/v1/audit?limit=...&before=...`: what was administered, latest first."""
     serving, _ = caller(request)
-    limit = _number(request, "limit", 100, _MOST_NOTED)
-    before = _number(request, "before", 0, 2**53) or None
+    query = request.query_params
+    limit = whole_number(query.get("limit") or "100", "limit", 1, _MOST_NOTED)
+    before = whole_number(query["before"], "before", 1, 2**53) if query.get("before") else None
     return answer(Audit(await serving.ask(lambda c: administration.list_audit(c, limit, before))))
 
 
@@ -111,7 +108,7 @@ async def put_host(request: Request) -> Response:
     fields: dict[str, str] = {name: body[name] for name in ("group", "release") if name in body}
     if fields.get("group") and not access.is_group(fields["group"]):
         raise Refusal(HTTPStatus.BAD_REQUEST, access.GROUP_RULE)
-    mapped = _mapped(body)
+    mapped = mapped_of(body)
     now = serving.collector.now()
     noted = {**fields, **({"id": mapped.id, "cluster_id": mapped.cluster_id} if mapped else {})}
     subject = " ".join([host, *(f"{name}={value}" for name, value in noted.items())])
@@ -123,19 +120,8 @@ async def put_host(request: Request) -> Response:
             installations.map_host(connection, host, mapped, now)
         return is_new
 
-    try:
-        is_new = await serving.change(put)
-    except TakenId as error:
-        raise Refusal(HTTPStatus.CONFLICT, str(error)) from None
+    is_new = await serving.change(put)
     return answer(HostPut(host, is_new), HTTPStatus.CREATED if is_new else HTTPStatus.OK)
-
-
-def _mapped(body: Mapping[str, object]) -> Mapped | None:
-    """Return the host of an assisted-service that the fields name; None if they name none. Raises Refusal."""
-    try:
-        return mapped_of(body)
-    except CallRefused as refused:
-        raise Refusal(refused.status, str(refused)) from None
 
 
 async def delete_host(request: Request) -> Response:
@@ -180,8 +166,7 @@ async def begin_build(request: Request) -> Response:
 
 async def named_fields(request: Request) -> dict[str, str]:
     """Return the members of a body that are texts or numbers, within the length of a name. Raises Refusal."""
-    settings = Serving.of(request).settings
-    fields = fields_of(await body_of(request, settings.most_body, settings.seconds))
+    fields = fields_of(await plain_body(request))
     texts: dict[str, str] = {}
     for name, value in fields.items():
         if value is None:
@@ -211,23 +196,6 @@ def _new_token(fields: dict[str, str], holder: str, now: float) -> tokens.TokenR
     )
 
 
-def _number(request: Request, name: str, default: int, most: int) -> int:
-    text = request.query_params.get(name, "")
-    if not text:
-        return default
-    number = _positive(text, most)
-    if number is None:
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a number from 1 to {most}")
-    return number
-
-
-def _positive(text: str, most: int) -> int | None:
-    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(most))):
-        return None
-    number = int(text)
-    return number if 0 < number <= most else None
-
-
 class Enrolled(msgspec.Struct):
     """A host's token; it is never shown again."""
 
@@ -241,7 +209,7 @@ async def enrol(request: Request) -> Response:
     The token and a line feed, for a shell; JSON for those that accept it.
     """
     serving, grant = caller(request)
-    fields = fields_of(await body_of(request, serving.settings.most_body, serving.settings.seconds))
+    fields = fields_of(await plain_body(request))
     host, group = host_name(str(fields.get("host") or "")), str(fields.get("group") or "")
     if group and not access.is_group(group):
         raise Refusal(HTTPStatus.BAD_REQUEST, access.GROUP_RULE)
@@ -250,8 +218,6 @@ async def enrol(request: Request) -> Response:
         token = await serving.change(
             lambda connection: administration.enrol(connection, grant, host, group, now)
         )
-    except Forbidden as error:
-        raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
     except administration.Used as error:
         raise Refusal(HTTPStatus.UNAUTHORIZED, str(error), {"WWW-Authenticate": "Bearer"}) from None
     finally:

@@ -16,14 +16,22 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from service_record.collector.api import bundle_calls
-from service_record.collector.api.answering import EitherSlash, Refusal, SafeHeaders, refused
+from service_record.collector.api.answering import (
+    ASSISTED,
+    EitherSlash,
+    Refusal,
+    SafeHeaders,
+    answer,
+    refused,
+)
 from service_record.collector.api.assisted_calls import BASE
 from service_record.collector.api.guard import Guard, Sharing
 from service_record.collector.api.metrics import Metrics, Observed
-from service_record.collector.api.operation import Operation
+from service_record.collector.api.operation import AgentError, Operation
 from service_record.collector.api.operations import OPERATIONS
 from service_record.collector.api.requests import NUMBER
-from service_record.collector.api.serving import Serving, guarded, unavailable
+from service_record.collector.api.serving import REFUSED, Serving, guarded, refusal_of
+from service_record.collector.domain.installation_rules import CallRefused
 from service_record.collector.logs import fault_of, log
 from service_record.collector.process import Collector
 from service_record.collector.store.row_writer import Unavailable
@@ -37,20 +45,19 @@ from service_record.collector.web import (
     statistics_page,
 )
 from service_record.collector.web.analyses import Analyses
-from service_record.collector.web.login import for_readers
+from service_record.collector.web.login import for_anybody, for_readers
 from service_record.collector.web.pages import environment, get_asset
-from service_record.collector.web.statistics_page import Recent
 
 PAGES: Final = (
     Route("/", for_readers(fleet_page.get_fleet)),
     Route("/hosts/{host}", for_readers(host_page.get_host)),
     Route(f"/hosts/{{host}}/steps/{{step:{NUMBER}}}/logs", for_readers(host_page.get_logs)),
     Route("/hosts/{host}/analysis", for_readers(host_page.get_analysis)),
-    Route("/hosts/{host}/bundles/{bundle}", for_readers(bundle_calls.get_bundle)),
+    Route(f"/hosts/{{host}}/bundles/{{bundle:{NUMBER}}}", for_readers(bundle_calls.get_bundle)),
     Route("/clusters", for_readers(cluster_page.get_clusters)),
     Route("/clusters/{cluster}", for_readers(cluster_page.get_cluster)),
     Route("/clusters/{cluster}/logs/{kind}", for_readers(bundle_calls.get_cluster_logs)),
-    Route("/hosts/{host}/templates/{template}", for_readers(bundle_calls.show_template)),
+    Route(f"/hosts/{{host}}/templates/{{template:{NUMBER}}}", for_readers(bundle_calls.show_template)),
     Route("/statistics", for_readers(statistics_page.get_statistics)),
     Route("/fleet.csv", for_readers(fleet_page.get_export)),
     Route("/fleet.json", for_readers(fleet_page.get_export)),
@@ -58,7 +65,7 @@ PAGES: Final = (
     Route("/mutes", for_readers(mutes_page.post_mute), methods=["POST"]),
     Route("/events", for_readers(events.get_events)),
     Route("/login", login.get_login, methods=["GET"]),
-    Route("/login", login.post_login, methods=["POST"]),
+    Route("/login", for_anybody(login.post_login), methods=["POST"]),
     Route("/logout", for_readers(login.post_logout), methods=["POST"]),
     Route("/static/{file}", get_asset),
 )
@@ -95,8 +102,7 @@ def application(collector: Collector) -> Starlette:
             Middleware(EitherSlash, prefix=BASE),
         ],
         exception_handlers={
-            Refusal: _refused,
-            Unavailable: _unavailable,
+            **dict.fromkeys(REFUSED, _refused),
             HTTPException: _http,
             OperationalError: _no_database,
             InterfaceError: _no_database,
@@ -107,25 +113,24 @@ def application(collector: Collector) -> Starlette:
     app.state.analyses = Analyses(collector)
     app.state.views = events.Views(collector)
     app.state.metrics = counted
-    app.state.statistics = Recent(collector)
     app.state.serving = Serving(collector, guard)
     return app
 
 
-async def _refused(request: Request, refusal: Exception) -> Response:
-    assert isinstance(refusal, Refusal)  # noqa: S101
-    return refused(refusal, request.url.path)
-
-
-async def _unavailable(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Unavailable)  # noqa: S101
-    return refused(unavailable(error), request.url.path)
+async def _refused(request: Request, error: Exception) -> Response:
+    """Refuse. Of the assisted-service's two forms of refusals, that of its handlers has a text for a code."""
+    path = request.url.path
+    is_of_handler = isinstance(error, CallRefused) and error.status != HTTPStatus.BAD_REQUEST
+    if is_of_handler and path.startswith(ASSISTED):
+        code = refusal_of(error).status.value
+        return answer(AgentError(str(code), "", code, "Error", str(error)), HTTPStatus(code))
+    return refused(refusal_of(error), path)
 
 
 async def _no_database(request: Request, error: Exception) -> Response:
     """Refuse because the database did not answer; its own words are for the log."""
     log().error("database", **fault_of(error))
-    return refused(unavailable(Unavailable("the database does not answer")), request.url.path)
+    return await _refused(request, Unavailable("the database does not answer"))
 
 
 async def _http(request: Request, error: Exception) -> Response:

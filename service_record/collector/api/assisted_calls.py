@@ -15,8 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector.api.answering import ASSISTED, answer
-from service_record.collector.api.requests import body_of
-from service_record.collector.api.serving import Serving, caller
+from service_record.collector.api.serving import Serving, caller, plain_body
 from service_record.collector.domain.access import TokenKind
 from service_record.collector.domain.installation_rules import (
     ROLES,
@@ -142,8 +141,7 @@ async def _change(
 
 async def object_in(request: Request) -> dict[str, Any]:
     """Return the JSON object of a body. Raises Refused, Refusal."""
-    settings = Serving.of(request).settings
-    body = await body_of(request, settings.most_body, settings.seconds)
+    body = await plain_body(request)
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise CallRefused(HTTPStatus.BAD_REQUEST, "the Content-Type is not application/json")
     try:

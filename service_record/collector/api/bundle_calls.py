@@ -4,10 +4,10 @@ Bundles are taken as the assisted-service takes logs.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from sqlalchemy import Connection
@@ -17,12 +17,12 @@ from starlette.responses import Response, StreamingResponse
 
 from service_record.collector.api.answering import Refusal, answer
 from service_record.collector.api.assisted_calls import id_in_path
-from service_record.collector.api.requests import body_of, receive
-from service_record.collector.api.serving import Serving, caller, host_name
+from service_record.collector.api.requests import receive
+from service_record.collector.api.serving import Serving, caller, host_name, plain_body
 from service_record.collector.domain.access import Forbidden, Grant, TokenKind
 from service_record.collector.domain.installation_rules import CLUSTER_LOGS, LOGS_TYPES, CallRefused, is_id
 from service_record.collector.domain.steps import LONGEST_NAME, readable
-from service_record.collector.ingest.incoming import Arriving, TooMany
+from service_record.collector.ingest.incoming import Arriving
 from service_record.collector.logs import fault_of, log
 from service_record.collector.store import bundle_rows, cluster_rows, installations
 from service_record.collector.store.bundle_rows import BundleAdded, NewBundle
@@ -32,6 +32,7 @@ from service_record.collector.store.installations import Arrival, group_of
 from service_record.collector.store.objects import NoSuchObject, ObjectError, new_key
 from service_record.redaction import LeakError, refuse_template_leaks
 
+T = TypeVar("T")
 _PART: Final = "upfile"
 _PROBE: Final = "probe.tar.gz"
 """The name of the boot reporter's probe, which asks whether logs of a boot are taken: it is answered, and
@@ -72,11 +73,8 @@ async def post_logs(request: Request) -> Response:
                 return Response(status_code=HTTPStatus.NO_CONTENT)
             keep_it = _keep_of_cluster if sent.kind in CLUSTER_LOGS else keep
             await keep_it(serving, sent, name, file)
-    except TooMany as fault:
-        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(fault), {"Retry-After": "10"}) from None
     except OSError as fault:
-        reason = f"the bundle cannot be written: {fault.strerror}"
-        raise Refusal(HTTPStatus.INSUFFICIENT_STORAGE, reason, {"Retry-After": "60"}) from None
+        raise _not_written("bundle", fault) from None
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
@@ -118,15 +116,17 @@ def _host(connection: Connection, grant: Grant, cluster_id: str, host_id: str) -
 
 
 async def _put_object(serving: Serving, sent: Sent, file: Arriving) -> str:
-    """Store a file on disk as an object; return its key. Raises Refusal."""
+    """Store a file on disk as an object; return its key. Raises ObjectError."""
     key = new_key(sent.arrival.host)
     if file.stream is not None:
         file.stream.flush()
-    try:
-        await run_in_threadpool(serving.collector.objects.put, key, file.path)
-    except ObjectError as fault:
-        raise not_now(fault) from None
+    await run_in_threadpool(serving.collector.objects.put, key, file.path)
     return key
+
+
+def _not_written(what: str, fault: OSError) -> Refusal:
+    reason = f"the {what} cannot be written: {fault.strerror}"
+    return Refusal(HTTPStatus.INSUFFICIENT_STORAGE, reason, {"Retry-After": "60"})
 
 
 async def _delete_object(serving: Serving, key: str) -> None:
@@ -180,22 +180,14 @@ async def get_bundle(request: Request) -> Response:
     """
     serving, host = Serving.of(request), host_name(request.path_params["host"])
     collector = serving.collector
-    number = str(request.path_params["bundle"])
+    number = request.path_params["bundle"]
 
     def look_up() -> tuple[bundle_rows.StoredBundle, Iterator[bytes]] | None:
         with collector.database.reading() as connection:
-            bundle = bundle_rows.find(connection, host, int(number[:18])) if number.isdecimal() else None
+            bundle = bundle_rows.find(connection, host, number)
         return None if bundle is None else (bundle, collector.objects.read(bundle.key))
 
-    try:
-        opened = await run_in_threadpool(look_up)
-    except NoSuchObject:
-        opened = None
-    except ObjectError as fault:
-        raise not_now(fault) from None
-    if opened is None:
-        raise Refusal(HTTPStatus.NOT_FOUND, f"{host} has no bundle {number}")
-    bundle, pieces = opened
+    bundle, pieces = await _find(look_up, f"{host} has no bundle {number}")
     return download(pieces, bundle.size, f"{host}-{bundle.id}-{bundle.name}")
 
 
@@ -211,15 +203,7 @@ async def get_cluster_logs(request: Request) -> Response:
             logs = detail and cluster_rows.key_of_logs(connection, detail.summary.id, kind)
         return None if not logs else (logs[1], logs[2], collector.objects.read(logs[0]))
 
-    try:
-        opened = await run_in_threadpool(look_up)
-    except NoSuchObject:
-        opened = None
-    except ObjectError as fault:
-        raise not_now(fault) from None
-    if opened is None:
-        raise Refusal(HTTPStatus.NOT_FOUND, f"there are no logs of kind {kind} of cluster {cluster}")
-    name, size, pieces = opened
+    name, size, pieces = await _find(look_up, f"there are no logs of kind {kind} of cluster {cluster}")
     return download(pieces, size, f"{cluster}-{kind}-{name}")
 
 
@@ -236,11 +220,15 @@ def download(pieces: Iterator[bytes], size: int, name: str) -> Response:
     )
 
 
-def not_now(fault: ObjectError) -> Refusal:
-    """Return the answer to a client when the object store fails: the store's address is for the log alone."""
-    log().error("object store", said=str(fault), **fault_of(fault))
-    reason = "the bundle store does not answer at the moment"
-    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, reason, {"Retry-After": "10"})
+async def _find(look_up: Callable[[], T | None], missing: str) -> T:
+    """Return what is looked up, off the event loop. Raises ObjectError, or Refusal 404 if it is missing."""
+    try:
+        value = await run_in_threadpool(look_up)
+    except NoSuchObject:
+        value = None
+    if value is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, missing)
+    return value
 
 
 class TemplateKept(msgspec.Struct):
@@ -260,7 +248,7 @@ async def post_template(request: Request) -> Response:
     name = readable(request.query_params.get("name", "")).strip()
     if not name or len(name) > LONGEST_NAME:
         raise Refusal(HTTPStatus.BAD_REQUEST, "name in query should be a text of at most 255 characters")
-    text = await body_of(request, serving.settings.most_body, serving.settings.seconds)
+    text = await plain_body(request)
     try:
         await run_in_threadpool(refuse_template_leaks, text)
     except LeakError:
@@ -271,33 +259,21 @@ async def post_template(request: Request) -> Response:
         with serving.collector.incoming.file(serving.settings.most_body) as file:
             await run_in_threadpool(file.write, text)
             reply = await keep(serving, sent, name, file)
-    except Forbidden as error:
-        raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
-    except TooMany as fault:
-        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(fault), {"Retry-After": "10"}) from None
     except OSError as fault:
-        reason = f"the template cannot be written: {fault.strerror}"
-        raise Refusal(HTTPStatus.INSUFFICIENT_STORAGE, reason, {"Retry-After": "60"}) from None
+        raise _not_written("template", fault) from None
     return answer(TemplateKept(reply.id, host), HTTPStatus.CREATED)
 
 
 async def show_template(request: Request) -> Response:
     """`GET /hosts/{host}/templates/{template}`: the text of one, for a page's reader."""
     collector = Serving.of(request).collector
-    host, number = host_name(request.path_params["host"]), str(request.path_params["template"])
+    host, number = host_name(request.path_params["host"]), request.path_params["template"]
 
     def look_up() -> bytes | None:
         with collector.database.reading() as connection:
-            bundle = bundle_rows.find(connection, host, int(number[:18])) if number.isdecimal() else None
+            bundle = bundle_rows.find(connection, host, number)
         is_template = bundle is not None and bundle.kind == bundle_rows.TEMPLATE
         return b"".join(collector.objects.read(bundle.key)) if bundle is not None and is_template else None
 
-    try:
-        text = await run_in_threadpool(look_up)
-    except NoSuchObject:
-        text = None
-    except ObjectError as fault:
-        raise not_now(fault) from None
-    if text is None:
-        raise Refusal(HTTPStatus.NOT_FOUND, f"{host} has no template {number}")
+    text = await _find(look_up, f"{host} has no template {number}")
     return Response(text, media_type="text/plain", headers={"Cache-Control": "no-store"})

@@ -6,18 +6,20 @@ from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Connection
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector.api.answering import Refusal, answer
 from service_record.collector.api.assisted_calls import id_in_path, object_in
 from service_record.collector.api.host_calls import flag_in
-from service_record.collector.api.requests import body_of, fields_of
-from service_record.collector.api.serving import Serving, caller
+from service_record.collector.api.requests import fields_of, whole_number
+from service_record.collector.api.serving import caller, plain_body
 from service_record.collector.domain.access import Grant
 from service_record.collector.domain.assisted_reports import completion_of, finalizing_stage_of, operator_of
 from service_record.collector.domain.installation_rules import is_id, logs_state_of
 from service_record.collector.domain.steps import LONGEST_NAME, readable
+from service_record.collector.process import Collector
 from service_record.collector.store import administration, cluster_rows
 from service_record.collector.store.cluster_rows import ClusterDefinition, ClusterDetail, ClusterSummary
 
@@ -114,15 +116,14 @@ async def list_clusters(request: Request) -> Response:
 async def show_cluster(request: Request) -> Response:
     """`GET /api/v1/clusters/{cluster}`: a cluster, by its id or name."""
     serving, grant = caller(request)
-    return answer(await see_cluster(serving, str(request.path_params["cluster"]), grant.confined_to))
+    named = str(request.path_params["cluster"])
+    return answer(await run_in_threadpool(find_cluster, serving.collector, named, grant.confined_to))
 
 
-async def see_cluster(serving: Serving, named: str, confined_to: str) -> ClusterDetail:
+def find_cluster(collector: Collector, named: str, confined_to: str) -> ClusterDetail:
     """Return a cluster as it is now. Raises Refusal if this reader has none of that name."""
-    now = serving.collector.now()
-    cluster = await serving.ask(
-        lambda connection: cluster_rows.show_cluster(connection, named.replace("\0", ""), now, confined_to),
-    )
+    with collector.database.reading() as connection:
+        cluster = cluster_rows.show_cluster(connection, named.replace("\0", ""), collector.now(), confined_to)
     if cluster is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no cluster {readable(named)[:LONGEST_NAME]}")
     return cluster
@@ -134,8 +135,7 @@ async def put_cluster(request: Request) -> Response:
     cluster_id = str(request.path_params["cluster"]).lower()
     if not is_id(cluster_id):
         raise Refusal(HTTPStatus.BAD_REQUEST, "a cluster is defined by its id, a UUID")
-    settings = serving.settings
-    fields = fields_of(await body_of(request, settings.most_body, settings.seconds))
+    fields = fields_of(await plain_body(request))
     name = fields.get("name")
     if name is not None and (not isinstance(name, str) or len(name) > LONGEST_NAME):
         raise Refusal(HTTPStatus.BAD_REQUEST, f"name is a text of at most {LONGEST_NAME} characters")
@@ -158,9 +158,4 @@ def _number(value: object, name: str, least: int) -> int | None:
     """Return a number of hosts; None if the field is missing. Raises Refusal."""
     if value is None or value == "":
         return None
-    text = str(value)
-    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST_HOSTS))):
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a whole number from {least} to {_MOST_HOSTS}")
-    if not least <= int(text) <= _MOST_HOSTS:
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a whole number from {least} to {_MOST_HOSTS}")
-    return int(text)
+    return whole_number(str(value), name, least, _MOST_HOSTS)

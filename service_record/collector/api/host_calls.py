@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector.api.answering import Refusal, answer
+from service_record.collector.api.requests import whole_number
 from service_record.collector.api.serving import Serving, caller, host_name
-from service_record.collector.domain.access import Forbidden
 from service_record.collector.domain.verdicts import FleetVerdict
 from service_record.collector.store.fleet import SHOWN_DONE, Cursor, Filters, HostSummary, fleet
 from service_record.collector.store.host_rows import BuildSummary, StoredHostDetail, earlier_builds, host
@@ -60,7 +60,8 @@ async def list_hosts(request: Request) -> Response:
         clusters=tuple(query.getlist("cluster")),
         done_since=None if is_all else serving.collector.now() - SHOWN_DONE,
     )
-    limit, after = _number(request, "limit", _PAGE, 1, _MOST), _cursor(query.get("after", ""))
+    limit = whole_number(query.get("limit", str(_PAGE)), "limit", 1, _MOST)
+    after = _cursor(query.get("after", ""))
     now, has_earlier = serving.collector.now(), flag_in(request, "earlier")
 
     def find(connection: Connection) -> Hosts:
@@ -92,10 +93,7 @@ async def show_statistics(request: Request) -> Response:
     by = set(query.getlist("by"))
     if not by <= {"group", "release"}:
         raise Refusal(HTTPStatus.BAD_REQUEST, "by is group or release")
-    try:
-        groups = grant.readable_groups(query.getlist("group"))
-    except Forbidden as error:
-        raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
+    groups = grant.readable_groups(query.getlist("group"))
     releases = query.getlist("release")
     return answer(await run_in_threadpool(serving.collector.baselines.statistics, groups, releases, by))
 
@@ -130,13 +128,3 @@ def flag_in(request: Request, name: str) -> bool:
     if text not in {"", "true", "false", "1", "0"}:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is true or false")
     return text in {"", "true", "1"}
-
-
-def _number(request: Request, name: str, default: int, least: int, most: int) -> int:
-    text = request.query_params.get(name, str(default))
-    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(most))):
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a whole number from {least} to {most}")
-    number = int(text)
-    if not least <= number <= most:
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a whole number from {least} to {most}")
-    return number

@@ -5,7 +5,6 @@ from http import HTTPStatus
 
 import msgspec
 from sqlalchemy import Connection
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -34,7 +33,7 @@ class MuteMade(msgspec.Struct):
 async def list_mutes(request: Request) -> Response:
     """`GET /api/v1/mutes`."""
     serving, _ = caller(request)
-    return answer(Mutes(await run_in_threadpool(read_mutes, serving)))
+    return answer(Mutes(await read_mutes(serving)))
 
 
 async def create_mute(request: Request) -> Response:
@@ -51,10 +50,10 @@ async def delete_mute(request: Request) -> Response:
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-def read_mutes(serving: Serving) -> tuple[Mute, ...]:
+async def read_mutes(serving: Serving) -> tuple[Mute, ...]:
     """Return the mutes in force."""
-    with serving.collector.database.reading() as connection:
-        return active_mutes(connection, serving.collector.now())
+    now = serving.collector.now()
+    return await serving.ask(lambda connection: active_mutes(connection, now))
 
 
 async def make_mute(serving: Serving, grant: Grant, fields: Mapping[str, str]) -> MuteMade:

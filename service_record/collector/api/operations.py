@@ -267,7 +267,7 @@ OPERATIONS: Final = (
         refusals=(404,),
     ),
     Operation(
-        f"GET {_HOST}/bundles/{{bundle}}",
+        f"GET {_HOST}/bundles/{{bundle:number}}",
         bundle_calls.get_bundle,
         "A bundle as it came.",
         who=READERS,
@@ -310,7 +310,7 @@ OPERATIONS: Final = (
         answers={200: admin_calls.Tokens},
     ),
     Operation(
-        "DELETE /api/v1/tokens/{token}",
+        "DELETE /api/v1/tokens/{token:number}",
         admin_calls.revoke_token,
         "Make a token worthless.",
         who=ADMINISTRATORS,

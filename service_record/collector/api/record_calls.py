@@ -15,10 +15,9 @@ from starlette.responses import Response, StreamingResponse
 from service_record.collector.api.answering import Refusal, answer
 from service_record.collector.api.requests import body_of
 from service_record.collector.api.serving import Serving, caller, host_name
-from service_record.collector.domain.access import Forbidden
 from service_record.collector.store import bundle_rows, record_rows
 from service_record.collector.store.installations import Arrival, group_of
-from service_record.collector.store.record_rows import Elsewhere, HeldFile, Piece, TooMuch
+from service_record.collector.store.record_rows import Elsewhere, HeldFile, Piece
 
 MOST_BODY: Final = 2 << 20
 """Bytes of one batch, which is base64 in JSON."""
@@ -98,10 +97,6 @@ async def post_records(request: Request) -> Response:
         host_id, files = await serving.change(
             lambda connection: record_rows.append(connection, arrival, pieces, most)
         )
-    except Forbidden as error:
-        raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
-    except TooMuch as error:
-        raise Refusal(HTTPStatus.INSUFFICIENT_STORAGE, str(error)) from None
     except Elsewhere as error:
         conflict = HTTPStatus.CONFLICT
         problem = answer(

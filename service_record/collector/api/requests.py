@@ -74,6 +74,14 @@ def _too_long(most: int) -> Refusal:
     return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is longer than {most} bytes")
 
 
+def whole_number(text: str, name: str, least: int, most: int) -> int:
+    """Return a number that is written in digits. Raises Refusal."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
+    if not is_number or not least <= int(text) <= most:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a whole number from {least} to {most}")
+    return int(text)
+
+
 NUMBER: Final = "number"
 """The name of the convertor, as in `/builds/{n:number}`."""
 

@@ -1,28 +1,34 @@
 """Context that every handler needs."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.client.address import HOST_RULE, is_host_name
-from service_record.collector.api.answering import Refusal, agent_refused, answer
+from service_record.collector.api.answering import Refusal
 from service_record.collector.api.guard import Guard
-from service_record.collector.api.operation import READERS, AgentError, Handler, Operation
+from service_record.collector.api.operation import READERS, Handler, Operation
+from service_record.collector.api.requests import body_of
 from service_record.collector.domain.access import Forbidden, Grant
 from service_record.collector.domain.installation_rules import CallRefused
+from service_record.collector.domain.reports import UnreadableReport
+from service_record.collector.ingest.incoming import TooMany
+from service_record.collector.logs import fault_of, log
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
-from service_record.collector.store.installations import group_of
+from service_record.collector.store.installations import TakenId, group_of
+from service_record.collector.store.objects import ObjectError
+from service_record.collector.store.record_rows import TooMuch
 from service_record.collector.store.row_writer import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Future
 
     from sqlalchemy import Connection
 
@@ -56,15 +62,8 @@ class Serving:
         return await run_in_threadpool(look_up)
 
     async def change(self, do: "Callable[[Connection], T]") -> T:
-        """Change the database; return the result once it is on disk. Raises Refusal 503 if it cannot be."""
-        return await self.written(self.collector.writer.change(do))
-
-    async def written(self, change: "Future[T]") -> T:
-        """Return the result of a change once it is on disk. Raises Refusal 503 if it cannot be written."""
-        try:
-            return await asyncio.wrap_future(change)
-        except Unavailable as error:
-            raise unavailable(error) from None
+        """Change the database; return the result once it is on disk. Raises Unavailable if it cannot be."""
+        return await asyncio.wrap_future(self.collector.writer.change(do))
 
 
 def guarded(operation: Operation) -> Handler:
@@ -72,11 +71,8 @@ def guarded(operation: Operation) -> Handler:
 
     A host outside of the group that a reader is confined to does not exist for that reader (404).
     """
-    handler = (
-        as_assisted(operation.handler) if operation.problem == AgentError.__name__ else operation.handler
-    )
     if not operation.who.kinds:
-        return handler
+        return operation.handler
 
     async def checked(request: Request) -> Response:
         serving = Serving.of(request)
@@ -86,29 +82,9 @@ def guarded(operation: Operation) -> Handler:
         if operation.who is READERS and "host" in request.path_params:
             await check_readable(serving, grant, host_name(request.path_params["host"]))
         request.state.grant = grant
-        return await handler(request)
+        return await operation.handler(request)
 
     return checked
-
-
-def as_assisted(handler: Handler) -> Handler:
-    """Make a handler refuse as the assisted-service does, which has two forms of refusals.
-
-    What its handlers refuse (404, 409) has a text for a code; what it refuses before them has a number.
-    """
-
-    async def refusing(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except CallRefused as refused:
-            if refused.status == HTTPStatus.BAD_REQUEST:
-                return agent_refused(refused.status, str(refused))
-            code = int(refused.status)
-            return answer(AgentError(str(code), "", code, "Error", str(refused)), refused.status)
-        except Forbidden as forbidden:
-            return agent_refused(HTTPStatus.FORBIDDEN, str(forbidden))
-
-    return refusing
 
 
 def caller(request: Request) -> tuple[Serving, Grant]:
@@ -121,7 +97,6 @@ async def check_readable(serving: Serving, grant: Grant, host: str) -> None:
     """Raise Refusal 404 when a reader that is confined to a group asks for a host outside of it."""
     if not grant.confined_to:
         return
-
     group = await serving.ask(lambda connection: group_of(connection, host))
     if group is None or not grant.may_read_group(group):
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
@@ -134,6 +109,35 @@ def host_name(text: str) -> str:
     return text.lower()
 
 
-def unavailable(error: Unavailable) -> Refusal:
-    """Build the refusal for times when nothing can be written: nothing was acknowledged, try again."""
-    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(error), {"Retry-After": "5"})
+async def plain_body(request: Request) -> bytes:
+    """Return a body without a bundle in it. Raises Refusal."""
+    settings = Serving.of(request).settings
+    return await body_of(request, settings.most_body, settings.seconds)
+
+
+_STATUSES: Final[Mapping[type[Exception], HTTPStatus]] = {
+    Forbidden: HTTPStatus.FORBIDDEN,
+    UnreadableReport: HTTPStatus.BAD_REQUEST,
+    TakenId: HTTPStatus.CONFLICT,
+    TooMuch: HTTPStatus.INSUFFICIENT_STORAGE,
+    TooMany: HTTPStatus.SERVICE_UNAVAILABLE,
+    Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    ObjectError: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+REFUSED: Final[tuple[type[Exception], ...]] = (Refusal, CallRefused, *_STATUSES)
+"""Exceptions of handlers that are answers."""
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """Return the answer to a request whose handler raised one of `REFUSED`."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, CallRefused):
+        return Refusal(error.status, str(error))
+    reason = str(error)
+    if isinstance(error, ObjectError):  # the store's address is for the log alone
+        log().error("object store", said=reason, **fault_of(error))
+        reason = "the bundle store does not answer at the moment"
+    status = next(status for kind, status in _STATUSES.items() if isinstance(error, kind))
+    is_passing = status == HTTPStatus.SERVICE_UNAVAILABLE
+    return Refusal(status, reason, {"Retry-After": "5"} if is_passing else None)

@@ -1,18 +1,19 @@
 """Steps as hosts report them: JSON, a form, a query, and the body of the RFC's thread."""
 
+import asyncio
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from service_record.collector.api.answering import Refusal, answer
-from service_record.collector.api.requests import body_of, fields_of, pairs_of
-from service_record.collector.api.serving import Serving, caller, host_name
-from service_record.collector.domain.access import Forbidden, Grant, TokenKind, presented
-from service_record.collector.domain.reports import UnreadableReport, event_of, step_of, update_of
+from service_record.collector.api.requests import fields_of, pairs_of
+from service_record.collector.api.serving import Serving, caller, host_name, plain_body
+from service_record.collector.domain.access import Grant, TokenKind, presented
+from service_record.collector.domain.reports import event_of, step_of, update_of
 from service_record.collector.domain.steps import ReportedStep, StepStatus
 from service_record.collector.store.host_rows import progress_of
 from service_record.collector.store.reporting import Accepted, Report, record_steps
@@ -31,25 +32,20 @@ class StepsAccepted(msgspec.Struct, omit_defaults=True):
 
 async def post_step(request: Request) -> Response:
     """`POST /api/v1/hosts/{host}/steps`: a step as JSON or as a form."""
-    return await _take(
-        request, caller(request)[1], request.path_params["host"], _step(fields_of(await _body(request)))
-    )
+    step = step_of(fields_of(await plain_body(request)))
+    return await _take(request, caller(request)[1], request.path_params["host"], step)
 
 
 async def get_step(request: Request) -> Response:
     """`GET /api/v1/hosts/{host}/steps?name=...`: a step as a query, for a wget that can only GET."""
-    return await _take(
-        request, caller(request)[1], request.path_params["host"], _step(pairs_of(request.url.query))
-    )
+    step = step_of(pairs_of(request.url.query))
+    return await _take(request, caller(request)[1], request.path_params["host"], step)
 
 
 async def post_update(request: Request) -> Response:
     """`POST /api/update`: the request body in use in the RFC's thread."""
-    fields = fields_of(await _body(request))
-    try:
-        host, step = update_of(fields)
-    except UnreadableReport as error:
-        raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
+    fields = fields_of(await plain_body(request))
+    host, step = update_of(fields)
     return await _take(request, caller(request)[1], host, step)
 
 
@@ -72,14 +68,11 @@ async def post_event(request: Request) -> Response:
     Its token does nothing else, and no other token does this.
     """
     grant = await _grant_in_path(request, TokenKind.CLOUD_INIT)
-    serving, fields = Serving.of(request), fields_of(await _body(request))
+    serving, fields = Serving.of(request), fields_of(await plain_body(request))
 
     progress = await serving.ask(lambda connection: progress_of(connection, grant.scope))
     has_failed = progress is not None and progress.failure is not None and progress.ended_at is None
-    try:
-        step = event_of(fields, has_failed=has_failed)
-    except UnreadableReport as error:
-        raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
+    step = event_of(fields, has_failed=has_failed)
     return await _take(request, replace(grant, kind=TokenKind.HOST), grant.scope, step)
 
 
@@ -94,11 +87,6 @@ async def _grant_in_path(request: Request, kind: TokenKind) -> Grant:
     return grant
 
 
-async def _body(request: Request) -> bytes:
-    settings = Serving.of(request).settings
-    return await body_of(request, settings.most_body, settings.seconds)
-
-
 async def _take(request: Request, grant: Grant, host: str, step: ReportedStep) -> Response:
     """Store a step; acknowledge it when it is on disk."""
     serving = Serving.of(request)
@@ -107,10 +95,7 @@ async def _take(request: Request, grant: Grant, host: str, step: ReportedStep) -
     step = defined.applied(step)
     now = serving.collector.now()
     report = Report(name, step, now, grant, defined.is_last(step), serving.collector.sweeper.due_at(now))
-    try:
-        accepted: Accepted = await serving.written(serving.collector.writer.add(record_steps, report))
-    except Forbidden as error:
-        raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
+    accepted: Accepted = await asyncio.wrap_future(serving.collector.writer.add(record_steps, report))
     serving.collector.sweeper.tell(accepted.host_id)
     if not step.is_known:
         raise Refusal(
@@ -118,10 +103,3 @@ async def _take(request: Request, grant: Grant, host: str, step: ReportedStep) -
             f"{step.label} is not one of the steps that are defined here; it was kept as step {accepted.id}",
         )
     return answer(StepsAccepted(accepted.id, name, accepted.build, step.notes), HTTPStatus.CREATED)
-
-
-def _step(fields: dict[str, Any]) -> ReportedStep:
-    try:
-        return step_of(fields)
-    except UnreadableReport as error:
-        raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None

@@ -70,11 +70,9 @@ class LearnedBaselines:
         took = {label: self._took[label][1] for label in undefined}
         return SilenceBudgets(default=self._default, given=self._given, took=took)
 
-    def statistics(
-        self, groups: Iterable[str] = (), releases: Iterable[str] = (), by: Iterable[str] = ()
-    ) -> Statistics:
+    def statistics(self, groups: Iterable[str], releases: Iterable[str], by: Iterable[str]) -> Statistics:
         """Return the durations learned from steps of these groups and releases, by `group`, `release` or
-        both.
+        both. Groups and releases that are empty are all.
         """
         question = _LearntQuestion(tuple(groups), tuple(releases), frozenset(by))
         with self._lock:  # who asks meanwhile gets the same answer

@@ -1,26 +1,22 @@
 """Clusters: their list, and one with its hosts, its operators, its logs and its events."""
 
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service_record.collector.api.answering import Refusal
-from service_record.collector.api.serving import Serving
-from service_record.collector.domain.steps import LONGEST_NAME, readable
+from service_record.collector.api.cluster_calls import find_cluster
+from service_record.collector.api.serving import caller
 from service_record.collector.process import Collector
 from service_record.collector.store.cluster_rows import (
     ClusterDetail,
     ClusterSummary,
     list_clusters,
-    show_cluster,
     shown_since,
 )
 from service_record.collector.web.fleet_page import digest
-from service_record.collector.web.login import viewer_of
 from service_record.collector.web.pages import page, render
 from service_record.display.text import count
 
@@ -93,7 +89,7 @@ class ClusterSeen:
 
 async def get_clusters(request: Request) -> Response:
     """`GET /clusters?all=1`: all clusters, those that need somebody first."""
-    serving, grant = Serving.of(request), viewer_of(request)
+    serving, grant = caller(request)
     is_all = request.query_params.get("all") == "1"
     state = await run_in_threadpool(see_clusters, serving.collector, grant.confined_to, is_all=is_all)
     return page("clusters.html", **state.values(), here="clusters", signed_in=grant.name or "session")
@@ -101,7 +97,7 @@ async def get_clusters(request: Request) -> Response:
 
 async def get_cluster(request: Request) -> Response:
     """`GET /clusters/{cluster}`: a cluster by its id or name."""
-    serving, grant = Serving.of(request), viewer_of(request)
+    serving, grant = caller(request)
     named = str(request.path_params["cluster"])
     state = await run_in_threadpool(see_cluster, serving.collector, named, grant.confined_to)
     return page("cluster.html", **state.values(), here="cluster", signed_in=grant.name or "session")
@@ -118,9 +114,4 @@ def see_clusters(collector: Collector, confined_to: str, *, is_all: bool) -> Clu
 
 def see_cluster(collector: Collector, named: str, confined_to: str) -> ClusterSeen:
     """Return a cluster as it is now. Raises Refusal if there is none for this reader."""
-    now = collector.now()
-    with collector.database.reading() as connection:
-        detail = show_cluster(connection, named.replace("\0", ""), now, confined_to)
-    if detail is None:
-        raise Refusal(HTTPStatus.NOT_FOUND, f"no cluster {readable(named)[:LONGEST_NAME]}")
-    return ClusterSeen(detail, now)
+    return ClusterSeen(find_cluster(collector, named, confined_to), collector.now())

@@ -19,13 +19,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from service_record.collector.api.answering import Refusal
-from service_record.collector.api.serving import Serving, check_readable, host_name
+from service_record.collector.api.serving import caller, check_readable, host_name
 from service_record.collector.logs import fault_of, log
 from service_record.collector.process import Collector
 from service_record.collector.web.cluster_page import see_cluster, see_clusters
 from service_record.collector.web.fleet_page import FleetFilters, FleetSeen, see_fleet
 from service_record.collector.web.host_page import build_of, see_host
-from service_record.collector.web.login import grant_of, viewer_of
+from service_record.collector.web.login import grant_of
 
 _QUIET: Final = 15.0
 """Seconds after which a stream says that it is alive."""
@@ -215,8 +215,8 @@ async def _query_of(request: Request) -> tuple[Hashable, Callable[[], PageState]
     """Return the page that a browser looks at, as a key and as a function. Raises Refusal when it does not
     exist.
     """
-    serving, query = Serving.of(request), request.query_params
-    confined_to = viewer_of(request).confined_to
+    (serving, grant), query = caller(request), request.query_params
+    confined_to = grant.confined_to
     see: Callable[[], PageState]
     if "of_cluster" in query:
         see = partial(see_cluster, serving.collector, query["of_cluster"], confined_to)
@@ -228,7 +228,7 @@ async def _query_of(request: Request) -> tuple[Hashable, Callable[[], PageState]
         return ("clusters", is_all, confined_to), see
     if "host" in query:
         name, build = host_name(query["host"]), build_of(query.get("build", ""))
-        await check_readable(serving, viewer_of(request), name)
+        await check_readable(serving, grant, name)
         see = partial(see_host, request.app.state.analyses, serving.collector, name, build)
         await run_in_threadpool(see)
         return ("host", name, build), see
@@ -276,7 +276,7 @@ async def _is_readable(request: Request) -> bool:
     if "host" not in request.query_params:
         return True
     try:
-        await check_readable(Serving.of(request), viewer_of(request), host_name(request.query_params["host"]))
+        await check_readable(*caller(request), host_name(request.query_params["host"]))
     except Refusal:
         return False
     return True

@@ -13,7 +13,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service_record.collector.api.serving import Serving
+from service_record.collector.api.serving import caller
 from service_record.collector.domain.mutes import Mute, mute_of
 from service_record.collector.domain.verdicts import FleetVerdict
 from service_record.collector.process import Collector
@@ -32,7 +32,6 @@ from service_record.collector.store.fleet import (
     list_causes,
 )
 from service_record.collector.store.mute_rows import active_mutes
-from service_record.collector.web.login import viewer_of
 from service_record.collector.web.pages import VERDICTS, counted, page, render
 from service_record.display.machine import csv_of
 
@@ -244,11 +243,10 @@ class FleetSeen:
 
 async def get_fleet(request: Request) -> Response:
     """`GET /`: the fleet, narrowed by the query."""
-    serving = Serving.of(request)
+    serving, grant = caller(request)
     look = FleetFilters.of(request.query_params)
-    grant = viewer_of(request)
     state = await run_in_threadpool(see_fleet, serving.collector, look, grant.confined_to)
-    group_names = await run_in_threadpool(_groups, serving.collector, grant.confined_to)
+    group_names = await serving.ask(lambda connection: groups(connection, grant.confined_to))
     return page(
         "fleet.html",
         **state.values(),
@@ -265,7 +263,7 @@ _COLUMNS: Final = tuple(field.name for field in fields(HostSummary) if field.nam
 
 async def get_export(request: Request) -> Response:
     """`GET /fleet.csv`, `GET /fleet.json`: all hosts that pass the filters of the page, each by itself."""
-    serving, grant = Serving.of(request), viewer_of(request)
+    serving, grant = caller(request)
     look = FleetFilters.of(request.query_params)
     hosts = await run_in_threadpool(_read_all, serving.collector, look, grant.confined_to)
     headers = {"Cache-Control": "no-store"}
@@ -308,11 +306,6 @@ def see_fleet(collector: Collector, look: FleetFilters, confined_to: str) -> Fle
                 connection, named=look.clusters, confined_to=confined_to, done_since=filters.done_since
             )
     return FleetSeen(look, hosts, clusters, causes, mutes, muted, now)
-
-
-def _groups(collector: Collector, confined_to: str) -> tuple[str, ...]:
-    with collector.database.reading() as connection:
-        return groups(connection, confined_to)
 
 
 def digest(value: object) -> str:

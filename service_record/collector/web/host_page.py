@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
@@ -31,8 +31,6 @@ from service_record.collector.web.build_chart import Pace, build_drawing, servic
 from service_record.collector.web.fleet_page import digest
 from service_record.collector.web.pages import page, render
 from service_record.display.drawing import Drawing
-
-_LARGEST_ID: Final = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -139,16 +137,8 @@ async def get_host(request: Request) -> Response:
 
 async def get_logs(request: Request) -> Response:
     """`GET /hosts/{host}/steps/{step}/logs`: all stored logs of a step, as plain text."""
-    serving = Serving.of(request)
-    name = host_name(request.path_params["host"])
-
-    step = min(request.path_params["step"], _LARGEST_ID)
-
-    def look_up() -> str | None:
-        with serving.collector.database.reading() as connection:
-            return logs_of(connection, name, step)
-
-    logs = await run_in_threadpool(look_up)
+    name, step = host_name(request.path_params["host"]), request.path_params["step"]
+    logs = await Serving.of(request).ask(lambda connection: logs_of(connection, name, step))
     if logs is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"{name} has no such step")
     return Response(logs, media_type="text/plain", headers={"Cache-Control": "no-store"})

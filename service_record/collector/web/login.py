@@ -1,49 +1,57 @@
 """Signing in with a token that may read, the session in a cookie, and signing out."""
 
-from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from service_record.collector.api.answering import Refusal, refused
-from service_record.collector.api.requests import body_of, pairs_of
-from service_record.collector.api.serving import Serving, check_readable, host_name
+from service_record.collector.api.operation import Handler
+from service_record.collector.api.requests import pairs_of
+from service_record.collector.api.serving import (
+    REFUSED,
+    Serving,
+    check_readable,
+    host_name,
+    plain_body,
+    refusal_of,
+)
 from service_record.collector.domain.access import Grant, presented
 from service_record.collector.store import tokens
 from service_record.collector.web.pages import page
 
-Handler = Callable[[Request], Awaitable[Response]]
 _COOKIE: Final = "service-record"
 
 
-def for_readers(handler: Handler) -> Handler:
-    """Return the page for whoever is signed in; others are asked to. Refusals are pages, too."""
+def for_anybody(handler: Handler) -> Handler:
+    """Return the page for people without a session, too. Refusals are pages."""
 
     async def answer(request: Request) -> Response:
         try:
-            grant = await grant_of(request)
-            if grant is None:
-                return _sign_in(request)
-            request.state.grant = grant
-            serving = Serving.of(request)
-            serving.guard.admit(grant, request)
-            if "host" in request.path_params:
-                await check_readable(serving, grant, host_name(request.path_params["host"]))
             return await handler(request)
-        except Refusal as refusal:
-            return refused_page(refusal)
+        except REFUSED as error:
+            return refused_page(refusal_of(error))
 
     return answer
 
 
-def viewer_of(request: Request) -> Grant:
-    """Return the rights of the session of a page's request."""
-    grant: Grant = request.state.grant
-    return grant
+def for_readers(handler: Handler) -> Handler:
+    """Return the page for whoever is signed in; others are asked to."""
+
+    async def answer(request: Request) -> Response:
+        grant = await grant_of(request)
+        if grant is None:
+            return _sign_in(request)
+        request.state.grant = grant
+        serving = Serving.of(request)
+        serving.guard.admit(grant, request)
+        if "host" in request.path_params:
+            await check_readable(serving, grant, host_name(request.path_params["host"]))
+        return await handler(request)
+
+    return for_anybody(answer)
 
 
 def _sign_in(request: Request) -> Response:
@@ -69,12 +77,8 @@ async def grant_of(request: Request) -> Grant | None:
     if not session:
         return None
     serving = Serving.of(request)
-
-    def look_up() -> Grant | None:
-        with serving.collector.database.reading() as connection:
-            return tokens.grant_of_session(connection, session, serving.collector.now())
-
-    grant = await run_in_threadpool(look_up)
+    now = serving.collector.now()
+    grant = await serving.ask(lambda connection: tokens.grant_of_session(connection, session, now))
     return grant if grant is not None and grant.may_read else None
 
 
@@ -121,12 +125,8 @@ async def get_login(request: Request) -> Response:
 async def post_login(request: Request) -> Response:
     """`POST /login`: begins a session for a good token."""
     serving = Serving.of(request)
-    try:
-        check_origin(request)
-        body = await body_of(request, serving.settings.most_body, serving.settings.seconds)
-        fields = pairs_of(body.decode(errors="replace"))
-    except Refusal as refusal:
-        return refused_page(refusal)
+    check_origin(request)
+    fields = pairs_of((await plain_body(request)).decode(errors="replace"))
     place = str(fields.get("next", "/"))
     try:
         grant = await _grant(request, str(fields.get("token", "")).strip())
@@ -135,13 +135,8 @@ async def post_login(request: Request) -> Response:
     if not grant.may_read:
         reason = f"a token of kind {grant.kind} reads nothing: take one of kind reader or admin"
         return _form(place, Refusal(HTTPStatus.FORBIDDEN, reason))
-    begun = serving.collector.writer.change(
-        lambda connection: tokens.begin(connection, grant.token_id, serving.collector.now())
-    )
-    try:
-        session = await serving.written(begun)
-    except Refusal as refusal:
-        return refused_page(refusal)
+    now = serving.collector.now()
+    session = await serving.change(lambda connection: tokens.begin(connection, grant.token_id, now))
     answer = RedirectResponse(place if is_local(place) else "/", HTTPStatus.SEE_OTHER)
     answer.set_cookie(
         cookie_name(request),
@@ -160,7 +155,7 @@ async def post_logout(request: Request) -> Response:
     serving = Serving.of(request)
     check_origin(request)
     session = request.cookies[cookie_name(request)]
-    await serving.written(serving.collector.writer.change(lambda connection: tokens.end(connection, session)))
+    await serving.change(lambda connection: tokens.end(connection, session))
     answer = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
     is_secure = request.url.scheme == "https"
     answer.delete_cookie(cookie_name(request), path="/", httponly=True, samesite="strict", secure=is_secure)

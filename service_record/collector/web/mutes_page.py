@@ -3,31 +3,30 @@
 from http import HTTPStatus
 from typing import Final
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from service_record.collector.api.answering import Refusal
 from service_record.collector.api.mute_calls import finish_mute, make_mute, read_mutes
-from service_record.collector.api.requests import body_of, pairs_of
-from service_record.collector.api.serving import Serving
+from service_record.collector.api.requests import pairs_of, whole_number
+from service_record.collector.api.serving import Serving, caller, plain_body
 from service_record.collector.domain.access import Grant
 from service_record.collector.domain.mutes import MuteKind, MuteScope
 from service_record.collector.domain.steps import readable
-from service_record.collector.web.login import check_origin, viewer_of
+from service_record.collector.web.login import check_origin
 from service_record.collector.web.pages import page
 
 _DURATIONS: Final = ("1h", "4h", "8h", "1d", "3d", "7d", "30d")
 _LONGEST: Final = 255
-_MOST_DIGITS: Final = 18
+_MOST: Final = 2**53
 
 
 async def get_mutes(request: Request) -> Response:
     """`GET /mutes?scope=...&subject=...`: the list, and a form that is filled in with these."""
-    serving, grant = Serving.of(request), _administrator(request)
+    serving, grant = _administrator(request)
     return page(
         "mutes.html",
-        mutes=await run_in_threadpool(read_mutes, serving),
+        mutes=await read_mutes(serving),
         kinds=tuple(MuteKind),
         scopes=tuple(MuteScope),
         durations=_DURATIONS,
@@ -41,23 +40,19 @@ async def get_mutes(request: Request) -> Response:
 
 async def post_mute(request: Request) -> Response:
     """`POST /mutes`: begin a mute; with `end`, the number of a mute, end that."""
-    serving, grant = Serving.of(request), _administrator(request)
+    serving, grant = _administrator(request)
     check_origin(request)
-    body = await body_of(request, serving.settings.most_body, serving.settings.seconds)
-    sent = pairs_of(body.decode(errors="replace"))
+    sent = pairs_of((await plain_body(request)).decode(errors="replace"))
     fields = {name: readable(str(value)).strip()[:_LONGEST] for name, value in sent.items()}
     if "end" in fields:
-        number = fields["end"]
-        if not (number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS):
-            raise Refusal(HTTPStatus.BAD_REQUEST, "name a mute by its number")
-        await finish_mute(serving, grant, int(number))
+        await finish_mute(serving, grant, whole_number(fields["end"], "end", 1, _MOST))
     else:
         await make_mute(serving, grant, fields)
     return RedirectResponse("/mutes", HTTPStatus.SEE_OTHER)
 
 
-def _administrator(request: Request) -> Grant:
-    grant = viewer_of(request)
+def _administrator(request: Request) -> tuple[Serving, Grant]:
+    serving, grant = caller(request)
     if not grant.may_administer:
         raise Refusal(HTTPStatus.FORBIDDEN, "this needs a token of kind admin: sign in with one")
-    return grant
+    return serving, grant
