@@ -3,7 +3,7 @@
 Those of the controller, which are of a cluster, are in `cluster_calls`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -27,7 +27,8 @@ from service_record.collector.domain.installation_rules import (
     with_logs_state,
 )
 from service_record.collector.store import cluster_rows, installations
-from service_record.collector.store.installations import Arrival, HostInstallation
+from service_record.collector.store.cluster_rows import HostInstallation
+from service_record.collector.store.installations import Arrival
 
 BASE: Final = f"{ASSISTED}v2"
 _AGENT_SECONDS: Final = 60
@@ -45,8 +46,8 @@ async def get_hosts(request: Request) -> Response:
     if role is not None and role not in ROLES:
         raise CallRefused(HTTPStatus.BAD_REQUEST, f"role in query should be one of {sorted(ROLES)}")
 
-    def look_up(connection: Connection) -> list[HostInstallation]:
-        return list(installations.of_cluster(connection, cluster_id))
+    def look_up(connection: Connection) -> Sequence[HostInstallation]:
+        return cluster_rows.of_cluster(connection, cluster_id)
 
     rows = await serving.ask(look_up)
     if grant.kind is TokenKind.HOST and is_id(grant.scope) and all(one.host != grant.scope for one in rows):

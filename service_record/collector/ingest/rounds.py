@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Final
 
-from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from service_record.collector.domain.summary_of_records import judge_records, summarise
@@ -278,7 +277,9 @@ class Judge(Background):
     def _look(self, host_id: int) -> str:
         """Judge the records of a host and store the result; return the verdict."""
         with self._database.reading() as connection:
-            heard_at, texts = _texts(connection, host_id)
+            files = record_rows.held_of(connection, host_id)
+            texts = record_rows.ends_of(connection, host_id, _MOST_HOST, _MOST_SERVICE)
+        heard_at = max((file.received_at for file in files), default=0.0)
         if not texts or heard_at < self._now() - _FORGOTTEN:
             return ""
         silence = max(0.0, self._now() - heard_at)
@@ -286,21 +287,6 @@ class Judge(Background):
         look = summarise(judge_records(records, silence=silence))
         self._writer.change(lambda connection: bundle_rows.tell(connection, host_id, look, heard_at)).result()
         return look.verdict
-
-
-def _texts(connection: Connection, host_id: int) -> tuple[float, list[tuple[str, bytes]]]:
-    """Return the time at which something was received last, and the ends of the records of a host."""
-    files = record_rows.held_of(connection, host_id)
-    remaining = _MOST_HOST
-    texts: list[tuple[str, bytes]] = []
-    for service in sorted({one.service for one in files}):
-        places = record_rows.places_of(connection, host_id, service, min(remaining, _MOST_SERVICE))
-        text = record_rows.data_at(connection, places)
-        remaining -= len(text)
-        texts.append((service, text))
-        if remaining <= 0:
-            break
-    return max((one.received_at for one in files), default=0.0), texts
 
 
 _MOST: Final = 200

@@ -17,6 +17,7 @@ from service_record.collector.store.dialects import inserting
 from service_record.collector.store.judging import UPDATE_VERDICTS, final_verdicts
 from service_record.collector.store.reporting import build_row
 from service_record.collector.store.schema import audit, builds, hosts, installations
+from service_record.collector.store.selecting import columns_of, rows_as
 
 _LONGEST: Final = 255
 
@@ -39,10 +40,10 @@ def note(connection: Connection, actor: str, action: str, subject: str, at: floa
 
 def list_audit(connection: Connection, limit: int, before: int | None = None) -> tuple[Noted, ...]:
     """Return the audit log, latest first; only entries before an id, if given."""
-    query = select(audit).order_by(audit.c.id.desc()).limit(limit)
+    query = columns_of(Noted, audit).order_by(audit.c.id.desc()).limit(limit)
     if before is not None:
         query = query.where(audit.c.id < before)
-    return tuple(Noted(**row) for row in connection.execute(query).mappings())
+    return rows_as(connection, Noted, query)
 
 
 class Used(Exception):  # noqa: N818  # a refusal, told as 401

@@ -4,7 +4,7 @@ import io
 import tarfile
 import zlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
 import msgspec
@@ -18,6 +18,7 @@ from service_record.collector.store.dialects import inserting
 from service_record.collector.store.host_rows import BundleShown
 from service_record.collector.store.installations import Arrival, arrive, group_of
 from service_record.collector.store.schema import analyses, bundle_services, bundles, hosts, installations
+from service_record.collector.store.selecting import columns_of, rows_as
 from service_record.record.directory import RECORD_DIRECTORIES
 
 TEMPLATE: Final = "template"
@@ -92,13 +93,13 @@ def claim(connection: Connection, now: float, most: int) -> Sequence[StoredBundl
     """Claim bundles that nobody has read and no other process reads, oldest first, until `now` + LEASE."""
     is_free = or_(bundles.c.claimed_until.is_(None), bundles.c.claimed_until < now)
     free = (
-        select(*_COLUMNS)
+        columns_of(StoredBundle, bundles)
         .where(bundles.c.is_indexed.is_(False), is_free)
         .order_by(bundles.c.id)
         .limit(most)
         .with_for_update(skip_locked=True)
     )
-    claimed = [_stored_bundle(row) for row in connection.execute(free)]
+    claimed = rows_as(connection, StoredBundle, free)
     if claimed:
         claim_until(connection, [bundle.id for bundle in claimed], now + LEASE)
     return claimed
@@ -125,24 +126,23 @@ def next_free(connection: Connection) -> float | None:
 
 def find(connection: Connection, host: str, bundle_id: int) -> StoredBundle | None:
     """Return that bundle of that host; None where there is none."""
-    query = select(*_COLUMNS).join(hosts).where(hosts.c.name == host, bundles.c.id == bundle_id)
-    row = connection.execute(query).one_or_none()
-    return None if row is None else _stored_bundle(row)
+    query = columns_of(StoredBundle, bundles).join(hosts)
+    query = query.where(hosts.c.name == host, bundles.c.id == bundle_id)
+    return next(iter(rows_as(connection, StoredBundle, query)), None)
 
 
 def list_bundles(connection: Connection, host: str) -> tuple[BundleShown, ...] | None:
     """Return the bundles of a host, latest first; None where there is no such host."""
     if group_of(connection, host) is None:
         return None
-    names = [field.name for field in fields(BundleShown)]
     query = (
-        select(*(bundles.c[name] for name in names))
+        columns_of(BundleShown, bundles)
         .join(hosts)
         .where(hosts.c.name == host)
         .order_by(bundles.c.id.desc())
         .limit(_MOST_LISTED)
     )
-    return tuple(BundleShown(**row) for row in connection.execute(query).mappings())
+    return rows_as(connection, BundleShown, query)
 
 
 def latest_with_records(connection: Connection, host: str) -> int | None:
@@ -226,13 +226,6 @@ def tell(connection: Connection, host_id: int, look: RecordsLook, at: float) -> 
 
 
 _UNKNOWN: Final = "unknown"
-_COLUMNS: Final = (bundles.c.id, bundles.c.kind, bundles.c.key, bundles.c.name, bundles.c.size)
-
-
-def _stored_bundle(row: Any) -> StoredBundle:
-    return StoredBundle(id=row.id, kind=row.kind, key=row.key, name=row.name, size=row.size)
-
-
 _MOST_SERVICE: Final = 8 << 20
 """Bytes of the end of one record that are read."""
 _MOST_HOST: Final = 32 << 20
@@ -262,18 +255,11 @@ def source_of(connection: Connection, host: str) -> RecordsSource | None:
 
 def write_records(connection: Connection, source: RecordsSource, stream: BinaryIO) -> None:
     """Write records that came live as the archive that they would be in: the ends of long ones."""
-    remaining = _MOST_HOST
-    services = sorted({file.service for file in record_rows.held_of(connection, source.host_id)})
     with tarfile.open(fileobj=stream, mode="w") as archive:
-        for service in services:
-            places = record_rows.places_of(connection, source.host_id, service, min(remaining, _MOST_SERVICE))
-            data = record_rows.data_at(connection, places)
+        for service, data in record_rows.ends_of(connection, source.host_id, _MOST_HOST, _MOST_SERVICE):
             member = tarfile.TarInfo(f"{RECORD_DIRECTORIES[-1]}/{service}.json")
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
-            remaining -= len(data)
-            if remaining <= 0:
-                break
 
 
 def _live(connection: Connection, host: str) -> RecordsSource | None:

@@ -3,12 +3,24 @@
 The state is written down when a host of the cluster is judged, and with each report of its controller.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, case, delete, exists, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from service_record.collector.domain.access import Forbidden, Grant
 from service_record.collector.domain.assisted_reports import operator_in, state_in
@@ -25,6 +37,7 @@ from service_record.collector.domain.cluster_states import (
 from service_record.collector.domain.installation_rules import CallRefused, Event, Installation
 from service_record.collector.store.dialects import inserting
 from service_record.collector.store.fleet import SHOWN_DONE, is_within
+from service_record.collector.store.host_rows import EventShown
 from service_record.collector.store.schema import (
     cluster_events,
     cluster_logs,
@@ -33,7 +46,9 @@ from service_record.collector.store.schema import (
     hosts,
     installations,
 )
+from service_record.collector.store.selecting import columns_of, names_of, row_as, rows_as
 
+T = TypeVar("T")
 MOST_LISTED: Final = 1000
 _LATEST_EVENTS: Final = 100
 _ORDER: Final = (
@@ -107,16 +122,6 @@ class OperatorShown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterEventShown:
-    """An event of a cluster."""
-
-    received_at: float
-    severity: str
-    name: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLogsShown:
     """Logs of a cluster; of each kind the latest are kept."""
 
@@ -136,7 +141,7 @@ class ClusterDetail:
     """The control plane first, then by name."""
     operators: tuple[OperatorShown, ...]
     logs: tuple[ClusterLogsShown, ...]
-    events: tuple[ClusterEventShown, ...]
+    events: tuple[EventShown, ...]
     """Latest first."""
 
 
@@ -160,6 +165,16 @@ class ClusterDefinition:
     workers: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class HostInstallation:
+    """An installation, and its host."""
+
+    host: str
+    """The host's name."""
+    group: str
+    installation: Installation
+
+
 # Reading
 
 
@@ -174,15 +189,15 @@ def list_clusters(
 
     `named` are ids or names. A reader who is confined to a group sees clusters all of whose hosts are in it.
     """
-    query = _summaries().where(_is_readable(confined_to))
+    query = columns_of(ClusterSummary, clusters).where(_is_readable(confined_to))
     if named:
         query = query.where(is_named(named))
     elif done_since is not None:
         is_old = (clusters.c.status == ClusterState.INSTALLED.value) & (clusters.c.since < done_since)
         query = query.where(or_(clusters.c.since.is_(None), ~is_old))
     rank = case({state.value: place for place, state in enumerate(_ORDER)}, value=clusters.c.status, else_=0)
-    rows = connection.execute(query.order_by(rank, clusters.c.name, clusters.c.id).limit(MOST_LISTED))
-    return tuple(_summary(row) for row in rows)
+    query = query.order_by(rank, clusters.c.name, clusters.c.id).limit(MOST_LISTED)
+    return rows_as(connection, ClusterSummary, query)
 
 
 def shown_since(now: float) -> float:
@@ -194,18 +209,20 @@ def show_cluster(
     connection: Connection, cluster_id: str, now: float, confined_to: str = ""
 ) -> ClusterDetail | None:
     """Return a cluster by its id or name; None if this reader may see none of that name."""
-    query = _summaries().where(_is_readable(confined_to), is_named([cluster_id]))
-    row = connection.execute(query.order_by(clusters.c.id).limit(1)).one_or_none()
-    if row is None:
+    query = columns_of(ClusterSummary, clusters).where(_is_readable(confined_to), is_named([cluster_id]))
+    summaries = rows_as(connection, ClusterSummary, query.order_by(clusters.c.id).limit(1))
+    if not summaries:
         return None
-    of = row.id
-    installed = sorted(_installed(connection, of), key=lambda each: each[1].role not in CONTROL_PLANE)
+    summary, of = summaries[0], summaries[0].id
+    in_order = sorted(
+        of_cluster(connection, of), key=lambda each: each.installation.role not in CONTROL_PLANE
+    )
     return ClusterDetail(
-        summary=_summary(row),
-        hosts=tuple(_host_shown(name, installation, now) for name, installation in installed),
+        summary=summary,
+        hosts=tuple(_host_shown(each.host, each.installation, now) for each in in_order),
         operators=_rows(connection, OperatorShown, cluster_operators, of, cluster_operators.c.name),
         logs=_rows(connection, ClusterLogsShown, cluster_logs, of, cluster_logs.c.kind),
-        events=_rows(connection, ClusterEventShown, cluster_events, of, cluster_events.c.id.desc()),
+        events=_rows(connection, EventShown, cluster_events, of, cluster_events.c.id.desc()),
     )
 
 
@@ -331,13 +348,13 @@ def refresh(connection: Connection, cluster_ids: Collection[str], now: float) ->
 
 def _refresh(connection: Connection, cluster_id: str, now: float) -> None:
     row = _hold(connection, cluster_id)  # first: then the hosts are as the latest process left them
-    installed = _installed(connection, cluster_id)
+    installed = of_cluster(connection, cluster_id)
     if not installed and (row is None or row.hosts):
         connection.execute(delete(clusters).where(clusters.c.id == cluster_id))
         return
     if row is None:
         _ensure(connection, cluster_id)
-        row, installed = _hold(connection, cluster_id), _installed(connection, cluster_id)
+        row, installed = _hold(connection, cluster_id), of_cluster(connection, cluster_id)
     snapshot = _snapshot(connection, row, installed, now)
     before = ClusterState(row.status)
     state = next_state(before, snapshot)
@@ -364,19 +381,19 @@ def _refresh(connection: Connection, cluster_id: str, now: float) -> None:
 
 
 def _snapshot(
-    connection: Connection, row: Any, pairs: Iterable[tuple[str, Installation]], now: float
+    connection: Connection, row: Any, installed: Iterable[HostInstallation], now: float
 ) -> ClusterSnapshot:
     operators = connection.execute(select(cluster_operators).where(cluster_operators.c.cluster_id == row.id))
     return ClusterSnapshot(
         hosts=[
             ClusterHost(
-                name=name,
-                role=each.role,
-                status=each.status_at(now),
-                stage=each.stage,
-                is_single_node=each.is_single_node,
+                name=each.host,
+                role=each.installation.role,
+                status=each.installation.status_at(now),
+                stage=each.installation.stage,
+                is_single_node=each.installation.is_single_node,
             )
-            for name, each in pairs
+            for each in installed
         ],
         control_planes=row.control_planes,
         workers=row.workers,
@@ -421,15 +438,24 @@ def _put_operator(connection: Connection, cluster_id: str, operator: Operator, n
         connection.execute(insert(cluster_operators).values(row))
 
 
-def _installed(connection: Connection, cluster_id: str) -> list[tuple[str, Installation]]:
-    """Return the hosts of a cluster by name, with their installations."""
-    columns = [installations.c[field.name] for field in fields(Installation)]
-    query = select(hosts.c.name.label("host"), *columns).join(hosts, hosts.c.id == installations.c.host_id)
-    rows = connection.execute(query.where(installations.c.cluster_id == cluster_id).order_by(hosts.c.name))
+def select_installed(connection: Connection, condition: ColumnElement[bool]) -> Sequence[HostInstallation]:
+    """Return installations with their hosts, by the names of these."""
+    columns = (installations.c[name] for name in names_of(Installation))
+    query = (
+        select(hosts.c.name.label("host"), hosts.c.group.label("host_group"), *columns)
+        .join(hosts, hosts.c.id == installations.c.host_id)
+        .where(condition)
+        .order_by(hosts.c.name)
+    )
     return [
-        (row.host, Installation(**{field.name: getattr(row, field.name) for field in fields(Installation)}))
-        for row in rows
+        HostInstallation(row.host, row.host_group, row_as(Installation, row))
+        for row in connection.execute(query)
     ]
+
+
+def of_cluster(connection: Connection, cluster_id: str) -> Sequence[HostInstallation]:
+    """Return the installations of a cluster, by the names of their hosts."""
+    return select_installed(connection, installations.c.cluster_id == cluster_id)
 
 
 def _host_shown(name: str, installation: Installation, now: float) -> ClusterHostShown:
@@ -447,14 +473,6 @@ def _host_shown(name: str, installation: Installation, now: float) -> ClusterHos
     )
 
 
-def _summaries() -> Any:
-    return select(*(clusters.c[field.name] for field in fields(ClusterSummary)))
-
-
-def _summary(row: Any) -> ClusterSummary:
-    return ClusterSummary(**{field.name: getattr(row, field.name) for field in fields(ClusterSummary)})
-
-
 def _is_readable(confined_to: str) -> ColumnElement[bool]:
     if not confined_to:
         return clusters.c.id == clusters.c.id
@@ -464,10 +482,6 @@ def _is_readable(confined_to: str) -> ColumnElement[bool]:
     return of.where(inside).exists() & ~of.where(~inside).exists()
 
 
-def _rows(
-    connection: Connection, kind: Callable[..., Any], table: Any, of: str, order: Any
-) -> tuple[Any, ...]:
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    query = select(*(table.c[name] for name in names)).where(table.c.cluster_id == of)
-    rows = connection.execute(query.order_by(order).limit(_LATEST_EVENTS)).mappings()
-    return tuple(kind(**row) for row in rows)
+def _rows(connection: Connection, kind: type[T], table: Table, of: str, order: Any) -> tuple[T, ...]:
+    query = columns_of(kind, table).where(table.c.cluster_id == of)
+    return rows_as(connection, kind, query.order_by(order).limit(_LATEST_EVENTS))

@@ -14,7 +14,7 @@ from select import poll as new_poll
 from typing import Any, Final
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, text
 from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.exc import (
@@ -34,7 +34,7 @@ FILE: Final = "collector.sqlite"
 _BUSY: Final = 30_000  # milliseconds that one process waits for another's write
 _CACHE: Final = 8 * 1024  # KiB of pages for a connection; the kernel keeps the others
 _CONNECTIONS: Final = 8
-_CLIENT: Final = {
+_CLIENT: Final[dict[str, Any]] = {
     "client_encoding": "utf8",
     "connect_timeout": 5,
     "keepalives_idle": 30,
@@ -252,8 +252,6 @@ _POLLS: Final = 30
 """Such looks until it tries again to listen."""
 _LEAST: Final = 0.25
 """Seconds between two announcements: what changes within them is told at once."""
-_ALIVE: Final = "connect_timeout=5 keepalives_idle=30 keepalives_interval=10 keepalives_count=3"
-"""libpq's settings that notice a server which is gone without a word."""
 
 
 class Listening:
@@ -265,7 +263,7 @@ class Listening:
 
     def __init__(self, database: Database, tell: Callable[[], None]) -> None:
         url = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
-        self._settings = make_conninfo(url, application_name=_NAME, **conninfo_to_dict(_ALIVE))
+        self._settings = make_conninfo(url, application_name=_NAME, **_CLIENT)
         self._tell = tell
         self._name = secrets.token_hex(8)
         self._is_closed = threading.Event()

@@ -34,7 +34,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 
-from service_record.collector.store.schema import counters, step_numbers, steps
+from service_record.collector.store.schema import counters, step_numbers
 
 Rows = Sequence[Mapping[str, Any]]
 _CONFLICTS: Final = frozenset({"40001", "40P01"})
@@ -160,13 +160,6 @@ def ask_with_numbers(
         return rows, range(latest - count + 1, latest + 1)
     rows, numbers = ask(connection, (query, values), (_NEXT, {"count": count}))
     return rows, sorted(row.number for row in numbers)
-
-
-def end_of_logs(connection: Connection, length: int) -> ColumnElement[str]:
-    """Return the last so many characters of a step's logs."""
-    if is_sqlite(connection):
-        return func.substr(steps.c.logs, -length)
-    return func.right(steps.c.logs, length)
 
 
 class ManyRows:

@@ -11,6 +11,7 @@ from sqlalchemy import Column, ColumnElement, Connection, and_, func, or_, selec
 
 from service_record.collector.domain.mutes import Mute, MuteScope
 from service_record.collector.store.schema import clusters, hosts, installations
+from service_record.collector.store.selecting import names_of, row_as, rows_as
 
 SHOWN_DONE: Final = 86_400.0
 """Seconds for which a host that is done is shown where nobody asks for all."""
@@ -84,23 +85,7 @@ class Fleet:
     """The beginning of the next page; None on the last page."""
 
 
-_SUMMARY: Final = (
-    hosts.c.name,
-    hosts.c.group,
-    hosts.c.release,
-    hosts.c.build,
-    hosts.c.action,
-    hosts.c.percentage,
-    hosts.c.message,
-    hosts.c.started_at,
-    hosts.c.updated_at,
-    hosts.c.ended_at,
-    hosts.c.verdict,
-    hosts.c.reason,
-    hosts.c.verdict_since,
-    hosts.c.cause,
-    hosts.c.revision,
-)
+_SUMMARY: Final = tuple(hosts.c[name] for name in names_of(HostSummary))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +130,7 @@ def fleet(
             query = query.where(hosts.c.cause == "")
         if after is not None and after.verdict == verdict:
             query = query.where(hosts.c.name > after.name)
-        rows = connection.execute(query.order_by(hosts.c.name).limit(limit + 1 - len(page)))
-        page += (summary_of(row) for row in rows)
+        page += rows_as(connection, HostSummary, query.order_by(hosts.c.name).limit(limit + 1 - len(page)))
         if len(page) > limit:
             break
     counts = count_by_verdict(connection, filters) if counts is None else counts
@@ -245,7 +229,7 @@ def _latest_of(
     )
     by_mark: dict[str, list[HostSummary]] = {}
     for row in connection.execute(latest):
-        by_mark.setdefault(row.cause, []).append(summary_of(row))
+        by_mark.setdefault(row.cause, []).append(row_as(HostSummary, row))
     return by_mark
 
 
@@ -283,11 +267,6 @@ def groups(connection: Connection, confined_to: str = "") -> tuple[str, ...]:
     if confined_to:
         named = named.where(is_within(hosts.c.group, confined_to))
     return tuple(connection.execute(named).scalars())
-
-
-def summary_of(row: Any) -> HostSummary:
-    """Return a row that has the columns of a summary, by name."""
-    return HostSummary(**{column.name: getattr(row, column.name) for column in _SUMMARY})
 
 
 def _conditions(filters: Filters) -> list[ColumnElement[bool]]:

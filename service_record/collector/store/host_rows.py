@@ -2,17 +2,17 @@
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Table, case, func, select
 
 from service_record.collector.domain.host_states import meaning_of
 from service_record.collector.domain.installation_rules import Installation
 from service_record.collector.domain.progress import Progress, Repeated, repeated
-from service_record.collector.store.dialects import end_of_logs
-from service_record.collector.store.fleet import HostSummary, summary_of
+from service_record.collector.store.fleet import HostSummary
 from service_record.collector.store.schema import builds, bundles, events, hosts, installations, steps
+from service_record.collector.store.selecting import columns_of, names_of, row_as, rows_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class BundleShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventShown:
-    """A message of an assisted-service's client, in free words."""
+    """A message of an assisted-service's client on a host or a cluster, in free words."""
 
     received_at: float
     severity: str
@@ -168,23 +168,23 @@ def host(
     if row is None:
         return None
     number = row.build if build is None else build
-    builds = _builds(connection, row.id)
-    if build is not None and all(one.number != build for one in builds):
+    shown_builds = _latest(connection, BuildSummary, builds, row.id, _LATEST_BUILDS)
+    if build is not None and all(one.number != build for one in shown_builds):
         requested = _build(connection, row.id, build)
         if requested is None:
             return None
-        builds = (*builds, requested)
+        shown_builds = (*shown_builds, requested)
     return StoredHostDetail(
-        summary=summary_of(row),
+        summary=row_as(HostSummary, row),
         first_seen=row.first_seen,
         last_seen=row.last_seen,
-        builds=builds,
+        builds=shown_builds,
         shown_build=number,
         steps=repeated(
             _steps(connection, row.id, number, most_steps), lambda step: (step.label, step.status)
         ),
-        bundles=_bundles(connection, row.id),
-        events=_events(connection, row.id),
+        bundles=_latest(connection, BundleShown, bundles, row.id, _LATEST_BUNDLES),
+        events=_latest(connection, EventShown, events, row.id, _LATEST_EVENTS),
         installation=_installation(connection, row.id, now),
     )
 
@@ -194,7 +194,7 @@ def earlier_builds(
 ) -> dict[str, tuple[BuildSummary, ...]]:
     """Return the latest earlier builds of these hosts with a report since that time, latest first."""
     rank = func.row_number().over(partition_by=builds.c.host_id, order_by=builds.c.number.desc())
-    columns = (builds.c[name] for name in BuildSummary.__slots__)
+    columns = (builds.c[name] for name in names_of(BuildSummary))
     ranked = (
         select(hosts.c.name.label("host"), rank.label("rank"), *columns)
         .join(hosts, hosts.c.id == builds.c.host_id)
@@ -204,73 +204,53 @@ def earlier_builds(
     latest = select(ranked).where(ranked.c.rank <= EARLIER_BUILDS).order_by(ranked.c.rank)
     by_host: dict[str, list[BuildSummary]] = {}
     for row in connection.execute(latest):
-        build = BuildSummary(**{name: getattr(row, name) for name in BuildSummary.__slots__})
-        by_host.setdefault(row.host, []).append(build)
+        by_host.setdefault(row.host, []).append(row_as(BuildSummary, row))
     return {name: tuple(of_host) for name, of_host in by_host.items()}
 
 
 def logs_of(connection: Connection, name: str, step_id: int) -> str | None:
     """Return all stored logs of a host's step; None if it has no such step."""
     of = select(steps.c.logs).join(hosts, hosts.c.id == steps.c.host_id)
-    logs: str | None = connection.execute(
-        of.where(hosts.c.name == name, steps.c.id == step_id)
-    ).scalar_one_or_none()
-    return logs
-
-
-def _builds(connection: Connection, host_id: int) -> tuple[BuildSummary, ...]:
-    latest = _of(BuildSummary, builds).where(builds.c.host_id == host_id)
-    return _rows_as(connection, BuildSummary, latest.order_by(builds.c.number.desc()).limit(_LATEST_BUILDS))
+    return connection.execute(of.where(hosts.c.name == name, steps.c.id == step_id)).scalar_one_or_none()
 
 
 def _build(connection: Connection, host_id: int, number: int) -> BuildSummary | None:
-    query = _of(BuildSummary, builds).where(builds.c.host_id == host_id, builds.c.number == number)
-    return next(iter(_rows_as(connection, BuildSummary, query)), None)
+    query = columns_of(BuildSummary, builds).where(builds.c.host_id == host_id, builds.c.number == number)
+    return next(iter(rows_as(connection, BuildSummary, query)), None)
 
 
 def _steps(connection: Connection, host_id: int, build: int, most: int) -> tuple[StepShown, ...]:
-    plain = [steps.c[name] for name in StepShown.__slots__ if name not in {"logs", "logs_length"}]
+    plain = [steps.c[name] for name in names_of(StepShown) if name not in {"logs", "logs_length"}]
+    length = func.length(steps.c.logs)
+    begin = case((length > _LONGEST_LOGS, length - _LONGEST_LOGS + 1), else_=1)
     latest = (
         select(
             *plain,
-            end_of_logs(connection, _LONGEST_LOGS).label("logs"),
-            func.length(steps.c.logs).label("logs_length"),
+            func.substr(steps.c.logs, begin).label("logs"),
+            length.label("logs_length"),
         )
         .where(steps.c.host_id == host_id, steps.c.build == build)
         .order_by(steps.c.id.desc())
         .limit(most)
     )
-    return _rows_as(connection, StepShown, latest)[::-1]
+    return rows_as(connection, StepShown, latest)[::-1]
 
 
-def _bundles(connection: Connection, host_id: int) -> tuple[BundleShown, ...]:
-    latest = _of(BundleShown, bundles).where(bundles.c.host_id == host_id)
-    return _rows_as(connection, BundleShown, latest.order_by(bundles.c.id.desc()).limit(_LATEST_BUNDLES))
-
-
-def _events(connection: Connection, host_id: int) -> tuple[EventShown, ...]:
-    latest = _of(EventShown, events).where(events.c.host_id == host_id)
-    return _rows_as(connection, EventShown, latest.order_by(events.c.id.desc()).limit(_LATEST_EVENTS))
+def _latest(connection: Connection, kind: type[T], table: Table, host_id: int, most: int) -> tuple[T, ...]:
+    """Return the latest rows of a host, latest first."""
+    query = columns_of(kind, table).where(table.c.host_id == host_id)
+    return rows_as(connection, kind, query.order_by(table.c.id.desc()).limit(most))
 
 
 def _installation(connection: Connection, host_id: int, now: float) -> InstallationShown | None:
-    query = _of(Installation, installations).where(installations.c.host_id == host_id)
-    installation = next(iter(_rows_as(connection, Installation, query)), None)
+    query = columns_of(Installation, installations).where(installations.c.host_id == host_id)
+    installation = next(iter(rows_as(connection, Installation, query)), None)
     if installation is None:
         return None
     status = installation.status_at(now)
     info = installation.status_info_at(now)
     document = {"status": status, "status_info": info, "meaning": meaning_of(status)}
     return InstallationShown(**{**asdict(installation), **document})
-
-
-def _rows_as(connection: Connection, kind: type[T], query: Select[Any]) -> tuple[T, ...]:
-    return tuple(kind(**row) for row in connection.execute(query).mappings())
-
-
-def _of(kind: type, table: Any) -> Select[Any]:
-    """Return the columns of a table that a kind of ours has."""
-    return select(*(table.c[name] for name in kind.__slots__))  # type: ignore[attr-defined]
 
 
 def progress_of(connection: Connection, name: str) -> Progress | None:

@@ -4,8 +4,8 @@ A stage that is new is written down as a step of the host's build, too, so that 
 that sends anything but steps is found or made here, and marked as heard of.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from service_record.collector.domain.installation_rules import (
 )
 from service_record.collector.domain.steps import LONGEST_LOGS, ReportedStep, StepStatus, label_of
 from service_record.collector.store.administration import begin_build
-from service_record.collector.store.cluster_rows import refresh
+from service_record.collector.store.cluster_rows import HostInstallation, refresh, select_installed
 from service_record.collector.store.dialects import inserting
 from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.schema import events, hosts, installations
@@ -87,10 +87,7 @@ def locked_host(connection: Connection, name: str) -> HostRef | None:
 
 def group_of(connection: Connection, name: str) -> str | None:
     """Return the group of the host of that name; None if there is no such host."""
-    group: str | None = connection.execute(
-        select(hosts.c.group).where(hosts.c.name == name)
-    ).scalar_one_or_none()
-    return group
+    return connection.execute(select(hosts.c.group).where(hosts.c.name == name)).scalar_one_or_none()
 
 
 def _make_host(connection: Connection, arrival: Arrival) -> HostRef:
@@ -111,17 +108,6 @@ def _forbidden(arrival: Arrival) -> Forbidden:
 
 
 _ACTION: Final = "install"
-_FIELDS: Final = tuple(field.name for field in fields(Installation))
-
-
-@dataclass(frozen=True, slots=True)
-class HostInstallation:
-    """An installation, and its host."""
-
-    host: str
-    """The host's name."""
-    group: str
-    installation: Installation
 
 
 class TakenId(Exception):  # noqa: N818  # an answer, not a fault
@@ -138,8 +124,8 @@ def put(connection: Connection, host_id: int, mapped: Mapped, now: float) -> Ins
     )
     if connection.execute(other).first() is not None:
         raise TakenId(f"another host has the id {mapped.id} already")
-    row = connection.execute(_all(installations.c.host_id == host_id)).one_or_none()
-    before = None if row is None else _installation(row)
+    installed = select_installed(connection, installations.c.host_id == host_id)
+    before = installed[0].installation if installed else None
     facts: dict[str, Any] = asdict(mapped)
     if not mapped.status:
         facts.pop("status")
@@ -164,14 +150,7 @@ def map_host(connection: Connection, host: str, mapped: Mapped, now: float) -> N
 
 def find(connection: Connection, installed_id: str) -> HostInstallation | None:
     """Return the installation of the host that has that id; None if there is none."""
-    row = connection.execute(_all(installations.c.id == installed_id)).one_or_none()
-    return None if row is None else _installed(row)
-
-
-def of_cluster(connection: Connection, cluster_id: str) -> Sequence[HostInstallation]:
-    """Return the installations of a cluster, by the names of their hosts."""
-    rows = connection.execute(_all(installations.c.cluster_id == cluster_id).order_by(hosts.c.name))
-    return [_installed(row) for row in rows]
+    return next(iter(select_installed(connection, installations.c.id == installed_id)), None)
 
 
 def register(connection: Connection, arrival: Arrival, cluster_id: str) -> None:
@@ -287,20 +266,3 @@ def _report(connection: Connection, arrival: Arrival, installation: Installation
     (result,) = record_steps(connection, [Report(arrival.host, step, arrival.at, arrival.grant)])
     if isinstance(result, Exception):
         raise result
-
-
-def _all(condition: Any) -> Any:
-    columns = [installations.c[name] for name in _FIELDS]
-    return (
-        select(hosts.c.name.label("host"), hosts.c.group.label("host_group"), *columns)
-        .join(hosts, hosts.c.id == installations.c.host_id)
-        .where(condition)
-    )
-
-
-def _installed(row: Any) -> HostInstallation:
-    return HostInstallation(row.host, row.host_group, _installation(row))
-
-
-def _installation(row: Any) -> Installation:
-    return Installation(**{name: getattr(row, name) for name in _FIELDS})

@@ -116,10 +116,7 @@ def held_of(connection: Connection, host_id: int) -> tuple[HeldFile, ...]:
 
 def host_id_of(connection: Connection, host: str) -> int | None:
     """Return the id of the host of that name; None if there is none."""
-    host_id: int | None = connection.execute(
-        select(hosts.c.id).where(hosts.c.name == host)
-    ).scalar_one_or_none()
-    return host_id
+    return connection.execute(select(hosts.c.id).where(hosts.c.name == host)).scalar_one_or_none()
 
 
 def heard_since(connection: Connection, since: float) -> Sequence[int]:
@@ -156,6 +153,18 @@ def places_of(
         skipped -= file.offset
         places += [*connection.execute(query).scalars(), None]
     return places
+
+
+def ends_of(connection: Connection, host_id: int, most: int, most_each: int) -> list[tuple[str, bytes]]:
+    """Return a host's services with the ends of their records: about so many bytes of all, and of each."""
+    texts: list[tuple[str, bytes]] = []
+    for service in sorted({file.service for file in held_of(connection, host_id)}):
+        places = places_of(connection, host_id, service, min(most, most_each))
+        texts.append((service, data_at(connection, places)))
+        most -= len(texts[-1][1])
+        if most <= 0:
+            break
+    return texts
 
 
 def data_at(connection: Connection, places: Sequence[int | None]) -> bytes:

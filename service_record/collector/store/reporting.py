@@ -37,11 +37,6 @@ _LONGEST_MESSAGE: Final = 500
 """Characters of what a fleet's table says of a host."""
 
 
-def _new_host_row(name: str, group: str, release: str, now: float) -> dict[str, Any]:
-    """Return a host that reports for the first time."""
-    return {"name": name, "group": group, "release": release, "first_seen": now, "last_seen": now}
-
-
 def _step_row(
     number: int, host_id: int, build: int, step: ReportedStep, now: float, *, notes: tuple[str, ...]
 ) -> dict[str, Any]:
@@ -368,10 +363,10 @@ def _may_begin(report: Report) -> bool:
 
 
 def _new_host(report: Report) -> dict[str, Any]:
-    step = report.step
-    return _new_host_row(
-        report.host, report.grant.group_of_new_host(step.group), step.release, report.received_at
-    )
+    """Return the row of a host that reports for the first time."""
+    group, now = report.grant.group_of_new_host(report.step.group), report.received_at
+    names = {"name": report.host, "group": group, "release": report.step.release}
+    return {**names, "first_seen": now, "last_seen": now}
 
 
 def _take(earlier: _EarlierBuilds, host: _Host, report: Report) -> tuple[int, tuple[StepFinished, ...]]:

@@ -1,7 +1,7 @@
 """Tokens and sessions of browsers in the database: made, found, revoked; their secrets only as digests."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import Connection, Row, delete, insert, or_, select, update
@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row, delete, insert, or_, select, update
 from service_record.collector.domain.access import Grant, Presented, TokenKind, digest_of, new_secret, spelled
 from service_record.collector.store.dialects import inserting
 from service_record.collector.store.schema import allowances, sessions, tokens
+from service_record.collector.store.selecting import columns_of, rows_as
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +86,7 @@ def revoke_all_of_host(connection: Connection, names: Iterable[str], now: float)
 
 def list_tokens(connection: Connection) -> tuple[TokenShown, ...]:
     """Return all tokens, oldest first, without anything that could be presented."""
-    columns = [tokens.c[field.name] for field in fields(TokenShown)]
-    rows = connection.execute(select(*columns).order_by(tokens.c.id)).mappings()
-    return tuple(TokenShown(**row) for row in rows)
+    return rows_as(connection, TokenShown, columns_of(TokenShown, tokens).order_by(tokens.c.id))
 
 
 def revoke(connection: Connection, token_id: int, now: float) -> bool:
