@@ -1,13 +1,11 @@
 """Service records live: taken piece by piece as hosts send them, and read again."""
 
-import base64
-import binascii
-import re
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -22,26 +20,14 @@ from service_record.collector.store.record_rows import Elsewhere, HeldFile, Piec
 MOST_BODY: Final = 2 << 20
 """Bytes of one batch, which is base64 in JSON."""
 MOST_PIECES: Final = 256
-_SERVICE: Final = re.compile(r"[^/.\x00-\x1f\x7f][^/\x00-\x1f\x7f]{0,249}")
-_FILE: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _ROWS: Final = 16
 """The rows of a record that are read at once."""
-_LARGEST: Final = 1 << 50
-
-
-class PieceSent(msgspec.Struct, forbid_unknown_fields=True):
-    """Some bytes of a record file, in base64."""
-
-    service: str
-    file: str
-    offset: int
-    data: str
 
 
 class Batch(msgspec.Struct, forbid_unknown_fields=True):
     """Records sent at once: all are kept, or none."""
 
-    pieces: list[PieceSent]
+    pieces: Annotated[list[Piece], Meta(max_length=MOST_PIECES)]
 
 
 class FileHeld(msgspec.Struct):
@@ -172,28 +158,9 @@ async def get_record(request: Request) -> Response:
 def _pieces(body: bytes) -> list[Piece]:
     """Return the pieces of a batch. Raises Refusal."""
     try:
-        batch = msgspec.json.decode(body, type=Batch)
+        return msgspec.json.decode(body, type=Batch).pieces
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"the body is not a batch of pieces: {fault}") from None
-    if len(batch.pieces) > MOST_PIECES:
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"more than {MOST_PIECES} pieces at once")
-    return [_piece(sent) for sent in batch.pieces]
-
-
-def _piece(sent: PieceSent) -> Piece:
-    if not _SERVICE.fullmatch(sent.service):
-        raise Refusal(
-            HTTPStatus.BAD_REQUEST, "a service is named like its file, without /, dot first or controls"
-        )
-    if not _FILE.fullmatch(sent.file):
-        raise Refusal(HTTPStatus.BAD_REQUEST, "name a file with at most 64 letters, digits and . _ : -")
-    if not 0 <= sent.offset <= _LARGEST:
-        raise Refusal(HTTPStatus.BAD_REQUEST, "an offset is a number of bytes")
-    try:
-        data = base64.b64decode(sent.data, validate=True)
-    except (binascii.Error, ValueError):
-        raise Refusal(HTTPStatus.BAD_REQUEST, "data is not in base64") from None
-    return Piece(sent.service, sent.file, sent.offset, data)
 
 
 def _file_held(file: HeldFile) -> FileHeld:

@@ -6,8 +6,10 @@ that is sent entry by entry does not become as many rows.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
+import msgspec
+from msgspec import Meta
 from sqlalchemy import Connection, func, insert, select, update
 
 from service_record.collector.store.installations import Arrival, arrive
@@ -15,18 +17,19 @@ from service_record.collector.store.schema import chunks, hosts
 
 MOST_FILES: Final = 2_000
 """Limit for one host, files that replaced others included."""
+_CONTROLS: Final = r"\x00-\x1f\x7f"
 _ROW: Final = 32 << 10
 """Bytes of a row from which on the next piece has a row of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Some bytes of a record file."""
+class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Some bytes of a record file; in JSON they are in base64."""
 
-    service: str
-    file: str
+    service: Annotated[str, Meta(pattern=rf"^[^/.{_CONTROLS}][^/{_CONTROLS}]{{0,249}}$(?!\n)")]
+    """Its name, which is that of a file without its ending."""
+    file: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:-]{1,64}$(?!\n)")]
     """Tells a file from the one that took its place."""
-    offset: int
+    offset: Annotated[int, Meta(ge=0, le=1 << 50)]
     data: bytes
 
 
