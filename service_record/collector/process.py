@@ -212,8 +212,7 @@ def _notifiers(
     sending: Mapping[str, NewsSender],
     now: Callable[[], float],
 ) -> list[Notifier]:
-    filters = {name: DestinationFilter() for name in sending}
-    filters |= {one.name: one.filter for one in destinations.all}
+    filters = {name: DestinationFilter() for name in sending} | {one.name: one for one in destinations.all}
     return [
         Notifier(database, writer, name, sender, filters=filters, now=now) for name, sender in sending.items()
     ]

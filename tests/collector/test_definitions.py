@@ -103,7 +103,7 @@ def test_without_definitions_every_step_is_welcome() -> None:
     step = reported("Make coffee")
 
     assert Definitions().applied(step) == step
-    assert Definitions().budget("make_coffee") is None
+    assert Definitions().budgets == {}
 
 
 def test_what_is_defined_of_a_step_goes_with_it() -> None:
@@ -112,8 +112,7 @@ def test_what_is_defined_of_a_step_goes_with_it() -> None:
     applied = defined.applied(reported("disk setup", "init", priority=7))
 
     assert (applied.name, applied.priority, applied.is_known) == ("Disk setup", 1, True)
-    assert defined.budget("disk_setup") == 600
-    assert defined.budget("packages") is None
+    assert defined.budgets == {"disk_setup": 600}
 
 
 def test_definitions_tell_budgets_the_last_step_and_what_is_unknown() -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from testing.postgresql import Cluster
 
 RELEASED = Path(__file__).parent / "databases"
-"""What `sqlite3 .dump` and `pg_dump` say of the database of each version that was released."""
+"""Dumps of the database of each version that was released."""
 VERSIONS = sorted({path.name.rpartition("-")[0] for path in RELEASED.iterdir()})
 
 

@@ -62,15 +62,15 @@ def notice(verdict: str = "failed", before: str = "progressing", **values: Any) 
 )
 def test_a_destination_gets_what_its_filter_admits(settings: str, *, admitted: bool) -> None:
     (one,) = parse_destinations(f'[[destination]]\nname = "ops"\nurl = "json://h"\n{settings}').all
-    assert one.filter.admits(notice()) is admitted
+    assert one.admits(notice()) is admitted
 
 
 def test_the_end_of_trouble_is_told_to_whoever_heard_of_it_and_nobody_else() -> None:
     end = notice("done", "failed", reason="It is complete.", reason_before="no disk")
     only_begins = notice("done", "progressing")
-    of_disks = DestinationFilter(verdicts=frozenset({"failed"}), causes=("*disk*",))
-    of_networks = DestinationFilter(verdicts=frozenset({"failed"}), causes=("*network*",))
-    without_ends = DestinationFilter(verdicts=frozenset({"failed"}), has_ends=False)
+    of_disks = DestinationFilter(verdicts=(FleetVerdict.FAILED,), causes=("*disk*",))
+    of_networks = DestinationFilter(verdicts=(FleetVerdict.FAILED,), causes=("*network*",))
+    without_ends = DestinationFilter(verdicts=(FleetVerdict.FAILED,), ends=False)
 
     assert [one.admits(end) for one in (of_disks, of_networks, without_ends)] == [True, False, False]
     assert not of_disks.admits(only_begins)
@@ -150,7 +150,7 @@ class Desk:
     def deliver(self, text: str, send_seconds: float = SEND_SECONDS) -> None:
         """One round of each destination."""
         destinations = parse_destinations(text)
-        filters = {one.name: one.filter for one in destinations.all}
+        filters = {one.name: one for one in destinations.all}
         for name, sender in senders(destinations).items():
             database, writer = self.collector.database, self.collector.writer
             one = Notifier(

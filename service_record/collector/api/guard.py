@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -25,6 +25,8 @@ from service_record.collector.store import tokens
 from service_record.collector.store.row_writer import DatabaseWriter
 from service_record.collector.store.tokens import count_uses
 
+K = TypeVar("K")
+V = TypeVar("V")
 _MOST_REMEMBERED: Final = 20_000
 """Addresses, tokens and sessions remembered, each; those that came longest ago are forgotten first."""
 
@@ -90,6 +92,13 @@ class Uses:
         return {key: use for key, use in uses.items() if use.count >= use.rates.per_second * _OFTEN}
 
 
+def _remember(known: OrderedDict[K, V], key: K, value: V) -> None:
+    known[key] = value
+    known.move_to_end(key)
+    while len(known) > _MOST_REMEMBERED:
+        known.popitem(last=False)
+
+
 class Failures:
     """A count of invalid tokens that an address presented."""
 
@@ -111,9 +120,7 @@ class Failures:
         bucket = self._buckets.setdefault(address, Bucket(float(self._rates.burst), now))
         bucket.take(self._rates, now)
         self._uses.count(f"address {address}", bucket, self._rates)
-        self._buckets.move_to_end(address)
-        while len(self._buckets) > _MOST_REMEMBERED:
-            self._buckets.popitem(last=False)
+        _remember(self._buckets, address, bucket)
 
 
 def address_of(host: str) -> str:
@@ -173,24 +180,22 @@ class Guard:
         if cached is None or not cached.is_of(token) or cached.until < time.monotonic():
             cached = await self._look_up(token, request)
         request.state.token_id = cached.grant.token_id
-        wait = cached.bucket.take(self._rates, time.monotonic())
-        if wait:
-            raise _too_often(f"more than {self._rates.per_second:g} requests a second with this token", wait)
-        self.uses.count(f"token {token.id}", cached.bucket, self._rates)
+        self._take(f"token {token.id}", cached.bucket)
         return cached.grant
 
     def admit(self, grant: Grant, request: Request) -> None:
         """Count a request of a session that was begun with a token. Raises Refusal 429."""
         request.state.token_id = grant.token_id
-        now = time.monotonic()
-        bucket = self._viewers.setdefault(grant.token_id, Bucket(float(self._rates.burst), now))
-        self._viewers.move_to_end(grant.token_id)
-        while len(self._viewers) > _MOST_REMEMBERED:
-            self._viewers.popitem(last=False)
-        wait = bucket.take(self._rates, now)
+        new = Bucket(float(self._rates.burst), time.monotonic())
+        bucket = self._viewers.setdefault(grant.token_id, new)
+        _remember(self._viewers, grant.token_id, bucket)
+        self._take(f"session {grant.token_id}", bucket)
+
+    def _take(self, key: str, bucket: Bucket) -> None:
+        wait = bucket.take(self._rates, time.monotonic())
         if wait:
-            raise _too_often(f"more than {self._rates.per_second:g} requests a second of one token", wait)
-        self.uses.count(f"session {grant.token_id}", bucket, self._rates)
+            raise _too_often(f"more than {self._rates.per_second:g} requests a second with this token", wait)
+        self.uses.count(key, bucket, self._rates)
 
     def forget(self, token_id: int) -> None:
         """Look a token up anew: it was revoked."""
@@ -209,10 +214,8 @@ class Guard:
         if grant is None:
             raise self._count_failure(request, now)
         bucket = before.bucket if before else Bucket(float(self._rates.burst), now)
-        cached = self._known[token.id] = _CachedToken(token, grant, now + REMEMBERED, bucket)
-        self._known.move_to_end(token.id)
-        while len(self._known) > _MOST_REMEMBERED:
-            self._known.popitem(last=False)
+        cached = _CachedToken(token, grant, now + REMEMBERED, bucket)
+        _remember(self._known, token.id, cached)
         return cached
 
     def _count_failure(self, request: Request, now: float) -> Refusal:
@@ -274,10 +277,7 @@ class Sharing(Background):
     def _take_off(self, key: str, use: Use, used: int) -> None:
         now = time.monotonic()
         before, at = self._sums.get(key, (0, -_FRESH))
-        self._sums[key] = used, now
-        self._sums.move_to_end(key)
-        while len(self._sums) > _MOST_REMEMBERED:
-            self._sums.popitem(last=False)
+        _remember(self._sums, key, (used, now))
         if now - at < _FRESH:
             others = max(used - before - use.count, 0)
             use.bucket.left = max(use.bucket.left - others, -float(use.rates.burst))

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector as Source
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -25,7 +25,8 @@ from service_record.collector.process import Collector
 from service_record.collector.store import notices
 from service_record.collector.store.cluster_rows import count_by_status
 from service_record.collector.store.dialects import inserting
-from service_record.collector.store.schema import counters, hosts
+from service_record.collector.store.fleet import Filters, count_by_verdict
+from service_record.collector.store.schema import counters
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _METHODS: Final = {"GET", "HEAD", "POST", "PUT", "DELETE"}
@@ -96,26 +97,19 @@ class _Now(Source):
         yield CounterMetricFamily(
             "service_record_commit_seconds", "What they took, the commit included.", writer.seconds
         )
-        fleet = GaugeMetricFamily("service_record_hosts", "Hosts by their verdict.", labels=("verdict",))
-        by_verdict = select(hosts.c.verdict, func.count()).group_by(hosts.c.verdict)
         with self._collector.database.reading() as connection:
-            for verdict, number in connection.execute(by_verdict):
-                fleet.add_metric((verdict,), number)
+            verdicts = count_by_verdict(connection, Filters())
             waiting = dict.fromkeys(self._collector.destinations, 0) | notices.waiting(connection)
-            by_status = count_by_status(connection)
-        yield fleet
-        family = GaugeMetricFamily("service_record_clusters", "Clusters by their state.", labels=("status",))
-        for status, number in by_status.items():
-            family.add_metric((status,), number)
-        yield family
-        family = GaugeMetricFamily(
-            "service_record_notices_waiting",
-            "News that a destination has not taken.",
-            labels=("destination",),
-        )
-        for name, number in waiting.items():
-            family.add_metric((name,), number)
-        yield family
+            statuses = count_by_status(connection)
+        for name, text, label, numbers in (
+            ("hosts", "Hosts by their verdict.", "verdict", verdicts),
+            ("clusters", "Clusters by their state.", "status", statuses),
+            ("notices_waiting", "News that a destination has not taken.", "destination", waiting),
+        ):
+            family = GaugeMetricFamily(f"service_record_{name}", text, labels=(label,))
+            for value, number in numbers.items():
+                family.add_metric((value,), number)
+            yield family
 
 
 async def metrics(request: Request) -> Response:

@@ -61,11 +61,6 @@ class Definitions:
         """Return the definition of a step."""
         return self.by_label.get(label)
 
-    def budget(self, label: str) -> float | None:
-        """Return the seconds that a step may take; None if it has no budget."""
-        definition = self.of(label)
-        return None if definition is None else definition.budget
-
     @property
     def budgets(self) -> Mapping[str, float]:
         """Return the seconds that a step may take by its label, for steps with a budget."""

@@ -43,16 +43,15 @@ class Notice:
     at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DestinationFilter:
+class DestinationFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The filter of a destination's notifications; by default all pass."""
 
-    verdicts: frozenset[str] = frozenset(FleetVerdict)
+    verdicts: Annotated[tuple[FleetVerdict, ...], Meta(min_length=1)] = tuple(FleetVerdict)
     groups: tuple[str, ...] = ()
     """The groups whose news it gets, with those below them; empty for all."""
     causes: tuple[str, ...] = ()
     """Patterns of a reason, or marks of causes; empty for all."""
-    has_ends: bool = True
+    ends: bool = True
     """True if it is also notified of the end of trouble that passes the other filters."""
 
     def admits(self, notice: Notice) -> bool:
@@ -63,10 +62,10 @@ class DestinationFilter:
         if self._has(now, notice.reason, notice.host):
             return True
         is_end = before.is_bad and not now.is_bad
-        return self.has_ends and is_end and self._has(before, notice.reason_before, notice.host)
+        return self.ends and is_end and self._has(before, notice.reason_before, notice.host)
 
     def _has(self, verdict: FleetVerdict, reason: str, host: str) -> bool:
-        if verdict.value not in self.verdicts:
+        if verdict not in self.verdicts:
             return False
         if not self.causes:
             return True
@@ -74,26 +73,16 @@ class DestinationFilter:
         return any(cause == mark or fnmatchcase(text, cause.lower()) for cause in self.causes)
 
 
-class NewsDestination(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A place that gets news, as an operator's file defines it. Its URL may hold secrets."""
+class NewsDestination(DestinationFilter, frozen=True, kw_only=True):
+    """A place that gets news, and which, as an operator's file defines it. Its URL may hold secrets."""
 
     name: Annotated[str, Meta(pattern=_NAME_RULE)]
     url: Annotated[str, Meta(min_length=1, max_length=4096)]
     verdicts: Annotated[tuple[FleetVerdict, ...], Meta(min_length=1)] = _BAD
-    groups: tuple[str, ...] = ()
-    causes: tuple[str, ...] = ()
-    ends: bool = True
 
     def __repr__(self) -> str:
         """Return its name alone."""
         return f"NewsDestination({self.name!r})"
-
-    @property
-    def filter(self) -> DestinationFilter:
-        """Return the filter of its news."""
-        return DestinationFilter(
-            verdicts=frozenset(self.verdicts), groups=self.groups, causes=self.causes, has_ends=self.ends
-        )
 
 
 @dataclass(frozen=True, slots=True)

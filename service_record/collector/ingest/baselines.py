@@ -32,11 +32,8 @@ class Statistics:
     """The number of executions behind it: the latest ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class _LearntQuestion:
-    groups: tuple[str, ...]
-    releases: tuple[str, ...]
-    by: frozenset[str]
+_Question = tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]
+"""Groups and releases of steps, and by what they are told apart."""
 
 
 class LearnedBaselines:
@@ -47,7 +44,7 @@ class LearnedBaselines:
         self._default = default
         self._given = budgets
         self._took: dict[str, tuple[float, tuple[Took, ...]]] = {}
-        self._answers: OrderedDict[_LearntQuestion, tuple[float, Statistics]] = OrderedDict()
+        self._answers: OrderedDict[_Question, tuple[float, Statistics]] = OrderedDict()
         self._lock = threading.Lock()
 
     def set_given(self, budgets: Mapping[str, float]) -> None:
@@ -74,7 +71,7 @@ class LearnedBaselines:
         """Return the durations learned from steps of these groups and releases, by `group`, `release` or
         both. Groups and releases that are empty are all.
         """
-        question = _LearntQuestion(tuple(groups), tuple(releases), frozenset(by))
+        question = (tuple(groups), tuple(releases), frozenset(by))
         with self._lock:  # who asks meanwhile gets the same answer
             until, answer = self._answers.get(question, (0.0, None))
             if answer is None or until < time.monotonic():
@@ -85,13 +82,14 @@ class LearnedBaselines:
                 self._answers.popitem(last=False)
         return answer
 
-    def _ask(self, question: _LearntQuestion) -> tuple[float, Statistics]:
+    def _ask(self, question: _Question) -> tuple[float, Statistics]:
         """Return the answer, and the time until which it is valid."""
         began = time.monotonic()
+        groups, releases, by = question
         with self._database.reading() as connection:
-            executions = judging.executions(connection, question.groups, question.releases)
-        by_group, by_release = "group" in question.by, "release" in question.by
-        answer = Statistics(statistics(executions, by_group=by_group, by_release=by_release), len(executions))
+            executions = judging.executions(connection, groups, releases)
+        steps = statistics(executions, by_group="group" in by, by_release="release" in by)
+        answer = Statistics(steps, len(executions))
         ended = time.monotonic()
         return ended + _RESTS * (ended - began), answer
 

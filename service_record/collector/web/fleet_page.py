@@ -44,16 +44,9 @@ _NAMES: Final = re.compile(r"[\s,]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FleetFilters:
+class FleetFilters(Filters):
     """Filters as a URL has them: `?group=dc1&machine=web*&verdict=failed&cluster=prod&after=failed:web9`."""
 
-    groups: tuple[str, ...] = ()
-    machines: tuple[str, ...] = ()
-    verdicts: tuple[str, ...] = ()
-    clusters: tuple[str, ...] = ()
-    """Ids or names."""
-    causes: tuple[str, ...] = ()
-    """Marks of causes."""
     each: bool = False
     """Each host by itself, not by cause."""
     all: bool = False
@@ -122,15 +115,9 @@ class FleetFilters:
 
     def filters(self, now: float, confined_to: str = "") -> Filters:
         """Return the same filters for the database, for a reader who may be confined to a group."""
-        return Filters(
-            confined_to=confined_to,
-            groups=self.groups,
-            machines=self.machines,
-            verdicts=self.verdicts,
-            clusters=self.clusters,
-            causes=self.causes,
-            done_since=None if self.all else now - SHOWN_DONE,
-        )
+        ours = {field.name: getattr(self, field.name) for field in fields(Filters)}
+        done_since = None if self.all else now - SHOWN_DONE
+        return Filters(**{**ours, "confined_to": confined_to, "done_since": done_since})
 
 
 def field_values(fields: Iterable[str]) -> tuple[str, ...]:
