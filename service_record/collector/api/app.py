@@ -41,8 +41,7 @@ from service_record.collector.web import (
     fleet_page,
     host_page,
     login,
-    mutes_page,
-    statistics_page,
+    table_pages,
 )
 from service_record.collector.web.analyses import Analyses
 from service_record.collector.web.login import for_anybody, for_readers
@@ -58,11 +57,11 @@ PAGES: Final = (
     Route("/clusters/{cluster}", for_readers(cluster_page.get_cluster)),
     Route("/clusters/{cluster}/logs/{kind}", for_readers(bundle_calls.get_cluster_logs)),
     Route(f"/hosts/{{host}}/templates/{{template:{NUMBER}}}", for_readers(bundle_calls.show_template)),
-    Route("/statistics", for_readers(statistics_page.get_statistics)),
+    Route("/statistics", for_readers(table_pages.get_statistics)),
     Route("/fleet.csv", for_readers(fleet_page.get_export)),
     Route("/fleet.json", for_readers(fleet_page.get_export)),
-    Route("/mutes", for_readers(mutes_page.get_mutes), methods=["GET"]),
-    Route("/mutes", for_readers(mutes_page.post_mute), methods=["POST"]),
+    Route("/mutes", for_readers(table_pages.get_mutes), methods=["GET"]),
+    Route("/mutes", for_readers(table_pages.post_mute), methods=["POST"]),
     Route("/events", for_readers(events.get_events)),
     Route("/login", login.get_login, methods=["GET"]),
     Route("/login", for_anybody(login.post_login), methods=["POST"]),

@@ -26,8 +26,8 @@ from service_record.collector.domain.installation_rules import (
     progressed,
     with_logs_state,
 )
-from service_record.collector.store import cluster_rows, installations
-from service_record.collector.store.cluster_rows import HostInstallation
+from service_record.collector.store import cluster_rows, host_rows, installations
+from service_record.collector.store.host_rows import HostInstallation
 from service_record.collector.store.installations import Arrival
 
 BASE: Final = f"{ASSISTED}v2"
@@ -47,7 +47,7 @@ async def get_hosts(request: Request) -> Response:
         raise CallRefused(HTTPStatus.BAD_REQUEST, f"role in query should be one of {sorted(ROLES)}")
 
     def look_up(connection: Connection) -> Sequence[HostInstallation]:
-        return cluster_rows.of_cluster(connection, cluster_id)
+        return host_rows.of_cluster(connection, cluster_id)
 
     rows = await serving.ask(look_up)
     if grant.kind is TokenKind.HOST and is_id(grant.scope) and all(one.host != grant.scope for one in rows):

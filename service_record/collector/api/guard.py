@@ -92,11 +92,11 @@ class Uses:
         return {key: use for key, use in uses.items() if use.count >= use.rates.per_second * _OFTEN}
 
 
-def _remember(known: OrderedDict[K, V], key: K, value: V) -> None:
-    known[key] = value
-    known.move_to_end(key)
-    while len(known) > _MOST_REMEMBERED:
-        known.popitem(last=False)
+def _remember(memory: OrderedDict[K, V], key: K, value: V) -> None:
+    memory[key] = value
+    memory.move_to_end(key)
+    while len(memory) > _MOST_REMEMBERED:
+        memory.popitem(last=False)
 
 
 class Failures:

@@ -37,7 +37,7 @@ from service_record.collector.domain.cluster_states import (
 from service_record.collector.domain.installation_rules import CallRefused, Event, Installation
 from service_record.collector.store.dialects import inserting
 from service_record.collector.store.fleet import SHOWN_DONE, is_within
-from service_record.collector.store.host_rows import EventShown
+from service_record.collector.store.host_rows import EventShown, HostInstallation, of_cluster
 from service_record.collector.store.schema import (
     cluster_events,
     cluster_logs,
@@ -46,7 +46,7 @@ from service_record.collector.store.schema import (
     hosts,
     installations,
 )
-from service_record.collector.store.selecting import columns_of, names_of, row_as, rows_as
+from service_record.collector.store.selecting import columns_of, rows_as
 
 T = TypeVar("T")
 MOST_LISTED: Final = 1000
@@ -163,16 +163,6 @@ class ClusterDefinition:
     name: str | None = None
     control_planes: int | None = None
     workers: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class HostInstallation:
-    """An installation, and its host."""
-
-    host: str
-    """The host's name."""
-    group: str
-    installation: Installation
 
 
 # Reading
@@ -436,26 +426,6 @@ def _put_operator(connection: Connection, cluster_id: str, operator: Operator, n
     if not connection.execute(update(cluster_operators).where(of).values(values)).rowcount:
         row = {"cluster_id": cluster_id, "name": operator.name, **values}
         connection.execute(insert(cluster_operators).values(row))
-
-
-def select_installed(connection: Connection, condition: ColumnElement[bool]) -> Sequence[HostInstallation]:
-    """Return installations with their hosts, by the names of these."""
-    columns = (installations.c[name] for name in names_of(Installation))
-    query = (
-        select(hosts.c.name.label("host"), hosts.c.group.label("host_group"), *columns)
-        .join(hosts, hosts.c.id == installations.c.host_id)
-        .where(condition)
-        .order_by(hosts.c.name)
-    )
-    return [
-        HostInstallation(row.host, row.host_group, row_as(Installation, row))
-        for row in connection.execute(query)
-    ]
-
-
-def of_cluster(connection: Connection, cluster_id: str) -> Sequence[HostInstallation]:
-    """Return the installations of a cluster, by the names of their hosts."""
-    return select_installed(connection, installations.c.cluster_id == cluster_id)
 
 
 def _host_shown(name: str, installation: Installation, now: float) -> ClusterHostShown:

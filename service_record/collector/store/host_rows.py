@@ -1,11 +1,11 @@
 """One host as readers see it: its builds, its boots, the latest steps of a build, and what else is known."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Table, case, func, select
+from sqlalchemy import ColumnElement, Connection, Table, case, func, select
 
 from service_record.collector.domain.host_states import meaning_of
 from service_record.collector.domain.installation_rules import Installation
@@ -251,6 +251,36 @@ def _installation(connection: Connection, host_id: int, now: float) -> Installat
     info = installation.status_info_at(now)
     document = {"status": status, "status_info": info, "meaning": meaning_of(status)}
     return InstallationShown(**{**asdict(installation), **document})
+
+
+@dataclass(frozen=True, slots=True)
+class HostInstallation:
+    """An installation, and its host."""
+
+    host: str
+    """The host's name."""
+    group: str
+    installation: Installation
+
+
+def select_installed(connection: Connection, condition: ColumnElement[bool]) -> Sequence[HostInstallation]:
+    """Return installations with their hosts, by the names of these."""
+    columns = (installations.c[name] for name in names_of(Installation))
+    query = (
+        select(hosts.c.name.label("host"), hosts.c.group.label("host_group"), *columns)
+        .join(hosts, hosts.c.id == installations.c.host_id)
+        .where(condition)
+        .order_by(hosts.c.name)
+    )
+    return [
+        HostInstallation(row.host, row.host_group, row_as(Installation, row))
+        for row in connection.execute(query)
+    ]
+
+
+def of_cluster(connection: Connection, cluster_id: str) -> Sequence[HostInstallation]:
+    """Return the installations of a cluster, by the names of their hosts."""
+    return select_installed(connection, installations.c.cluster_id == cluster_id)
 
 
 def progress_of(connection: Connection, name: str) -> Progress | None:

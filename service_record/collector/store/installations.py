@@ -23,8 +23,9 @@ from service_record.collector.domain.installation_rules import (
 )
 from service_record.collector.domain.steps import LONGEST_LOGS, ReportedStep, StepStatus, label_of
 from service_record.collector.store.administration import begin_build
-from service_record.collector.store.cluster_rows import HostInstallation, refresh, select_installed
+from service_record.collector.store.cluster_rows import refresh
 from service_record.collector.store.dialects import inserting
+from service_record.collector.store.host_rows import HostInstallation, select_installed
 from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.schema import events, hosts, installations
 from service_record.collector.store.tokens import select_bad

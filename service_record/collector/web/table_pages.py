@@ -1,8 +1,9 @@
-"""The page of acknowledgements, mutes and maintenance: the list, and the forms to begin and end one."""
+"""Pages of one table: statistics of steps; mutes and the like, with forms to begin and end one."""
 
 from http import HTTPStatus
 from typing import Final
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -13,6 +14,8 @@ from service_record.collector.api.serving import Serving, caller, plain_body
 from service_record.collector.domain.access import Grant
 from service_record.collector.domain.mutes import MuteKind, MuteScope
 from service_record.collector.domain.steps import readable
+from service_record.collector.store.fleet import groups
+from service_record.collector.web.fleet_page import field_values
 from service_record.collector.web.login import check_origin
 from service_record.collector.web.pages import page
 
@@ -56,3 +59,25 @@ def _administrator(request: Request) -> tuple[Serving, Grant]:
     if not grant.may_administer:
         raise Refusal(HTTPStatus.FORBIDDEN, "this needs a token of kind admin: sign in with one")
     return serving, grant
+
+
+async def get_statistics(request: Request) -> Response:
+    """`GET /statistics?group=...&release=...&by=group&by=release`: each step, over the latest builds."""
+    serving, grant = caller(request)
+    query = request.query_params
+    named, releases = field_values(query.getlist("group")), field_values(query.getlist("release"))
+    by = {"group", "release"} & set(query.getlist("by"))
+    statistics = await run_in_threadpool(
+        serving.collector.baselines.statistics, grant.readable_groups(named), releases, by
+    )
+    return page(
+        "statistics.html",
+        steps=statistics.steps,
+        ended=statistics.executions,
+        groups=await serving.ask(lambda connection: groups(connection, grant.confined_to)),
+        group=next(iter(named), ""),
+        release=next(iter(releases), ""),
+        by=by,
+        here="statistics",
+        signed_in=grant.name or "session",
+    )
