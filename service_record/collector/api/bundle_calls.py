@@ -25,8 +25,8 @@ from service_record.collector.domain.steps import LONGEST_NAME, readable
 from service_record.collector.ingest.incoming import Arriving
 from service_record.collector.logs import fault_of, log
 from service_record.collector.store import bundle_rows, cluster_rows, installations
-from service_record.collector.store.bundle_rows import BundleAdded, NewBundle
-from service_record.collector.store.cluster_rows import NewLogs
+from service_record.collector.store.bundle_rows import BundleAdded
+from service_record.collector.store.cluster_rows import NewObject
 from service_record.collector.store.host_rows import BundleShown
 from service_record.collector.store.installations import Arrival, group_of
 from service_record.collector.store.objects import NoSuchObject, ObjectError, new_key
@@ -115,13 +115,13 @@ def _host(connection: Connection, grant: Grant, cluster_id: str, host_id: str) -
     return name
 
 
-async def _put_object(serving: Serving, sent: Sent, file: Arriving) -> str:
-    """Store a file on disk as an object; return its key. Raises ObjectError."""
+async def _put_object(serving: Serving, sent: Sent, name: str, file: Arriving) -> NewObject:
+    """Store a file on disk as an object. Raises ObjectError."""
     key = new_key(sent.arrival.host)
     if file.stream is not None:
         file.stream.flush()
     await run_in_threadpool(serving.collector.objects.put, key, file.path)
-    return key
+    return NewObject(kind=sent.kind, name=name, key=key, size=file.size, sha256=file.sha256)
 
 
 def _not_written(what: str, fault: OSError) -> Refusal:
@@ -138,9 +138,7 @@ async def _delete_object(serving: Serving, key: str) -> None:
 
 async def _keep_of_cluster(serving: Serving, sent: Sent, name: str, file: Arriving) -> None:
     """Store the logs of a cluster on disk in the place of the earlier ones, as the assisted-service does."""
-    key = await _put_object(serving, sent, file)
-    new = NewLogs(kind=sent.kind, name=name, key=key, size=file.size, sha256=file.sha256)
-    arrival = sent.arrival
+    new, arrival = await _put_object(serving, sent, name, file), sent.arrival
     replaced = await serving.change(
         lambda connection: cluster_rows.add_logs(connection, arrival.host, new, arrival.grant, arrival.at)
     )
@@ -150,17 +148,13 @@ async def _keep_of_cluster(serving: Serving, sent: Sent, name: str, file: Arrivi
 
 async def keep(serving: Serving, sent: Sent, name: str, file: Arriving) -> BundleAdded:
     """Store a bundle on disk and in the database; only then acknowledge it."""
-    collector = serving.collector
-    key = await _put_object(serving, sent, file)
-    new = NewBundle(
-        arrival=sent.arrival, kind=sent.kind, name=name, key=key, size=file.size, sha256=file.sha256
-    )
+    new = await _put_object(serving, sent, name, file)
     # Where this fails, nobody knows whether it got to the disk: the object stays.
-    added: BundleAdded = await serving.change(lambda connection: bundle_rows.add(connection, new))
+    added = await serving.change(lambda connection: bundle_rows.add(connection, sent.arrival, new))
     if added.is_new:
-        collector.indexer.wake()
+        serving.collector.indexer.wake()
     else:  # the host's bundle is kept
-        await _delete_object(serving, key)
+        await _delete_object(serving, new.key)
     return added
 
 

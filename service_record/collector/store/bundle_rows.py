@@ -4,7 +4,7 @@ import io
 import tarfile
 import zlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO, Final
 
 import msgspec
@@ -14,6 +14,7 @@ from service_record.collector.domain.records_page import Analysis
 from service_record.collector.domain.summary_of_records import RecordsLook
 from service_record.collector.domain.verdicts import RecordsVerdict
 from service_record.collector.store import record_rows
+from service_record.collector.store.cluster_rows import NewObject
 from service_record.collector.store.dialects import inserting
 from service_record.collector.store.host_rows import BundleShown
 from service_record.collector.store.installations import Arrival, arrive, group_of
@@ -26,18 +27,6 @@ TEMPLATE: Final = "template"
 LEASE: Final = 20.0
 """Seconds for which a claimed bundle is no other process's, unless the one that reads it claims it again."""
 _MOST_LISTED: Final = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewBundle:
-    """A bundle whose object is kept already."""
-
-    arrival: Arrival
-    kind: str
-    name: str
-    key: str
-    size: int
-    sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +49,9 @@ class BundleAdded:
     """False where the host had sent the same before: an answer was lost on its way."""
 
 
-def add(connection: Connection, new: NewBundle) -> BundleAdded:
+def add(connection: Connection, arrival: Arrival, new: NewObject) -> BundleAdded:
     """Write a bundle down. Raises Forbidden."""
-    host = arrive(connection, new.arrival)
+    host = arrive(connection, arrival)
     same = (bundles.c.host_id == host.id) & (bundles.c.kind == new.kind)
     if new.kind == TEMPLATE:  # each build has its own, of each name
         same &= (bundles.c.build == host.build) & (bundles.c.name == new.name)
@@ -71,17 +60,8 @@ def add(connection: Connection, new: NewBundle) -> BundleAdded:
     ).one_or_none()
     if before is not None and before.sha256 == new.sha256:
         return BundleAdded(before.id, is_new=False)
-    row = {
-        "host_id": host.id,
-        "build": host.build,
-        "kind": new.kind,
-        "name": new.name,
-        "key": new.key,
-        "size": new.size,
-        "sha256": new.sha256,
-        "received_at": new.arrival.at,
-        "is_indexed": new.kind == TEMPLATE,
-    }
+    place = {"host_id": host.id, "build": host.build}
+    row = {**place, **asdict(new), "received_at": arrival.at, "is_indexed": new.kind == TEMPLATE}
     if new.kind == "host":  # as the assisted-service has it, until it is told that this was all
         of = update(installations).where(installations.c.host_id == host.id)
         connection.execute(of.values(logs_state="collecting"))

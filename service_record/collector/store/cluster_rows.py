@@ -146,8 +146,8 @@ class ClusterDetail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewLogs:
-    """Logs of a cluster whose object is kept already."""
+class NewObject:
+    """Logs of a cluster, or a bundle of a host, whose object is kept already."""
 
     kind: str
     name: str
@@ -291,7 +291,7 @@ def add_event(connection: Connection, event: Event, grant: Grant, now: float) ->
     refresh(connection, {event.cluster_id}, now)
 
 
-def add_logs(connection: Connection, cluster_id: str, new: NewLogs, grant: Grant, now: float) -> str | None:
+def add_logs(connection: Connection, cluster_id: str, new: NewObject, grant: Grant, now: float) -> str | None:
     """Replace a cluster's logs of that kind; return the earlier ones' key. Raises Refused, Forbidden."""
     _check(connection, cluster_id, grant)
     of_kind = (cluster_logs.c.cluster_id == cluster_id) & (cluster_logs.c.kind == new.kind)
