@@ -102,7 +102,7 @@ def serve_command(
     if notices:
         require_extra("notices")
     from service_record.collector.process import NoticesError, StepsError  # noqa: PLC0415
-    from service_record.collector.serve import say_ready, serve  # noqa: PLC0415  # only where it serves
+    from service_record.collector.serve import serve  # noqa: PLC0415  # only where it serves
     from service_record.collector.serving_settings import CollectorSettings, Rates  # noqa: PLC0415
     from service_record.collector.store.database import DatabaseError  # noqa: PLC0415
     from service_record.collector.store.objects import ObjectError  # noqa: PLC0415
@@ -120,7 +120,7 @@ def serve_command(
     )
     make_folder(settings.data)
     try:
-        serve(settings, say_ready)
+        serve(settings)
     except (StepsError, NoticesError, DatabaseError, ObjectError) as error:
         raise Unreadable(visible(str(error))) from None
     except OSError as error:

@@ -16,7 +16,6 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any, Final
 
 import httptools
@@ -160,10 +159,10 @@ _GRACE: Final = 20
 """Seconds that requests may still take when it shuts down."""
 
 
-def serve(settings: CollectorSettings, ready: Callable[[str], None]) -> None:
+def serve(settings: CollectorSettings) -> None:
     """Serve until SIGTERM or SIGINT; everything acknowledged until then is on disk.
 
-    `ready` is told the address once connections are taken. Raises what Collector does, and OSError.
+    It says its address on stderr once connections are taken. Raises what Collector does, and OSError.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is somebody to heed it: it would kill us
@@ -182,7 +181,7 @@ def serve(settings: CollectorSettings, ready: Callable[[str], None]) -> None:
         raise
     gc.freeze()  # what is here now stays: it need not be looked through again and again
     gc.set_threshold(_GARBAGE)
-    ready(f"{scheme}://{host}:{port}")
+    print(f"listening on {scheme}://{host}:{port}", file=sys.stderr, flush=True)  # noqa: T201
     with listening:
         Server(config, collector).run(sockets=[listening])
 
@@ -275,8 +274,3 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._news.end()
         await super().shutdown(sockets)
-
-
-def say_ready(url: str) -> None:
-    """Tell the parent process its address."""
-    print(f"listening on {url}", file=sys.stderr, flush=True)  # noqa: T201

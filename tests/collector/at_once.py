@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from service_record.collector.serve import say_ready, serve
+from service_record.collector.serve import serve
 from service_record.collector.serving_settings import CollectorSettings, Rates
 from service_record.collector.store.migrations import versions
 from tests.programs import REPOSITORY
@@ -139,7 +139,7 @@ def _serve(data: Path, said: str) -> None:
     os.dup2(2, 1)
     status = 1
     try:
-        serve(CollectorSettings(data=data, port=0, rates=_OFTEN, guesses=_OFTEN), say_ready)
+        serve(CollectorSettings(data=data, port=0, rates=_OFTEN, guesses=_OFTEN))
         status = 0
     finally:
         os._exit(status)

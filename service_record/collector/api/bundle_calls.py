@@ -118,8 +118,7 @@ def _host(connection: Connection, grant: Grant, cluster_id: str, host_id: str) -
 async def _put_object(serving: Serving, sent: Sent, name: str, file: Arriving) -> NewObject:
     """Store a file on disk as an object. Raises ObjectError."""
     key = new_key(sent.arrival.host)
-    if file.stream is not None:
-        file.stream.flush()
+    file.stream.flush()
     await run_in_threadpool(serving.collector.objects.put, key, file.path)
     return NewObject(kind=sent.kind, name=name, key=key, size=file.size, sha256=file.sha256)
 

@@ -31,9 +31,9 @@ class Arriving:
 
     path: Path
     most: int
+    stream: BinaryIO
     size: int = 0
     digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
-    stream: BinaryIO | None = None
 
     def write(self, data: bytes) -> None:
         """Write more of it. Raises TooLong, OSError."""
@@ -41,8 +41,7 @@ class Arriving:
         if self.size > self.most:
             raise TooLong(f"longer than {self.most} bytes")
         self.digest.update(data)
-        if self.stream is not None:
-            self.stream.write(data)
+        self.stream.write(data)
 
     @property
     def sha256(self) -> str:
@@ -52,10 +51,10 @@ class Arriving:
 class Incoming:
     """The folder of incoming files. Used from any thread."""
 
-    def __init__(self, data: Path, at_once: int = _AT_ONCE) -> None:
+    def __init__(self, data: Path) -> None:
         self._folder = data / FOLDER
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._room = threading.Semaphore(at_once)
+        self._room = threading.Semaphore(_AT_ONCE)
         _remove_old(self._folder)
 
     @contextmanager
@@ -65,7 +64,7 @@ class Incoming:
             raise TooMany("too many bundles come in at once")
         try:
             with self.scratch("upload-") as path, path.open("wb") as stream:
-                yield Arriving(path, most, stream=stream)
+                yield Arriving(path, most, stream)
         finally:
             self._room.release()
 

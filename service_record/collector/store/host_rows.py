@@ -157,9 +157,7 @@ class StoredHostDetail:
     installation: InstallationShown | None
 
 
-def host(
-    connection: Connection, name: str, now: float, build: int | None = None, most_steps: int = LATEST_STEPS
-) -> StoredHostDetail | None:
+def host(connection: Connection, name: str, now: float, build: int | None = None) -> StoredHostDetail | None:
     """Return a host and the steps of a build, the latest unless another is asked for.
 
     None where there is no such host, or it has no such build.
@@ -180,9 +178,7 @@ def host(
         last_seen=row.last_seen,
         builds=shown_builds,
         shown_build=number,
-        steps=repeated(
-            _steps(connection, row.id, number, most_steps), lambda step: (step.label, step.status)
-        ),
+        steps=repeated(_steps(connection, row.id, number), lambda step: (step.label, step.status)),
         bundles=_latest(connection, BundleShown, bundles, row.id, _LATEST_BUNDLES),
         events=_latest(connection, EventShown, events, row.id, _LATEST_EVENTS),
         installation=_installation(connection, row.id, now),
@@ -219,19 +215,15 @@ def _build(connection: Connection, host_id: int, number: int) -> BuildSummary | 
     return next(iter(rows_as(connection, BuildSummary, query)), None)
 
 
-def _steps(connection: Connection, host_id: int, build: int, most: int) -> tuple[StepShown, ...]:
+def _steps(connection: Connection, host_id: int, build: int) -> tuple[StepShown, ...]:
     plain = [steps.c[name] for name in names_of(StepShown) if name not in {"logs", "logs_length"}]
     length = func.length(steps.c.logs)
     begin = case((length > _LONGEST_LOGS, length - _LONGEST_LOGS + 1), else_=1)
     latest = (
-        select(
-            *plain,
-            func.substr(steps.c.logs, begin).label("logs"),
-            length.label("logs_length"),
-        )
+        select(*plain, func.substr(steps.c.logs, begin).label("logs"), length.label("logs_length"))
         .where(steps.c.host_id == host_id, steps.c.build == build)
         .order_by(steps.c.id.desc())
-        .limit(most)
+        .limit(LATEST_STEPS)
     )
     return rows_as(connection, StepShown, latest)[::-1]
 

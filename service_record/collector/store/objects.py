@@ -62,11 +62,6 @@ class Objects:
             result = obstore.get(self._store, key)
         return _pieces(key, result)
 
-    def size(self, key: str) -> int:
-        """Return the size of an object, in bytes. Raises ObjectError."""
-        with _store_faults(key):
-            return obstore.head(self._store, key)["size"]
-
     def delete(self, keys: Iterable[str]) -> None:
         """Remove objects; those that are not there are removed already. Raises ObjectError."""
         for key in keys:
@@ -75,12 +70,6 @@ class Objects:
                     obstore.delete(self._store, key)
             except NoSuchObject:
                 continue
-
-    def keys(self, prefix: str = "") -> Iterator[str]:
-        """Yield the keys below a prefix: `h1` has `h1/a`, and not `h10/a`. Raises ObjectError."""
-        with _store_faults(prefix):
-            for batch in obstore.list(self._store, prefix or None):
-                yield from (each["path"] for each in batch)
 
     def keys_before(self, when: float) -> Iterator[str]:
         """Yield the keys of objects that were kept before that time, in seconds since 1970.
