@@ -118,12 +118,11 @@ def application(collector: Collector) -> Starlette:
 
 async def _refused(request: Request, error: Exception) -> Response:
     """Refuse. Of the assisted-service's two forms of refusals, that of its handlers has a text for a code."""
-    path = request.url.path
-    is_of_handler = isinstance(error, CallRefused) and error.status != HTTPStatus.BAD_REQUEST
-    if is_of_handler and path.startswith(ASSISTED):
-        code = refusal_of(error).status.value
-        return answer(AgentError(str(code), "", code, "Error", str(error)), HTTPStatus(code))
-    return refused(refusal_of(error), path)
+    is_assisted = request.url.path.startswith(ASSISTED)
+    if is_assisted and isinstance(error, CallRefused) and error.status != HTTPStatus.BAD_REQUEST:
+        code = int(error.status)
+        return answer(AgentError(str(code), "", code, "Error", str(error)), error.status)
+    return refused(refusal_of(error), request.url.path)
 
 
 async def _no_database(request: Request, error: Exception) -> Response:
