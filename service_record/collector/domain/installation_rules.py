@@ -67,8 +67,10 @@ class Mapped:
     """The ids of a host at an assisted-service."""
 
     id: str
+    """The host's."""
     cluster_id: str
     infra_env_id: str = ""
+    """Empty until the host names it."""
     role: str = "master"
     is_bootstrap: bool = False
     is_single_node: bool = False
@@ -129,17 +131,9 @@ def _is_true(fields: Mapping[str, object], name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Installation:
+class Installation(Mapped):
     """The known state of a host's installation. Times are seconds since 1970."""
 
-    id: str
-    """The host's."""
-    cluster_id: str
-    infra_env_id: str = ""
-    """Empty until the host names it."""
-    role: str = "master"
-    is_bootstrap: bool = False
-    is_single_node: bool = False
     status: str = HostState.IN_PROGRESS.value
     status_info: str = ""
     """The reason for that state, if the state says too little."""

@@ -1,5 +1,6 @@
 """Rows as values of ours: a kind's fields are named like the columns that it is made of."""
 
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Select, Table, select
@@ -13,9 +14,8 @@ def columns_of(kind: type, table: Table) -> Select[Any]:
 
 
 def names_of(kind: type) -> tuple[str, ...]:
-    """Return the fields of a data class with slots."""
-    names: tuple[str, ...] = kind.__slots__  # type: ignore[attr-defined]
-    return names
+    """Return the fields of a data class."""
+    return tuple(field.name for field in fields(kind))
 
 
 def rows_as(connection: Connection, kind: type[T], query: Select[Any]) -> tuple[T, ...]:
