@@ -922,7 +922,7 @@ def test_of_many_boots_the_last_sixteen_are_remembered_one_by_one() -> None:
     rounds = [evidence(uptime, boot_id=boot_id) for boot_id in boots for uptime in (0.5, 30.0, 20.0)]
     state = seen(*rounds, evidence(0.25, boot_id=NEXT_BOOT, wrong=True))
     earlier = tuple(BootSeen(boot_id=boot_id, rounds=3, uptime=30.0) for boot_id in boots[5:])
-    latest = BootSeen(boot_id=NEXT_BOOT, rounds=1, uptime=0.25, trouble="wrong")
+    latest = BootSeen(boot_id=NEXT_BOOT, rounds=1, uptime=0.25)
     assert state == ReporterState(boots=(*earlier, latest), earlier_boots=5, earlier_uptime=150.0)
 
 
