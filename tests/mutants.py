@@ -40,7 +40,17 @@ ROOMS: Final = ("record", "history", "diagnosis", "redaction", "reporter/policy"
 NAMES: Final = (
     *("array", "array_repair", "atomic_write", "budget", "bundle_contents", "cause_schema", "causes"),
     *("clock", "decoding", "diagnosis", "diff"),
-    *("display", "display_machine", "doubts", "due", "entry", "evidence", "expectations", "signature"),
+    *(
+        "display",
+        "display_machine",
+        "doubts",
+        "due",
+        "entry",
+        "evidence",
+        "expectations",
+        "scan",
+        "signature",
+    ),
     *("fact_checks", "failing_hosts", "failure", "gather_facts", "golden", "healthy_hosts", "history"),
     *("journal_export", "known_facts"),
     *("known_secrets", "layout", "line_patterns", "record_format", "recorder", "recording", "records"),

@@ -125,10 +125,10 @@ class Scanner:
                 return
             block = rest + chunk
             end = block.rfind(b"\n") + 1
-            if not end and len(block) < _BLOCK_BYTES * 4:
-                rest = block
+            if not end:
+                rest = block[:_MAX_LINE_BYTES]
                 continue
-            rest, block = block[end:], block[: end or None]
+            rest, block = block[end:], block[:end]
             number = self._block(stream, block, number)
             last = block
         if rest:
