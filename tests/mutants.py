@@ -39,7 +39,7 @@ REACHED: Final = REPOSITORY / ".cache/mutants"
 ROOMS: Final = ("record", "history", "diagnosis", "redaction", "reporter/policy", "collector/domain")
 NAMES: Final = (
     *("array", "array_repair", "atomic_write", "budget", "bundle_contents", "cause_schema", "causes"),
-    *("clock", "decoding", "diagnosis", "diff"),
+    *("certificates", "clock", "decoding", "diagnosis", "diff"),
     *(
         "display",
         "display_machine",
@@ -52,7 +52,7 @@ NAMES: Final = (
         "signature",
     ),
     *("fact_checks", "failing_hosts", "failure", "gather_facts", "golden", "healthy_hosts", "history"),
-    *("journal_export", "known_facts"),
+    *("journal_export", "known_facts", "log_lines"),
     *("known_secrets", "layout", "line_patterns", "record_format", "recorder", "recording", "records"),
     *("redaction", "redaction_exact", "redaction_shapes", "reporter_policy", "reporter_settings"),
     *("reporter_state", "residual", "selection", "shipping", "source", "systemd", "timeline"),

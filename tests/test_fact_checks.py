@@ -2,7 +2,7 @@
 
 import pytest
 
-from service_record.diagnosis.evidence.fact_checks import CHECKS, roles_of, seconds_in
+from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, roles_of, seconds_in
 from service_record.diagnosis.evidence.known_facts import KnownFact, facts_of
 from service_record.diagnosis.evidence.log_lines import LinePlace
 from service_record.history import build_history
@@ -15,9 +15,13 @@ LINKS = (
 )
 IPV4 = "    inet 192.0.2.20/24 scope global ens3\n"
 DEFAULT = "default via 192.0.2.1 dev ens3\n"
+DEFAULT_6 = "default via fe80::1 dev ens3\n"
 DF = "Filesystem Type Size Used Avail Use% Mounted on\n/dev/vda4 xfs 98G {used} {left} {share}% /"
 LSBLK = "NAME   FSTYPE MOUNTPOINTS\nvda\n└─vda4 xfs    /"
 FIO = "  sync percentiles (usec):\n   | 99.00th=[{}], 99.50th=[60031], 99.90th=[81265], 99.95th=[92121]"
+SERVER = "nameserver 10.128.0.9"
+SYSROOT = {"disk": "vda4", "mount": "/sysroot"}
+OVERLAY = {"interface": "ovn-k8s-mp0", "mtu": "1501", "link": "1500"}
 LIVE = "coreos.liveiso=rhcos-415 ignition.firstboot"
 
 
@@ -96,6 +100,54 @@ CASES = [
     ("boots-repeat", {"boots.txt": boots(0, 10, 20, 45, 55)}, None),
     ("disk-syncs-slowly", {"cleanfsynctest.log": FIO.format(54264)}, {"took": "54.3 ms"}),
     ("disk-syncs-slowly", {"cleanfsynctest.log": FIO.format(6980)}, None),
+    ("name-server-in-cluster-network", {"resolv.conf": SERVER, "ip-route.txt": "10.128.0.9 dev tun0"}, None),
+    (
+        "name-server-in-cluster-network",
+        {"resolv.conf": SERVER, "cluster-names.txt": "serviceNetwork: 10.128.0.0/14"},
+        {"server": "10.128.0.9", "network": "10.128.0.0/14"},
+    ),
+    ("runs-from-target-disk", {"lsblk.txt": LSBLK}, None),
+    ("runs-from-target-disk", {"lsblk.txt": f"{LSBLK}boot", "cmdline": "ro"}, None),
+    ("runs-from-target-disk", {"mounts": "/dev/vda4 /sysroot xfs", "cmdline": "ro"}, SYSROOT),
+    ("runs-from-target-disk", {"findmnt": "/", "cmdline": "ro"}, None),
+    *(
+        ("one-default-route-of-two-families", {"ip-route.txt": f"{default}\n{route} dev {device}"}, found)
+        for default, route, device, found in (
+            (DEFAULT, "2001:db8::/64", "ens3", {"family": "IPv6", "other": "IPv4"}),
+            (DEFAULT, "2001:db8::/64", "tun0", None),
+            (DEFAULT, "fe80::/64", "ens3", None),
+            (DEFAULT, "FF00::/8", "ens3", None),
+            (DEFAULT, "::1", "lo", None),
+            (DEFAULT, "10.0.0.0/8", "ens3", None),
+            (DEFAULT_6, "10.0.0.0/8", "ens3", {"family": "IPv4", "other": "IPv6"}),
+            (DEFAULT_6, "127.0.0.0/8", "lo", None),
+            (DEFAULT_6, "169.254.0.0/16", "ens3", None),
+            (DEFAULT_6, "224.0.0.0/4", "ens3", None),
+            (DEFAULT + DEFAULT_6, "10.0.0.0/8", "ens3", None),
+            ("", "10.0.0.0/8", "ens3", None),
+        )
+    ),
+    (
+        "one-default-route-of-two-families",
+        {"ip-addr.txt": f"{LINKS}3: tun0    inet6 fd00::20/64 scope global\n", "ip-route.txt": DEFAULT},
+        None,
+    ),
+    (
+        "no-time-source",
+        {"chronyc_sources": "^* a", "chrony-tracking.txt": "Leap status: Not synchronised"},
+        None,
+    ),
+    ("overlay-mtu", {"ip-addr.txt": MTUS.format(link=1500, overlay=1501), "ip-route.txt": DEFAULT}, OVERLAY),
+    ("overlay-mtu", {"ip-addr.txt": MTUS.format(link=1500, overlay=1500), "ip-route.txt": DEFAULT}, None),
+    ("overlay-mtu", {"ip-addr.txt": MTUS.format(link=1500, overlay=8901)}, None),
+    ("too-little-memory", {"memory.txt": "MemTotal: 3999999 kB"}, {"memory": "3906 MiB", "role": "a node"}),
+    ("too-little-memory", {"memory.txt": "MemTotal: 4000000 kB"}, None),
+    ("too-little-memory", {"memory.txt": f"MemTotal: {'9' * 19} kB"}, None),
+    ("boots-repeat", {"boots.txt": boots(59, 0, 20, 40, 50, 59)}, {"count": "5", "span": "59 minutes"}),
+    ("boots-repeat", {"boots.txt": boots(0, 21, 31, 41, 51)}, None),
+    ("boots-repeat", {"boots.txt": boots(7, 7, 7, 7, 7)}, {"count": "5", "span": "1 minutes"}),
+    ("disk-syncs-slowly", {"cleanfsynctest.log": FIO.format(20000)}, None),
+    ("disk-syncs-slowly", {"cleanfsynctest.log": FIO.format(20100)}, {"took": "20.1 ms"}),
     ("no-memory-cgroup", {"cmdline": "root=UUID=a cgroup_disable=memory"}, {}),
     ("no-memory-cgroup", {"cmdline": "root=UUID=a cgroup_enable=memory"}, None),
 ]
@@ -128,6 +180,45 @@ def test_a_boot_from_the_medium_after_an_installation_is_found(
     assert bool(found) is is_found
     if found:
         assert found[0].values == {"medium": "coreos.liveiso=rhcos-415", "installer": "install-to-disk"}
+
+
+@pytest.mark.parametrize(
+    ("measure", "values", "measured"),
+    [
+        ("slow-pull", {"bytes": "5000000", "took": "1m4s"}, {"rate": "0.1"}),
+        ("slow-pull", {"bytes": "4999999", "took": "1m4s"}, None),
+        ("slow-pull", {"bytes": "5000000", "took": "5s"}, None),
+        ("slow-pull", {"bytes": "5000000", "took": "5001ms"}, {"rate": "1.0"}),
+        ("slow-pull", {"bytes": "5000000", "took": ""}, None),
+        ("slow-pull", {}, None),
+        ("slow-probe", {"ms": "20"}, None),
+        ("slow-probe", {"ms": "20.1"}, {}),
+        ("slow-probe", {}, None),
+    ],
+)
+def test_numbers_in_a_line_are_measured(
+    measure: str, values: dict[str, str], measured: dict[str, str] | None
+) -> None:
+    assert MEASURES[measure].of(values) == measured
+
+
+@pytest.mark.parametrize(
+    ("service", "container", "kilobytes", "role"),
+    [
+        ("bootkube", "etcd", 7_499_999, "a bootstrap host"),
+        ("kubelet", "etcd", 7_499_999, "a control-plane host"),
+        ("kubelet", "etcd", 7_500_000, None),
+        ("kubelet", "sdn", 4_000_000, None),
+        ("k3s", "etcd", 1_000_000, None),
+    ],
+)
+def test_how_much_memory_is_too_little_is_a_matter_of_the_role(
+    service: str, container: str, kilobytes: int, role: str | None
+) -> None:
+    facts = facts_of([("m", "meminfo", f"MemTotal: {kilobytes} kB")])
+    facts = facts.having("container", (KnownFact(container, LinePlace("x")),))
+    found = list(CHECKS["too-little-memory"].find(facts, build_history([(service, [entry()])])))
+    assert [one.values["role"] for one in found] == [role] * (role is not None)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,88 @@
+"""Files of hosts by their paths, lines by what wrote them, and where rules look for lines."""
+
+import pytest
+
+from service_record.diagnosis.evidence.log_lines import (
+    LinePlace,
+    LogLine,
+    home_of,
+    is_of,
+    stream_of,
+    top_of,
+)
+
+WHERES = (
+    *("any", "kernel", "journal", "systemd", "containers", "agent", "installer", "other"),
+    *("unit:kubelet", "unit:job", "container:etcd"),
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "unit", "wheres"),
+    [
+        ("kernel", "kernel", "", "any journal kernel"),
+        ("systemd", "systemd", "", "any journal systemd"),
+        ("journal", "kubelet", "", "any journal unit:kubelet"),
+        ("journal", "kubenswrapper", "other", "any journal unit:kubelet"),
+        ("journal", "child", "job", "any journal unit:job"),
+        ("journal", "job.sh", "", "any journal unit:job"),
+        ("journal", "curtin", "", "any journal installer"),
+        ("agent", "agent", "", "any journal agent"),
+        ("containers", "etcd-bootstrap", "", "any containers container:etcd"),
+        ("containers", "kubelet", "", "any containers"),
+        ("installer", "etcd", "", "any installer"),
+        ("other", "x", "", "any other"),
+    ],
+)
+def test_a_rule_finds_a_line_where_it_looks(kind: str, name: str, unit: str, wheres: str) -> None:
+    line = LogLine(place=LinePlace("x", 1), kind=kind, name=name, unit=unit, text="said")
+    assert {where for where in WHERES if is_of(line, where)} == set(wheres.split())
+
+
+FILES = """\
+a/nodes/n1/kubelet_service.log => journal kubelet of n1
+a/hosts/192.0.2.1/console.log => kernel console of 192.0.2.1
+a/bootstrap/journals/boot-1.log => journal boot-1 before
+a/pstore/dmesg-1 => kernel dmesg-1 before
+a/journals/previous-boot.log => journal previous-boot before
+a/pod-logs/ns/etcd/previous.log => containers etcd
+a/pods/p/etcd/logs/previous.log => containers etcd
+a/containers/etcd-0af3.log => containers etcd
+a/sos_commands/crio/crictl_logs_-t_0af3 => containers 0af3
+a/journals/invocations/job-0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a.log => journal job
+a/cloud-init-output.log.1 => installer cloud-init-output.log.1
+a/secrets/resolv.conf => skipped
+a/secrets/x.log => skipped
+a/private/tls/ca.crt => other ca.crt
+a/tls/ca.crt => facts ca.crt
+a/x.json => skipped
+a/notes => other notes"""
+
+
+def kind_of(path: str) -> str:
+    stream = stream_of(path)
+    if stream is None:
+        return "skipped"
+    host = f" of {stream.host}" if stream.host else ""
+    return f"{stream.kind} {stream.name}{host}{' before' * stream.is_earlier_boot}"
+
+
+def test_a_path_says_of_what_and_of_when_a_file_is() -> None:
+    paths = [line.partition(" => ")[0] for line in FILES.split("\n")]
+    assert "\n".join(f"{path} => {kind_of(path)}" for path in paths) == FILES
+
+
+def test_a_path_says_in_which_folder_the_files_of_a_host_lie() -> None:
+    tops = {
+        "a/b/bootstrap/network/x": "a/b/",
+        "sos-x/proc/cmdline": "sos-x/",
+        "bootstrap/services/job.json": "",
+        "x": "",
+    }
+    assert {path: top_of(path) for path in tops} == tops
+    homes = {
+        "a/bootstrap/services/job.json": "a/",
+        "a/var/log/openshift/job.json": "a/",
+        "bootstrap/services/job.txt": None,
+    }
+    assert {path: home_of(path) for path in homes} == homes
