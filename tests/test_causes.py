@@ -8,6 +8,7 @@ import pytest
 
 from packages.causes import parsed
 from service_record.diagnosis import causes
+from service_record.diagnosis.cause_rules import Rank
 from service_record.diagnosis.causes import Causes, built_in_rules
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
 from service_record.diagnosis.yaml_files import FileError, read_rules
@@ -328,6 +329,39 @@ def test_what_a_journal_says_does_no_harm_when_it_is_pasted(host: str, command: 
         ("- name: {}", "own.yaml:1: a rule needs `says`"),
         ("- says: b\n  name: {}\n  exit: 1", "own.yaml:2: `name` is a text, and not empty"),
         ("- name: [", "own.yaml:2: not YAML: "),
+        ("- {name: a}\n- @", "own.yaml:2: not YAML: "),
+        *(
+            (f"- name: a\n  says: b\n  message: c\n  {wrong}", f"own.yaml:4: {fault}")
+            for wrong, fault in (
+                ("symptom: true\n  rank: cause", "give `rank` or `symptom`, not both"),
+                ("rank: reason", "`rank` is cause, contributing, symptom or form of death"),
+                ("within: day", "`within` is run, boot or any"),
+                ("alone: maybe", "`alone` is true or false"),
+                ("where: moon", "no place 'moon'; places are agent, any, containers, installer, journal, "),
+                ("where: 'unit:'", "no place 'unit:'; places are "),
+                ("times: 21", "`times` is a number from 1 to 20"),
+                ("times: 0", "`times` is a number from 1 to 20"),
+                ("times: few", "`times` is a number from 1 to 20"),
+                ("measure: weight", "no measure 'weight'; measures are slow-probe, slow-pull"),
+                (
+                    "measure: slow-pull",
+                    "each pattern needs (?P<bytes>...) and (?P<took>...), which `slow-pull`",
+                ),
+                ("role: king", "no role 'king'; roles are bootstrap, control-plane, node, live"),
+                ("check: weather", "no check 'weather'; checks are boots-repeat, certificate-ended, "),
+                ("fact: {weather: x}", "`fact` has no field 'weather'; it has address, api-name, "),
+                ("needs: [{}]", "a condition of `needs` needs one of: message, where, times, "),
+                ("unless: [{says: x}]", "a condition of `unless` has no field 'says'; it has message, where"),
+                ("needs: {exit: 1}", "`needs` are a list, each beginning with `-`"),
+                ("over: ['']", "`over` is a text, and not empty"),
+                ("sources: [[]]", "a source is a text, and not empty"),
+                ("? [name]\n  : b", "a name is a text, and not empty"),
+                (f"next: {'[' * 20}{']' * 20}", "nested too deeply"),
+                (f"next: {'[' * 18}{']' * 18}", "a command of `next` is a text, and not empty"),
+            )
+        ),
+        ("- name: a\n  says: b\n  where: kernel", "own.yaml:3: `where`, `times` and `measure` are about a"),
+        ("- name: a\n  says: b\n  exit: 1\n  times: 2", "own.yaml:4: `where`, `times` and `measure` are abo"),
     ],
 )
 def test_a_bad_rules_file_is_refused_in_one_line_with_its_place(text: str, fault: str) -> None:
@@ -335,6 +369,72 @@ def test_a_bad_rules_file_is_refused_in_one_line_with_its_place(text: str, fault
         read_rules(text, "own.yaml")
     assert str(raised.value).startswith(fault)
     assert "\n" not in str(raised.value)
+
+
+FULL = """\
+- name: full
+  says: '[{port}|it]'
+  explains: since [{bytes}|some]
+  symptom: LAST
+  next: [ls, 'curl {port}']
+  sources: [a]
+  message: ['(?P<bytes>b)(?P<took>t)']
+  where: [kernel, 'unit:job']
+  times: 20
+  measure: slow-pull
+  fact: {cmdline: [x], os: y}
+  check: swap-is-on
+  role: [node, live]
+  rule: [other]
+  service: s
+  signal: [SIGKILL, TERM]
+  exit: [1, 2]
+  needs: [{command: 'c (?P<port>d)', systemd: timeout, kind: [failed]}]
+  unless: [{stage: x}]
+  within: boot
+  alone: false
+  over: [other, more]
+"""
+
+
+def test_a_rule_has_what_its_file_says_of_it() -> None:
+    full, needed = FULL.replace("  rule: [other]\n", ""), "needs: [{rule: [other], command:"
+    (rule,) = read_rules(full.replace("needs: [{command:", needed), "own.yaml")
+    condition, (needs,), (unless,) = rule.condition, rule.needs, rule.unless
+    lines = some(condition.lines)
+    assert (rule.rank, rule.is_last, rule.within, rule.alone) == (Rank.SYMPTOM, True, "boot", False)
+    assert (rule.next, rule.sources, sorted(rule.over)) == (("ls", "curl {port}"), ("a",), ["more", "other"])
+    assert (rule.says.filled({}), some(rule.explains).filled({"bytes": "7"})) == ("it", "since 7")
+    assert (sorted(lines.where), lines.times, lines.measure) == (["kernel", "unit:job"], 20, "slow-pull")
+    assert [pattern.text for pattern in lines.patterns] == ["(?P<bytes>b)(?P<took>t)"]
+    assert [(fact.name, fact.patterns[0].text) for fact in condition.facts] == [("cmdline", "x"), ("os", "y")]
+    assert (condition.check, sorted(condition.roles)) == ("swap-is-on", ["live", "node"])
+    assert condition.words == {"signal": {"KILL", "TERM"}, "exit": {"1", "2"}}
+    assert needs.words == {"systemd": {"timeout"}, "kind": {"failed"}}
+    assert sorted(needs.rules) == ["other"]
+    assert [list(one.texts) for one in (condition, needs, unless)] == [["service"], ["command"], ["stage"]]
+    with pytest.raises(FileError, match="a rule has no field 'rule'"):
+        read_rules(FULL, "own.yaml")
+
+
+@pytest.mark.parametrize(
+    ("more", "is_alone"),
+    [
+        ("message: x, where: kernel", True),
+        ("message: x, where: [own, kernel]", True),
+        ("message: x", False),
+        ("fact: {os: x}", True),
+        ("exit: 1", False),
+        ("service: x", False),
+        ("check: swap-is-on, needs: [{exit: 1}]", False),
+        ("check: swap-is-on, rank: contributing", False),
+        ("check: swap-is-on, rank: contributing, alone: true", True),
+        ("check: swap-is-on, alone: false", False),
+    ],
+)
+def test_a_cause_that_needs_no_service_in_trouble_is_told_without_one(more: str, is_alone: bool) -> None:
+    (rule,) = read_rules(f"- {{name: a, says: a, {more}}}", "own.yaml")
+    assert rule.alone is is_alone
 
 
 def test_an_empty_rules_file_has_no_rules() -> None:

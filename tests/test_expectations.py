@@ -1,7 +1,7 @@
 """What systemd says of units, and services that were expected to start: read, and added to a diagnosis."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,12 +9,12 @@ import pytest
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.findings import Hindrance
-from service_record.diagnosis.trouble_facts import Unit, read_properties, read_texts
+from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts, Unit, read_properties, read_texts
 from service_record.display.analysis_document import analysis_document
 from service_record.display.sentences import verdict_sentence
 from service_record.history.outcome import Facts, Outcome
 from service_record.record.entry import Malformed, Phase, Result
-from tests.builders import entry, failed_run, some
+from tests.builders import START, entry, failed_run, some
 from tests.test_diagnosis import history, running, succeeded
 
 EXEC = (
@@ -133,6 +133,47 @@ def test_times_count_from_the_boot() -> None:
     assert unit.since == datetime.fromtimestamp(1005.5, UTC)
 
 
+def test_a_unit_is_what_systemd_says_of_it() -> None:
+    (unit,) = read(
+        "\n".join(
+            [
+                "Id=a.service",
+                "Names=a.service b.service",
+                "LoadState=not-found",
+                "ActiveState=inactive",
+                "Job=12",
+                "ConditionResult=no",
+                "ConditionTimestampMonotonic=1",
+                "AssertResult=no",
+                "AssertTimestampMonotonic=1",
+                "InactiveExitTimestampMonotonic=1",
+                f"StateChangeTimestampMonotonic={'9' * 15}",
+                "Requires=a.mount b.mount",
+                "Requisite=c.mount",
+                "BindsTo=d.device",
+                "RequiredBy=x.service x.target",
+                "RequisiteOf=y.service x.service",
+                "BoundBy=z.service",
+            ]
+        )
+    )
+    assert unit == Unit(
+        name="a.service",
+        aliases=frozenset({"a.service", "b.service"}),
+        since=datetime.fromtimestamp(1_000 + 999_999_999.999999, UTC),
+        is_absent=True,
+        has_unmet_condition=True,
+        has_unmet_assertion=True,
+        is_queued=True,
+        has_started=True,
+        requires=frozenset({"a.mount", "b.mount", "c.mount", "d.device"}),
+        required_by=("x.service", "y.service", "z.service"),
+    )
+    assert (unit.service, Unit(name="a.mount").service) == ("a", None)
+    met = read(properties("a.service", "ConditionResult=yes", "ConditionTimestampMonotonic=1"))
+    assert met == (Unit(name="a.service"),)
+
+
 LISTING = """\
   UNIT             LOAD   ACTIVE SUB    DESCRIPTION
 ● mnt-data.mount   loaded failed failed /mnt/data
@@ -157,6 +198,25 @@ def test_a_bundle_lists_failed_units_and_its_status_says_how() -> None:
     assert [unit.name for unit in units] == ["mnt-data.mount", "bootkube.service", "kubelet.service"]
     assert (units[1].command, units[1].facts.exit_code) == ("ExecStartPre=/bin/sh", 6)
     assert (units[2].command, units[2].facts) == (None, Facts())
+
+
+def test_what_a_status_says_counts_where_it_is_about_the_failure() -> None:
+    def read_status(status: str) -> tuple[str | None, Facts]:
+        listing = "\n* a.service x failed failed\nb.service failed active x\n\x1b.service x failed x"
+        texts = {"notes.txt": listing, "failed-units.txt": listing, "unit-status/a.service.txt": status}
+        (unit,) = read_texts(texts)
+        assert (unit.name, unit.is_failed) == ("a.service", True)
+        return unit.command, unit.facts
+
+    active = "   Active: failed (Result: {}) since"
+    ended = "   Process: 7 ExecStart=/bin/{} b (code={})"
+    signal = "\n".join([active.format("core-dump"), ended.format("a", "dumped, signal=SEGV")])
+    assert read_status(signal) == ("ExecStart=/bin/a", Facts(signal="SEGV", service_result="core-dump"))
+    two = "\n".join([active.format("exit-code"), *(ended.format(n, f"exited, status={n}") for n in (1, 2))])
+    assert read_status(two) == (None, Facts(service_result="exit-code"))
+    timeout = "\n".join([active.format("timeout"), ended.format("a", "exited, status=1/FAILURE")])
+    assert read_status(timeout) == (None, Facts(service_result="timeout"))
+    assert read_status("") == (None, Facts())
 
 
 def test_a_unit_that_failed_makes_the_host_failed_whatever_its_record_says() -> None:
@@ -251,6 +311,84 @@ def test_what_never_started_is_said_with_what_keeps_it(
     found = some(added(units, *expected, other=succeeded(), **records))
     (missing,) = found.not_started
     assert (missing.service, missing.hindrance, found.verdict) == ("job", hindrance, verdict)
+
+
+def test_what_comes_behind_a_service_that_has_not_ended_well_waits_for_it() -> None:
+    failed = Unit(name="b.service", is_failed=True)
+    expected = ("a", "b", "c", "d", "c")
+    for records, units, by in (
+        ({"a": succeeded()}, [failed], {"c": "b", "d": "b"}),
+        ({"a": failed_run()}, [failed], {"c": "a", "d": "a"}),
+        ({"a": succeeded(), "b": succeeded()}, [], {"c": None, "d": "c"}),
+        ({"a": succeeded(), "b": running(), "c": failed_run()}, [], {"d": "b"}),
+        ({"b": succeeded()}, [], {"a": None, "c": "a", "d": "a"}),
+    ):
+        found = some(added(units, *expected, **records))  # type: ignore[arg-type]
+        assert {one.service: one.by for one in found.not_started} == by
+
+
+@pytest.mark.parametrize(
+    ("unit", "seen", "waited"),
+    [
+        (Unit(name="job.service", is_absent=True), False, True),
+        (Unit(name="job.service", has_unmet_condition=True), False, False),
+        (Unit(name="job.service", is_queued=True), True, True),
+        (Unit(name="job.service"), False, True),
+    ],
+)
+def test_only_what_nothing_known_keeps_from_starting_may_pass_while_somebody_waits(
+    unit: Unit, seen: bool, waited: bool
+) -> None:
+    for is_waiting, is_pending in ((False, seen), (True, waited)):
+        (missing,) = some(added([unit], "job", is_waiting=is_waiting, other=succeeded())).not_started
+        assert missing.is_pending is is_pending
+
+
+def test_of_a_failed_unit_the_cause_is_asked_for_and_the_earliest_comes_first() -> None:
+    asked: list[TroubleFacts] = []
+    units = [
+        Unit(name="b.service", is_failed=True, since=START, facts=Facts(exit_code=3)),
+        Unit(name="a.mount", is_failed=True),
+        Unit(name="c.service", is_failed=True, since=START - timedelta(seconds=1)),
+        Unit(name="d.service", is_failed=False),
+    ]
+    host = history(b=succeeded())
+    cause = KnownCause(name="x", says="x")
+
+    def explain(trouble: TroubleFacts) -> KnownCause:
+        asked.append(trouble)
+        return cause
+
+    found = some(add_units(diagnose(host), host, units, explain=explain))
+    assert [(one.unit.name, one.recorded, one.cause) for one in found.failed_units] == [
+        ("a.mount", None, None),
+        ("c.service", None, cause),
+        ("b.service", Outcome.SUCCESS, cause),
+    ]
+    assert [(one.service, sorted(one.kinds), one.facts.exit_code) for one in asked] == [
+        ("c", ["failed"], None),
+        ("b", ["ended-well", "failed"], 3),
+    ]
+
+
+def test_systemd_explains_only_a_failure_of_the_latest_boot_of_which_the_record_says_nothing() -> None:
+    unit = Unit(name="job.service", is_failed=True, facts=Facts(exit_code=6), command="ExecStart=/bin/a")
+    silent = {"result": Result.FAILURE, "exit_code": None, "error_line": None}
+    later = {"boot_id": "c2" * 16}
+    cases: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
+        ({}, {}, "ExecStart=/bin/a"),
+        ({"exit_code": 2}, {}, None),
+        ({"signal": "KILL"}, {}, None),
+        ({"error_message": "no"}, {}, None),
+        ({}, {"other": [entry(at=99, **later), entry(Phase.SERVICE_END, 100, **later)]}, None),
+    ]
+    for more, records, command in cases:
+        job = [entry(), entry(Phase.SERVICE_END, 1, **(silent | more))]
+        trouble = some(some(added([unit], job=job, **records)).root)
+        assert (trouble.facts.command, trouble.facts.exit_code) == (
+            command,
+            6 if command else more.get("exit_code"),
+        )
 
 
 def test_whoever_waits_is_not_told_of_what_may_yet_start() -> None:
