@@ -1,26 +1,32 @@
 """Tests of the choice among rules that fit: which one is named as the cause, and why the others are not."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from io import BytesIO
 
 import pytest
 
-from service_record.diagnosis.causes import Causes, causes_with, evidence_only_in
-from service_record.diagnosis.trouble_facts import TroubleFacts
+from service_record.diagnosis import Diagnosis, Verdict, diagnose
+from service_record.diagnosis.causes import Causes, causes_with, evidence_only_in, judge_evidence
+from service_record.diagnosis.expectations import add_units
+from service_record.diagnosis.trouble_facts import Evidence, TroubleFacts, Unit
 from service_record.diagnosis.yaml_files import read_rules
 from service_record.history import History, build_history
 from service_record.history.outcome import Facts
-from tests.builders import failed_run, timestamp
+from service_record.record.entry import Entry, Malformed, Phase
+from tests.builders import entry, failed_run, some, timestamp
 
 KERNEL = "bootstrap/journals/kernel.log"
 KUBELET = "bootstrap/journals/kubelet.log"
 OWN = "bootstrap/journals/job.log"
+JOURNAL = "bootstrap/journals/journal.log"
+SLOW = "message: '(?P<bytes>[0-9]+) in (?P<took>[0-9]+[sm])', measure: slow-pull"
 ELSEWHERE = "- {name: far, says: far, message: [far], where: [any]}"
 RECORDS = {"job": failed_run(error_message="near")}  # from START, ten seconds long
 
 
-def host(rules: str, files: Mapping[str, str], records: Mapping[str, list[object]] = RECORDS) -> Causes:  # type: ignore[assignment]
-    history: History = build_history(records.items())  # type: ignore[arg-type]
+def host(rules: str, files: Mapping[str, str]) -> Causes:
+    history: History = build_history(RECORDS.items())
     causes = Causes(read_rules(rules, "rules.yaml"))
     streams = ((path, BytesIO(f"{text}\n".encode()).read) for path, text in files.items())
     return causes_with(causes, history, (), streams)
@@ -172,3 +178,164 @@ def test_of_a_host_without_trouble_a_line_counts_near_the_end_of_its_file(
         ELSEWHERE.replace("far, says", "far, alone: false, says"), {KERNEL: at(1, "kernel: far")}
     )
     assert not_alone.of_host() is None
+
+
+FACT = "bootstrap/storage/lsblk.txt"
+
+
+@pytest.mark.parametrize(
+    ("test", "files", "expected"),
+    [
+        ("message: ['ne(?P<x>a)r']", {}, ("it a", "nearby", None, None)),
+        ("message: ['(?P<y>z)', 'de(?P<x>e)p'], where: [own]", {}, ("it e", "deep", f"{OWN}:2", "job")),
+        (
+            "message: ['de(?P<x>e)p', 'f(?P<x>a)r'], where: [own, kernel]",
+            {OWN: "", KERNEL: at(3, "kernel: far")},
+            ("it a", "far", f"{KERNEL}:1", "kernel"),
+        ),
+        (
+            "message: ['(?P<x>deep)'], needs: [{message: ['(?P<x>near)']}]",
+            {},
+            ("it deep", "deep", f"{OWN}:2", "job"),
+        ),
+        (
+            "exit: 1, needs: [{message: ['(?P<x>far)'], where: [any]}]",
+            {KERNEL: at(3, "kernel: far")},
+            ("it far", "far", f"{KERNEL}:1", "kernel"),
+        ),
+        ("fact: {block: '(?P<x>vdb)'}", {}, ("it vdb", "vdb: vdb disk", f"{FACT}:3", None)),
+        ("check: swap-is-on", {"swaps": "N T S\nf f 2048"}, ("it", "SwapTotal: 2048 kB", "swaps:2", None)),
+        ("service: '(?P<x>jo)b'", {}, ("it jo", None, None, None)),
+        ("role: live", {"cmdline": "boot=live"}, ("it", None, None, None)),
+        ("role: live", {}, None),
+        ("fact: {block: sda}", {}, None),
+        ("check: disk-is-full", {}, None),
+        ("message: ['deep'], where: [kernel]", {}, None),
+        (
+            "exit: 1, within: boot, message: far, where: kernel",
+            {KERNEL: at(-601, "kernel: far")},
+            ("it", "far"),
+        ),
+        ("exit: 1, within: boot, message: far, where: kernel", {KERNEL: at(-1001, "kernel: far")}, None),
+        (f"{SLOW}, where: [any]", {KERNEL: at(3, "kernel: 9000000 in 1s")}, None),
+        (f"{SLOW}, where: [any]", {KERNEL: at(3, "kernel: 9000000 in 1m")}, ("it", "9000000 in 1m")),
+        (f"{SLOW}, where: [any], times: 2", {KERNEL: "9000000 in 1m\n9000000 in 1s"}, None),
+        (
+            f"{SLOW}, where: [any], times: 2",
+            {KERNEL: "9000000 in 1m\n8000000 in 1m"},
+            ("it", "8000000 in 1m"),
+        ),
+        (
+            SLOW,
+            {OWN: at(1, "job[1]: 9000000 in 1m\n") + at(2, "job[1]: 9000000 in 1s")},
+            ("it", "9000000 in 1m"),
+        ),
+        (SLOW, {OWN: at(1, "job[1]: 9000000 in 1s")}, None),
+    ],
+)
+def test_a_cause_says_by_which_line_or_fact_it_is_known(
+    test: str, files: Mapping[str, str], expected: tuple[str | None, ...] | None
+) -> None:
+    own = "\n".join([at(0, "job[1]: x"), at(2, "job[1]: deep"), at(3, "job[1]: x")])
+    says = "'it [{x}|]'" if "<x>" in test else "it"
+    causes = host(
+        f"- {{name: a, says: {says}, {test}}}", {OWN: own, FACT: "NAME\nvda disk\nvdb disk", **files}
+    )
+    (run,) = causes.history.services[0].runs
+    found = causes.explain(
+        TroubleFacts(
+            kinds=frozenset({"failed"}),
+            service="job",
+            facts=Facts(message="above\nnearby\nbelow", exit_code=1),
+            started=run.started,
+            run_started=run.started,
+            booted=run.started and run.started - timedelta(seconds=1000),
+            ended=run.ended,
+        )
+    )
+    told = None if found is None else (found.says.strip(), found.line, found.place, found.of)
+    assert (told and told[: len(expected or ())]) == expected
+
+
+def judged(
+    files: Mapping[str, str],
+    records: Mapping[str, Sequence[Entry | Malformed]] = RECORDS,
+    rules: str = "[]",
+    units: Sequence[Unit] = (),
+) -> Diagnosis | None:
+    history = build_history(records.items())
+    streams = ((path, BytesIO(f"{text}\n".encode()).read) for path, text in files.items())
+    causes = causes_with(Causes(read_rules(rules, "rules.yaml")), history, units, streams)
+    diagnosis = diagnose(history, explain=causes.explain)
+    return judge_evidence(add_units(diagnosis, history, units, explain=causes.explain), causes)
+
+
+@pytest.mark.parametrize(
+    ("message", "line", "is_told"),
+    [
+        ("near", at(0, "job[1]: Error: deep"), True),
+        ("near", at(10, "job[1]: Error: deep"), True),
+        ("near", at(-0.1, "job[1]: Error: deep"), False),
+        ("near", at(10.1, "job[1]: Error: deep"), False),
+        ("near", "Error: deep", False),
+        ("near", at(1, "systemd[1]: Error: deep"), False),
+        ("near", at(1, "job[1]: Error: deep") + "\n" + at(2, "job[1]: more"), True),
+        ("near", at(1, "job[1]: Error: other") + "\n" + at(2, "job[1]: Error: deep"), True),
+        ("near", at(1, "job[1]: deep"), False),
+        (None, at(1, "job[1]: Error: deep"), True),
+        ("Usage:", at(1, "job[1]: Error: deep"), True),
+        ("it failed with exit status 1", at(1, "job[1]: Error: deep"), True),
+        ("it failed with exit status 1", at(1, "job[1]: it exited with code 2"), False),
+        ("cannot do it", at(1, "job[1]: Error: deep"), False),
+    ],
+)
+def test_the_line_of_the_run_that_tells_most_is_told_where_the_message_tells_little(
+    message: str | None, line: str, is_told: bool
+) -> None:
+    root = some(some(judged({OWN: line}, {"job": failed_run(error_message=message)})).root)
+    assert (root.telling and root.telling.line) == ("Error: deep" if is_told else None)
+
+
+def test_of_a_host_without_trouble_its_failed_unit_or_a_line_shows_the_cause() -> None:
+    unit = Unit(name="new.service", is_failed=True)
+    mount = Unit(name="a.mount", is_failed=True)
+    line = at(3, "x[1]: far")
+    well: Mapping[str, list[Entry]] = {"job": [entry(), entry(Phase.SERVICE_END, 9)]}
+
+    def shown(units: Sequence[Unit], rules: str, text: str = line) -> list[str | None]:
+        found = some(judged({JOURNAL: text, "hostname": "a.lab"}, well, rules, units))
+        lines = [failed.telling.line if failed.telling else None for failed in found.failed_units]
+        assert found.host_name == "a.lab"
+        host_cause = (found.host.service, found.host.cause.name) if found.host else (None, None)
+        return [*host_cause, *lines]
+
+    assert shown([], ELSEWHERE) == ["x", "far"]
+    assert shown([], "[]") == [None, None]
+    assert shown([], "- {name: fact, says: it, fact: {hostname: lab}}") == ["host", "fact"]
+    unit_rule = "- {name: unit, says: it, message: [far], where: [any], service: new}"
+    assert shown([mount, unit], unit_rule) == ["new", "unit", None, None]
+    assert shown([unit], unit_rule.replace("says", "symptom: true, says")) == [None, None, None]
+    own = f"{at(1, 'new[7]: Error: deep')}\n{at(2, 'systemd[1]: new.service: Error: x')}"
+    assert shown([mount, unit], "[]", own) == [None, None, None, "Error: deep"]
+    root = some(judged({KERNEL: at(3, "kernel: far")}, RECORDS, ELSEWHERE, [unit]))
+    assert (root.host, some(some(root.root).cause).name) == (None, "far")
+
+
+def test_files_are_judged_without_a_record_where_they_are_of_a_host() -> None:
+    for files, is_judged in (
+        ({KERNEL: "x"}, True),
+        ({"hostname": "a"}, True),
+        ({"notes": "x"}, False),
+        ({}, False),
+    ):
+        found = judged(files, {})
+        assert (found and found.verdict) == (Verdict.UNKNOWN if is_judged else None)
+    assert judged({KERNEL: "x"}, {"job": [Malformed(1, "x", "not an entry")]}) is None
+
+
+def test_what_is_compiled_once_serves_every_host() -> None:
+    causes = Causes(read_rules(ELSEWHERE, "rules.yaml"))
+    causes.prepare()
+    for other in (causes.without_evidence(History(())), causes.with_evidence(Evidence(), History(()))):
+        assert (other.line_set is causes.line_set, other.book is causes.book) == (True, True)
+        assert other.of_host() is None

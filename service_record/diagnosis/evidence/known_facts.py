@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from ipaddress import ip_interface, ip_network
 from itertools import islice
 from typing import Any, Final
@@ -82,21 +83,17 @@ def _rows(text: str) -> Iterator[tuple[int, str]]:
     return ((number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip())
 
 
-def _plain(fact: str) -> Callable[[str], Iterator[NamedFact]]:
-    """Return a reader of files whose every line is a value."""
-    return lambda text: ((fact, line.strip(), number, "") for number, line in _rows(text))
+def _plain(fact: str, text: str) -> Iterator[NamedFact]:
+    """Return every line as a value of one fact."""
+    return ((fact, line.strip(), number, "") for number, line in _rows(text))
 
 
-def _labelled(names: Mapping[str, str]) -> Callable[[str], Iterator[NamedFact]]:
-    """Return a reader of lines like `LABEL: VALUE`, by the label and the name of its fact."""
-
-    def read(text: str) -> Iterator[NamedFact]:
-        for number, line in _rows(text):
-            label, _, value = map(str.strip, line.partition(":"))
-            if label in names and value:
-                yield names[label], value, number, ""
-
-    return read
+def _labelled(names: Mapping[str, str], text: str) -> Iterator[NamedFact]:
+    """Yield the values of lines like `LABEL: VALUE`, by the label and the name of its fact."""
+    for number, line in _rows(text):
+        label, _, value = map(str.strip, line.partition(":"))
+        if label in names and value:
+            yield names[label], value, number, ""
 
 
 def _resolver(text: str) -> Iterator[NamedFact]:
@@ -223,7 +220,7 @@ _AMOUNTS: Final = {"MemTotal": "memory-kb", "MemAvailable": "available-kb", "Swa
 
 
 def _memory(text: str) -> Iterator[NamedFact]:
-    return ((fact, value.split()[0], number, "") for fact, value, number, _ in _labelled(_AMOUNTS)(text))
+    return ((fact, value.split()[0], number, "") for fact, value, number, _ in _labelled(_AMOUNTS, text))
 
 
 def _swaps(text: str) -> Iterator[NamedFact]:
@@ -282,7 +279,7 @@ def _disk_space(text: str) -> Iterator[NamedFact]:
 
 
 def _chrony(text: str) -> Iterator[NamedFact]:
-    yield from _labelled({"Leap status": "chrony-leap"})(text)
+    yield from _labelled({"Leap status": "chrony-leap"}, text)
     for number, line in _rows(text):
         if re.match(r"[\^=#][*+?x~-]", line):
             source = next(iter(line.split()[1:]), "")
@@ -369,7 +366,7 @@ def _cluster_names(text: str) -> Iterator[NamedFact]:
 
 
 def _boot_manager(text: str) -> Iterator[NamedFact]:
-    yield from _labelled({"BootCurrent": "boot-current", "BootOrder": "boot-order"})(text)
+    yield from _labelled({"BootCurrent": "boot-current", "BootOrder": "boot-order"}, text)
     for number, line in _rows(text):
         if (match := re.match(r"Boot([0-9A-F]{4})[* ] *(.*)", line)) is not None:
             yield "boot-entry", match[2], number, match[1]
@@ -388,10 +385,10 @@ _HOST_SETTINGS: Final = {
 _READERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], Iterator[NamedFact]]], ...]] = (
     (re.compile(r".*\.(?:crt|pem)$"), _certificates),
     (re.compile(r"resolv\.conf"), _resolver),
-    (re.compile(r"nsswitch\.conf"), _labelled({"hosts": "nsswitch-hosts"})),
-    (re.compile(r"hostnamectl"), _labelled(_HOST_SETTINGS)),
+    (re.compile(r"nsswitch\.conf"), partial(_labelled, {"hosts": "nsswitch-hosts"})),
+    (re.compile(r"hostnamectl"), partial(_labelled, _HOST_SETTINGS)),
     (re.compile(r"hostname"), _hostname),
-    (re.compile(r"hardware-(?:vendor|model)"), _plain("hardware")),
+    (re.compile(r"hardware-(?:vendor|model)"), partial(_plain, "hardware")),
     (re.compile(r"ip[-_]?.*addr"), _addresses),
     (re.compile(r"ip[-_]?.*route"), _routes),
     (re.compile(r"kernel-command-line|(?:proc_)?cmdline"), _command_line),
@@ -402,17 +399,17 @@ _READERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], Iterator[NamedFact]
     (re.compile(r"findmnt|mounts|mtab"), _mounts),
     (re.compile(r"df"), _disk_space),
     (re.compile(r"chrony"), _chrony),
-    (re.compile(r"timedatectl"), _labelled(_TIME_SETTINGS)),
+    (re.compile(r"timedatectl"), partial(_labelled, _TIME_SETTINGS)),
     (re.compile(r"rpm-ostree"), _deployments),
     (re.compile(r"os-release"), _release),
     (re.compile(r"boots|journalctl_"), _boots),
-    (re.compile(r"secure-boot|mokutil"), _plain("secure-boot")),
-    (re.compile(r"cgroup"), _plain("cgroup")),
-    (re.compile(r"selinux|sestatus"), _plain("selinux")),
+    (re.compile(r"secure-boot|mokutil"), partial(_plain, "secure-boot")),
+    (re.compile(r"cgroup"), partial(_plain, "cgroup")),
+    (re.compile(r"selinux|sestatus"), partial(_plain, "selinux")),
     (re.compile(r"failed-units|list_units|systemctl_list-units"), failed_units),
     (re.compile(r"cluster-names"), _cluster_names),
     (re.compile(r"efibootmgr"), _boot_manager),
-    (re.compile(r"crictl[-_]images"), _plain("image")),
+    (re.compile(r"crictl[-_]images"), partial(_plain, "image")),
     (re.compile(r"cleanfsynctest"), _sync_times),
 )
 
