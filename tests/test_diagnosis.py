@@ -508,6 +508,21 @@ def test_causes_are_asked_with_what_is_known() -> None:
     ]
 
 
+def test_causes_are_asked_with_the_times_of_the_run_by_a_true_clock() -> None:
+    def times(*entries: Entry) -> list[float | None]:
+        asked: list[TroubleFacts] = []
+        diagnosis(a=entries, explain=asked.append)
+        (one,) = asked
+        moments = (one.booted, one.run_started, one.started, one.ended)
+        return [None if moment is None else (moment - START).total_seconds() for moment in moments]
+
+    assert times(*failed_run(at=7)) == [-UPTIME, 7, 7, 17]
+    assert times(*(replace(one, uptime=None) for one in failed_run(at=7))) == [None, 7, 7, 17]
+    assert times(*failed_run(at=7)[1:]) == [None, 8, 8, 17]
+    ends = [entry(Phase.SERVICE_END, 9, timestamp=None, **FAILURE)]
+    assert times(*ends) == [None, None, None, None]
+
+
 def test_a_boot_loop_of_power_losses_is_known_as_both() -> None:
     asked: list[TroubleFacts] = []
     record = in_boots([running("join", n * 100) for n in range(4)])

@@ -100,6 +100,43 @@ def test_what_differs_is_told_step_by_step(bad: list[Entry], expected: list[obje
     assert list(compared(GOOD, bad).differences) == expected
 
 
+def with_commands(before: str, after: str) -> list[Entry]:
+    """A run of a second, with a command before it and one behind it, in each of which a stage runs."""
+    return [
+        entry(Phase.PRE_COMMAND_START, 0, pre_command=before),
+        *(replace(one, pre_command=before) for one in stage("within", 1, 2)),
+        entry(Phase.PRE_COMMAND_END, 3, pre_command=before),
+        *run(("a", 1), at=4),
+        entry(Phase.POST_COMMAND_START, 6, post_command=after),
+        entry(Phase.POST_COMMAND_END, 7, post_command=after),
+    ]
+
+
+def test_commands_are_steps_of_a_run_and_stages_are_of_their_command() -> None:
+    bad = with_commands("check", "tidy")
+    assert not compared(bad, bad).differs
+    assert list(compared(run(("a", 1)), bad).differences) == [
+        Added(RunStep("pre-command", "check")),
+        Added(RunStep("stage", "within", "check")),
+        Added(RunStep("post-command", "tidy")),
+    ]
+
+
+def test_usual_is_what_succeeded() -> None:
+    good = [
+        entry(),
+        *stage("a", 1, 2),
+        *stage("a", 3, 99, result=Result.FAILURE),
+        entry(Phase.SERVICE_END, 100),
+    ]
+    found = compared(good, run(("a", 40))).differences
+    assert [one for one in found if isinstance(one, Slower)] == [Slower(named("a"), 40, 1, is_running=False)]
+    failed = [entry(), *stage("a", 3, 4, result=Result.FAILURE), entry(Phase.SERVICE_END, 5)]
+    assert not any(isinstance(one, Slower) for one in compared(failed, run(("a", 4.5))).differences)
+    whole = run(("b", 1), end=Result.FAILURE)
+    assert not any(isinstance(one, Slower) for one in compared(whole, run(("c", 99))).differences)
+
+
 def test_a_failed_run_did_not_reach_what_comes_after_its_failure() -> None:
     bad = [*run(("a", 1), end=None), *failed_run("c", 1, error_message="Exited")[1:]]
     assert list(compared(GOOD, bad).differences)[:3] == [

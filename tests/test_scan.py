@@ -122,6 +122,12 @@ def test_lines_come_by_time_and_what_two_files_have_once() -> None:
     assert scanned({RECORD: "far", "x/resolv.conf": "a", "a.txt": "far\n"}).looked.files == 2
 
 
+def test_without_services_no_line_is_of_one() -> None:
+    scanner = Scanner(LineSet(()), {}, Era())
+    scanner.read(JOURNAL, BytesIO(f"{at(1, 'job[9]: a')}\n{at(1, 'systemd[1]: .service: a')}".encode()).read)
+    assert scanner.evidence().own == {}
+
+
 def test_a_journal_in_systemds_export_format_is_read_as_lines() -> None:
     text = "__CURSOR=1\n__REALTIME_TIMESTAMP=1795223110000000\nMESSAGE=far\n\n"
     assert places(scanned({JOURNAL: text})) == [(f"{JOURNAL}:3", "far")]

@@ -149,6 +149,11 @@ def test_a_service_that_tells_of_another_error_has_no_cause_from_elsewhere() -> 
         ("far", "the service tells of another error")
     ]
     assert weighed(ELSEWHERE, files, "other") == [("far", None)]
+    fact, facts = "- {name: fact, says: it, fact: {hostname: lab}}", {"hostname": "a.lab"}
+    assert weighed(fact, facts, "level=error msg=other") == [("fact", "the service tells of another error")]
+    assert weighed(fact, facts, None) == [("fact", None)]
+    own = rule("near") + ELSEWHERE
+    assert weighed(own, files, "near\nlevel=error msg=other")[0] == ("near", None)
 
 
 def test_only_what_the_bad_host_alone_has_is_told_of_it() -> None:
