@@ -8,7 +8,7 @@ import pytest
 
 from packages.causes import parsed
 from service_record.diagnosis import causes
-from service_record.diagnosis.cause_rules import Rank
+from service_record.diagnosis.cause_rules import Phrase, Rank, commands_filled
 from service_record.diagnosis.causes import Causes, built_in_rules
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
 from service_record.diagnosis.yaml_files import FileError, read_rules
@@ -435,6 +435,23 @@ def test_a_rule_has_what_its_file_says_of_it() -> None:
 def test_a_cause_that_needs_no_service_in_trouble_is_told_without_one(more: str, is_alone: bool) -> None:
     (rule,) = read_rules(f"- {{name: a, says: a, {more}}}", "own.yaml")
     assert rule.alone is is_alone
+
+
+def test_a_long_value_is_told_without_its_middle_and_not_pasted() -> None:
+    phrase = Phrase.of("at {x}")
+    assert phrase.filled({"x": f"{'a' * 50}\n {'b' * 49}"}) == f"at {'a' * 50} {'b' * 49}"
+    assert phrase.filled({"x": "a" * 51 + "b" * 50}) == f"at {'a' * 48}...{'b' * 48}"
+    values = {"x": "a" * 200, "y": "a" * 201, "z": "-rf", "n": "a\nb", "q": "a b"}
+    commands = ["ls {x}", "ls {y}", "ls {z}", "ls {n}", "ls {q}", "ls {none}", "ls [{q}|all]", "ls [{y}|all]"]
+    pasted = ["a" * 200, "'a b'", "'a b'", "all"]
+    assert list(commands_filled(commands, values)) == [f"ls {value}" for value in pasted]
+
+
+def test_brackets_choose_where_a_placeholder_is_in_them() -> None:
+    phrase = Phrase.of("[0-9] ${x} {{y}} [a {b} {c}|no b] and [{d}]")
+    assert (sorted(phrase.names), sorted(phrase.needs)) == (["b", "c", "d"], [])
+    assert phrase.filled({"b": "1"}) == "[0-9] ${x} {{y}} no b and "
+    assert phrase.filled({"b": "1", "c": "2", "d": "3"}) == "[0-9] ${x} {{y}} a 1 2 and 3"
 
 
 def test_an_empty_rules_file_has_no_rules() -> None:

@@ -14,12 +14,11 @@ import pytest
 
 from service_record.cli.mcp import Questions
 from service_record.collector.ingest.opening_bundles import read_bundle
-from service_record.diagnosis.evidence.known_facts import facts_of
-from service_record.diagnosis.evidence.log_lines import Era, LogStream, log_line, stream_of
+from service_record.diagnosis.evidence.log_lines import Era, LogStream, log_line
 from service_record.diagnosis.trouble_facts import telling_line
 from service_record.read.live_host import live_contents
 from service_record.record.entry import Phase
-from tests.builders import PID, entry, failed_run, must_be, some, timestamp, write_lines
+from tests.builders import PID, entry, failed_run, must_be, timestamp, write_lines
 from tests.command_line import service_record
 
 OOM = "kernel: Out of memory: Killed process 6214 (hyperkube) total-vm:1586752kB"
@@ -132,20 +131,6 @@ def test_of_an_archive_of_several_hosts_only_the_facts_of_the_records_count(tmp_
         assert root_of(whole)["cause"]["name"] == cause
 
 
-@pytest.mark.parametrize("seconds", [-3600, 3600], ids=["long before", "long after"])
-def test_a_line_of_another_time_is_not_the_cause(tmp_path: Path, seconds: float) -> None:
-    root = root_of(bundle(tmp_path, {"bootstrap/journals/kernel.log": at(seconds, OOM)}))
-    assert root["cause"]["name"] == "pods-not-ready"
-    assert root["cause"]["symptom"] is True
-
-
-def test_an_error_of_the_service_itself_gets_no_cause_from_elsewhere(tmp_path: Path) -> None:
-    files = {"bootstrap/journals/kernel.log": at(5, OOM)}
-    root = root_of(bundle(tmp_path, files, message="Error: the moon is in the wrong phase"))
-    assert "cause" not in root
-    assert root["says"].endswith("Error: the moon is in the wrong phase")
-
-
 def test_the_line_that_tells_comes_from_further_lines_of_the_run(tmp_path: Path) -> None:
     journal = "\n".join(
         [
@@ -222,16 +207,6 @@ def test_a_line_that_its_file_has_left_behind_is_not_told_of_a_host_that_works(t
     assert "its file goes on long after it" in service_record("analyze", "--explain", "--from", place).out
 
 
-def test_a_program_that_got_over_it_is_not_the_cause(tmp_path: Path) -> None:
-    pull = (
-        "Error: initializing source docker://quay.io/x:1: reading manifest 1 in quay.io/x: unauthorized: no"
-    )
-    own = [at(-9, f"job.sh[{PID}]: Started"), at(1, f"job.sh[{PID}]: {pull}")]
-    own += [at(2 + number / 10, f"job.sh[{PID}]: Waiting for the control plane") for number in range(50)]
-    place = bundle(tmp_path, {"bootstrap/journals/journal.log": "\n".join(own)})
-    assert root_of(place)["cause"]["name"] == "pods-not-ready"
-
-
 def test_explain_says_which_rules_fitted_and_why_the_others_lost(tmp_path: Path) -> None:
     place = bundle(tmp_path, {"bootstrap/journals/kernel.log": at(5, OOM)})
     answer = service_record("analyze", "--explain", "--from", place, COLUMNS="200")
@@ -255,35 +230,6 @@ def test_the_live_host_is_read_within_its_deadline(tmp_path: Path, monkeypatch: 
     assert found["journalctl --boot"] == b"a line of the journal\n"
     assert "lsblk" not in found
     assert found["/proc/cmdline"] == Path("/proc/cmdline").read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("path", "kind", "name"),
-    [
-        ("log-bundle-1/bootstrap/journals/bootkube.log", "journal", "bootkube"),
-        ("log-bundle-1/bootstrap/journals/kernel.log", "kernel", "kernel"),
-        ("log-bundle-1/bootstrap/containers/etcd-bootstrap-5fd1.log", "containers", "etcd-bootstrap"),
-        ("log-bundle-1/bootstrap/pod-logs/ns_p_9/mcd/0.log", "containers", "mcd"),
-        ("must-gather/x/namespaces/n/pods/p/etcd/etcd/logs/current.log", "containers", "etcd"),
-        ("must-gather/x/host_service_logs/masters/kubelet_service.log", "journal", "kubelet"),
-        ("c_bootstrap_1.tar/h/agent.logs", "agent", "agent"),
-        ("agent-gather-x/var/log/cloud-init-output.log", "installer", "cloud-init-output"),
-        ("log-bundle-1/bootstrap/network/resolv.conf", "facts", "resolv.conf"),
-        ("sos-x/proc/cmdline", "facts", "cmdline"),
-        ("journalctl --boot", "journal", "journalctl --boot"),
-        ("/sys/fs/pstore/dmesg-efi-1", "kernel", "dmesg-efi-1"),
-        ("/var/log/pods/ns_pod_uid/etcd/0.log", "containers", "etcd"),
-        ("/proc/sys/kernel/hostname", "facts", "hostname"),
-    ],
-)  # fmt: skip
-def test_a_path_says_what_a_file_is(path: str, kind: str, name: str) -> None:
-    stream = some(stream_of(path))
-    assert (stream.kind, stream.name, stream.host) == (kind, name, "")
-
-
-def test_files_of_another_host_of_the_cluster_are_known_as_such() -> None:
-    assert some(stream_of("log-bundle-1/control-plane/192.0.2.7/journals/kubelet.log")).host == "192.0.2.7"
-    assert stream_of("log-bundle-1/bootstrap/services/bootkube.json") is None
 
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -383,38 +329,6 @@ def test_a_number_that_no_process_has_is_none() -> None:
     for number, pid in (("7", 7), ("9" * 9, 999_999_999), ("9" * 5000, None)):
         raw = f"Mar 02 12:00:00 h a[{number}]: x".encode()
         assert log_line(LogStream("x.log", "journal", "x"), 1, raw, Era(NOON, NOON)).pid == pid
-
-
-def test_facts_are_known_by_the_names_of_their_files() -> None:
-    texts = {
-        "resolv.conf": "search a.lab\nnameserver 192.0.2.53",
-        "ip-addr.txt": "2: ens3: <UP> mtu 1500 state UP\n    inet 192.0.2.20/24 scope global ens3",
-        "ip-route.txt": "default via 192.0.2.1 dev ens3\n10.128.0.0/14 dev tun0",
-        "kernel-command-line.txt": "coreos.liveiso=rhcos-415",
-        "memory.txt": "MemTotal:       16384000 kB",
-        "lsblk.txt": "NAME   FSTYPE MOUNTPOINTS\nvda\n└─vda4 xfs    /",
-        "df.txt": "Filesystem Type Size Used Avail Use% Mounted on\n/dev/vda4 xfs 98G 98G 0 100% /",
-        "rpm-ostree.txt": "State: idle\n* pivot://quay.io/a@sha256:8c",
-    }
-    facts = facts_of((name, name, text) for name, text in texts.items())
-    found = {name: [(fact.value, fact.of) for fact in known] for name, known in facts.values.items()}
-    assert found == {
-        "search": [("a.lab", "")],
-        "nameserver": [("192.0.2.53", "")],
-        "link": [("UP,state-UP", "ens3")],
-        "mtu": [("1500", "ens3")],
-        "address": [("192.0.2.20/24", "ens3")],
-        "default-route": [("192.0.2.1", "ens3")],
-        "route": [("10.128.0.0/14", "tun0")],
-        "cmdline": [("coreos.liveiso=rhcos-415", "")],
-        "live-medium": [("coreos.liveiso=rhcos-415", "")],
-        "memory-kb": [("16384000", "")],
-        "block": [("vda", "vda"), ("vda4 xfs /", "vda")],
-        "mounted": [("/", "vda")],
-        "full": [("100%", "/")],
-        "deployment": [("pivot://quay.io/a@sha256:8c", "booted")],
-    }
-    assert str(facts.all("route")[0].place) == "ip-route.txt:2"
 
 
 @pytest.mark.parametrize(

@@ -119,44 +119,15 @@ def test_what_is_printed_twice_or_is_no_unit_counts_once_or_not_at_all() -> None
     assert read("") == ()
 
 
-def test_a_condition_is_unmet_only_once_it_was_checked() -> None:
-    before, after = read(
-        properties("a.service", "ConditionResult=no", "ConditionTimestampMonotonic=0", "AssertResult=no"),
-        properties("b.service", "ConditionResult=no", "ConditionTimestampMonotonic=5000000"),
-    )
-    assert (before.has_unmet_condition, before.has_unmet_assertion) == (False, False)
-    assert after.has_unmet_condition
-
-
-def test_times_count_from_the_boot() -> None:
-    (unit,) = read(properties("a.service", FAILED, "StateChangeTimestampMonotonic=5500000"))
-    assert unit.since == datetime.fromtimestamp(1005.5, UTC)
+UNIT = f"""\
+Names=a.service b.service;LoadState=not-found;ActiveState=inactive;Job=12;ConditionResult=no;AssertResult=no
+ConditionTimestampMonotonic=1;AssertTimestampMonotonic=1;InactiveExitTimestampMonotonic=1
+StateChangeTimestampMonotonic={"9" * 15};Requires=a.mount b.mount;Requisite=c.mount;BindsTo=d.device
+RequiredBy=x.service x.target;RequisiteOf=y.service x.service;BoundBy=z.service"""
 
 
 def test_a_unit_is_what_systemd_says_of_it() -> None:
-    (unit,) = read(
-        "\n".join(
-            [
-                "Id=a.service",
-                "Names=a.service b.service",
-                "LoadState=not-found",
-                "ActiveState=inactive",
-                "Job=12",
-                "ConditionResult=no",
-                "ConditionTimestampMonotonic=1",
-                "AssertResult=no",
-                "AssertTimestampMonotonic=1",
-                "InactiveExitTimestampMonotonic=1",
-                f"StateChangeTimestampMonotonic={'9' * 15}",
-                "Requires=a.mount b.mount",
-                "Requisite=c.mount",
-                "BindsTo=d.device",
-                "RequiredBy=x.service x.target",
-                "RequisiteOf=y.service x.service",
-                "BoundBy=z.service",
-            ]
-        )
-    )
+    (unit,) = read(properties("a.service", *UNIT.replace(";", "\n").splitlines()))
     assert unit == Unit(
         name="a.service",
         aliases=frozenset({"a.service", "b.service"}),
@@ -170,6 +141,8 @@ def test_a_unit_is_what_systemd_says_of_it() -> None:
         required_by=("x.service", "y.service", "z.service"),
     )
     assert (unit.service, Unit(name="a.mount").service) == ("a", None)
+    for unchecked in ("ConditionResult=no", "AssertResult=no"):
+        assert read(properties("a.service", unchecked, "LoadState=loaded")) == (Unit(name="a.service"),)
     met = read(properties("a.service", "ConditionResult=yes", "ConditionTimestampMonotonic=1"))
     assert met == (Unit(name="a.service"),)
 
@@ -389,11 +362,6 @@ def test_systemd_explains_only_a_failure_of_the_latest_boot_of_which_the_record_
             command,
             6 if command else more.get("exit_code"),
         )
-
-
-def test_whoever_waits_is_not_told_of_what_may_yet_start() -> None:
-    for is_waiting, verdict in ((True, Verdict.RUNNING), (False, Verdict.FAILED)):
-        assert some(added([], "job", is_waiting=is_waiting, other=succeeded())).verdict is verdict
 
 
 def test_a_service_that_runs_without_recording_has_started() -> None:

@@ -2,14 +2,7 @@
 
 import pytest
 
-from service_record.diagnosis.evidence.log_lines import (
-    LinePlace,
-    LogLine,
-    home_of,
-    is_of,
-    stream_of,
-    top_of,
-)
+from service_record.diagnosis.evidence.log_lines import LinePlace, LogLine, home_of, is_of, stream_of, top_of
 
 WHERES = (
     *("any", "kernel", "journal", "systemd", "containers", "agent", "installer", "other"),
@@ -40,14 +33,27 @@ def test_a_rule_finds_a_line_where_it_looks(kind: str, name: str, unit: str, whe
 
 
 FILES = """\
+log-bundle-1/bootstrap/journals/bootkube.log => journal bootkube
+log-bundle-1/bootstrap/journals/kernel.log => kernel kernel
+log-bundle-1/bootstrap/containers/etcd-bootstrap-5fd1.log => containers etcd-bootstrap
+log-bundle-1/bootstrap/pod-logs/ns_p_9/mcd/0.log => containers mcd
+log-bundle-1/bootstrap/network/resolv.conf => facts resolv.conf
+log-bundle-1/bootstrap/services/bootkube.json => skipped
+log-bundle-1/control-plane/192.0.2.7/journals/kubelet.log => journal kubelet of 192.0.2.7
+must-gather/x/namespaces/n/pods/p/etcd/etcd/logs/current.log => containers etcd
+must-gather/x/host_service_logs/masters/kubelet_service.log => journal kubelet
+c_bootstrap_1.tar/h/agent.logs => agent agent
+agent-gather-x/var/log/cloud-init-output.log => installer cloud-init-output
+sos-x/proc/cmdline => facts cmdline
+journalctl --boot => journal journalctl --boot
+/sys/fs/pstore/dmesg-efi-1 => kernel dmesg-efi-1 before
+/var/log/pods/ns_pod_uid/etcd/0.log => containers etcd
+/proc/sys/kernel/hostname => facts hostname
 a/nodes/n1/kubelet_service.log => journal kubelet of n1
-a/hosts/192.0.2.1/console.log => kernel console of 192.0.2.1
 a/bootstrap/journals/boot-1.log => journal boot-1 before
-a/pstore/dmesg-1 => kernel dmesg-1 before
 a/journals/previous-boot.log => journal previous-boot before
 a/pod-logs/ns/etcd/previous.log => containers etcd
 a/pods/p/etcd/logs/previous.log => containers etcd
-a/containers/etcd-0af3.log => containers etcd
 a/sos_commands/crio/crictl_logs_-t_0af3 => containers 0af3
 a/journals/invocations/job-0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a.log => journal job
 a/cloud-init-output.log.1 => installer cloud-init-output.log.1
