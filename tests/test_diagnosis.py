@@ -528,6 +528,9 @@ def test_a_boot_loop_of_power_losses_is_known_as_both() -> None:
     record = in_boots([running("join", n * 100) for n in range(4)])
     diagnose(history(a=record), now=at(400), explain=asked.append)
     assert [set(one.kinds) for one in asked] == [{"boot-loop", "rebooted"}]
+    failed = in_boots([failed_run("join", n * 100) for n in range(4)])
+    diagnose(history(a=failed), now=at(400), explain=asked.append)
+    assert set(asked[-1].kinds) == {"boot-loop"}
 
 
 def test_a_stage_that_took_much_longer_than_in_a_good_run_is_slow() -> None:

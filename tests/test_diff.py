@@ -213,11 +213,13 @@ def test_the_last_run_that_is_over_is_compared_or_else_the_last() -> None:
 def test_services_that_are_in_one_only_differ() -> None:
     good, bad = build_history([("old", GOOD), ("both", GOOD)]), build_history([("both", GOOD), ("new", GOOD)])
     found = compare(good, bad, latest_entry(bad), LENIENT)
-    assert [(one.service, one.differs, one.good is None, one.bad is None) for one in found] == [
-        ("both", False, False, False),
-        ("new", True, True, False),
-        ("old", True, False, True),
+    assert [(one.service, one.differs, one.good_runs, one.bad_runs) for one in found] == [
+        ("both", False, 1, 1),
+        ("new", True, 0, 1),
+        ("old", True, 1, 0),
     ]
+    assert [(one.good is None, one.bad is None) for one in found[1:]] == [(True, False), (False, True)]
+    assert [one.service for one in compare(good, bad, latest_entry(bad), LENIENT, ["new"])] == ["new"]
 
 
 @pytest.fixture

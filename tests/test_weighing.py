@@ -33,7 +33,7 @@ def host(rules: str, files: Mapping[str, str]) -> Causes:
 
 
 def weighed(
-    rules: str, files: Mapping[str, str], message: str | None = "near"
+    rules: str, files: Mapping[str, str], message: str | None = "near", *, is_over: bool = True
 ) -> list[tuple[str, str | None]]:
     """Return the rules that fit the failure of a run, and why each but the first is not named."""
     causes = host(rules, files)
@@ -45,7 +45,7 @@ def weighed(
         started=run.started,
         run_started=run.started,
         booted=run.started,
-        ended=run.ended,
+        ended=run.ended if is_over else None,
     )
     cause = causes.explain(trouble)
     log = [(one.rule, one.lost) for one in causes.log["job"]]
@@ -122,6 +122,23 @@ def test_a_line_elsewhere_counts_from_shortly_before_a_run_to_shortly_after(
     assert (
         bool(weighed(ELSEWHERE.replace("far, says", "far, times: 2, says"), {path: twice}, None)) is is_found
     )
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "is_found"),
+    [
+        (at(5, "a[1]: far"), [at(305, "a[1]: x")], True),
+        (at(4, "a[1]: far"), [at(305, "a[1]: x")], False),
+        (at(4, "a[1]: far"), ["x"], True),  # nothing shows it to be over
+        ("far", ["x"] * 50, True),
+        ("far", ["x"] * 51, False),
+    ],
+)
+def test_while_a_service_runs_a_line_elsewhere_counts_near_the_end_of_its_file(
+    first: str, last: Sequence[str], is_found: bool
+) -> None:
+    files = {KUBELET: "\n".join([first, *last])}
+    assert bool(weighed(ELSEWHERE, files, None, is_over=False)) is is_found
 
 
 @pytest.mark.parametrize(("seconds", "is_found"), [(-3, False), (-2, True), (12, True), (13, False)])

@@ -167,7 +167,6 @@ def _weighed(rule: CauseRule, match: Match, lost: str | None) -> Weighed:
         rank=str(rule.rank),
         line=match.line,
         place=str(match.place) if match.place is not None else None,
-        is_named=lost is None,
         lost=lost,
     )
 

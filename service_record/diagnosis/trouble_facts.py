@@ -142,9 +142,12 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True):
     rank: str
     line: str | None = None
     place: str | None = None
-    is_named: bool = False
     lost: str | None = None
     """The reason why it is not shown as the cause."""
+
+    @property
+    def is_named(self) -> bool:
+        return self.lost is None
 
 
 class LineWeight(IntEnum):
