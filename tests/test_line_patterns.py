@@ -77,6 +77,11 @@ def test_a_line_is_looked_at_as_far_as_it_is_said() -> None:
     assert list(patterns.lines(block, 11)) == [(0, 20, {1}), (55, 66, {1})]
 
 
+def test_words_that_overlap_are_all_found() -> None:
+    patterns = LineSet(enumerate(map(Pattern.of, ["disk", "iskra", "skra[bp]", "dis[ck]", "disk full"])))
+    assert list(patterns.lines(b"x\na diskrap of\n", 1 << 14)) == [(2, 14, {0, 1, 2, 3})]
+
+
 def test_a_pattern_without_words_and_one_of_whole_lines_are_found_in_every_line() -> None:
     for more in ([], [(3, Pattern.of("[[:digit:]]{3}$"))]):
         patterns = LineSet([(1, Pattern.of("^MemoryError$")), (2, Pattern.of("disk full")), *more])

@@ -1,8 +1,19 @@
 """Files of hosts by their paths, lines by what wrote them, and where rules look for lines."""
 
+from datetime import timedelta
+
 import pytest
 
-from service_record.diagnosis.evidence.log_lines import LinePlace, LogLine, home_of, is_of, stream_of, top_of
+from service_record.diagnosis.evidence.log_lines import (
+    Era,
+    LinePlace,
+    LogLine,
+    home_of,
+    is_of,
+    stream_of,
+    top_of,
+)
+from tests.builders import START
 
 WHERES = (
     *("any", "kernel", "journal", "systemd", "containers", "agent", "installer", "other"),
@@ -92,3 +103,11 @@ def test_a_path_says_in_which_folder_the_files_of_a_host_lie() -> None:
         "bootstrap/services/job.txt": None,
     }
     assert {path: home_of(path) for path in homes} == homes
+
+
+def test_a_time_is_plausible_up_to_a_day_around_the_records() -> None:
+    day, moment = timedelta(days=1), timedelta(microseconds=1)
+    era = Era(START, START + day)
+    times = (START - day, START + 2 * day, START - day - moment, START + 2 * day + moment)
+    assert [era.plausible(time) for time in times] == [START - day, START + 2 * day, None, None]
+    assert [Era(START).plausible(time) for time in times] == list(times)

@@ -339,6 +339,7 @@ def test_of_a_host_without_trouble_its_failed_unit_or_a_line_shows_the_cause() -
     assert shown([unit], unit_rule.replace("says", "symptom: true, says")) == [None, None, None]
     own = f"{at(1, 'new[7]: Error: deep')}\n{at(2, 'systemd[1]: new.service: Error: x')}"
     assert shown([mount, unit], "[]", own) == [None, None, None, "Error: deep"]
+    assert shown([unit], unit_rule, f"{own}\n{line}") == ["new", "unit", None]
     root = some(judged({KERNEL: at(3, "kernel: far")}, RECORDS, ELSEWHERE, [unit]))
     assert (root.host, some(some(root.root).cause).name) == (None, "far")
 
