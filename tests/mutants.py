@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -126,13 +126,21 @@ def test_files() -> list[str]:
 
 
 class Contexts:
-    """A plugin of pytest that has coverage note which test reaches a line."""
+    """A plugin of pytest that has coverage note which test reaches a line.
+
+    Before each file, the caches of functions are emptied: they would hide which tests need the code that
+    fills them.
+    """
 
     def __init__(self, coverage_: coverage.Coverage) -> None:
         self._coverage = coverage_
+        self._file: Path | None = None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        if item.path != self._file:
+            self._file = item.path
+            _clear(cache for room, caches in caches_by_room().items() if _is_ours(room) for cache in caches)
         self._coverage.switch_context(item.nodeid.partition("[")[0])
         result = yield
         self._coverage.switch_context("")
@@ -310,6 +318,15 @@ def caches_by_room() -> dict[str, list[Any]]:
     return caches
 
 
+def _clear(caches: Iterable[Any]) -> None:
+    for cache in caches:
+        cache.cache_clear()
+
+
+def _is_ours(room: str) -> bool:
+    return room.startswith("service_record")
+
+
 def _room_of(path: str) -> str:
     return path.removesuffix("/__init__.py").rpartition("/")[0]
 
@@ -329,8 +346,7 @@ class Swap:
             code = changed.get(_place(function.__code__))
             if code is not None and code.co_freevars == function.__code__.co_freevars:
                 function.__code__ = code
-        for cache in self.caches:
-            cache.cache_clear()
+        _clear(self.caches)
 
 
 def _codes(code: CodeType) -> dict[tuple[str, int], CodeType]:

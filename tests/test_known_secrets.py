@@ -17,6 +17,8 @@ from service_record.redaction.host_secrets import Contents, inline_files
 from testing.made_up import draw, pem, pull_secret
 from tests.test_redaction import redacted
 
+GZIP_AND_NO_MORE = b"\x1f\x8b\x08\0\0\0\0\0\0\3\xff"
+
 
 def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
@@ -218,6 +220,35 @@ def test_a_file_that_is_too_large_is_named_and_its_beginning_read(host: Host) ->
     assert left(host, said(host)) == []
 
 
+def test_a_host_with_too_many_files_is_read_to_the_limit(host: Host) -> None:
+    for number in range(3999):
+        host.write(f"etc/sysconfig/f{number}", "")
+    host.write("etc/environment", "token=aB3dE9fG5iJk\n")
+    assert known_secrets(host.root).unread == ()
+    host.write("proc/cmdline", "token=cD4eF0gH6jKl\n")
+    known = known_secrets(host.root)
+    assert known.unread == (f"{host.root}/proc/cmdline: too many files before it",)
+    assert known.secrets == (Secret("token", b"aB3dE9fG5iJk"),)
+
+
+def test_a_host_with_too_many_secrets_is_read_to_the_limit(host: Host) -> None:
+    host.write("etc/environment", "".join(f"token={draw(20)}\n" for _ in range(3999)))
+    assert known_secrets(host.root).unread == ()
+    host.write("proc/cmdline", f"token={draw(20)} token={draw(20)}\n")
+    known = known_secrets(host.root)
+    assert known.unread == (f"{host.root}: more than 4000 secrets",)
+    assert len(known.secrets) == 4000
+
+
+def test_a_host_with_too_much_in_its_files_is_read_to_the_limit(host: Host) -> None:
+    for number in range(8):
+        host.write(f"etc/sysconfig/f{number}", "")
+        os.truncate(host.root / f"etc/sysconfig/f{number}", 8 << 20)
+    assert known_secrets(host.root).unread == ()
+    host.write("etc/environment", f"token={host.secret('behind 64 MiB')}\n")
+    assert known_secrets(host.root).unread == (f"{host.root}/etc/environment: too many files before it",)
+
+
 def test_no_secret_is_in_what_is_printed_of_them(host: Host) -> None:
     host.write("etc/service-record/token", host.secret("token", 40))
     assert host.secret("token") not in repr(known_secrets(host.root))
@@ -225,7 +256,9 @@ def test_no_secret_is_in_what_is_printed_of_them(host: Host) -> None:
 
 def test_lines_and_texts_are_masked_by_the_secrets_of_a_host_and_others(host: Host) -> None:
     host.write("etc/service-record/token", token := host.secret("token", 40))
-    masks = HostMask(host.root, {"API_TOKEN": "aB3dE9fG5iJkLmNo"}, [Secret("other", b"cD4eF0gH6jKlMnOp")])
+    seconds = 5.0
+    others = [Secret("other", b"cD4eF0gH6jKlMnOp")]
+    masks = HostMask(host.root, {"API_TOKEN": "aB3dE9fG5iJkLmNo"}, others, now=lambda: seconds)
     for secret in (token, "aB3dE9fG5iJkLmNo", "cD4eF0gH6jKlMnOp"):
         line = f"it is {secret}\n"
         assert secret not in masks.text(line)
@@ -235,8 +268,20 @@ def test_lines_and_texts_are_masked_by_the_secrets_of_a_host_and_others(host: Ho
         assert len(masked) == len(line)
     assert masks(b"fine\n") == b"fine\n"
     assert masks.text("fine") == "fine"
-    host.write("etc/luks/root", "a phrase of 77 words")  # looked up again after a minute
+    host.write("etc/luks/root", "a phrase of 77 words")
     assert masks(b"is a phrase of 77 words\n") == b"is a phrase of 77 words\n"
+    seconds += 61
+    assert masks(b"is a phrase of 77 words\n") == b"is ***                 \n"
+    host.write("etc/luks/root", "")
+    seconds += 59
+    assert masks(b"is a phrase of 77 words\n") == b"is ***                 \n"
+
+
+KEY = pem()[0]
+
+
+def named(text: str) -> str:
+    return f"password: {encoded(text)}"
 
 
 @pytest.mark.parametrize(
@@ -248,6 +293,11 @@ def test_lines_and_texts_are_masked_by_the_secrets_of_a_host_and_others(host: Ho
         ('{"auth": "dTpodW50ZXIyMg=="}', [b"dTpodW50ZXIyMg==", b"u:hunter22", b"hunter22"]),
         ('{"a": [{"b": "token: aB3dE9fG5iJk\\n"}]}', [b"aB3dE9fG5iJk"]),
         ("data:,token%3D%20aB3dE9fG5iJk", [b"aB3dE9fG5iJk"]),
+        (f"data:,{urllib.parse.quote(KEY)}", [KEY.encode()]),
+        (json.dumps([{"a": f"x{KEY}"}]), [KEY.encode()]),
+        (json.dumps([json.dumps([json.dumps([json.dumps([KEY])])])]), [KEY.encode()]),
+        (named(named(named(named("password: correct horse 1")))), [b"correct horse 1"]),
+        ("x=http://u:p%40s%2Fs%3Fw1@h", [b"p%40s%2Fs%3Fw1", b"p@s/s?w1"]),
         ("password: incorrect", []),
         ("data:;base64,bWFzdGVyLTAuZXhhbXBsZS5jb20=", []),
     ],
@@ -256,6 +306,11 @@ def test_a_secret_is_found_as_it_stands_and_as_it_is_meant(text: str, secrets: l
     found = {secret.value for secret in Contents().secrets(text.encode())}
     assert found >= set(secrets)
     assert bool(found) is bool(secrets)
+
+
+def test_what_only_resembles_base64_is_not_decoded() -> None:
+    (secret,) = Contents().secrets(b"password=dTpo!dW50ZXIyMg==")
+    assert secret.value == b"dTpo!dW50ZXIyMg=="
 
 
 def test_files_in_an_ignition_config_are_found_however_they_are_written() -> None:
@@ -270,9 +325,10 @@ def test_files_in_an_ignition_config_are_found_however_they_are_written() -> Non
         file("/d", "https://h/d"),
         file(7, "data:,x"),
         file("/e", 7),
+        file("/g", f"data:;base64,{base64.b64encode(GZIP_AND_NO_MORE).decode()}"),
         {"path": "/f", "contents": "data:,x"},
         "data:,x",
     ]
     text = json.dumps({"spec": {"config": {"storage": {"files": files}}}}).encode()
-    assert sorted(inline_files(text)) == [("/a", b"a b"), ("/b", b"ab"), ("/c", b"packed")]
+    assert sorted(inline_files(text)) == [("/a", b"a b"), ("/b", b"ab"), ("/c", b"packed"), ("/g", b"")]
     assert list(inline_files(b"[")) == []

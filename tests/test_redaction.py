@@ -176,6 +176,14 @@ def test_blocks_do_not_cut_secrets() -> None:
             assert secret not in redacted(text, sizes=[100_000] * 13)
 
 
+def test_a_secret_without_blanks_around_it_is_masked_where_a_block_ends() -> None:
+    rules = Rules([Secret("some", b"hunter2hunter3")])
+    for shift in (1, 7, 13):
+        head, tail = b"x" * (MIB - shift), b"y" * MIB
+        text = head + b"hunter2hunter3" + tail
+        assert redacted(text, rules=rules, sizes=[1 << 15] * 40) == head + mask("some") + tail
+
+
 def test_a_long_line_is_not_held_forever() -> None:
     redactor = Redactor(RULES)
     given_ = [redactor.feed(b"some words " * 10_000) for _ in range(60)]
@@ -343,8 +351,8 @@ def test_the_first_pass_over_text_rich_in_secrets_takes_about_as_long_as_the_nex
         ),
         (
             ordinary_words.is_mixed,
-            "correct1|QzXkVjWpRtNmBdFg",
-            "correcthorse|correct-horse-1|<redacted1>|<redacted:a1>",
+            "correct1|QzXkVjWpRtNmBdFg|abCdefGhijklmNO",
+            "correcthorse|correct-horse-1|<redacted1>|<redacted:a1>|abCdefGhijklmno",
         ),
         (
             ordinary_words.is_dense,
@@ -479,6 +487,7 @@ def test_base64_is_read_in_either_alphabet(text: bytes, plain: bytes, strict: by
         ("token=aB3dE9fG5iJk or aB3dE9fG5iJk, xaB3dE9fG5iJk", "token=T or T, xT", {"T": 3}),
         ("token=aB3dE9fG5iJ or aB3dE9fG5iJ", "token=T or aB3dE9fG5iJ", {"T": 1}),
         ("public key: u1SU1LfVLPHCozMxH2Mo4l", "public key: u1SU1LfVLPHCozMxH2Mo4l", {}),
+        ("<redacted:password=hunter22>", "<redacted:password=hunter22>", {}),
         ("token=T password=${X}", "token=T password=${X}", {}),
         ('password: incorrect "password": "incorrect"', 'password: incorrect "password": "P"', {"P": 1}),
     ],

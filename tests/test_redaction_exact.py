@@ -255,6 +255,7 @@ _LONG: Final = "A0B1C2D3E4F5G6H7I8J9K0L1M2N3O4P5Q6R7S8T9U0V1W2X3Y4Z5A6B7C8D9"
         (_FIT, r"«Hunte»\\n«r2x9!», a%0A«Hunter»%0a«2x9!»"),
         (_FIT, "Hunter2x9, Hunte x\nr2x9!"),
         (_FIT, "«SHVudGVyMng5IQ==»"),
+        (r"Hunt\n2x9!", r"is «Hunt\n2x9!» or «Hunt»\n«2»" + "\n  «x9!» there"),
         (_MIDDLE, "is «AbCd3-fghij-kLmno-pqr5tX», «AbCd3-fghij-kLmno-pqr5tXAbCd3-fghij-kLmno-pqr5tX»"),
         (_MIDDLE, "«AbCd3-fghij»\n«-kLmno-pqr5tX» there"),
         (_MIDDLE, "h a[1]: «AbCd3-fghij-k»\nh a[1]: «Lmno-pqr5tX»"),
@@ -275,6 +276,8 @@ _LONG: Final = "A0B1C2D3E4F5G6H7I8J9K0L1M2N3O4P5Q6R7S8T9U0V1W2X3Y4Z5A6B7C8D9"
         (_LONG, f"is «{_LONG[:30]}»\ny «{_LONG[30:]}» x"),
         (_LONG, f"is «{_LONG[:30]}»\nother words\ny «{_LONG[30:40]}»\n«{_LONG[40:]}» x"),
         (_LONG, f"is «{_LONG[44:]}» x, {_LONG[45:]} x"),
+        (_LONG, f"x: «{_LONG[:20]}»{'x' * 8183}\n«{_LONG[20:36]}»\nx: «{_LONG[36:]}»"),
+        (_LONG, f"x: {_LONG[:20]}{'x' * 8184}\n«{_LONG[20:36]}»\nx: «{_LONG[36:]}»"),
     ],
 )
 def test_what_is_masked_of_a_secret_begins_and_ends_with_it(secret: str, text: str) -> None:

@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import tarfile
+import zlib
 from collections.abc import Callable, Mapping
 from itertools import product
 from typing import BinaryIO, cast
@@ -109,7 +110,7 @@ def test_what_cannot_be_read_is_refused() -> None:
     for broken in (whole[: len(whole) // 2], whole[:40], whole + b"\x1f\x8b\x08 and more"):
         assert some(found(broken, place="b.tar.gz")).kind == UNREADABLE
     unpacked = gzip.decompress(whole)
-    assert found(unpacked[:1000]) is not None
+    assert found(unpacked[:1000], place="b.tar") == Leak(UNREADABLE, "b.tar: a.log", 0)
     assert found(tar(member("a", b"b" * 700))[:512] + b"garbage" * 400 + unpacked) is not None
 
 
@@ -172,7 +173,10 @@ def test_what_stands_behind_the_end_of_an_archive_is_refused() -> None:
 @compressions
 def test_what_leaves_as_a_whole_is_looked_into_when_it_is_no_text(compress: Callable[[bytes], bytes]) -> None:
     refuse_leaks("a page… with more than ASCII".encode(), TOKEN_RULES)
-    for data in (compress(SECRET), tar(member("a", SECRET)), "… ".encode() + SECRET):
+    without_nul = b"\x1f\x8b\x08\x01\1\1\1\1\2\3" + zlib.compress(SECRET)[2:-5]
+    assert b"\0" not in without_nul
+    cut = (tar(member("a", b"b" * 700))[:700], b"BZh91AY&SY", without_nul)
+    for data in (compress(SECRET), tar(member("a", SECRET)), "… ".encode() + SECRET, *cut):
         with pytest.raises(LeakError):
             refuse_leaks(data, TOKEN_RULES)
 

@@ -6,7 +6,7 @@ refused where a secret is left in it. Lines that are sent by their place in a fi
 
 import html
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from io import BytesIO
@@ -183,11 +183,19 @@ _REFRESH_SECONDS: Final = 60.0
 class HostMask:
     """Masks lines; which secrets the host has is looked up again each minute."""
 
-    def __init__(self, root: Path, environ: Mapping[str, str], secrets: Iterable[Secret] = ()) -> None:
-        """`secrets` are masked beside those of the host."""
+    def __init__(
+        self,
+        root: Path,
+        environ: Mapping[str, str],
+        secrets: Iterable[Secret] = (),
+        *,
+        now: Callable[[], float] = monotonic,
+    ) -> None:
+        """`secrets` are masked beside those of the host; `now` gives seconds."""
         self._secrets = tuple(secrets)
         self._root = root
         self._environ = environ
+        self._now = now
         self._rules: Rules | None = None
         self._at = 0.0
 
@@ -203,7 +211,7 @@ class HostMask:
         return outgoing_text(text, self._current_rules())
 
     def _current_rules(self) -> Rules:
-        if self._rules is None or monotonic() > self._at + _REFRESH_SECONDS:
+        if self._rules is None or self._now() > self._at + _REFRESH_SECONDS:
             self._rules = Rules((*known_secrets(self._root, self._environ).secrets, *self._secrets))
-            self._at = monotonic()
+            self._at = self._now()
         return self._rules

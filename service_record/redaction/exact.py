@@ -112,7 +112,7 @@ def _private_characters(value: bytes, body: bytes) -> tuple[int, int]:
     The modulus of an RSA key is in its first quarter; of the key of a curve only one number is not public.
     """
     size = len(body.rstrip(b"="))
-    if b"OPENSSH" in value[:40]:
+    if value.startswith(b"-----BEGIN OPENSSH "):
         return 0, size
     if len(body) >= _LEAST_RSA_BYTES:
         return 3 * size // 10, size
@@ -162,9 +162,12 @@ class _SecretForm:
 class _Match:
     kind: str
     pieces: Sequence[tuple[int, int]]
-    size: int
     is_whole: bool
     """True for all of the form, in one piece."""
+
+    @property
+    def size(self) -> int:
+        return sum(end - begin for begin, end in self.pieces)
 
 
 class Exact:
@@ -227,38 +230,32 @@ class Exact:
             place for size in self._sizes for place in self._needles.get(text[start : start + size], ())
         )
         around = (self._around(text, start, form, offset) for form, offset in places)
-        matches = sorted(
-            (match for match in around if match is not None),
-            key=lambda match: (match.is_whole, match.size),
-            reverse=True,
-        )
+        matches = [match for match in around if match is not None]
         if matches:
-            return matches[:1] if matches[0].is_whole else matches
+            best = max(matches, key=lambda match: (match.is_whole, match.size))
+            return [best] if best.is_whole else matches
         return [] if text[start:end] in self._needles else [self._short_match(text, start, end)]
 
     def _short_match(self, text: bytes, start: int, end: int) -> _Match:
-        breaks = [(match.start(), match.end()) for match in self._break.finditer(text, start, end)]
-        hit = text[start:end]
-        if hit in self._short or not breaks:
-            return _Match(self._short.get(hit, "secret"), [(start, end)], end - start, is_whole=True)
-        edges = [start, *(edge for each in breaks for edge in each), end]
-        pieces = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
+        kind = self._short.get(text[start:end])
+        if kind is not None:
+            return _Match(kind, [(start, end)], is_whole=True)
+        breaks = self._break.finditer(text, start, end)
+        edges = [start, *(edge for each in breaks for edge in each.span()), end]
+        pieces = list(zip(edges[::2], edges[1::2], strict=True))
         bare = b"".join(text[a:b] for a, b in pieces)
-        return _Match(self._short.get(bare, "secret"), pieces, len(bare), is_whole=False)
+        return _Match(self._short.get(bare, "secret"), pieces, is_whole=False)
 
     def _around(self, text: bytes, start: int, form: _SecretForm, offset: int) -> _Match | None:
         """Return the text around a needle as far as it is the form."""
         begin, size = start - offset, len(form.text)
         if begin >= 0 and text[begin : begin + size] == form.text:
-            return _Match(form.kind, [(begin, begin + size)], size, is_whole=True)
+            return _Match(form.kind, [(begin, begin + size)], is_whole=True)
         if form.needed == size and not _may_break(text[max(0, begin - _PREFIX_BYTES) : start + size]):
             return _cut_off(text, start, form, offset)
         pieces = [*self._before(text, start, form.text, offset), *self._after(text, start, form.text, offset)]
-        joined = merged(pieces)
-        size = sum(end - begin for begin, end in joined)
-        if size < form.needed:
-            return _cut_off(text, start, form, offset)
-        return _Match(form.kind, joined, size, is_whole=False)
+        match = _Match(form.kind, merged(pieces), is_whole=False)
+        return match if match.size >= form.needed else _cut_off(text, start, form, offset)
 
     def _after(self, text: bytes, start: int, form: bytes, offset: int) -> Iterator[tuple[int, int]]:
         size = _common(text, start, form, offset)
@@ -328,7 +325,7 @@ def _cut_off(text: bytes, start: int, form: _SecretForm, offset: int) -> _Match 
     is_tail = end == start - offset + len(form.text) and (begin == 0 or text.endswith(_CUT_BEFORE, 0, begin))
     if not (is_head or is_tail) or 2 * (end - begin) < len(form.text):
         return None
-    return _Match(form.kind, [(begin, end)], end - begin, is_whole=False)
+    return _Match(form.kind, [(begin, end)], is_whole=False)
 
 
 def _wrapped(text: bytes) -> bytes:
@@ -343,7 +340,7 @@ def _may_break(text: bytes) -> bool:
 
 def _common(text: bytes, position: int, form: bytes, offset: int) -> int:
     """Return how many bytes from there on are the same in both."""
-    low, high = 0, min(len(form) - offset, len(text) - position)
+    low, high = 0, len(form) - offset
     while low < high:
         middle = (low + high + 1) // 2
         if text[position + low : position + middle] == form[offset + low : offset + middle]:

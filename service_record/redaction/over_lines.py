@@ -348,10 +348,9 @@ def _value(form: str, text: bytes) -> tuple[int, int] | None:
         check = _is_scalar
     if match is None:  # of a text of several lines, each is secret
         return _value("block", text) if form == "stringData" and not _KEY.match(text.lstrip()) else None
-    group = next(number for number in range(1, match.re.groups + 1) if match.group(number))
     shift = len(text) - len(text.lstrip(b" \t\r")) if check is _is_scalar else 0
-    start, end = match.span(group)
-    return (start + shift, end + shift) if check(match.group(group)) else None
+    start, end = match.span(match.lastindex)
+    return (start + shift, end + shift) if check(match.group(match.lastindex)) else None
 
 
 def _is_scalar(value: bytes) -> bool:

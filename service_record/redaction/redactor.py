@@ -170,7 +170,7 @@ class Redactor:
         A secret may begin in that line and go on in the next.
         """
         last = text.rfind(b"\n") + 1
-        before = text.rfind(b"\n", 0, max(last - 1, 0)) + 1
+        before = text.rfind(b"\n", 0, last - 1) + 1
         for end in (before, last):
             outside = _outside(text, spans, end)
             if outside:

@@ -148,11 +148,11 @@ class Rules:
                 if certain <= rule.shape.is_certain:
                     values = _with_repeats(view.text, _values(rule, view.text))
                     places = (_placed(view, views[-1], *span) for span in values)
-                    spans.extend((start, end, rule.number, rule.shape.kind) for start, end in places)
+                    spans.extend(
+                        (start, end, rule.number, rule.shape.kind) for start, end in places if start < end
+                    )
         in_order: list[tuple[int, int, str]] = []
         for start, end, _, kind in sorted(spans):
-            if start >= end:
-                continue
             if in_order and start < in_order[-1][1]:
                 in_order[-1] = (in_order[-1][0], max(end, in_order[-1][1]), in_order[-1][2])
             else:
@@ -184,7 +184,7 @@ def _values(rule: _Rule, line: bytes) -> Iterator[tuple[int, int]]:
             check = rule.shape.check
             if check is ordinary_words.is_password and line[start - 1 : start] in _QUOTES:
                 check = ordinary_words.is_value  # prose is not in quotes
-            if end - start < max(rule.shape.least, 1) or _is_in_mask(line, start):
+            if end - start < rule.shape.least or _is_in_mask(line, start):
                 continue
             if rule.shape.kind == _NAMED and _PUBLIC_NAME.search(line[max(0, start - _LONGEST_NAME) : start]):
                 continue

@@ -235,7 +235,7 @@ class SecretShape:
     """
     check: Callable[[bytes], bool] = ordinary_words.is_value
     """Tells whether the text of a group is a secret."""
-    least: int = 0
+    least: int = 1
     """Shortest secret, in bytes. A count in the pattern costs RE2 a state for each byte."""
     is_certain: bool = False
     """Never legitimate in what leaves a host: shipping is refused for it."""
@@ -282,7 +282,7 @@ def _shapes_in(name: str) -> Iterator[SecretShape]:
             pattern=_whole(row["pattern"].encode(), parts),
             trigger=_whole(row["trigger"].encode(), parts),
             check=getattr(ordinary_words, row.get("check", ordinary_words.is_value.__name__)),
-            least=row.get("least", 0),
+            least=row.get("least", 1),
             is_certain=row.get("certain", False),
             is_assigned=row.get("assigned", False),
         )
