@@ -249,6 +249,15 @@ def test_a_host_with_too_much_in_its_files_is_read_to_the_limit(host: Host) -> N
     assert known_secrets(host.root).unread == (f"{host.root}/etc/environment: too many files before it",)
 
 
+def test_a_file_of_more_than_16_kib_is_no_secret_as_a_whole(host: Host) -> None:
+    for size, kinds in ((16 << 10, {"luks-passphrase", "credential"}), ((16 << 10) + 1, set())):
+        host.write("etc/luks/a", ("aB3.z" * size)[:size])
+        source = "data:," + ("cD4.y" * size)[:size]
+        inline = {"path": "/run/credstore/b", "contents": {"source": source}}
+        host.write("run/ignition.json", json.dumps(inline))
+        assert {secret.kind for secret in known_secrets(host.root).secrets} == kinds
+
+
 def test_no_secret_is_in_what_is_printed_of_them(host: Host) -> None:
     host.write("etc/service-record/token", host.secret("token", 40))
     assert host.secret("token") not in repr(known_secrets(host.root))

@@ -337,7 +337,10 @@ def test_the_first_pass_over_text_rich_in_secrets_takes_about_as_long_as_the_nex
         ),
         (
             ordinary_words.is_token,
-            'a1b2c3d4|1234567890|qzxkvjwprtnmbdfghl|QzXkVjWpRtNmBd|{"a":1}|\\"{x|quay.io/a1b2c3d4| a1b2c3d4 ',
+            (
+                'a1b2c3d4|1234567890|qzxkvjwprtnmbdfghl|QzXkVjWpRtNmBd|{"a":1}|\\"{x|quay.io/a1b2c3d4|'
+                "quay.io/a1b2c3| a1b2c3d4 "
+            ),
             (
                 "a1b2c3d|123456789|12345.67890|abcdefgh|QzXkVjWpRtNmB|0x12345678|2026-11-21T01:05:10Z|"
                 "2026-11-21|a1b2*3d4e|default-dockercfg-x7k2p|Token{df0798e|/etc/a1b2c3|correct.horse|"

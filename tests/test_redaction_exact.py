@@ -145,10 +145,9 @@ def test_a_secret_over_two_lines_of_a_terminal_is_masked() -> None:
 )
 def test_a_word_or_a_short_value_is_not_taken_for_a_secret(value: bytes) -> None:
     assert not is_taken(value)
-    assert (
-        redacted(b"the " + value + b" is here", rules=Rules([Secret("x", value)]))
-        == b"the " + value + b" is here"
-    )
+    rules = Rules([Secret("x", value), Secret("y", SECRETS["short"])])
+    after = redacted(b"the " + value + b" is here, and " + SECRETS["short"], rules=rules)
+    assert after == b"the " + value + b" is here, and <redacted:y>"
 
 
 def test_secrets_are_counted_once_however_many_lines_they_take() -> None:
@@ -266,6 +265,7 @@ _LONG: Final = "A0B1C2D3E4F5G6H7I8J9K0L1M2N3O4P5Q6R7S8T9U0V1W2X3Y4Z5A6B7C8D9"
         (_MIDDLE, f"AbCd3-f {'x' * 8184}\nxghij-kLmno-pqr5tX y"),
         (_MIDDLE, "«AbCd3-fghij-kLmno-pqr5t»\n  «X» y, x: «A»\nx: «bCd3-fghij-kLmno-pqr5tX»"),
         (_MIDDLE, "xyA\nx: bCd3-fxghij-kLmno-pqr5tX y"),
+        (_MIDDLE, "xyA\nx: bCd3-fghij-kLmno-pqr5tX y"),
         (_MIDDLE, "AbCd3-\nfghij-k\nLmno-\npqr5tX"),
         (_MIDDLE, "AbCd3-fghij, AbCd3-fghij- more, xhij-kLmno-pqr5tX there"),
         (_MIDDLE, 'say "«AbCd3-fghij-»", "«AbCd3-fghij-kLm»\u2026 "«hij-kLmno-pqr5tX» there'),

@@ -118,8 +118,10 @@ def _private_characters(value: bytes, body: bytes) -> tuple[int, int]:
         return 3 * size // 10, size
     key = from_base64(body, is_strict=True)
     number = _NUMBER.search(key, 0, _MOST_BEFORE_NUMBER)
-    end = number.end() + (number["size"] or number["short_size"])[0] if number else len(key) + 1
-    if number is None or end > len(key):
+    if number is None:
+        return 0, size
+    end = number.end() + (number["size"] or number["short_size"])[0]
+    if end > len(key):
         return 0, size
     return (8 * number.end() + 5) // 6, 8 * end // 6
 
