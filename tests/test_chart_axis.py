@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.display.charts import Chart, charts
-from service_record.display.drawing import CUT_WIDTH, Axis, QuietTime, axis_of, labelled_ticks
+from service_record.display.drawing import CUT_WIDTH, Axis, QuietTime, boot_drawing, labelled_ticks
 from service_record.display.html.timeline_page import timeline_html
 from service_record.display.text import View
 from service_record.history import build_history
@@ -33,6 +33,10 @@ def chart_of(records: dict[str, list[Entry]]) -> Chart:
     found = build_history(records.items())
     (chart,) = charts(found, latest_entry(found))
     return chart
+
+
+def axis_of(chart: Chart) -> Axis:
+    return boot_drawing(chart, 1, {}, View(now=START)).axis
 
 
 def page_of(records: dict[str, list[Entry]]) -> Page:

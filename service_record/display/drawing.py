@@ -90,24 +90,24 @@ def _within(at: float, begin: float, end: float) -> float:
     return min(max((at - begin) / (end - begin), 0.0), 1.0) if end > begin else 0.0
 
 
-def axis_of(chart: Chart) -> Axis:
-    """Return the axis of a chart, with as few cuts as make the rest readable."""
-    whole = chart.end - chart.begin
-    edges = set[float]()
-    for row in chart.rows:
-        for bar in row.bars:
-            edges |= {bar.first, bar.end if bar.end is not None else chart.end}
+def axis_for(begin: float, end: float, reached: float, rows: "Iterable[ChartRow]") -> Axis:
+    """Return the axis of these rows, with as few cuts as make the rest readable.
+
+    What goes on is drawn until `reached`.
+    """
+    bars = [bar for row in rows for bar in row.bars]
+    edges = {at for bar in bars for at in (bar.first, reached if bar.end is None else bar.end)}
     if len(edges) <= _EDGES_OF_ONE:
-        return Axis(chart.begin, chart.end)
-    edges |= {chart.begin, chart.end}
-    inside = sorted(edge for edge in edges if chart.begin <= edge <= chart.end)
-    gaps = [(begin, end) for begin, end in pairwise(inside) if end - begin >= _LEAST_CUT_SECONDS]
+        return Axis(begin, end)
+    edges |= {begin, end, *(at for bar in bars for _, at in bar.marks)}
+    inside = sorted(edge for edge in edges if begin <= edge <= end)
+    gaps = [gap for gap in pairwise(inside) if gap[1] - gap[0] >= _LEAST_CUT_SECONDS]
     gaps.sort(key=lambda gap: gap[1] - gap[0], reverse=True)
     for number in range(1, min(_MAX_CUTS, len(gaps)) + 1):
-        rest = whole - sum(end - begin for begin, end in gaps[:number])
-        if _LEAST_SECONDS <= rest <= whole * _SQUEEZED:
-            return Axis(chart.begin, chart.end, tuple(_cuts(sorted(gaps[:number]), rest * _MARGIN)))
-    return Axis(chart.begin, chart.end)
+        rest = end - begin - sum(until - since for since, until in gaps[:number])
+        if _LEAST_SECONDS <= rest <= (end - begin) * _SQUEEZED:
+            return Axis(begin, end, tuple(_cuts(sorted(gaps[:number]), rest * _MARGIN)))
+    return Axis(begin, end)
 
 
 def _cuts(gaps: Sequence[tuple[float, float]], margin: float) -> Iterator[QuietTime]:
@@ -285,7 +285,7 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     title: str
-    notes: Sequence[str] = ()
+    remarks: tuple[str, ...] = ()
     axis: Axis
     reached: float
     """The time up to which anything is known: what goes on is drawn until then."""
@@ -300,6 +300,15 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ticks(self) -> list[Tick]:
         return labelled_ticks(self.axis, _MAX_TICKS, ROOM / 100)
+
+    @property
+    def notes(self) -> list[str]:
+        """Return its remarks, and what its axis leaves out."""
+        cuts = ((offset(float(round(cut.begin))), offset(float(round(cut.end)))) for cut in self.axis.cuts)
+        left_out = (
+            f"cut out of the axis: {begin} to {end}, in which nothing began or ended" for begin, end in cuts
+        )
+        return [*self.remarks, *left_out]
 
     @property
     def cuts(self) -> list[tuple[float, float]]:
@@ -356,23 +365,17 @@ def boot_drawing(
     chart: Chart, boots: int, targets: Mapping[str, str], view: View, *, flat: bool = False
 ) -> Drawing:
     """Return what is drawn of one boot of so many; `targets` are the places of a service's failures."""
-    axis = axis_of(chart)
     title = boot_title(chart, boots)
+    rows = [_row(row, targets.get(row.service, ""), view, flat=flat) for row in chart.rows]
     return Drawing(
         id=f"boot-{chart.number}",
         title=title[0].upper() + title[1:],
-        notes=(*chart_notes(chart, view), *_cut_notes(axis)),
-        axis=axis,
+        remarks=tuple(chart_notes(chart, view)),
+        axis=axis_for(chart.begin, chart.end, chart.end, rows),
         reached=chart.end,
         rest="--output json has them",
-        rows=[_row(row, targets.get(row.service, ""), view, flat=flat) for row in chart.rows],
+        rows=rows,
     )
-
-
-def _cut_notes(axis: Axis) -> Iterator[str]:
-    for cut in axis.cuts:
-        begin, end = (offset(float(round(at))) for at in (cut.begin, cut.end))
-        yield f"cut out of the axis: {begin} to {end}, in which nothing began or ended"
 
 
 def _row(row: Row, target: str, view: View, *, flat: bool) -> ChartRow:

@@ -186,6 +186,21 @@ def test_the_axis_of_a_host_that_is_overdue_ends_at_its_last_report(verdict: str
     assert (in_time.reached, in_time.is_overdue) == (89, False)
 
 
+def test_a_long_quiet_time_does_not_squeeze_the_steps() -> None:
+    told = [
+        ("disk", "init", 10.0),
+        ("disk", "done", 30.0),
+        ("net", "init", 36_000.0),
+        ("net", "done", 36_020.0),
+    ]
+    found = drawn(*told, of=replace(build("done", 36_030), updated_at=BEGAN + 36_030))
+
+    assert found.notes == ["cut out of the axis: 39s to 9h 59m 51s, in which nothing began or ended"]
+    assert [bar.width > 20 for name in ("disk", "net") for bar in found.bars(row_of(found, name))] == [
+        True
+    ] * 2
+
+
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_a_service_is_drawn_by_its_outcome(outcome: Outcome) -> None:
     ran = (ServiceRan("crio", ((BEGAN + 22, None, outcome.value),)),)

@@ -14,7 +14,7 @@ from service_record.collector.domain.silence import SilenceBudgets
 from service_record.collector.store.host_rows import Boot, BuildSummary, StepShown
 from service_record.collector.web.pages import LOOKS, SIGNS
 from service_record.display.charts import offset
-from service_record.display.drawing import Axis, ChartBar, ChartRow, Drawing
+from service_record.display.drawing import ChartBar, ChartRow, Drawing, axis_for
 from service_record.display.text import duration
 
 _SIGNS_AND_WORDS: Final = {
@@ -194,14 +194,15 @@ def build_drawing(
     farthest = reached + _MOST_AHEAD * (reached - build.started_at)
     marks = (at for row in rows for bar in row.bars for at in bar.marks.values())
     end = max([reached, *(at for at in marks if at <= farthest)])
+    drawn = [_chart_row(row, build.started_at, reached) for row in rows]
     return Drawing(
         id="timeline",
         title="Timeline",
-        axis=Axis(0.0, end - build.started_at),
+        axis=axis_for(0.0, end - build.started_at, reached - build.started_at, drawn),
         reached=reached - build.started_at,
         is_overdue=is_overdue,
         digits=0,
-        rows=[_chart_row(row, build.started_at, reached) for row in rows],
+        rows=drawn,
     )
 
 
