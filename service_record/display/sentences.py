@@ -31,6 +31,17 @@ from service_record.history.outcome import Facts, Outcome, Run, Span, order
 from service_record.history.results import Handled
 from service_record.record.visible import visible
 
+LOOKS: Final = {
+    Verdict.FAILED: Outcome.FAILURE,
+    Verdict.LOOPING: Outcome.FAILURE,
+    Verdict.STUCK: Outcome.INTERRUPTED,
+    Verdict.INTERRUPTED: Outcome.INTERRUPTED,
+    Verdict.RUNNING: Outcome.RUNNING,
+    Verdict.STOPPED: Outcome.STOPPED,
+    Verdict.UNKNOWN: Outcome.INTERRUPTED,
+    Verdict.SUCCEEDED: Outcome.SUCCESS,
+}
+"""Verdict -> the outcome that has its colour and sign."""
 _BASES: Final = {Basis.FILE: "from the budget file", Basis.DEFAULT: "the default"}
 
 _RESULTS: Final = {
@@ -370,3 +381,19 @@ def since(trouble: Trouble, view: View) -> Iterator[str]:
         yield f"{begun}: {count(trouble.count, 'run')} in a row ended alike"
     if trouble.is_running and loop is not None and loop.of is LoopOf.RESTARTS:
         yield "it runs again now, and has got no further yet"
+
+
+def findings(diagnosis: Diagnosis) -> dict[str, list[str]]:
+    """Return what there is besides the root cause: the label of the terminal -> sentences."""
+    return {
+        "missing": list(map(not_started_sentence, diagnosis.not_started)),
+        "units": list(map(failed_unit_sentence, diagnosis.failed_units)),
+        "follows": list(map(trouble_sentence, diagnosis.followers)),
+        "also": list(map(trouble_sentence, diagnosis.others)),
+        "running": list(map(running_sentence, diagnosis.running)),
+        "stopped": list(map(stopped_sentence, diagnosis.stopped)),
+        "earlier": list(map(recovered_sentence, diagnosis.recovered)),
+        "slow": list(map(slow_sentence, diagnosis.slow)),
+        "clock": list(map(clock_sentence, diagnosis.clock)),
+        "damaged": list(map(damaged_sentence, diagnosis.damaged)),
+    }

@@ -4,21 +4,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from service_record.diagnosis.findings import Diagnosis, Trouble, Verdict, next_commands, unseen_commands
+from service_record.diagnosis.findings import Diagnosis, Trouble, next_commands, unseen_commands
 from service_record.diagnosis.trouble_facts import KnownCause
-from service_record.display.phrases import LABEL_WIDTH, details, labelled, name, rank_label, summary, when
+from service_record.display.phrases import (
+    LABEL_WIDTH,
+    details,
+    glyph,
+    ink,
+    labelled,
+    name,
+    rank_label,
+    summary,
+    when,
+)
 from service_record.display.sentences import (
+    LOOKS,
     budget_sentence,
-    clock_sentence,
     continued_sentence,
-    damaged_sentence,
-    failed_unit_sentence,
-    not_started_sentence,
-    recovered_sentence,
-    running_sentence,
+    findings,
     since,
-    slow_sentence,
-    stopped_sentence,
     trouble_sentence,
     verdict_sentence,
 )
@@ -34,16 +38,6 @@ _MAX_ROWS: Final = 3
 """The rows of the verdict, at most: the last words of a service can be very long."""
 _MAX_LISTED: Final = 6
 _MAX_HANDLED: Final = 3
-_LOOKS: Final = {
-    Verdict.FAILED: ("failure", Ink.BAD),
-    Verdict.LOOPING: ("failure", Ink.BAD),
-    Verdict.STUCK: ("interrupted", Ink.WORRYING),
-    Verdict.INTERRUPTED: ("interrupted", Ink.WORRYING),
-    Verdict.RUNNING: ("running", Ink.BUSY),
-    Verdict.STOPPED: ("stopped", Ink.CALM),
-    Verdict.UNKNOWN: ("interrupted", Ink.WORRYING),
-    Verdict.SUCCEEDED: ("success", Ink.GOOD),
-}
 
 
 def analysis(
@@ -85,13 +79,13 @@ def analysis_text(diagnosis: Diagnosis, history: History, source: str, at: datet
 
 def _verdict(diagnosis: Diagnosis, view: View, limit: int | None) -> Iterator[Line]:
     """Yield the first line, and as many as it goes on."""
-    look, ink = _LOOKS[diagnosis.verdict]
+    look = LOOKS[diagnosis.verdict]
     room = view.width - _INDENT
     sentence = verdict_sentence(diagnosis)
     rows = wrap(sentence if limit is None else cut(sentence, room * limit, view.glyphs.cut), room)
     for number, row in enumerate(rows):
-        lead = f"{getattr(view.glyphs, look)} " if number == 0 else " " * _INDENT
-        yield (lead, ink), (row, ink)
+        lead = f"{glyph(look, view.glyphs)} " if number == 0 else " " * _INDENT
+        yield (lead, ink(look)), (row, ink(look))
 
 
 def _in_full(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
@@ -179,21 +173,11 @@ def weighed_lines(diagnosis: Diagnosis, view: View) -> Iterator[Line]:
 
 def _lists(diagnosis: Diagnosis, view: View, limit: int | None) -> Iterator[Line]:
     """Yield the remaining findings, a sentence each."""
-    yield from _list("missing", map(not_started_sentence, diagnosis.not_started), view, limit)
-    yield from _list("units", map(failed_unit_sentence, diagnosis.failed_units), view, limit)
-    yield from _list("follows", map(trouble_sentence, diagnosis.followers), view, limit)
-    yield from _list("also", map(trouble_sentence, diagnosis.others), view, limit)
-    yield from _list("running", map(running_sentence, diagnosis.running), view, limit)
-    yield from _list("stopped", map(stopped_sentence, diagnosis.stopped), view, limit)
-    yield from _list("earlier", map(recovered_sentence, diagnosis.recovered), view, limit)
-    yield from _list("slow", map(slow_sentence, diagnosis.slow), view, limit)
-    yield from _list("clock", map(clock_sentence, diagnosis.clock), view, limit)
-    yield from _list("damaged", map(damaged_sentence, diagnosis.damaged), view, limit)
-    yield from _list("looked", _looked(diagnosis), view, limit)
+    for label, sentences in {**findings(diagnosis), "looked": list(_looked(diagnosis))}.items():
+        yield from _list(label, sentences, view, limit)
 
 
-def _list(label: str, sentences: Iterable[str], view: View, limit: int | None) -> Iterator[Line]:
-    texts: Sequence[str] = list(sentences)
+def _list(label: str, texts: Sequence[str], view: View, limit: int | None) -> Iterator[Line]:
     if limit is not None and len(texts) > limit:
         texts = [*texts[:limit], f"and {len(texts) - limit} more, shown by --output wide"]
     if limit is not None:

@@ -1,14 +1,14 @@
 """The diagnosis as a page: verdict, root cause with its evidence, what follows, and when it all ran."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
 from markupsafe import Markup
 from msgspec.structs import replace
 
-from service_record.diagnosis.findings import Diagnosis, Trouble, Verdict, next_commands, unseen_commands
+from service_record.diagnosis.findings import Diagnosis, Trouble, next_commands, unseen_commands
 from service_record.display.charts import Chart
 from service_record.display.html.rendering import (
     UNWRAPPED,
@@ -21,18 +21,12 @@ from service_record.display.html.rendering import (
 )
 from service_record.display.phrases import damages, glyph, name, summary, when
 from service_record.display.sentences import (
+    LOOKS,
     budget_sentence,
-    clock_sentence,
-    damaged_sentence,
-    failed_unit_sentence,
+    findings,
     handled_sentence,
     host_sentence,
-    not_started_sentence,
-    recovered_sentence,
-    running_sentence,
     since,
-    slow_sentence,
-    stopped_sentence,
     trouble_sentence,
     verdict_sentence,
 )
@@ -42,15 +36,15 @@ from service_record.history.outcome import Stage
 
 _TEMPLATE: Final = "diagnosis.html"
 _LINES_AROUND: Final = 10
-_CLASSES: Final = {
-    Verdict.FAILED: "failure",
-    Verdict.LOOPING: "failure",
-    Verdict.STUCK: "interrupted",
-    Verdict.INTERRUPTED: "interrupted",
-    Verdict.RUNNING: "running",
-    Verdict.STOPPED: "stopped",
-    Verdict.UNKNOWN: "interrupted",
-    Verdict.SUCCEEDED: "success",
+_HEADINGS: Final = {
+    "missing": "Not started",
+    "units": "Failed units",
+    "running": "What is running",
+    "stopped": "What was stopped",
+    "earlier": "Earlier troubles",
+    "slow": "What is slow",
+    "clock": "Problems with the clock",
+    "damaged": "Gaps in the records",
 }
 
 
@@ -75,8 +69,8 @@ def analysis_html(
 
 def verdict_line(diagnosis: Diagnosis, view: View, *, tag: str = "p") -> Markup:
     """Return the verdict as a paragraph, or as another element."""
-    look = _CLASSES[diagnosis.verdict]
-    text = f"{getattr(view.glyphs, look)} {verdict_sentence(diagnosis)}"
+    look = LOOKS[diagnosis.verdict]
+    text = f"{glyph(look, view.glyphs)} {verdict_sentence(diagnosis)}"
     return draw(_TEMPLATE, "verdict", tag=tag, look=look, text=text)
 
 
@@ -135,33 +129,24 @@ def _handled(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
 
 def _rest(diagnosis: Diagnosis) -> Iterator[Section]:
     """Yield the remaining findings, a sentence each."""
-    lists: dict[tuple[str, str], Iterable[str]] = {
-        ("missing", "Not started"): map(not_started_sentence, diagnosis.not_started),
-        ("units", "Failed units"): map(failed_unit_sentence, diagnosis.failed_units),
-        ("running", "What is running"): map(running_sentence, diagnosis.running),
-        ("stopped", "What was stopped"): map(stopped_sentence, diagnosis.stopped),
-        ("earlier", "Earlier troubles"): map(recovered_sentence, diagnosis.recovered),
-        ("slow", "What is slow"): map(slow_sentence, diagnosis.slow),
-        ("clock", "Problems with the clock"): map(clock_sentence, diagnosis.clock),
-        ("lost", "Gaps in the records"): map(damaged_sentence, diagnosis.damaged),
-    }
-    for (place, heading), sentences in lists.items():
-        if texts := list(sentences):
-            yield section(place, heading, "parts.html", "items", texts=texts)
+    of_kind = findings(diagnosis)
+    for kind, heading in _HEADINGS.items():
+        if texts := of_kind[kind]:
+            yield section(kind, heading, "parts.html", "items", texts=texts)
     if commands := list(unseen_commands(diagnosis)):
         yield section("next", "Next", "parts.html", "commands", lines=commands)
 
 
 def _card(trouble: Trouble, view: View, *, has_sentence: bool = True) -> Markup:
     """Return all that is known of a trouble, below the sentence that says it."""
-    look = _CLASSES[trouble.kind]
+    look = LOOKS[trouble.kind]
     return draw(
         _TEMPLATE,
         "card",
         trouble=trouble,
         look=look,
         title=f"{name(trouble.service)}, {when(trouble.run, view)}",
-        sentence=f"{getattr(view.glyphs, look)} {trouble_sentence(trouble)}" if has_sentence else "",
+        sentence=f"{glyph(look, view.glyphs)} {trouble_sentence(trouble)}" if has_sentence else "",
         since=list(since(trouble, view)),
         budget=budget_sentence(trouble.overrun.budget) if trouble.overrun is not None else "",
         stages=[_stage(stage, view) for stage in trouble.run.stages],
