@@ -26,7 +26,7 @@ from moto.server import ThreadedMotoServer
 
 from service_record.record.entry import Entry, Phase
 from service_record.triage.counting import is_more_often
-from service_record.triage.judge import JudgedBundle, JudgeRequest, answer
+from service_record.triage.judge import JudgeRequest, answer
 from service_record.triage.references import references
 from service_record.triage.rows import BundleRow, Reference
 from tests.archives import member, record, tar
@@ -482,5 +482,5 @@ def test_dask_loses_and_doubles_nothing_while_its_workers_die(tmp_path: Path) ->
 def test_rows_of_an_answer_survive_their_way_through_json() -> None:
     import msgspec  # noqa: PLC0415  # only here
 
-    rows = JudgedBundle((BundleRow(key="k", uri="u", stages={"a/b": 1.5}),))
-    assert msgspec.json.decode(msgspec.json.encode(rows), type=JudgedBundle) == rows
+    rows = (BundleRow(key="k", uri="u", stages={"a/b": 1.5}),)
+    assert msgspec.json.decode(msgspec.json.encode(rows), type=tuple[BundleRow, ...]) == rows

@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -18,7 +17,7 @@ from service_record.client.address import (
     environment_path,
     read_token,
 )
-from service_record.http.answers import RetryPolicy, Unreachable
+from service_record.http.answers import Answered, RetryPolicy, Unreachable
 from service_record.http.attempt import Request
 from service_record.http.proxies import Proxies, proxies_of
 from service_record.http.transport import Reply, Transport
@@ -52,13 +51,14 @@ def connect(
     return CollectorClient(address_of(place).url, read_token(token_file), ca_bundle=bundle)
 
 
-class CollectorClient:
-    """Connections to one collector. Close it, or use it as a context manager. Each request is tried once."""
+class SingleTryClient:
+    """Connections to one server. Close it, or use it as a context manager. Each request is tried once."""
 
     def __init__(
         self,
         url: str,
-        token: str,
+        headers: Mapping[str, str],
+        secrets: tuple[str, ...],
         *,
         ca_bundle: Path | None = None,
         seconds: float = _SECONDS,
@@ -68,13 +68,9 @@ class CollectorClient:
         """Take the proxies of the environment unless others are given.
 
         `seconds` is how long a question may take, and the answer to what was sent; `transfer_seconds` what is
-        sent or downloaded. Raises CollectorError when the URL or the CA
-        bundle cannot be used, ModuleNotFoundError when what speaks HTTP is not installed.
+        sent or downloaded. Raises CollectorError when the URL or the CA bundle cannot be used,
+        ModuleNotFoundError when what speaks HTTP is not installed.
         """
-        try:
-            (urlsplit(url).hostname or "").encode("idna")
-        except ValueError:
-            raise CollectorError(f"{url}: not a valid name of a host; check the URL") from None
         self.url = url
         self._transport = Transport(
             url,
@@ -90,12 +86,56 @@ class CollectorClient:
                 tries=1,
                 upload_tries=1,
             ),
-            headers={"Authorization": f"Bearer {token}"},
-            secrets=(token,),
+            headers=headers,
+            secrets=secrets,
             keeps_connections=True,
         )
         if self._transport.fault is not None:
             raise CollectorError(f"{url}: {self._transport.fault.reason}")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def reason_of(outcome: Answered, text: str) -> str:
+    """Return why a request was refused: the server's own words, or else those of the status."""
+    is_standard = outcome.status in set(HTTPStatus)
+    return text or (HTTPStatus(outcome.status).phrase if is_standard else "no reason")
+
+
+class CollectorClient(SingleTryClient):
+    """Connections to one collector."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        ca_bundle: Path | None = None,
+        seconds: float = _SECONDS,
+        transfer_seconds: float = _TRANSFER_SECONDS,
+        proxies: Proxies | None = None,
+    ) -> None:
+        try:
+            (urlsplit(url).hostname or "").encode("idna")
+        except ValueError:
+            raise CollectorError(f"{url}: not a valid name of a host; check the URL") from None
+        super().__init__(
+            url,
+            {"Authorization": f"Bearer {token}"},
+            (token,),
+            ca_bundle=ca_bundle,
+            seconds=seconds,
+            transfer_seconds=transfer_seconds,
+            proxies=proxies,
+        )
 
     def get(self, path: str, **query: object) -> Any:
         """Return the JSON of an answer; members of the query that are None are left out, lists are
@@ -134,18 +174,6 @@ class CollectorClient:
         request = Request(method="GET", url=self.url + path, into=into)
         self._checked(self._transport.call(request, most_body=_MOST_DOWNLOAD))
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._transport.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _checked(self, reply: Reply) -> bytes | bytearray:
         """Return the body of a good answer; a refusal gives the collector's own reason first."""
         outcome = reply.outcome
@@ -153,8 +181,7 @@ class CollectorClient:
             raise CollectorError(f"{self.url}: {outcome.reason}")
         if outcome.good:
             return reply.body
-        is_standard = outcome.status in set(HTTPStatus)
-        reason = outcome.text or (HTTPStatus(outcome.status).phrase if is_standard else "no reason")
+        reason = reason_of(outcome, outcome.text)
         raise CollectorError(f"{self.url}: {outcome.status}: {reason}", outcome.status, bytes(reply.body))
 
 

@@ -13,7 +13,6 @@ from heapq import merge
 from math import ceil
 from pathlib import Path
 from time import monotonic, time
-from types import TracebackType
 from typing import Final, Self
 
 from inotify_simple import INotify, flags  # type: ignore[import-untyped]
@@ -50,9 +49,7 @@ class Watch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._inotify is not None:
             self._inotify.close()
 

@@ -8,7 +8,6 @@ with the host. Rules are those of the service's handlers as they behave, not onl
 import uuid
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -71,9 +70,7 @@ class AssistedService:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """Counts over the rows of an index: causes, new ones, rising ones, and lines that no rule names."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from math import exp, lgamma
@@ -132,7 +132,7 @@ def summarise(
         counts = dict(against.execute(groups).fetchall())
         total = _one(against, "select count(*) from bundles")[0]
         compared = _Compared(bundles, total, counts, is_other=True)
-    rows = _rows(connection, _GROUPS, times)
+    rows = [{**row, "names": [row["cause"] or row["what"]]} for row in _rows(connection, _GROUPS, times)]
     explained = [row for row in rows if row["cause"]]
     clusters = _clustered([row for row in rows if not row["cause"]])
     tests = max(len(explained) + len(clusters), 1)
@@ -263,8 +263,7 @@ def _merge(cluster: dict[str, Any], row: dict[str, Any]) -> None:
 def _rows(connection: "DuckDBPyConnection", query: str, values: dict[str, Any]) -> list[dict[str, Any]]:
     answer = connection.execute(query, values)
     columns = [column[0] for column in answer.description or ()]
-    rows = [dict(zip(columns, row, strict=True)) for row in answer.fetchall()]
-    return [{**row, "names": [row["cause"] or row["what"]]} for row in rows]
+    return [dict(zip(columns, row, strict=True)) for row in answer.fetchall()]
 
 
 def _one(
@@ -274,13 +273,12 @@ def _one(
     return row if row is not None else (None,)
 
 
-def bundles_of(connection: "DuckDBPyConnection", cause: str) -> Iterator[dict[str, Any]]:
-    """Yield the bundles of a cause, the latest first; of an unknown one by words of its telling line."""
-    answer = connection.execute(
+def bundles_of(connection: "DuckDBPyConnection", cause: str) -> list[dict[str, Any]]:
+    """Return the bundles of a cause, the latest first; of an unknown one by words of its telling line."""
+    return _rows(
+        connection,
         """select uri, member, host, cluster, release, verdict, service, stage, latest, line from bad
         where cause = $cause or (cause = '' and contains(signature, $cause))
         order by latest desc nulls last, uri""",
         {"cause": cause},
     )
-    columns = [column[0] for column in answer.description or ()]
-    yield from (dict(zip(columns, row, strict=True)) for row in answer.fetchall())

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from service_record.client.address import CollectorError
-from service_record.triage.judge import JudgedBundle, JudgeRequest
+from service_record.triage.judge import JudgeRequest
 from service_record.triage.references import local_file
 from service_record.triage.rows import BundleRow, Reference, unreadable_row
 
@@ -34,7 +34,7 @@ class JudgeProgram:
         for _ in range(_TRIES):
             line = self._ask(msgspec.json.encode(request) + b"\n")
             if line.endswith(b"\n"):
-                return msgspec.json.decode(line, type=JudgedBundle).rows
+                return msgspec.json.decode(line, type=Rows)
             self.close()
         return (unreadable_row(request.reference, f"not judged: its reader died {_TRIES} times"),)
 

@@ -63,12 +63,6 @@ class JudgeRequest(msgspec.Struct, frozen=True):
     """Three times as many of the clock."""
 
 
-class JudgedBundle(msgspec.Struct, frozen=True):
-    """The rows of a bundle."""
-
-    rows: tuple[BundleRow, ...]
-
-
 def rows_of(path: Path, reference: Reference) -> Iterator[BundleRow]:
     """Yield a row for each host in a bundle. What cannot be read becomes a row with the reason."""
     digest = _digest(path)
@@ -180,7 +174,7 @@ def answer(request: JudgeRequest) -> bytes:
         reason = f"not judged: it takes more than {request.cpu_seconds} s of a processor, or too much memory"
     else:
         reason = f"not judged: {reply.decode(errors='replace') or 'its reader ended without a word'}"
-    return msgspec.json.encode(JudgedBundle((unreadable_row(request.reference, reason),)))
+    return msgspec.json.encode([unreadable_row(request.reference, reason)])
 
 
 def _read_until(pipe: IO[bytes], deadline: float) -> bytes | None:
@@ -206,7 +200,7 @@ def _child(request: JudgeRequest, write_end: int) -> None:
             (resource.RLIMIT_CORE, 0),
         ):
             resource.setrlimit(limit, (most, most))
-        written = msgspec.json.encode(JudgedBundle(tuple(rows_of(Path(request.path), request.reference))))
+        written = msgspec.json.encode(list(rows_of(Path(request.path), request.reference)))
         status = 0
     except MemoryError:
         written = f"it takes more than {request.memory_bytes // _MIB} MiB of memory".encode()

@@ -1,8 +1,8 @@
 """The row that one bundle becomes. Pure."""
 
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -38,16 +38,6 @@ class Reference(msgspec.Struct, frozen=True):
     def key(self) -> str:
         """Name this version of the bundle, the same in each run."""
         return f"{self.uri}@{self.size}@{self.changed:.3f}"
-
-
-class BundleFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A bundle's facts on its host; unknown ones are empty."""
-
-    host: str = ""
-    release: str = ""
-    role: str = ""
-    platform: str = ""
-    hardware: str = ""
 
 
 class BundleRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,9 +85,9 @@ class BundleRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def row_of(
-    diagnosis: Diagnosis | None, history: History, reference: Reference, facts: "BundleFacts"
+    diagnosis: Diagnosis | None, history: History, reference: Reference, facts: Mapping[str, Any]
 ) -> BundleRow:
-    """Return the row of a host: its verdict, the root cause, and the line that tells."""
+    """Return the row of a host: its verdict, the root cause, the line that tells, and `facts` on the host."""
     latest = max((run.last_entry for run in _runs(history) if run.last_entry), default=None)
     row = BundleRow(
         key=reference.key,
@@ -105,11 +95,7 @@ def row_of(
         boots=len(history.boots),
         latest=reference.changed or None if latest is None else latest.timestamp(),
         stages=_longest_stages(history),
-        host=facts.host,
-        release=facts.release,
-        role=facts.role,
-        platform=facts.platform,
-        hardware=facts.hardware,
+        **facts,
     )
     if diagnosis is None:
         return row
@@ -121,23 +107,19 @@ def row_of(
 _PLATFORM: Final = re.compile(r"\bignition\.platform\.id=(\S+)")
 
 
-def bundle_facts(facts: KnownFacts, history: History) -> BundleFacts:
-    """Return what the files and records of a bundle say of its host."""
+def bundle_facts(facts: KnownFacts, history: History) -> dict[str, str]:
+    """Return what the files and records of a bundle say of its host, by columns of its row."""
     roles = roles_of(facts, history)
     names = {fact.of: fact.value for fact in facts.all("os")}
     platform = _PLATFORM.search(" ".join(fact.value for fact in facts.all("cmdline")))
-    return BundleFacts(
-        host=_first(facts, "hostname"),
-        release=" ".join(filter(None, (names.get("ID"), names.get("VERSION_ID")))),
-        role=next((role for role in ROLES if role in roles), ""),
-        platform="" if platform is None else platform[1],
-        hardware=" ".join(fact.value for fact in facts.all("hardware")),
-    )
-
-
-def _first(facts: KnownFacts, name: str) -> str:
-    fact = facts.first(name)
-    return "" if fact is None else fact.value
+    name = facts.first("hostname")
+    return {
+        "host": "" if name is None else name.value,
+        "release": " ".join(filter(None, (names.get("ID"), names.get("VERSION_ID")))),
+        "role": next((role for role in ROLES if role in roles), ""),
+        "platform": "" if platform is None else platform[1],
+        "hardware": " ".join(fact.value for fact in facts.all("hardware")),
+    }
 
 
 def within_cluster(row: BundleRow, member: str) -> BundleRow:
