@@ -26,7 +26,7 @@ from service_record.diagnosis.findings import (
     next_commands,
 )
 from service_record.diagnosis.trouble_facts import KnownCause, Looked, Weighed
-from service_record.display.machine import Document, facts_document
+from service_record.display.machine import Document, facts_document, present, span_document
 from service_record.display.sentences import (
     failed_unit_sentence,
     handled_sentence,
@@ -42,25 +42,24 @@ from service_record.history.results import Handled
 _SCHEMA_VERSION: Final = 1
 
 
+_NAMES_IN_LINES: Final = {
+    "notStarted": "not-started",
+    "failedUnits": "failed-unit",
+    "followers": "follower",
+    "others": "other",
+}
+"""Field of the document -> `finding` of a line, where these differ."""
+_IF_ANY: Final = {"notStarted", "failedUnits"}
+
+
 def analysis_document(diagnosis: Diagnosis, source: str) -> Document:
     """Return the document of `analyze --output json` and `yaml`."""
-    return _head(diagnosis, source) | {
-        **_present(root=_root(diagnosis)),
-        **_present(
-            failedUnits=[_failed_unit(failed) for failed in diagnosis.failed_units] or None,
-            unitsUnknown=diagnosis.are_units_unknown or None,
-            notStarted=[_not_started(one) for one in diagnosis.not_started] or None,
-        ),
-        "followers": [_trouble(trouble) for trouble in diagnosis.followers],
-        "others": [_trouble(trouble) for trouble in diagnosis.others],
-        "running": [_running(running) for running in diagnosis.running],
-        "stopped": [_stopped(stopped) for stopped in diagnosis.stopped],
-        "handled": [_handled(handled) for handled in diagnosis.handled],
-        "recovered": [_recovered(recovered) for recovered in diagnosis.recovered],
-        "slow": [_slow(slow) for slow in diagnosis.slow],
-        "clock": [_clock(finding) for finding in diagnosis.clock],
-        "damaged": [_damaged(damaged) for damaged in diagnosis.damaged],
-        **_present(looked=_looked(diagnosis.looked)),
+    findings = _findings(diagnosis).items()
+    return {
+        **_head(diagnosis, source),
+        **present(root=_root(diagnosis), unitsUnknown=diagnosis.are_units_unknown or None),
+        **{name: documents for name, documents in findings if documents or name not in _IF_ANY},
+        **present(looked=_looked(diagnosis.looked)),
     }
 
 
@@ -70,17 +69,24 @@ def analysis_lines(diagnosis: Diagnosis, source: str) -> Iterator[Document]:
     root = _root(diagnosis)
     if root is not None:
         yield {"finding": "root", **root}
-    yield from ({"finding": "not-started", **_not_started(one)} for one in diagnosis.not_started)
-    yield from ({"finding": "failed-unit", **_failed_unit(failed)} for failed in diagnosis.failed_units)
-    yield from ({"finding": "follower", **_trouble(trouble)} for trouble in diagnosis.followers)
-    yield from ({"finding": "other", **_trouble(trouble)} for trouble in diagnosis.others)
-    yield from ({"finding": "running", **_running(running)} for running in diagnosis.running)
-    yield from ({"finding": "stopped", **_stopped(stopped)} for stopped in diagnosis.stopped)
-    yield from ({"finding": "handled", **_handled(handled)} for handled in diagnosis.handled)
-    yield from ({"finding": "recovered", **_recovered(recovered)} for recovered in diagnosis.recovered)
-    yield from ({"finding": "slow", **_slow(slow)} for slow in diagnosis.slow)
-    yield from ({"finding": "clock", **_clock(finding)} for finding in diagnosis.clock)
-    yield from ({"finding": "damaged", **_damaged(damaged)} for damaged in diagnosis.damaged)
+    for name, documents in _findings(diagnosis).items():
+        yield from ({"finding": _NAMES_IN_LINES.get(name, name), **each} for each in documents)
+
+
+def _findings(diagnosis: Diagnosis) -> dict[str, list[Document]]:
+    return {
+        "notStarted": list(map(_not_started, diagnosis.not_started)),
+        "failedUnits": list(map(_failed_unit, diagnosis.failed_units)),
+        "followers": list(map(_trouble, diagnosis.followers)),
+        "others": list(map(_trouble, diagnosis.others)),
+        "running": list(map(_running, diagnosis.running)),
+        "stopped": list(map(_stopped, diagnosis.stopped)),
+        "handled": list(map(_handled, diagnosis.handled)),
+        "recovered": list(map(_recovered, diagnosis.recovered)),
+        "slow": list(map(_slow, diagnosis.slow)),
+        "clock": list(map(_clock, diagnosis.clock)),
+        "damaged": list(map(_damaged, diagnosis.damaged)),
+    }
 
 
 def _head(diagnosis: Diagnosis, source: str) -> Document:
@@ -122,7 +128,7 @@ def _looked(looked: Looked) -> Document | None:
 def weighed_document(weighed: Mapping[str, Sequence[Weighed]]) -> list[Document]:
     """Return the rules that fitted, for each service, and why all but one of them lost."""
     return [
-        _present(
+        present(
             service=service or None,
             rule=one.rule,
             rank=one.rank,
@@ -141,12 +147,12 @@ def _trouble(trouble: Trouble) -> Document:
     return {
         "kind": trouble.kind.value,
         "service": trouble.service,
-        **_present(stage=trouble.stage, command=trouble.run.in_command),
+        **present(stage=trouble.stage, command=trouble.run.in_command),
         "says": trouble_sentence(trouble),
-        **_present(since=trouble.recorded_since and utc(trouble.recorded_since)),
+        **present(since=trouble.recorded_since and utc(trouble.recorded_since)),
         "count": trouble.count,
-        **_present(running=trouble.is_running or None, rebooted=trouble.is_rebooted or None),
-        **_present(
+        **present(running=trouble.is_running or None, rebooted=trouble.is_rebooted or None),
+        **present(
             cause=cause and _cause(cause),
             told=trouble.telling and {"line": trouble.telling.line, "place": trouble.telling.place},
             loop=loop
@@ -154,14 +160,14 @@ def _trouble(trouble: Trouble) -> Document:
                 "of": loop.of.value,
                 "count": loop.count,
                 "messages": loop.messages,
-                **_present(boots=list(loop.boots) or None),
+                **present(boots=list(loop.boots) or None),
             },
             overrun=overrun
             and {
                 "what": overrun.what,
                 "name": overrun.name,
                 "seconds": overrun.seconds,
-                **_present(least=overrun.is_least or None),
+                **present(least=overrun.is_least or None),
                 "budget": _budget(overrun.budget),
             },
         ),
@@ -172,7 +178,7 @@ def _trouble(trouble: Trouble) -> Document:
 
 
 def _cause(cause: KnownCause) -> Document:
-    return _present(
+    return present(
         name=cause.name,
         says=cause.says,
         explains=cause.explains,
@@ -188,7 +194,7 @@ def _failed_unit(failed: FailedUnit) -> Document:
     return {
         "unit": unit.name,
         "says": failed_unit_sentence(failed),
-        **_present(
+        **present(
             result=facts.service_result,
             exitCode=facts.exit_code,
             signal=facts.signal,
@@ -208,7 +214,7 @@ def _not_started(one: NotStarted) -> Document:
         "service": one.service,
         "says": not_started_sentence(one),
         "why": one.hindrance.value,
-        **_present(by=one.by, pending=one.is_pending or None),
+        **present(by=one.by, pending=one.is_pending or None),
         "next": list(commands_for_missing(one)),
     }
 
@@ -216,14 +222,9 @@ def _not_started(one: NotStarted) -> Document:
 def _run(run: Run) -> Document:
     return {
         "attempt": run.attempt,
-        "outcome": run.outcome.value,
-        **_present(
-            started=run.started and utc(run.started),
-            ended=run.ended and utc(run.ended),
-            duration=run.duration,
-        ),
-        **_present(lastEntry=run.last_entry and utc(run.last_entry)),
-        **_present(bootId=run.boot_id, invocationId=run.invocation_id, pid=run.pid),
+        **span_document(run),
+        **present(lastEntry=run.last_entry and utc(run.last_entry)),
+        **present(bootId=run.boot_id, invocationId=run.invocation_id, pid=run.pid),
     }
 
 
@@ -231,14 +232,14 @@ def _budget(budget: Budget) -> Document:
     return {
         "seconds": budget.seconds,
         "from": budget.basis.value,
-        **_present(executions=budget.executions or None, longest=budget.longest),
+        **present(executions=budget.executions or None, longest=budget.longest),
     }
 
 
 def _running(running: Running) -> Document:
     return {
         "service": running.run.service,
-        **_present(
+        **present(
             stage=running.stage,
             command=running.run.in_command,
             seconds=running.seconds,
@@ -254,7 +255,7 @@ def _stopped(stopped: Stopped) -> Document:
     run = stopped.run
     return {
         "service": run.service,
-        **_present(stage=run.in_stage, command=run.in_command),
+        **present(stage=run.in_stage, command=run.in_command),
         "run": _run(run),
         **facts_document(run.facts),
         **_before(stopped.before),
@@ -262,7 +263,7 @@ def _stopped(stopped: Stopped) -> Document:
 
 
 def _before(run: Run | None) -> Document:
-    return _present(before=run and {**_run(run), **facts_document(run.facts)})
+    return present(before=run and {**_run(run), **facts_document(run.facts)})
 
 
 def _handled(handled: Handled) -> Document:
@@ -270,11 +271,11 @@ def _handled(handled: Handled) -> Document:
     return {
         "service": handled.run.service,
         "stage": stage.name,
-        **_present(command=handled.command and handled.command.name),
+        **present(command=handled.command and handled.command.name),
         "says": handled_sentence(handled),
         "count": handled.count,
         "stages": handled.stages,
-        **_present(started=stage.started and utc(stage.started), ended=stage.ended and utc(stage.ended)),
+        **present(started=stage.started and utc(stage.started), ended=stage.ended and utc(stage.ended)),
         "run": _run(handled.run),
         **facts_document(stage.facts),
     }
@@ -284,7 +285,7 @@ def _recovered(recovered: Recovered) -> Document:
     return {
         "service": recovered.service,
         "count": recovered.count,
-        **_present(stage=recovered.last.in_stage, open=recovered.is_open or None),
+        **present(stage=recovered.last.in_stage, open=recovered.is_open or None),
         "run": _run(recovered.last),
     }
 
@@ -292,10 +293,10 @@ def _recovered(recovered: Recovered) -> Document:
 def _slow(slow: Slow) -> Document:
     return {
         "service": slow.service,
-        **_present(stage=slow.stage),
+        **present(stage=slow.stage),
         "seconds": slow.seconds,
         "usual": slow.usual,
-        **_present(running=slow.is_running or None),
+        **present(running=slow.is_running or None),
     }
 
 
@@ -303,8 +304,8 @@ def _damaged(damaged: Damaged) -> Document:
     return {
         "service": damaged.service,
         "pieces": damaged.pieces,
-        **_present(line=damaged.line, lost=damaged.lost or None, empty=damaged.is_empty or None),
-        **_present(unreadable=damaged.has_no_run or None, unfinished=damaged.is_unfinished or None),
+        **present(line=damaged.line, lost=damaged.lost or None, empty=damaged.is_empty or None),
+        **present(unreadable=damaged.has_no_run or None, unfinished=damaged.is_unfinished or None),
     }
 
 
@@ -321,13 +322,9 @@ def _clock(finding: ClockFinding) -> Document:
         case _:
             return {
                 "what": "step",
-                **_present(bootId=finding.boot_id),
+                **present(bootId=finding.boot_id),
                 "seconds": finding.seconds,
                 "uptime": finding.uptime,
                 "before": utc(finding.before),
                 "after": utc(finding.after),
             }
-
-
-def _present(**fields: object) -> Document:
-    return {name: value for name, value in fields.items() if value is not None}

@@ -22,7 +22,7 @@ from service_record.diagnosis.comparison import (
 )
 from service_record.diagnosis.failures import FailureGroup, RunStep
 from service_record.diagnosis.trouble_facts import KnownCause
-from service_record.display.machine import Document, facts_document
+from service_record.display.machine import Document, facts_document, present
 from service_record.display.phrases import (
     VERBS,
     details,
@@ -236,12 +236,12 @@ def comparison_document(
         "ratio": tolerance.ratio,
         "floor": tolerance.floor,
         "differs": bool(evident) or any(one.differs for one in services),
-        **_present(evidence=list(map(_evident_document, evident)) or None),
+        **present(evidence=list(map(_evident_document, evident)) or None),
         "services": [
             {
                 "service": one.service,
-                **_present(good=one.good and _run_document(one.good, one.good_runs)),
-                **_present(bad=one.bad and _run_document(one.bad, one.bad_runs)),
+                **present(good=one.good and _run_document(one.good, one.good_runs)),
+                **present(bad=one.bad and _run_document(one.bad, one.bad_runs)),
                 "differences": list(_differences(one)),
             }
             for one in services
@@ -253,7 +253,7 @@ def _evident_document(cause: KnownCause) -> Document:
     return {
         "cause": cause.name,
         "says": cause.says,
-        **_present(rank=cause.rank if cause.is_symptom else None, line=cause.line, place=cause.place),
+        **present(rank=cause.rank if cause.is_symptom else None, line=cause.line, place=cause.place),
     }
 
 
@@ -272,9 +272,9 @@ def _run_document(run: Run, runs: int) -> Document:
         "runs": runs,
         "attempt": run.attempt,
         "outcome": run.outcome.value,
-        **_present(firstEntry=run.first_entry and utc(run.first_entry)),
-        **_present(duration=run.duration, bootId=run.boot_id, invocationId=run.invocation_id),
-        **_present(inStage=run.in_stage, inCommand=run.in_command),
+        **present(firstEntry=run.first_entry and utc(run.first_entry)),
+        **present(duration=run.duration, bootId=run.boot_id, invocationId=run.invocation_id),
+        **present(inStage=run.in_stage, inCommand=run.in_command),
     }
 
 
@@ -297,7 +297,7 @@ def _told_document(difference: Difference, one: ServiceComparison) -> tuple[str,
     match difference:
         case EndedDifferently():
             ends = {"good": one.good and one.good.outcome.value, "bad": one.bad and one.bad.outcome.value}
-            document = "outcome", _present(**ends)
+            document = "outcome", present(**ends)
         case StepEnded(_, outcome):
             document = "step-outcome", {"good": "success", "bad": outcome.value}
         case Missing(_, is_unreached):
@@ -306,11 +306,11 @@ def _told_document(difference: Difference, one: ServiceComparison) -> tuple[str,
             document = "new", {}
         case Moved(_, after, good_after):
             places = {"good": good_after and _step(good_after), "bad": after and _step(after)}
-            document = "moved", {"after": _present(**places)}
+            document = "moved", {"after": present(**places)}
         case Slower(_, seconds, good_seconds, is_running):
             document = (
                 "slower",
-                {"good": good_seconds, "bad": seconds, **_present(running=is_running or None)},
+                {"good": good_seconds, "bad": seconds, **present(running=is_running or None)},
             )
         case FailureGroup(_, signature, facts, count):
             document = "failure", {"signature": signature, "count": count, **facts_document(facts)}
@@ -321,8 +321,4 @@ def _step(step: RunStep | None) -> Document:
     """Return nothing for the run itself."""
     if step is None:
         return {}
-    return {step.kind: step.name, **_present(command=step.command)}
-
-
-def _present(**fields: object) -> Document:
-    return {name: value for name, value in fields.items() if value is not None}
+    return {step.kind: step.name, **present(command=step.command)}

@@ -44,14 +44,14 @@ def document(
 
     Without runs, each list of them is empty: `run_documents` has what belongs in it.
     """
-    units = [{"unit": failed.unit.name, **_facts(failed.unit.facts)} for failed in failed_units]
+    units = [{"unit": failed.unit.name, **facts_document(failed.unit.facts)} for failed in failed_units]
     return {
         "version": _SCHEMA_VERSION,
         "source": source,
         "leftOut": [{"path": path, "reason": reason} for path, reason in left_out],
         "boots": list(history.boots),
         "services": [_service(service, has_runs=has_runs) for service in history.services],
-        **_present(failedUnits=units or None),
+        **present(failedUnits=units or None),
     }
 
 
@@ -65,33 +65,28 @@ def malformed_document(piece: Malformed) -> Document:
     return {"line": piece.line, "text": piece.abridge().text, "reason": piece.reason}
 
 
-def facts_document(facts: Facts) -> Document:
-    """Return the known facts of an end, below `facts`; an empty document if there are none."""
-    return _facts(facts)
-
-
 def _service(service: ServiceHistory, *, has_runs: bool) -> Document:
     return {
         "service": service.name,
-        **_present(outcome=service.outcome and service.outcome.value),
+        **present(outcome=service.outcome and service.outcome.value),
         "runs": [_run(run) for run in service.runs] if has_runs else [],
         "malformed": [malformed_document(piece) for piece in service.malformed],
-        **_present(unlisted=service.unlisted or None),
-        **_present(utcOffset=service.utc_offset and round(service.utc_offset.total_seconds())),
-        **_present(unfinished=service.is_unfinished or None, damagedCopy=service.has_damaged_copy or None),
+        **present(unlisted=service.unlisted or None),
+        **present(utcOffset=service.utc_offset and round(service.utc_offset.total_seconds())),
+        **present(unfinished=service.is_unfinished or None, damagedCopy=service.has_damaged_copy or None),
     }
 
 
 def _run(run: Run) -> Document:
     return {
         "attempt": run.attempt,
-        **_span(run),
-        **_present(firstEntry=run.first_entry and utc(run.first_entry)),
-        **_present(lastEntry=run.last_entry and utc(run.last_entry)),
-        **_present(inStage=run.in_stage, inCommand=run.in_command, bootId=run.boot_id),
-        **_present(invocationId=run.invocation_id, pid=run.pid, recorder=run.recorder),
-        **_present(dropped=run.dropped or None, leftOut=run.left_out and run.left_out.to_json()),
-        **_facts(run.facts),
+        **span_document(run),
+        **present(firstEntry=run.first_entry and utc(run.first_entry)),
+        **present(lastEntry=run.last_entry and utc(run.last_entry)),
+        **present(inStage=run.in_stage, inCommand=run.in_command, bootId=run.boot_id),
+        **present(invocationId=run.invocation_id, pid=run.pid, recorder=run.recorder),
+        **present(dropped=run.dropped or None, leftOut=run.left_out and run.left_out.to_json()),
+        **facts_document(run.facts),
         "commands": [_command(command) for command in run.commands],
         "stages": _stages(run.stages),
     }
@@ -101,9 +96,9 @@ def _command(command: Command) -> Document:
     return {
         "kind": "pre-command" if command.is_before else "post-command",
         "name": command.name,
-        **_span(command),
-        **_present(inStage=command.in_stage, pid=command.pid),
-        **_facts(command.facts),
+        **span_document(command),
+        **present(inStage=command.in_stage, pid=command.pid),
+        **facts_document(command.facts),
         "stages": _stages(command.stages),
     }
 
@@ -113,15 +108,16 @@ def _stages(stages: Iterable[Stage]) -> list[Document]:
         {
             "name": stage.name,
             "depth": stage.depth,
-            **_present(id=stage.id, parent=stage.parent),
-            **_span(stage),
-            **_facts(stage.facts),
+            **present(id=stage.id, parent=stage.parent),
+            **span_document(stage),
+            **facts_document(stage.facts),
         }
         for stage in stages
     ]
 
 
-def _span(span: Span) -> Document:
+def span_document(span: Span) -> Document:
+    """Return the outcome and the known times of a span."""
     document: Document = {"outcome": span.outcome.value}
     if span.started is not None:
         document["started"] = utc(span.started)
@@ -132,11 +128,12 @@ def _span(span: Span) -> Document:
     return document
 
 
-def _facts(facts: Facts) -> Document:
+def facts_document(facts: Facts) -> Document:
+    """Return the known facts of an end, below `facts`; an empty document if there are none."""
     if facts == NOTHING:
         return {}
     return {
-        "facts": _present(
+        "facts": present(
             location=_location(facts.location) if facts.location else None,
             approximate=facts.is_approximate or None,
             command=facts.command,
@@ -152,10 +149,11 @@ def _facts(facts: Facts) -> Document:
 
 
 def _location(location: Location) -> Document:
-    return _present(line=location.line, function=location.function or None, file=location.file)
+    return present(line=location.line, function=location.function or None, file=location.file)
 
 
-def _present(**fields: object) -> Document:
+def present(**fields: object) -> Document:
+    """Return the fields that are known: those that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
