@@ -312,7 +312,7 @@ def test_a_bundle_that_takes_too_much_has_a_row_that_says_so(tmp_path: Path, lim
     records = (member(f"bootstrap/services/{name}.json", large) for name in "abc")
     path.write_bytes(gzip.compress(tar(*records), 1))
 
-    (row,) = json.loads(answer(JudgeRequest(Reference(str(path)), str(path), **limits)))["rows"]
+    (row,) = json.loads(answer(JudgeRequest(Reference(str(path)), str(path), **limits)))
 
     assert row["verdict"] == "unreadable"
     assert re.fullmatch(r"not judged: it takes more than .+ (memory|s|MiB of memory)", row["left_out"])
