@@ -151,7 +151,6 @@ def _plant_secrets(root: Path) -> None:
 
 
 def _processor(who: int) -> float:
-    """Seconds of processor time."""
     used = resource.getrusage(who)
     return used.ru_utime + used.ru_stime
 
@@ -199,7 +198,6 @@ def rows(root: Path) -> Iterator[Row]:
 
 
 def table(result: Measured) -> str:
-    """Return the table of one measurement."""
     rate = result.gzip_seconds / result.pack_seconds
     compressor = "zlib" if find_spec("isal") is None else "ISA-L"
     cells = [

@@ -175,7 +175,6 @@ def _write(path: Path, members: Iterator[tuple[str, bytes]]) -> None:
 
 
 def main() -> None:
-    """Write bundles as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path)
     parser.add_argument("number", type=int)

@@ -35,7 +35,6 @@ _LINES = (
 
 
 def rows(root: Path) -> Iterator[Row]:
-    """Measure in a directory of our own."""
     folder = _bundle(root / "evidence")
     archive = root / "evidence.tar.gz"
     with tarfile.open(archive, "w:gz", compresslevel=1) as packed:

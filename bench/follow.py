@@ -17,7 +17,6 @@ LIMIT = 100e-3
 
 
 def rows(root: Path) -> Iterator[Row]:
-    """Measure in a directory of our own."""
     yield limited("service-record follow: an entry, shown", shown_after(root), LIMIT)
 
 

@@ -28,7 +28,6 @@ COMMAND = Path(sys.executable).with_name("service-record")
 
 
 def rows(root: Path) -> Iterator[Row]:
-    """Measure in a directory of our own."""
     for size in ARRAY_SIZES:
         (root / f"array_{size}.json").write_text(array_of(size))
     measures: Mapping[str, Callable[[], float]] = {

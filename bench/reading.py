@@ -53,7 +53,6 @@ _FAILED = {
 
 
 def rows(root: Path) -> Iterator[Row]:
-    """Measure in a directory of our own."""
     path = record(root / "long", LONG)
     seconds = medians({verb: partial(wall, *_command(path, verb)) for verb in ("show", "analyze")})
     yield limited(f"service-record show: table, {LONG:,} entries", seconds["show"], SHOW_LIMIT)

@@ -21,7 +21,6 @@ SHARE_OF_GZIP = 0.7
 
 
 def rows(root: Path) -> Iterator[Row]:
-    """Measure in a directory of our own."""
     lines = "".join(f"{line}\n" for line in clean_lines(80)).encode()
     text = (lines * (JOURNAL // len(lines) + 1))[:JOURNAL]
     journal = root / "journal.log"

@@ -46,7 +46,6 @@ Seconds = Mapping[tuple[str, int], float]
 
 
 def rows(root: Path) -> Iterator[Row]:
-    """Measure in a directory of our own."""
     seconds = measured(Shim(root))
     yield from entry_rows(seconds)
     yield from rewrite_rows(seconds)

@@ -75,7 +75,6 @@ def times(seconds: float, reference: float) -> str:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """Return the table of the measurements."""
     return aligned([HEAD, *(row.cells() for row in rows)])
 
 
@@ -101,7 +100,6 @@ def text_between(path: Path, name: str) -> str:
 
 
 def replace_between(path: Path, name: str, text: str) -> None:
-    """Put another text there."""
     head, _, tail = _parted(path, name)
     path.write_text(f"{head}{text}\n{tail}")
 

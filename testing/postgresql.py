@@ -55,7 +55,6 @@ class Cluster:
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
         options = {
             "listen_addresses": "",
             "unix_socket_directories": str(self.folder),

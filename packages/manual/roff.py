@@ -24,10 +24,6 @@ def bold(text: str) -> str:
     return f"\\fB{escaped(text)}\\fR"
 
 
-def italic(text: str) -> str:
-    return f"\\fI{escaped(text)}\\fR"
-
-
 def page(name: str, section: int, date: str, version: str, lines: Iterable[str]) -> str:
     """Return a whole page, ragged and without hyphens: readers search for options and names, and
     copy them.
@@ -45,7 +41,6 @@ def _without_idle_paragraphs(lines: Iterable[str]) -> Iterator[str]:
 
 
 def verbatim(text: str) -> Iterable[str]:
-    """Lines that stay as they are, indented."""
     yield from (".PP", ".RS 4", ".nf")
     yield from (line(escaped(row)) if row else r"\&" for row in text.splitlines())
     yield from (".fi", ".RE")

@@ -13,7 +13,7 @@ from service_record.cli import FAILED
 from service_record.cli.inputs import history_of, opened, selected_boot
 from service_record.cli.options import display_options, selection_options, service_argument, source_options
 from service_record.cli.terminal import print_lines, view
-from service_record.display.text import BLANK, Ink, Line, View, count, wrap
+from service_record.display.text import BLANK, Ink, Line, View, count, wrapped
 from service_record.history import History
 from service_record.history.build import ALL_BOOTS, Selection
 from service_record.read.source import Source
@@ -129,8 +129,7 @@ def _failed_units_page(units: "Sequence[FailedUnit]", source: str, view: View) -
     yield ((visible(source), Ink.FAINT),)
     yield BLANK
     for failed in units:
-        for row in wrap(failed_unit_sentence(failed), view.width):
-            yield ((row, Ink.BAD),)
+        yield from wrapped(failed_unit_sentence(failed), Ink.BAD, view)
 
 
 def _print_document(history: History, source: Source, output: str, units: "Sequence[FailedUnit]") -> None:

@@ -175,8 +175,6 @@ _Place: TypeAlias = tuple[tuple[float, int], ...]
 
 
 class RowKind(StrEnum):
-    """The kind of a row."""
-
     SERVICE = "service"
     PRE_COMMAND = "pre-command"
     STAGE = "stage"

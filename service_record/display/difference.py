@@ -36,7 +36,7 @@ from service_record.display.phrases import (
     step_name,
     when,
 )
-from service_record.display.text import BLANK, Ink, Line, View, count, cut, duration, utc, wrap
+from service_record.display.text import BLANK, Ink, Line, View, count, cut, duration, utc, wrapped
 from service_record.history import History
 from service_record.history.build import boot_times, true_time
 from service_record.history.outcome import Run, order
@@ -74,8 +74,7 @@ def comparison_page(
     if alike:
         yield BLANK
         names = f"{view.glyphs.success} alike: {', '.join(name(one.service) for one in alike)}"
-        for row in wrap(names, view.width):
-            yield ((row, Ink.FAINT),)
+        yield from wrapped(names, Ink.FAINT, view)
 
 
 def _evident(evident: Sequence[KnownCause]) -> Iterator[tuple[str, Ink]]:

@@ -8,8 +8,8 @@ into a line. So a time in which nothing began or ended is drawn as a narrow band
 chart. Pure.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, pairwise
 from typing import Final
 
 import msgspec
@@ -35,13 +35,6 @@ CUT_WIDTH: Final = 0.06
 """Share of the width that a cut takes."""
 
 
-class QuietTime(msgspec.Struct, frozen=True):
-    """A time that is left out, in seconds since the beginning of the chart's boot."""
-
-    begin: float
-    end: float
-
-
 class Tick(msgspec.Struct, frozen=True):
     """A grid line with its label."""
 
@@ -62,12 +55,13 @@ class Axis(msgspec.Struct, frozen=True):
 
     begin: float
     end: float
-    cuts: tuple[QuietTime, ...] = ()
+    cuts: tuple[tuple[float, float], ...] = ()
+    """Quiet times that are left out, earliest first."""
 
     @property
     def segments(self) -> list[tuple[float, float]]:
         """Return the times that are drawn to scale, earliest first."""
-        edges = [self.begin, *(edge for cut in self.cuts for edge in (cut.begin, cut.end)), self.end]
+        edges = [self.begin, *chain.from_iterable(self.cuts), self.end]
         return list(zip(edges[::2], edges[1::2], strict=True))
 
     @property
@@ -82,7 +76,7 @@ class Axis(msgspec.Struct, frozen=True):
         if scale <= 0:
             return 0.0
         drawn = sum(_within(at, begin, end) * (end - begin) for begin, end in self.segments) / scale
-        return min(drawn + sum(_within(at, cut.begin, cut.end) * CUT_WIDTH for cut in self.cuts), 1.0)
+        return min(drawn + sum(_within(at, *cut) * CUT_WIDTH for cut in self.cuts), 1.0)
 
 
 def _within(at: float, begin: float, end: float) -> float:
@@ -106,14 +100,10 @@ def axis_for(begin: float, end: float, reached: float, rows: "Iterable[ChartRow]
     for number in range(1, min(_MAX_CUTS, len(gaps)) + 1):
         rest = end - begin - sum(until - since for since, until in gaps[:number])
         if _LEAST_SECONDS <= rest <= (end - begin) * _SQUEEZED:
-            return Axis(begin, end, tuple(_cuts(sorted(gaps[:number]), rest * _MARGIN)))
+            margin = rest * _MARGIN
+            cuts = [(since + margin, until - margin) for since, until in sorted(gaps[:number])]
+            return Axis(begin, end, tuple(cut for cut in cuts if cut[0] < cut[1]))
     return Axis(begin, end)
-
-
-def _cuts(gaps: Sequence[tuple[float, float]], margin: float) -> Iterator[QuietTime]:
-    for begin, end in gaps:
-        if end - begin > 2 * margin:
-            yield QuietTime(begin + margin, end - margin)
 
 
 _WIDE: Final = 640
@@ -225,7 +215,7 @@ class ChartRow(msgspec.Struct, frozen=True, kw_only=True):
         return self.bars[-1]
 
 
-class JoinedBars(msgspec.Struct, frozen=True):
+class JoinedBars(msgspec.Struct):
     """One bar or several, from `begin` to `end`."""
 
     begin: float
@@ -242,28 +232,18 @@ def thinned(bars: Iterable[ChartBar], least: float, edge: float) -> list[JoinedB
 
     What goes on ends at the edge.
     """
-    joined = list(_joined(bars, least, edge))
-    followed = [later.begin - earlier.end < 2 * least for earlier, later in pairwise(joined)]
-    return [
-        replace(one, is_followed=is_followed)
-        for one, is_followed in zip(joined, [*followed, False], strict=True)
-    ]
-
-
-def _joined(bars: Iterable[ChartBar], least: float, edge: float) -> Iterator[JoinedBars]:
-    last: JoinedBars | None = None
+    joined: list[JoinedBars] = []
     for bar in bars:
-        end = bar.end if bar.end is not None else max(edge, bar.first)
-        this = JoinedBars(bar.first, end, bar)
-        if last is None:
-            last = this
-        elif last.bar.look == bar.look and this.begin - last.end < least and end - this.begin < least:
-            last = replace(last, end=max(last.end, end), bar=bar, count=last.count + 1)
+        last = joined[-1] if joined else None
+        begin, end = bar.first, bar.end if bar.end is not None else max(edge, bar.first)
+        is_short = last is not None and begin - last.end < least and end - begin < least
+        if last is not None and is_short and last.bar.look == bar.look:
+            last.end, last.bar, last.count = max(last.end, end), bar, last.count + 1
         else:
-            yield last
-            last = this
-    if last is not None:
-        yield last
+            joined.append(JoinedBars(begin, end, bar))
+    for earlier, later in pairwise(joined):
+        earlier.is_followed = later.begin - earlier.end < 2 * least
+    return joined
 
 
 class DrawnBar(msgspec.Struct, frozen=True, kw_only=True):
@@ -304,25 +284,22 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def notes(self) -> list[str]:
         """Return its remarks, and what its axis leaves out."""
-        cuts = ((offset(float(round(cut.begin))), offset(float(round(cut.end)))) for cut in self.axis.cuts)
-        left_out = (
-            f"cut out of the axis: {begin} to {end}, in which nothing began or ended" for begin, end in cuts
-        )
-        return [*self.remarks, *left_out]
+        cuts = (" to ".join(offset(round(at)) for at in cut) for cut in self.axis.cuts)
+        return [
+            *self.remarks,
+            *(f"cut out of the axis: {cut}, in which nothing began or ended" for cut in cuts),
+        ]
 
     @property
     def cuts(self) -> list[tuple[float, float]]:
-        """Return the place and the width of each cut."""
-        return [(self._percent(cut.begin), CUT_WIDTH * ROOM) for cut in self.axis.cuts]
+        return [(self._percent(begin), CUT_WIDTH * ROOM) for begin, _ in self.axis.cuts]
 
     @property
     def head(self) -> str:
-        """Return the head of the durations."""
         return "longest" if any(len(row.bars) > 1 for row in self.rows) else "took"
 
     @property
     def marks(self) -> set[str]:
-        """Return the kinds of marks on its bars."""
         return {kind for row in self.rows for bar in self.bars(row) for kind, _ in bar.marks}
 
     @property
@@ -332,7 +309,6 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
         return min(max(lengths, default=0), _MAX_LABEL)
 
     def bars(self, row: ChartRow) -> list[DrawnBar]:
-        """Return the bars of a row at their places."""
         least = self.axis.seconds_per_width * _LEAST_APART
         return [self._bar(joined, row) for joined in thinned(row.bars, least, self.reached)]
 

@@ -61,7 +61,6 @@ def hosts_document(answer: HostsAnswer, source: str) -> Document:
 
 
 def cluster_document(cluster: Cluster) -> Document:
-    """Return one cluster."""
     document = {
         "cluster": cluster.id,
         "name": cluster.name,
@@ -90,7 +89,6 @@ def host_lines(answer: HostsAnswer) -> Iterator[Document]:
 
 
 def host_document(host: Host, now: float) -> Document:
-    """Return one host and its latest build."""
     took = seconds_of(host, now)
     document = {
         "machine": host.name,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -23,6 +23,7 @@ from service_record.display.text import (
     moment,
     one_line,
     wrap,
+    wrapped,
 )
 from service_record.record.visible import visible
 
@@ -91,12 +92,10 @@ def cluster_table(clusters: Sequence[Cluster], now: float, view: View) -> Iterat
             (f"{_pad(since, _SINCE)}{_GAP}{cluster.joined} of {cluster.hosts}", Ink.PLAIN),
         )
         if cluster.status != "installed":
-            for row in wrap(one_line(cluster.reason), view.width - 4)[:_REASON_LINES]:
-                yield ((f"    {row}", Ink.FAINT),)
+            yield from wrapped(one_line(cluster.reason), Ink.FAINT, view, 4, _REASON_LINES)
 
 
 def more_clusters(number: int) -> Line:
-    """Return the line that says how many clusters are left out."""
     return ((f"  and {count(number, 'cluster')} more: --cluster NAME shows one", Ink.FAINT),)
 
 
@@ -193,18 +192,7 @@ class HostsAnswer(msgspec.Struct, frozen=True):
     """The beginning of the next page; empty on the last page."""
 
 
-class Lasting(Protocol):
-    """The fields from which the duration of a host's build follows."""
-
-    @property
-    def verdict(self) -> str: ...
-    @property
-    def updated_at(self) -> float | None: ...
-    @property
-    def ended_at(self) -> float | None: ...
-
-
-def stopped_at(host: Lasting) -> float | None:
+def stopped_at(host: Host) -> float | None:
     """Return when its build ended, or was last reported on if it will not go on by itself; None while it goes
     on.
     """
@@ -227,7 +215,6 @@ def tally(answer: HostsAnswer) -> str:
 
 
 def table(answer: HostsAnswer, source: str, view: View) -> Iterator[Line]:
-    """Yield the lines of `hosts`."""
     yield from _heading(answer, source, view)
     yield from _clusters(answer, view)
     if not answer.hosts:
@@ -274,8 +261,7 @@ def describe(
     host: Host, earlier: Sequence[EarlierBuild], now: float, view: View, more: Sequence[tuple[str, str]] = ()
 ) -> Iterator[Line]:
     """Yield all that is known of one host in the fleet, with `more` facts, and its earlier builds."""
-    for line in wrap(f"{sign(host, view.glyphs)} {visible(host.name)}", view.width):
-        yield ((line, ink(host)),)
+    yield from wrapped(f"{sign(host, view.glyphs)} {visible(host.name)}", ink(host), view)
     builds = (("earlier", _build(build, view)) for build in earlier)
     facts = ((label, one_line(text)) for label, text in more)
     for label, text in (*_facts(host, now, view), *facts, *builds):
@@ -284,13 +270,11 @@ def describe(
 
 
 def _heading(answer: HostsAnswer, source: str, view: View) -> Iterator[Line]:
-    """Yield how many hosts there are, and who says so."""
-    for text, look in ((tally(answer), Ink.STRONG), (visible(source), Ink.FAINT)):
-        yield from (((line, look),) for line in wrap(text, view.width))
+    yield from wrapped(tally(answer), Ink.STRONG, view)
+    yield from wrapped(visible(source), Ink.FAINT, view)
 
 
 def _clusters(answer: HostsAnswer, view: View) -> Iterator[Line]:
-    """Yield the clusters above the hosts."""
     yield from cluster_table(answer.clusters[:MOST], answer.now, view)
     if len(answer.clusters) > MOST:
         yield more_clusters(len(answer.clusters) - MOST)
@@ -311,12 +295,10 @@ def change(host: Host, now: float, view: View) -> Line:
 
 
 def ink(host: Host) -> Ink:
-    """Return how a verdict looks."""
     return _INKS.get(host.verdict, Ink.PLAIN)
 
 
 def sign(host: Host, glyphs: Glyphs) -> str:
-    """Return the glyph of a verdict."""
     glyph: str = getattr(glyphs, _SIGNS[ink(host)])
     return glyph
 
@@ -370,9 +352,9 @@ class _Layout(msgspec.Struct, frozen=True):
             (host.verdict, ink(host)),
         )
         if host.is_bad:
-            yield from self._below(host.reason, _REASON_LINES)
+            yield from wrapped(one_line(host.reason), Ink.FAINT, self.view, 4, _REASON_LINES)
         elif text and not self.message:
-            yield from self._below(text, 1)
+            yield from wrapped(text, Ink.FAINT, self.view, 4, 1)
 
     def _progress(self, host: Host) -> Sequence[tuple[str, Ink]]:
         if host.percentage is None:
@@ -382,11 +364,6 @@ class _Layout(msgspec.Struct, frozen=True):
             (self.view.glyphs.bar * full + " " * (_BAR - full), ink(host)),
             (f"{host.percentage:4.0f}%{_GAP}", Ink.PLAIN),
         )
-
-    def _below(self, text: str, most: int) -> Iterator[Line]:
-        rows = wrap(one_line(text), self.view.width - 4)
-        for row in rows[:most]:
-            yield ((f"    {row}", Ink.FAINT),)
 
 
 def _facts(host: Host, now: float, view: View) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ import msgspec
 from rich.cells import cell_len
 
 from service_record.display.fleet_table import EarlierBuild, Host, Time, describe
-from service_record.display.text import BLANK, Glyphs, Ink, Line, View, cut, duration, moment, wrap
+from service_record.display.text import BLANK, Glyphs, Ink, Line, View, cut, duration, moment, wrapped
 from service_record.record.visible import visible
 
 _WORDS: Final = {"init": "began"}
@@ -86,8 +86,7 @@ class _Reports(msgspec.Struct):
 
 def host_detail(detail: HostDetail, source: str, now: float, view: View) -> Iterator[Line]:
     """Yield the lines of `hosts show`."""
-    for line in wrap(visible(source), view.width):
-        yield ((line, Ink.FAINT),)
+    yield from wrapped(visible(source), Ink.FAINT, view)
     yield BLANK
     earlier = [build for build in detail.builds if build.number != detail.summary.build]
     facts = () if detail.installation is None else tuple(_installation(detail.installation, view))
@@ -163,5 +162,4 @@ def _logs(reports: Sequence[ShownStep], view: View) -> Iterator[Line]:
             texts.append(f"the end of {logged.logs_length} characters of logs:")
         texts += logged.logs.strip("\n").splitlines()
     for text in texts:
-        for line in wrap(visible(text.rstrip()), view.width - 4):
-            yield ((f"    {line}", Ink.FAINT),)
+        yield from wrapped(visible(text.rstrip()), Ink.FAINT, view, 4)

@@ -21,6 +21,7 @@ from service_record.display.text import (
     lines_of,
     moment,
     wrap,
+    wrapped,
     zone,
 )
 from service_record.history import History, ServiceHistory
@@ -263,12 +264,6 @@ def _is_before_start(run: Run) -> bool:
     )
 
 
-def when_lines(run: Run, view: View, indent: int) -> Iterator[Line]:
-    """`when` in lines of its own."""
-    for row in wrap(when(run, view), view.width - indent):
-        yield ((" " * indent + row, Ink.PLAIN),)
-
-
 def _end(run: Run) -> str:
     how = ending(run.facts) or VERBS[run.outcome] if run.outcome is not Outcome.SUCCESS else ""
     if run.duration is None:
@@ -297,8 +292,7 @@ def summary(history: History, source: str, view: View) -> Iterator[Line]:
     damaged = sum(service.damaged_pieces for service in history.services)
     if damaged:
         parts.append(f"{count(damaged, 'damaged piece')}")
-    for row in wrap(", ".join(parts), view.width):
-        yield ((row, Ink.FAINT),)
+    yield from wrapped(", ".join(parts), Ink.FAINT, view)
 
 
 def _counts(history: History) -> Line:
@@ -340,7 +334,7 @@ def damages(history: History, view: View, *, whole: bool = False) -> Iterator[Li
         yield BLANK
         yield _damage_title(service, view)
         for doubt in doubts:
-            yield from _indented(doubt, Ink.PLAIN, view)
+            yield from wrapped(doubt, Ink.PLAIN, view, _INDENT)
         yield from _pieces(service, view, whole=whole)
 
 
@@ -352,10 +346,9 @@ def local_times(services: Iterable[ServiceHistory]) -> Iterator[str]:
 
 
 def _all_local(services: Sequence[ServiceHistory], view: View) -> Iterator[Line]:
-    """Yield the sentence for several records with local times."""
     yield ((f"{view.glyphs.damaged} {count(len(services), 'record')}", Ink.WORRYING),)
     for sentence in local_times(services):
-        yield from _indented(sentence, Ink.PLAIN, view)
+        yield from wrapped(sentence, Ink.PLAIN, view, _INDENT)
 
 
 def _local(offset: timedelta | None) -> str:
@@ -376,21 +369,16 @@ def _anomalies(service: ServiceHistory, *, is_zone_told: bool) -> Iterator[str]:
 def _pieces(service: ServiceHistory, view: View, *, whole: bool) -> Iterator[Line]:
     pieces = service.malformed if whole else service.malformed[:_MAX_PIECES]
     for piece in pieces:
-        yield from _indented(_damage_line(piece, view, whole=whole), Ink.PLAIN, view)
+        yield from wrapped(_damage_line(piece, view, whole=whole), Ink.PLAIN, view, _INDENT)
     rest = service.damaged_pieces - len(pieces)
     if rest > 0:
         where = "named by `validate`" if whole else "shown by --output wide"
-        yield from _indented(f"and {rest} more, {where}", Ink.FAINT, view)
+        yield from wrapped(f"and {rest} more, {where}", Ink.FAINT, view, _INDENT)
 
 
 def _damage_line(piece: Malformed, view: View, *, whole: bool) -> str:
     text = visible(piece.text) if whole else cut(visible(piece.text), view.width // 2, view.glyphs.cut)
     return f"line {piece.line}: {visible(piece.reason)}: {text}"
-
-
-def _indented(text: str, color: Ink, view: View) -> Iterator[Line]:
-    for row in wrap(text, view.width - _INDENT):
-        yield ((" " * _INDENT + row, color),)
 
 
 def _damage_title(service: ServiceHistory, view: View) -> Line:

@@ -24,9 +24,8 @@ from service_record.display.phrases import (
     summary,
     title,
     when,
-    when_lines,
 )
-from service_record.display.text import BLANK, Ink, Line, View, count, cut, moment, times, wrap
+from service_record.display.text import BLANK, Ink, Line, View, count, cut, moment, times, wrapped
 from service_record.history import History, ServiceHistory
 from service_record.history.outcome import (
     NOTHING,
@@ -105,7 +104,6 @@ _MAX_FAILED_STAGES: Final = 3
 
 
 def table(history: History, source: str, view: View) -> Iterator[Line]:
-    """Yield the lines of the default output of `show`."""
     yield from summary(history, source, view)
     stories = sorted((_story(service) for service in history.services if service.runs), key=_urgency)
     for story in stories:
@@ -150,7 +148,7 @@ def _urgency(story: _Story) -> tuple[int, float]:
 def _told_in_full(story: _Story, bad: Run, view: View) -> Iterator[Line]:
     latest = story.attempts[-1]
     yield title(latest, view)
-    yield from when_lines(latest, view, _INDENT)
+    yield from wrapped(when(latest, view), Ink.PLAIN, view, _INDENT)
     if latest is not bad:
         yield from labelled(
             "before", [(f"{headline(bad)}, {when(bad, view)}", ink(bad.outcome))], view, _INDENT
@@ -210,8 +208,7 @@ def _beside(line: Line, notes: str, view: View) -> Iterator[Line]:
         yield *line, (" " * _INDENT + notes, Ink.FAINT)
         return
     yield line
-    for row in wrap(notes, view.width - _INDENT):
-        yield ((" " * _INDENT + row, Ink.FAINT),)
+    yield from wrapped(notes, Ink.FAINT, view, _INDENT)
 
 
 def _repeats(attempts: Sequence[Run], run: Run) -> tuple[Repeat, list[Repeat]]:
@@ -251,7 +248,7 @@ def wide(history: History, source: str, view: View) -> Iterator[Line]:
 
 def _run(run: Run, view: View) -> Iterator[Line]:
     yield title(run, view)
-    yield from when_lines(run, view, _INDENT)
+    yield from wrapped(when(run, view), Ink.PLAIN, view, _INDENT)
     yield from labelled("ids", ((text, Ink.PLAIN) for text in _ids(run)), view, _INDENT)
     yield from details(run.facts, view, _INDENT, whole=True)
     for command in run.commands:

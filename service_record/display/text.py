@@ -187,6 +187,12 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     glyphs: Glyphs = msgspec.field(default_factory=Glyphs)
 
 
+def wrapped(text: str, look: Ink, view: View, indent: int = 0, most: int | None = None) -> Iterator[Line]:
+    """Yield a text in lines of the view, each behind so many blanks; the first of them if there are more."""
+    for row in wrap(text, view.width - indent)[:most]:
+        yield ((" " * indent + row, look),)
+
+
 def glyphs_for(encoding: str) -> Glyphs:
     """Return the glyphs that can be written in an encoding."""
     glyphs = Glyphs()

@@ -21,7 +21,7 @@ from service_record.display.text import (
     duration,
     moment,
     utc,
-    wrap,
+    wrapped,
     zone,
 )
 from service_record.history import History
@@ -179,8 +179,7 @@ def timeline_page(
     if len(visible_charts) < len(charts):
         left_out = count(len(charts) - len(visible_charts), "earlier boot")
         left_out += " left out: --boot 1 shows the first, --output wide all"
-        for row in wrap(left_out, view.width):
-            yield ((row, Ink.FAINT),)
+        yield from wrapped(left_out, Ink.FAINT, view)
     for chart in visible_charts:
         yield BLANK
         yield from _chart(chart, len(history.boots), view, wide=wide, flat=flat)
@@ -194,17 +193,14 @@ def _untimed(history: History, view: View) -> Iterator[Line]:
         runs = sum(run.first_entry is None for run in service.runs)
         if runs:
             yield BLANK
-            for row in wrap(
-                f"{name(service.name)}: {count(runs, 'run')} without times, not drawn", view.width
-            ):
-                yield ((row, Ink.FAINT),)
+            text = f"{name(service.name)}: {count(runs, 'run')} without times, not drawn"
+            yield from wrapped(text, Ink.FAINT, view)
 
 
 def _chart(chart: Chart, boots: int, view: View, *, wide: bool, flat: bool) -> Iterator[Line]:
     first, *notes = chart_notes(chart, view)
     for text in (f"{boot_title(chart, boots)}, {first}", *notes):
-        for line in wrap(text, view.width):
-            yield ((line, Ink.FAINT),)
+        yield from wrapped(text, Ink.FAINT, view)
     labels = [_label(row, view.glyphs, flat=flat) for row in chart.rows]
     times = [_started(row, view) if wide else "" for row in chart.rows]
     lasted = [took(row.longest) for row in chart.rows]

@@ -27,7 +27,19 @@ from service_record.display.sentences import (
     verdict_sentence,
 )
 from service_record.display.table import stage_lines
-from service_record.display.text import BLANK, Ink, Line, View, count, cut, cut_within, moment, painted, wrap
+from service_record.display.text import (
+    BLANK,
+    Ink,
+    Line,
+    View,
+    count,
+    cut,
+    cut_within,
+    moment,
+    painted,
+    wrap,
+    wrapped,
+)
 from service_record.history import History
 from service_record.history.results import Handled
 from service_record.record.visible import visible
@@ -67,7 +79,7 @@ def analysis(
     if whole:
         for trouble in (*diagnosis.followers, *diagnosis.others):
             yield BLANK
-            yield from (((row, Ink.STRONG),) for row in wrap(trouble_sentence(trouble), view.width))
+            yield from wrapped(trouble_sentence(trouble), Ink.STRONG, view)
             yield from _in_full(trouble, view, whole=True)
 
 
@@ -172,7 +184,6 @@ def weighed_lines(diagnosis: Diagnosis, view: View) -> Iterator[Line]:
 
 
 def _lists(diagnosis: Diagnosis, view: View, limit: int | None) -> Iterator[Line]:
-    """Yield the remaining findings, a sentence each."""
     for label, sentences in {**findings(diagnosis), "looked": list(_looked(diagnosis))}.items():
         yield from _list(label, sentences, view, limit)
 

@@ -37,7 +37,6 @@ def with_host_files(
 
 
 def _live() -> HostFiles:
-    """Yield what this host shows."""
     from service_record.read.live_host import live_contents  # noqa: PLC0415  # only of this host
 
     for name, data in live_contents():

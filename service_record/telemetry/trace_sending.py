@@ -174,8 +174,6 @@ _TEXTS: Final = frozenset(("stringValue", "name", "message"))
 
 @dataclass(slots=True)
 class _Batch:
-    """The contents of one request."""
-
     spans: list[TraceSpan] = field(default_factory=list)
     marks: list[TraceSpan] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from service_record.display.machine import csv_of
-from service_record.display.text import BLANK, Ink, Line, View, count, cut, wrap
+from service_record.display.text import BLANK, Ink, Line, View, count, cut, wrapped
 from service_record.record.visible import visible
 from service_record.triage.counting import Cause, Triage
 
@@ -78,8 +78,7 @@ def _cause_lines(cause: Cause, view: View, marks: Sequence[tuple[str, Ink]]) -> 
         ", ".join(cause.releases),
         ", ".join(cause.platforms),
     ]
-    for line in wrap(visible(", ".join(filter(None, facts))), view.width - len(indent)):
-        yield ((indent + line, Ink.FAINT),)
+    yield from wrapped(visible(", ".join(filter(None, facts))), Ink.FAINT, view, len(indent))
     if trend := _trend(cause, view):
         yield ((indent + trend, Ink.FAINT),)
     if not cause.name and cause.line:

@@ -65,7 +65,6 @@ class Index:
             self._files, self._path = fs.LocalFileSystem(), str(Path(place).absolute())
 
     def known_keys(self) -> set[str]:
-        """Return the keys of the bundles that have a row."""
         names = self._names()
         if not names:
             return set()

@@ -80,7 +80,6 @@ def _environment() -> Environment:
 
 
 def stylesheet() -> str:
-    """Return the style of every page."""
     return _environment().get_template("style.css").render()
 
 

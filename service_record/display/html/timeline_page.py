@@ -28,7 +28,6 @@ _ID: Final = "failures"
 def timeline_html(
     history: History, source: str, charts: Sequence[Chart], view: View, *, flat: bool = False
 ) -> str:
-    """Return the page of `timeline --output html`."""
     view = replace(view, width=UNWRAPPED)
     bad = {f"{_ID}-{n}": each for n, each in enumerate(history.services) if _is_bad(each)}
     targets = {service.name: place for place, service in bad.items()}
