@@ -75,19 +75,12 @@ def reading(root: Path) -> Measured:
     for size in SIZES:
         path = record(root / f"read-{size}", size)
         measures = {
-            verb: partial(_ended, COMMAND, *verb.split(), "--from", path.parent)
+            verb: partial(wall, COMMAND, *verb.split(), "--from", path.parent, is_checked=False)
             for verb in ("show", "show --output jsonl", "analyze")
         } | {"bare orjson.loads": partial(wall, sys.executable, "-c", BARE_CODE, path)}
         _note(result, size, medians(measures, ROUNDS if size < max(SIZES) else 1))
         path.unlink()
     return result
-
-
-def _ended(*command: object) -> float:
-    """Seconds until a command has ended; with failures or with nothing to show it says so by its status."""
-    begun = time.perf_counter()
-    subprocess.run(list(map(str, command)), check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return time.perf_counter() - begun
 
 
 def writing(root: Path) -> Measured:

@@ -65,17 +65,17 @@ _NAMES: Final = (
 _FIELD: Final = re.compile(r"\{(pid|time|us|ns|name|uuid|hex|byte)\}")
 
 
-def journal_text(size: int = _BLOCK_BYTES, seed: int = 20261121) -> bytes:
-    """So many bytes of lines as `journalctl --output=short-iso-precise` prints them; the same each time."""
-    chance = random.Random(seed)
+def _journal_text() -> bytes:
+    """Return lines as `journalctl --output=short-iso-precise` prints them; the same each time."""
+    chance = random.Random(20261121)
     text = bytearray()
     second = 0.0
-    while len(text) < size:
+    while len(text) < _BLOCK_BYTES:
         second += chance.expovariate(40)
         lines = _SECRETS if chance.random() < 0.0005 else _LINES
         text += f"2026-11-21T{_time(second)}.{chance.randrange(10**6):06}+0000 master-0 ".encode()
         text += _filled(chance.choice(lines), chance, second).encode() + b"\n"
-    return bytes(text[: text.rfind(b"\n", 0, size) + 1])
+    return bytes(text[: text.rfind(b"\n", 0, _BLOCK_BYTES) + 1])
 
 
 def _filled(line: str, chance: random.Random, second: float) -> str:
@@ -106,7 +106,7 @@ def _time(second: float) -> str:
 def install(directory: Path, size: int) -> Path:
     """Make a `journalctl` in a directory of its own that prints about so many bytes, and return that."""
     block = directory / "block"
-    block.write_bytes(journal_text())
+    block.write_bytes(_journal_text())
     programs = directory / "bin"
     programs.mkdir()
     program = programs / "journalctl"

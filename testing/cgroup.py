@@ -17,18 +17,9 @@ def systemd() -> list[Path]:
     return _mounted("cgroup2", "name=systemd")
 
 
-def memory() -> list[Path]:
-    """Return the places where version 1 limits memory and lets us; none where version 2 does or
-    nothing can.
-    """
-    return [path for path in _mounted("memory") if os.access(path, os.W_OK)]
-
-
-def pids() -> list[Path]:
-    """Return the places where version 1 limits processes and lets us; none where version 2 does or nothing
-    can.
-    """
-    return [path for path in _mounted("pids") if os.access(path, os.W_OK)]
+def limiting(controller: str) -> list[Path]:
+    """Return the places where version 1 has this controller and lets us use it; none with version 2."""
+    return [path for path in _mounted(controller) if os.access(path, os.W_OK)]
 
 
 def is_delegated(controller: str) -> bool:

@@ -15,13 +15,14 @@ from service_record.display.fleet_table import (
     Host,
     HostsAnswer,
     ink,
+    moment_at,
     seconds_of,
     sign,
     tally,
     with_builds,
 )
 from service_record.display.machine import Document
-from service_record.display.text import Ink, View, duration, moment, utc
+from service_record.display.text import Ink, View, duration, utc
 
 _SCHEMA_VERSION: Final = 1
 _TEMPLATE: Final = "hosts.html"
@@ -32,7 +33,7 @@ def hosts_html(answer: HostsAnswer, source: str, view: View) -> str:
     from service_record.display.html.rendering import page, section  # noqa: PLC0415  # only for a page
 
     def moment_of(at: float | None) -> str:
-        return "" if at is None else moment(datetime.fromtimestamp(at, UTC), view.clock, view.now)
+        return "" if at is None else moment_at(at, view)
 
     rows = []
     for host in with_builds(answer).hosts:

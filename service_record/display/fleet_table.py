@@ -86,7 +86,7 @@ def cluster_table(clusters: Sequence[Cluster], now: float, view: View) -> Iterat
         since = "" if cluster.since is None else age(now - cluster.since)
         label = cut_within(visible(cluster.label), width, view.glyphs.cut)
         yield (
-            (f"{_sign(ink, view.glyphs)} ", ink),
+            (f"{getattr(view.glyphs, _SIGNS[ink])} ", ink),
             (_pad(label, width) + _GAP, Ink.STRONG),
             (_pad(visible(cluster.status), states) + _GAP, ink),
             (f"{_pad(since, _SINCE)}{_GAP}{cluster.joined} of {cluster.hosts}", Ink.PLAIN),
@@ -97,12 +97,6 @@ def cluster_table(clusters: Sequence[Cluster], now: float, view: View) -> Iterat
 
 def more_clusters(number: int) -> Line:
     return ((f"  and {count(number, 'cluster')} more: --cluster NAME shows one", Ink.FAINT),)
-
-
-def _sign(ink: Ink, glyphs: Glyphs) -> str:
-    signs = {Ink.BAD: glyphs.failure, Ink.WORRYING: glyphs.interrupted, Ink.GOOD: glyphs.success}
-    signs[Ink.FAINT] = glyphs.stopped
-    return signs.get(ink, glyphs.running)
 
 
 VERDICTS: Final = ("failed", "looping", "stuck", "silent", "progressing", "done")
@@ -122,7 +116,9 @@ _SIGNS: Final = {
     Ink.BUSY: "running",
     Ink.GOOD: "success",
     Ink.PLAIN: "damaged",
+    Ink.FAINT: "stopped",
 }
+"""Glyph of each ink."""
 _GAP: Final = "  "
 _BAR: Final = 7
 _SHORTEST_MESSAGE: Final = 10
@@ -282,7 +278,7 @@ def _clusters(answer: HostsAnswer, view: View) -> Iterator[Line]:
 
 def change(host: Host, now: float, view: View) -> Line:
     """Return one host after a change of it, in a line."""
-    at = moment(datetime.fromtimestamp(now, UTC), view.clock, view.now)
+    at = moment_at(now, view)
     message = host.reason if host.is_bad else host.message
     far = f" {host.percentage:.0f}%" if host.percentage is not None else ""
     text = f"{sign(host, view.glyphs)} {visible(host.name)} {host.verdict}{far}"
@@ -368,7 +364,7 @@ class _Layout(msgspec.Struct, frozen=True):
 
 def _facts(host: Host, now: float, view: View) -> Iterator[tuple[str, str]]:
     took = seconds_of(host, now)
-    times = [f"{name} {_moment(at, view)}" for name, at in _times(host) if at is not None]
+    times = [f"{name} {moment_at(at, view)}" for name, at in _times(host) if at is not None]
     facts = {
         "verdict": f"{host.verdict}{_since(host, view)}",
         "reason": host.reason,
@@ -385,7 +381,8 @@ def _facts(host: Host, now: float, view: View) -> Iterator[tuple[str, str]]:
 
 def _build(build: EarlierBuild, view: View) -> str:
     named = ", ".join(text for text in (f"build {build.number}", build.key, build.action) if text)
-    sentence = f"{named}: {build.verdict}, begun {_moment(build.started_at, view)}, {duration(build.seconds)}"
+    begun, took = moment_at(build.started_at, view), duration(build.seconds)
+    sentence = f"{named}: {build.verdict}, begun {begun}, {took}"
     return visible(f"{sentence}; {one_line(build.reason)}" if build.reason else sentence)
 
 
@@ -394,10 +391,11 @@ def _times(host: Host) -> tuple[tuple[str, float | None], ...]:
 
 
 def _since(host: Host, view: View) -> str:
-    return "" if host.verdict_since is None else f" since {_moment(host.verdict_since, view)}"
+    return "" if host.verdict_since is None else f" since {moment_at(host.verdict_since, view)}"
 
 
-def _moment(at: float, view: View) -> str:
+def moment_at(at: float, view: View) -> str:
+    """Return a time, given in seconds since 1970."""
     return moment(datetime.fromtimestamp(at, UTC), view.clock, view.now)
 
 

@@ -1,14 +1,13 @@
 """One host on the terminal: what a collector knows of it, the steps of one build, and their logs."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 from rich.cells import cell_len
 
-from service_record.display.fleet_table import EarlierBuild, Host, Time, describe
-from service_record.display.text import BLANK, Glyphs, Ink, Line, View, cut, duration, moment, wrapped
+from service_record.display.fleet_table import EarlierBuild, Host, Time, describe, moment_at
+from service_record.display.text import BLANK, Glyphs, Ink, Line, View, cut, duration, wrapped
 from service_record.record.visible import visible
 
 _WORDS: Final = {"init": "began"}
@@ -112,8 +111,7 @@ def _installation(installation: ShownInstallation, view: View) -> Iterator[tuple
             f"{installation.stage}: {installation.info}" if installation.info else installation.stage,
         )
     if installation.checked_in_at is not None:
-        called = datetime.fromtimestamp(installation.checked_in_at, UTC)
-        yield "agent", f"called {moment(called, view.clock, view.now)}"
+        yield "agent", f"called {moment_at(installation.checked_in_at, view)}"
     yield (
         "cluster",
         f"{installation.cluster_id}, {installation.role}{', bootstrap' if installation.is_bootstrap else ''}",
@@ -137,7 +135,7 @@ def _line(step: _Reports, width: int, view: View) -> Line:
     latest = step.latest
     name = cut(visible(latest.name), width, view.glyphs.cut)
     took = "" if step.seconds is None else duration(step.seconds)
-    at = moment(datetime.fromtimestamp(latest.received_at, UTC), view.clock, view.now)
+    at = moment_at(latest.received_at, view)
     times = f"  {view.glyphs.times}{step.times}" if step.times > 1 else ""
     word = _WORDS.get(latest.status, latest.status)
     return (

@@ -139,7 +139,7 @@ def answer_html(triage: Triage, source: str, made_at: datetime) -> str:
     bad = count(triage.bad, "bundle with trouble", "bundles with trouble")
     lead: list[Line] = [
         ((f"{bad} among {count(triage.bundles, 'bundle')}", Ink.STRONG),),
-        ((", ".join(f"{number} {verdict}" for verdict, number in triage.verdicts.items()), Ink.PLAIN),),
+        ((_verdicts(triage), Ink.PLAIN),),
     ]
     if triage.since is not None:
         comparison = f"New and rising: since {_day(triage.since)}, against {triage.compared_with}."

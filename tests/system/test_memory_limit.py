@@ -34,7 +34,7 @@ with service_record.service(), service_record.stage("fill-memory"):
 def limit(machine: Machine) -> Iterator[str]:
     """Make the limit, and say what $SERVICE_RESULT will be."""
     machine.bash_service("greedy", BODY, f"MemoryMax={LIMIT}", "MemorySwapMax=0", "OOMPolicy=continue")
-    hierarchies = cgroup.memory()
+    hierarchies = cgroup.limiting("memory")
     if not hierarchies and not cgroup.is_delegated("memory"):
         pytest.skip("memory limits cannot be had here")
     with cgroup.groups(hierarchies) as groups:

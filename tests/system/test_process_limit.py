@@ -40,7 +40,7 @@ CALL = (BASH_HEAD + ENTER + FILL + FAIL).count("\n")
 @pytest.fixture
 def settings(machine: Machine, tmp_path: Path) -> Iterator[tuple[str, ...]]:
     """Yield the settings that give a unit the limit."""
-    hierarchies = cgroup.pids()
+    hierarchies = cgroup.limiting("pids")
     if not hierarchies and not cgroup.is_delegated("pids"):
         pytest.skip("limits of processes cannot be had here")
     with cgroup.groups(hierarchies) as groups:
