@@ -6,7 +6,6 @@ All of it is measured at a collector in a process of its own, which this one ask
 """
 
 import contextlib
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -18,9 +17,10 @@ from bench.fleet import STEPS
 from bench.plot import Line, Plot
 from bench.rounds import resident
 from bench.table import Row, memory, publish
+from service_record.collector.serving_settings import CollectorSettings
+from testing.collector import process
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "collector.md"
-PROGRAM: Final = (sys.executable, "-c", "from service_record.cli import main; main()", "collector", "serve")
 PLOT: Final = PAGE.parent / "performance" / "hosts.svg"
 DRAWN: Final = ("fleet page", "fleet as JSON", "statistics page")
 
@@ -28,18 +28,8 @@ DRAWN: Final = ("fleet page", "fleet as JSON", "statistics page")
 @contextlib.contextmanager
 def collector(data: Path, database: str = "") -> Iterator[tuple[int, int]]:
     """Run a collector; yield its port and process id."""
-    arguments = [*PROGRAM, "--data", str(data), "--port", "0", "--database", database]
-    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        try:
-            for line in process.stderr:
-                if line.startswith("listening on "):
-                    yield int(line.rpartition(":")[2]), process.pid
-                    return
-            raise RuntimeError("the collector did not start")
-        finally:
-            process.terminate()
-            process.stderr.close()
+    with process(CollectorSettings(data=data, database=database)) as running:
+        yield int(running.url.rpartition(":")[2]), running.process.pid
 
 
 def fleet_rows(folder: Path) -> list[Row]:
@@ -49,7 +39,7 @@ def fleet_rows(folder: Path) -> list[Row]:
     for hosts in asked.GROWTH:
         data = folder / f"fleet-{hosts}"
         session, token = asked.fill(data, hosts)
-        with collector(data) as (port, process):
+        with collector(data) as (port, pid):
             asked.wait_for_verdicts(data)
             is_all = hosts == asked.GROWTH[-1]
             for what, path, limit in asked.REQUESTS:
@@ -69,7 +59,7 @@ def fleet_rows(folder: Path) -> list[Row]:
                     )
                 )
             if is_all:
-                rows.append(memory("collector: memory then", resident(process), asked.MOST_MEMORY))
+                rows.append(memory("collector: memory then", resident(pid), asked.MOST_MEMORY))
     lines = [Line(name=name, points=points) for name, points in drawn.items()]
     PLOT.write_text(Plot(title="A page by how many hosts there are", amount="hosts", lines=lines).svg())
     return rows

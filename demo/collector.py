@@ -19,8 +19,9 @@ from demo import cluster
 from demo.cluster import Cluster
 from demo.fleet import Machine, Provisioning, fleet
 from service_record.client.calls import CollectorClient
+from service_record.collector.serving_settings import CollectorSettings
+from testing.collector import PROGRAM, process
 
-PROGRAM: Final = (sys.executable, "-c", "from service_record.cli import main; main()")
 _GROUPS: Final = ("dc1", "dc2")
 
 
@@ -58,24 +59,8 @@ def collector(folder: Path, budget: float) -> Iterator[Running]:
         group: subprocess.run([*create, "group", group], check=True, capture_output=True, text=True).stdout
         for group in _GROUPS
     }
-    serve = [*PROGRAM, "collector", "serve", "--data", str(data), "--port", "0", "--budget", f"{budget:.3f}s"]
-    with (folder / "log").open("w+") as log, subprocess.Popen(serve, stderr=log) as process:
-        try:
-            url = _listening(process, folder / "log")
-            yield Running(url, data, reader, {group: token.strip() for group, token in tokens.items()})
-        finally:
-            process.terminate()
-
-
-def _listening(process: "subprocess.Popen[bytes]", log: Path) -> str:
-    """Return the URL at which it listens, once it does."""
-    while process.poll() is None:
-        for line in log.read_text().splitlines():
-            before, marker, url = line.partition("listening on ")
-            if marker and not before:
-                return url.strip()
-        time.sleep(0.05)
-    sys.exit(f"demo: the collector did not come up:\n{log.read_text()}")
+    with process(CollectorSettings(data=data), "--budget", f"{budget:.3f}s") as serving:
+        yield Running(serving.url, data, reader, {group: token.strip() for group, token in tokens.items()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,71 +1,24 @@
-"""Collectors as their owners run them: processes, which can be killed; and hosts that only report."""
+"""Hosts that only report, and the tokens for it."""
 
 import contextlib
 import http.client
 import json
 import os
-import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from service_record.collector.domain.access import TokenKind
-from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import tokens as token_store
 from service_record.collector.store.database import Database
-from tests.command_line import PROGRAM
 
 _PAUSE: Final = 0.025
 """Seconds between two reports of a host: so often may it report for ever."""
 _LONGEST: Final = 300.0
 """Seconds that anything may take here before it is wrong."""
-
-
-@dataclass(slots=True)
-class Process:
-    """A collector in a process of its own."""
-
-    url: str
-    process: "subprocess.Popen[str]"
-    said: Path
-    """File with its standard error."""
-
-    def end(self, number: signal.Signals) -> int:
-        """End it by a signal; its exit status."""
-        self.process.send_signal(number)
-        return self.process.wait()
-
-
-@contextlib.contextmanager
-def process(settings: CollectorSettings, *options: str, port: int = 0) -> Iterator[Process]:
-    """A collector with these settings, until the end of the block."""
-    settings.data.mkdir(parents=True, exist_ok=True)
-    said = settings.data / f"said-{os.urandom(4).hex()}"
-    given = ["--data", str(settings.data), "--database", settings.database, "--port", str(port)]
-    with said.open("w") as output:
-        started = subprocess.Popen(
-            [*PROGRAM, "collector", "serve", *given, *options], stderr=output, text=True
-        )
-    try:
-        yield Process(_listening(started, said), started, said)
-    finally:
-        started.kill()
-        started.wait()
-
-
-def _listening(started: "subprocess.Popen[str]", said: Path) -> str:
-    while started.poll() is None:
-        for line in said.read_text().splitlines():
-            if line.startswith("listening on "):
-                return line.removeprefix("listening on ")
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            started.wait(0.02)
-    raise AssertionError(said.read_text())
 
 
 @dataclass(slots=True)

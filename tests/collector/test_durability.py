@@ -21,8 +21,9 @@ from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.schema import steps
 from testing import postgresql
+from testing.collector import process
 from testing.postgresql import Cluster
-from tests.collector.processes import Load, load, process, tokens_in
+from tests.collector.processes import Load, load, tokens_in
 from tests.collector.serving import settings_in
 
 KILLS: Final = int(os.environ.get("SERVICE_RECORD_TORTURE") or 5)

@@ -19,9 +19,9 @@ from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import tokens
 from service_record.collector.web.events import Views
+from testing.collector import process
 from tests.builders import some
 from tests.collector.browsing import Visitor, signed_in
-from tests.collector.processes import process
 from tests.collector.serving import Client, Served, served, settings_in
 from tests.pages import parsed
 

@@ -22,8 +22,8 @@ from service_record.collector.domain.access import (
 )
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings, Rates
+from testing.collector import process
 from tests.collector.commands import collector_command
-from tests.collector.processes import process
 from tests.collector.serving import Client, served, settings_in
 
 FEW = Rates(per_second=0.001, burst=3)

@@ -15,7 +15,8 @@ import pytest
 
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.database import Database, sqlite_url
-from tests.collector.processes import load, process, tokens_in
+from testing.collector import process
+from tests.collector.processes import load, tokens_in
 from tests.collector.serving import Served, served
 
 POST: Final = b"POST /api/v1/hosts/web1/steps HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer srt_1_x\r\n"

@@ -7,10 +7,10 @@ from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import tokens
 from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.tokens import TokenRequest
+from testing.collector import process
 from tests.assisted_rules import AssistedRules
 from tests.builders import failed_run
 from tests.collector.installing import Agent
-from tests.collector.processes import process
 from tests.collector.serving import Client, served
 from tests.collector.test_bundles import FAILED, indexed
 from tests.collector.test_records import piece, send

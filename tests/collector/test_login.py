@@ -12,9 +12,9 @@ from service_record.collector.serving_settings import Rates
 from service_record.collector.store import tokens
 from service_record.collector.store.database import FILE
 from service_record.collector.web.login import is_local
+from testing.collector import process
 from tests.builders import some
 from tests.collector.browsing import Visitor, signed_in
-from tests.collector.processes import process
 from tests.collector.serving import Client, Served, served, settings_in
 
 

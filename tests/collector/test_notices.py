@@ -31,8 +31,9 @@ from service_record.collector.process import Collector, NoticesError, read_desti
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import administration
 from service_record.collector.store.schema import deliveries, hosts, notices
+from testing.collector import process
 from tests.collector.commands import collector_command
-from tests.collector.processes import process, tokens_in
+from tests.collector.processes import tokens_in
 from tests.collector.receiving import Received, Receiver, receiving
 from tests.collector.serving import Client, settings_in
 from tests.waiting import wait_for

@@ -13,9 +13,10 @@ from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.database import Database
 from service_record.collector.store.schema import steps
+from testing.collector import process
 from testing.postgresql import Cluster
 from tests.collector.plain_database import Plain, plain_database
-from tests.collector.processes import load, process, tokens_in
+from tests.collector.processes import load, tokens_in
 from tests.collector.serving import Client, settings_in
 
 REPORTS = 300

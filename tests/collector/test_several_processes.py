@@ -21,10 +21,11 @@ from service_record.collector.store.database import Database
 from service_record.collector.store.purge import claim_housekeeping
 from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.schema import bundles, hosts, steps
+from testing.collector import process
 from testing.postgresql import Cluster
 from tests.assisted_rules import AssistedRules
 from tests.collector.installing import Agent
-from tests.collector.processes import load, process, tokens_in
+from tests.collector.processes import load, tokens_in
 from tests.collector.serving import Client, served
 
 FEW_REPORTS = 400

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from service_record.collector.serving_settings import CollectorSettings
+from testing.collector import process
 from tests.collector.commands import collector_command
-from tests.collector.processes import process
 from tests.collector.serving import Client, settings_in
 from tests.collector.test_sweep import eventually
 from tests.command_line import service_record

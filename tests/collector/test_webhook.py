@@ -26,8 +26,8 @@ from service_record.collector.store import administration
 from service_record.collector.store import notices as store
 from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.schema import deliveries, hosts, notices
+from testing.collector import process
 from tests.collector.commands import collector_command
-from tests.collector.processes import process
 from tests.collector.receiving import Receiver, receiving
 from tests.collector.serving import Client, served, settings_in
 from tests.waiting import side_by_side

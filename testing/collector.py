@@ -1,0 +1,62 @@
+"""A collector as its owners run it: a process, which can be killed."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from service_record.collector.serving_settings import CollectorSettings
+
+PROGRAM: Final = (
+    sys.executable,
+    "-c",
+    "from service_record.cli import main; main(prog_name='service-record')",
+)
+
+
+@dataclass(slots=True)
+class Process:
+    """A collector in a process of its own."""
+
+    url: str
+    process: "subprocess.Popen[str]"
+    said: Path
+    """File with its standard error."""
+
+    def end(self, number: signal.Signals) -> int:
+        """End it by a signal; return its exit status."""
+        self.process.send_signal(number)
+        return self.process.wait()
+
+
+@contextlib.contextmanager
+def process(settings: CollectorSettings, *options: str, port: int = 0) -> Iterator[Process]:
+    """Run a collector with the folder and the database of these settings, until the end of the block."""
+    settings.data.mkdir(parents=True, exist_ok=True)
+    said = settings.data / f"said-{os.urandom(4).hex()}"
+    given = ["--data", str(settings.data), "--database", settings.database, "--port", str(port)]
+    with said.open("w") as output:
+        started = subprocess.Popen(
+            [*PROGRAM, "collector", "serve", *given, *options], stderr=output, text=True
+        )
+    try:
+        yield Process(_listening(started, said), started, said)
+    finally:
+        started.kill()
+        started.wait()
+
+
+def _listening(started: "subprocess.Popen[str]", said: Path) -> str:
+    """Return the URL at which it listens, once it does."""
+    while started.poll() is None:
+        for line in said.read_text().splitlines():
+            if line.startswith("listening on "):
+                return line.removeprefix("listening on ")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            started.wait(0.02)
+    raise AssertionError(f"the collector did not start: {said.read_text()}")
