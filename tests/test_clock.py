@@ -39,8 +39,12 @@ def test_a_step_is_told_once_with_the_closest_entries_of_any_service() -> None:
 
 
 def test_a_clock_set_back_and_again_has_two_steps() -> None:
-    found = steps(a=[*run(0, 10), *run(20, 30, -60), *run(40, 50, 3)])
-    assert [(step.seconds, step.uptime) for step in found] == [(-60, UPTIME + 20), (63, UPTIME + 40)]
+    found = steps(a=[*run(0, 10), *run(20, 30, -60), *run(40, 50, 3.456)])
+    assert [(step.seconds, step.uptime) for step in found] == [(-60, UPTIME + 20), (63.46, UPTIME + 40)]
+
+
+def test_the_least_step_is_of_two_seconds() -> None:
+    assert [step.seconds for step in steps(a=[*run(0, 10), *run(20, 30, 2), *run(40, 50, 0.01)])] == [2]
 
 
 def test_a_boot_does_not_step_the_clock() -> None:

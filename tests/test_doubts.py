@@ -19,10 +19,11 @@ HOUR = timedelta(hours=1)
     [
         (-5 * HOUR, -5 * HOUR),
         (5.5 * HOUR, 5.5 * HOUR),
-        (-9.5 * HOUR - timedelta(seconds=119), -9.5 * HOUR),
-        (12.75 * HOUR + timedelta(seconds=119), 12.75 * HOUR),
+        (-9.5 * HOUR - timedelta(seconds=120), -9.5 * HOUR),
+        (12.75 * HOUR + timedelta(seconds=120), 12.75 * HOUR),
         (0.5 * HOUR, 0.5 * HOUR),
         (14 * HOUR, 14 * HOUR),
+        (-12 * HOUR, -12 * HOUR),
         (timedelta(), None),
         (-timedelta(seconds=90), None),
         (0.25 * HOUR, None),
@@ -50,13 +51,10 @@ def offsets(records: Mapping[str, Entry], written: Mapping[str, float]) -> dict[
 
 
 def test_times_of_upstream_are_doubted_and_ours_are_not() -> None:
-    records = {"upstreams": upstream_entry(), "ours": entry(), "unknown": upstream_entry()}
-    five_later = WRITTEN + 5 * 3600
-    assert offsets(records, {"upstreams": five_later, "ours": five_later}) == {
-        "upstreams": -5 * HOUR,
-        "ours": None,
-        "unknown": None,
-    }
+    ours = {"ours": entry(), "of no boot": entry(boot_id=None), "of no process": entry(pid=None)}
+    records = {"upstreams": upstream_entry(), "unknown": upstream_entry(), **ours}
+    written = dict.fromkeys(("upstreams", *ours), WRITTEN + 5 * 3600)
+    assert offsets(records, written) == dict.fromkeys(records) | {"upstreams": -5 * HOUR}
 
 
 @pytest.mark.parametrize("other", [5 * 3600 + 600, 3600, 0], ids=["copied", "another-zone", "right"])

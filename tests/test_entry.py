@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.record.entry import Entry, EntryError, Malformed, Phase, Result, describe_value
+from service_record.record.entry import (
+    Entry,
+    EntryError,
+    Malformed,
+    Phase,
+    Result,
+    RunsLeftOut,
+    describe_value,
+)
 from service_record.record.layout import read_entries
 from service_record.record.line import MAX_LINE_BYTES, line_of
 from tests.builders import START, entry, timestamp, upstream_entry
@@ -244,6 +252,10 @@ def test_a_value_counts_up_to_its_limit() -> None:
 )
 def test_a_value_is_described_in_a_few_words(value: object, said: str) -> None:
     assert describe_value(value) == said
+
+
+def test_the_runs_left_out_are_those_of_every_end() -> None:
+    assert RunsLeftOut(succeeded=1, stopped=2, failed=4, alike=8, boots=16, boot_runs=32).runs == 7
 
 
 def test_of_a_long_damaged_text_the_beginning_and_the_end_are_shown() -> None:

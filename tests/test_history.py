@@ -342,9 +342,27 @@ def test_of_a_run_that_recorded_only_commands_a_failed_post_command_is_the_failu
     assert (whole.outcome, whole.in_command) == (Outcome.FAILURE, "sweep")
 
 
+def test_of_post_commands_alone_the_first_that_fails_is_the_failure() -> None:
+    first, last = (
+        [
+            command(Phase.POST_COMMAND_START, at, name),
+            command(Phase.POST_COMMAND_END, at + 1, name, **FAILURE),
+        ]
+        for at, name in ((0, "sweep"), (2, "log"))
+    )
+    assert run(*first, *last).in_command == "sweep"
+
+
 def test_a_failed_pre_command_that_systemd_ignores_leaves_a_success() -> None:
     commands = command(Phase.PRE_COMMAND_START, 0), command(Phase.PRE_COMMAND_END, 1, **FAILURE)
     assert run(*commands, entry(at=2), entry(Phase.SERVICE_END, 3)).outcome is Outcome.SUCCESS
+
+
+def test_a_failed_pre_command_explains_only_the_failure_of_a_service_that_did_not_start() -> None:
+    commands = command(Phase.PRE_COMMAND_START, 0), command(Phase.PRE_COMMAND_END, 1, **FAILURE)
+    end = entry(Phase.SERVICE_END, 3, **FAILURE)
+    assert run(*commands, entry(at=2), end).in_command is None
+    assert run(*commands, end).in_command == "prepare"
 
 
 def test_a_failed_post_command_makes_a_failure_of_the_run() -> None:
@@ -459,6 +477,11 @@ def test_a_stop_is_told_from_a_death_and_its_stage_comes_to_the_same(
     assert found.outcome is expected
     assert [stage.outcome for stage in found.stages] == [expected]
     assert found.in_stage == (None if expected is Outcome.SUCCESS else "serve")
+    *entries, last = stopped_run(end)
+    found = run(*entries, replace(last, stage=None))
+    assert found.outcome is expected
+    own = Outcome.INTERRUPTED if expected is Outcome.SUCCESS else expected
+    assert [stage.outcome for stage in found.stages] == [own]
 
 
 @pytest.mark.parametrize("signal", ["KILL", "SEGV"])
@@ -736,6 +759,7 @@ def boots_of_none() -> list[Entry]:
 def test_of_two_readings_at_one_uptime_the_last_tells_the_time_of_a_boot() -> None:
     found = several(a=[entry(at=3, uptime=5.0)], b=[entry(at=4, uptime=5.0)], c=[entry(at=1, uptime=4.0)])
     assert boot_times(found) == {BOOT_ID: (START - timedelta(seconds=1)).timestamp()}
+    assert boot_times(several(a=[entry(uptime=0.5)])) == {BOOT_ID: START.timestamp() - 0.5}
 
 
 def test_of_programs_of_one_invocation_the_one_that_runs_decides_or_else_the_last_to_end() -> None:
@@ -890,6 +914,10 @@ def test_failures_of_stages_that_a_run_goes_on_after_are_counted_until_one_succe
     assert handled is not None
     assert (handled.stage, handled.count, handled.stages, handled.command) == (found.stages[-1], 3, 3, None)
     assert handled_failure(run(entry(), *ended(1, "a", bad), *ended(2, "a", good))) is None
+    another = replace(found.commands[0], stages=found.stages[1:2])
+    of_one = handled_failure(replace(found, commands=(found.commands[0], another), stages=()))
+    assert of_one is not None
+    assert of_one.command == found.commands[0]
     after = replace(found.commands[0], is_before=False)
     last = handled_failure(replace(found, commands=(after,)))
     assert last is not None

@@ -226,6 +226,16 @@ def test_a_forked_child_writes_on_whatever_its_parents_threads_were_doing(
     assert [found.exit_code for found in whole(records) if found.stage == "child"] == list(range(50))
 
 
+def test_a_forked_child_does_not_count_what_its_parent_lost(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = records.writer("job")
+    assert not writer.append(entry("stage start", stage=object()))
+    monkeypatch.setattr(os, "getpid", lambda: 2**22 + 1)
+    assert writer.append(entry())
+    assert whole(records) == [entry()]
+
+
 def test_a_signal_handler_may_append_in_the_midst_of_an_append(records: Records) -> None:
     writer = records.writer("job")
     handled = list[bool]()  # a sum would lose what a handler adds within another
@@ -366,15 +376,20 @@ def test_an_entry_that_lacks_only_its_end_is_in_the_file(
 
 
 @pytest.mark.parametrize("sync", ["ends", "", "all"])
+@pytest.mark.parametrize("is_link", [False, True], ids=["directory", "link"])
 def test_only_ends_of_runs_and_failures_wait_for_the_disk_where_that_is_wanted(
-    records: Records, monkeypatch: pytest.MonkeyPatch, sync: str
+    records: Records, monkeypatch: pytest.MonkeyPatch, sync: str, is_link: bool
 ) -> None:
     synced = []
     monkeypatch.setenv("SERVICE_RECORDS_SYNC", sync)
     monkeypatch.setattr(
         os, "fsync", lambda descriptor: synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
     )
-    places = [str(records.path("job")), str(records.directory)] if sync == "ends" else []
+    directory = records.directory.with_name("elsewhere") if is_link else records.directory
+    directory.mkdir()
+    if is_link:
+        records.directory.symlink_to(directory)
+    places = [f"{directory}/job.json", str(directory)] if sync == "ends" else []
     for phase, result, expected in [
         ("service start", None, []),
         ("stage start", None, []),

@@ -479,10 +479,13 @@ def test_a_stage_that_moved_is_told_on_the_stage_that_is_read_then() -> None:
 @pytest.mark.parametrize("status", [401, 403, 404, 503])
 def test_an_outage_that_is_answered_spends_no_tries_of_a_fact(status: int) -> None:
     service = Answering(faults=lambda call: Answered(status) if call == "PUT" else None)
+    tried = replace(OLD_STATE, tries={FACT: 3})
+    assert whole_round(settings(), tried, FIRST, service, SMALL)[0].tries == tried.tries
+    service.calls.clear()
     state = OLD_STATE
     for number in range(1, 16):
         state, _ = whole_round(settings(), state, evidence(uptime=number * 60.0), service, SMALL)
-        assert service.calls["PUT"] == number
+        assert (service.calls["PUT"], state.tries) == (number, {FACT: 0})
     service.faults = lambda _call: None
     state, _ = whole_round(settings(), state, evidence(uptime=960.0), service, SMALL)
     assert state.told == (str(Fact.LOCAL),)
@@ -642,6 +645,9 @@ def test_the_agents_logs_stay_unless_the_settings_give_them_up(case: Case, kinds
     plan = case.plan()
     assert [found.kind for found in plan.ship] == kinds
     assert plan.gather, "it is kept on the host"
+    left = "host: left: the agent's own logs are there; the bundle stays on the host"
+    plan = replace(case, state=with_bundle(case.state, WRONG)).plan()
+    assert plan.keeps is (left in plan.why) is not (kinds in (["host"], ["host_boot"]))
 
 
 def test_only_what_was_sent_into_the_hosts_slot_makes_its_logs_ours() -> None:
@@ -698,11 +704,22 @@ def test_where_the_bundle_lies_is_told_of_a_failed_host_too(status: str) -> None
         ),
         pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, refused={"host": 413})), id="never wanted"),
         pytest.param(Case(view=WITH_LOGS, settings=OVERWRITING), id="overwrite"),
+        pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, dropped=(str(Fact.KEPT),))), id="dropped"),
+        pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, deferred=(str(Fact.KEPT),))), id="deferred"),
+        pytest.param(
+            Case(view=WITH_LOGS, state=replace(TOLD, tries={str(Fact.KEPT): MOST_TRIES})), id="tries spent"
+        ),
     ],
 )
 def test_where_the_bundle_lies_is_not_told(case: Case) -> None:
     state = TOLD if case.state is OLD_STATE else case.state
     assert replace(case, state=with_bundle(state, WRONG), evidence=WRONG).plan().report == ()
+
+
+def test_with_send_always_a_bundle_is_made_in_each_round() -> None:
+    case = Case(settings=settings(send=Send.ALWAYS), state=with_bundle(TOLD, FIRST))
+    made = [replace(case, evidence=evidence(uptime)).plan().gather for uptime in (60.0, 660.0)]
+    assert made == [False, True]
 
 
 def test_with_send_always_each_round_ships_within_the_budget() -> None:
@@ -732,6 +749,54 @@ def test_the_last_upload_of_a_budget_is_for_the_limit(state: ReporterState) -> N
     assert (found.last_word, found.tries) == (BOOT, 1)
     over = replace(state, spent=spent(uploads=8, boot_uploads=4))
     assert Case(state=over, evidence=evidence(3000.0, wrong=True)).plan().ship == ()
+
+
+@pytest.mark.parametrize(("uploads", "tries"), [(1, 1), (2, 1), (3, 2)])
+def test_a_budget_of_one_upload_keeps_none_back(uploads: int, tries: int) -> None:
+    for few in (settings(uploads=uploads), settings(uploads_per_boot=uploads)):
+        assert [found.tries for found in Case(settings=few, state=TOLD, evidence=WRONG).plan().ship] == [
+            tries
+        ]
+
+
+def test_a_plan_says_when_a_budget_is_spent() -> None:
+    reason = "host: wrong: the host has a trouble that the destination does not have yet"
+    for uploads, most, line in ((0, 12 << 20, reason), (8, 0, f"{reason}, but its budget is spent")):
+        plan = Case(state=replace(TOLD, spent=spent(uploads=uploads)), evidence=WRONG).plan()
+        assert (plan.bundle_bytes, plan.why[-1]) == (most, line)
+
+
+def test_a_limit_is_near_while_no_other_round_comes_before_it() -> None:
+    limits, ahead = settings(), settings().frequency + settings().jitter
+    for uptime, earlier, last_word in (
+        (limits.time_limit - ahead, 0.0, BOOT),
+        (60.0, limits.lifetime - ahead - 60.0, "lifetime"),
+    ):
+        case = Case(state=replace(TOLD, earlier_uptime=earlier), evidence=evidence(uptime))
+        assert [found.last_word for found in case.plan().ship] == [last_word]
+        assert replace(case, evidence=evidence(uptime - 0.5)).plan().ship == ()
+    case = Case(state=replace(TOLD, earlier_uptime=limits.lifetime - 60.0))
+    assert some(case.plan().stop).rule == "lifetime"
+    assert replace(case, evidence=evidence(59.5)).plan().stop is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_said"),
+    [
+        (Unreachable("refused"), False),
+        (Unreachable("reset", sent=SMALL), True),
+        (Answered(503, sent=2 * SMALL, tries=2), True),
+        (Answered(204, sent=SMALL), True),
+    ],
+    ids=repr,
+)
+def test_a_last_word_is_said_when_any_of_it_was_sent(outcome: Outcome, is_said: bool) -> None:
+    (step,) = Case(state=TOLD, evidence=NEAR).plan().ship
+    earlier = replace(TOLD, spent=spent(last_word="lifetime"))
+    for own, expected in ((step, BOOT if is_said else None), (replace(step, last_word=None), "lifetime")):
+        result = StepResult(step=own, outcome=outcome, size=SMALL)
+        state = after(before(earlier, own, NEAR, SMALL), RoundPlan(ship=(own,)), [result], NEAR)
+        assert state.spent_at(own.destination).last_word == expected
 
 
 def test_a_bundle_is_never_larger_than_what_is_left() -> None:
@@ -846,6 +911,7 @@ def test_a_refused_upload_ends_that_kind_for_good(status: int) -> None:
     ("outcome", "uploads", "sent"),
     [
         pytest.param(Unreachable("refused", sent=0), 0, 0, id="nothing was sent"),
+        pytest.param(Answered(503, sent=PROBE_BYTES), 0, PROBE_BYTES, id="a probe was sent"),
         pytest.param(Unreachable("reset", sent=SMALL // 2), 1, SMALL // 2, id="half was sent"),
         pytest.param(Answered(503, sent=SMALL), 1, SMALL, id="all was sent in vain"),
         pytest.param(Answered(503, sent=2 * SMALL, tries=2), 2, 2 * SMALL, id="twice"),
@@ -920,7 +986,7 @@ def test_rounds_are_due_at_boot_and_then_by_frequency(state: ReporterState, upti
 def test_of_many_boots_the_last_sixteen_are_remembered_one_by_one() -> None:
     boots = [f"{number:032x}" for number in range(20)]
     rounds = [evidence(uptime, boot_id=boot_id) for boot_id in boots for uptime in (0.5, 30.0, 20.0)]
-    state = seen(*rounds, evidence(0.25, boot_id=NEXT_BOOT, wrong=True))
+    state = seen(*rounds, evidence(0.25, boot_id=NEXT_BOOT))
     earlier = tuple(BootSeen(boot_id=boot_id, rounds=3, uptime=30.0) for boot_id in boots[5:])
     latest = BootSeen(boot_id=NEXT_BOOT, rounds=1, uptime=0.25)
     assert state == ReporterState(boots=(*earlier, latest), earlier_boots=5, earlier_uptime=150.0)

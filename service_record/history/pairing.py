@@ -367,11 +367,11 @@ class Pairing:
 
     def _new_run(self, entry: Entry) -> RunSpan:
         same = self._by_invocation.get(entry.invocation_id or "")
-        is_beside = same is not None and same.first.pid != entry.pid
-        left_out = entry.left_out.runs if entry.left_out is not None else 0
-        attempt = (
-            same.attempt if same is not None and is_beside else self._next_attempt(entry.boot_id, left_out)
-        )
+        if same is not None and same.first.pid != entry.pid:
+            attempt = same.attempt
+        else:
+            left_out = entry.left_out.runs if entry.left_out is not None else 0
+            attempt = self._next_attempt(entry.boot_id, left_out)
         self._supersede(entry.invocation_id)
         run = RunSpan(first=entry, last=entry, start=None, number=len(self.runs), attempt=attempt)
         self.runs.append(run)

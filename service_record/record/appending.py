@@ -35,6 +35,8 @@ _SEPARATE: Final = b"\n"
 _EMPTY_ARRAY: Final = b"[\n]\n"
 _SAFE: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | _SAFE
+_SYNC: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+"""A link is followed: the directory may be one."""
 _LOCK_SECONDS: Final = 2.0
 """The time limit for getting the lock of an array."""
 
@@ -214,7 +216,7 @@ def _sync(path: str) -> None:
     """Have the file, and its name, on the disk; where that cannot be, it is as lasting as any other."""
     try:
         for place in (path, os.path.dirname(path) or "."):
-            descriptor = os.open(place, os.O_RDONLY | _SAFE)
+            descriptor = os.open(place, _SYNC)
             try:
                 os.fsync(descriptor)
             finally:

@@ -182,7 +182,7 @@ def _first_of(text: str, room: int) -> str:
     """Return as much of the beginning as `room` bytes of JSON hold, and the sign that more stood there."""
     if _size(text) <= room:
         return text
-    prefix = _fitting(text[: max(room, 0)], room - _CUT_BYTES)
+    prefix = _fitting(text, room - _CUT_BYTES)
     return text[:prefix] + _CUT if prefix else ""
 
 
@@ -190,7 +190,7 @@ def _last_of(text: str, room: int) -> str:
     """Return the same from the end."""
     if _size(text) <= room:
         return text
-    suffix = _fitting(text[::-1][: max(room, 0)], room - _CUT_BYTES)
+    suffix = _fitting(text[::-1], room - _CUT_BYTES)
     return _CUT + text[len(text) - suffix :] if suffix else ""
 
 

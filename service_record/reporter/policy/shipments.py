@@ -165,11 +165,9 @@ def is_reachable(moment: Moment, target: Target) -> bool:
 
 
 def is_fresh(moment: Moment, reason: Want) -> bool:
-    """Return whether the bundle in the spool is the one that is wanted."""
+    """Return whether the bundle in the spool is the one that is wanted for a reason other than `SPOOLED`."""
     bundle, evidence = moment.state.bundle, moment.evidence
     if bundle is None:
         return False
-    if reason is SPOOLED:
-        return True
     tells_it = bundle.boot_id == evidence.boot_id and bundle.fingerprint == evidence.fingerprint
     return tells_it and (reason not in {NEAR, EACH} or bundle.uptime == evidence.uptime)
