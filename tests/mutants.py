@@ -65,7 +65,8 @@ COLLECTOR_NAMES: Final = (
     *("verdicts", "webhook"),
 )
 """Tests that call these rooms, in their own process, and are fast."""
-MAX_TESTS: Final = 120
+MAX_TESTS: Final = 300
+BROADEST_TESTS: Final = 60
 MAX_SECONDS: Final = 60
 MAX_MEMORY_BYTES: Final = 4 << 30
 HEAD: Final = ("room", "mutants", "sample", "noticed", "survived", "no tests", "share")
@@ -199,7 +200,9 @@ def reaching() -> dict[str, dict[int, list[str]]]:
 
 def few(tests: list[str]) -> list[str]:
     """Return some of the tests of a line: the most special, and those that reach most."""
-    return tests if len(tests) <= MAX_TESTS else [*tests[: MAX_TESTS // 2], *tests[-MAX_TESTS // 2 :]]
+    if len(tests) <= MAX_TESTS:
+        return tests
+    return [*tests[: MAX_TESTS - BROADEST_TESTS], *tests[-BROADEST_TESTS:]]
 
 
 def tried(sample: Sequence[Mutant], processes: int) -> Iterator[tuple[Mutant, str]]:

@@ -30,11 +30,11 @@ def test_a_step_is_told_once_with_the_closest_entries_of_any_service() -> None:
     found = steps(
         a=run(0, 500, ahead_at_end=FIVE_HOURS),
         b=[*run(10, 90), *run(100, 400, ahead=FIVE_HOURS)],
-        c=run(1, 2),
+        c=[*run(1, 2), *run(95, 96)],
     )
     (step,) = found
     assert (step.seconds, step.uptime, step.boot_id) == (FIVE_HOURS, UPTIME + 100, BOOT_ID)
-    assert step.before == entry(at=90).time
+    assert step.before == entry(at=96).time
     assert step.after == entry(at=100 + FIVE_HOURS).time
 
 

@@ -576,7 +576,9 @@ def seen_running(**fields: object) -> Run:
 def test_a_run_that_only_systemd_knows_of_is_the_latest_of_its_service() -> None:
     recorded = build_history([("job", failed_run()), ("other", failed_run())])
     known = with_running(recorded, [seen_running(), seen_running(service="new", invocation_id="3f" * 16)])
-    assert [service.name for service in known.services] == ["job", "new", "other"]
+    assert [(service.name, service.runs[-1].attempt) for service in known.services] == [
+        *(("job", 2), ("new", 1), ("other", 1))
+    ]
     assert [(one.attempt, one.outcome) for one in known.services[0].runs] == [
         (1, Outcome.FAILURE),
         (2, Outcome.RUNNING),
