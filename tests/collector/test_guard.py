@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.collector.api.guard import Bucket, Failures, Sharing, Uses, address_of
+from service_record.collector.api.guard import Bucket, Buckets, Sharing, Uses, address_of
 from service_record.collector.domain.access import (
     Forbidden,
     Grant,
@@ -115,13 +115,13 @@ def test_a_bucket_gives_no_more_than_it_holds_and_time_brings(waits: list[float]
 
 
 def test_failures_of_an_address_are_forgotten_with_time() -> None:
-    failures = Failures(FEW, Uses())
+    guesses = Buckets("address", FEW, Uses())
     for _ in range(3):
-        failures.count("192.0.2.1", 0.0)
+        guesses.take("192.0.2.1", 0.0)
 
-    assert failures.wait("192.0.2.1", 0.0) > 0
-    assert failures.wait("192.0.2.2", 0.0) == 0
-    assert failures.wait("192.0.2.1", 2000.0) == 0
+    assert guesses.take("192.0.2.1", 0.0) > 0
+    assert guesses.take("192.0.2.2", 0.0) == 0
+    assert guesses.take("192.0.2.1", 2000.0) == 0
 
 
 def test_the_addresses_of_one_network_of_ipv6_are_one() -> None:

@@ -48,16 +48,12 @@ class Bucket:
     left: float
     at: float
 
-    def fill(self, rates: Rates, now: float) -> None:
-        """Add what has accrued since the last look."""
-        self.left = min(self.left + (now - self.at) * rates.per_second, float(rates.burst))
-        self.at = now
-
     def take(self, rates: Rates, now: float) -> float:
         """Take one token and return 0; if the bucket is empty, return the seconds until there is
         one again.
         """
-        self.fill(rates, now)
+        self.left = min(self.left + (now - self.at) * rates.per_second, float(rates.burst))
+        self.at = now
         if self.left < 1:
             return (1 - self.left) / rates.per_second
         self.left -= 1
@@ -99,28 +95,23 @@ def _remember(memory: OrderedDict[K, V], key: K, value: V) -> None:
         memory.popitem(last=False)
 
 
-class Failures:
-    """A count of invalid tokens that an address presented."""
+class Buckets:
+    """The buckets of clients of one kind: of tokens, sessions, or addresses that guess."""
 
-    def __init__(self, rates: Rates, uses: Uses) -> None:
+    def __init__(self, kind: str, rates: Rates, uses: Uses) -> None:
+        self._kind = kind
         self._rates = rates
         self._uses = uses
-        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+        self._buckets: OrderedDict[object, Bucket] = OrderedDict()
 
-    def wait(self, address: str, now: float) -> float:
-        """Return the seconds for which that address is refused; 0 if it is not."""
-        bucket = self._buckets.get(address)
-        if bucket is None:
-            return 0.0
-        bucket.fill(self._rates, now)
-        return 0.0 if bucket.left >= 1 else (1 - bucket.left) / self._rates.per_second
-
-    def count(self, address: str, now: float) -> None:
-        """Count one more failure."""
-        bucket = self._buckets.setdefault(address, Bucket(float(self._rates.burst), now))
-        bucket.take(self._rates, now)
-        self._uses.count(f"address {address}", bucket, self._rates)
-        _remember(self._buckets, address, bucket)
+    def take(self, client: object, now: float) -> float:
+        """Take one token of a client and return 0; or return the seconds until there is one again."""
+        bucket = self._buckets.get(client) or Bucket(float(self._rates.burst), now)
+        _remember(self._buckets, client, bucket)
+        wait = bucket.take(self._rates, now)
+        if not wait:
+            self._uses.count(f"{self._kind} {client}", bucket, self._rates)
+        return wait
 
 
 def address_of(host: str) -> str:
@@ -140,12 +131,11 @@ it may still work; by this one, no longer."""
 
 @dataclass(slots=True)
 class _CachedToken:
-    """A token that was good when it was last looked up, and how many requests it has left."""
+    """A token that was good when it was last looked up."""
 
     presented: Presented
     grant: Grant
     until: float
-    bucket: Bucket
 
     def is_of(self, token: Presented) -> bool:
         """Return whether it is the same token, in a time that reveals nothing."""
@@ -160,8 +150,9 @@ class Guard:
         self._rates = rates
         self._known: OrderedDict[int, _CachedToken] = OrderedDict()
         self.uses = Uses()
-        self._failures = Failures(collector.settings.guesses, self.uses)
-        self._viewers: OrderedDict[int, Bucket] = OrderedDict()
+        self._tokens = Buckets("token", rates, self.uses)
+        self._sessions = Buckets("session", rates, self.uses)
+        self._guesses = Buckets("address", collector.settings.guesses, self.uses)
 
     async def grant(self, request: Request) -> Grant:
         """Return the rights of a request's token.
@@ -180,22 +171,18 @@ class Guard:
         if cached is None or not cached.is_of(token) or cached.until < time.monotonic():
             cached = await self._look_up(token, request)
         request.state.token_id = cached.grant.token_id
-        self._take(f"token {token.id}", cached.bucket)
+        self._take(self._tokens, token.id)
         return cached.grant
 
     def admit(self, grant: Grant, request: Request) -> None:
         """Count a request of a session that was begun with a token. Raises Refusal 429."""
         request.state.token_id = grant.token_id
-        new = Bucket(float(self._rates.burst), time.monotonic())
-        bucket = self._viewers.setdefault(grant.token_id, new)
-        _remember(self._viewers, grant.token_id, bucket)
-        self._take(f"session {grant.token_id}", bucket)
+        self._take(self._sessions, grant.token_id)
 
-    def _take(self, key: str, bucket: Bucket) -> None:
-        wait = bucket.take(self._rates, time.monotonic())
+    def _take(self, buckets: Buckets, token_id: int) -> None:
+        wait = buckets.take(token_id, time.monotonic())
         if wait:
             raise _too_often(f"more than {self._rates.per_second:g} requests a second with this token", wait)
-        self.uses.count(key, bucket, self._rates)
 
     def forget(self, token_id: int) -> None:
         """Look a token up anew: it was revoked."""
@@ -203,8 +190,6 @@ class Guard:
             cached.until = 0.0
 
     async def _look_up(self, token: Presented, request: Request) -> _CachedToken:
-        before = self._known.get(token.id)
-
         def read_grant() -> Grant | None:
             with self._collector.database.reading() as connection:
                 return tokens.grant_of(connection, token, self._collector.now())
@@ -213,8 +198,7 @@ class Guard:
         now = time.monotonic()
         if grant is None:
             raise self._count_failure(request, now)
-        bucket = before.bucket if before else Bucket(float(self._rates.burst), now)
-        cached = _CachedToken(token, grant, now + REMEMBERED, bucket)
+        cached = _CachedToken(token, grant, now + REMEMBERED)
         _remember(self._known, token.id, cached)
         return cached
 
@@ -224,10 +208,9 @@ class Guard:
         Only failures are throttled. One broken client must not lock out the others behind its address.
         """
         address = address_of(request.client.host if request.client else "")
-        wait = self._failures.wait(address, now)
+        wait = self._guesses.take(address, now)
         if wait:
             return _too_often("too many bad tokens came from this address", wait)
-        self._failures.count(address, now)
         return _unauthorized("this token is unknown, revoked, used or expired")
 
 
