@@ -5,7 +5,6 @@ Those of the controller, which are of a cluster, are in `cluster_calls`.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from starlette.responses import Response
 from service_record.collector.api.answering import ASSISTED, answer
 from service_record.collector.api.serving import Serving, caller, plain_body
 from service_record.collector.domain.access import TokenKind
+from service_record.collector.domain.destinations import rfc3339
 from service_record.collector.domain.installation_rules import (
     ROLES,
     CallRefused,
@@ -171,13 +171,9 @@ def _view_of(host: Installation, now: float) -> dict[str, object]:
             "current_stage": host.stage,
             "progress_info": "" if has_failed else host.info,
             "installation_percentage": host.percentage,
-            "stage_started_at": _time(host.stage_started_at),
-            "stage_updated_at": _time(host.stage_updated_at),
+            "stage_started_at": rfc3339(host.stage_started_at),
+            "stage_updated_at": rfc3339(host.stage_updated_at),
             "stage_timed_out": host.is_late(now),
         },
         "logs_info": host.logs_state,
     }
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from sqlalchemy import Connection
@@ -23,8 +23,7 @@ from service_record.collector.process import Collector
 from service_record.collector.store import administration, cluster_rows
 from service_record.collector.store.cluster_rows import ClusterDefinition, ClusterDetail, ClusterSummary
 
-Write = Callable[[Connection, str, Grant, float], None]
-"""Writes what is reported of the cluster with that id, by whom, and when."""
+T = TypeVar("T")
 
 
 async def put_progress(request: Request) -> Response:
@@ -36,12 +35,7 @@ async def put_progress(request: Request) -> Response:
 
 async def put_operator(request: Request) -> Response:
     """`PUT /v2/clusters/{cluster_id}/monitored-operators`: the status of an operator."""
-    operator = operator_of(await _body(request))
-
-    def write(connection: Connection, cluster_id: str, grant: Grant, now: float) -> None:
-        cluster_rows.report_operator(connection, cluster_id, operator, grant, now)
-
-    await _write(request, write)
+    await _write(request, cluster_rows.report_operator, operator_of(await _body(request)))
     return Response(status_code=HTTPStatus.OK)
 
 
@@ -66,18 +60,17 @@ async def _body(request: Request) -> dict[str, Any]:
 
 
 async def _report(request: Request, **values: Any) -> str:
-    def write(connection: Connection, cluster_id: str, grant: Grant, now: float) -> None:
-        cluster_rows.report(connection, cluster_id, grant, now, **values)
-
-    return await _write(request, write)
+    return await _write(request, cluster_rows.report, values)
 
 
-async def _write(request: Request, write: Write) -> str:
+async def _write(
+    request: Request, write: Callable[[Connection, str, T, Grant, float], None], value: T
+) -> str:
     """Store a report on disk; return the id of its cluster. Raises Refused, Forbidden, Refusal."""
     serving, grant = caller(request)
     cluster_id = id_in_path(request, "cluster_id")
     now = serving.collector.now()
-    await serving.change(lambda connection: write(connection, cluster_id, grant, now))
+    await serving.change(lambda connection: write(connection, cluster_id, value, grant, now))
     return cluster_id
 
 

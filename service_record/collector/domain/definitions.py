@@ -123,9 +123,14 @@ def _definition(text: str, number: int, table: object) -> Definition:
     try:
         return msgspec.convert(table, Definition)
     except msgspec.ValidationError as error:
-        named = _FIELD.search(str(error))
-        name = (named[1] or named[2]) if named else ""
+        name = wrong_field(error)
         raise DefinitionError(_line_of_field(text, number, name), _reason(table, name)) from None
+
+
+def wrong_field(error: msgspec.ValidationError) -> str:
+    """Return the field of a table that msgspec refuses; empty if it refuses the table."""
+    named = _FIELD.search(str(error))
+    return (named[1] or named[2]) if named else ""
 
 
 def _reason(table: object, name: str) -> str:

@@ -13,7 +13,9 @@ import msgspec
 from msgspec import Meta
 
 from service_record.collector.domain.access import is_within
+from service_record.collector.domain.definitions import wrong_field
 from service_record.collector.domain.verdicts import FleetVerdict, cause_of
+from service_record.display.text import utc
 from service_record.record.visible import visible
 
 _BAD: Final = tuple(verdict for verdict in FleetVerdict if verdict.is_bad)
@@ -105,7 +107,6 @@ _EXPECTED: Final = {
     "causes": 'a list of patterns, such as "*no space left*"',
     "ends": "true or false",
 }
-_FIELD: Final = re.compile(r"\$\.(\w+)|field `(.*)`", re.DOTALL)
 
 
 def parse_destinations(text: str) -> Destinations:
@@ -138,8 +139,7 @@ def _destination(number: int, table: object) -> NewsDestination:
     try:
         return msgspec.convert(table, NewsDestination)
     except msgspec.ValidationError as error:
-        named = _FIELD.search(str(error))
-        name = (named[1] or named[2]) if named else ""
+        name = wrong_field(error)
         rule = (
             f"{name}: {_EXPECTED[name]}" if name in _EXPECTED else f"a destination has {', '.join(_EXPECTED)}"
         )
@@ -218,7 +218,7 @@ def alerts_of(together: Sequence[Notice], reason: str, page: str, lasts: float) 
             alerts.append(_alert(notice, notice.before, ends_at=notice.at))
         if FleetVerdict(notice.verdict).is_bad:
             about = {"summary": f"{notice.host} {notice.verdict}", "description": reason}
-            began = {"startsAt": _moment(notice.at), "annotations": about}
+            began = {"startsAt": rfc3339(notice.at), "annotations": about}
             link = {"generatorURL": f"{page}/hosts/{quote(notice.host)}"} if page else {}
             alerts.append({**_alert(notice, notice.verdict, ends_at=notice.at + lasts), **began, **link})
     return alerts
@@ -226,8 +226,9 @@ def alerts_of(together: Sequence[Notice], reason: str, page: str, lasts: float) 
 
 def _alert(notice: Notice, verdict: str, *, ends_at: float) -> dict[str, Any]:
     labels = {"alertname": "HostInTrouble", "host": notice.host, "group": notice.group, "verdict": verdict}
-    return {"labels": labels, "endsAt": _moment(ends_at)}
+    return {"labels": labels, "endsAt": rfc3339(ends_at)}
 
 
-def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def rfc3339(at: float) -> str:
+    """Return a time in seconds since 1970 as RFC 3339 writes it."""
+    return utc(datetime.fromtimestamp(at, UTC))

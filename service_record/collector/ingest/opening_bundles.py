@@ -99,11 +99,6 @@ def _confine(arguments: list[str]) -> int:
     return memory
 
 
-def _too_much_memory(memory: int) -> str:
-    """Return the reason for a file that needed too much memory."""
-    return f"it takes more than {memory // _MIB} MiB of memory"
-
-
 def _told_by(
     child: subprocess.Popen[bytes], seconds: float, is_stopped: threading.Event
 ) -> tuple[bytes, bytes] | None:
@@ -211,7 +206,7 @@ def _main(memory: int, silence: str, source: str) -> None:
             )
         result = _masked(BundleSeen(summarise(judged), analyse(judged, source, datetime.now(UTC))))
     except MemoryError:
-        result = BundleSeen.not_read(_too_much_memory(memory))
+        result = BundleSeen.not_read(f"it takes more than {memory // _MIB} MiB of memory")
     sys.stdout.buffer.write(msgspec.json.encode(result))
 
 

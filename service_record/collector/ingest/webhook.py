@@ -7,7 +7,6 @@ import hmac
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from service_record.collector.domain.destinations import Notice, alerts_of
+from service_record.collector.domain.destinations import Notice, alerts_of, rfc3339
 from service_record.collector.ingest.notifying import SendResult, public_reason
 from service_record.collector.store.notices import Delivery
 from service_record.http.answers import Answered, RetryPolicy
@@ -31,14 +30,13 @@ _ALERT_SECONDS: Final = 7 * 86_400.0
 def body_of(together: Sequence[Notice]) -> bytes:
     """Return the body for news that are sent at once: the same bytes each time."""
     first, *others = together
-    moment = datetime.fromtimestamp(first.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     data = (
         _digest(together)
         if others
         else {**_host(first), "verdict": first.verdict, "reason": public_reason(first.reason)}
     )
     kind = "hosts.verdict" if others else "host.verdict"
-    return msgspec.json.encode({"type": kind, "timestamp": moment, "data": data})
+    return msgspec.json.encode({"type": kind, "timestamp": rfc3339(first.at), "data": data})
 
 
 def _digest(together: Sequence[Notice]) -> dict[str, Any]:

@@ -251,7 +251,7 @@ def define(connection: Connection, cluster_id: str, definition: ClusterDefinitio
     return is_new
 
 
-def report(connection: Connection, cluster_id: str, grant: Grant, now: float, **values: Any) -> None:
+def report(connection: Connection, cluster_id: str, values: dict[str, Any], grant: Grant, now: float) -> None:
     """Store a report of a cluster's controller. Raises Refused, Forbidden."""
     _check(connection, cluster_id, grant)
     _change(connection, cluster_id, values, now)

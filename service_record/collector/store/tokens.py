@@ -140,10 +140,10 @@ def grant_of_session(connection: Connection, session: str, now: float) -> Grant 
     query = (
         select(tokens, sessions.c.expires_at.label("until"))
         .join(sessions, sessions.c.token_id == tokens.c.id)
-        .where(sessions.c.hash == digest_of(session), tokens.c.revoked_at.is_(None))
+        .where(sessions.c.hash == digest_of(session))
     )
     row = connection.execute(query).one_or_none()
-    if row is None or row.until <= now or (row.expires_at is not None and row.expires_at <= now):
+    if row is None or row.until <= now or not _is_good(row, now):
         return None
     return Grant(row.id, TokenKind(row.kind), row.scope, row.name)
 
