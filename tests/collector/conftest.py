@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from service_record.collector.serving_settings import CollectorSettings
-from service_record.collector.store.database import FILE, Database, sqlite_url
+from service_record.collector.store.database import FILE
 from testing import postgresql
 from testing.postgresql import Cluster
+from tests.collector.in_process import empty_database
 from tests.collector.serving import Served, served, settings_in
 
 
@@ -30,11 +31,9 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database that has all tables already."""
-    folder = tmp_path_factory.mktemp("template")
-    database = Database(sqlite_url(folder))
-    database.migrate()
-    database.close()
-    return folder / FILE
+    path = tmp_path_factory.mktemp("template") / FILE
+    path.write_bytes(empty_database())
+    return path
 
 
 @pytest.fixture

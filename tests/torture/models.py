@@ -2,12 +2,10 @@
 
 `RecordedHost` records with the real writer in real files, crashes in the midst of writes, fills its disk,
 sets its clock by years and boots anew; what is read back, and the history made of it, has to be the model's.
-`ReportedHost` is the boot reporter's rules over a life with a service that answers as it likes.
 """
 
 import os
 import tempfile
-from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,22 +15,17 @@ from typing import Final
 from unittest import mock
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec.structs import replace
 
-from bench.simulated import failing
-from bench.simulated import settings as reporter_settings
 from service_record.history import build_history
 from service_record.history.outcome import Outcome
 from service_record.history.results import Liveness
 from service_record.record.appending import Writer
 from service_record.record.entry import Entry, Phase, Result
 from service_record.record.layout import read_entries
-from service_record.reporter.policy.moment import RoundPlan, is_due
-from service_record.reporter.state import ReporterState
 from tests.builders import START
 from tests.full_disk import full_beyond
-from tests.test_reporter_any import MIB, Chance, Unsteady, killed_round
 
 SERVICES: Final = ("bootkube", "kubelet")
 YEARS: Final = 10 * 365 * 86400
@@ -56,7 +49,6 @@ class ModelRun:
     """Open stages."""
     lost: int = 0
     """Entries since the last acknowledged one that could not be written."""
-    lost_ever: bool = False
     is_alive: bool = True
 
     @property
@@ -124,7 +116,6 @@ class RecordedHost(RuleBasedStateMachine):
         else:
             assert room is not None, "only a full disk keeps an entry from being written"
             run.lost += 1
-            run.lost_ever = True
 
     @rule(service=st.sampled_from(SERVICES), room=ROOM)
     def start(self, service: str, room: int | None) -> None:
@@ -222,73 +213,3 @@ class RecordedHost(RuleBasedStateMachine):
                 if first.phase is Phase.SERVICE_START and last.phase is Phase.SERVICE_END:
                     assert seen.duration is not None
                     assert abs(seen.duration - ((last.uptime or 0) - (first.uptime or 0))) < 0.02
-
-
-class ReportedHost(RuleBasedStateMachine):
-    """A host whose boot reporter may be killed at any step, lose its state, and meet any answer."""
-
-    @initialize(data=st.data(), uploads=st.integers(1, 8), per_boot=st.integers(1, 4))
-    def boot_first(self, data: st.DataObject, uploads: int, per_boot: int) -> None:
-        self.chosen = reporter_settings(
-            uploads=uploads, uploads_per_boot=per_boot, upload_bytes=MIB, total_bytes=8 * MIB
-        )
-        self.service = Unsteady(
-            knows_stages=data.draw(st.booleans()), knows_host_boot=data.draw(st.booleans())
-        )
-        self.disk = ReporterState()
-        self.boot, self.uptime = 1, 20.0
-        self.plan: RoundPlan | None = None
-        self.in_boot = Counter[int]()
-        self.states_lost = 0
-        self.calls_when_stopped: int | None = None
-
-    @property
-    def _is_stopped(self) -> bool:
-        return self.plan is not None and self.plan.stop is not None
-
-    @rule(minutes=st.sampled_from([1, 5, 20, 90, 600]))
-    def wait(self, minutes: int) -> None:
-        self.uptime += 60.0 * minutes
-
-    @rule()
-    def reboot(self) -> None:
-        self.boot, self.uptime = self.boot + 1, 20.0
-
-    @precondition(lambda self: not self._is_stopped and self.states_lost < 2)
-    @rule()
-    def lose_the_state(self) -> None:
-        self.disk = ReporterState(is_careful=True)
-        self.states_lost += 1
-
-    @precondition(lambda self: not self._is_stopped)
-    @rule(data=st.data())
-    def wake(self, data: st.DataObject) -> None:
-        chance = Chance(data, left=25)
-        self.service.chance = chance
-        self.service.faults = lambda call: chance.fault(call, MIB)
-        if not is_due(self.chosen, self.disk, failing(self.boot, self.uptime)):
-            return
-        before = len(self.service.uploads)
-        seen = chance.evidence(self.boot, self.uptime)
-        self.disk, self.plan = killed_round(self.chosen, self.disk, seen, self.service, chance)
-        self.in_boot[self.boot] += len(self.service.uploads) - before
-
-    @invariant()
-    def promise_6_it_never_floods_its_server(self) -> None:
-        if not hasattr(self, "service"):
-            return
-        times = 1 + self.states_lost  # what was spent before is not known any more
-        assert len(self.service.uploads) <= self.chosen.uploads + self.states_lost
-        assert self.service.bytes <= self.chosen.total_bytes + self.states_lost * MIB
-        assert max(self.in_boot.values(), default=0) <= self.chosen.uploads_per_boot + self.states_lost
-        facts = Counter((report.fact, report.is_new_stage) for report in self.service.accepted)
-        assert all(number <= 6 * times for number in facts.values())
-
-    @invariant()
-    def promise_6_it_stops_by_itself_and_stays_so(self) -> None:
-        if not hasattr(self, "service") or not self._is_stopped:
-            return
-        calls = self.service.calls.total()
-        if self.calls_when_stopped is None:
-            self.calls_when_stopped = calls
-        assert calls == self.calls_when_stopped

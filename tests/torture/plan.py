@@ -15,7 +15,7 @@ from tests.torture import appending, cutting, device, ingesting, power, reading,
 from tests.torture.collected import CollectedHosts
 from tests.torture.ingests import INGESTS, collectors
 from tests.torture.injection import cannot_trace
-from tests.torture.models import RecordedHost, ReportedHost
+from tests.torture.models import RecordedHost
 from tests.torture.tally import Tally, Until
 
 Torture: TypeAlias = Callable[[float], list[Tally]]
@@ -128,7 +128,6 @@ PARTS: Final = (
     Part("reader", 20, _reading),
     Part("all at once: entries", 30, _together),
     Part("lives of a recorded host", 12, partial(_models, RecordedHost, "lives of a recorded host")),
-    Part("lives of a reported host", 12, partial(_models, ReportedHost, "lives of a reported host")),
     Part("lives of a collector", 20, partial(_models, CollectedHosts, "lives of a collector")),
 )
 

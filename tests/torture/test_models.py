@@ -2,9 +2,7 @@
 
 from hypothesis import settings
 
-from tests.torture.models import RecordedHost, ReportedHost
+from tests.torture.models import RecordedHost
 
 TestRecordedHost = RecordedHost.TestCase
 TestRecordedHost.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
-TestReportedHost = ReportedHost.TestCase
-TestReportedHost.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
