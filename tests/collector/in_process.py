@@ -1,18 +1,15 @@
-"""The application of a collector without a network, for tests that ask it often."""
+"""The application of a collector without a network, and an empty database, for tests that need many."""
 
 import asyncio
-import json
 import tempfile
-from collections.abc import Mapping, MutableMapping
+from collections.abc import MutableMapping
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlencode
+from urllib.parse import unquote
 
 from starlette.applications import Starlette
 
-from service_record.collector.api.app import application
-from service_record.collector.process import Collector
 from service_record.collector.store.database import FILE, Database, sqlite_url
 from tests.collector.serving import Reply
 
@@ -25,37 +22,6 @@ def empty_database() -> bytes:
         database.migrate()
         database.close()
         return Path(folder, FILE).read_bytes()
-
-
-class Application:
-    """Asked one thing after the other, without its threads. Close it; the collector is its owner's."""
-
-    def __init__(self, collector: Collector) -> None:
-        self._app = application(collector)
-        self._runner = asyncio.Runner()
-
-    def close(self) -> None:
-        self._app.state.analyses.close()
-        self._runner.close()
-
-    def ask(
-        self,
-        method: str,
-        path: str,
-        token: str,
-        *,
-        data: object = None,
-        body: bytes = b"",
-        headers: Mapping[str, str] | None = None,
-        **query: object,
-    ) -> Reply:
-        """The answer to whoever has that token."""
-        if data is not None:
-            body = json.dumps(data).encode()
-        told = {"authorization": f"Bearer {token}", "content-length": str(len(body))} | dict(headers or {})
-        lines = [(name.lower().encode(), value.encode()) for name, value in told.items()]
-        target = path.encode() + b"?" + urlencode(query).encode()
-        return self._runner.run(answer_of(self._app, method, target, lines, [body]))
 
 
 async def answer_of(

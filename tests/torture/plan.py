@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, Verbosity, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from tests.torture import appending, cutting, device, ingesting, power, reading, reporting, together
-from tests.torture.collected import CollectedHosts
 from tests.torture.ingests import INGESTS, collectors
 from tests.torture.injection import cannot_trace
 from tests.torture.models import RecordedHost
@@ -128,7 +127,6 @@ PARTS: Final = (
     Part("reader", 20, _reading),
     Part("all at once: entries", 30, _together),
     Part("lives of a recorded host", 12, partial(_models, RecordedHost, "lives of a recorded host")),
-    Part("lives of a collector", 20, partial(_models, CollectedHosts, "lives of a collector")),
 )
 
 
