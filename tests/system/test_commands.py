@@ -32,9 +32,10 @@ def machine(shared_machine: Machine) -> Machine:
     shared_machine.bash_service("killed", "kill -KILL $$", "ExecStartPre=prepare", around)
     shared_machine.unit("unaware", "ExecStart=sh -c 'echo going; exit 3'", "ExecStartPre=prepare")
     shared_machine.unit("unaware-unprepared", "ExecStart=true", "ExecStartPre=ls /no/such/file")
+    shared_machine.unit("missing", "ExecStart=/no/such/program")
     again = ("Restart=on-failure", "RestartSec=20ms", f"StartLimitBurst={ATTEMPTS}")
     shared_machine.bash_service("again", "record_service_stage_start work\nls /no/such/file", *again)
-    services = ("prepared", "unprepared", "killed", "unaware", "unaware-unprepared", "again")
+    services = ("prepared", "unprepared", "killed", "unaware", "unaware-unprepared", "missing", "again")
     for service in services:
         shared_machine.drop_in(service)
     shared_machine.boot(f"start {' '.join(services)}; rest {' '.join(services)}")
@@ -98,6 +99,13 @@ def test_a_service_that_was_never_started_is_recorded_without_a_process(machine:
     (run,) = machine.runs("unaware-unprepared")
     assert run.outcome is Outcome.FAILURE
     assert run.facts.service_result == "exit-code"
+
+
+def test_a_service_whose_program_is_missing_is_recorded(machine: Machine) -> None:
+    (run,) = machine.runs("missing")
+
+    assert machine.phases("missing") == ["service start", "service end"]
+    assert (run.outcome, run.facts.exit_code) == (Outcome.FAILURE, 203)
 
 
 def test_every_attempt_up_to_the_start_limit_is_a_run(machine: Machine) -> None:
