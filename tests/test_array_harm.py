@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from io import BytesIO
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,6 @@ from tests.shell.services import (
     assert_unharmed,
     ended_without,
     needs_mount,
-    needs_strace,
 )
 
 AROUND_PROGRAMS = {
@@ -180,69 +178,6 @@ def run_on_a_full_file_system(
     )
     ended = run(bash, service, directory, wrapper=("unshare", "-m", "sh", "-c", fill, "-"))
     return ended, directory.joinpath("kept.json").read_bytes()
-
-
-FAILURES = [
-    *(
-        ("write", error, turn)
-        for error in ("ENOSPC", "EIO", "EINTR")
-        for turn in ("1", "2", "1+", "2+", "4+")
-    ),
-    *(
-        ("openat", error, turn)
-        for error in ("EROFS", "EMFILE")
-        for turn in ("1", "2", "3", "4", "5", "8", "1+", "6+")
-    ),
-    *(("pread64,read", "EIO", turn) for turn in ("1", "2", "5", "1+")),
-    *(("flock,lseek", "EIO", turn) for turn in ("1", "2", "1+")),
-]
-
-
-@each_bash
-@needs_strace
-@pytest.mark.parametrize(
-    ("service", "existing"),
-    [(SERVICES["failing"], b""), (SERVICES["healthy and strict"], CLOSED)],
-    ids=["new", "array"],
-)
-def test_a_call_that_fails_harms_no_service(
-    bash: Bash, service: str, existing: bytes, tmp_path: Path
-) -> None:
-    """In bash or in a program that it runs, the n-th call on the record, or all from the n-th on, fail."""
-    injected = 0
-    for calls, error, turn in FAILURES:
-        directory = tmp_path / f"{calls}-{error}-{turn}"
-        directory.mkdir()
-        if existing:
-            put(directory, existing)
-
-        recorded = run(bash, service, directory, strace(directory, calls, f"error={error}:when={turn}"))
-
-        injected += "(INJECTED)" in directory.joinpath("trace").read_text()
-        assert_unharmed(recorded, ended_without(bash, service))
-        if record_of(directory).exists():
-            found = readable(record_of(directory).read_bytes())
-            assert found[: len(BEFORE)] == BEFORE or not existing
-            assert len(found) + sum(int(str(each.get("dropped", 0))) for each in found) <= len(BEFORE) + 8
-    assert injected > len(FAILURES) // 2
-
-
-STRACE = ("strace", "-f", "--seccomp-bpf", "-qq", "-o")
-
-
-def strace(directory: Path, calls: str, failure: str) -> tuple[str, ...]:
-    """Return options that make calls on the record fail, by any name; signals are kept out of the way."""
-    names = (record_of(directory), "/proc/self/fd/3")
-    only = chain.from_iterable(("-P", str(name)) for name in names)
-    return (
-        *STRACE,
-        str(directory / "trace"),
-        *only,
-        "-e",
-        f"trace={calls}",
-        "-e",
-        f"inject={calls}:{failure}",
-    )
 
 
 @each_bash

@@ -17,7 +17,6 @@ import pytest
 
 from service_record.record.directory import Records
 from service_record.record.entry import Entry
-from tests.array_writers import call_exit_helper
 from tests.builders import entry, failed_run, some, write_lines
 from tests.command_line import PROGRAM, environment, service_record
 from tests.programs import REPOSITORY
@@ -125,34 +124,6 @@ def test_a_directory_that_is_removed_and_made_again_is_followed_again(records: R
         records.directory.rmdir()
         records.writer("other").append(stage("again"))
         assert follower.stages(1) == ["again"]
-
-
-def test_a_torn_entry_shows_as_damage_and_only_once_it_is_certain(records: Records) -> None:
-    with following("--from", records.directory) as follower:
-        assert follower.stages(1) == ["first"]
-        with records.path("job").open("ab") as stream:
-            stream.write(b'\n{"torn')
-        assert follower.stages(1) == ['{"torn']
-        records.writer("job").append(stage("next"))
-        assert follower.stages(1) == ["next"]
-
-
-def test_a_parked_line_is_shown_and_not_again_when_it_gets_into_the_array(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SERVICE_RECORDS_LAYOUT", "array")
-    records = Records(tmp_path / "records")
-    records.writer("service").append(stage("first"))
-    with following("--from", tmp_path / "records") as follower:
-        assert follower.stages(1) == ["first"]
-        with records.path("service").open("ab") as stream:
-            stream.write(b"\n" + stage("parked").to_line())
-        assert follower.stages(1) == ["parked"]
-        call_exit_helper(tmp_path)  # which adds a start and an end
-        assert [json.loads(follower.line())["phase"] for _ in range(2)] == ["service start", "service end"]
-        records.writer("service").append(stage("last"))
-        assert follower.stages(1) == ["last"]
-    assert len(json.loads(records.path("service").read_bytes())) == 5
 
 
 def test_of_many_writers_and_rotations_every_entry_comes_once_and_in_order(

@@ -3,11 +3,9 @@
 import re
 import signal
 import tempfile
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 from pathlib import Path
 
 from tests.endings.kinds import OPTIONS, Kind, Place, kinds
@@ -26,7 +24,6 @@ class Verdict(StrEnum):
 
 AT_ONCE = 4
 """Most of an ending is waiting for processes to begin and to end."""
-COUNTED = (Verdict.EXACT, Verdict.APPROXIMATE, Verdict.ABSENT, Verdict.WRONG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +116,6 @@ def squeezed(text: str) -> str:
     return re.sub(r"\\\n|[\s;]", "", text)
 
 
-@cache
 def ending(bash: Bash, options: str, kind: Kind) -> Ending:
     """Run one kind of ending, with the shim and without it."""
     return Ending(
@@ -151,8 +147,3 @@ def endings(bash: Bash) -> list[Ending]:
     cases = [(kind, options) for kind in kinds() for options in OPTIONS]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(lambda case: ending(bash, case[1], case[0]), cases))
-
-
-def score(bash: Bash, options: str, *, doubtful: bool) -> Counter[Verdict]:
-    """Return how many of the kinds of ending, doubtful or not, got which verdict."""
-    return Counter(ending(bash, options, kind).verdict for kind in kinds() if kind.doubtful == doubtful)

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
@@ -70,8 +70,6 @@ def writers(
     entries: int,
     layout: str = "lines",
     longest: int = 3700,
-    *,
-    sync: str = "",
 ) -> Iterator[list[Popen[bytes]]]:
     """Run one writer for each name, half of them bash and half Python; kill at the end what still runs.
 
@@ -81,7 +79,7 @@ def writers(
     surroundings = environment(directory)
     surroundings |= {"PATH": f"{directory}:{surroundings['PATH']}", "PYTHONPATH": str(ROOT)}
     surroundings |= {"INVOCATION_ID": "0123456789abcdef" * 2, "LONGEST_MESSAGE": str(longest)}
-    surroundings |= {"SERVICE_RECORDS_LAYOUT": layout, "SERVICE_RECORDS_SYNC": sync}
+    surroundings |= {"SERVICE_RECORDS_LAYOUT": layout}
     running = [
         Popen([*command, name, str(entries)], cwd=directory, env=surroundings, start_new_session=True)
         for name, command in zip(names, islice(commands(), len(names)), strict=True)
@@ -106,12 +104,3 @@ def await_first_entry(done: Path) -> None:
     while not (done.exists() and done.stat().st_size):
         assert time.monotonic() < deadline, f"{done.name}: the writer has written nothing"
         time.sleep(0.002)
-
-
-def failures(acknowledged: Iterable[str]) -> set[str]:
-    """Those of them that are failures: every 25th end of a writer."""
-    return {
-        said
-        for said in acknowledged
-        if said.endswith(" end") and int(said.split("-")[1].split()[0]) % 50 == 0
-    }

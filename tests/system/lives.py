@@ -1,14 +1,8 @@
-"""Ordinary lives of services under a real systemd, as data, and what the command says of each.
-
-`python -m tests.system.lives` boots them and writes the table into docs/lives.md.
-"""
+"""Ordinary lives of services under a real systemd, as data, and what the command says of each."""
 
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from testing.machine import Machine
 from tests.command_line import Answer, service_record
@@ -16,7 +10,6 @@ from tests.command_line import Answer, service_record
 FOREVER = "record_service_stage_start work; sleep infinity"
 WORK = "record_service_stage_start work; record_service_stage_success"
 NOTIFY = ("Type=notify", "NotifyAccess=all")
-PAGE = Path(__file__).parents[2] / "docs" / "lives.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,31 +185,3 @@ def _asked(machine: Machine, verb: str, service: str) -> Answer:
 def _line(shown: Answer, name: str) -> str:
     lines = (line for line in shown.out.splitlines() if name in line)
     return re.sub(r"\s{2,}", "  ", next(lines, "")).strip()
-
-
-def table(machine: Machine) -> Iterator[str]:
-    """Yield the lines of the table in docs/lives.md."""
-    yield "| life | unit settings | `analyze` | exit code |"
-    yield "|---|---|---|---:|"
-    for name, (answer, _) in first_lines(machine).items():
-        life = LIVES[name]
-        settings = " ".join(f"`{one}`" for one in life.settings if "bash" not in one and one != "ExecStart=")
-        said = answer.out.splitlines()[0] if life.word else "(no record)"
-        yield f"| {life.what} | {settings} | {said} | {answer.status} |"
-
-
-def main() -> None:
-    """Boot the lives and write the table anew."""
-    with TemporaryDirectory() as directory:
-        machine = Machine(Path(directory))
-        boot(machine)
-        rows = "\n".join(table(machine))
-    page = PAGE.read_text(encoding="utf-8")
-    marked = f"<!-- lives -->\n{rows}\n<!-- /lives -->"
-    PAGE.write_text(
-        re.sub("<!-- lives -->.*<!-- /lives -->", lambda _: marked, page, flags=re.DOTALL), encoding="utf-8"
-    )
-
-
-if __name__ == "__main__":
-    main()

@@ -151,26 +151,18 @@ def of(machine: Machine, name: str) -> Run:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_systemd_saw_counts(machine: Machine, name: str) -> None:
+def test_what_systemd_saw_counts_and_an_end_with_which_it_agrees_is_left_alone(
+    machine: Machine, name: str
+) -> None:
     case, run = CASES[name], of(machine, name)
+    ends = [entry for entry in machine.entries(name) if entry.phase is Phase.SERVICE_END]
+    (recorded,) = [run for run in machine.runs(name) if run.stages or not case.stages][:1]
 
     assert (run.outcome, run.facts.exit_code, run.facts.signal) == (case.outcome, case.exit_code, case.signal)
     if case.service_result is not None:
         assert run.facts.service_result == case.service_result
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_the_stage_that_ended_with_the_run_follows(machine: Machine, name: str) -> None:
-    (recorded,) = [run for run in machine.runs(name) if run.stages or not CASES[name].stages][:1]
-
-    assert tuple(stage.outcome for stage in recorded.stages) == CASES[name].stages
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_an_end_with_which_systemd_agrees_is_left_alone(machine: Machine, name: str) -> None:
-    ends = [entry for entry in machine.entries(name) if entry.phase is Phase.SERVICE_END]
-
-    assert len(ends) == CASES[name].ends
+    assert tuple(stage.outcome for stage in recorded.stages) == case.stages
+    assert len(ends) == case.ends
 
 
 def test_a_condition_that_is_not_met_leaves_no_record(machine: Machine) -> None:

@@ -27,12 +27,7 @@ class Death:
 
 
 DEATHS = {
-    "success": Death(
-        body=WORK,
-        outcome=Outcome.SUCCESS,
-        exit_code=0,
-        stage=None,
-    ),
+    "success": Death(body=WORK, outcome=Outcome.SUCCESS, exit_code=0, stage=None),
     "failure-in-a-stage": Death(body="record_service_stage_start waiting; bash -c 'exit 5'", exit_code=5),
     "exit": Death(body="exit 7", exit_code=7, stage=None),
     "sigkill": Death(
@@ -46,10 +41,7 @@ DEATHS = {
     ),
     "stopped": Death(body=FOREVER, outcome=Outcome.STOPPED, signal="TERM", service_result="success"),
     "start-timeout": Death(
-        body=FOREVER,
-        settings=("Type=notify", "TimeoutStartSec=1s"),
-        signal="TERM",
-        service_result="timeout",
+        body=FOREVER, settings=("Type=notify", "TimeoutStartSec=1s"), signal="TERM", service_result="timeout"
     ),
     "watchdog": Death(
         body=f"systemd-notify --ready; {FOREVER}",
@@ -76,17 +68,10 @@ DEATHS = {
         stage=None,
     ),
     "failure-where-traps-were-removed-last": Death(
-        body=f"{WORK}; trap - EXIT ERR; bash -c 'exit 5'",
-        exit_code=5,
-        service_result="exit-code",
-        stage=None,
+        body=f"{WORK}; trap - EXIT ERR; bash -c 'exit 5'", exit_code=5, service_result="exit-code", stage=None
     ),
     "success-in-an-array": Death(
-        body=WORK,
-        settings=(ARRAY,),
-        outcome=Outcome.SUCCESS,
-        exit_code=0,
-        stage=None,
+        body=WORK, settings=(ARRAY,), outcome=Outcome.SUCCESS, exit_code=0, stage=None
     ),
     "sigkill-in-an-array": Death(
         body="record_service_stage_start waiting; kill -KILL $$",
@@ -112,33 +97,17 @@ def machine(shared_machine: Machine) -> Machine:
 
 
 @pytest.mark.parametrize("name", DEATHS)
-def test_the_record_says_how_it_ended(machine: Machine, name: str) -> None:
-    death = DEATHS[name]
+def test_the_record_says_once_how_and_in_which_stage_it_ended(machine: Machine, name: str) -> None:
+    death, phases = DEATHS[name], machine.phases(name)
 
     (run,) = machine.runs(name)
 
-    assert run.outcome is death.outcome
-    assert run.facts.signal == death.signal
+    assert (run.outcome, run.facts.signal, run.in_stage) == (death.outcome, death.signal, death.stage)
     if death.exit_code is not None:
         assert run.facts.exit_code == death.exit_code
     if death.service_result is not None:
         assert run.facts.service_result == death.service_result
-
-
-@pytest.mark.parametrize("name", DEATHS)
-def test_the_record_says_in_which_stage_it_ended(machine: Machine, name: str) -> None:
-    (run,) = machine.runs(name)
-
-    assert run.in_stage == DEATHS[name].stage
-
-
-@pytest.mark.parametrize("name", DEATHS)
-def test_a_run_starts_once_and_has_an_end(machine: Machine, name: str) -> None:
-    phases = machine.phases(name)
-
-    assert phases[0] == "service start"
-    assert phases.count("service start") == 1
-    assert phases[-1].startswith("service end")
+    assert (phases[0], phases.count("service start"), phases[-1][:11]) == ("service start", 1, "service end")
 
 
 @pytest.mark.parametrize("name", [name for name, death in DEATHS.items() if ARRAY in death.settings])
@@ -146,22 +115,3 @@ def test_a_record_in_the_array_layout_is_one_closed_array(machine: Machine, name
     entries = json.loads(machine.records.path(name).read_bytes())
 
     assert [entry["phase"] for entry in entries] == [entry.phase for entry in machine.entries(name)]
-
-
-def test_show_tells_them_apart_in_json(machine: Machine) -> None:
-    shown = json.loads(machine.show("--output", "json"))
-
-    outcomes = {service["service"]: service["outcome"] for service in shown["services"]}
-    assert outcomes == {name: str(death.outcome) for name, death in DEATHS.items()}
-
-
-@pytest.mark.parametrize("name", [name for name, death in DEATHS.items() if death.outcome is Outcome.FAILURE])
-def test_show_tells_a_person_how_it_ended(machine: Machine, name: str) -> None:
-    death = DEATHS[name]
-
-    shown = machine.show(name)
-
-    assert name in shown
-    assert (death.signal or f"exit {death.exit_code}") in shown
-    if death.stage is not None:
-        assert death.stage in shown

@@ -126,27 +126,17 @@ def of(machine: Machine, name: str) -> Run:
 
 
 @pytest.mark.parametrize("name", STOPS)
-def test_a_stop_is_told_from_a_death(machine: Machine, name: str) -> None:
-    stop, run = STOPS[name], of(machine, name)
-
-    assert (run.outcome, run.facts.signal) == (stop.outcome, stop.signal)
-    assert run.facts.stop_request == stop.request
-
-
-@pytest.mark.parametrize("name", STOPS)
-def test_the_stage_that_was_open_comes_to_the_same(machine: Machine, name: str) -> None:
+def test_a_stop_is_told_from_a_death_and_on_disk_it_is_no_success(machine: Machine, name: str) -> None:
     stop, run = STOPS[name], of(machine, name)
     stages = run.stages or run.commands[0].stages
+    ends = [e for e in machine.entries(name) if e.invocation_id == run.invocation_id and e.phase.is_end]
 
-    assert run.in_stage == stop.stage
-    assert [stage.outcome for stage in stages] == [stop.outcome]
-
-
-@pytest.mark.parametrize("name", STOPS)
-def test_on_disk_no_stop_is_a_success(machine: Machine, name: str) -> None:
-    invocation = of(machine, name).invocation_id
-    ends = [e for e in machine.entries(name) if e.invocation_id == invocation and e.phase.is_end]
-
+    assert (run.outcome, run.facts.signal, run.facts.stop_request) == (
+        stop.outcome,
+        stop.signal,
+        stop.request,
+    )
+    assert (run.in_stage, [stage.outcome for stage in stages]) == (stop.stage, [stop.outcome])
     assert ends[-1].result is Result.FAILURE
 
 

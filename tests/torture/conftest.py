@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.torture.device import cannot_mount
 from tests.torture.injection import cannot_trace
 from tests.torture.reporting import cannot_report
 
@@ -25,9 +24,3 @@ def tracing() -> None:
 def reporting(tracing: None) -> None:
     """So can those of a round of the reporter."""
     _skip_where(cannot_report)
-
-
-@pytest.fixture(scope="session")
-def mounting() -> None:
-    """A file system can be made and mounted."""
-    _skip_where(cannot_mount)

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from hypothesis import HealthCheck, Verbosity, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from tests.torture import appending, cutting, device, ingesting, power, reading, reporting, together
+from tests.torture import appending, cutting, ingesting, power, reading, reporting, together
 from tests.torture.ingests import INGESTS, collectors
 from tests.torture.injection import cannot_trace
 from tests.torture.models import RecordedHost
@@ -64,10 +64,6 @@ def _power(writer: str, layout: str, is_lasting: bool, seconds: float) -> list[T
     return [power.tortured(writer, layout, _LOSSES, Until.after(seconds), is_lasting=is_lasting)]
 
 
-def _device(layout: str, options: str, seconds: float) -> list[Tally]:
-    return [device.tortured(layout, options, seconds)]
-
-
 def _reading(seconds: float) -> list[Tally]:
     records = reading.records()
     return [reading.tortured(record, until=Until.after(seconds / len(records))) for record in records]
@@ -112,17 +108,7 @@ PARTS: Final = (
         Part(f"power loss: {writer}, {layout}", 4, partial(_power, writer, layout, is_lasting), cannot_trace)
         for is_lasting in (False, True)
         for writer in ("shell", "python")
-        for layout in device.LAYOUTS
-    ),
-    *(
-        Part(
-            f"power loss on ext4, {options}: {layout}",
-            6,
-            partial(_device, layout, options),
-            device.cannot_mount,
-        )
-        for layout in device.LAYOUTS
-        for options in device.OPTIONS
+        for layout in power.LAYOUTS
     ),
     Part("reader", 20, _reading),
     Part("all at once: entries", 30, _together),

@@ -19,6 +19,7 @@ from tests.array_writers import NO_LAYOUT, WRITERS, ArrayWriter, put, record_of
 from tests.torture.tally import ORDER, Tally, Until, while_time_lasts
 from tests.torture.writes import BEFORE, Recorded, recorded
 
+LAYOUTS: Final = ("lines", "array")
 SECTOR: Final = 512
 PAGE: Final = 4096
 _EACH: Final = 4
