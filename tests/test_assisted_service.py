@@ -35,7 +35,7 @@ from service_record.reporter.policy.moment import DENIED_ROUNDS, DENIED_SECONDS
 from service_record.reporter.setting_table import SERVICE_LIMIT
 from service_record.reporter.settings import AssistedServiceSettings
 from service_record.reporter.shipping import ASKING, SHIPPING
-from tests.assisted_contract import assert_contract_kept, openapi_file
+from tests.assisted_contract import assert_contract_kept
 from tests.assisted_installation import Host, new_id
 from tests.assisted_rules import AssistedRules
 from tests.assisted_server import (
@@ -453,17 +453,6 @@ def test_calls_carry_the_key_and_are_taken(bundle: Path) -> None:
             assert talk.complete_logs() == Answered(204)
         assert isinstance(client(server).host(), Refused)
         assert_contract_kept(entry.asked for entry in server.journal)
-
-
-@pytest.mark.skipif(openapi_file() is None, reason="the assisted-service's OpenAPI file cannot be had here")
-def test_every_call_fits_the_services_openapi_file(server: AssistedServer, bundle: Path) -> None:
-    talk = AssistedService(service_of(server.rules.add_host(), server.url, TOKEN), retry_policy=QUICK)
-    talk.host()
-    talk.report_stage("Rebooting", FACT)
-    talk.upload(bundle, "host")
-    talk.complete_logs()
-    assert [entry.status for entry in server.journal] == [200, 200, 204, 204]
-    assert_contract_kept((entry.asked for entry in server.journal), is_enhanced=False)
 
 
 # Asking again

@@ -86,12 +86,6 @@ def test_without_options_it_is_the_shim(root: Path) -> None:
     assert set(actions(installed(root))) == {item.path for item in contents([Option.SHIM], HOST, PAGES)}
 
 
-def test_closing_every_record_brings_the_helper_that_does_it(root: Path) -> None:
-    installed(root, Option.ALL_SERVICES)
-    assert at(root, "/usr/local/bin/service-record-exit.sh").exists()
-    assert at(root, DROP_IN).exists()
-
-
 def test_make_install_makes_the_same_tree(tmp_path: Path, root: Path) -> None:
     packaged = tmp_path / "packaged"
     subprocess.run(
@@ -135,15 +129,6 @@ def test_a_second_time_changes_nothing_not_even_a_time(root: Path, options: tupl
     grow_old(root)
     before = picture(root)
     assert set(actions(installed(root, *options)).values()) == {Action.LEAVE}
-    assert picture(root) == before
-
-
-def test_what_was_kept_is_kept_the_second_time_without_a_change(root: Path) -> None:
-    place(root, SHIM, "upstream's")
-    installed(root)
-    grow_old(root)
-    before = picture(root)
-    assert actions(installed(root))[SHIM] is Action.KEEP
     assert picture(root) == before
 
 
@@ -284,29 +269,12 @@ def _odd_modes(root: Path) -> None:
         at(root, path).chmod(mode)
 
 
-def _same_file(root: Path) -> None:
-    place(root, SHIM, (REPOSITORY / "shell/bootstrap-service-record.sh").read_text(), 0o555)
-
-
-def _things_in_the_way(root: Path) -> None:
-    at(root, SHIM).mkdir(parents=True)
-    at(root, DROP_IN).parent.mkdir(parents=True)
-    at(root, DROP_IN).symlink_to("/dev/null")
-    at(root, TIMER).symlink_to("elsewhere.timer")
-    os.mkfifo(at(root, "/usr/local/bin/service-record-exit.sh"))
-    place(root, "/etc/tmpfiles.d/service-record.conf")
-    place(root, "/etc/tmpfiles.d/service-record.conf.new", "somebody's, too")
-    place(root, "/etc/tmpfiles.d/service-record.conf.replaced", "and this")
-
-
 PRIORS: list[Prior] = [
     lambda root: None,
     _upstreams_host,
     _coreos,
     _absolute_link,
     _odd_modes,
-    _same_file,
-    _things_in_the_way,
 ]
 
 

@@ -92,22 +92,6 @@ def test_a_host_with_which_something_is_wrong_ships_what_explains_it_once(
     assert server.calls()[len(calls) :] == [ASK]
 
 
-def test_the_whole_round_reads_the_records_where_the_environment_says(
-    host: ReportingHost, server: AssistedServer
-) -> None:
-    host.fail()
-    host.places.at("/srv").mkdir()
-    host.places.records.rename(host.places.at("/srv/records"))
-    host.variables["SERVICE_RECORDS_DIR"] = "/srv/records"
-    rehearsal = host.report("--dry-run")
-    assert "verdict: failed: bootkube in stage pull-image: " in rehearsal.out
-    assert host.report().status == 0
-    (bundle,) = server.rules.objects.values()
-    found = members(bundle)
-    assert found["verdict.txt"].decode().startswith("✗ failed: bootkube in stage pull-image: ")
-    assert "bootstrap/services/bootkube.json" in found
-
-
 @pytest.fixture
 def elsewhere(host: ReportingHost) -> Path:
     """Records of the host in another directory than the default one, in which all is well."""
@@ -566,24 +550,6 @@ def test_a_service_that_says_something_else_is_told_nothing_and_tells_the_consol
     assert answer.status == 0
     assert TELL not in server.calls()
     assert f"Not reported: answered {status}" in host.places.issue.read_text()
-
-
-def test_a_list_of_millions_of_hosts_is_no_answer_and_takes_no_memory(
-    host: ReportingHost, server: AssistedServer
-) -> None:
-    """The unit may take 256 MiB (`MemoryMax=`); the whole list took 686."""
-    server.fail(Says(200, b"[" + b'{"id":""},' * 2_380_000 + b'{"id":""}]'), path="/hosts", times=9)
-    program = """
-import resource, subprocess, sys
-status = subprocess.run(sys.argv[1:]).returncode
-print("peak", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10)
-sys.exit(status)
-"""
-    answer = host.report(before=(sys.executable, "-c", program))
-    assert answer.status == 0
-    assert "the answer is longer than 8,388,608 bytes" in answer.err
-    assert int(answer.out.rpartition("peak ")[2]) < 128
-    assert load(host.places.state_file).denial is None
 
 
 @pytest.mark.parametrize(

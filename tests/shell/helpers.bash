@@ -59,6 +59,16 @@ entries_are() { # [field...]
   diff --label expected --label recorded -u - <(entries "$@")
 }
 
+# Fails unless the record is that of one run without a stage.
+one_run() {
+  diff -u - <(entries) <<<$'service start\nservice end success'
+}
+
+# Fails unless it is that of one run with the stage `one`, both of which ended so.
+one_stage_is() { # <result>
+  diff -u - <(entries) <<<$'service start\nstage start one\nstage end one '"$1"$'\nservice end '"$1"
+}
+
 # Waits until a file exists, at most a minute.
 await() { # <file>
   local tries

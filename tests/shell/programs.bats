@@ -34,12 +34,7 @@ traced() { # <system calls> [on the record] <script> [argument...]
     rm -f records/*
     run -0 "$TEST_BASH" -c 'env=$1; shift; exec /usr/bin/env -i "$@"' - - "${surroundings[@]}" "$TEST_BASH" stages.sh
     [ "$output" = "" ]
-    entries_are <<'END'
-service start
-stage start one
-stage end one success
-service end success
-END
+    one_stage_is success
   done
 }
 

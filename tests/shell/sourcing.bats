@@ -3,13 +3,6 @@
 
 load helpers
 
-one_run() {
-  entries_are <<'END'
-service start
-service end success
-END
-}
-
 @test "sourcing twice starts one run" {
   script twice.sh <<'END'
 set -euo pipefail
@@ -29,12 +22,7 @@ record_service_stage_success
 END
   run -0 service again.sh
   [ "$output" = "" ]
-  entries_are <<'END'
-service start
-stage start one
-stage end one success
-service end success
-END
+  one_stage_is success
 }
 
 @test "a sourced script that sources the shim again belongs to the run" {
@@ -66,12 +54,7 @@ record_service_stage_start one
 exit 3
 END
   run -3 service outer.sh
-  entries_are <<'END'
-service start
-stage start one
-stage end one failure
-service end failure
-END
+  one_stage_is failure
 }
 
 @test "sourcing in a function works after the function has returned" {
@@ -83,12 +66,7 @@ record_service_stage_start one
 record_service_stage_success
 END
   service function.sh
-  entries_are <<'END'
-service start
-stage start one
-stage end one success
-service end success
-END
+  one_stage_is success
 }
 
 @test "a child script has a run and a state of its own" {
@@ -179,12 +157,7 @@ END
   surroundings+=("STAGE_NAME=leaked" "RESULT=leaked" "ERROR_LINE=leaked" "ERROR_MESSAGE=leaked" "PHASE=leaked")
   run -0 service named.sh
   [ "$output" = "" ]
-  entries_are <<'END'
-service start
-stage start one
-stage end one success
-service end success
-END
+  one_stage_is success
   run ! grep -q leaked records/service.json
 }
 
@@ -203,12 +176,7 @@ END
 
 @test "bash -c is recorded" {
   service -c '. "$SHIM"; record_service_stage_start one; record_service_stage_success'
-  entries_are <<'END'
-service start
-stage start one
-stage end one success
-service end success
-END
+  one_stage_is success
 }
 
 @test "a script from standard input is recorded" {
@@ -217,12 +185,7 @@ END
 record_service_stage_start one
 exit 3
 END
-  entries_are <<'END'
-service start
-stage start one
-stage end one failure
-service end failure
-END
+  one_stage_is failure
 }
 
 @test "POSIX mode, as sh, is recorded" {

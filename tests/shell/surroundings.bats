@@ -29,12 +29,7 @@ END
 unchanged_and_recorded() {
   rm -rf records
   unchanged odd.sh
-  entries_are <<'END'
-service start
-stage start one
-stage end one success
-service end success
-END
+  one_stage_is success
 }
 
 @test "set -v still records" {
