@@ -7,7 +7,8 @@ from typing import Final
 
 from service_record.collector.store.database import FILE
 from tests.collector.commands import collector_command
-from tests.fuzz.asgi import Asked, Reply
+from tests.collector.serving import Reply
+from tests.fuzz.asgi import Asked
 from tests.fuzz.raw_requests import Request
 
 WRONG: Final = range(500, 600)
