@@ -4,15 +4,14 @@ import contextlib
 import http.client
 import selectors
 import socket
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import ClassVar, Self
+from http.server import BaseHTTPRequestHandler
+from typing import ClassVar
 from urllib.parse import urlsplit
 
-from tests.running_server import running
+from tests.running_server import RunningServer, of_requests
 
 
-class ForwardProxy:
+class ForwardProxy(RunningServer):
     """A context manager. `login` is the whole Proxy-Authorization that it asks for, if any."""
 
     def __init__(self, port: int, *, login: str | None = None) -> None:
@@ -20,24 +19,11 @@ class ForwardProxy:
         self.login = login
         self.seen: list[str] = []
         """Requests to the proxy: method, and URL or host and port."""
-        handler = type("Handler", (_Handler,), {"front": self})
-        self._httpd = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._httpd.daemon_threads = True
-        self._httpd.block_on_close = False
-        self._running = running(self._httpd)
-
-    def __enter__(self) -> Self:
-        self._running.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._running.__exit__(kind, fault, trace)
+        super().__init__(of_requests(_Handler, self))
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self._httpd.server_address[1]}"
+        return f"127.0.0.1:{self.port}"
 
     @property
     def url(self) -> str:

@@ -5,10 +5,9 @@ import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTracePartialSuccess,
@@ -18,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from tests.running_server import running
+from tests.running_server import RunningServer, of_requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ def partial_success(rejected: int, message: str) -> Reply:
     return Reply(body=ExportTraceServiceResponse(partial_success=partial).SerializeToString())
 
 
-class OtlpBackend:
+class OtlpBackend(RunningServer):
     """A context manager. `replies` are given in turn, and success when there are no more.
 
     With a certificate, a file that has its key, too, it speaks TLS.
@@ -50,11 +49,7 @@ class OtlpBackend:
         """Path and headers, names in lower case, of each request."""
         self.statuses: list[int] = []
         self.taken: list[ExportTraceServiceRequest] = []
-        self._httpd = ThreadingHTTPServer(("127.0.0.1", port), type("Handler", (_Handler,), {"front": self}))
-        self._httpd.daemon_threads = True
-        self._httpd.block_on_close = False
-        self._running = running(self._httpd)
-        self.port: int = self._httpd.server_address[1]
+        super().__init__(of_requests(_Handler, self, port))
         self._scheme = "otlp+http" if certificate is None else "otlp+https"
         if certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -72,15 +67,6 @@ class OtlpBackend:
 
     def spans(self) -> list[Span]:
         return [span for _, spans in self.resources() for span in spans]
-
-    def __enter__(self) -> Self:
-        self._running.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._running.__exit__(kind, fault, trace)
 
 
 class _Handler(BaseHTTPRequestHandler):

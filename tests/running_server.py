@@ -5,7 +5,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from socketserver import BaseServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import BaseServer, TCPServer
+from types import TracebackType
+from typing import Self
 
 
 @contextmanager
@@ -19,6 +22,32 @@ def running(server: BaseServer) -> Iterator[None]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+class RunningServer:
+    """A context manager: a server of the standard library's runs from its beginning to its end."""
+
+    def __init__(self, server: TCPServer) -> None:
+        self._httpd = server
+        self._running = running(server)
+        self.port: int = server.server_address[1]
+
+    def __enter__(self) -> Self:
+        self._running.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._running.__exit__(kind, fault, trace)
+
+
+def of_requests(handler: type[BaseHTTPRequestHandler], front: object, port: int = 0) -> ThreadingHTTPServer:
+    """A server on loopback that waits for none of its threads; its handlers know of `front`."""
+    server = ThreadingHTTPServer(("127.0.0.1", port), type("Handler", (handler,), {"front": front}))
+    server.daemon_threads = True
+    server.block_on_close = False
+    return server
 
 
 @cache

@@ -246,21 +246,11 @@ def test_a_put_that_breaks_is_repeated_whole(server: AssistedServer, bundle: Pat
 def test_a_bundle_is_sent_no_more_often_than_its_budget_allows(
     server: AssistedServer, knowing: AssistedServer, bundle: Path
 ) -> None:
-    server.fail(Says(503), times=9)
-    knowing.fail(Says(503), times=9)
-    service = service_of(knowing.rules.add_host(), "http://not.asked.invalid")
-    collector = destination(f"collector+{knowing.url}", Settings(service=service), QUICK)
-    sending: list[Destination] = [
-        put_url(server),
-        HostLogsSlot(talk(knowing)),
-        HostBootLogs(talk(knowing), is_known=True),
-        collector,
-    ]
-    for one in sending:
+    for place in (server, knowing):
+        place.fail(Says(503), times=99)
+    for one in all_destinations(server, knowing):
         for tries in (1, 2):
             assert one.ship(bundle, tries) == Answered(503, sent=len(CONTENT))  # a second costs as much
-        server.fail(Says(503), times=9)
-        knowing.fail(Says(503), times=9)
 
 
 def all_destinations(server: AssistedServer, knowing: AssistedServer) -> list[Destination]:
