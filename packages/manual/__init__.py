@@ -14,7 +14,7 @@ from click.shell_completion import get_completion_class
 
 from packages.manual import roff
 from packages.manual.roff import section
-from service_record.version import RELEASED, __version__
+from service_record.version import __version__
 
 PROGRAM = "service-record"
 _EXAMPLES = "Examples:"
@@ -56,7 +56,7 @@ def _page(context: click.Context, more: Iterable[str], verbs: Iterable[str]) -> 
         ".SH SEE ALSO",
         *_see_also(verbs),
     ]
-    return roff.page(name, 1, RELEASED, f"{PROGRAM} {__version__}", lines)
+    return roff.page(name, 1, f"{PROGRAM} {__version__}", lines)
 
 
 def _paragraph(text: str) -> Iterator[str]:
@@ -122,7 +122,7 @@ def pages(command: click.Group) -> Iterator[tuple[str, str]]:
         yield f"man/man1/{name}.1", page
     version = f"{PROGRAM} {__version__}"
     for document, name, number in _DOCUMENTS:
-        page = roff.page_of_markdown(_document(document), name, number, RELEASED, version)
+        page = roff.page_of_markdown(_document(document), name, number, version)
         yield f"man/man{number}/{name}.{number}", page
     for shell, path in COMPLETIONS.items():
         completion = get_completion_class(shell)

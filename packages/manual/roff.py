@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
+from service_record.version import RELEASED
+
 _SPECIAL = {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti"}
 _PATTERN = re.compile(r"[\\\-'`^~]")
 
@@ -24,11 +26,11 @@ def bold(text: str) -> str:
     return f"\\fB{escaped(text)}\\fR"
 
 
-def page(name: str, section: int, date: str, version: str, lines: Iterable[str]) -> str:
+def page(name: str, section: int, version: str, lines: Iterable[str]) -> str:
     """Return a whole page, ragged and without hyphens: readers search for options and names, and
     copy them.
     """
-    head = [f'.TH {escaped(name.upper())} {section} {date} "{escaped(version)}"', ".nh", ".ad l"]
+    head = [f'.TH {escaped(name.upper())} {section} {RELEASED} "{escaped(version)}"', ".nh", ".ad l"]
     return "\n".join([*head, *_without_idle_paragraphs(lines)]) + "\n"
 
 
@@ -49,12 +51,12 @@ def verbatim(text: str) -> Iterable[str]:
 _PARSER = MarkdownIt("commonmark").enable("table")
 
 
-def page_of_markdown(document: str, name: str, section_number: int, date: str, version: str) -> str:
+def page_of_markdown(document: str, name: str, section_number: int, version: str) -> str:
     """Return a whole document as a page of the manual, named by the document's heading."""
     heading, *rest = _nodes(document)
     name_and_heading = f"{escaped(name)} \\- {_inline(heading.children[0]).lower()}"
     lines = [".SH NAME", name_and_heading, ".SH DESCRIPTION", *_blocks(rest)]
-    return page(name, section_number, date, version, lines)
+    return page(name, section_number, version, lines)
 
 
 def section(document: str, heading: str) -> Iterator[str]:

@@ -259,15 +259,9 @@ def charts(history: History, now: Now, *, apart: bool = False, by_duration: bool
                 continue
             boot_of_run = run.boot_id if run.boot_id in begun else _boot_then(run, service, begun)
             boots.setdefault(boot_of_run, []).append((run, service))
-    numbers: Mapping[str | None, int] = {
-        boot_id: number for number, boot_id in enumerate(history.boots, start=1)
-    }
     drawn = [
-        _chart(boot_id, numbers.get(boot_id, 0), placed, now, apart=apart)
-        for boot_id, placed in boots.items()
-        if placed
+        _chart(history, boot_id, placed, now, apart=apart) for boot_id, placed in boots.items() if placed
     ]
-    drawn = [replace(chart, clock_steps=_steps(history, chart.boot_id)) for chart in drawn]
     return [replace(chart, rows=_blamed(chart.rows)) for chart in drawn] if by_duration else drawn
 
 
@@ -289,7 +283,9 @@ def _steps(history: History, boot_id: str | None) -> tuple[ClockStep, ...]:
     return tuple(step for step in steps if believable(step.uptime) and believable(abs(step.seconds)))
 
 
-def _chart(boot_id: str | None, number: int, placed: Sequence[_Placed], now: Now, *, apart: bool) -> Chart:
+def _chart(
+    history: History, boot_id: str | None, placed: Sequence[_Placed], now: Now, *, apart: bool
+) -> Chart:
     clock = boot_clock(placed, boot_id, now)
     rows = _all_rows(placed, clock, apart=apart)
     bars = [bar for row in rows for bar in row.bars]
@@ -298,7 +294,11 @@ def _chart(boot_id: str | None, number: int, placed: Sequence[_Placed], now: Now
         offsets.append(clock.now)
     end = max([*offsets, clock.last])
     begin = round_begin(min(offsets, default=0.0), end)
-    return Chart(boot_id=boot_id, number=number, clock=clock, begin=begin, end=end, rows=rows)
+    number = history.boots.index(boot_id) + 1 if boot_id is not None else 0
+    steps = _steps(history, boot_id)
+    return Chart(
+        boot_id=boot_id, number=number, clock=clock, begin=begin, end=end, rows=rows, clock_steps=steps
+    )
 
 
 def _all_rows(placed: Iterable[_Placed], clock: BootClock, *, apart: bool) -> tuple[Row, ...]:

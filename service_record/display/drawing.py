@@ -116,20 +116,19 @@ _LAST_LABEL: Final = 0.88
 """Share of the width; behind it a label stands left of its line."""
 
 
-def labelled_ticks(axis: Axis, most: int, room: float) -> list[Tick]:
-    """Return at most about `most` grid lines, each with its label; the last is on every screen.
+def labelled_ticks(axis: Axis) -> list[Tick]:
+    """Return some grid lines, each with its label; the last is on every screen.
 
-    `room` is the share of the width that the axis takes. A line whose label would run into another is left
-    out.
+    A line whose label would run into another is left out.
     """
     segments = axis.segments
     scale = axis.seconds_per_width
     places = [
         tick
         for begin, end in segments
-        for tick in ticks(begin, end, max(round(most * (end - begin) / scale), 1) if scale > 0 else 1)
+        for tick in ticks(begin, end, max(round(_MAX_TICKS * (end - begin) / scale), 1) if scale > 0 else 1)
     ]
-    placed = [Tick(axis.part(at) * room, offset(at), is_minor=False, is_left=False) for at in places]
+    placed = [Tick(axis.part(at) * ROOM / 100, offset(at), is_minor=False, is_left=False) for at in places]
     if not placed:
         return []
     last = replace(placed[-1], is_left=placed[-1].part > _LAST_LABEL)
@@ -279,7 +278,7 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ticks(self) -> list[Tick]:
-        return labelled_ticks(self.axis, _MAX_TICKS, ROOM / 100)
+        return labelled_ticks(self.axis)
 
     @property
     def notes(self) -> list[str]:

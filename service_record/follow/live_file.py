@@ -154,7 +154,8 @@ class Following:
             pieces, met = pieces[older:], met[older:]
         unknown = [located for located, index in zip(pieces, met, strict=True) if index is None]
         new = unknown if final else self._ripe(unknown, now, written)
-        standing = _place_of(unknown[len(new)], pieces) if len(new) < len(unknown) else len(pieces)
+        waiting = unknown[len(new)] if len(new) < len(unknown) else None
+        standing = next((place for place, one in enumerate(pieces) if one is waiting), len(pieces))
         self._marks = unchanged + _remarked(pieces, met, tail.expected, standing)
         if len(self._marks) > 2 * _MAX_MARKS:
             self._marks = self._marks[-_MAX_MARKS:]
@@ -166,8 +167,7 @@ class Following:
         again.
         """
         since, self._since = self._since, {}
-        for located in filter(_may_be_unfinished, unknown):
-            place = _place(located)
+        for place in (_place(located) for located in unknown if located.wait_seconds > 0):
             self._since[place] = since.get(place, min(written, now))
         for count, located in enumerate(unknown):
             ripe = self._since.get(_place(located), now) + located.wait_seconds
@@ -198,10 +198,6 @@ def _remarked(
     return marks + _without_places(expected[passed:])
 
 
-def _place_of(located: LocatedPiece, pieces: Sequence[LocatedPiece]) -> int:
-    return next(place for place, other in enumerate(pieces) if other is located)
-
-
 def _without_places(marks: Sequence[_Mark]) -> list[_Mark]:
     return [replace(mark, length=0) for mark in marks]
 
@@ -227,10 +223,6 @@ def _matched(keys: Sequence[int], expected: Sequence[int]) -> list[int | None]:
 def _mark(located: LocatedPiece) -> _Mark:
     raw = located.raw
     return _Mark(_key(located.piece), located.line, located.start, len(raw), hash(raw))
-
-
-def _may_be_unfinished(located: LocatedPiece) -> bool:
-    return located.wait_seconds > 0
 
 
 def _place(located: LocatedPiece) -> tuple[int, int]:
