@@ -78,6 +78,13 @@ def diagnosis(
     return found
 
 
+def troubles_of(host: History) -> list[TroubleFacts]:
+    """The troubles of which the causes are asked for."""
+    asked: list[TroubleFacts] = []
+    diagnose(host, now=at(60), explain=asked.append)
+    return asked
+
+
 def root(found: Diagnosis) -> Trouble:
     assert found.root is not None
     return found.root
@@ -293,6 +300,11 @@ def test_a_trouble_began_at_the_true_time_and_by_the_clock_of_its_record() -> No
     assert found is not None
     assert root(found).since == at(1 + 5 * HOUR).time
     assert root(found).recorded_since == at(1).time
+    ended = history(a=failed_run())
+    (service,) = ended.services
+    (trouble,) = troubles_of(replace(ended, services=(replace(service, utc_offset=timedelta(hours=-5)),)))
+    moments = (trouble.run_started, trouble.started, trouble.ended)
+    assert moments == tuple(at(seconds + 5 * HOUR).time for seconds in (0, 0, 10))
 
 
 def test_a_run_without_an_end_whose_process_is_gone_is_interrupted() -> None:
@@ -448,6 +460,17 @@ def test_the_earliest_failure_is_the_root_cause_and_the_later_follow() -> None:
     assert [trouble.service for trouble in found.followers] == ["c-stuck", "b-first"]
 
 
+@pytest.mark.parametrize("silent", ["Waiting", None, "Usage: x", "Retrying after an error"])
+def test_what_says_why_comes_before_what_says_nothing(silent: str | None) -> None:
+    says = failed_run(at=20, error_message="no space left on device", invocation_id="2f" * 16)
+    found = diagnosis(a=failed_run(error_message=silent), b=says)
+    assert root(found).service == "b"
+    known = diagnosis(
+        a=failed_run(error_message=silent), b=says, explain=lambda _: KnownCause(name="x", says="x")
+    )
+    assert root(known).service == "a"
+
+
 def test_a_clock_that_goes_back_does_not_turn_the_order_round() -> None:
     ahead = failed_run("pull", 20 + 5 * HOUR, uptime=UPTIME + 30)
     later = failed_run("join", 40, uptime=UPTIME + 50)
@@ -510,9 +533,7 @@ def test_causes_are_asked_with_what_is_known() -> None:
 
 def test_causes_are_asked_with_the_times_of_the_run_by_a_true_clock() -> None:
     def times(*entries: Entry) -> list[float | None]:
-        asked: list[TroubleFacts] = []
-        diagnosis(a=entries, explain=asked.append)
-        (one,) = asked
+        (one,) = troubles_of(history(a=entries))
         moments = (one.booted, one.run_started, one.started, one.ended)
         return [None if moment is None else (moment - START).total_seconds() for moment in moments]
 
@@ -545,6 +566,8 @@ def test_a_stage_that_took_much_longer_than_in_a_good_run_is_slow() -> None:
         ("a", None, 92, 12),
     ]
     assert diagnosis(200, budgets=good, a=pulled(11, 13)).slow == ()
+    failing = Budgets(baseline=history(a=failed_run("pull")))
+    assert diagnosis(200, budgets=failing, a=pulled(90, 92)).slow == ()
     (goes_on,) = diagnosis(100, budgets=good, a=running("pull")).slow
     assert (goes_on.seconds, goes_on.is_running) == (99, True)
 

@@ -99,13 +99,6 @@ def test_of_a_failed_unit_without_a_record_the_line_that_tells_is_told(tmp_path:
     assert "wrong phase; nothing is recorded" in service_record("analyze", "--from", place, COLUMNS="200").out
 
 
-def test_what_says_why_comes_before_what_says_nothing(tmp_path: Path) -> None:
-    place = bundle(tmp_path, {}, message="Error: no space left on device")
-    silent = failed_run(at=-9, error_message="Waiting", invocation_id="2f" * 16)
-    write_lines(place / "bootstrap/services/waits.json", *silent)
-    assert root_of(place)["service"] == "bootkube"
-
-
 def test_an_archive_in_an_archive_is_read_too(tmp_path: Path) -> None:
     inner = packed(bundle(tmp_path / "inner", {"bootstrap/journals/kernel.log": at(5, OOM)}))
     outer = tmp_path / "outer.tar"

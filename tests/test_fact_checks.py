@@ -222,6 +222,22 @@ def test_how_much_memory_is_too_little_is_a_matter_of_the_role(
 
 
 @pytest.mark.parametrize(
+    ("names", "is_found"),
+    [
+        (["api.x.lab", "API.A.lab"], False),
+        (["api.x.lab", "*.A.lab"], False),
+        (["api.x.lab", "*.lab", "*.api.a.lab", "a.lab"], True),
+        (["api-int.a.lab"], False),  # of another name: it says nothing of this one
+    ],
+)
+def test_a_certificate_is_for_a_name_itself_or_with_a_star(names: list[str], is_found: bool) -> None:
+    facts = facts_of([("n", "cluster-names", "api.a.lab\napi.a.lab")])
+    facts = facts.having("certificate-name", tuple(KnownFact(name, LinePlace("x")) for name in names))
+    found = list(CHECKS["certificate-without-api-name"].find(facts, build_history([])))
+    assert [one.values for one in found] == [{"api": "api.a.lab", "names": "api.x.lab"}] * is_found
+
+
+@pytest.mark.parametrize(
     ("duration", "seconds"), [("2m3.5s", 123.5), ("812ms", 0.812), ("1h0m1s", 3601.0), ("", 0.0)]
 )
 def test_a_duration_of_go_is_read(duration: str, seconds: float) -> None:

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from service_record.diagnosis.failures import signature
-from service_record.diagnosis.trouble_facts import telling_line
+from service_record.diagnosis.trouble_facts import is_labelled, telling_line
 
 
 @pytest.mark.parametrize(
@@ -118,6 +118,17 @@ def test_hostile_messages_take_linear_time(piece: str) -> None:
 )
 def test_the_line_that_speaks_of_an_error_is_the_telling_one(message: str | None, line: str | None) -> None:
     assert telling_line(message) == line
+
+
+def test_of_a_very_long_line_both_ends_are_read() -> None:
+    much = "x " * 3000
+    for line, is_error in (
+        (f"{much}Error: y", True),
+        (f"Error: {much}", True),
+        (f"{much}Error: {much}", False),
+    ):
+        assert is_labelled(line) is is_error
+    assert is_labelled(f"{'x ' * 1000}Error: y {'x ' * 1000}")
 
 
 @pytest.mark.parametrize(
