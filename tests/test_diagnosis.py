@@ -13,6 +13,7 @@ from service_record.diagnosis.diagnose import Explain
 from service_record.diagnosis.failures import RunStep, failures_of, moved, new_failures
 from service_record.diagnosis.findings import (
     BackwardBoot,
+    FailedUnit,
     Hindrance,
     LocalTimes,
     LoopOf,
@@ -21,9 +22,10 @@ from service_record.diagnosis.findings import (
     UnsetClock,
     commands_for_missing,
     next_commands,
+    unseen_commands,
 )
 from service_record.diagnosis.services import running_spans
-from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
+from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts, Unit
 from service_record.display.sentences import recovered_sentence
 from service_record.history import History, build_history
 from service_record.history.build import Now, doubted
@@ -904,6 +906,15 @@ def test_commands_look_where_the_trouble_is() -> None:
 )
 def test_commands_look_into_what_did_not_start(hindrance: Hindrance, commands: tuple[str, ...]) -> None:
     assert commands_for_missing(NotStarted(service="a b", hindrance=hindrance)) == commands
+
+
+def test_commands_look_into_failed_units_behind_what_did_not_start() -> None:
+    unit = FailedUnit(unit=Unit(name="a.mount"), recorded=None)
+    known = replace(unit, cause=KnownCause(name="x", says="x", commands=("look",)))
+    absent = NotStarted(service="a", hindrance=Hindrance.QUEUED)
+    found = Diagnosis(verdict=Verdict.FAILED, failed_units=(unit, known), not_started=(absent, absent))
+    status, journal = "systemctl status a.mount", "journalctl --boot --unit=a.mount"
+    assert unseen_commands(found) == ("systemctl list-jobs", status, journal, "look")
 
 
 def test_steps_that_changed_their_places_are_told_with_what_they_follow() -> None:

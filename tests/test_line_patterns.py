@@ -100,6 +100,9 @@ def test_short_texts_are_searched_without_compiling_all_words_and_long_ones_with
     assert list(LineSet(()).lines(b"x" * 50_000, 1 << 14)) == []
 
 
+TWELVE = tuple(f"{letter}of" for letter in "abcdefghijkl")
+
+
 @pytest.mark.parametrize(
     ("pattern", "needles"),
     [
@@ -108,6 +111,8 @@ def test_short_texts_are_searched_without_compiling_all_words_and_long_ones_with
         (r"(?:dial|lookup) tcp", ("dial", "lookup")),
         (r"x(?:refused|timed out)", ("refused", "timed out")),
         (r"(?:refused|timed out|\d+)", ()),
+        (f"(?:{'|'.join(TWELVE)})", TWELVE),
+        (f"(?:{'|'.join(TWELVE)}|one more)", ()),
         (r"(?:word)?", ()),
         (r"(?:word){0,3}", ()),
         (r"(?:word)+", ("word",)),

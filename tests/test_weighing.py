@@ -344,6 +344,15 @@ def test_of_a_host_without_trouble_its_failed_unit_or_a_line_shows_the_cause() -
     assert (root.host, some(some(root.root).cause).name) == (None, "far")
 
 
+@pytest.mark.parametrize("more", ["", ", within: boot", ", within: any"])
+def test_of_a_host_without_trouble_lines_of_this_boot_count(more: str) -> None:
+    rules = ELSEWHERE.replace("says: far", f"says: far{more}")
+    well: Mapping[str, list[Entry]] = {"job": [entry()]}
+    for path, is_found in ((KERNEL, True), ("bootstrap/journals/boot-1.log", "any" in more)):
+        found = some(judged({path: at(3, "kernel: far")}, well, rules))
+        assert (found.host is not None) is is_found
+
+
 def test_files_are_judged_without_a_record_where_they_are_of_a_host() -> None:
     for files, is_judged in (
         ({KERNEL: "x"}, True),
