@@ -3,7 +3,8 @@
 import pytest
 
 from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, roles_of, seconds_in
-from service_record.diagnosis.evidence.known_facts import KnownFact, facts_of
+from service_record.diagnosis.evidence.fact_files import facts_of
+from service_record.diagnosis.evidence.known_facts import KnownFact
 from service_record.diagnosis.evidence.log_lines import LinePlace
 from service_record.history import build_history
 from service_record.record.entry import Phase, Result

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from service_record.diagnosis.evidence.fact_checks import CHECKS
-from service_record.diagnosis.evidence.known_facts import FACT_NAMES, facts_of, lies_in
+from service_record.diagnosis.evidence.fact_files import facts_of
+from service_record.diagnosis.evidence.known_facts import FACT_NAMES, lies_in
 from service_record.history import History
 
 FILES = r"""= resolv.conf

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from service_record.diagnosis.evidence.known_facts import KnownFacts, failed_units
+from service_record.diagnosis.evidence.known_facts import KnownFacts
 from service_record.diagnosis.evidence.log_lines import OTHER, LogLine
 from service_record.history.outcome import NOTHING, Facts
 
@@ -336,12 +336,18 @@ def read_texts(texts: Mapping[str, str]) -> tuple[Unit, ...]:
     for path, listing in texts.items():
         if not path.endswith(_LISTINGS):
             continue
-        for _, name, _, _ in failed_units(listing):
-            if not re.fullmatch(_UNIT, name):
-                continue
+        for _, name in failed_units(listing):
             status = texts.get(f"{path.removesuffix(LISTING)}{STATUSES}{name}.txt", "")
             units.setdefault(name, _unit_of_status(name, status))
     return tuple(units.values())
+
+
+def failed_units(listing: str) -> Iterator[tuple[int, str]]:
+    """Yield the failed units in what `systemctl list-units` prints: line and name."""
+    for number, line in enumerate(listing.splitlines(), 1):
+        words = line.replace("●", " ").replace("*", " ").split()
+        if words[2:3] == ["failed"] and re.fullmatch(_UNIT, words[0]):
+            yield number, words[0]
 
 
 def _unit_of_status(name: str, status: str) -> Unit:

@@ -11,7 +11,8 @@ from itertools import chain
 from typing import Any, Final, TypeVar
 
 from service_record.diagnosis.cause_rules import LineSet, end_of_line
-from service_record.diagnosis.evidence.known_facts import KnownFact, facts_of
+from service_record.diagnosis.evidence.fact_files import facts_of
+from service_record.diagnosis.evidence.known_facts import KnownFact
 from service_record.diagnosis.evidence.log_lines import (
     CONTAINERS,
     FACTS,

@@ -1,0 +1,364 @@
+"""Files of a host that tell facts: one reader for each form. Pure."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from service_record.diagnosis.evidence.known_facts import KnownFact, KnownFacts
+from service_record.diagnosis.evidence.log_lines import LinePlace
+from service_record.diagnosis.trouble_facts import failed_units
+
+NamedFact = tuple[str, str, int, str]
+"""Name, value, line and what it is of."""
+_MAX_FACTS: Final = 2_000
+
+
+def facts_of(texts: Iterable[tuple[str, str, str]]) -> KnownFacts:
+    """Return the facts in files: path, name of the file as `stream_of` has it, and text."""
+    values: dict[str, list[KnownFact]] = {}
+    for path, name, text in texts:
+        for fact, value, line, of in _named(name, text):
+            of_name = values.setdefault(fact, [])
+            if len(of_name) < _MAX_FACTS:
+                of_name.append(KnownFact(value, LinePlace(path, line), of))
+    return KnownFacts({name: tuple(of_name) for name, of_name in values.items()})
+
+
+def _named(name: str, text: str) -> Iterator[NamedFact]:
+    read = next((read for pattern, read in _READERS if pattern.match(name)), None)
+    return read(text) if read is not None else iter(())
+
+
+def _rows(text: str) -> Iterator[tuple[int, str]]:
+    return ((number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip())
+
+
+def _plain(fact: str, text: str) -> Iterator[NamedFact]:
+    """Return every line as a value of one fact."""
+    return ((fact, line.strip(), number, "") for number, line in _rows(text))
+
+
+def _labelled(names: Mapping[str, str], text: str) -> Iterator[NamedFact]:
+    """Yield the values of lines like `LABEL: VALUE`, by the label and the name of its fact."""
+    for number, line in _rows(text):
+        label, _, value = map(str.strip, line.partition(":"))
+        if label in names and value:
+            yield names[label], value, number, ""
+
+
+def _resolver(text: str) -> Iterator[NamedFact]:
+    for number, line in _rows(text):
+        word, *rest = line.split()
+        if word == "nameserver" and rest:
+            yield "nameserver", rest[0].partition("%")[0], number, ""
+        elif word in {"search", "domain"}:
+            yield from (("search", one, number, "") for one in rest)
+
+
+def _hostname(text: str) -> Iterator[NamedFact]:
+    yield from (("hostname", line.strip(), number, "") for number, line in list(_rows(text))[:1])
+
+
+_LINK: Final = re.compile(
+    r"\d+: (?P<name>[^:@\s]+)(?:@\S+)?: <(?P<flags>[^>]*)>"
+    r"(?:.*? mtu (?P<mtu>\d{1,9})\b)?(?:.*? state (?P<state>\w+))?"
+)
+_ADDRESS: Final = re.compile(r"(?:\d+: (?P<name>\S+))?\s+inet6? (?P<address>\S+)(?P<rest>.*)")
+
+
+def _addresses(text: str) -> Iterator[NamedFact]:
+    """Yield links and addresses as `ip addr` prints them, also with `-o` or `-j`."""
+    if text.lstrip().startswith("["):
+        yield from _addresses_in_json(text)
+        return
+    name = ""
+    for number, line in _rows(text):
+        if (link := _LINK.match(line)) is not None:
+            name = link["name"]
+            yield "link", link["flags"] + (f",state-{link['state']}" if link["state"] else ""), number, name
+            if link["mtu"]:
+                yield "mtu", link["mtu"], number, name
+        elif (address := _ADDRESS.match(line)) is not None:
+            name = address["name"] or name
+            if "dadfailed" in address["rest"]:
+                yield "duplicate-address", address["address"], number, name
+            if "scope global" in address["rest"]:
+                yield "address", address["address"], number, name
+
+
+def _addresses_in_json(text: str) -> Iterator[NamedFact]:
+    for link in _in_json(text):
+        name = str(link.get("ifname", ""))
+        flags = [str(flag) for flag in _list(link.get("flags"))]
+        yield "link", ",".join([*flags, f"state-{link.get('operstate')}"]), _line_with(text, name), name
+        if re.fullmatch(r"\d{1,9}", str(link.get("mtu"))):
+            yield "mtu", str(link["mtu"]), _line_with(text, name), name
+        for one in _objects(link.get("addr_info")):
+            local = str(one.get("local"))
+            address, number = f"{local}/{one.get('prefixlen')}", _line_with(text, local)
+            if one.get("dadfailed"):
+                yield "duplicate-address", address, number, name
+            if one.get("scope") == "global":
+                yield "address", address, number, name
+
+
+def _in_json(text: str) -> list[dict[str, Any]]:
+    """Return the objects in a list of JSON; none where it is something else."""
+    try:
+        return _objects(msgspec.json.decode(text))
+    except (msgspec.DecodeError, RecursionError):
+        return []
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [one for one in _list(value) if isinstance(one, dict)]
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _line_with(text: str, word: str) -> int:
+    """Return the first line that has a word in quotes."""
+    return text.count("\n", 0, max(text.find(f'"{word}"'), 0)) + 1
+
+
+_ROUTE: Final = re.compile(r"(?:unicast )?(?P<to>default|[0-9a-fA-F.:]+(?:/\d+)?)(?P<rest>\s.*)")
+
+
+_ANYWHERE: Final = frozenset({"default", "0.0.0.0/0", "::/0"})
+
+
+def _routes(text: str) -> Iterator[NamedFact]:
+    """Yield routes as `ip route` prints them, also with `-j`."""
+    if text.lstrip().startswith("["):
+        yield from _routes_in_json(text)
+        return
+    for number, line in _rows(text):
+        route = _ROUTE.match(line.strip())
+        if route is None or re.search(r"\b(?:local|broadcast|multicast)\b", line.split()[0]):
+            continue
+        device = re.search(r"\bdev (\S+)", route["rest"])
+        via = re.search(r"\bvia (?:inet6? )?(\S+)", route["rest"])
+        yield _route(route["to"], via[1] if via else "", number, device[1] if device else "")
+
+
+def _routes_in_json(text: str) -> Iterator[NamedFact]:
+    for one in _in_json(text):
+        to = str(one.get("dst", ""))
+        if one.get("type", "unicast") == "unicast":
+            yield _route(to, str(one.get("gateway", "")), _line_with(text, to), str(one.get("dev", "")))
+
+
+def _route(to: str, via: str, number: int, device: str) -> NamedFact:
+    return ("default-route", via or to, number, device) if to in _ANYWHERE else ("route", to, number, device)
+
+
+def _command_line(text: str) -> Iterator[NamedFact]:
+    line = text.strip()
+    if line:
+        yield "cmdline", line, 1, ""
+        medium = re.search(
+            r"\b(?:coreos\.liveiso=\S+|coreos\.live\.rootfs_url=\S+|rd\.live\.image|inst\.stage2=\S+|boot=casper|boot=live)",
+            line,
+        )
+        if medium:
+            yield "live-medium", medium[0], 1, ""
+
+
+_AMOUNTS: Final = {"MemTotal": "memory-kb", "MemAvailable": "available-kb", "SwapTotal": "swap-kb"}
+
+
+def _memory(text: str) -> Iterator[NamedFact]:
+    return ((fact, value.split()[0], number, "") for fact, value, number, _ in _labelled(_AMOUNTS, text))
+
+
+def _swaps(text: str) -> Iterator[NamedFact]:
+    for number, line in _rows(text):
+        words = line.split()
+        if len(words) >= 3 and words[2].isdecimal():  # noqa: PLR2004  # /proc/swaps: Filename Type Size
+            yield "swap-kb", words[2], number, words[0]
+
+
+def _modules(text: str) -> Iterator[NamedFact]:
+    yield from (("module", line.split()[0], number, "") for number, line in _rows(text))
+
+
+_TREE: Final = re.compile(r"[\s│├└─`|-]*(?P<name>[^\s│├└─`|]\S*)\s*(?P<rest>.*)")
+
+
+def _blocks(text: str) -> Iterator[NamedFact]:
+    """Yield block devices as `lsblk` draws them, and below which disk each is mounted."""
+    disk = ""
+    for number, line in list(_rows(text))[1:]:
+        match = _TREE.match(line)
+        if match is None:
+            continue
+        if line[:1] not in " │├└─`|-":
+            disk = match["name"]
+        yield "block", f"{match['name']} {' '.join(match['rest'].split())}".strip(), number, disk
+        for mount in re.findall(r"(?:^|\s)(/\S*|\[SWAP\])", match["rest"]):
+            yield "mounted", mount, number, disk
+
+
+def _mounts(text: str) -> Iterator[NamedFact]:
+    for number, line in _rows(text):
+        first, second, *_ = (*filter(None, re.split(r"[\s│├└─`|]+", line)), "", "")
+        target, source = (second, first) if line.startswith("/dev/") else (first, second)
+        if target.startswith("/"):
+            yield "mounted", target, number, source.removeprefix("/dev/").partition("[")[0]
+
+
+_FULL: Final = 100
+
+
+def _disk_space(text: str) -> Iterator[NamedFact]:
+    for number, line in _rows(text):
+        words = line.split()
+        used = next((word for word in words if re.fullmatch(r"\d{1,9}%", word)), "")
+        where = words[-1]
+        is_real = not re.match(
+            r"(?:/dev/loop|/dev/sr|tmpfs|devtmpfs|overlay|squashfs|none|udev|efivarfs)", words[0]
+        )
+        is_written = where.startswith("/") and not re.match(
+            r"/(?:run/media|media|mnt|boot/efi|etc/coreos)", where
+        )
+        read_only = {"iso9660", "squashfs", "erofs", "composefs"} & set(words)
+        if used and int(used[:-1]) >= _FULL and is_real and is_written and not read_only:
+            yield "full", used, number, where
+
+
+def _chrony(text: str) -> Iterator[NamedFact]:
+    yield from _labelled({"Leap status": "chrony-leap"}, text)
+    for number, line in _rows(text):
+        if re.match(r"[\^=#][*+?x~-]", line):
+            source = next(iter(line.split()[1:]), "")
+            yield "chrony-source", source, number, line[1]
+            if line[1] == "*":
+                yield "chrony-selected", source, number, ""
+
+
+def _deployments(text: str) -> Iterator[NamedFact]:
+    for number, line in _rows(text):
+        match = re.match(
+            r"\s*(?P<booted>[*●])?\s*(?P<ref>(?:pivot://|ostree-[a-z-]+:|containers?://)\S+)", line
+        )
+        if match is not None:
+            yield "deployment", match["ref"], number, "booted" if match["booted"] else ""
+
+
+def _release(text: str) -> Iterator[NamedFact]:
+    for number, line in _rows(text):
+        word, _, rest = line.partition("=")
+        if word in {"ID", "VARIANT_ID", "VERSION_ID"}:
+            yield "os", rest.strip("\"' "), number, word
+
+
+_BOOT: Final = re.compile(
+    r"\s*(?P<index>-?\d+)\s+(?P<id>[0-9a-f]{32})\s+[A-Z][a-z]{2} (?P<begun>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
+)
+
+
+def _boots(text: str) -> Iterator[NamedFact]:
+    """Yield when each boot began, as `journalctl --list-boots` has it; the oldest first."""
+    boots = ((number, _BOOT.match(line)) for number, line in _rows(text))
+    yield from (("boots", boot["begun"], number, boot["id"]) for number, boot in boots if boot is not None)
+
+
+_MOST_IN_FILE: Final = 8
+"""A file with more certificates is a collection of authorities, of which some have always ended."""
+
+
+def _certificates(text: str) -> Iterator[NamedFact]:
+    from service_record.diagnosis.evidence.certificates import certificates  # noqa: PLC0415  # few bundles have any
+
+    read = list(islice(certificates(text), _MOST_IN_FILE + 1))
+    if len(read) > _MOST_IN_FILE:
+        return
+    for one in read:
+        of = str(one.line)
+        yield "certificate-start", one.start.isoformat(), one.line, of
+        yield "certificate-end", one.end.isoformat(), one.line, of
+        yield from (("certificate-name", name, one.line, of) for name in one.names)
+
+
+_TO_MS: Final = {"nsec": 1e-6, "usec": 1e-3, "msec": 1.0}
+
+
+def _sync_times(text: str) -> Iterator[NamedFact]:
+    """Yield the 99th percentile of how long a sync takes, as fio prints it."""
+    unit = ""
+    for number, line in _rows(text):
+        begun = re.search(r"sync percentiles \((\wsec)\)", line)
+        unit = begun[1] if begun is not None else unit
+        percentile = re.search(r"99\.00th=\[\s*(\d{1,18})\]", line)
+        if unit in _TO_MS and percentile is not None:
+            yield "sync-ms", f"{int(percentile[1]) * _TO_MS[unit]:.1f}", number, ""
+            unit = ""
+
+
+def _failed_units(text: str) -> Iterator[NamedFact]:
+    return (("failed-unit", name, number, "") for number, name in failed_units(text))
+
+
+def _cluster_names(text: str) -> Iterator[NamedFact]:
+    for number, line in _rows(text):
+        name = line.split()[0]
+        if name.startswith(("api.", "api-int.")):
+            yield "api-name", name, number, ""
+        for word in re.findall(r"[0-9a-fA-F.:]+/\d+", line):
+            of = line.split()[0].rstrip(":")
+            yield "service-network" if "service" in of.lower() else "cluster-network", word, number, of
+
+
+def _boot_manager(text: str) -> Iterator[NamedFact]:
+    yield from _labelled({"BootCurrent": "boot-current", "BootOrder": "boot-order"}, text)
+    for number, line in _rows(text):
+        if (match := re.match(r"Boot([0-9A-F]{4})[* ] *(.*)", line)) is not None:
+            yield "boot-entry", match[2], number, match[1]
+
+
+_TIME_SETTINGS: Final = {
+    **dict.fromkeys(("System clock synchronized", "NTP synchronized"), "clock-synchronized"),
+    **dict.fromkeys(("NTP service", "NTP enabled", "Network time on"), "ntp"),
+}
+_HOST_SETTINGS: Final = {
+    **dict.fromkeys(("Hardware Vendor", "Hardware Model"), "hardware"),
+    "Static hostname": "hostname",
+}
+
+
+_READERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], Iterator[NamedFact]]], ...]] = (
+    (re.compile(r".*\.(?:crt|pem)$"), _certificates),
+    (re.compile(r"resolv\.conf"), _resolver),
+    (re.compile(r"nsswitch\.conf"), partial(_labelled, {"hosts": "nsswitch-hosts"})),
+    (re.compile(r"hostnamectl"), partial(_labelled, _HOST_SETTINGS)),
+    (re.compile(r"hostname"), _hostname),
+    (re.compile(r"hardware-(?:vendor|model)"), partial(_plain, "hardware")),
+    (re.compile(r"ip[-_]?.*addr"), _addresses),
+    (re.compile(r"ip[-_]?.*route"), _routes),
+    (re.compile(r"kernel-command-line|(?:proc_)?cmdline"), _command_line),
+    (re.compile(r"memory|meminfo"), _memory),
+    (re.compile(r"swaps"), _swaps),
+    (re.compile(r"modules|lsmod"), _modules),
+    (re.compile(r"lsblk"), _blocks),
+    (re.compile(r"findmnt|mounts|mtab"), _mounts),
+    (re.compile(r"df"), _disk_space),
+    (re.compile(r"chrony"), _chrony),
+    (re.compile(r"timedatectl"), partial(_labelled, _TIME_SETTINGS)),
+    (re.compile(r"rpm-ostree"), _deployments),
+    (re.compile(r"os-release"), _release),
+    (re.compile(r"boots|journalctl_"), _boots),
+    (re.compile(r"secure-boot|mokutil"), partial(_plain, "secure-boot")),
+    (re.compile(r"cgroup"), partial(_plain, "cgroup")),
+    (re.compile(r"selinux|sestatus"), partial(_plain, "selinux")),
+    (re.compile(r"failed-units|list_units|systemctl_list-units"), _failed_units),
+    (re.compile(r"cluster-names"), _cluster_names),
+    (re.compile(r"efibootmgr"), _boot_manager),
+    (re.compile(r"crictl[-_]images"), partial(_plain, "image")),
+    (re.compile(r"cleanfsynctest"), _sync_times),
+)
