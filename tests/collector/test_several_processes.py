@@ -207,7 +207,7 @@ def test_a_bundle_is_claimed_by_one_process_and_free_again_when_that_one_is_gone
         claimed = [bundle.id for bundle in claim(one, 10.0, 2)]
         elsewhere = [bundle.id for bundle in claim(other, 10.0, 9)]
     with database.changing() as connection:
-        meanwhile = claim(connection, 11.0, 9)
+        meanwhile = [bundle.id for bundle in claim(connection, 11.0, 9)]
         later = [bundle.id for bundle in claim(connection, 11.0 + LEASE, 9)]
     database.close()
 
