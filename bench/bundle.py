@@ -21,7 +21,7 @@ from typing import Self
 
 from bench import journal
 from bench.machine import machine
-from bench.rounds import resident
+from bench.rounds import processor_of, resident
 from bench.table import Row, duration, replace_between, timed
 from service_record.bundle.archive import DISK_BYTES
 from service_record.redaction import Rules, known_secrets
@@ -77,10 +77,10 @@ def measured(root: Path, mebibytes: int) -> Measured:
         ).stdout
     )
     packed = root / "journal.gz"
-    begun, processor_begun = time.perf_counter(), _processor(resource.RUSAGE_CHILDREN)
+    begun, processor_begun = time.perf_counter(), processor_of(resource.RUSAGE_CHILDREN)
     subprocess.run(f"journalctl | gzip -6 >{packed}", shell=True, env=environment, check=True)
     gzip_seconds = time.perf_counter() - begun
-    gzip_processor = _processor(resource.RUSAGE_CHILDREN) - processor_begun
+    gzip_processor = processor_of(resource.RUSAGE_CHILDREN) - processor_begun
     gzip_bytes = packed.stat().st_size
     packed.unlink()
     done = subprocess.run(
@@ -111,7 +111,7 @@ def pack(root: Path) -> Mapping[str, float]:
         begun = time.perf_counter()
         bundle = make_bundle(work, [collector], context, verdict="", at=datetime.now(UTC), seconds=3600)
         whole_seconds = time.perf_counter() - begun
-    processor = _processor(resource.RUSAGE_SELF)
+    processor = processor_of(resource.RUSAGE_SELF)
     memory = resident(os.getpid())  # getrusage(2) would count its parent's memory, too
     if bundle.leak or bundle.gathered[0].reason:
         raise SystemExit(f"no bundle: {bundle.leak or bundle.gathered[0].reason}")
@@ -148,11 +148,6 @@ def _plant_secrets(root: Path) -> None:
     }.items():
         (root / path).parent.mkdir(parents=True)
         (root / path).write_text(text)
-
-
-def _processor(who: int) -> float:
-    used = resource.getrusage(who)
-    return used.ru_utime + used.ru_stime
 
 
 class _Disk:

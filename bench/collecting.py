@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from bench import asked, ingest
-from bench.fleet import STEPS
+from bench import fleet, ingest
 from bench.plot import Line, Plot
 from bench.rounds import resident
 from bench.table import Row, memory, publish
@@ -36,30 +35,30 @@ def fleet_rows(folder: Path) -> list[Row]:
     """Return the rows of pages and answers, by number of hosts. Some become a plot, too."""
     rows: list[Row] = []
     drawn: dict[str, list[tuple[int, float]]] = {name: [] for name in DRAWN}
-    for hosts in asked.GROWTH:
+    for hosts in fleet.GROWTH:
         data = folder / f"fleet-{hosts}"
-        session, token = asked.fill(data, hosts)
+        session, token = fleet.fill(data, hosts)
         with collector(data) as (port, pid):
-            asked.wait_for_verdicts(data)
-            is_all = hosts == asked.GROWTH[-1]
-            for what, path, limit in asked.REQUESTS:
+            fleet.wait_for_verdicts(data)
+            is_all = hosts == fleet.GROWTH[-1]
+            for what, path, limit in fleet.REQUESTS:
                 if not is_all and what not in DRAWN:
                     continue
-                seconds = asked.median(port, path, session, token)
+                seconds = fleet.median(port, path, session, token)
                 if what in DRAWN:
                     drawn[what].append((hosts, seconds))
                 if not is_all and what != DRAWN[0]:
                     continue
                 rows.append(
                     Row(
-                        what=f"collector: {what}, {hosts:,} hosts, {hosts * STEPS:,} steps",
+                        what=f"collector: {what}, {hosts:,} hosts, {hosts * fleet.STEPS:,} steps",
                         measured=f"{seconds * 1e3:.0f} ms",
                         limit=f"{limit * 1e3:.0f} ms",
                         holds=seconds <= limit,
                     )
                 )
             if is_all:
-                rows.append(memory("collector: memory then", resident(pid), asked.MOST_MEMORY))
+                rows.append(memory("collector: memory then", resident(pid), fleet.MOST_MEMORY))
     lines = [Line(name=name, points=points) for name, points in drawn.items()]
     PLOT.write_text(Plot(title="A page by how many hosts there are", amount="hosts", lines=lines).svg())
     return rows

@@ -23,10 +23,14 @@ def medians(measures: Mapping[Key, Callable[[], float]], rounds: int = ROUNDS) -
 
 def processor(*command: object) -> float:
     """Seconds of processor time that a command takes, what the kernel does for it included."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = processor_of(resource.RUSAGE_CHILDREN)
     wall(*command)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return processor_of(resource.RUSAGE_CHILDREN) - before
+
+
+def processor_of(who: int) -> float:
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
 
 
 def wall(*command: object, environment: Mapping[str, str] | None = None, is_checked: bool = True) -> float:

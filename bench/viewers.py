@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import uvloop
 
-from bench import asked, ingest
+from bench import fleet, ingest
 from bench.collecting import collector
 from bench.rounds import resident
 from bench.table import Row, memory
@@ -36,7 +36,7 @@ def rows(folder: Path) -> list[Row]:
     What viewers cost is told by the processor time of the collector: on a machine that is busy otherwise a
     rate tells little.
     """
-    session, _ = asked.fill(folder, HOSTS, most_steps=2)
+    session, _ = fleet.fill(folder, HOSTS, most_steps=2)
     names = [f"node{number:05d}.example.com" for number in range(CONNECTIONS)]
     reporters = ingest.host_tokens(Database(sqlite_url(folder)), names)
     alone: list[_Sample] = []
@@ -44,7 +44,7 @@ def rows(folder: Path) -> list[Row]:
     spawned = multiprocessing.get_context("spawn")
     changes = spawned.Value("i", 0)
     with collector(folder) as (port, process):
-        asked.wait_for_verdicts(folder)
+        fleet.wait_for_verdicts(folder)
         for _ in range(ROUNDS):
             alone.append(_sample(port, process, reporters))
             stopped = spawned.Event()
@@ -76,7 +76,7 @@ def rows(folder: Path) -> list[Row]:
             reference=f"{statistics.median(one.rate for one in alone):,.0f} /s",
         ),
         Row(what="the same: changes that each viewer gets", measured=f"{each:.1f} /s"),
-        memory("the same: memory of the collector, at most", size, asked.MOST_MEMORY),
+        memory("the same: memory of the collector, at most", size, fleet.MOST_MEMORY),
     ]
 
 

@@ -104,18 +104,13 @@ def host_detail(detail: HostDetail, source: str, now: float, view: View) -> Iter
 def _installation(installation: ShownInstallation, view: View) -> Iterator[tuple[str, str]]:
     """Yield the facts of an installation: its state and why, its stage, its cluster."""
     why = installation.status_info or installation.meaning
-    yield "state", f"{installation.status}: {why}" if why else installation.status
+    yield "state", ": ".join(filter(None, (installation.status, why)))
     if installation.stage:
-        yield (
-            "stage",
-            f"{installation.stage}: {installation.info}" if installation.info else installation.stage,
-        )
+        yield "stage", ": ".join(filter(None, (installation.stage, installation.info)))
     if installation.checked_in_at is not None:
         yield "agent", f"called {moment_at(installation.checked_in_at, view)}"
-    yield (
-        "cluster",
-        f"{installation.cluster_id}, {installation.role}{', bootstrap' if installation.is_bootstrap else ''}",
-    )
+    bootstrap = ", bootstrap" if installation.is_bootstrap else ""
+    yield "cluster", f"{installation.cluster_id}, {installation.role}{bootstrap}"
 
 
 def _by_step(rounds: Sequence[RepeatedReports]) -> list[_Reports]:
