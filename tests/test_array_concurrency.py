@@ -18,7 +18,7 @@ from tests.array_writers import Json, call_exit_helper, damaged_of, elements, re
 from tests.shell.writers import acknowledged, await_first_entry, prepare, writers
 
 WRITERS = 8
-KILLS = 200
+KILLS = 100
 AT_ONCE = 8
 
 

@@ -89,7 +89,7 @@ def test_any_time_is_read_in_a_block_as_it_is_by_itself() -> None:
         assert_read_alike(line * 2, 600)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(LINES, st.integers(1, 600))
 @example(b"\xef\xbb\xbf" + entry().to_line() * 2, 1)
 @example(TWO_ON_THREE_LINES + b"torn\n", 600)

@@ -17,7 +17,7 @@ from tests.archives import COMPRESSIONS, SERVICES, header, member, tar
 from tests.builders import some
 from tests.command_line import PROGRAM, environment
 
-OPENED_BYTES: Final = 2 << 20
+OPENED_BYTES: Final = 1 << 20
 SECONDS_A_MEGABYTE: Final = 0.2
 BUSY: Final = 2.5
 """Slow-down of a machine that does other work meanwhile."""
@@ -188,7 +188,7 @@ def test_no_input_costs_more_than_its_size_allows(name: str, tmp_path: Path) -> 
 _FOLLOWED: Final = [name for name in INPUTS if "." not in name and name != "text-between-entries"]
 
 
-_MANY_RUNS_BYTES: Final = 12 << 20
+_MANY_RUNS_BYTES: Final = 6 << 20
 _MOST_TIMES: Final = 9
 """Limit of copies in memory for each byte of such a record: runs are held until all of them are complete."""
 _MOST_TIMES_OF_SHORT_RUNS: Final = 18

@@ -16,9 +16,9 @@ from tests.shell.scripts import Bash, bashes, read_record, run_script
 from tests.shell.services import needs_strace
 from tests.shell.writers import acknowledged, await_first_entry, prepare, writers
 
-WRITERS = 64
+WRITERS = 32
 ENTRIES = 500
-KILLS = 200
+KILLS = 100
 AT_ONCE = 8
 SMALL_BLOCKS = """
 truncate -s 8M disk

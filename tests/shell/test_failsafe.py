@@ -22,6 +22,7 @@ def run_pytest(directory: Path, cases: str) -> subprocess.CompletedProcess[str]:
     directory.joinpath("conftest.py").write_text("from tests.shell.conftest import pytest_collect_file\n")
     directory.joinpath("cases.bats").write_text(cases)
     own = {"PYTHONPATH": str(ROOT), "SERVICE_RECORD_BASHES": "", "BATS_RUN_SECONDS": "2"}
+    own["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # they take most of a second
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "--rootdir", directory, directory],
         cwd=directory,

@@ -7,7 +7,7 @@ from tests.torture.cutting import Cut, extent, judged, tortured
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
-SAMPLE = 8
+SAMPLE = 4
 each_append = pytest.mark.parametrize("append", APPENDS, ids=str)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.torture.power import LAYOUTS, tortured
 
-LOSSES = 120
+LOSSES = 60
 
 
 @pytest.mark.usefixtures("tracing")
