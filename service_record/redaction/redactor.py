@@ -13,7 +13,7 @@ from typing import Any, Final
 from service_record.redaction import types
 from service_record.redaction.over_lines import PRIVATE_KEY, Body, FoundSpan, ValueFollower, sub_lines
 from service_record.redaction.rules import Rules
-from service_record.redaction.types import MASK_BEGIN, MaskedSpan, UnescapedText, mask, views_of
+from service_record.redaction.types import MASK_BEGIN, MaskedSpan, UnescapedText, line_end, mask, views_of
 
 _LABEL: Final = b"PRIVATE KEY"
 _END: Final = b"-END "
@@ -214,13 +214,11 @@ class Redactor:
         return b"".join((*pieces, text[position:])) if pieces else text
 
     def _by_shape(self, text: bytes) -> Iterator[bytes]:
+        # All triggers first: in turns with the shapes, they push each other out of the processor's cache.
+        suspects = iter(list(self._rules.suspects(text, certain=self._only_certain)))
         position = 0
-        while position < len(text):
-            start = self._next_suspect(text, position)
-            if start is None:
-                break
-            end = text.find(b"\n", start)
-            end = len(text) if end < 0 else end
+        while (place := self._next_line(text, position, suspects)) is not None:
+            start, end = place
             line = text[start:end]
             masked = self._line(line)
             if masked != line:
@@ -231,12 +229,14 @@ class Redactor:
             position = end + 1
         yield text[position:]
 
-    def _next_suspect(self, text: bytes, position: int) -> int | None:
-        """Return where the next line begins that is to be looked at."""
-        if self._body.is_open or self._dump.is_open or self._values.is_open:
-            return position
-        place = self._rules.suspect(text, position, certain=self._only_certain)
-        return None if place is None else max(position, text.rfind(b"\n", position, place) + 1)
+    def _next_line(
+        self, text: bytes, position: int, suspects: Iterator[tuple[int, int]]
+    ) -> tuple[int, int] | None:
+        """Return where the next line to look at begins and ends."""
+        is_open = self._body.is_open or self._dump.is_open or self._values.is_open
+        if is_open and position < len(text):
+            return position, line_end(text, position)
+        return next((place for place in suspects if place[0] >= position), None)
 
     def _line(self, line: bytes) -> bytes:
         views = views_of(line)

@@ -15,6 +15,7 @@ from service_record.redaction.types import (
     MaskedSpan,
     Secret,
     UnescapedText,
+    line_end,
     mask,
     united,
     views_of,
@@ -86,14 +87,16 @@ class Rules:
         """Return the exact secrets in a text of any number of lines."""
         return self._exact.spans(text)
 
-    def suspect(self, text: bytes, position: int, *, certain: bool = False) -> int | None:
-        """Return where the next thing is, from there on, that may have the shape of a secret."""
-        patterns = self._patterns
-        match = (patterns.certain_trigger if certain else patterns.trigger).search(text, position)
-        if match is None:
-            return None
-        start: int = match.start()
-        return start + text.startswith(b"\n", start)
+    def suspects(self, text: bytes, *, certain: bool = False) -> Iterator[tuple[int, int]]:
+        """Yield the lines that may have the shape of a secret: where each begins and ends."""
+        trigger = self._patterns.certain_trigger if certain else self._patterns.trigger
+        position = 0
+        while (match := trigger.search(text, position)) is not None:
+            place = match.start() + text.startswith(b"\n", match.start())
+            start = max(position, text.rfind(b"\n", position, place) + 1)
+            end = line_end(text, start)
+            yield start, end
+            position = end + 1
 
     def without(
         self,
@@ -125,17 +128,12 @@ class Rules:
         """Yield the values that have the shape of a secret in a text of any number of lines, as they stand
         there.
         """
-        position = 0
-        while (place := self.suspect(text, position)) is not None:
-            end = text.find(b"\n", place)
-            end = len(text) if end < 0 else end
-            line = text[max(position, text.rfind(b"\n", position, place) + 1) : end]
-            views = views_of(line)
+        for start, end in self.suspects(text):
+            views = views_of(text[start:end])
             for rule in self._patterns.rules_in(_together(views)):
                 for view in views:
                     kind = rule.shape.kind
                     yield from (Secret(kind, view.text[a:b]) for a, b in _values(rule, view.text))
-            position = end + 1
 
     def _spans_in(self, line: bytes, *, certain: bool) -> list[tuple[int, int, str]]:
         """Return what to mask, in the order of the line; overlapping shapes are one span, of the first one's

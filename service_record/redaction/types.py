@@ -131,6 +131,12 @@ def within_lines(text: bytes, start: int, end: int) -> Iterator[tuple[int, int]]
         yield start, end
 
 
+def line_end(text: bytes, position: int) -> int:
+    """Return where the line ends in which a position is."""
+    end = text.find(b"\n", position)
+    return end if end >= 0 else len(text)
+
+
 def united(spans: Iterable[MaskedSpan]) -> list[MaskedSpan]:
     """Return the same in the order of the text, those that overlap or touch as one."""
     disjoint: list[MaskedSpan] = []
