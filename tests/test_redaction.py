@@ -191,6 +191,11 @@ def test_a_long_line_is_not_held_forever() -> None:
     assert b"".join(given_) + redactor.finish() == b"some words " * 600_000
 
 
+def test_a_long_line_that_is_cut_behind_a_bracket_stays() -> None:
+    text = b"a" * (MIB - 1) + b">" + b"b" * MIB
+    assert redacted(text, sizes=[1 << 15] * 40) == text
+
+
 def test_a_secret_without_an_end_is_masked_to_the_end_of_its_line() -> None:
     text = b"data:;base64," + b"QUJD" * MIB + b"\nafter\n"
     assert redacted(text, sizes=[1 << 16] * 80) == b"data:;base64,<redacted:data-url>\nafter\n"

@@ -319,6 +319,7 @@ def test_an_encoded_secret_goes_on_in_the_next_lines_until_a_short_one(
         "password: |\n" + "  «correcthorse»\n" * 200 + "  correcthorse",
         "Nov 21 h a[1]: password:\nNov 22 h a[2]:   «correcthorse»",
         "Nov 21 h a[1]: password:\nNov 22 i a[2]:   correcthorse",
+        "Nov 21 h a1 password:\nNov 22 h a:   correcthorse",
         "h a: password: |\nh a:   «one two»\nh b:   three four",
         "h a: <password>\ncorrecthorse",
         "<password>\n«correcthorse»\n</password>",

@@ -319,20 +319,20 @@ def _form(form: str, match: Any) -> str:
     return "block" if form == "scalar" and match.group(2) else form
 
 
+_ZEROS_FOR_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
+"""Numbers before a line differ: a time, a process."""
+
+
 def _behind(head: bytes, line: bytes) -> int | None:
     """Return where a line goes on behind what a program puts before each; None when that is not there."""
     position = 0
     for word in head.split():
         start = position + len(line[position:]) - len(line[position:].lstrip(b" \t"))
         end = next((at for at in range(start, len(line)) if line[at : at + 1] in b" \t"), len(line))
-        if not word or _shape(word) != _shape(line[start:end]):
+        if word.translate(_ZEROS_FOR_DIGITS) != line[start:end].translate(_ZEROS_FOR_DIGITS):
             return None
         position = end
     return position
-
-
-def _shape(word: bytes) -> bytes:
-    return bytes(48 if 48 <= byte <= 57 else byte for byte in word)  # noqa: PLR2004  # digits
 
 
 def _value(form: str, text: bytes) -> tuple[int, int] | None:
