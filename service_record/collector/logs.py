@@ -17,17 +17,11 @@ from structlog.typing import EventDict, WrappedLogger
 _TOKEN: Final = re.compile(r"srt_(\d+)_[\w-]+")
 _MOST_FRAMES: Final = 6
 _PACKAGE: Final = f"/{__name__.partition('.')[0]}/"
-_LEVELS: Final = {
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warning": logging.WARNING,
-    "error": logging.ERROR,
-}
 
 
 def configure(level: str = "info", stream: TextIO | None = None) -> None:
     """Log from now on, our events and those of libraries, from that level on."""
-    target = stream or sys.stderr
+    target, threshold = stream or sys.stderr, logging.getLevelNamesMapping()[level.upper()]
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
@@ -36,7 +30,7 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
     ]
     structlog.configure(
         processors=[*shared, structlog.processors.JSONRenderer()],
-        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
         logger_factory=structlog.WriteLoggerFactory(target),
         cache_logger_on_first_use=True,
     )
@@ -52,7 +46,7 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(max(_LEVELS[level], logging.WARNING))
+    root.setLevel(max(threshold, logging.WARNING))
 
 
 def log() -> Any:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from service_record.collector.api import (
     admin_calls,
+    assisted_calls,
     bundle_calls,
     cluster_calls,
     host_calls,
@@ -20,7 +21,7 @@ from service_record.collector.api import (
     step_calls,
 )
 from service_record.collector.api.answering import answer
-from service_record.collector.api.assisted_operations import ASSISTED_OPERATIONS
+from service_record.collector.api.assisted_calls import BASE
 from service_record.collector.api.openapi import document
 from service_record.collector.api.operation import (
     ADMINISTRATORS,
@@ -38,6 +39,7 @@ from service_record.collector.api.operation import (
     CloudInitEvent,
     ClusterFields,
     Enrolment,
+    Handler,
     HostFields,
     NewBuild,
     NewMute,
@@ -65,8 +67,17 @@ async def get_document(_: Request) -> Response:
 _NUMBER: Final = {"type": "integer"}
 _HOST: Final = "/api/v1/hosts/{host}"
 _CLUSTER: Final = "/api/v1/clusters/{cluster}"
+_ASSISTED_CLUSTER: Final = f"{BASE}/clusters/{{cluster_id}}"
+_ASSISTED_HOSTS: Final = f"{BASE}/infra-envs/{{infra_env_id}}/hosts"
 _REPEATED: Final = {"type": "array", "items": STRING}
 _STEP_QUERY: Final = dict.fromkeys(StepReport.__struct_fields__, STRING)
+
+
+def _assisted(call: str, handler: Handler, summary: str, **fields: Any) -> Operation:
+    """Return a call that hosts alone make, unless others are given, and that is refused as there."""
+    values: dict[str, Any] = {"who": HOSTS, "problem": "AgentError", **fields}
+    return Operation(call, handler, f"As the assisted-service: {summary}", **values)
+
 
 OPERATIONS: Final = (
     Operation("GET /healthz", metrics.healthy, "The process answers.", who=ANYBODY, answers={200: TEXT}),
@@ -349,5 +360,99 @@ OPERATIONS: Final = (
         query={"limit": _NUMBER, "before": _NUMBER},
         answers={200: admin_calls.Audit},
     ),
-    *ASSISTED_OPERATIONS,
+    _assisted(
+        f"GET {_ASSISTED_CLUSTER}/hosts",
+        assisted_calls.get_hosts,
+        "the hosts of a cluster.",
+        who=HOSTS_AND_READERS,
+        query={"role": STRING, "status": STRING},
+        answers={200: {"type": "array", "items": OBJECT}},
+    ),
+    _assisted(
+        f"PUT {_ASSISTED_HOSTS}/{{host_id}}/progress",
+        assisted_calls.put_progress,
+        "the stage of a host.",
+        body=OBJECT,
+        answers={200: None},
+        refusals=(404, 409),
+        counted="stage",
+    ),
+    _assisted(
+        f"PUT {_ASSISTED_HOSTS}/{{host_id}}/logs-progress",
+        assisted_calls.put_logs_progress,
+        "how far the logs of a host have come.",
+        body=OBJECT,
+        answers={204: None},
+        refusals=(404, 409),
+    ),
+    _assisted(
+        f"POST {_ASSISTED_HOSTS}",
+        assisted_calls.register_host,
+        "an agent registers its host, which booted the discovery image.",
+        body=OBJECT,
+        answers={201: OBJECT},
+        refusals=(404,),
+        counted="registration",
+    ),
+    _assisted(
+        f"GET {_ASSISTED_HOSTS}/{{host_id}}/instructions",
+        assisted_calls.get_instructions,
+        "the call of an agent once a minute; it gets nothing to do.",
+        answers={200: OBJECT},
+        refusals=(404,),
+    ),
+    _assisted(
+        f"PUT {_ASSISTED_CLUSTER}/progress",
+        cluster_calls.put_progress,
+        "the stage in which the controller finalizes.",
+        body=OBJECT,
+        answers={200: None},
+        refusals=(404,),
+        counted="cluster",
+    ),
+    _assisted(
+        f"PUT {_ASSISTED_CLUSTER}/monitored-operators",
+        cluster_calls.put_operator,
+        "the status of an operator.",
+        body=OBJECT,
+        answers={200: None},
+        refusals=(404,),
+        counted="cluster",
+    ),
+    _assisted(
+        f"POST {_ASSISTED_CLUSTER}/actions/complete-installation",
+        cluster_calls.complete,
+        "what the installation of a cluster came to.",
+        body=OBJECT,
+        answers={202: OBJECT},
+        refusals=(404,),
+        counted="cluster",
+    ),
+    _assisted(
+        f"PUT {_ASSISTED_CLUSTER}/logs-progress",
+        cluster_calls.put_logs_progress,
+        "how far the logs of a cluster have come.",
+        body=OBJECT,
+        answers={204: None},
+        refusals=(404,),
+    ),
+    _assisted(
+        f"POST {BASE}/events",
+        assisted_calls.post_event,
+        "an event of a host or of a cluster.",
+        body=OBJECT,
+        answers={201: None},
+        refusals=(404, 409),
+        counted="event",
+    ),
+    _assisted(
+        f"POST {_ASSISTED_CLUSTER}/logs",
+        bundle_calls.post_logs,
+        "the logs of a host, a bundle; or those of a cluster.",
+        body="multipart/form-data",
+        query={"logs_type": STRING, "host_id": STRING},
+        answers={204: None},
+        refusals=(404, 409, 507),
+        counted="bundle",
+    ),
 )

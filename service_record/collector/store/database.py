@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import psycopg
 from psycopg.conninfo import make_conninfo
-from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, table, text
 from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.exc import (
     ArgumentError,
@@ -27,7 +27,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from service_record.collector.store.dialects import is_conflict, is_sqlite
+from service_record.collector.store.dialects import is_conflict
 from service_record.collector.store.schema import COUNTERS, counters, metadata
 
 FILE: Final = "collector.sqlite"
@@ -138,7 +138,7 @@ class Database:
             self._check_encoding(connection)
             config.attributes["connection"] = connection
             if inspect(connection).has_table(_VERSION):  # one process at a time: others find it done
-                connection.execute(text(f"SELECT * FROM {_VERSION}{_for_update(connection)}"))  # noqa: S608
+                connection.execute(select(text("*")).select_from(table(_VERSION)).with_for_update())
                 command.upgrade(config, "head")
                 return
             metadata.create_all(connection, checkfirst=False)  # a table of another program is a fault
@@ -162,10 +162,6 @@ class Database:
                     continue
                 raise DatabaseError(f"{self.url}: {_first_line(error)}") from error
             return
-
-
-def _for_update(connection: Connection) -> str:
-    return "" if is_sqlite(connection) else " FOR UPDATE"
 
 
 def sqlite_url(data: Path) -> URL:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, delete, func, select, tuple_, update
+from sqlalchemy import Connection, Table, bindparam, delete, func, select, tuple_, update
 
 from service_record.collector.domain.retention import FAILURES, StoredBuild
 from service_record.collector.store.schema import (
@@ -45,10 +45,8 @@ def delete_allowances(connection: Connection, before: float) -> int:
 
 def stored(connection: Connection) -> list[StoredBuild]:
     """Return all builds, with the size of each."""
-    step_count, step_bytes = func.count(), func.coalesce(func.sum(func.length(steps.c.logs)), 0)
-    of_steps = _sums(connection, steps, step_count, step_bytes)
-    bundle_count, bundle_bytes = func.count(), func.coalesce(func.sum(bundles.c.size), 0)
-    of_bundles = _sums(connection, bundles, bundle_count, bundle_bytes)
+    of_steps = _sums(connection, steps, func.length(steps.c.logs))
+    of_bundles = _sums(connection, bundles, bundles.c.size)
     query = select(
         builds.c.host_id, builds.c.number, builds.c.updated_at, builds.c.verdict, hosts.c.build
     ).join(hosts, hosts.c.id == builds.c.host_id)
@@ -194,7 +192,8 @@ def without_rows(connection: Connection, keys: Collection[str]) -> set[str]:
     return unused
 
 
-def _sums(connection: Connection, table: Any, *sums: Any) -> dict[tuple[int, int], tuple[int, int]]:
+def _sums(connection: Connection, table: Table, size: Any) -> dict[tuple[int, int], tuple[int, int]]:
     """Return the number of rows that a table has for a build, and their bytes, by host and build."""
-    query = select(table.c.host_id, table.c.build, *sums).group_by(table.c.host_id, table.c.build)
+    of = (table.c.host_id, table.c.build)
+    query = select(*of, func.count(), func.coalesce(func.sum(size), 0)).group_by(*of)
     return {(row[0], row[1]): (int(row[2]), int(row[3])) for row in connection.execute(query)}
