@@ -404,6 +404,11 @@ def test_upstreams_runs_pair_in_order() -> None:
     ]
 
 
+def test_what_upstream_records_behind_an_end_is_of_another_run() -> None:
+    ended, other = runs(*upstream_run(0), upstream_entry(Phase.SERVICE_END, 9, **FAILURE))
+    assert (ended.outcome, other.outcome, other.has_no_start) == (Outcome.SUCCESS, Outcome.FAILURE, True)
+
+
 @pytest.mark.parametrize("later", [0, 1], ids=["in one second", "as the second changes"])
 def test_upstreams_script_that_is_sourced_twice_starts_one_run(later: int) -> None:
     assert len(runs(upstream_entry(), *upstream_run(later))) == 1

@@ -95,12 +95,13 @@ def _line_of_field(content: bytes, name: str) -> int:
 
 def _line_of_inner_array(content: bytes) -> int:
     """Return the line of the first array right within the outer one."""
-    depth = 0
+    depth = place = 0
     for token in _TOKEN.finditer(content):
+        place = token.start()
         if token[0] == b"[" and depth == 1:
-            return 1 + content.count(b"\n", 0, token.start())
+            break
         depth += (token[0] in b"[{") - (token[0] in b"]}")
-    return 1
+    return 1 + content.count(b"\n", 0, place)
 
 
 def _lines_of_objects(text: str) -> int:
