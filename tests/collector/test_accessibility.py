@@ -20,6 +20,7 @@ from tests.faults import Faults
 from tests.test_triage import NO_IMAGE, NO_SPACE, failing
 from tests.timelines import write_host
 
+pytestmark = pytest.mark.xdist_group("pages for axe")
 SIZES: Final = ((1400, 900), (360, 740))
 EVERYTHING: Final = "axe.run()"
 COLOURS: Final = "axe.run({runOnly: ['color-contrast']})"

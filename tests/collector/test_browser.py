@@ -17,6 +17,7 @@ from tests.collector.chromium import chromium, signed_in
 from tests.collector.hostile import PAYLOADS
 from tests.collector.serving import Served, served, settings_in
 
+pytestmark = pytest.mark.xdist_group("pages in a browser")
 PHONE: Final[dict[str, Any]] = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2}
 FAILED, LOOPING = "web03.dc2.example.com", "web07.dc2.example.com"
 

@@ -28,7 +28,7 @@ from tests.collector.serving import settings_in
 
 KILLS: Final = int(os.environ.get("SERVICE_RECORD_TORTURE") or 5)
 LESS: Final = KILLS * 2 // 5
-pytestmark = pytest.mark.timeout(120 + 30 * KILLS)
+pytestmark = [pytest.mark.xdist_group("lasting collectors"), pytest.mark.timeout(120 + 30 * KILLS)]
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from tests.torture.ingesting import Case, broken, cases_of, judged, tortured
 from tests.torture.ingests import ACCEPTED, INGESTS, Collectors, Ingest, collectors, kept_by
 from tests.torture.injection import Fault, injected
 
+pytestmark = pytest.mark.xdist_group("collectors to break")
 SAMPLE = 2
 STEP, RECORDS, BUNDLE, AGAIN, AT_CHECKPOINT = INGESTS
 

@@ -8,6 +8,8 @@ import pytest
 from tests.torture.injection import KILL, Fault
 from tests.torture.reporting import Rounds, cut_short, rounds, tortured
 
+pytestmark = pytest.mark.xdist_group("rounds to break")
+
 
 @pytest.fixture(scope="module", name="of")
 def rounds_of_one_service(reporting: None) -> Iterator[Rounds]:
