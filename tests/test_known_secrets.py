@@ -317,6 +317,17 @@ def test_a_secret_is_found_as_it_stands_and_as_it_is_meant(text: str, secrets: l
     assert bool(found) is bool(secrets)
 
 
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        (json.dumps([json.dumps([json.dumps([json.dumps([json.dumps([KEY])])])])]), KEY),
+        (named(named(named(named(named("password: correct horse 1"))))), "correct horse 1"),
+    ],
+)
+def test_a_secret_in_more_than_four_layers_is_not_looked_for(text: str, secret: str) -> None:
+    assert secret.encode() not in {each.value for each in Contents().secrets(text.encode())}
+
+
 def test_what_only_resembles_base64_is_not_decoded() -> None:
     (secret,) = Contents().secrets(b"password=dTpo!dW50ZXIyMg==")
     assert secret.value == b"dTpo!dW50ZXIyMg=="

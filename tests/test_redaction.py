@@ -349,7 +349,8 @@ def test_the_first_pass_over_text_rich_in_secrets_takes_about_as_long_as_the_nex
             (
                 "a1b2c3d|123456789|12345.67890|abcdefgh|QzXkVjWpRtNmB|0x12345678|2026-11-21T01:05:10Z|"
                 "2026-11-21|a1b2*3d4e|default-dockercfg-x7k2p|Token{df0798e|/etc/a1b2c3|correct.horse|"
-                "x7k2-p9|a1b2-word|word-a1b2"
+                "x7k2-p9|a1b2-word|word-a1b2|qzxkvjwprtnmbdfgh|correcthorsebattery|"
+                "abcdefghijklmnopqrsu"
             ),
         ),
         (
@@ -532,6 +533,12 @@ def test_lines_that_keep_their_length_have_blanks_or_short_masks(lines: bytes, m
 def test_each_text_of_a_page_is_masked_and_its_markup_stays() -> None:
     page = '<p title="password=hunter22">a &lt;b&gt; password=hunter22</p><a>x &amp; y</a>'
     assert outgoing_page(page, RULES) == page.replace("hunter22", "&lt;redacted:password&gt;")
+
+
+def test_a_page_is_refused_where_a_secret_is_left_in_its_markup() -> None:
+    rules = Rules([Secret("pw", b"Hunter2x9!aaaaaaaa")])
+    with pytest.raises(LeakError):
+        outgoing_page("<p title='Hunter2x9!aaaaaaaa'>fine</p>", rules)
 
 
 def test_a_password_of_a_preseed_is_masked_or_refused() -> None:

@@ -289,6 +289,12 @@ def test_what_is_masked_of_a_secret_begins_and_ends_with_it(secret: str, text: s
     assert (after + bare[position:]).decode() == text
 
 
+def test_of_secrets_that_begin_alike_each_is_followed_over_lines() -> None:
+    rules = Rules([Secret("a", b"AbCd3-fghij-kLmnopqr5tXz"), Secret("b", b"AbCd3-fghij-kLmnzyxw9vUt")])
+    after = redacted(b"x AbCd3-fghij-kLmn\nopqr5tXz\nzyxw9vUt\n", rules=rules)
+    assert after == b"x <redacted:a>\n<redacted:a>\n<redacted:b>\n"
+
+
 _EC: Final = "EC PRIVATE KEY"
 
 

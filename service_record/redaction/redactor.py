@@ -55,7 +55,7 @@ class Dump:
         if not self.is_open:
             if not any(_has_label(text) for text in texts):
                 return None
-            self.is_open, self._lines, self._foreign, self._tails = True, 0, 0, (b"", b"")
+            self._lines, self._tails = 0, (b"", b"")
         if not any(texts):
             self._foreign += 1
             self.is_open = self._foreign <= _MAX_FOREIGN_LINES
