@@ -8,8 +8,10 @@ from service_record.diagnosis.evidence.log_lines import (
     Era,
     LinePlace,
     LogLine,
+    LogStream,
     home_of,
     is_of,
+    log_line,
     stream_of,
     top_of,
 )
@@ -111,3 +113,13 @@ def test_a_time_is_plausible_up_to_a_day_around_the_records() -> None:
     times = (START - day, START + 2 * day, START - day - moment, START + 2 * day + moment)
     assert [era.plausible(time) for time in times] == [START - day, START + 2 * day, None, None]
     assert [Era(START).plausible(time) for time in times] == list(times)
+
+
+@pytest.mark.parametrize(("kind", "unit"), [("journal", "job"), ("kernel", ""), ("installer", "")])
+def test_a_line_has_the_kind_the_unit_and_the_host_of_its_file(kind: str, unit: str) -> None:
+    line = log_line(LogStream("x", kind, "job", "n1", is_earlier_boot=True), 7, b"said\r\n", Era())
+    place = LinePlace("x", 7)
+    assert line == LogLine(
+        place=place, kind=kind, name="job", unit=unit, text="said", host="n1", is_earlier_boot=True
+    )
+    assert (str(place), str(LinePlace("x"))) == ("x:7", "x")
