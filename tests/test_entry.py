@@ -328,6 +328,9 @@ def test_what_gives_way_goes_no_further_than_it_must() -> None:
     assert (fields["command"], fields["stack"]) == ("true", frames[: len(fields["stack"])])
     assert 300 - len(line) < len('"30 f job.sh",') + len('"",')
     assert "stack" not in json.loads(line_of({**ENDED, "stack": ["x" * 400]}, 300))
+    both = {**ENDED, "command": "c" * 150, "zeta": "z" * 100}
+    fields = json.loads(line_of(both, len(line_of(both)) + len('"truncated":true,') - 37))
+    assert (fields["command"], fields["zeta"]) == ("c" * 110 + "\u2026", "z" * 100)
     unknown = {"alpha": "a" * 50, "beta": "b" * 300, "gamma": "c" * 50}
     fields = json.loads(line_of({**ENDED, **unknown, "errorMessage": "m" * 1000}, 1250))
     assert [name for name in fields if name in unknown] == ["alpha"]
