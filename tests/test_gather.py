@@ -16,7 +16,7 @@ import pytest
 
 from service_record.reporter.gather.gathering import gather
 from service_record.reporter.gather.model import Begin, GatherRow, GatherStatus, Piece, Pieces, Task
-from service_record.reporter.gather.take import FunctionSource, ProgramSource
+from service_record.reporter.gather.take import ProgramSource
 from tests.faults import Faults
 from tests.gathered import DirectoryBundle, DirectoryMember, Host
 from tests.programs import REPOSITORY
@@ -222,12 +222,12 @@ def test_a_program_has_the_lowest_priority_for_disks_that_still_lets_it_end(host
 
 
 def test_what_a_collector_raises_is_its_own_failure(host: Host) -> None:
-    def broken(task: Task) -> Iterator[bytes]:
+    def broken(task: Task) -> Pieces:
         yield b"before\n"
         raise KeyError("no such thing")
 
     host.program("ip", "echo address")
-    result = host.gather(GatherRow("broken", "broken.txt", FunctionSource(broken)), command("ip"))
+    result = host.gather(GatherRow("broken", "broken.txt", broken), command("ip"))
 
     assert result.of("broken").status is GatherStatus.FAILED
     assert result.of("broken").reason == "KeyError: 'no such thing'"
@@ -236,14 +236,12 @@ def test_what_a_collector_raises_is_its_own_failure(host: Host) -> None:
 
 
 def test_python_that_hangs_is_left_behind(host: Host) -> None:
-    def hanging(task: Task) -> Iterator[bytes]:
+    def hanging(task: Task) -> Pieces:
         yield b"before\n"
         time.sleep(MUCH)
 
     host.program("ip", "echo address")
-    result = host.gather(
-        GatherRow("hanging", "hanging.txt", FunctionSource(hanging), seconds=0.2), command("ip")
-    )
+    result = host.gather(GatherRow("hanging", "hanging.txt", hanging, seconds=0.2), command("ip"))
 
     assert result.of("hanging").status is GatherStatus.TIMED_OUT
     assert result.of("hanging").seconds < MUCH
@@ -252,11 +250,11 @@ def test_python_that_hangs_is_left_behind(host: Host) -> None:
 
 
 def test_python_that_gives_for_ever_is_left_behind(host: Host) -> None:
-    def endless(task: Task) -> Iterator[bytes]:
+    def endless(task: Task) -> Pieces:
         while True:
             yield b"again\n"
 
-    result = host.gather(GatherRow("endless", "endless.txt", FunctionSource(endless), seconds=0.2))
+    result = host.gather(GatherRow("endless", "endless.txt", endless, seconds=0.2))
 
     assert result.only.status is GatherStatus.TIMED_OUT
 
@@ -274,7 +272,7 @@ def test_when_the_time_of_all_is_over_the_rest_is_not_begun(host: Host) -> None:
 class Several:
     """Gives two files, and one without content."""
 
-    def pieces(self, task: Task) -> Pieces:
+    def __call__(self, task: Task) -> Pieces:
         parts: tuple[Piece, ...] = (
             Begin("logs/a"),
             b"one",

@@ -14,7 +14,6 @@ import pytest
 
 from service_record.reporter.gather import host_facts
 from service_record.reporter.gather.model import GatherStatus
-from service_record.reporter.gather.take import FunctionSource
 from tests.gathered import Host, gathered
 from tests.running_server import nobody, running
 
@@ -51,13 +50,11 @@ def port() -> Iterator[int]:
 
 
 def reached(host: Host, *urls: str, **more: Any) -> str:
-    return (
-        gathered(host, FunctionSource(host_facts.reachability), urls=urls, **more).data("facts.txt").decode()
-    )
+    return gathered(host, host_facts.reachability, urls=urls, **more).data("facts.txt").decode()
 
 
 def test_without_a_service_to_reach_that_is_said(host: Host) -> None:
-    assert gathered(host, FunctionSource(host_facts.reachability)).only.status is GatherStatus.ABSENT
+    assert gathered(host, host_facts.reachability).only.status is GatherStatus.ABSENT
 
 
 def test_a_service_that_answers_is_reached(host: Host, port: int) -> None:
@@ -152,7 +149,7 @@ def test_a_proxy_is_reached_for_and_the_service_past_it(host: Host, port: int) -
 def test_the_clocks_of_a_host_are_told(host: Host) -> None:
     host.file("/sys/class/rtc/rtc0/since_epoch", "1000000000\n")
 
-    told = gathered(host, FunctionSource(host_facts.clocks)).data("facts.txt").decode()
+    told = gathered(host, host_facts.clocks).data("facts.txt").decode()
 
     assert "hardware 2001-09-09T01:46:40+00:00 (the system is " in told
     assert [line.split()[0] for line in told.splitlines()] == ["system", "hardware", "uptime"]

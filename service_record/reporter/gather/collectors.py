@@ -13,7 +13,6 @@ from service_record.reporter.gather.record_pieces import ServiceRecords
 from service_record.reporter.gather.take import (
     ContainerLogs,
     File,
-    FunctionSource,
     Listing,
     ProgramSource,
     Tree,
@@ -116,7 +115,7 @@ COLLECTORS: Final = (
     GatherRow(
         "reachability",
         "bootstrap/network/reachability.txt",
-        FunctionSource(host_facts.reachability),
+        host_facts.reachability,
         seconds=60,
     ),
     _network("ip-addr", "ip", "-d", "addr"),
@@ -177,7 +176,7 @@ COLLECTORS: Final = (
             ("nmstate", "/etc/nmstate", ("*.*", "*/*.*"), None),
         )
     ),
-    GatherRow("cluster-names", "bootstrap/network/cluster-names.txt", FunctionSource(network.cluster_names)),
+    GatherRow("cluster-names", "bootstrap/network/cluster-names.txt", network.cluster_names),
     # disks and mounts
     # those of PID 1: a sandbox around us has mounts of its own
     _printed("mounts", "bootstrap/storage/findmnt.txt", "findmnt", "--real", "--notruncate", "--task", "1"),
@@ -197,7 +196,7 @@ COLLECTORS: Final = (
     _printed(
         "processes", "bootstrap/system/processes.txt", "ps", "-eo", "pid,ppid,stat,etimes,rss,wchan:20,comm"
     ),
-    GatherRow("clocks", "bootstrap/system/clocks.txt", FunctionSource(host_facts.clocks)),
+    GatherRow("clocks", "bootstrap/system/clocks.txt", host_facts.clocks),
     _printed("time-settings", "bootstrap/system/timedatectl.txt", "timedatectl", "status", needs=_BUS),
     *(
         GatherRow(

@@ -166,7 +166,7 @@ def _is_there(need: str, context: Context) -> bool:
 
 def _all_pieces(task: Task, files: "_Files") -> GatherError | None:
     """Write all that it gives; return what ended it early."""
-    isolated_pieces = isolated(lambda: task.collector.take.pieces(task), task.deadline)
+    isolated_pieces = isolated(lambda: task.collector.take(task), task.deadline)
     with closing(isolated_pieces) as pieces, files.members:
         end = _written(pieces, files)
         files.close()

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from service_record.reporter.gather import files
-from service_record.reporter.gather.model import Context, GatherError, GatherStatus, Task
+from service_record.reporter.gather.model import Context, GatherError, GatherStatus, Pieces, Task
 from service_record.reporter.gather.network import Question
 
 _STEP_SECONDS: Final = 5.0
@@ -25,7 +25,7 @@ _RTC: Final = "/sys/class/rtc/rtc0/since_epoch"
 _Value = TypeVar("_Value")
 
 
-def reachability(task: Task) -> Iterator[bytes]:
+def reachability(task: Task) -> Pieces:
     """Yield for each service its addresses, and how connecting, TLS and a GET without credentials went.
 
     Raises GatherError, absent when no service is known.
@@ -155,7 +155,7 @@ def _clock_beside(answer: HTTPResponse) -> Iterator[str]:
         yield f"  clock    {abs(ahead)} s {'ahead of' if ahead >= 0 else 'behind'} the server's"
 
 
-def clocks(task: Task) -> Iterator[bytes]:
+def clocks(task: Task) -> Pieces:
     """Yield the time by the system's clock, by the hardware's, and since boot."""
     now = time.time()
     yield f"system   {datetime.fromtimestamp(now, UTC).isoformat(timespec='milliseconds')}\n".encode()

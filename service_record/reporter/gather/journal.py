@@ -54,7 +54,7 @@ class Journal:
     Empty for any.
     """
 
-    def pieces(self, task: Task) -> Pieces:
+    def __call__(self, task: Task) -> Pieces:
         """Raises GatherError, absent where there is no journal, no such boot, or no such unit in it.
 
         A cursor that this journal does not know is no cursor.
@@ -67,19 +67,19 @@ class Journal:
         except GatherError as stopped:
             if stopped.status in {GatherStatus.TIMED_OUT, GatherStatus.CUT} and task.deadline.seconds_left():
                 yield _GAP
-                yield from self._last(_LAST_LINES).pieces(task)
+                yield from self._last(_LAST_LINES)(task)
             raise
 
     def _in_order(self, task: Task) -> Pieces:
         if task.context.cursor is None:
-            yield from self._last(self.lines).pieces(task)
+            yield from self._last(self.lines)(task)
             return
         try:
-            yield from self._news(task.context.cursor).pieces(task)
+            yield from self._news(task.context.cursor)(task)
         except GatherError as error:
             if _BAD_CURSOR not in str(error):
                 raise
-            yield from self._last(self.lines).pieces(task)
+            yield from self._last(self.lines)(task)
 
     def _last(self, lines: int) -> ProgramSource:
         boot = () if self.invocation else (f"--boot={self.boot}",)
@@ -124,7 +124,7 @@ class FailedUnits:
 
     most: int = 20
 
-    def pieces(self, task: Task) -> Pieces:
+    def __call__(self, task: Task) -> Pieces:
         """Raises GatherError when systemd does not answer, and when units are left out."""
         printed = output_of(_LIST, task)
         units = [line.split()[0] for line in printed.decode(errors="replace").splitlines() if line.split()]
@@ -143,7 +143,7 @@ def _about(unit: str, task: Task, trouble: list[GatherError]) -> Pieces:
     for member, take in ((f"{path}.txt", status), (f"{path}.log", Journal((unit,), lines=_JOURNAL_LINES))):
         yield Begin(member)
         try:
-            yield from take.pieces(task)
+            yield from take(task)
         except GatherError as error:
             if error.status is GatherStatus.FAILED:
                 trouble.append(GatherError(GatherStatus.FAILED, f"{unit}: {error}"))
@@ -163,7 +163,7 @@ class FailedRuns:
 
     most: int = 20
 
-    def pieces(self, task: Task) -> Pieces:
+    def __call__(self, task: Task) -> Pieces:
         """Raises GatherError, absent where no record tells of a failed run, cut when runs are left out."""
         records = Records(records_directory(task.context))
         try:
@@ -175,7 +175,7 @@ class FailedRuns:
             raise GatherError(GatherStatus.ABSENT, "no record of a failed run")
         for service, invocation in list(runs.items())[: self.most]:
             yield Begin(f"{task.collector.member}{record_name(service)}-{invocation}.log")
-            yield from Journal(invocation=invocation, lines=_JOURNAL_LINES).pieces(task)
+            yield from Journal(invocation=invocation, lines=_JOURNAL_LINES)(task)
         if len(runs) > self.most:
             raise GatherError(GatherStatus.CUT, f"{self.most} of {len(runs)} failed runs")
 

@@ -138,16 +138,13 @@ class GatherError(Exception):
         self.status = status
 
 
-class Take(Protocol):
-    """A kind of source: a program, a file, the journal, a fact that Python finds out."""
+Take: TypeAlias = Callable[["Task"], Pieces]
+"""A kind of source: a program, a file, the journal, a fact that Python finds out.
 
-    def pieces(self, task: "Task") -> Pieces:
-        """Return the pieces that it gives; nothing when there is nothing.
-
-        It runs in a thread of its own, which is left behind when it goes on long after the deadline. What it
-        started must be gone when it ends, also when it is closed. Raises GatherError, also after
-        pieces; anything else that it raises is a failure, too.
-        """
+It gives pieces, nothing when there is nothing. It runs in a thread of its own, which is left behind when it
+goes on long after the deadline. What it started must be gone when it ends, also when it is closed. It raises
+GatherError, also after pieces; anything else that it raises is a failure, too.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from service_record.reporter.gather import files
-from service_record.reporter.gather.model import Context, GatherError, GatherStatus, Task
+from service_record.reporter.gather.model import Context, GatherError, GatherStatus, Pieces, Task
 
 WITHHELD: Final = b"<withheld>"
 _HARMLESS_SECTIONS: Final = frozenset(
@@ -166,7 +166,7 @@ def _resolution(name: str) -> Resolution:
     return Resolution(name, addresses, seconds=time.monotonic() - began)
 
 
-def cluster_names(task: Task) -> Iterator[bytes]:
+def cluster_names(task: Task) -> Pieces:
     """Yield for each domain of an API on this host what api, api-int and a name below apps resolve to.
 
     Raises GatherError, absent when the host knows no API.

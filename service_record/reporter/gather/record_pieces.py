@@ -24,7 +24,7 @@ _BLOCK_BYTES: Final = 64 << 10
 class ServiceRecords:
     """`<service>.json`, an array, of each record; what is damaged in `<service>.json.damaged` beside it."""
 
-    def pieces(self, task: Task) -> Pieces:
+    def __call__(self, task: Task) -> Pieces:
         """Raises GatherError, absent where nothing was recorded, failed where one could not be read."""
         records = Records(records_directory(task.context))
         try:

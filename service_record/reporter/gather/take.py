@@ -21,7 +21,6 @@ from service_record.reporter.gather.running import Program
 _MOST_DIGESTED: Final = 16 << 20
 """Bytes; of a larger file only name, size and time are told."""
 
-Ask: TypeAlias = Callable[[Task], Iterator[bytes]]
 Mask: TypeAlias = Callable[[Path, bytes], bytes]
 """A function that returns the bytes of a file which may be gathered."""
 
@@ -38,7 +37,7 @@ class ProgramSource:
     is_merged: bool = False
     """True if its error output matters as much as its other output."""
 
-    def pieces(self, task: Task) -> Pieces:
+    def __call__(self, task: Task) -> Pieces:
         """Raises GatherError for an exit status that is not fine."""
         program = Program(self.argv, task.context.environ, is_merged=self.is_merged)
         is_silent, stopped = True, None
@@ -89,7 +88,7 @@ class File:
     instead: str | None = None
     """The path to use if the first does not exist."""
 
-    def pieces(self, task: Task) -> Pieces:
+    def __call__(self, task: Task) -> Pieces:
         """Raises GatherError, absent where there is no such file, failed where it is not ours to read."""
         path = files.below(task.context.root, self.path)
         if self.instead is not None and not path.exists():
@@ -109,7 +108,7 @@ class Tree:
     mask: Mask | None = None
     """Applied to each file as a whole, before anybody else sees it; for files of few bytes."""
 
-    def pieces(self, task: Task) -> Pieces:
+    def __call__(self, task: Task) -> Pieces:
         """Raises GatherError, absent where nothing matches, failed where one could not be read."""
         paths = _matches(self.patterns, task)
         base = files.real(files.below(task.context.root, self.base))
@@ -156,7 +155,7 @@ class Listing:
     has_digests: bool = True
     """False if contents are so short that a digest reveals them."""
 
-    def pieces(self, task: Task) -> Pieces:
+    def __call__(self, task: Task) -> Pieces:
         """Raises GatherError, absent where nothing matches."""
         paths = _matches(self.patterns, task)
         root = files.real(task.context.root)
@@ -190,17 +189,6 @@ def _digest(path: Path) -> str:
         return hashlib.sha256(stream.read(_MOST_DIGESTED)).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionSource:
-    """The result of a function of ours."""
-
-    ask: Ask
-
-    def pieces(self, task: Task) -> Pieces:
-        """Raises what the function raises."""
-        yield from self.ask(task)
-
-
 _LINES: Final = 1000
 _ENDED: Final = frozenset({"container_exited", "exited", "dead", "stopped"})
 
@@ -220,7 +208,7 @@ class ContainerLogs:
     program: str
     most: int = 40
 
-    def pieces(self, task: Task) -> Pieces:
+    def __call__(self, task: Task) -> Pieces:
         """Raises GatherError when the containers cannot be listed, or one's log cannot be had."""
         containers = self._list_containers(task)
         trouble: list[GatherError] = []
@@ -228,7 +216,7 @@ class ContainerLogs:
             yield Begin(f"{task.collector.member}{container.name}-{container.id[:13]}.log")
             argv = (self.program, "logs", f"--tail={_LINES}", container.id)
             try:
-                yield from ProgramSource(argv, is_merged=True).pieces(task)
+                yield from ProgramSource(argv, is_merged=True)(task)
             except GatherError as error:
                 if error.status is not GatherStatus.FAILED:
                     raise
