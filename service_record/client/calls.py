@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Self
+from typing import Any, BinaryIO, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 import orjson
@@ -20,7 +20,7 @@ from service_record.client.address import (
 from service_record.http.answers import Answered, RetryPolicy, Unreachable
 from service_record.http.attempt import Request
 from service_record.http.proxies import Proxies, proxies_of
-from service_record.http.transport import Reply, Transport
+from service_record.http.transport import Connections, Reply, Transport
 
 _SECONDS: Final = 30.0
 _TRANSFER_SECONDS: Final = 3600.0
@@ -51,7 +51,7 @@ def connect(
     return CollectorClient(address_of(place).url, read_token(token_file), ca_bundle=bundle)
 
 
-class SingleTryClient:
+class SingleTryClient(Connections):
     """Connections to one server. Close it, or use it as a context manager. Each request is tried once."""
 
     def __init__(
@@ -92,16 +92,6 @@ class SingleTryClient:
         )
         if self._transport.fault is not None:
             raise CollectorError(f"{url}: {self._transport.fault.reason}")
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._transport.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def reason_of(outcome: Answered, text: str) -> str:
@@ -158,10 +148,15 @@ class CollectorClient(SingleTryClient):
         parameters = {name: value for name, value in (query or {}).items() if value is not None}
         question = f"?{urlencode(parameters, doseq=True, errors=_AS_IT_CAME)}" if parameters else ""
         headers = {"Content-Type": content_type} if body is not None else {}
-        request = Request(method=method, url=f"{self.url}{path}{question}", headers=headers, file=body)
-        text = self._checked(
-            self._transport.call(request, most_body=_MOST_ANSWER, most_refusal=_MOST_REFUSAL)
+        request = Request(
+            method=method,
+            url=f"{self.url}{path}{question}",
+            headers=headers,
+            file=body,
+            most_body=_MOST_ANSWER,
+            most_refusal=_MOST_REFUSAL,
         )
+        text = self._checked(self._transport.call(request))
         try:
             return orjson.loads(text) if text else None
         except ValueError:
@@ -171,8 +166,8 @@ class CollectorClient(SingleTryClient):
 
     def download(self, path: str, into: BinaryIO) -> None:
         """Write the body of an answer to a file. Raises CollectorError, and OSError where the disk fails."""
-        request = Request(method="GET", url=self.url + path, into=into)
-        self._checked(self._transport.call(request, most_body=_MOST_DOWNLOAD))
+        request = Request(method="GET", url=self.url + path, into=into, most_body=_MOST_DOWNLOAD)
+        self._checked(self._transport.call(request))
 
     def _checked(self, reply: Reply) -> bytes | bytearray:
         """Return the body of a good answer; a refusal gives the collector's own reason first."""

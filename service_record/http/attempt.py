@@ -7,14 +7,14 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import httpx2
 
-from service_record.http.answers import MOST_BODY
+from service_record.http.answers import ASK_AGAIN, MOST_BODY
 
 _LEAVE_SECONDS: Final = 1.0
 """The time in which a server may say `100 Continue`; one that says nothing is sent the file all the same."""
@@ -50,22 +50,20 @@ class Request:
     name: str = ""
     into: BinaryIO | None = None
     """Takes the body of a good answer as it comes, instead of memory."""
+    again: Collection[int] = ASK_AGAIN
+    """The statuses after which it is made once more."""
+    most_body: int | None = None
+    """Bytes of a good answer that are wanted; an answer without them is no answer. None where its status says
+    all.
+    """
+    most_refusal: int = MOST_BODY
+    """Bytes that are read of any other answer."""
     asks_first: bool = True
     """Send a file only when the server has not refused its headers: `Expect: 100-continue`."""
 
     @property
     def expects_leave(self) -> bool:
         return self.asks_first and isinstance(self.file, Path)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerLimits:
-    """Limits on the time of an answer after its request was sent, and on its size."""
-
-    answer_seconds: float | None = None
-    most_body: int | None = None
-    """Bytes of a good answer that are wanted; None where its status says all."""
-    most_refusal: int = MOST_BODY
 
 
 class _EndedError(Exception):
@@ -75,7 +73,10 @@ class _EndedError(Exception):
 class Attempt:
     """Makes the request in a thread, because the system's name lookup knows no time limit."""
 
-    def __init__(self, client: httpx2.Client, request: Request, seconds: float, limits: AnswerLimits) -> None:
+    def __init__(
+        self, client: httpx2.Client, request: Request, seconds: float, answer_seconds: float | None
+    ) -> None:
+        """Take the time of the whole try, and of an answer after its request was sent."""
         self.status: int | None = None
         self.headers: Mapping[str, str] = {}
         self.body = bytearray()
@@ -89,7 +90,7 @@ class Attempt:
         self._client = client
         self._request = request
         self._seconds = seconds
-        self._limits = limits
+        self._answer_seconds = answer_seconds
         self._ended = threading.Event()
         self._is_sent = threading.Event()
         self._stream: Any = None
@@ -106,7 +107,7 @@ class Attempt:
     def wants_body(self) -> bool:
         """Return whether the answer is none without its body."""
         return (
-            self._limits.most_body is not None
+            self._request.most_body is not None
             and self.status is not None
             and httpx2.codes.is_success(self.status)
         )
@@ -119,11 +120,11 @@ class Attempt:
         thread.start()
         seconds = self._seconds
         try:
-            if self._limits.answer_seconds is not None:
+            if self._answer_seconds is not None:
                 begin = time.monotonic()
                 self._is_sent.wait(seconds)
                 remaining = begin + seconds - time.monotonic()
-                seconds = min(seconds, self._limits.answer_seconds)
+                seconds = min(seconds, self._answer_seconds)
                 thread.join(max(min(remaining, seconds), 0.0))
             else:
                 thread.join(seconds)
@@ -182,8 +183,8 @@ class Attempt:
         return arguments
 
     def _read(self, response: httpx2.Response) -> None:
-        limits = self._limits
-        most = limits.most_body if self.wants_body and limits.most_body else limits.most_refusal
+        request = self._request
+        most = request.most_body if self.wants_body and request.most_body else request.most_refusal
         size = 0
         for chunk in response.iter_raw():
             self.check_time()
@@ -191,8 +192,8 @@ class Attempt:
             if size > most:
                 self.broken = f"the answer is longer than {most:,} bytes"
                 return
-            if self._request.into is not None and self.wants_body:
-                self._request.into.write(chunk)
+            if request.into is not None and self.wants_body:
+                request.into.write(chunk)
             else:
                 self.body += chunk
 

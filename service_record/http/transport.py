@@ -14,13 +14,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 from urllib.parse import unquote
 
 import httpx2
 
 from service_record.http.answers import (
-    ASK_AGAIN,
     MOST_BODY,
     Answered,
     Outcome,
@@ -32,7 +31,7 @@ from service_record.http.answers import (
     retry_after,
     wait_before_next,
 )
-from service_record.http.attempt import AnswerLimits, Attempt, Request
+from service_record.http.attempt import Attempt, Request
 from service_record.http.proxies import Proxies, proxy_for, split_url
 from service_record.version import __version__
 
@@ -106,20 +105,9 @@ class Transport:
             ),
         )
 
-    def call(
-        self,
-        request: Request,
-        *,
-        again: Collection[int] = ASK_AGAIN,
-        tries: int | None = None,
-        most_body: int | None = None,
-        most_refusal: int = MOST_BODY,
-    ) -> Reply:
+    def call(self, request: Request, tries: int | None = None) -> Reply:
         """Return the answer to a request, asked for again where that makes sense; the last one when all
         tries are used up.
-
-        `most_body` is how many bytes of a good answer are wanted; an answer without them is no answer.
-        `most_refusal` is how many of any other are read.
         """
         client, retry_policy, begin = self._client, self._retry_policy, time.monotonic()
         if client is None:
@@ -127,7 +115,7 @@ class Transport:
         end = begin + retry_policy.budget - self._spent
         tries = tries or (retry_policy.upload_tries if request.file is not None else retry_policy.tries)
         outcomes: list[Outcome] = []
-        reply = Reply(Unreachable("nothing was tried", tries=0))
+        reply, again = Reply(Unreachable("nothing was tried", tries=0)), request.again
 
         def judge(wish: Exception) -> bool | float:
             return isinstance(wish, _TryAgain) and wait_before_next(
@@ -137,7 +125,7 @@ class Transport:
         try:
             for attempt in _attempts(judge, tries if end > begin else 1, retry_policy):
                 with attempt:
-                    reply = self._once(client, request, most_body, most_refusal)
+                    reply = self._once(client, request)
                     outcomes.append(reply.outcome)
                     _raise_unless_final(reply.outcome, () if _is_spent(request, reply.outcome) else again)
         except _TryAgain:
@@ -147,21 +135,14 @@ class Transport:
         sent = sum(outcome.sent for outcome in outcomes)
         return replace(reply, outcome=replace(reply.outcome, tries=len(outcomes), sent=sent))
 
-    def _once(
-        self, client: httpx2.Client, request: Request, most_body: int | None, most_refusal: int
-    ) -> Reply:
+    def _once(self, client: httpx2.Client, request: Request) -> Reply:
         policy, is_transfer = self._retry_policy, request.file is not None or request.into is not None
         total = policy.upload_total if is_transfer else policy.total
         request = replace(request, headers={**self._headers, **request.headers})
-        limits = AnswerLimits(
-            answer_seconds=policy.answer if request.into is None else None,
-            most_body=most_body,
-            most_refusal=most_refusal,
-        )
-        attempt = Attempt(client, request, total, limits)
+        attempt = Attempt(client, request, total, policy.answer if request.into is None else None)
         attempt.run()
         if attempt.status == HTTPStatus.EXPECTATION_FAILED and request.expects_leave:
-            return self._once(client, replace(request, asks_first=False), most_body, most_refusal)
+            return self._once(client, replace(request, asks_first=False))
         if attempt.is_premature:
             reason = f"answered {attempt.status} before the file was sent, which a portal does"
             return Reply(Unreachable(reason, sent=attempt.sent))
@@ -185,6 +166,22 @@ class Transport:
         if self._client is not None:
             self._client.close()
         self._client = None
+
+
+class Connections:
+    """The connections to one server. Close them, or use it as a context manager."""
+
+    _transport: Transport
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _attempts(

@@ -215,7 +215,7 @@ class _Registry:
             secrets=(headers.get("Authorization", "").partition(" ")[2],),
         )
         try:
-            reply = transport.call(Request(method=method, url=url, headers=headers), most_body=_MOST_BYTES)
+            reply = transport.call(Request(method=method, url=url, headers=headers, most_body=_MOST_BYTES))
         finally:
             transport.close()
         if isinstance(reply.outcome, Unreachable):

@@ -8,13 +8,13 @@ with the host. Rules are those of the service's handlers as they behave, not onl
 import uuid
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from service_record.http.answers import ASK_AGAIN, Answered, Outcome, RetryPolicy, Unreachable, printable
+from service_record.http.answers import Answered, Outcome, RetryPolicy, Unreachable, printable
 from service_record.http.attempt import Request
 from service_record.http.proxies import Proxies
-from service_record.http.transport import Reply, Transport, acknowledged
+from service_record.http.transport import Connections, Transport, acknowledged
 from service_record.reporter.host_view import (
     ASK_AGAIN_FOR_PROGRESS,
     NoHost,
@@ -41,7 +41,7 @@ _ACCEPTED: Final = frozenset({HTTPStatus.NO_CONTENT})
 """The answers to logs and to their state that accept them."""
 
 
-class AssistedService:
+class AssistedService(Connections):
     """One service, for one round: all its calls carry one `X-Request-ID`. Close it, or use it as a context
     manager.
     """
@@ -67,18 +67,10 @@ class AssistedService:
             secrets=(token,),
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._transport.close()
-
     def host(self) -> View:
         """Return this host as the service sees it."""
-        reply = self._call("GET", self._cluster("hosts"), most_body=_MOST_HOSTS)
+        request = Request(method="GET", url=self._cluster("hosts"), most_body=_MOST_HOSTS)
+        reply = self._transport.call(request)
         outcome = reply.outcome
         if isinstance(outcome, Unreachable):
             return outcome
@@ -105,8 +97,8 @@ class AssistedService:
             )
         words = info.replace("\0", "")[:LONGEST_INFO]
         body = {"current_stage": stage, "progress_info": words}
-        reply = self._call("PUT", self._host("progress"), json=body, again=ASK_AGAIN_FOR_PROGRESS)
-        return acknowledged(reply, _GOOD)
+        request = Request(method="PUT", url=self._host("progress"), json=body, again=ASK_AGAIN_FOR_PROGRESS)
+        return acknowledged(self._transport.call(request), _GOOD)
 
     def upload(self, file: Path | bytes, logs_type: str, tries: int | None = None) -> Outcome:
         """Ship a file, or a probe in memory, as the host's logs of that type.
@@ -128,20 +120,9 @@ class AssistedService:
 
     def complete_logs(self) -> Outcome:
         """Say that all of this host's logs are there."""
-        reply = self._call("PUT", self._host("logs-progress"), json={"logs_state": "completed"})
-        return acknowledged(reply, _ACCEPTED)
-
-    def _call(
-        self,
-        method: str,
-        url: str,
-        *,
-        json: object = None,
-        again: frozenset[int] = ASK_AGAIN,
-        most_body: int | None = None,
-    ) -> Reply:
-        request = Request(method=method, url=url, json=json)
-        return self._transport.call(request, again=again, most_body=most_body)
+        body = {"logs_state": "completed"}
+        request = Request(method="PUT", url=self._host("logs-progress"), json=body)
+        return acknowledged(self._transport.call(request), _ACCEPTED)
 
     def _cluster(self, what: str) -> str:
         return f"{self._base}/v2/clusters/{_segment(self._service.cluster_id)}/{what}"

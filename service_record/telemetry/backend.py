@@ -97,8 +97,15 @@ class TraceBackend(SingleTryClient):
 
     def post(self, body: bytes, spans: int) -> Reception:
         """Send a request with so many spans. Raises NotTaken when it was not taken."""
-        request = Request(method="POST", url=self.url, headers=_HEADERS, file=gzip.compress(body, 6, mtime=0))
-        reply = self._transport.call(request, tries=1, most_body=_MOST_ANSWER, most_refusal=_MOST_ANSWER)
+        request = Request(
+            method="POST",
+            url=self.url,
+            headers=_HEADERS,
+            file=gzip.compress(body, 6, mtime=0),
+            most_body=_MOST_ANSWER,
+            most_refusal=_MOST_ANSWER,
+        )
+        reply = self._transport.call(request)
         outcome = acknowledged(reply, {HTTPStatus.OK, HTTPStatus.ACCEPTED, HTTPStatus.NO_CONTENT})
         if isinstance(outcome, Unreachable):
             raise NotTaken(f"{self.url}: {outcome.reason}", is_final=False)

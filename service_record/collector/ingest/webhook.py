@@ -104,7 +104,7 @@ class _HttpSender:
         from service_record.http.attempt import Request  # noqa: PLC0415  # only where something is sent
 
         request = Request(method="POST", url=self._url, headers=headers, file=body)
-        outcome = self._transport.call(request, again=(), tries=1).outcome
+        outcome = self._transport.call(request, tries=1).outcome
         if not isinstance(outcome, Answered):
             return SendResult(is_taken=False)
         return SendResult(

@@ -10,14 +10,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from service_record.http.answers import ASK_AGAIN, Answered, RetryPolicy, Unreachable, without
 from service_record.http.attempt import Request
 from service_record.http.proxies import Proxies
-from service_record.http.transport import Transport, acknowledged
+from service_record.http.transport import Connections, Transport, acknowledged
 from service_record.reporter.assisted_service import base_url
 
 _PATIENCE: Final = RetryPolicy(total=300.0, tries=3, budget=120.0)
@@ -96,7 +96,7 @@ class Recipient:
         return f"{kind} {name} ({more})" if more else f"{kind} {name}"
 
 
-class Installer:
+class Installer(Connections):
     """One assisted-service, as a user of it. Close it, or use it as a context manager."""
 
     def __init__(
@@ -118,12 +118,6 @@ class Installer:
             headers=headers | ({"Authorization": authorization(token)} if token else {}),
             secrets=(token or "",),
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._transport.close()
 
     def hosts(self, cluster_id: str) -> tuple[Recipient, ...]:
         """Return the hosts that have registered for the cluster. Raises ServiceError."""
@@ -161,8 +155,8 @@ class Installer:
             raise _refusal(f"{recipient}: ", replace(outcome, text=message))
 
     def _list(self, path: str, kind: type[_Rows], params: Mapping[str, str] | None = None) -> _Rows:
-        request = Request(method="GET", url=f"{self._base}{path}", params=params or {})
-        reply = self._transport.call(request, most_body=_MOST_LIST)
+        request = Request(method="GET", url=f"{self._base}{path}", params=params or {}, most_body=_MOST_LIST)
+        reply = self._transport.call(request)
         outcome = reply.outcome
         if isinstance(outcome, Unreachable):
             raise ServiceError(outcome.reason, is_for_later=True)
