@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from service_record.record.atomic_write import place_by_moving, place_copy
-from service_record.reporter.supply import NotKept, Spool, SpooledFile
+from service_record.reporter.supply import Spool, SpooledFile
 from tests.builders import must_be, some
 from tests.full_disk import full_beyond
 
@@ -76,13 +76,13 @@ def test_what_is_in_the_spool_already_stays(spool: Spool, tmp_path: Path) -> Non
 def test_a_bundle_larger_than_the_cap_is_not_kept_and_the_one_before_is(spool: Spool, tmp_path: Path) -> None:
     kept = spool.keep(bundle(tmp_path))
     large = bundle(tmp_path, "large.tar.gz", b"x" * ((1 << 20) + 1))
-    assert spool.keep(large) == NotKept("large.tar.gz: 1048577 bytes are more than the spool's 1048576")
+    assert spool.keep(large) == "large.tar.gz: 1048577 bytes are more than the spool's 1048576"
     assert spool.newest() == kept
     assert large.exists()
 
 
 def test_a_bundle_that_is_gone_is_not_kept(spool: Spool, tmp_path: Path) -> None:
-    assert spool.keep(tmp_path / "gone.tar.gz") == NotKept("gone.tar.gz: No such file or directory")
+    assert spool.keep(tmp_path / "gone.tar.gz") == "gone.tar.gz: No such file or directory"
 
 
 def test_the_newest_is_the_one_kept_last_although_the_clock_was_set_back(
@@ -121,7 +121,7 @@ def test_a_dropped_spool_is_empty(spool: Spool, tmp_path: Path) -> None:
 def test_a_spool_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     spool = Spool(tmp_path / "file" / "spool", 1000)
-    assert spool.keep(bundle(tmp_path)) == NotKept("log-bundle-1.tar.gz: Not a directory")
+    assert spool.keep(bundle(tmp_path)) == "log-bundle-1.tar.gz: Not a directory"
     assert spool.newest() is None
 
 
@@ -136,7 +136,7 @@ def test_a_bundle_comes_from_another_file_system_and_stays_there_when_the_disk_i
         spool = Spool(tmp_path / "spool", 1 << 20)
         before = spool.keep(bundle(tmp_path))
         with full_beyond(50_000):
-            assert spool.keep(elsewhere) == NotKept(f"{elsewhere.name}: File too large")
+            assert spool.keep(elsewhere) == f"{elsewhere.name}: File too large"
         assert spool.newest() == before
         assert list(held(spool).values()) == [b"bundle"]
         assert spool.keep(elsewhere) == SpooledFile(spool.directory / elsewhere.name, 100_000)

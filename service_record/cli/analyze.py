@@ -25,7 +25,7 @@ from service_record.cli.diagnosing import (
 )
 from service_record.cli.inputs import history_of, now_for, opened, selected_boot
 from service_record.cli.options import (
-    Duration,
+    DURATION,
     display_options,
     period_options,
     service_argument,
@@ -97,7 +97,7 @@ _NEEDS_DIRECTORY: Final = "--wait needs one directory of records that a host wri
     "the others for programs.",
 )
 @click.option("--wait", is_flag=True, help="Wait until nothing runs any more, or something is wrong.")
-@click.option("--timeout", type=Duration(), help="With --wait: give up after 90s, 10m, 1h30m, and exit 124.")
+@click.option("--timeout", type=DURATION, help="With --wait: give up after 90s, 10m, 1h30m, and exit 124.")
 @click.option("--budget", metavar="FILE", type=_FILE, help="How long stages may take; else learned, or 30m.")
 @click.option("--baseline", metavar="SOURCE", help="Records of a good run, to be slow against.")
 @click.option("--explain", is_flag=True, help="Say which rules fitted, on what, and why the others lost.")

@@ -22,7 +22,7 @@ from service_record.bundle.layers import size_text
 from service_record.bundle.writing import SERVER_BYTES, Packed
 from service_record.cli import UNREADABLE, LeakRefused, Unreadable
 from service_record.cli.diagnosing import verdict_page
-from service_record.cli.options import Size
+from service_record.cli.options import SIZE
 from service_record.cli.terminal import check_new, rules_with, secrets_in
 from service_record.display.text import count
 from service_record.read.source import ForeignError, refuse_unpacked
@@ -69,7 +69,7 @@ _PACKED: Final = re.compile(r"(?:\.tar)?\.(?:gz|bz2|xz|zst)$|\.(?:tar|tgz)$")
 @click.option(
     "--max-size",
     metavar="SIZE",
-    type=Size(),
+    type=SIZE,
     help="Of the archive, and of the disk that making it takes: 64M. Logs lose their beginning beyond it. "
     "[default: 64M, of a copy 250M]",
 )

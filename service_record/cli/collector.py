@@ -19,7 +19,7 @@ from service_record.cli.collector_care import (
     restore_command,
     token,
 )
-from service_record.cli.options import Duration, Size
+from service_record.cli.options import DURATION, SIZE
 from service_record.collector.domain.silence import DEFAULT
 from service_record.record.visible import visible
 
@@ -49,7 +49,7 @@ def command() -> None:
 )
 @click.option(
     "--budget",
-    type=Duration(),
+    type=DURATION,
     default=DEFAULT,
     metavar="DURATION",
     help="How long a host may say nothing, where nothing else tells. [default: 15m]",
@@ -83,7 +83,7 @@ def command() -> None:
     help="Requests a second of one token; four times as many at once.",
 )
 @click.option("--keep-days", type=Number(0, 1e6), default=0, help="Of builds. [default: for ever]")
-@click.option("--keep-bytes", type=Size(), default=0, metavar="SIZE", help="As 20G. [default: any number]")
+@click.option("--keep-bytes", type=SIZE, default=0, metavar="SIZE", help="As 20G. [default: any number]")
 @click.option("--webhook", default="", metavar="URL", help="It is notified of changes of verdicts.")
 @click.option("--webhook-secret-file", type=_FILE, help="Notifications are signed with it.")
 @click.option(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from service_record.cli import FAILED, Unreadable
-from service_record.cli.options import Size
+from service_record.cli.options import SIZE
 from service_record.record.visible import visible
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def restore_command(*, data: Path, file: Path) -> None:
 @database_option
 @objects_option
 @click.option("--keep-days", type=Number(0, 1e6), default=0, help="Of builds. [default: for ever]")
-@click.option("--keep-bytes", type=Size(), default=0, metavar="SIZE", help="As 20G. [default: any number]")
+@click.option("--keep-bytes", type=SIZE, default=0, metavar="SIZE", help="As 20G. [default: any number]")
 @click.option("--dry-run", is_flag=True, help="Only say what would be forgotten.")
 def prune_command(
     *, data: Path, database: str, objects: str, keep_days: float, keep_bytes: int, dry_run: bool

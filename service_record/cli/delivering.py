@@ -3,12 +3,13 @@
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 
+from service_record.cli import FAILED
 from service_record.cli.options import service_name
 from service_record.deploy.delivered import HOST, Option
 from service_record.deploy.installing import InstallOutcome
@@ -89,7 +90,7 @@ def _commands(outcome: InstallOutcome, root: Path) -> Iterator[tuple[str, str]]:
         yield "systemctl enable --now collector.service", "start the collector"
 
 
-def lines(outcome: InstallOutcome, *, is_trial: bool) -> Iterator[str]:
+def _lines(outcome: InstallOutcome, *, is_trial: bool) -> Iterator[str]:
     """Yield a line for each path that changes or differs from what was delivered, and one for all."""
     steps = [step for step in outcome.steps if step.action is not Action.LEAVE or step.why]
     words = [_word(step, is_trial=is_trial) for step in steps]
@@ -100,8 +101,14 @@ def lines(outcome: InstallOutcome, *, is_trial: bool) -> Iterator[str]:
     yield _summary(outcome.steps, is_trial=is_trial)
 
 
-def notes(outcome: InstallOutcome) -> Iterator[str]:
-    return (f"Note: {visible(note)}" for note in outcome.notes)
+def report(outcome: InstallOutcome, following: Iterable[str], *, is_trial: bool) -> None:
+    """Print what was done or would be, and then what follows. Exit code 1 where something was kept."""
+    for line in (*_lines(outcome, is_trial=is_trial), *(() if is_trial else following)):
+        click.echo(line)
+    for note in outcome.notes:
+        click.echo(f"Note: {visible(note)}", err=True)
+    if is_short_of_something(outcome):
+        raise click.exceptions.Exit(FAILED)
 
 
 def is_short_of_something(outcome: InstallOutcome) -> bool:

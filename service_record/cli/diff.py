@@ -7,7 +7,7 @@ import click
 
 from service_record.cli import FAILED
 from service_record.cli.inputs import check_names, history_of, now_for, opened
-from service_record.cli.options import Duration, display_options, service_names
+from service_record.cli.options import DURATION, display_options, service_names
 from service_record.cli.terminal import print_lines, view
 from service_record.diagnosis.comparison import FLOOR, RATIO, Tolerance, compare
 from service_record.diagnosis.trouble_facts import KnownCause
@@ -35,7 +35,7 @@ from service_record.read.source import Source
 )
 @click.option(
     "--floor",
-    type=Duration(),
+    type=DURATION,
     default=f"{FLOOR:g}s",
     show_default=True,
     help="And longer by more than this: 90s, 2m, 0.5s.",

@@ -4,16 +4,8 @@ from pathlib import Path
 
 import click
 
-from service_record.cli import FAILED, Unreadable
-from service_record.cli.delivering import (
-    is_short_of_something,
-    lines,
-    next_steps,
-    notes,
-    root_option,
-    trial_option,
-    unit_names,
-)
+from service_record.cli import Unreadable
+from service_record.cli.delivering import next_steps, report, root_option, trial_option, unit_names
 from service_record.deploy.delivered import Option, pages
 from service_record.deploy.installed import DamagedError
 from service_record.deploy.installing import install
@@ -58,11 +50,4 @@ def command(root: Path, *, closes: tuple[str, ...], replace: bool, is_trial: boo
         )
     except DamagedError as error:
         raise Unreadable(str(error)) from None
-    for line in lines(outcome, is_trial=is_trial):
-        click.echo(line)
-    for line in () if is_trial else next_steps(outcome, root):
-        click.echo(line)
-    for note in notes(outcome):
-        click.echo(note, err=True)
-    if is_short_of_something(outcome):
-        raise click.exceptions.Exit(FAILED)
+    report(outcome, next_steps(outcome, root), is_trial=is_trial)

@@ -12,20 +12,27 @@ from typing import Any, Final, TypeAlias
 import click
 
 
-class Duration(click.ParamType[float]):
-    """Seconds."""
+class _Quantity(click.ParamType[float]):
+    """A number, or a text that a function of `record.quantities` reads."""
 
-    name = "duration"
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if not isinstance(value, str):
             return value
-        from service_record.record.quantities import parse_duration  # noqa: PLC0415  # few have one
+        from service_record.record import quantities  # noqa: PLC0415  # few have one
 
         try:
-            return parse_duration(value)
+            return quantities.parse_size(value) if self.name == "size" else quantities.parse_duration(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+DURATION: Final = _Quantity("duration")
+"""Seconds."""
+SIZE: Final = _Quantity("size")
+"""Bytes; a K is 1024 of them."""
 
 
 _NAMES_OF_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -63,22 +70,6 @@ def parse_moment(text: str, now: datetime) -> datetime:
         return now - sum((timedelta(**{_NAMES_OF_UNITS[unit]: int(n)}) for n, unit in amounts), timedelta())
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.astimezone()
-
-
-class Size(click.ParamType[int]):
-    """Bytes; a K is 1024 of them."""
-
-    name = "size"
-
-    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if not isinstance(value, str):
-            return value
-        from service_record.record.quantities import parse_size  # noqa: PLC0415  # few have one
-
-        try:
-            return parse_size(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
 
 
 _MAX_PIECES: Final = 20_000

@@ -7,7 +7,7 @@ import click
 
 from service_record.cli import FAILED, system_error_line
 from service_record.cli.inputs import check_names
-from service_record.cli.options import Size, directory_option, service_argument
+from service_record.cli.options import SIZE, directory_option, service_argument
 from service_record.display.text import count
 from service_record.record.directory import Records
 from service_record.record.visible import visible
@@ -19,7 +19,7 @@ from service_record.rotation import Rotation, RotationError, max_bytes, rotate
 @directory_option
 @click.option(
     "--max-size",
-    type=Size(),
+    type=SIZE,
     metavar="SIZE",
     help="Rotate records that are longer: 512K, 2M. 0: none. [default: $SERVICE_RECORDS_MAX_BYTES, else 2M]",
 )

@@ -4,15 +4,8 @@ from pathlib import Path
 
 import click
 
-from service_record.cli import FAILED, Unreadable
-from service_record.cli.delivering import (
-    afterwards,
-    is_short_of_something,
-    lines,
-    notes,
-    root_option,
-    trial_option,
-)
+from service_record.cli import Unreadable
+from service_record.cli.delivering import afterwards, report, root_option, trial_option
 from service_record.deploy.installed import DamagedError
 from service_record.deploy.installing import uninstall
 from service_record.deploy.root import Root
@@ -39,11 +32,4 @@ def command(root: Path, *, is_trial: bool) -> None:
     if outcome is None:
         click.echo(f"Nothing is installed in {visible(str(root))}.")
         return
-    for line in lines(outcome, is_trial=is_trial):
-        click.echo(line)
-    if not is_trial:
-        click.echo(afterwards(outcome))
-    for note in notes(outcome):
-        click.echo(note, err=True)
-    if is_short_of_something(outcome):
-        raise click.exceptions.Exit(FAILED)
+    report(outcome, [afterwards(outcome)], is_trial=is_trial)

@@ -39,13 +39,6 @@ class SpooledFile:
 
 
 @dataclass(frozen=True, slots=True)
-class NotKept:
-    """The spool is as it was; the reason is one line."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Spool:
     """A directory of its own. Nothing here raises on account of a disk."""
 
@@ -53,14 +46,15 @@ class Spool:
     most_bytes: int
     """The limit of the one bundle. While a newer one takes its place there are two."""
 
-    def keep(self, bundle: Path) -> SpooledFile | NotKept:
-        """Move the bundle into the spool, in the place of the one there. It is there whole, or the old one
-        is.
+    def keep(self, bundle: Path) -> SpooledFile | str:
+        """Move the bundle into the spool, in the place of the one there; return why that cannot be.
+
+        It is there whole, or the old one is.
         """
         try:
             size = bundle.stat().st_size
             if size > self.most_bytes:
-                return NotKept(f"{bundle.name}: {size} bytes are more than the spool's {self.most_bytes}")
+                return f"{bundle.name}: {size} bytes are more than the spool's {self.most_bytes}"
             clear_the_way(self.directory, is_directory=True)
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             remove_torn(self.directory)
@@ -71,7 +65,7 @@ class Spool:
                 place_by_moving(bundle, target)
             self._drop_all_but(target)
         except OSError as fault:
-            return NotKept(printable(f"{bundle.name}: {fault.strerror or fault}"))
+            return printable(f"{bundle.name}: {fault.strerror or fault}")
         return SpooledFile(target, size)
 
     def newest(self) -> SpooledFile | None:
@@ -161,9 +155,9 @@ class Supply:
             self._say.error(f"no bundle: a secret would have left the host with it ({bundled.leak})")
             return withheld(state, self._evidence)
         spooled = self._spool.keep(bundled.path)
-        if isinstance(spooled, NotKept):
+        if isinstance(spooled, str):
             bundled.path.unlink(missing_ok=True)
-            self._say.error(f"no bundle: {spooled.reason}")
+            self._say.error(f"no bundle: {spooled}")
             return state
         self._say.notice(f"a bundle was made: {bundled.bytes} bytes, {bundled.masked} secrets masked")
         return with_bundle(state, self._evidence)
