@@ -255,24 +255,6 @@ class _Decoded:
         return True
 
 
-def _new_gzip(_limits: Limits) -> _Decoder:
-    return _GzipDecoder()
-
-
-def _new_bz2(_limits: Limits) -> _Decoder:
-    return bz2.BZ2Decompressor()
-
-
-def _new_xz(limits: Limits) -> _Decoder:
-    return lzma.LZMADecompressor(memlimit=limits.decoder_bytes)
-
-
-def _new_zstd(_limits: Limits) -> _Decoder:
-    """zstd's own default refuses windows of more than 128 MiB."""
-    decoder: _Decoder = _zstd().ZstdDecompressor()
-    return decoder
-
-
 def _zstd() -> Any:
     """Load what reads zstd, which few bundles are packed with."""
     if sys.version_info >= (3, 14):
@@ -283,12 +265,12 @@ def _zstd() -> Any:
 
 
 _DECODERS: Final[Mapping[bytes, Callable[[Limits], _Decoder]]] = {
-    b"\x1f\x8b\x08": _new_gzip,
-    b"BZh": _new_bz2,
-    b"\xfd7zXZ\0": _new_xz,
-    b"\x28\xb5\x2f\xfd": _new_zstd,
+    b"\x1f\x8b\x08": lambda _: _GzipDecoder(),
+    b"BZh": lambda _: bz2.BZ2Decompressor(),
+    b"\xfd7zXZ\0": lambda limits: lzma.LZMADecompressor(memlimit=limits.decoder_bytes),
+    b"\x28\xb5\x2f\xfd": lambda _: _zstd().ZstdDecompressor(),
 }
-"""First bytes of a file -> what decodes it."""
+"""First bytes of a file -> what decodes it. zstd's own default refuses windows of more than 128 MiB."""
 
 
 def _decoder(head: bytes) -> Callable[[Limits], _Decoder] | None:

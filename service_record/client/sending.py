@@ -5,9 +5,7 @@ masked and of the same length. The array layouts are rewritten at their end, or 
 entry on a line. The collector keeps how far it has each stream; nothing is kept here.
 """
 
-import base64
 import hashlib
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,8 +16,9 @@ from io import BytesIO
 from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+import msgspec
 import orjson
 
 from service_record.client.address import CollectorError, NotTaken
@@ -239,16 +238,13 @@ class Sender:
     def _ask(self) -> dict[tuple[str, str], int]:
         """Ask the collector for the offset of each stream."""
         try:
-            answer = self.client.get(host_path(self.host, "records"))
-            return _offsets(answer)
+            return _offsets(self.client.get(host_path(self.host, "records")))
         except CollectorError as fault:
             raise _not_taken(fault) from None
-        except (KeyError, TypeError, ValueError):
-            raise NotTaken("the server is not a service-record collector", is_final=False) from None
 
     def _deliver(self, batch: list["_Piece"]) -> None:
         """Send a batch, and continue where the collector says."""
-        body = json.dumps({"pieces": [piece.document() for piece in batch]}).encode()
+        body = msgspec.json.encode({"pieces": batch})
         try:
             answer = self.client.send("POST", host_path(self.host, "records"), body=body)
         except CollectorError as fault:
@@ -263,10 +259,7 @@ class Sender:
 
     def _go_on(self, answer: Any) -> dict[tuple[str, str], int]:
         """Store the offsets of an answer, and return them."""
-        try:
-            offsets = _offsets(answer)
-        except (KeyError, TypeError, ValueError):
-            raise NotTaken("the server is not a service-record collector", is_final=False) from None
+        offsets = _offsets(answer)
         self._offsets = {**(self._offsets or {}), **offsets}
         for (service, file), offset in offsets.items():
             sent = self._sent.get(service)
@@ -275,9 +268,8 @@ class Sender:
         return offsets
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Some bytes of a stream."""
+class _Piece(msgspec.Struct, frozen=True):
+    """Some bytes of a stream; in JSON they are base64."""
 
     service: str
     file: str
@@ -289,20 +281,28 @@ class _Piece:
         """Return the offset that the collector will have once it has taken this."""
         return self.offset + len(self.data)
 
-    def document(self) -> dict[str, object]:
-        data = base64.b64encode(self.data).decode()
-        return {"service": self.service, "file": self.file, "offset": self.offset, "data": data}
+
+class _SentFile(msgspec.Struct, frozen=True):
+    """One stream as the collector has it."""
+
+    service: str
+    file: str
+    offset: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _SentFiles(msgspec.Struct, frozen=True):
+    """The answer of a collector: how far it has each stream."""
+
+    files: list[_SentFile]
 
 
 def _offsets(answer: Any) -> dict[tuple[str, str], int]:
-    """Return the offset of each stream at the collector, by service and file.
-
-    Raises KeyError, TypeError, ValueError.
-    """
-    offsets = {(str(one["service"]), str(one["file"])): one["offset"] for one in answer["files"]}
-    if not all(isinstance(offset, int) and offset >= 0 for offset in offsets.values()):
-        raise ValueError("an offset is a number of bytes")
-    return offsets
+    """Return the offset of each stream at the collector, by service and file. Raises NotTaken."""
+    try:
+        files = msgspec.convert(answer, _SentFiles).files
+    except msgspec.ValidationError:
+        raise NotTaken("the server is not a service-record collector", is_final=False) from None
+    return {(one.service, one.file): one.offset for one in files}
 
 
 def _document(body: bytes) -> Any:

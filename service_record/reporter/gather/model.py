@@ -12,6 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol, Self, TypeAlias
 
+import msgspec
+
 from service_record.version import __version__
 
 
@@ -176,8 +178,7 @@ class Task:
     deadline: Deadline
 
 
-@dataclass(frozen=True, slots=True)
-class GivenMember:
+class GivenMember(msgspec.Struct, frozen=True, rename="camel"):
     """A file that is in the bundle."""
 
     path: str
@@ -185,9 +186,8 @@ class GivenMember:
     dropped_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """The result of a collector."""
+class Gathered(msgspec.Struct, frozen=True, rename="camel"):
+    """The result of a collector, as it stands in the manifest."""
 
     name: str
     member: str
@@ -218,23 +218,8 @@ def manifest(
         "time": at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "bootId": boot_id,
         "journalAfterCursor": cursor,
-        "collectors": [_collector(each) for each in gathered],
+        "collectors": [
+            {name: value for name, value in msgspec.to_builtins(each).items() if value is not None}
+            for each in gathered
+        ],
     }
-
-
-def _collector(gathered: Gathered) -> dict[str, object]:
-    document: dict[str, object] = {
-        "name": gathered.name,
-        "member": gathered.member,
-        "status": gathered.status.value,
-        "bytes": gathered.bytes,
-        "droppedBytes": gathered.dropped_bytes,
-        "seconds": gathered.seconds,
-    }
-    if gathered.reason is not None:
-        document["reason"] = gathered.reason
-    files = [
-        {"path": file.path, "bytes": file.bytes, "droppedBytes": file.dropped_bytes}
-        for file in gathered.files
-    ]
-    return document | {"files": files}
