@@ -101,7 +101,7 @@ def prepare_command(
       service-record assisted prepare --url … --cluster-id … --token-file … --discovery --add live.ign
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     require_extra("reporter")
-    from service_record.deploy.assisted.overrides import plan_preparing  # noqa: PLC0415  # needs the extra
+    from service_record.deploy.assisted.overrides import Override, plan, prepared  # noqa: PLC0415  # needs the extra
 
     _check(discovery=discovery, options=options)
     check_one_input(token_file, options["reporter_token_file"], options["settings"], *options["added"])
@@ -112,7 +112,8 @@ def prepare_command(
             raise Unreadable(_nobody(cluster_id, discovery=discovery))
         ours = _Ours(url, cluster_id, options, recipients)
         in_time = [each for each in recipients if not each.is_too_late]
-        changes = plan_preparing(in_time, ours.of, options["replacing"])
+        replacing = options["replacing"]
+        changes = plan(in_time, lambda each: Override(prepared(each.override, ours.of(each), replacing)))
         _send(installer, changes, "prepared", dry_run=dry_run, ours=ours)
     late = [each for each in recipients if each.is_too_late]
     for each in late:
@@ -139,11 +140,11 @@ def undo_command(
       service-record assisted undo --url https://api.openshift.com --cluster-id UUID --token-file user-token
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     require_extra("reporter")
-    from service_record.deploy.assisted.overrides import plan_undoing  # noqa: PLC0415  # needs the extra
+    from service_record.deploy.assisted.overrides import plan, undone  # noqa: PLC0415  # needs the extra
 
     with _installer(url, token_file, ca_bundle) as installer:
         recipients = (*installer.hosts(cluster_id), *installer.infra_envs(cluster_id))
-        changes = plan_undoing(recipients)
+        changes = plan(recipients, lambda each: undone(each.override))
         for change in changes:
             for path in change.kept:
                 notice = f"{change.recipient}: {path} was changed since, and stays"

@@ -68,7 +68,6 @@ class HostEvidence:
     diagnosis: Diagnosis | None = field(default=None, repr=False)
     """The diagnosis for people, with the units that failed. None when there is nothing to judge."""
     history: History | None = field(default=None, repr=False)
-    failed_units: tuple[str, ...] = ()
     unread: str | None = None
     """The reason why the records could not be read, in one line."""
     verdict: Verdict | None = None
@@ -135,7 +134,6 @@ def observe(places: Places, probes: HostProbes | None = None, own: Iterable[str]
         traces=traces(places),
         diagnosis=add_units(explained, history or History(()), failed_now),
         history=history,
-        failed_units=units,
         unread=unread,
         verdict=diagnosis.verdict if diagnosis else None,
         is_reboots=diagnosis is not None and _is_reboots(diagnosis, boot_id),

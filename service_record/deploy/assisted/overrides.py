@@ -34,11 +34,12 @@ SPEC: Final = DEFAULT_FOR_ASSISTED_SERVICE
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
-    """An override without ours."""
+class Override:
+    """An override with ours, or without: then it is what stood there before, byte for byte, unless somebody
+    has changed it since.
+    """
 
     text: str
-    """The text as it stood there before, byte for byte, unless somebody has changed it since."""
     kept: tuple[str, ...] = ()
     """Our parts that somebody has changed since; they stay."""
 
@@ -65,23 +66,23 @@ def prepared(text: str, ours: Config, replacing: Collection[str] = ()) -> str:
     return text if text.strip() and _read(text) == merged else _dumped(merged)
 
 
-def undone(text: str) -> Undone:
+def undone(text: str) -> Override:
     """Return the override without our parts. Raises BadConfigError if it is not a valid config."""
     config = _read(text)
     marker = _marker_of(config)
     if marker is None:
-        return Undone(text)
+        return Override(text)
     names = {place: set(digests) for place, digests in marker.ours.items()}
     rest = _without(config, lambda place, name, each: _is_ours(marker, place, name, each))
     unremoved = tuple(name for place, name, _ in _objects(rest) if name in names.get(place, set()))
     earlier = _read(marker.earlier)
     others = _without(earlier, lambda place, name, _: name in names.get(place, set()))
     if _bare(rest) == _bare(others):
-        return Undone(marker.earlier)
+        return Override(marker.earlier)
     for place, name, each in _objects(earlier):
         if name in names.get(place, set()) and name not in unremoved:
             _put(rest, place, each)
-    return Undone(_dumped(rest), unremoved)
+    return Override(_dumped(rest), unremoved)
 
 
 def _read(text: str) -> Config:
@@ -184,29 +185,15 @@ class OverrideChange:
         return self.text != self.recipient.override
 
 
-def plan_preparing(
-    recipients: Iterable[Recipient], ours: Callable[[Recipient], Config], replacing: Collection[str]
+def plan(
+    recipients: Iterable[Recipient], change: Callable[[Recipient], Override]
 ) -> tuple[OverrideChange, ...]:
-    """Return each override with the config that `ours` makes for its recipient. Raises PlanError."""
-
-    def change(recipient: Recipient) -> OverrideChange:
-        return OverrideChange(recipient, prepared(recipient.override, ours(recipient), replacing))
-
-    return tuple(_naming_recipient(recipient, change) for recipient in recipients)
-
-
-def plan_undoing(recipients: Iterable[Recipient]) -> tuple[OverrideChange, ...]:
-    """Return each override as it was before. Raises PlanError."""
-
-    def change(recipient: Recipient) -> OverrideChange:
-        before = undone(recipient.override)
-        return OverrideChange(recipient, before.text, before.kept)
-
-    return tuple(_naming_recipient(recipient, change) for recipient in recipients)
-
-
-def _naming_recipient(recipient: Recipient, change: Callable[[Recipient], OverrideChange]) -> OverrideChange:
-    try:
-        return change(recipient)
-    except BadConfigError as error:
-        raise PlanError(f"{recipient}: override: {error}") from None
+    """Return each override with what `change` makes of it. Raises PlanError, which names the recipient."""
+    changes = []
+    for recipient in recipients:
+        try:
+            after = change(recipient)
+        except BadConfigError as error:
+            raise PlanError(f"{recipient}: override: {error}") from None
+        changes.append(OverrideChange(recipient, after.text, after.kept))
+    return tuple(changes)
