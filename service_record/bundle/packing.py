@@ -45,7 +45,7 @@ def pack(records: _Records, stream: BinaryIO, at: datetime, damaged: _Copies | N
     ):
         names: set[str] = set()
         for service, record in sorted(records, key=lambda record: record[0]):
-            path = f"{directory}/{_name(service, names)}.json"
+            path = f"{directory}/{free_name(service, names)}.json"
             entries, malformed = _sorted_out(record)
             written = next((entry.time for entry in reversed(entries) if entry.time is not None), at)
             _add(archive, path, b"".join(FORMS["array"](entries)), written)
@@ -54,7 +54,7 @@ def pack(records: _Records, stream: BinaryIO, at: datetime, damaged: _Copies | N
                 _add(archive, path + DAMAGED_SUFFIX, _behind(before, as_text(malformed)), written)
 
 
-def _name(service: str, names: set[str]) -> str:
+def free_name(service: str, names: set[str]) -> str:
     """Return a name that upstream's reader takes, and that no other service of the bundle has."""
     name = record_name(service)
     while name in names:

@@ -29,8 +29,8 @@ from service_record.read.source import ForeignError, refuse_unpacked
 from service_record.record import systemd
 from service_record.record.atomic_write import put_in_place, sync_names
 from service_record.record.visible import visible
-from service_record.redaction import Leak, Rules
-from service_record.reporter.bundling import SUFFIX, Bundled, Copied, make_bundle, make_copy
+from service_record.redaction import Leak
+from service_record.reporter.bundling import SUFFIX, Bundled, make_bundle, make_copy
 from service_record.reporter.gather.collectors import COLLECTORS, RECORDS
 from service_record.reporter.gather.model import Context, Gathered, GatherRow, GatherStatus
 
@@ -157,7 +157,12 @@ def _warn_of_missing(gathered: Iterable[Gathered]) -> bool:
 def _copy(path: Path, at: datetime, foreign: str, secrets: Iterable[Path], most_bytes: int) -> None:
     rules = rules_with(secrets)
     with _new(path) as unfinished:
-        copied = _copied(foreign, unfinished, rules, at, most_bytes)
+        contents = _contents(foreign, at, unfinished)
+        copied = make_copy(contents, unfinished, rules, mtime=at.timestamp(), most_bytes=most_bytes)
+        if not copied.members:
+            raise Unreadable(
+                f"nothing to read in {visible(foreign)}; give a bundle or a directory with files"
+            )
         _check(copied.leak)
     _tell(copied.bytes, copied.members, copied.kinds)
 
@@ -237,24 +242,6 @@ def _end(number: int, _frame: object) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def _copied(place: str, path: Path, rules: Rules, at: datetime, most_bytes: int) -> Copied:
-    """Return a copy without secrets of a bundle, a directory or standard input; report what is not in it.
-
-    Raises OSError, and Unreadable where there is nothing.
-    """
-    copied = make_copy(_contents(place, at, path), path, rules, mtime=at.timestamp(), most_bytes=most_bytes)
-    if not copied.members:
-        raise Unreadable(f"nothing to read in {visible(place)}; give a bundle or a directory with files")
-    return copied
-
-
-def _refuse_unpacked(place: str, head: bytes) -> None:
-    try:
-        refuse_unpacked(place, head)
-    except ForeignError as error:
-        raise Unreadable(visible(str(error))) from None
-
-
 def _contents(place: str, at: datetime, copy: Path) -> Iterator[Content]:
     def leave(part: LeftOut) -> None:
         click.echo(f"Warning: {visible(str(part.within(place)))}", err=True)
@@ -271,6 +258,9 @@ def _contents(place: str, at: datetime, copy: Path) -> Iterator[Content]:
         return
     with source.open("rb") as stream:
         head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
-        if not is_packed(head):
-            _refuse_unpacked(place, head)
+        try:
+            if not is_packed(head):
+                refuse_unpacked(place, head)
+        except ForeignError as error:
+            raise Unreadable(visible(str(error))) from None
         yield from archive_contents(stream, source.name, source.stat().st_mtime, leave, _LIMITS)

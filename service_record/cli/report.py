@@ -49,15 +49,18 @@ def command(*, due: bool, dry_run: bool, stop: bool, purge: bool, root: Path) ->
     signal.signal(signal.SIGTERM, _terminated)
     places = Places.of_environment(root, os.environ)
     if stop:
-        _stop(places, purges=purge)
-    elif not due or dry_run or _is_anything_due(places):
-        _round(places, due=due, dry_run=dry_run)
+        from service_record.reporter.log import log_for  # noqa: PLC0415  # only what is asked for
+        from service_record.reporter.stopping import stop_by_hand  # noqa: PLC0415
 
+        if not stop_by_hand(places, os.environ, log_for(os.environ), purges=purge):
+            raise click.exceptions.Exit(NOT_DELIVERED)
+        return
+    if due and not dry_run:
+        from service_record.reporter.due import is_anything_due  # noqa: PLC0415
 
-def _is_anything_due(places: Places) -> bool:
-    from service_record.reporter.due import is_anything_due  # noqa: PLC0415  # only what is asked for
-
-    return is_anything_due(places, os.environ)
+        if not is_anything_due(places, os.environ):
+            return
+    _round(places, due=due, dry_run=dry_run)
 
 
 def _round(places: Places, *, due: bool, dry_run: bool) -> None:
@@ -74,14 +77,6 @@ def _round(places: Places, *, due: bool, dry_run: bool) -> None:
         return
     if run_round(places, os.environ, log_for(os.environ), only_if_due=due) is RoundResult.LEAK:
         raise click.exceptions.Exit(REFUSED)
-
-
-def _stop(places: Places, *, purges: bool) -> None:
-    from service_record.reporter.log import log_for  # noqa: PLC0415
-    from service_record.reporter.stopping import stop_by_hand  # noqa: PLC0415
-
-    if not stop_by_hand(places, os.environ, log_for(os.environ), purges=purges):
-        raise click.exceptions.Exit(NOT_DELIVERED)
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:

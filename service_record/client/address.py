@@ -4,7 +4,6 @@
 TLS is spoken, but to this machine itself and with `collector+http://`.
 """
 
-import ipaddress
 import os
 import re
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from service_record.http.proxies import split_url
+from service_record.http.proxies import is_loopback, split_url
 
 URL_VARIABLE: Final = "SERVICE_RECORD_COLLECTOR"
 """The environment's name of the collector, where none is given."""
@@ -83,7 +82,7 @@ def address_of(place: str) -> Address:
             f"{place}: not a valid address; use collector://HOST[:PORT]/NAME, collector+http://... or https://..."
         )
     name, port = parts.hostname or "", parts.port
-    scheme = _SCHEMES[parts.scheme] or ("http" if _is_loopback(name) else "https")
+    scheme = _SCHEMES[parts.scheme] or ("http" if is_loopback(name) else "https")
     if port is None and parts.scheme.startswith("collector"):
         port = PORT
     path, _, host = (parts.path, "", "") if parts.scheme.startswith("http") else parts.path.rpartition("/")
@@ -131,12 +130,3 @@ def _usual_places() -> list[Path]:
         Path(configuration) / "service-record" / CREDENTIAL,
         Path("/etc/service-record") / CREDENTIAL,
     ]
-
-
-def _is_loopback(name: str) -> bool:
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False

@@ -49,12 +49,13 @@ def proxy_for(url: str, proxies: Proxies) -> str | None:
     parts = urlsplit(url)
     proxy = proxies.https if parts.scheme == "https" else proxies.http
     host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
-    if not proxy or _is_loopback(host) or any(_names(entry, host, port) for entry in proxies.no_proxy):
+    if not proxy or is_loopback(host) or any(_names(entry, host, port) for entry in proxies.no_proxy):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a name or an address is that of this machine to itself."""
     address = _address(host)
     return host.lower() == "localhost" or (address is not None and address.is_loopback)
 

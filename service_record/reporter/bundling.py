@@ -190,5 +190,5 @@ def make_copy(
         members = tuple(writer.members)
         report_members = {"redacted": True} | report([writer.masked]) | {"cut": cuts(members)}
         below = f"{tops.pop()}/" if len(tops) == 1 and "" not in tops else ""
-        writer.add(f"{below}{REDACTION}", json.dumps(report_members, indent=2).encode() + b"\n", as_is=True)
+        writer.add(f"{below}{REDACTION}", _json(report_members), as_is=True)
     return Copied(bytes=path.stat().st_size, members=members, kinds=writer.masked, leak=leak_in(path, rules))

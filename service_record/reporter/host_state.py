@@ -117,14 +117,14 @@ def observe(places: Places, probes: HostProbes | None = None, own: Iterable[str]
         uptime = clock_gettime(CLOCK_BOOTTIME)
     history, unread = _history(places.records, known_boot)
     now = Now(time=datetime.now(UTC), boot_id=boot_id, uptime=uptime)
-    diagnosis = _diagnosis(history, now, _known_causes()) if history else None
-    failed = [unit for unit in probes.failed_units() if unit not in set(own)]
     causes = _known_causes()
+    diagnosis = diagnose(history, now=now, explain=causes.explain) if history else None
+    failed = [unit for unit in probes.failed_units() if unit not in set(own)]
     explained = diagnosis
     if history is not None and diagnosis is not None and not _is_explained(diagnosis):
         files = ((path, BytesIO(data).read) for path, data in probes.files(places))
         causes = causes_with(causes, history, (), files)
-        explained = judge_evidence(_diagnosis(history, now, causes), causes)
+        explained = judge_evidence(diagnose(history, now=now, explain=causes.explain), causes)
     units = tuple(sorted({signature(unit) for unit in failed} - set(own)))
     failed_now = [Unit(name=unit, is_failed=True) for unit in failed]
     return HostEvidence(
@@ -214,10 +214,6 @@ def _is_explained(diagnosis: Diagnosis) -> bool:
     """Return whether nothing is wrong, or the records tell why."""
     root = diagnosis.root
     return root is None or (root.cause is not None and root.cause.is_cause)
-
-
-def _diagnosis(history: History, now: Now, causes: Causes) -> Diagnosis | None:
-    return diagnose(history, now=now, explain=causes.explain)
 
 
 def _known_causes() -> Causes:

@@ -16,7 +16,7 @@ from service_record.http.answers import Answered
 from service_record.record import systemd
 from service_record.record.atomic_write import clear_the_way, clear_the_way_of_all
 from service_record.reporter import console, log
-from service_record.reporter.cleanup import Tombstone, finish, read_tombstone
+from service_record.reporter.cleanup import finish, read_tombstone
 from service_record.reporter.host_state import HostEvidence, observe
 from service_record.reporter.host_view import HostView, View
 from service_record.reporter.log import Log, outcome_text, plan_lines, view_text
@@ -42,7 +42,7 @@ from service_record.reporter.policy.transitions import (
     not_kept,
     with_view,
 )
-from service_record.reporter.record_care import rotate_records
+from service_record.reporter.record_care import rotate_records, send_records
 from service_record.reporter.settings import Settings, read_settings, secrets_in
 from service_record.reporter.shipping import Clients
 from service_record.reporter.state import ReporterState, load, save
@@ -71,12 +71,14 @@ def run_round(
     """Make a round, unless one is running, or the reporter has stopped permanently: then finish that."""
     tombstone = read_tombstone(places)
     if tombstone is not None:
-        return _finished(places, tombstone, say)
+        for line in finish(places, tombstone):
+            say.error(line)
+        return RoundResult.STOPPED
     try:
         with _alone(places, say):
             settings, (state, is_known) = read_settings(places, environ), _loaded(places, say)
             if only_if_due and not is_due(settings, state, _now()):
-                _send_records(places, environ, settings, say)
+                send_records(places, environ, settings, say)
                 return RoundResult.NOT_DUE
             return Round(places, environ, say, settings, state, is_saved=is_known, may_save=is_known).run()
     except HeldError:
@@ -130,7 +132,7 @@ class Round:
             self._keep(supply.drop_delivered(self.state))
         if self._advice() != advice:
             self.show_verdict(self._advice())
-        _send_records(self.places, self.environ, self.settings, self.say)
+        send_records(self.places, self.environ, self.settings, self.say)
         rotate_records(self.places, self.environ, self.say)
         if self.plan.stop is not None:
             return self._stop(self.plan.stop)
@@ -262,16 +264,10 @@ class Round:
         if end.is_undelivered:
             self.show_verdict(f"{PLACE}. Log in: service-record analyze")
         remains = stop_for(self.places, self.settings, end.reason, is_undelivered=end.is_undelivered)
-        _say_left(remains, self.say)
+        for line in remains:
+            self.say.error(line)
         tell_undelivered(self.places, self.say)
         return RoundResult.STOPPED
-
-
-def _send_records(places: Places, environ: Mapping[str, str], settings: Settings, say: Log) -> None:
-    if settings.records_to:
-        from service_record.reporter.record_care import send_records  # noqa: PLC0415  # only where it is wanted
-
-        send_records(places, environ, settings, say)
 
 
 def _now() -> HostEvidence:
@@ -306,16 +302,6 @@ def _alone(places: Places, say: Log) -> Iterator[None]:
         except OSError as error:
             say.warning(f"{places.state_directory}: {error.strerror}; another round may run beside this one")
         yield
-
-
-def _finished(places: Places, tombstone: Tombstone, say: Log) -> RoundResult:
-    _say_left(finish(places, tombstone), say)
-    return RoundResult.STOPPED
-
-
-def _say_left(remains: tuple[str, ...], say: Log) -> None:
-    for line in remains:
-        say.error(line)
 
 
 def rehearsed(places: Places, environ: Mapping[str, str]) -> Iterator[str]:

@@ -37,18 +37,23 @@ def read_token(places: Places, environ: Mapping[str, str]) -> tuple[str | None, 
     units set one where the file is missing. Raises UnusableError where the disk fails, and where no place
     has a token but one has something else.
     """
-    return _read(_places(environ, CREDENTIAL, places.credential_file), "the assisted-service is")
+    return _read(CREDENTIAL, places.credential_file, environ, "the assisted-service is")
 
 
 def read_collector_token(places: Places, environ: Mapping[str, str]) -> tuple[str | None, tuple[str, ...]]:
     """Return the same of the token that is for collectors alone."""
-    return _read(_places(environ, COLLECTOR_CREDENTIAL, places.collector_credential_file), "collectors are")
+    return _read(COLLECTOR_CREDENTIAL, places.collector_credential_file, environ, "collectors are")
 
 
-def _read(places: list[tuple[Path, bool]], whose: str) -> tuple[str | None, tuple[str, ...]]:
+def _read(
+    name: str, file: Path, environ: Mapping[str, str], whose: str
+) -> tuple[str | None, tuple[str, ...]]:
+    directory = environ.get("CREDENTIALS_DIRECTORY", "")
+    places = [Path(directory) / name, file] if directory.startswith("/") else [file]
     faults: list[str] = []
     is_unusable = False
-    for path, is_ours in places:
+    for path in places:
+        is_ours = path is file  # its permissions are for us to judge
         try:
             data, mode = read_small(path, _MOST)
         except FileNotFoundError:
@@ -75,13 +80,6 @@ def _read(places: list[tuple[Path, bool]], whose: str) -> tuple[str | None, tupl
     if is_unusable:
         raise UnusableError(*faults)
     return None, tuple(faults)
-
-
-def _places(environ: Mapping[str, str], name: str, file: Path) -> list[tuple[Path, bool]]:
-    """Return where it is looked for, and whether its permissions are for us to judge."""
-    directory = environ.get("CREDENTIALS_DIRECTORY", "")
-    credential = [(Path(directory) / name, False)] if directory.startswith("/") else []
-    return [*credential, (file, True)]
 
 
 def read_small(path: Path, most: int, *, follows: bool = True) -> tuple[bytes, int]:

@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Final, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult
 
+from service_record.http.proxies import proxies_of, split_url
 from service_record.reporter.gather import files
 from service_record.reporter.gather.model import Context, GatherError, GatherStatus, Pieces, Task
 from service_record.reporter.gather.network import Question
@@ -38,14 +39,11 @@ def reachability(task: Task) -> Pieces:
 
 
 def _checked(url: str, task: Task) -> Iterator[str]:
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port or _PORTS.get(parts.scheme)
-    except ValueError:
-        host, port = None, None
-    if not host or not port:
+    parts = split_url(url)
+    if parts is None:
         yield "not a URL of http or https with a host"
         return
+    host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
     yield f"{parts.scheme}://{host}:{port}"
     yield from _proxy(parts.scheme, task.context)
     connection, lines = _connected(host, port)
@@ -56,17 +54,16 @@ def _checked(url: str, task: Task) -> Iterator[str]:
 
 def _proxy(scheme: str, context: Context) -> Iterator[str]:
     """Yield whether there is a way to the proxy for this scheme, if the environment names one."""
-    environment = {name.lower(): value for name, value in context.environ.items()}
-    named = environment.get(f"{scheme}_proxy")
+    proxies = proxies_of(context.environ)
+    named = proxies.https if scheme == "https" else proxies.http
     if not named:
         return
-    try:
-        proxy = urlsplit(named if "://" in named else f"//{named}")
-        host, port = proxy.hostname or "", proxy.port or _PORTS["http"]
-    except ValueError:
+    proxy = split_url(named if "://" in named else f"http://{named}")
+    if proxy is None:
         yield "  proxy    the setting is not a URL"
         return
-    yield f"  proxy    {host}:{port}, but not for {environment.get('no_proxy') or 'no host'}"
+    host, port = proxy.hostname or "", proxy.port or _PORTS["http"]
+    yield f"  proxy    {host}:{port}, but not for {','.join(proxies.no_proxy) or 'no host'}"
     connection, lines = _connected(host, port)
     yield from (f"  {line}" for line in lines)
     if connection is not None:

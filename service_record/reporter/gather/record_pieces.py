@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from service_record.bundle.packing import as_text, unambiguous
+from service_record.bundle.packing import as_text, free_name, unambiguous
 from service_record.export import FORMS
-from service_record.record.appending import DAMAGED_SUFFIX, SUFFIX, record_name
+from service_record.record.appending import DAMAGED_SUFFIX, SUFFIX
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Malformed
 from service_record.reporter.gather import files
@@ -54,11 +54,7 @@ def records_directory(context: Context) -> Path:
 
 
 def _record(records: Records, service: str, task: Task, used_names: set[str]) -> Pieces:
-    name = record_name(service)
-    while name in used_names:
-        name += "_"
-    used_names.add(name)
-    member = f"{task.collector.member}{name}{SUFFIX}"
+    member = f"{task.collector.member}{free_name(service, used_names)}{SUFFIX}"
     path = records.directory / f"{service}{SUFFIX}"
     damage = _DamagedPieces(task.collector.bytes)
     entries = damage.sorted_out(in_time(records.read(service), task))

@@ -239,11 +239,6 @@ QUIET: Final = PolicyRule(
 )
 
 
-def is_up(moment: Moment) -> bool:
-    """Return whether all is well with the host, told or not."""
-    return _is_up(moment)
-
-
 def is_undelivered(moment: Moment) -> bool:
     """Return whether something is, or was, wrong with the host that no destination has a bundle of.
 
@@ -269,9 +264,9 @@ def decide(settings: Settings, state: ReporterState, view: View | None, evidence
     if end is None and QUIET.holds(moment):
         return RoundPlan(why=(QUIET.line,))
     plan = _with_stages(RoundPlan(stop=stop, why=(end.line,) if end else ()), moment)
-    if stop is not None and (is_up(moment) or not (moment.is_wrong or stop.rule in _LIMITS)):
+    if stop is not None and (_is_up(moment) or not (moment.is_wrong or stop.rule in _LIMITS)):
         return _with_shipments(plan, moment, (shipments.SPOOLED,)) if undelivered else plan
-    return plan if is_up(moment) else _with_shipments(plan, moment)
+    return plan if _is_up(moment) else _with_shipments(plan, moment)
 
 
 _LIMITS = frozenset({"time-limit", "lifetime"})
