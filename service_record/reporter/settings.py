@@ -7,14 +7,14 @@ the rest counts.
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from service_record.http.proxies import Proxies
 from service_record.reporter.paths import Places, is_there
 from service_record.reporter.setting_table import COLLECTOR, SETTINGS, HostLogsPolicy, Send, Setting, Stages
-from service_record.reporter.token import UnusableError, read_collector_token, read_small, read_token, reason
+from service_record.reporter.token import TokenRead, read_collector_token, read_small, read_token, reason
 
 if TYPE_CHECKING:
     from service_record.redaction import Secret
@@ -146,22 +146,25 @@ def read_settings(places: Places, environ: Mapping[str, str]) -> Settings:
     credential = _of_credential(environ)
     environment = _of_environment(environ)
     values = {**file.given, **credential.given, **environment.given}
-    service, missing, token_faults = _service_of(values, places, environ)
-    collector_token, ship_to, collector_faults = _collectors_of(values, places, environ)
+    token, collector_token = read_token(places, environ), read_collector_token(places, environ)
+    service, missing = _service(values, token, places)
+    if not collector_token.is_usable:  # then collectors are sent nothing
+        others = tuple(place for place in values.get("ship_to", ()) if not place.startswith(COLLECTOR))
+        values |= {"ship_to": others, "records_to": ()}
     bad = file.bad | credential.bad | environment.bad
     return Settings(
         service=service,
         proxies=Proxies(**_section(values, "proxies")),
-        collector_token=collector_token,
+        collector_token=collector_token.token,
         faults=(
             *file.faults,
             *credential.faults,
             *environment.faults,
-            *token_faults,
-            *collector_faults,
+            *token.faults,
+            *collector_token.faults,
             *(fault for name, fault in missing if name not in bad),
         ),
-        **{name: value for name, value in values.items() if "." not in name} | ship_to,
+        **{name: value for name, value in values.items() if "." not in name},
     )
 
 
@@ -269,40 +272,8 @@ def _section(values: Mapping[str, Any], section: str) -> dict[str, Any]:
     return {name: value for (of, _, name), value in own if of == section and name}
 
 
-def _service_of(
-    values: Mapping[str, Any], places: Places, environ: Mapping[str, str]
-) -> tuple[AssistedServiceSettings | None, list[tuple[str, str]], tuple[str, ...]]:
-    """Return the service as settings and token have it, what is missing, and what is wrong with the token.
-
-    With a token that is there and unusable, the service is known and `is_usable` is false.
-    """
-    try:
-        token, faults = read_token(places, environ)
-    except UnusableError as error:
-        service, missing = _service(values, None, places)
-        if service is None:
-            return None, missing, error.args
-        return replace(service, is_usable=False), [], error.args
-    return *_service(values, token, places), faults
-
-
-def _collectors_of(
-    values: Mapping[str, Any], places: Places, environ: Mapping[str, str]
-) -> tuple[str | None, dict[str, tuple[str, ...]], tuple[str, ...]]:
-    """Return the collectors' token, where bundles go unless settings say otherwise, and faults of the token.
-
-    Collectors are sent nothing while the token is unusable, as the service is not.
-    """
-    try:
-        token, faults = read_collector_token(places, environ)
-    except UnusableError as error:
-        others = tuple(place for place in values.get("ship_to", ()) if not place.startswith(COLLECTOR))
-        return None, {"ship_to": others, "records_to": ()}, error.args
-    return token, {}, faults
-
-
 def _service(
-    values: Mapping[str, Any], token: str | None, places: Places
+    values: Mapping[str, Any], token: TokenRead, places: Places
 ) -> tuple[AssistedServiceSettings | None, list[tuple[str, str]]]:
     """Return the service, if all needed to find this host there is known; else what is missing, a line for
     each.
@@ -315,12 +286,12 @@ def _service(
         return None, [(setting.name, _missing(setting, places)) for setting in missing]
     if "ca_bundle" not in section and is_there(places.ca_bundle):
         section["ca_bundle"] = places.ca_bundle
-    service = AssistedServiceSettings(token=token, **section)
+    service = AssistedServiceSettings(token=token.token, is_usable=token.is_usable, **section)
     no_token = (
         f"{places.credential_file}:1: no token; only a service without authentication answers: "
         "write the token into it (0600)"
     )
-    return service, [("token", no_token)] if token is None else []
+    return service, [("token", no_token)] if token.token is None and token.is_usable else []
 
 
 def _missing(setting: Setting, places: Places) -> str:

@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -23,35 +24,37 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _OTHERS: Final = 0o077
 
 
-class UnusableError(Exception):
-    """There is a token that cannot be read, or is not one: to ask without it would be to be refused.
+@dataclass(frozen=True, slots=True)
+class TokenRead:
+    """A token, and a line for each fault on the way to it; no line repeats anything of a token."""
 
-    Its arguments are lines that say why.
+    token: str | None
+    faults: tuple[str, ...]
+    is_usable: bool = True
+    """False where there is one that cannot be read, or is not one: to ask without it would be to be refused.
     """
 
 
-def read_token(places: Places, environ: Mapping[str, str]) -> tuple[str | None, tuple[str, ...]]:
-    """Return the token, and a line for each fault on the way to it; no line repeats anything of a token.
+def read_token(places: Places, environ: Mapping[str, str]) -> TokenRead:
+    """Return the token for the assisted-service.
 
     $CREDENTIALS_DIRECTORY/token comes first, then the credential file. A blank credential counts as none:
-    units set one where the file is missing. Raises UnusableError where the disk fails, and where no place
-    has a token but one has something else.
+    units set one where the file is missing. It is not usable where the disk fails, and where no place has a
+    token but one has something else.
     """
     return _read(CREDENTIAL, places.credential_file, environ, "the assisted-service is")
 
 
-def read_collector_token(places: Places, environ: Mapping[str, str]) -> tuple[str | None, tuple[str, ...]]:
+def read_collector_token(places: Places, environ: Mapping[str, str]) -> TokenRead:
     """Return the same of the token that is for collectors alone."""
     return _read(COLLECTOR_CREDENTIAL, places.collector_credential_file, environ, "collectors are")
 
 
-def _read(
-    name: str, file: Path, environ: Mapping[str, str], whose: str
-) -> tuple[str | None, tuple[str, ...]]:
+def _read(name: str, file: Path, environ: Mapping[str, str], whose: str) -> TokenRead:
     directory = environ.get("CREDENTIALS_DIRECTORY", "")
     places = [Path(directory) / name, file] if directory.startswith("/") else [file]
     faults: list[str] = []
-    is_unusable = False
+    is_usable = True
     for path in places:
         is_ours = path is file  # its permissions are for us to judge
         try:
@@ -59,27 +62,25 @@ def _read(
         except FileNotFoundError:
             if os.path.lexists(path):
                 faults.append(f"{path}:1: a link to a file that is missing; write the token into that file")
-                is_unusable = True
+                is_usable = False
             continue
         except OSError as error:
-            warning = f"{path}:1: cannot be read: {reason(error)}; without it {whose} sent nothing"
-            raise UnusableError(warning) from error
+            fault = f"{path}:1: cannot be read: {reason(error)}; without it {whose} sent nothing"
+            return TokenRead(None, (fault,), is_usable=False)
         except ValueError as error:
             faults.append(f"{path}:1: cannot be read: {reason(error)}; make it a file that root can read")
-            is_unusable = True
+            is_usable = False
             continue
         if not data.strip() and not is_ours:
             continue
         if is_ours and mode & _OTHERS:
             faults.append(f"{path}:1: others than its owner may read the token; chmod 0600 {path}")
         try:
-            return token_in(data), tuple(faults)
+            return TokenRead(token_in(data), tuple(faults))
         except ValueError as error:
             faults.append(f"{path}:1: {error}; until then {whose} sent nothing")
-            is_unusable = True
-    if is_unusable:
-        raise UnusableError(*faults)
-    return None, tuple(faults)
+            is_usable = False
+    return TokenRead(None, tuple(faults), is_usable)
 
 
 def read_small(path: Path, most: int, *, follows: bool = True) -> tuple[bytes, int]:
