@@ -646,6 +646,15 @@ def test_what_was_stopped_in_order_is_no_trouble_and_no_success() -> None:
     found = diagnosis(a=stopped(1, 0), b=succeeded())
     assert (found.verdict, found.verdict.is_bad, found.root) == (Verdict.STOPPED, False, None)
     assert [each.run.in_stage for each in found.stopped] == ["serve"]
+    failed, well = attempt(7, failed_run()), attempt(8, succeeded(20))
+    for earlier, before in (
+        ([], None),
+        (failed, "second"),
+        ([*failed, *well], None),
+        ([*well, *failed], "second"),
+    ):
+        (one,) = diagnosis(a=[*earlier, *stopped(1, 40)]).stopped
+        assert (one.before and one.before.in_stage) == before
 
 
 def test_restarts_are_no_loop() -> None:

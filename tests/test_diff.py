@@ -172,8 +172,8 @@ def test_what_still_runs_is_slower_once_it_has_taken_longer() -> None:
 
 def test_a_stage_that_fails_is_told_though_its_run_goes_on() -> None:
     failed = entry(Phase.STAGE_END, 1, stage="a", result=Result.FAILURE, error_message="no")
-    bad = [entry(), *stage("a", 0), failed, entry(Phase.SERVICE_END, 2)]
-    ended, failure = compared(run(("a", 1)), bad).differences
+    bad = [entry(), *stage("new", 0, 0), *stage("a", 0), failed, entry(Phase.SERVICE_END, 2)]
+    ended, _, failure = compared(run(("a", 1)), bad).differences
     assert ended == StepEnded(named("a"), Outcome.FAILURE)
     assert isinstance(failure, FailureGroup)
     assert (failure.step, failure.signature) == (named("a"), "no")

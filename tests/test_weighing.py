@@ -276,6 +276,9 @@ def test_a_cause_says_by_which_line_or_fact_it_is_known(
         )
     )
     told = None if found is None else (found.says.strip(), found.line, found.place, found.of)
+    assert found is None or [(one.line, one.place) for one in causes.log["job"]] == [
+        (found.line, found.place)
+    ]
     assert (told and told[: len(expected or ())]) == expected
 
 

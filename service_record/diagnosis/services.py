@@ -52,9 +52,9 @@ def judge(service: ServiceHistory, around: Circumstances) -> Trouble | Running |
         return _stopped(service, around)
     if run.outcome is not Outcome.RUNNING:
         return _ended(service, streak or Streak((run,)), around)
-    looping = streak is not None and streak.is_loop and streak.first.boot_id == run.boot_id
-    if streak is not None and looping and not _got_further(run, streak.last, service, around.now):
-        return _restart_loop(service, streak, is_running=True)
+    loop = _standing_loop(streak, service, around)
+    if loop is not None:
+        return _restart_loop(service, loop, is_running=True)
     return _stage_loop(service, run, around) or _stuck(service, run, around) or _running(service, run, around)
 
 
@@ -93,13 +93,23 @@ def _stopped(service: ServiceHistory, around: Circumstances) -> Trouble | Stoppe
 
     A loop before it stands, unless the run that was stopped has got further: a stop makes nothing good.
     """
-    run, earlier = service.runs[-1], service.runs[:-1]
-    streak = latest_streak(earlier)
-    looping = streak is not None and streak.is_loop and streak.first.boot_id == run.boot_id
-    if streak is not None and looping and not _got_further(run, streak.last, service, around.now):
-        return _restart_loop(service, streak, is_running=False)
-    before = earlier[-1] if earlier else None
-    return Stopped(run=run, before=before if before is not None and before.outcome.is_bad else None)
+    loop = _standing_loop(latest_streak(service.runs[:-1]), service, around)
+    if loop is not None:
+        return _restart_loop(service, loop, is_running=False)
+    return Stopped(run=service.runs[-1], before=_bad_before(service))
+
+
+def _standing_loop(streak: Streak | None, service: ServiceHistory, around: Circumstances) -> Streak | None:
+    """Return the streak where it is a loop in the boot of the latest run, which has got no further."""
+    run = service.runs[-1]
+    if streak is None or not streak.is_loop or streak.first.boot_id != run.boot_id:
+        return None
+    return None if _got_further(run, streak.last, service, around.now) else streak
+
+
+def _bad_before(service: ServiceHistory) -> Run | None:
+    """Return the run before the latest, when that failed or was interrupted."""
+    return next((run for run in service.runs[-2:-1] if run.outcome.is_bad), None)
 
 
 def _restart_loop(service: ServiceHistory, streak: Streak, *, is_running: bool) -> Trouble:
@@ -202,14 +212,13 @@ def running_spans(run: Run) -> Iterator[Stage | Command]:
 def _running(service: ServiceHistory, run: Run, around: Circumstances) -> Running:
     span = next(running_spans(run), None)
     budget = budget_of(span, service, around.budgets)
-    before = service.runs[-2] if len(service.runs) > 1 else None
     return Running(
         run=run,
         stage=span.name if isinstance(span, Stage) else None,
         seconds=around.now.since(span or run, run, service),
         is_least=around.now.is_latest_entry,
         budget=budget,
-        before=before if before is not None and before.outcome.is_bad else None,
+        before=_bad_before(service),
     )
 
 
