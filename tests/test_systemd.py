@@ -50,6 +50,9 @@ def test_only_an_invocation_id_of_systemds_form_counts(
 
 
 def test_the_boot_id_is_the_kernels_without_dashes() -> None:
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # its length is what counts
+    assert systemd.boot_id()
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208  # as above
     assert systemd.boot_id() == Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
 
 
@@ -197,9 +200,17 @@ def test_a_process_is_alive_while_it_is_the_one_that_was_there() -> None:
     assert systemd.is_alive(child.pid, None) is False
 
 
-def test_another_process_counts_for_its_own_user_only() -> None:
-    me = os.getpid()
+def test_another_process_counts_for_its_own_user_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me, open_file = os.getpid(), os.open
+    (tmp_path / "cgroup").write_text("0::/system.slice/job.service\n")
+    monkeypatch.setattr(
+        os,
+        "open",
+        lambda path, flags: open_file(tmp_path / "cgroup" if path == f"/proc/{me}/cgroup" else path, flags),
+    )
     assert systemd.unit_of_process(me, os.geteuid() + 1) is None
-    assert systemd.unit_of_process(me, os.geteuid()) == systemd.unit_of_process()
+    assert systemd.unit_of_process(me, os.geteuid()) == systemd.unit_of_process(me) == "job.service"
     assert systemd.unit_of_process(2**22 + 1, os.geteuid()) is None
     assert systemd.is_running() == Path("/run/systemd/system").is_dir()
