@@ -16,6 +16,7 @@ from service_record.collector.store.database import FILE
 from testing import postgresql
 from testing.postgresql import Cluster
 from tests.collector.in_process import empty_database
+from tests.collector.installing import Clock
 from tests.collector.serving import Served, served, settings_in
 
 
@@ -88,3 +89,21 @@ def sqlite_server(sqlite_settings: CollectorSettings) -> Iterator[Served]:
     """A collector of this test's own, on SQLite."""
     with served(sqlite_settings) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def host(request: pytest.FixtureRequest) -> str:
+    """A name that no other test has."""
+    return "web-" + "".join(c for c in request.node.name.lower() if c.isalnum())[-60:]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One collector on SQLite for all of a module that needs none of its own."""
+    with served(settings_in(tmp_path_factory.mktemp("running"))) as server:
+        yield server

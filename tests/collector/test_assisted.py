@@ -29,11 +29,6 @@ JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture(scope="module")
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture(scope="module")
 def server(shared_settings: CollectorSettings, clock: Clock) -> Iterator[Served]:
     """One for all tests here: each has hosts of its own."""
     with served(shared_settings, clock) as running:

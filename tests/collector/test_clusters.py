@@ -23,11 +23,6 @@ MASTERS, WORKERS = ("m1", "m2", "m3"), ("w1", "w2")
 
 
 @pytest.fixture(scope="module")
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture(scope="module")
 def server(shared_settings: CollectorSettings, clock: Clock) -> Iterator[Served]:
     """One for all tests here: each has a cluster of its own."""
     with served(shared_settings, clock) as running:

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-import pytest
-
 from service_record.collector.domain.access import presented
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
@@ -88,13 +86,6 @@ def test_only_the_rows_that_changed_are_sent(server: Served) -> None:
             _, change = stream.next()
         shown = [node for node in parsed(change["whole"]).all("tr") if "data-row" in node.attributes]
         assert len(shown) == 3
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One collector for what needs none of its own."""
-    with served(settings_in(tmp_path_factory.mktemp("events"))) as server:
-        yield server
 
 
 def test_a_page_that_is_old_gets_all_at_once(running: Served) -> None:

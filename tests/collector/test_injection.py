@@ -1,7 +1,6 @@
 """Names that want to be paths, queries or formats: they are refused, or kept as the text they are."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -9,7 +8,7 @@ import pytest
 from sqlalchemy import func, select
 
 from service_record.collector.store.schema import hosts, steps, tokens
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.serving import Served
 
 HOSTILE = [
     *("../../etc/passwd", "..%2f..%2fetc%2fpasswd", "/etc/passwd", "C:\\windows\\system32", "web1\x00.txt"),
@@ -17,12 +16,6 @@ HOSTILE = [
     *("%s%s%n{0.__class__}", "{{7*7}}${7*7}", "$(touch /tmp/owned)`id`", "\u202etsoh", "\ud7ff\U0010ffff"),
     *("a" * 5000, ".", "..", "-rf"),
 ]
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(settings_in(tmp_path_factory.mktemp("injection"))) as server:
-        yield server
 
 
 def files_of(server: Served) -> set[Path]:

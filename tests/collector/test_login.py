@@ -2,7 +2,6 @@
 
 import sqlite3
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,6 @@ from testing.collector import process
 from tests.builders import some
 from tests.collector.browsing import Visitor, signed_in
 from tests.collector.serving import Client, Served, served, settings_in
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One collector for what needs none of its own."""
-    with served(settings_in(tmp_path_factory.mktemp("login"))) as server:
-        yield server
 
 
 def test_pages_ask_whoever_has_no_session_to_sign_in_and_bring_them_back(running: Served) -> None:

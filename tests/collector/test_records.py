@@ -24,20 +24,10 @@ MOST = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture(scope="module")
 def server(shared_settings: CollectorSettings, clock: Clock) -> Iterator[Served]:
     """One for all tests here: each has a host of its own."""
     with served(replace(shared_settings, most_records=MOST), clock) as running:
         yield running
-
-
-@pytest.fixture
-def host(request: pytest.FixtureRequest) -> str:
-    return "web-" + "".join(c for c in request.node.name.lower() if c.isalnum())[-60:]
 
 
 def piece(service: str, offset: int, data: bytes, file: str = "a") -> dict[str, object]:

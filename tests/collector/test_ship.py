@@ -33,11 +33,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture
-def host(request: pytest.FixtureRequest) -> str:
-    return "web-" + "".join(c for c in request.node.name.lower() if c.isalnum())[-60:]
-
-
-@pytest.fixture
 def directory(tmp_path: Path) -> Path:
     (tmp_path / "records").mkdir()
     return tmp_path / "records"

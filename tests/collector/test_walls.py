@@ -1,15 +1,12 @@
 """Every route of the application, without a token and with one that is good for something else."""
 
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from service_record.collector.api.answering import ALWAYS
 from service_record.collector.api.app import application
 from service_record.collector.process import Collector
 from tests.collector.routes import Walked, walk
-from tests.collector.serving import Client, Served, served, settings_in
+from tests.collector.serving import Client, Served, settings_in
 
 OPEN = {
     "GET /healthz",
@@ -19,12 +16,6 @@ OPEN = {
     "GET /static/{file}",  # style and script of the login page, the same for everybody
 }
 """Requests that are open to anybody. Whoever adds one says why."""
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(settings_in(tmp_path_factory.mktemp("walls"))) as server:
-        yield server
 
 
 def routes(folder: Path) -> list[Walked]:
