@@ -14,13 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
-from typing import ClassVar, Self, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from service_record.reporter.settings import AssistedServiceSettings
 from tests.assisted_installation import Host
 from tests.assisted_rules import BASE_PATH, Asked, AssistedRules, HungUp, Told
-from tests.running_server import running
+from tests.running_server import Quiet, RunningServer
 
 _ENDLESS = 1 << 30
 
@@ -85,7 +84,7 @@ class _Planned:
     times: int
 
 
-class AssistedServer:
+class AssistedServer(RunningServer):
     """A context manager: serving from its beginning to its end. Its rules change while nobody asks."""
 
     def __init__(
@@ -107,32 +106,21 @@ class AssistedServer:
         self._planned: list[_Planned] = []
         self.gives_leave = True
         """True when it answers `Expect: 100-continue`; servers before RFC 2616 do not."""
-        self._context: ssl.SSLContext | None = None
+        context: ssl.SSLContext | None = None
         if certificate is not None:
-            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self._context.load_cert_chain(certificate)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+        self._begin = f"{'https' if context else 'http'}://{address}"
         handler = type("Handler", (_Handler,), {"front": self, "timeout": patience})
-        self._httpd = _Server((address, 0), handler, self._context)
-        self._running = running(self._httpd)
+        super().__init__(_Server((address, 0), handler, context))
 
-    def __enter__(self) -> Self:
-        self._running.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stopping.set()
-        self._running.__exit__(kind, fault, trace)
-
-    @property
-    def port(self) -> int:
-        return int(self._httpd.server_address[1])
+        super().__exit__()
 
     @property
     def url(self) -> str:
-        scheme = "https" if self._context else "http"
-        return f"{scheme}://{self._httpd.server_address[0]!s}:{self.port}{self.prefix}"
+        return f"{self._begin}:{self.port}{self.prefix}"
 
     def fail(self, fault: Fault, *, path: str = "", times: int = 1) -> None:
         """Have the next requests whose path ends so meet a fault, instead of the service."""
@@ -211,7 +199,7 @@ class _Server(ThreadingHTTPServer):
         """Clients that go away are what these tests are about."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet):
     front: ClassVar[AssistedServer]
     protocol_version = "HTTP/1.1"
 
@@ -222,7 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
             headers = {name.lower(): value for name, value in self.headers.items()}
             self.front.note(Asked(self.command, self.path, headers), fault.status)
             self.close_connection = True
-            self._say(fault.status, fault.body, fault.headers)
+            self.say(fault.status, fault.body, fault.headers)
             return False
         return super().handle_expect_100() if self.front.gives_leave else True
 
@@ -234,12 +222,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.front.note(Asked(self.command, self.path, headers), 0)
             self._reset()
             return
-        asked = Asked(self.command, self.path, headers, self._body())
+        asked = Asked(self.command, self.path, headers, self.body())
         if fault is None:
             self._tell(asked, self.front.answer(asked))
         elif isinstance(fault, Says):
             self.front.note(asked, fault.status)
-            self._say(fault.status, fault.body, fault.headers)
+            self.say(fault.status, fault.body, fault.headers)
         else:
             self.front.note(asked, 0)
             self.close_connection = True
@@ -248,17 +236,7 @@ class _Handler(BaseHTTPRequestHandler):
             elif isinstance(fault, Silence):
                 self.front.stopping.wait()
 
-    do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = serve  # noqa: N815
-
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
-            return b"".join(iter(self._chunk, b""))
-        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-
-    def _chunk(self) -> bytes:
-        chunk = self.rfile.read(int(self.rfile.readline().partition(b";")[0], 16))
-        self.rfile.readline()
-        return chunk
+    do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = serve
 
     def _tell(self, asked: Asked, reply: Told | HungUp) -> None:
         if isinstance(reply, HungUp):
@@ -267,16 +245,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.front.note(asked, reply.status)
         headers = {"Content-Type": reply.content_type} if reply.body else {}
-        self._say(reply.status, reply.body, headers)
-
-    def _say(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        if status != 204:
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.say(reply.status, reply.body, headers)
 
     def _drip(self, fault: Drips) -> None:
         self.wfile.write(f"HTTP/1.1 {fault.status} Slow\r\nContent-Length: {_ENDLESS}\r\n".encode())
@@ -292,9 +261,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing: the journal says it."""
 
 
 def service_of(

@@ -4,11 +4,10 @@ import contextlib
 import http.client
 import selectors
 import socket
-from http.server import BaseHTTPRequestHandler
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-from tests.running_server import RunningServer, of_requests
+from tests.running_server import Quiet, RunningServer, of_requests
 
 
 class ForwardProxy(RunningServer):
@@ -30,7 +29,7 @@ class ForwardProxy(RunningServer):
         return f"http://{self.address}"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet):
     protocol_version = "HTTP/1.1"
     front: ClassVar[ForwardProxy]
 
@@ -68,21 +67,12 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._admitted():
             return
         parts = urlsplit(self.path)
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         behind = http.client.HTTPConnection("127.0.0.1", self.front.port_behind)
         target = parts.path + (f"?{parts.query}" if parts.query else "")
         headers = {name: value for name, value in self.headers.items() if not name.startswith("Proxy-")}
-        behind.request(self.command, target, body or None, headers)
+        behind.request(self.command, target, self.body() or None, headers)
         answer = behind.getresponse()
-        content = answer.read()
-        self.send_response(answer.status)
-        if answer.status != 204:
-            self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+        self.say(answer.status, answer.read())
         behind.close()
 
-    do_GET = do_PUT = do_POST = _forward  # noqa: N815
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing: `seen` says it."""
+    do_GET = do_PUT = do_POST = _forward

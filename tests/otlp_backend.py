@@ -5,7 +5,6 @@ import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from tests.running_server import RunningServer, of_requests
+from tests.running_server import Quiet, RunningServer, of_requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +68,13 @@ class OtlpBackend(RunningServer):
         return [span for _, spans in self.resources() for span in spans]
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet):
     protocol_version = "HTTP/1.1"
     front: ClassVar[OtlpBackend]
 
     def do_POST(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        body = self._body()
+        body = self.body()
         self.front.asked.append((self.path, headers))
         reply = self.front.replies.pop(0) if self.front.replies else Reply()
         time.sleep(reply.seconds)
@@ -84,22 +83,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.front.taken.append(ExportTraceServiceRequest.FromString(gzip.decompress(body)))
         self.front.statuses.append(reply.status)
         text = ExportTraceServiceResponse().SerializeToString() if reply.body is None else reply.body
-        self.send_response(reply.status)
-        for name, value in {"Content-Type": reply.kind, **reply.headers}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        body = b""
-        while size := int(self.rfile.readline(), 16):
-            body += self.rfile.read(size)
-            self.rfile.readline()
-        self.rfile.readline()
-        return body
-
-    def log_message(self, *_: object) -> None:
-        pass
+        self.say(reply.status, text, {"Content-Type": reply.kind, **reply.headers})

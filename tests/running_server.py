@@ -1,13 +1,14 @@
 """A server of the standard library's, that serves in a thread until the end of a block; and where none is."""
 
 import socket
+import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import BaseServer, TCPServer
-from types import TracebackType
+from types import MappingProxyType
 from typing import Self
 
 
@@ -36,10 +37,44 @@ class RunningServer:
         self._running.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._running.__exit__(kind, fault, trace)
+    def __exit__(self, *_: object) -> None:
+        self._running.__exit__(None, None, None)
+
+
+class Quiet(BaseHTTPRequestHandler):
+    """Reads a request to its end, answers it, and logs nothing."""
+
+    def body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
+            return b"".join(iter(self._chunk, b""))
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+    def _chunk(self) -> bytes:
+        chunk = self.rfile.read(int(self.rfile.readline().partition(b";")[0], 16))
+        self.rfile.readline()
+        return chunk
+
+    def say(self, status: int, body: bytes = b"", headers: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        if status != 204:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler], context: ssl.SSLContext | None = None) -> Iterator[int]:
+    """The port on loopback where it answers, with TLS or without."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    with running(server):
+        yield server.server_port
 
 
 def of_requests(handler: type[BaseHTTPRequestHandler], front: object, port: int = 0) -> ThreadingHTTPServer:

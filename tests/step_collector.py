@@ -5,10 +5,9 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-from tests.running_server import running
+from tests.running_server import Quiet, serving
 
 
 @dataclass
@@ -29,9 +28,9 @@ class StepCollector:
 
 @contextlib.contextmanager
 def step_collector(status: int = 201) -> Iterator[StepCollector]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_POST(self) -> None:
-            self.take(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            self.take(self.body().decode())
 
         def do_GET(self) -> None:
             self.take(urlsplit(self.path).query)
@@ -40,16 +39,10 @@ def step_collector(status: int = 201) -> Iterator[StepCollector]:
             fields = {name: values[0] for name, values in parse_qs(query, strict_parsing=True).items()}
             path = urlsplit(self.path).path
             collector.reported.append(Reported(self.command, path, self.headers.get("Authorization"), fields))
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self.say(status)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    collector = StepCollector(f"http://127.0.0.1:{server.server_port}")
-    with running(server):
+    with serving(Handler) as port:
+        collector = StepCollector(f"http://127.0.0.1:{port}")
         yield collector
 
 

@@ -5,8 +5,6 @@ import shutil
 import ssl
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import pytest
 from service_record.reporter.gather import host_facts
 from service_record.reporter.gather.model import GatherStatus
 from tests.gathered import Host, gathered
-from tests.running_server import nobody, running
+from tests.running_server import Quiet, nobody, serving
 
 
 @pytest.fixture
@@ -23,29 +21,16 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
-class Service(BaseHTTPRequestHandler):
+class Service(Quiet):
     """Answers anybody with 403, as an API does those that it does not know."""
 
     def do_GET(self) -> None:
-        self.send_response(403)
-        self.end_headers()
-
-    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  # the name it has there
-        pass
-
-
-@contextmanager
-def served(context: ssl.SSLContext | None = None) -> Iterator[int]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
-    if context is not None:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    with running(server):
-        yield server.server_address[1]
+        self.say(403)
 
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    with served() as port:
+    with serving(Service) as port:
         yield port
 
 
@@ -103,7 +88,7 @@ def certificate(tmp_path: Path) -> Path:
 def tls_port(certificate: Path) -> Iterator[int]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    with served(context) as port:
+    with serving(Service, context) as port:
         yield port
 
 

@@ -7,7 +7,6 @@ import ssl
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
 
@@ -28,7 +27,7 @@ from service_record.preflight.registry import credentials_for, read_image
 from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.name_server import name_server
 from tests.programs import needs
-from tests.running_server import nobody, running
+from tests.running_server import Quiet, nobody, serving
 
 GIB = 1 << 30
 SINGLE = ROLES["single-node"]
@@ -106,7 +105,7 @@ def test_a_line_says_what_was_found_and_what_to_do() -> None:
     )
 
 
-class Registry(BaseHTTPRequestHandler):
+class Registry(Quiet):
     """A registry that wants a token, and has one image; the token server sends others away."""
 
     credentials_elsewhere: ClassVar[list[str | None]] = []
@@ -135,23 +134,13 @@ class Registry(BaseHTTPRequestHandler):
             self._say(200 if self.path == f"/v2/{IMAGE}/manifests/4.8.2-x86_64" else 404)
 
     def _say(self, status: int, name: str = "X-None", value: str = "", *, body: bytes = b"") -> None:
-        self.send_response(status)
-        self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  # the name it has there
-        pass
+        self.say(status, body, {name: value})
 
 
 @contextmanager
 def registry(context: ssl.SSLContext | None = None) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
-    if context is not None:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    with running(server):
-        yield f"127.0.0.1:{server.server_address[1]}"
+    with serving(Registry, context) as port:
+        yield f"127.0.0.1:{port}"
 
 
 def pull_secret(directory: Path, **auths: str) -> Path:

@@ -3,7 +3,6 @@
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from time import monotonic
 
@@ -19,7 +18,7 @@ from service_record.reporter.round import Round
 from service_record.reporter.settings import read_settings
 from service_record.reporter.state import ReporterState
 from tests.builders import BOOT_ID, PID, entry, failed_run, our_array, some, timestamp, write_lines
-from tests.running_server import running
+from tests.running_server import Quiet, serving
 
 NOBODY = "http://127.0.0.1:1/healthz"
 NEXT = "b1" * 16
@@ -107,22 +106,16 @@ def loop(times: int, error: str = "") -> list[Entry]:
 
 @contextmanager
 def kubelet(status: int = 200, *, hangs: bool = False) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self) -> None:
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(b"ok")
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
+            self.say(status, b"ok")
 
     if hangs:
         with socket.create_server(("127.0.0.1", 0)) as listening:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}/healthz"
         return
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    with running(server):
-        yield f"http://127.0.0.1:{server.server_port}/healthz"
+    with serving(Handler) as port:
+        yield f"http://127.0.0.1:{port}/healthz"
 
 
 def test_a_kubelet_is_well_only_when_it_says_so() -> None:

@@ -4,12 +4,11 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import msgspec
 
-from tests.running_server import running
+from tests.running_server import Quiet, serving
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +65,16 @@ def receiving() -> Iterator[Receiver]:
     """A receiver that listens until the end of the block."""
     receiver = Receiver()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
+            body = self.body()
             headers = {name.lower(): value for name, value in self.headers.items()}
             status = receiver.take(Received(headers, body))
             with contextlib.suppress(OSError):  # whoever asked may be gone
-                self.send_response(status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
+                self.say(status)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    receiver.url = f"http://127.0.0.1:{server.server_port}/news"
-    with running(server):
+    with serving(Handler) as port:
+        receiver.url = f"http://127.0.0.1:{port}/news"
         try:
             yield receiver
         finally:

@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from json import loads
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer
 from tests.collector.serving import Served, served, settings_in
 from tests.command_line import Answer, service_record
-from tests.running_server import running
+from tests.running_server import Quiet, serving
 from tests.single_node_page import REPORTER_TOKEN, USER_TOKEN, Desk
 from tests.system.applying import apply
 from tests.system.reporter_host import IN_A_MACHINE, KUBELET, PROGRAM
@@ -120,25 +119,12 @@ class Node(Machine):
             yield f"--bind={self.root / name}:/{name}"
 
 
-class _Files(BaseHTTPRequestHandler):
+class _Files(Quiet):
     """The web server with the executable."""
 
     def do_GET(self) -> None:
         data = PROGRAM.encode() if self.path == "/service-record" else b""
-        self.send_response(200 if data else 404)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing."""
-
-
-@contextmanager
-def files() -> Iterator[int]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Files)
-    with running(server):
-        yield server.server_address[1]
+        self.say(200 if data else 404, data)
 
 
 class Journey:
@@ -218,7 +204,7 @@ def journey(tmp_path: Path) -> Iterator[Journey]:
     with (
         served(settings_in(tmp_path / "collector")) as collector,
         AssistedServer(rules) as service,
-        files() as port,
+        serving(_Files) as port,
     ):
         yield Journey(tmp_path, collector, service, port)
 
