@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 
 from service_record.diagnosis import Verdict
 from service_record.http.answers import Answered, Outcome
+from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence, Traces
 from service_record.reporter.host_view import HostView, View
 from service_record.reporter.policy.deciding import decide
-from service_record.reporter.policy.moment import RoundPlan, Shipment, StageReport, StepResult, asks, is_due
+from service_record.reporter.policy.moment import RoundPlan, Shipment, StageReport, StepResult, asks
 from service_record.reporter.policy.shipments import PROBE_BYTES
 from service_record.reporter.policy.transitions import (
     after,
@@ -164,7 +165,7 @@ def live(
     state = ReporterState()
     for boot, uptime in wakes(boots):
         observation = evidence(boot, uptime)
-        if not is_due(settings, state, observation):
+        if not is_due_at(settings, state, observation.boot_id, observation.uptime):
             continue
         state, plan = whole_round(settings, state, observation, service, size)
         if plan.stop is not None:

@@ -12,9 +12,10 @@ from bench.simulated import settings as reporter_settings
 from bench.traffic import CASES, PAGE, spent, table
 from service_record.diagnosis import Verdict
 from service_record.http.answers import Answered, Outcome, Unreachable
+from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence, Traces
 from service_record.reporter.host_view import HostView, NoHost, Refused, View
-from service_record.reporter.policy.moment import Fact, RoundPlan, is_due
+from service_record.reporter.policy.moment import Fact, RoundPlan
 from service_record.reporter.settings import HostLogsPolicy, Send, Settings, Stages
 from service_record.reporter.state import ReporterState
 
@@ -119,7 +120,7 @@ def test_budgets_hold_facts_are_told_once_and_it_ends(
         before = len(service.accepted)
         if lost < 2 and chance.one_in(12):  # what was spent before is not known any more
             disk, lost = ReporterState(is_careful=True), lost + 1
-        if is_due(chosen, disk, failing(boot, uptime)):
+        if is_due_at(chosen, disk, failing(boot, uptime).boot_id, uptime):
             seen = chance.evidence(boot, uptime)
             disk, plan = killed_round(chosen, disk, seen, service, chance)
         lived[boot] = len(service.uploads)
@@ -148,7 +149,7 @@ def test_a_fact_that_was_accepted_is_not_told_again_whatever_kills_rounds(data: 
     for boot, uptime in wakes([1200.0, 1200.0, 7200.0]):
         applied = Traces(is_applied=True) if boot > 1 else Traces(is_pending=True)
         seen = replace(failing(boot, uptime), traces=applied)
-        if is_due(reporter_settings(), disk, seen):
+        if is_due_at(reporter_settings(), disk, seen.boot_id, uptime):
             disk, _ = killed_round(reporter_settings(), disk, seen, service, chance)
     facts = Counter(report.fact for report in service.accepted)
     assert all(number == 1 for number in facts.values()), facts

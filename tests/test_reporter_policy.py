@@ -9,6 +9,7 @@ import pytest
 from bench.simulated import Answering, whole_round
 from service_record.diagnosis import Verdict
 from service_record.http.answers import Answered, Outcome, Unreachable
+from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence, Traces
 from service_record.reporter.host_view import HostView, NoHost, Refused, View
 from service_record.reporter.policy.deciding import ENDINGS, MOST_TRIES, QUIET, SILENCES, decide
@@ -19,7 +20,6 @@ from service_record.reporter.policy.moment import (
     StepResult,
     asks,
     info,
-    is_due,
     kind_of,
 )
 from service_record.reporter.policy.shipments import PROBE_BYTES, WANTS
@@ -980,7 +980,7 @@ def test_without_a_service_nobody_is_asked() -> None:
     ],
 )
 def test_rounds_are_due_at_boot_and_then_by_frequency(state: ReporterState, uptime: float, due: bool) -> None:
-    assert is_due(settings(), state, evidence(uptime)) is due
+    assert is_due_at(settings(), state, BOOT, uptime) is due
 
 
 def test_of_many_boots_the_last_sixteen_are_remembered_one_by_one() -> None:
@@ -998,7 +998,7 @@ def test_hosts_that_boot_together_do_not_call_together() -> None:
     times = set()
     for number in range(8):
         own = settings(service=replace(service, host_id=f"{number:08}"))
-        times.add(next(at for at in range(600, 700) if is_due(own, state, evidence(float(at)))))
+        times.add(next(at for at in range(600, 700) if is_due_at(own, state, BOOT, float(at))))
     assert len(times) > 4
 
 

@@ -19,6 +19,7 @@ import click
 
 from service_record.cli import FAILED, Unreadable
 from service_record.cli.options import SIZE
+from service_record.cli.terminal import aligned, write_new
 from service_record.record.visible import visible
 
 if TYPE_CHECKING:
@@ -128,10 +129,7 @@ def say(rows: Sequence[Mapping[str, Any]], output: str, times: Sequence[str]) ->
         ]
         for row in rows
     ]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+    click.echo(aligned(lines), nl=False)
 
 
 T = TypeVar("T")
@@ -298,7 +296,7 @@ def create_command(
     with opened(data, database, may_make=True) as collector, collector.changing() as connection:
         _, plain_token = administration.create_token(connection, new, now)
         if file is not None:  # before it is committed: a token that nobody holds is none
-            _write(file, plain_token)
+            write_new(file, [f"{plain_token}\n".encode()], 0o600)
     if file is None:
         click.echo(plain_token)
         click.echo("It is shown this once. Keep it in a file of mode 0600: --output makes one.", err=True)
@@ -330,9 +328,3 @@ def revoke_command(*, data: Path, database: str, number: int) -> None:
     if not revoked:
         click.echo(f"Error: no token {number} that is worth anything; see token list", err=True)
         raise click.exceptions.Exit(FAILED)
-
-
-def _write(file: Path, token: str) -> None:
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w") as stream:
-        stream.write(f"{token}\n")

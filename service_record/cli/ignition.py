@@ -274,6 +274,10 @@ class _ConfigForm:
     variant: str
     is_patch: bool
 
+    @property
+    def is_object(self) -> bool:
+        return self.name == "machineconfig" or (self.name == "butane" and self.variant == "openshift")
+
 
 @click.command("ignition")
 @click.option("--role", type=click.Choice(ROLES), required=True, help="What the host is to become.")
@@ -340,7 +344,8 @@ def command(
     spec = _spec(spec, is_patch=is_patch)
     files = (base, options["token_file"], options["settings"], options["ca_bundle"], *options["added"])
     check_one_input(*files)
-    request, program = _request_of(wanted_form, options)
+    values: dict[str, object] = {f"assisted_service.{name}": options[name] for name in _IDS if options[name]}
+    request, program = read_wanted(role, options, values, is_object=wanted_form.is_object)
     try:
         ours = with_added(make(delivered(request), spec, program.remote), options["added"])
         insist(ours)
@@ -362,8 +367,7 @@ def _check(form: _ConfigForm, base: str | None, replacing: tuple[str, ...], opti
         raise click.UsageError("--assisted-host-patch is an Ignition config; leave --format out")
     if form.name == "butane" and (base is not None or options["added"]):
         raise click.UsageError("a Butane config of ours is merged by Butane: ignition.config.merge, local")
-    is_object = form.name == "machineconfig" or (form.name == "butane" and form.variant == "openshift")
-    if is_object:
+    if form.is_object:
         _check_object(form, options)
     reports = any(options[name] for name in (*_IDS, "ship_to", "settings"))
     alone = [name for name in ("token_file", "ca_bundle", "executable") if options[name]]
@@ -397,12 +401,6 @@ def _check_object(form: _ConfigForm, options: dict[str, Any]) -> None:
         )
     if options["host_id"] and form.role in _OF_A_POOL:
         raise click.UsageError(f"a MachineConfig is for all hosts of {form.role}; leave --host-id out")
-
-
-def _request_of(form: _ConfigForm, options: dict[str, Any]) -> tuple[DeliveryRequest, ReporterProgram]:
-    values: dict[str, object] = {f"assisted_service.{name}": options[name] for name in _IDS if options[name]}
-    is_object = form.name == "machineconfig" or form.variant == "openshift"
-    return read_wanted(form.role, options, values, is_object=is_object)
 
 
 def _merged(base: str, ours: Config, replacing: Iterable[str]) -> Config:

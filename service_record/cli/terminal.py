@@ -5,7 +5,7 @@ Also what redaction is made with on the command line, and what leaves there with
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from itertools import chain, islice
@@ -89,6 +89,13 @@ def print_lines(lines: Iterable[Line], color: str, *, pager: bool) -> None:
     sys.stdout.writelines(texts)
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table with columns as wide as their widest cells."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _FILE_MODE: Final = 0o640
 
@@ -101,12 +108,12 @@ def check_new(path: Path) -> None:
         raise click.UsageError(f"{visible(str(path))} would be a record of this host; name another place")
 
 
-def write_new(path: Path, chunks: Iterable[bytes]) -> None:
-    """Make a file of these bytes, readable as records are; when that fails, leave nothing of it.
+def write_new(path: Path, chunks: Iterable[bytes], mode: int = _FILE_MODE) -> None:
+    """Make a file of these bytes, by default readable as records are; when that fails, leave nothing of it.
 
     Raises OSError, FileExistsError among them.
     """
-    descriptor = os.open(path, _NEW, _FILE_MODE)
+    descriptor = os.open(path, _NEW, mode)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.writelines(chunks)

@@ -14,7 +14,7 @@ import click
 
 from service_record.cli import Unreadable, require_extra
 from service_record.cli.options import MomentType, color_option, pager_option
-from service_record.cli.terminal import print_lines, view
+from service_record.cli.terminal import aligned, print_lines, view
 from service_record.client.address import CollectorError
 from service_record.display.text import Clock
 from service_record.record.visible import visible
@@ -252,15 +252,8 @@ def sql(*, query: str, place: str | None, output: str) -> None:
     elif output == "csv":
         _write(csv_of(columns, rows))
     else:
-        _write(_aligned(columns, rows))
-
-
-def _aligned(columns: list[str], rows: list[tuple[Any, ...]]) -> str:
-    """Return a table with a column as wide as its widest cell."""
-    cells = [columns, *([visible("" if value is None else str(value)) for value in row] for row in rows)]
-    widths = [max(len(row[n]) for row in cells) for n in range(len(columns))]
-    lines = ("  ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)) for row in cells)
-    return "".join(f"{line.rstrip()}\n" for line in lines)
+        cells = [[visible("" if value is None else str(value)) for value in row] for row in rows]
+        _write(aligned([columns, *cells]))
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,10 @@ def is_anything_due(places: Places, environ: Mapping[str, str]) -> bool:
 
 
 def is_due_at(settings: Settings, state: ReporterState, boot_id: str, uptime: float) -> bool:
-    """Return whether a round is due by its frequency; the first of a boot is at once. Pure."""
+    """Return whether a round is due by its frequency; the first of a boot is at once.
+
+    Give the state before `arrive`. Pure.
+    """
     boot = state.boot(boot_id)
     if boot is None or uptime < boot.uptime:
         return True

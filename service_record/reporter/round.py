@@ -17,6 +17,7 @@ from service_record.record import systemd
 from service_record.record.atomic_write import clear_the_way, clear_the_way_of_all
 from service_record.reporter import console, log
 from service_record.reporter.cleanup import finish, read_tombstone
+from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence, observe
 from service_record.reporter.host_view import HostView, View
 from service_record.reporter.log import Log, outcome_text, plan_lines, view_text
@@ -29,7 +30,6 @@ from service_record.reporter.policy.moment import (
     StepResult,
     Stop,
     asks,
-    is_due,
 )
 from service_record.reporter.policy.transitions import (
     Call,
@@ -77,7 +77,8 @@ def run_round(
     try:
         with _alone(places, say):
             settings, (state, is_known) = read_settings(places, environ), _loaded(places, say)
-            if only_if_due and not is_due(settings, state, _now()):
+            now = systemd.boot_id() or "unknown", systemd.uptime() or 0.0
+            if only_if_due and not is_due_at(settings, state, *now):
                 send_records(places, environ, settings, say)
                 return RoundResult.NOT_DUE
             return Round(places, environ, say, settings, state, is_saved=is_known, may_save=is_known).run()
@@ -268,11 +269,6 @@ class Round:
             self.say.error(line)
         tell_undelivered(self.places, self.say)
         return RoundResult.STOPPED
-
-
-def _now() -> HostEvidence:
-    """Return the evidence known without looking at the host: enough to decide whether a round is due."""
-    return HostEvidence(boot_id=systemd.boot_id() or "unknown", uptime=systemd.uptime() or 0.0)
 
 
 def _loaded(places: Places, say: Log) -> tuple[ReporterState, bool]:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from service_record.http.answers import Answered, Outcome, RetryPolicy, Unreachable, printable
@@ -31,19 +31,6 @@ _STORED: Final = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CON
 """Answers of object stores to a PUT that they have taken; a 200 without a body has an ETag then."""
 _SHORTEST_SECRET: Final = 8
 """Characters: a shorter value of a query is no signature, and masking it would garble every answer."""
-
-
-class Destination(Protocol):
-    """Takes bundles, one at a time, and raises nothing on account of a network, a server or a disk."""
-
-    @property
-    def kind(self) -> str:
-        """Return a name that stays the same over rounds, is unique among a host's destinations, and no
-        secret.
-        """
-
-    def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
-        """Hand the bundle over, whole or not at all. It is sent at most `tries` times, if that is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +122,14 @@ class Directory:
         except OSError as fault:
             return Unreachable(printable(f"{self.path}: {fault.strerror or fault}"))
         raise AssertionError("there is always another name")
+
+
+Destination: TypeAlias = HostBootLogs | HostLogsSlot | PutUrl | Directory
+"""Takes bundles, one at a time, whole or not at all, each in at most so many tries if that is given.
+
+It raises nothing on account of a network, a server or a disk. Its `kind` is a name that stays the same over
+rounds, is unique among a host's destinations, and no secret.
+"""
 
 
 def destination(target: str, settings: Settings, retry_policy: RetryPolicy) -> Destination:

@@ -8,7 +8,6 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from service_record.http.answers import Outcome
-from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.host_view import HostView, View
 from service_record.reporter.setting_table import COLLECTOR
@@ -235,11 +234,6 @@ class Moment:
 def round_of(evidence: HostEvidence) -> str:
     """Return a name of the round with this evidence that no other round of the host has."""
     return f"{evidence.boot_id} {evidence.uptime:.2f}"
-
-
-def is_due(settings: Settings, state: ReporterState, evidence: HostEvidence) -> bool:
-    """Return whether a round is due; the first of a boot is at once. Give the state before `arrive`."""
-    return is_due_at(settings, state, evidence.boot_id, evidence.uptime)
 
 
 def asks(settings: Settings, state: ReporterState, evidence: HostEvidence) -> bool:
