@@ -8,7 +8,7 @@ entry on a line. The collector keeps how far it has each stream; nothing is kept
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
@@ -195,13 +195,10 @@ class Sender:
 
     def _next(self, service: str, sent: _StreamPosition, size: int) -> "_Piece | None":
         signature = signature_of(self._path(service))
-        stream = Stream(self._path(service))
-        try:
+        with closing(Stream(self._path(service))) as stream:
             if not sent.file or not begins_as(stream, sent.file) or not stream.has(sent.offset):
                 self._begin(service, sent, stream)
             data = self._whole_lines(stream, sent.offset, size) if sent.file else b""
-        finally:
-            stream.close()
         if not data:
             sent.seen = signature
             return None

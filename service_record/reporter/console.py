@@ -48,16 +48,11 @@ def issue(verdict: str, advice: str = "") -> bytes:
 
 
 def show(places: Places, content: bytes) -> None:
-    """Put this on the consoles, unless it is there already. Raises OSError."""
+    """Put this on the consoles, unless it is there already, also where a prompt waits. Raises OSError."""
     with suppress(OSError):
         if places.issue.read_bytes() == content:
             return
     write_whole(places.issue, content, mode=0o644)
-    reload(places)
-
-
-def reload(places: Places) -> None:
-    """Have the prompts that wait already show it; where nobody has logged in, that is all there is to see."""
     tell(places, "agetty", "--reload")
 
 

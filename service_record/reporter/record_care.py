@@ -39,11 +39,10 @@ def send_records(places: Places, environ: Mapping[str, str], settings: Settings,
     mask = HostMask(places.root, environ, secrets_in(settings)) if settings.redact else bytes
     for target in settings.records_to:
         url = urlsplit(target.removeprefix(COLLECTOR))
-        where = f"{url.scheme}://{url.netloc}"
+        where, named = f"{url.scheme}://{url.netloc}", url.path.strip("/")
+        host = named or (settings.service.host_id if settings.service else platform.node())
         try:
-            sent = _sent(
-                where, url.path.strip("/") or _name(settings), settings, Records(places.records), mask
-            )
+            sent = _sent(where, host, settings, Records(places.records), mask)
         except (NotTaken, CollectorError, LeakError) as fault:
             say.warning(f"{where}: records were not sent: {visible(str(fault))}")
         except OSError as error:
@@ -68,11 +67,6 @@ def _sent(where: str, host: str, settings: Settings, records: Records, mask: "Ho
         sender = Sender(client, host.lower(), records, mask=mask)
         sender.send(_ALTOGETHER)
         return sender.sent_bytes
-
-
-def _name(settings: Settings) -> str:
-    """Return the collector's name for this host, unless the URL gives another."""
-    return settings.service.host_id if settings.service else platform.node()
 
 
 _MOST_BYTES: Final = 16 << 20

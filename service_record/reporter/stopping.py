@@ -50,7 +50,10 @@ def stop_by_hand(places: Places, environ: Mapping[str, str], say: Log, *, purges
     A bundle that has not arrived stays, and is told, unless this purges.
     """
     settings = read_settings(places, environ)
-    _end_the_round(places)
+    units = [places.timer.name]
+    if systemd.unit_of_process() != places.service.name:  # not this very process
+        units.append(places.service.name)
+    tell_systemd(places, "stop", *units)
     with ExitStack() as stack:
         try:
             clear_the_way_of_all(places.state_directory)
@@ -106,11 +109,3 @@ def stop_for(
     is_ours = bundle is not None and _SETTINGS in bundle.parents and "settings" not in settings.keep_after
     remove = (*settings.remove, bundle) if bundle is not None and is_ours else settings.remove
     return stop(places, reason, remove, keep)
-
-
-def _end_the_round(places: Places) -> None:
-    """Have systemd stop timer and service, unless that would be this very process."""
-    units = [places.timer.name]
-    if systemd.unit_of_process() != places.service.name:
-        units.append(places.service.name)
-    tell_systemd(places, "stop", *units)

@@ -196,9 +196,7 @@ class Supply:
     def bundle(self, shipment: Shipment) -> SpooledFile | None:
         """Return the bundle in the spool, unless it is more than this shipment may have."""
         spooled = self._spool.newest()
-        if spooled is None or spooled.bytes > shipment.most:
-            return None
-        return spooled
+        return spooled if spooled is not None and spooled.bytes <= shipment.most else None
 
     def ship(self, clients: Clients, shipment: Shipment, spooled: SpooledFile, *, is_known: bool) -> Outcome:
         """Ship it, if there is time left in this round, and say what came of that."""
