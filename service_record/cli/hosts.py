@@ -216,11 +216,9 @@ def show_command(
     path = f"/api/v1/hosts/{quote(name, safe='')}" + (f"/builds/{build}" if build else "")
     try:
         with connect(place, token_file=token_file) as client:
-            detail = msgspec.convert(client.get(path), HostDetail)
+            detail = _read(client.get(path), client.url, HostDetail, "a host")
             lines = host_detail(detail, client.url, time.time(), view(clock))
             print_lines(lines, color, pager=pager)
-    except msgspec.ValidationError as error:
-        raise Unreadable(f"the answer is not that of a collector; check its URL: {error}") from None
     except CollectorError as error:
         raise Unreadable(visible(str(error))) from None
 
