@@ -32,10 +32,10 @@ THIN_OUT: Final = """() => {
     const whole = part.parentElement;
     const kind = [part.tagName, part.className, whole.tagName, whole.className];
     count[kind] = (count[kind] || 0) + 1;
-    if (count[kind] > 5 && whole.childElementCount > 1) part.remove();
+    if (count[kind] > 3 && whole.childElementCount > 1) part.remove();
   }
 }"""
-"""Keeps five rows of each kind, and one of each list: to look at a page takes a square of its size."""
+"""Keeps three rows of each kind, and one of each list: to look at a page takes a square of its size."""
 FAILED: Final = "web03.dc2.example.com"
 
 
