@@ -50,8 +50,9 @@ _SETTLED_SECONDS: Final = 2
 """After which a here-document is nobody's: bash unlinks it as soon as it is open."""
 _KILLED: Final = -9
 _TOOK_TOO_LONG: Final = "+++ exited with 124 +++"
-"""In a trace, where the shim gave a program up. bash makes two system calls for each byte that it reads within
-a time limit, and strace stops at each of them.
+"""In a trace, where the shim gave a program up.
+
+bash makes two system calls for each byte that it reads within a time limit, and strace stops at each of them.
 """
 
 SCRIPT: Final = f"""
