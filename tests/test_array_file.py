@@ -131,7 +131,12 @@ def test_a_signal_handler_parks_its_entry_in_the_midst_of_another(
 ) -> None:
     before = path.read_bytes()
     writer = Writer(path)
-    on_lock(monkeypatch, lambda _: writer.append(LATER[0]))
+
+    def handle_signal(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # it came before the lock was got
+        writer.append(LATER[0])
+
+    on_lock(monkeypatch, handle_signal)
     assert writer.append(LATER[1])
     assert parked_behind(before, path.read_bytes()) == LATER
 
