@@ -213,10 +213,10 @@ def test_a_file_that_cannot_be_read_is_named(host: Host) -> None:
 
 def test_a_file_that_is_too_large_is_named_and_its_beginning_read(host: Host) -> None:
     host.write(
-        "opt/openshift/master.ign", f"token: {host.secret('at its beginning', 40)}\n" + "x" * (9 << 20)
+        "etc/kubernetes/kubeconfig", f"token: {host.secret('at its beginning', 40)}\n" + "x" * (9 << 20)
     )
     known = known_secrets(host.root)
-    assert known.unread == (f"{host.root}/opt/openshift/master.ign: more than 8 MiB",)
+    assert known.unread == (f"{host.root}/etc/kubernetes/kubeconfig: more than 8 MiB",)
     assert left(host, said(host)) == []
 
 

@@ -380,16 +380,16 @@ def test_the_first_pass_over_text_rich_in_secrets_takes_about_as_long_as_the_nex
         ),
         (
             ordinary_words.is_prefixed,
-            "x_a1B2c3D4e5F6g7H8|aBcDeFgHiJ1lMnOpQ2",
+            "x_a1B2c3D4e5F6g7H8|aBcDeFgHiJ1lMnOpQ2|abcD1eF2ghijKL3M",
             (
                 "x_a1b2c3d4e5f6g7h8|ValidateRFC4281Id|validateRfc4281codecId1|abcDEF123abcDEF123|"
-                "abcDEF12abcDEF12|abcdEF12abcDEF12"
+                "abcDEF12abcDEF12|abcdEF12abcDEF12|abcD1eF2ghijkL3M"
             ),
         ),
         (
             ordinary_words.is_registry_auth,
             "YTpi|a1b2c3d4e5f6g7h8",
-            "YWJj|a1b2c3d4e5f6g7h|OmI=|wqM6Yg==",
+            "YWJj|a1b2c3d4e5f6g7h|OmI=|wqM6Yg==|correct-horse-battery",
         ),
         (
             ordinary_words.is_bootstrap_token,
@@ -492,6 +492,7 @@ def test_base64_is_read_in_either_alphabet(text: bytes, plain: bytes, strict: by
         ("password='hunter22,user=x'", "password='P'", {"P": 1}),
         ('{"password": 123456,"a":1}', '{"password": "P","a":1}', {"P": 1}),
         (r"{\"password\": -1.5e3}", r"{\"password\": \"P\"}", {"P": 1}),
+        ("password=hunter22 " * 10, "password=P " * 10, {"P": 10}),
         ("password=123456 password=y", "password=P password=P", {"P": 2}),
         ("token=aB3dE9fG5iJk or aB3dE9fG5iJk, xaB3dE9fG5iJk", "token=T or T, xT", {"T": 3}),
         ("token=aB3dE9fG5iJ or aB3dE9fG5iJ", "token=T or aB3dE9fG5iJ", {"T": 1}),

@@ -83,6 +83,7 @@ def test_a_key_of_nobody_known_is_refused_and_a_weak_shape_is_not() -> None:
     finding = found(bundle({"x.log": b"a\nb\n" + pem()[0].encode()}), Rules())
     assert finding == Leak("private-key", "x.log", 4)
     assert found(bundle({"x.log": b"password: incorrect-1 for user\n"}), Rules()) is None
+    assert found(bundle({"password=hunter22.log": b"x"}), Rules()) is None
 
 
 def test_clean_lines_are_not_refused() -> None:
@@ -108,7 +109,8 @@ def test_what_cannot_be_read_is_refused() -> None:
     whole = bundle({"a.log": bytes(range(256)) * 999})
     assert found(whole) is None
     for broken in (whole[: len(whole) // 2], whole[:40], whole + b"\x1f\x8b\x08 and more"):
-        assert some(found(broken, place="b.tar.gz")).kind == UNREADABLE
+        finding = some(found(broken, place="b.tar.gz"))
+        assert (finding.kind, finding.line) == (UNREADABLE, 0)
     unpacked = gzip.decompress(whole)
     assert found(unpacked[:1000], place="b.tar") == Leak(UNREADABLE, "b.tar: a.log", 0)
     assert found(tar(member("a", b"b" * 700))[:512] + b"garbage" * 400 + unpacked) is not None

@@ -202,7 +202,7 @@ def is_prefixed(value: bytes) -> bool:
 
 def is_registry_auth(value: bytes) -> bool:
     """Tell base64 of `user:password`, and any other token in its place."""
-    return is_credential(value) or (len(value) >= _DENSE_BYTES and is_dense(value))
+    return is_credential(value) or is_dense(value)
 
 
 def _changes(value: bytes) -> int:
