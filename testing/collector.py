@@ -38,25 +38,25 @@ class Process:
 def process(settings: CollectorSettings, *options: str, port: int = 0) -> Iterator[Process]:
     """Run a collector with the folder and the database of these settings, until the end of the block."""
     settings.data.mkdir(parents=True, exist_ok=True)
-    said = settings.data / f"said-{os.urandom(4).hex()}"
-    given = ["--data", str(settings.data), "--database", settings.database, "--port", str(port)]
-    with said.open("w") as output:
+    errors = settings.data / f"said-{os.urandom(4).hex()}"
+    arguments = ["--data", str(settings.data), "--database", settings.database, "--port", str(port)]
+    with errors.open("w") as output:
         started = subprocess.Popen(
-            [*PROGRAM, "collector", "serve", *given, *options], stderr=output, text=True
+            [*PROGRAM, "collector", "serve", *arguments, *options], stderr=output, text=True
         )
     try:
-        yield Process(_listening(started, said), started, said)
+        yield Process(_listening(started, errors), started, errors)
     finally:
         started.kill()
         started.wait()
 
 
-def _listening(started: "subprocess.Popen[str]", said: Path) -> str:
+def _listening(started: "subprocess.Popen[str]", errors: Path) -> str:
     """Return the URL at which it listens, once it does."""
     while started.poll() is None:
-        for line in said.read_text().splitlines():
+        for line in errors.read_text().splitlines():
             if line.startswith("listening on "):
                 return line.removeprefix("listening on ")
         with contextlib.suppress(subprocess.TimeoutExpired):
             started.wait(0.02)
-    raise AssertionError(f"the collector did not start: {said.read_text()}")
+    raise AssertionError(f"the collector did not start: {errors.read_text()}")
