@@ -243,8 +243,8 @@ class Lines:
             self._pass_over(_CONTENT)
         self._current = b""
 
-    def _advance(self) -> bool:
-        """Go to the next line; whether there is one."""
+    def _advance(self) -> None:
+        """Go to the next line."""
         self._number = self.following
         self._current = self._ahead.readline(MAX_REGION_BYTES)
         if not self._current.endswith(b"\n"):
@@ -252,7 +252,6 @@ class Lines:
         self.following += self._current.endswith(b"\n")
         if self._number == 1:
             self._current = self._current.removeprefix(BYTE_ORDER_MARK)
-        return bool(self._current)
 
     def _advance_to_object(self) -> bytes:
         """Give the lines that cannot be an entry, or the next line where that may be one, and go behind.
