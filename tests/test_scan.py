@@ -16,6 +16,7 @@ MAX_LINE = 1 << 14
 JOURNAL = "bootstrap/journals/other.log"
 KERNEL = "bootstrap/journals/kernel.log"
 RECORD = "bootstrap/services/job.json"
+RECORD_OF_A = f"a/{RECORD}"
 
 
 def scanned(files: Mapping[str, str | bytes], most: int = BLOCK) -> Evidence:
@@ -136,8 +137,8 @@ def test_a_journal_in_systemds_export_format_is_read_as_lines() -> None:
 @pytest.mark.parametrize(
     ("paths", "hosts"),
     [
-        (["a/bootstrap/services/job.json", "a/etc/hostname", "b/etc/hostname"], ["a/etc/hostname"]),
-        (["a/bootstrap/services/job.json", "hostname"], ["hostname"]),
+        ([RECORD_OF_A, "a/etc/hostname", "b/etc/hostname", "b/proc/cmdline"], ["a/etc/hostname"]),
+        ([RECORD_OF_A, "hostname"], ["hostname"]),
         (["a/etc/hostname", "b/etc/hostname", "b/proc/cmdline"], ["b/etc/hostname"]),
         (["a/nodes/n1/etc/hostname"], []),
         (["bootstrap/services/job.json", "bootstrap/network/hostname"], ["bootstrap/network/hostname"]),

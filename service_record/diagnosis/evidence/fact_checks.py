@@ -99,8 +99,6 @@ def one_default_route_of_two_families(facts: KnownFacts, _: History) -> Iterator
     """Find addresses of both families, and a default route of only one."""
     addresses = [fact for fact in facts.all("address") if not _is_overlay(fact.of)]
     routes = facts.all("default-route")
-    if not routes or not (facts.all("route") or addresses):
-        return
     has = {
         family: any((":" in route.value) == (family == "IPv6") for route in routes)
         for family in ("IPv4", "IPv6")
