@@ -1,4 +1,4 @@
-"""Find the glibc that an executable of `make standalone` needs.
+"""Find the glibc that an executable of `make standalone` needs: `python3 -m packages.standalone.glibc FILE`.
 
 The dynamic linker refuses a program or library when the host's glibc lacks one of the versions that its
 symbols name (https://akkadia.org/drepper/symbol-versioning). Uses readelf, of binutils.
@@ -7,6 +7,7 @@ symbols name (https://akkadia.org/drepper/symbol-versioning). Uses readelf, of b
 import re
 import struct
 import subprocess
+import sys
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -76,3 +77,17 @@ def needs_of(executable: Path) -> tuple[Need, ...]:
     """Return what the launcher and all libraries of an executable ask for, the newest first."""
     with TemporaryDirectory() as directory:
         return needs(inside(executable, Path(directory)))
+
+
+def main(executable: Path) -> None:
+    """Print the version, and a line for each file that asks for no older one."""
+    all_needs = needs_of(executable)
+    newest = all_needs[0].version
+    print(f"{executable} needs glibc {written(newest)}")
+    for need in all_needs:
+        if need.version == newest:
+            print(f"  {need}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
