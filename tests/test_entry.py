@@ -331,6 +331,9 @@ def test_what_gives_way_goes_no_further_than_it_must() -> None:
     both = {**ENDED, "command": "c" * 150, "zeta": "z" * 100}
     fields = json.loads(line_of(both, len(line_of(both)) + len('"truncated":true,') - 37))
     assert (fields["command"], fields["zeta"]) == ("c" * 110 + "\u2026", "z" * 100)
+    both = {**ENDED, "alpha": "a" * 50, "gamma": "c" * 50}
+    least = len(line_of(both)) + len('"truncated":true,') - len(f'"gamma":"{both["gamma"]}",')
+    assert [json.loads(line_of(both, least - less)).get("alpha") for less in (0, 1)] == ["a" * 50, None]
     unknown = {"alpha": "a" * 50, "beta": "b" * 300, "gamma": "c" * 50}
     fields = json.loads(line_of({**ENDED, **unknown, "errorMessage": "m" * 1000}, 1250))
     assert [name for name in fields if name in unknown] == ["alpha"]

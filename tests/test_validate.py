@@ -108,6 +108,7 @@ def test_a_whole_record_in_either_layout_has_no_fault(content: bytes) -> None:
         pytest.param(LINES + TORN.splitlines()[-1], 5, "a damaged entry", id="torn-tail"),
         pytest.param(LINES + b"\0" * 7, 5, "7 NUL bytes", id="nul-bytes"),
         pytest.param(b"[[]]", 1, "not an object: a list", id="array-in-an-array"),
+        pytest.param(b"\n[[]]", 2, "not an object: a list", id="the-same-behind-a-blank-line"),
         pytest.param(
             ARRAY[:-3] + b"\n,[ ]\n]\n", ARRAY.count(b"\n") + 0, "not an object: a list", id="nested"
         ),

@@ -31,7 +31,6 @@ _ESCAPES: Final = _Escapes()
 
 
 def _written_out(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    if code <= 0xFF:  # noqa: PLR2004
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004
+    if match[0].isascii():
+        return f"\\x{ord(match[0]):02x}"
+    return match[0].encode("ascii", "backslashreplace").decode()
