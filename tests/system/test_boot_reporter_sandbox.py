@@ -7,6 +7,18 @@ from pathlib import Path
 from testing.machine import Machine
 from tests.system.reporter_host import IN_A_MACHINE, PROGRAM, UNITS
 
+PODMAN = r"""#!/bin/bash
+capabilities=$(sed -n 's/^CapEff:\t//p' /proc/self/status)
+if ! ((0x$capabilities & 1 << 21)); then # without CAP_SYS_ADMIN, podman takes a root for an ordinary user
+  echo 'cannot re-exec process' >&2
+  exit 125
+fi
+case "$*" in
+*--format=json*) echo '[{"Id": "0123456789abc", "Names": ["bootkube"], "State": "exited", "Created": 1}]' ;;
+logs*) echo 'rendering manifests' ;;
+*) echo 'CONTAINER ID  NAMES' ;;
+esac
+"""
 BUNDLE = "/usr/local/bin/service-record bundle -o /observed/{}.tar.gz"
 
 
@@ -26,6 +38,7 @@ def came_of(files: dict[str, bytes]) -> dict[str, str]:
 def test_what_is_gathered_inside_is_what_is_gathered_outside(tmp_path: Path) -> None:
     machine = Machine(tmp_path, wants=("multi-user.target", "dbus.socket"))
     machine.program("service-record", PROGRAM)
+    machine.program("podman", PODMAN)
     lines = (UNITS / "boot-reporter.service").read_text().splitlines()
     confined = [line for line in lines if not line.startswith("ExecStart=")]
     confined += [f"ExecStart={BUNDLE.format('inside')}", *IN_A_MACHINE, ""]
@@ -37,6 +50,7 @@ def test_what_is_gathered_inside_is_what_is_gathered_outside(tmp_path: Path) -> 
     expected = came_of(outside)
     assert len(expected) > 50
     assert {name: what for name, what in came_of(inside).items() if what != expected[name]} == {}
+    assert inside["bootstrap/pods/bootkube-0123456789abc.log"] == b"rendering manifests\n"
     assert mounts(inside) == mounts(outside)
 
 
