@@ -20,7 +20,7 @@ from service_record.collector.store import tokens
 from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.schema import hosts, steps
 
-CONNECTIONS: Final = 64
+CONNECTIONS: Final = 96
 LEAST: Final = 1_500
 """Steps a second that are promised."""
 SECONDS: Final = 8.0

@@ -16,6 +16,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Final
 
@@ -106,17 +107,20 @@ def _hosts_of_cluster(path: Path) -> Iterator[tuple[str, Path]]:
 
     An archive with records of its own is that of one host: the rest of it is not read here.
     """
-    with path.open("rb") as stream, tempfile.TemporaryDirectory(prefix="service-record-triage-") as around:
+    with path.open("rb") as stream, ExitStack() as opened:
         layer = decompressed_layer(Layer(stream.read1, ReadingBudget(Limits())))
         if not is_tar(layer.head):
             return
-        copy = Path(around) / "host"
+        copy: Path | None = None  # most bundles have one host, and need no directory
         try:
             for member in members(layer):
                 if any(f"{directory}/" in member.name for directory in RECORD_DIRECTORIES):
                     return
                 if member.kind or not is_cluster_member(member.name):
                     continue
+                if copy is None:
+                    around = tempfile.TemporaryDirectory(prefix="service-record-triage-")
+                    copy = Path(opened.enter_context(around)) / "host"
                 with copy.open("wb") as file:
                     while piece := member.read(_PIECE):
                         file.write(piece)
