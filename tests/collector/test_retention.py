@@ -66,6 +66,8 @@ def test_what_is_old_goes_and_as_much_as_is_too_much_but_nothing_else(
     old = {build for build in everything if before is not None and build.updated_at < before}
     assert old <= set(told.builds) <= everything
     assert told.size >= min(excess, sum(build.size for build in everything))
+    until = [build.updated_at for build in told.builds[-1:]] + ([] if before is None else [before])
+    assert told.before == max(until, default=None)
     if len(told.builds) > len(old):  # without the last of them it would not be enough
         assert told.size - told.builds[-1].size < excess
     assert all(

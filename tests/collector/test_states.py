@@ -182,6 +182,22 @@ def test_what_an_event_says_by_its_name_moves_a_host(name: str, status: str) -> 
     assert after_event(host(), event, START).status == status
 
 
+@pytest.mark.parametrize(
+    ("before", "said", "stage"),
+    [
+        ("installing-in-progress", "known", ""),
+        ("disconnected", "known", "Rebooting"),
+        ("insufficient", "known", "Rebooting"),
+        ("installing-in-progress", "error", "Rebooting"),
+    ],
+)
+def test_a_host_that_is_discovered_anew_is_in_no_stage(before: str, said: str, stage: str) -> None:
+    message = MESSAGE.format(before, said, "")
+    event = Event(host_id="h", cluster_id="", severity="info", name="host_status_updated", message=message)
+
+    assert after_event(host(before), event, START).stage == stage
+
+
 # Clusters
 
 
@@ -258,6 +274,12 @@ def test_a_cluster_goes_where_its_hosts_and_its_controller_have_brought_it(
 ) -> None:
     assert next_state(before, snapshot) == after
     assert next_state(after, snapshot) == after
+
+
+def test_nodes_have_joined_that_are_installed_or_say_so() -> None:
+    stages = [of(BUSY, "m2", stage="Joined"), of(BUSY, "m3", stage="Done"), of(BUSY, "w1", stage="Rebooting")]
+
+    assert ClusterSnapshot(hosts=[of("installed"), *stages]).joined == 3
 
 
 @pytest.mark.parametrize(
