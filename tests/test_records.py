@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -196,10 +197,9 @@ def test_threads_sharing_a_writer_lose_nothing(records: Records) -> None:
     assert len({(found.stage, found.exit_code) for found in whole(records)}) == 400
 
 
-@pytest.fixture
-def busy_writer(records: Records) -> Iterator[Callable[..., bool]]:
-    """A writer whose lock another thread takes again and again."""
-    writer = records.writer("job")
+@contextmanager
+def written_to_by_a_thread(writer: Writer) -> Iterator[None]:
+    """Have another thread take the writer's lock again and again."""
     done = threading.Event()
 
     def write() -> None:
@@ -208,21 +208,23 @@ def busy_writer(records: Records) -> Iterator[Callable[..., bool]]:
 
     thread = threading.Thread(target=write)
     thread.start()
-    yield writer.append
-    done.set()
-    thread.join()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
-def test_a_forked_child_writes_on_whatever_its_parents_threads_were_doing(
-    records: Records, busy_writer: Callable[[Entry], bool]
-) -> None:
-    for number in range(50):
-        child = os.fork()
-        if child == 0:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(60)  # a child that waits for ever must not outlive its test
-            os._exit(0 if busy_writer(entry("stage start", stage="child", exit_code=number)) else 1)
-        assert os.waitpid(child, 0)[1] == 0
+def test_a_forked_child_writes_on_whatever_its_parents_threads_were_doing(records: Records) -> None:
+    writer = records.writer("job")
+    with written_to_by_a_thread(writer):
+        for number in range(50):
+            child = os.fork()
+            if child == 0:
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(60)  # a child that waits for ever must not outlive its test
+                os._exit(0 if writer.append(entry("stage start", stage="child", exit_code=number)) else 1)
+            assert os.waitpid(child, 0)[1] == 0
     assert [found.exit_code for found in whole(records) if found.stage == "child"] == list(range(50))
 
 
