@@ -1,7 +1,7 @@
-"""What the tests' own assisted-service does as the real one was seen to.
+"""Test that the tests' own assisted-service behaves as the real one did.
 
 Stages, hosts, lists, states of logs and events are compared with our collector, call by call, in
-`tests/collector/test_assisted.py`; here is what a collector has not, or answers otherwise.
+`tests/collector/test_assisted.py`; here are the calls that a collector lacks or answers otherwise.
 """
 
 import http.client

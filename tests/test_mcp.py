@@ -35,8 +35,8 @@ def shelf(tmp_path: Path) -> Path:
     return place
 
 
-def asked(questions: Callable[["Client"], Awaitable[Any]], *sources: object) -> Any:
-    """Return what questions to a server of these sources come to."""
+def over_mcp(questions: Callable[["Client"], Awaitable[Any]], *sources: object) -> Any:
+    """Ask a server of these sources questions, and return the answer to them."""
     # Imported here: it takes a second, and each process of a run reads this file.
     from mcp.client import Client  # noqa: PLC0415
     from mcp.client.stdio import StdioServerParameters  # noqa: PLC0415
@@ -75,7 +75,7 @@ def test_an_assistant_finds_the_cause_and_reads_around_it(shelf: Path) -> None:
             "difference": await text(client, "compare", good=good, bad=bad),
         }
 
-    told = asked(questions, shelf)
+    told = over_mcp(questions, shelf)
 
     assert json.loads(told["sources"]) == [str(shelf), bad, good]
     (service,) = json.loads(told["services"])
@@ -100,7 +100,7 @@ def test_an_assistant_reads_only_what_it_was_given(shelf: Path, tmp_path: Path) 
             await text(client, "show_service", source=str(shelf / "bad.tar.gz"), service="--help"),
         ]
 
-    told = asked(questions, shelf)
+    told = over_mcp(questions, shelf)
 
     assert [answer.partition(": ")[0] for answer in told] == ["error"] * len(told)
     assert not [answer for answer in told if "private" in answer and "none of the sources" not in answer][:-1]
@@ -110,6 +110,6 @@ def test_every_tool_says_that_it_changes_nothing(shelf: Path) -> None:
     async def questions(client: "Client") -> Any:
         return (await client.list_tools()).tools
 
-    tools = asked(questions, shelf)
+    tools = over_mcp(questions, shelf)
     assert len(tools) == 7
     assert all(tool.annotations and tool.annotations.read_only_hint and tool.description for tool in tools)

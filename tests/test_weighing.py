@@ -327,22 +327,22 @@ def test_of_a_host_without_trouble_its_failed_unit_or_a_line_shows_the_cause() -
     line = at(3, "x[1]: far")
     well: Mapping[str, list[Entry]] = {"job": [entry(), entry(Phase.SERVICE_END, 9)]}
 
-    def shown(units: Sequence[Unit], rules: str, text: str = line) -> list[str | None]:
+    def causes_of(units: Sequence[Unit], rules: str, text: str = line) -> list[str | None]:
         found = some(judged({JOURNAL: text, "hostname": "a.lab"}, well, rules, units))
         lines = [failed.telling.line if failed.telling else None for failed in found.failed_units]
         assert found.host_name == "a.lab"
         host_cause = (found.host.service, found.host.cause.name) if found.host else (None, None)
         return [*host_cause, *lines]
 
-    assert shown([], ELSEWHERE) == ["x", "far"]
-    assert shown([], "[]") == [None, None]
-    assert shown([], "- {name: fact, says: it, fact: {hostname: lab}}") == ["host", "fact"]
+    assert causes_of([], ELSEWHERE) == ["x", "far"]
+    assert causes_of([], "[]") == [None, None]
+    assert causes_of([], "- {name: fact, says: it, fact: {hostname: lab}}") == ["host", "fact"]
     unit_rule = "- {name: unit, says: it, message: [far], where: [any], service: new}"
-    assert shown([mount, unit], unit_rule) == ["new", "unit", None, None]
-    assert shown([unit], unit_rule.replace("says", "symptom: true, says")) == [None, None, None]
+    assert causes_of([mount, unit], unit_rule) == ["new", "unit", None, None]
+    assert causes_of([unit], unit_rule.replace("says", "symptom: true, says")) == [None, None, None]
     own = f"{at(1, 'new[7]: Error: deep')}\n{at(2, 'systemd[1]: new.service: Error: x')}"
-    assert shown([mount, unit], "[]", own) == [None, None, None, "Error: deep"]
-    assert shown([unit], unit_rule, f"{own}\n{line}") == ["new", "unit", None]
+    assert causes_of([mount, unit], "[]", own) == [None, None, None, "Error: deep"]
+    assert causes_of([unit], unit_rule, f"{own}\n{line}") == ["new", "unit", None]
     root = some(judged({KERNEL: at(3, "kernel: far")}, RECORDS, ELSEWHERE, [unit]))
     assert (root.host, some(some(root.root).cause).name) == (None, "far")
 

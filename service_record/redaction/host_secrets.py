@@ -242,11 +242,13 @@ def known_secrets(root: Path, environ: Mapping[str, str] | None = None) -> HostS
     variables = "\n".join(f"{name}={value}" for name, value in (environ or {}).items())
     secrets = contents.secrets(variables.encode(errors="surrogateescape"))
     for secret in (*secrets, *_of_files(root, contents, unread)):
-        if is_taken(secret.value):
-            by_value.setdefault(secret.value.strip(), secret)
+        value = secret.value.strip()
+        if not is_taken(secret.value) or value in by_value:
+            continue
         if len(by_value) == _MOST_SECRETS:
             unread.append(f"{root}: more than {_MOST_SECRETS} secrets")
             break
+        by_value[value] = secret
     return HostSecrets(tuple(by_value.values()), tuple(unread))
 
 

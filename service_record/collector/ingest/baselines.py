@@ -33,7 +33,7 @@ class Statistics:
 
 
 _Question = tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]
-"""Groups and releases of steps, and by what they are told apart."""
+"""Groups of steps, releases of steps, and what tells them apart."""
 
 
 class LearnedBaselines:

@@ -26,14 +26,14 @@ ERROR_BYTES: Final = 4 << 10
 _DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LOWEST: Final = ("-t", "-c", "2", "-n", "7")  # best-effort, last; -t: never mind where it is not allowed
 _PRIVILEGED: Final = frozenset({"podman"})
-"""Programs that take a root without CAP_SYS_ADMIN for an ordinary user, and then find nothing."""
+"""Programs that treat root without CAP_SYS_ADMIN as an ordinary user, and then find nothing."""
 _CAP_SYS_ADMIN: Final = 1 << 21
 """capabilities(7)"""
 _BY_SYSTEMD: Final = (
     *("systemd-run", "--quiet", "--pipe", "--wait", "--collect", "--property=RuntimeMaxSec=60"),
     *("--property=MemoryMax=256M", "--property=Nice=15", "--property=LogLevelMax=notice", "--"),
 )
-"""Has systemd run a program outside of the sandbox of the reporter's unit; it ends without us, too."""
+"""Prefix that has systemd run a program outside of the unit's sandbox. The limit ends it if we are gone."""
 _LOOK_SECONDS: Final = 0.1
 """The interval of checks whether a program has ended whose pipe somebody else keeps, or whether it may go
 on.
