@@ -24,8 +24,8 @@ class PagesHook(BuildHookInterface[Any]):
             return
         sys.path.insert(0, self.root)
         try:
-            from packages.manual import pages  # noqa: PLC0415
-            from service_record.cli import main  # noqa: PLC0415
+            from packages.manual import pages
+            from service_record.cli import main
 
             texts = dict(pages(main))
         except ModuleNotFoundError as error:

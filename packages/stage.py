@@ -54,8 +54,8 @@ def _compressed(page: Item) -> Item:
 def made_of_the_command_line() -> Iterator[tuple[str, str]]:
     """Yield the man pages and completions, if their generator is installed."""
     try:
-        from packages.manual import pages  # noqa: PLC0415
-        from service_record.cli import main  # noqa: PLC0415
+        from packages.manual import pages
+        from service_record.cli import main
 
         yield from pages(main)
     except ModuleNotFoundError as error:

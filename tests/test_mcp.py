@@ -38,8 +38,8 @@ def shelf(tmp_path: Path) -> Path:
 def over_mcp(questions: Callable[["Client"], Awaitable[Any]], *sources: object) -> Any:
     """Ask a server of these sources questions, and return the answer to them."""
     # Imported here: it takes a second, and each process of a run reads this file.
-    from mcp.client import Client  # noqa: PLC0415
-    from mcp.client.stdio import StdioServerParameters  # noqa: PLC0415
+    from mcp.client import Client
+    from mcp.client.stdio import StdioServerParameters
 
     command, arguments = PROGRAM[0], [*PROGRAM[1:], "mcp", *map(str, sources)]
 

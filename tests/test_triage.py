@@ -480,7 +480,7 @@ def test_dask_loses_and_doubles_nothing_while_its_workers_die(tmp_path: Path) ->
 
 
 def test_rows_of_an_answer_survive_their_way_through_json() -> None:
-    import msgspec  # noqa: PLC0415  # only here
+    import msgspec  # only here
 
     rows = (BundleRow(key="k", uri="u", stages={"a/b": 1.5}),)
     assert msgspec.json.decode(msgspec.json.encode(rows), type=tuple[BundleRow, ...]) == rows

@@ -129,7 +129,7 @@ def best_compress() -> Compress:
     (docs/bundle.md). Its wheels are for x86-64 and arm64 only; a host of another kind has zlib.
     """
     try:
-        from isal import isal_zlib  # noqa: PLC0415  # an extra, and only for hosts that pack
+        from isal import isal_zlib  # an extra, and only for hosts that pack
     except ImportError:
         return lambda data: zlib.compress(data, _ZLIB_LEVEL, _GZIP)
     return lambda data: isal_zlib.compress(data, _ISAL_LEVEL, _GZIP)

@@ -258,9 +258,9 @@ class _Decoded:
 def _zstd() -> Any:
     """Load what reads zstd, which few bundles are packed with."""
     if sys.version_info >= (3, 14):
-        from compression import zstd  # noqa: PLC0415
+        from compression import zstd
     else:
-        from backports import zstd  # noqa: PLC0415
+        from backports import zstd
     return zstd
 
 

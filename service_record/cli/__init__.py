@@ -217,7 +217,7 @@ def main() -> None:
 
 
 def _print_version(context: click.Context) -> None:
-    from service_record.version import __version__  # noqa: PLC0415  # rarely wanted
+    from service_record.version import __version__  # rarely wanted
 
     click.echo(f"service-record, version {__version__}")
     context.exit()
@@ -231,7 +231,7 @@ def _drop_output() -> None:
 
 def system_error_line(error: OSError) -> str:
     """Return the system's refusal for people, in one line; advice follows the system's own words only."""
-    from service_record.record.visible import visible  # noqa: PLC0415  # only where something is refused
+    from service_record.record.visible import visible  # only where something is refused
 
     where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
     code = error.errno or 0

@@ -227,7 +227,7 @@ class _Request(msgspec.Struct, frozen=True):
     ) -> Diagnosis | None:
         """Add the requested units, of the named services and the period, and the evidence."""
         if units or units is None or self.expected:
-            from service_record.diagnosis.expectations import add_units  # noqa: PLC0415  # most have neither
+            from service_record.diagnosis.expectations import add_units  # most have neither
 
             diagnosis = add_units(
                 diagnosis,
@@ -297,7 +297,7 @@ class _OutputForm(msgspec.Struct, frozen=True):
 
 def _print(diagnosis: Diagnosis, answer: _Answer, form: _OutputForm) -> None:
     if form.output in {"table", "wide"}:
-        from service_record.display.verdict_page import analysis, weighed_lines  # noqa: PLC0415  # only what is shown
+        from service_record.display.verdict_page import analysis, weighed_lines  # only what is shown
 
         here = view(form.clock)
         lines = list(analysis(diagnosis, answer.history, answer.source, here, whole=form.output == "wide"))
@@ -305,16 +305,16 @@ def _print(diagnosis: Diagnosis, answer: _Answer, form: _OutputForm) -> None:
         print_lines(lines, form.color, pager=form.pager)
         return
     if form.output == "html":
-        from service_record.cli.terminal import write_page  # noqa: PLC0415  # only for a page
+        from service_record.cli.terminal import write_page  # only for a page
 
         write_page(_page(diagnosis, answer, view(form.clock)))
         return
-    from service_record.display.analysis_document import (  # noqa: PLC0415
+    from service_record.display.analysis_document import (
         analysis_document,
         analysis_lines,
         weighed_document,
     )
-    from service_record.display.machine import written  # noqa: PLC0415
+    from service_record.display.machine import written
 
     document = analysis_document(diagnosis, answer.source)
     if form.explains:
@@ -323,8 +323,8 @@ def _print(diagnosis: Diagnosis, answer: _Answer, form: _OutputForm) -> None:
 
 
 def _page(diagnosis: Diagnosis, answer: _Answer, view: View) -> str:
-    from service_record.display.charts import charts  # noqa: PLC0415
-    from service_record.display.html.diagnosis_page import analysis_html  # noqa: PLC0415
+    from service_record.display.charts import charts
+    from service_record.display.html.diagnosis_page import analysis_html
 
     now = latest_entry(answer.history) if answer.now is None else answer.now
     drawn = charts(answer.history, now)

@@ -101,7 +101,7 @@ def prepare_command(
       service-record assisted prepare --url … --cluster-id … --token-file … --discovery --add live.ign
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     require_extra("reporter")
-    from service_record.deploy.assisted.overrides import Override, plan, prepared  # noqa: PLC0415  # needs the extra
+    from service_record.deploy.assisted.overrides import Override, plan, prepared  # needs the extra
 
     _check(discovery=discovery, options=options)
     check_one_input(token_file, options["reporter_token_file"], options["settings"], *options["added"])
@@ -140,7 +140,7 @@ def undo_command(
       service-record assisted undo --url https://api.openshift.com --cluster-id UUID --token-file user-token
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     require_extra("reporter")
-    from service_record.deploy.assisted.overrides import plan, undone  # noqa: PLC0415  # needs the extra
+    from service_record.deploy.assisted.overrides import plan, undone  # needs the extra
 
     with _installer(url, token_file, ca_bundle) as installer:
         recipients = (*installer.hosts(cluster_id), *installer.infra_envs(cluster_id))
@@ -173,12 +173,12 @@ def _nobody(cluster_id: str, *, discovery: bool) -> str:
 @contextmanager
 def _installer(url: str, token_file: str | None, ca_bundle: str | None) -> Iterator["Installer"]:
     """Yield the service; turn its refusals, and unchangeable overrides, into one line and an exit code."""
-    from service_record.deploy.assisted.overrides import PlanError  # noqa: PLC0415  # needs the extra
-    from service_record.deploy.assisted.service import (  # noqa: PLC0415
+    from service_record.deploy.assisted.overrides import PlanError  # needs the extra
+    from service_record.deploy.assisted.service import (
         Installer,
         ServiceError,
     )
-    from service_record.http.proxies import proxies_of  # noqa: PLC0415
+    from service_record.http.proxies import proxies_of
 
     if ca_bundle == "-":
         raise click.UsageError("--ca-bundle is read twice, which standard input cannot be; give a file")

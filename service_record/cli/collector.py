@@ -101,11 +101,11 @@ def serve_command(
         require_extra("client")
     if notices:
         require_extra("notices")
-    from service_record.collector.process import NoticesError, StepsError  # noqa: PLC0415
-    from service_record.collector.serve import serve  # noqa: PLC0415  # only where it serves
-    from service_record.collector.serving_settings import CollectorSettings, Rates  # noqa: PLC0415
-    from service_record.collector.store.database import DatabaseError  # noqa: PLC0415
-    from service_record.collector.store.objects import ObjectError  # noqa: PLC0415
+    from service_record.collector.process import NoticesError, StepsError
+    from service_record.collector.serve import serve  # only where it serves
+    from service_record.collector.serving_settings import CollectorSettings, Rates
+    from service_record.collector.store.database import DatabaseError
+    from service_record.collector.store.objects import ObjectError
 
     _check_webhook(webhook)
     if options["key"] and not options["certificate"]:
@@ -129,14 +129,14 @@ def serve_command(
 
 
 def _check_webhook(url: str) -> None:
-    from service_record.http.proxies import split_url  # noqa: PLC0415  # only where one is given
+    from service_record.http.proxies import split_url  # only where one is given
 
     if url and split_url(url) is None:
         raise click.UsageError("--webhook: not a valid URL; use http://HOST/... or https://HOST/...")
 
 
 def _secret_in(file: Path | None) -> bytes:
-    from service_record.collector.ingest.webhook import read_secret  # noqa: PLC0415
+    from service_record.collector.ingest.webhook import read_secret
 
     try:
         return read_secret(file) if file else b""
@@ -157,9 +157,9 @@ def notices_command(file: Path) -> None:
     """  # noqa: D301
     require_extra("collector")
     require_extra("notices")
-    from service_record.collector.domain.destinations import DestinationError  # noqa: PLC0415
-    from service_record.collector.ingest.people import try_all  # noqa: PLC0415
-    from service_record.collector.process import NoticesError, read_destinations  # noqa: PLC0415
+    from service_record.collector.domain.destinations import DestinationError
+    from service_record.collector.ingest.people import try_all
+    from service_record.collector.process import NoticesError, read_destinations
 
     try:
         results = try_all(read_destinations(file), time.time())

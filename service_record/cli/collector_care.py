@@ -70,7 +70,7 @@ def opened(data: Path, database: str, *, may_make: bool = False) -> Iterator["Da
 
     Exit code 3 where it cannot be opened.
     """
-    from service_record.collector.store.database import (  # noqa: PLC0415  # of the extra
+    from service_record.collector.store.database import (  # of the extra
         FILE,
         Database,
         DatabaseError,
@@ -144,7 +144,7 @@ _THERE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Most lines.")
 def audit_command(*, data: Path, database: str, output: str, limit: int) -> None:
     """Show who administered what, latest first."""
-    from service_record.collector.store import administration  # noqa: PLC0415  # of the extra
+    from service_record.collector.store import administration  # of the extra
 
     with opened(data, database) as collector, collector.reading() as connection:
         rows = [asdict(noted) for noted in administration.list_audit(connection, limit)]
@@ -160,7 +160,7 @@ def backup_command(*, data: Path, file: Path) -> None:
     Only its owner can read it: the logs of all hosts are in it. With PostgreSQL use pg_dump, with an object
     store its own means.
     """
-    from service_record.collector.backup import BackupError, back_up  # noqa: PLC0415
+    from service_record.collector.backup import BackupError, back_up
 
     try:
         report = back_up(data, file)
@@ -174,8 +174,8 @@ def backup_command(*, data: Path, file: Path) -> None:
 @click.argument("file", type=_THERE)
 def restore_command(*, data: Path, file: Path) -> None:
     """Make the folder of a collector from a backup FILE. No collector is overwritten."""
-    from service_record.collector.backup import BackupError, restore  # noqa: PLC0415
-    from service_record.collector.store import administration  # noqa: PLC0415
+    from service_record.collector.backup import BackupError, restore
+    from service_record.collector.store import administration
 
     try:
         report = restore(file, data)
@@ -200,10 +200,10 @@ def prune_command(
 
     Each host's latest build stays, and its first and its last failure.
     """
-    from service_record.collector.ingest import housekeeping  # noqa: PLC0415
-    from service_record.collector.serving_settings import CollectorSettings  # noqa: PLC0415
-    from service_record.collector.store.objects import ObjectError  # noqa: PLC0415
-    from service_record.collector.store.objects import objects as objects_of  # noqa: PLC0415
+    from service_record.collector.ingest import housekeeping
+    from service_record.collector.serving_settings import CollectorSettings
+    from service_record.collector.store.objects import ObjectError
+    from service_record.collector.store.objects import objects as objects_of
 
     limits = housekeeping.KeepLimits(days=keep_days, size=keep_bytes)
     if not limits.are_any:
@@ -280,8 +280,8 @@ def create_command(
       service-record collector token create enrolment group:dc1
       service-record collector token create boot web1
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
-    from service_record.collector.domain.access import TokenKind, expiry_of, scope_of  # noqa: PLC0415  # of the extra
-    from service_record.collector.store import administration, tokens  # noqa: PLC0415
+    from service_record.collector.domain.access import TokenKind, expiry_of, scope_of  # of the extra
+    from service_record.collector.store import administration, tokens
 
     now = time.time()
     try:
@@ -308,7 +308,7 @@ def create_command(
 @output_option
 def list_command(*, data: Path, database: str, output: str) -> None:
     """List all tokens, oldest first, without their secrets."""
-    from service_record.collector.store import tokens  # noqa: PLC0415
+    from service_record.collector.store import tokens
 
     with opened(data, database) as collector, collector.reading() as connection:
         rows = [asdict(line) for line in tokens.list_tokens(connection)]
@@ -321,7 +321,7 @@ def list_command(*, data: Path, database: str, output: str) -> None:
 @click.argument("number", type=click.IntRange(1, 2**63 - 1), metavar="ID")
 def revoke_command(*, data: Path, database: str, number: int) -> None:
     """Make a token worthless, within three seconds for all that serve."""
-    from service_record.collector.store import administration  # noqa: PLC0415
+    from service_record.collector.store import administration
 
     with opened(data, database) as collector, collector.changing() as connection:
         revoked = administration.revoke_token(connection, number, actor(), time.time())

@@ -59,14 +59,14 @@ def judging(budget: Path | None, baseline: str | None, rules: Sequence[Path]) ->
 
 
 def _budget_and_rules(budget: Path | None, rules: Sequence[Path]) -> tuple[BudgetFile, list[CauseRule]]:
-    from service_record.diagnosis.yaml_files import read_budgets, read_rules  # noqa: PLC0415  # few have any
+    from service_record.diagnosis.yaml_files import read_budgets, read_rules  # few have any
 
     file = _read(budget, read_budgets) if budget else BudgetFile()
     return file, [rule for path in rules for rule in _read(path, read_rules)]
 
 
 def _read(path: Path, read: Callable[[str, str], _T]) -> _T:
-    from service_record.diagnosis.yaml_files import FileError  # noqa: PLC0415  # as above
+    from service_record.diagnosis.yaml_files import FileError  # as above
 
     try:
         return read(path.read_text(encoding="utf-8"), str(path))
@@ -94,7 +94,7 @@ def expected_services(expectations: Sequence[str], baseline: History | None) -> 
     """Return the services that `--expect` means, in its order. Raises UsageError."""
     if not expectations:
         return ()
-    from service_record.diagnosis.expectations import ROLES  # noqa: PLC0415  # few expect any
+    from service_record.diagnosis.expectations import ROLES  # few expect any
 
     names: list[str] = []
     for word in (part.strip() for text in expectations for part in text.split(",")):
@@ -134,7 +134,7 @@ def is_here(source: Source, places: Sequence[str], history: History, boot_id: st
 
 def failed_units(source: Source) -> tuple[FailedUnit, ...]:
     """Return the units that failed by the texts of a bundle without records."""
-    from service_record.diagnosis.expectations import add_units  # noqa: PLC0415  # only of a bundle
+    from service_record.diagnosis.expectations import add_units  # only of a bundle
 
     diagnosis = add_units(None, History(()), read_texts(source.unit_texts))
     return diagnosis.failed_units if diagnosis is not None else ()
@@ -166,15 +166,15 @@ def with_evidence(
     """Return the causes with what `with_host_files` finds, which is nothing beside the records of others."""
     if not is_here and not source.is_snapshot:
         return causes.without_evidence(history)
-    from service_record.read.host_files import with_host_files  # noqa: PLC0415  # only where there may be some
+    from service_record.read.host_files import with_host_files  # only where there may be some
 
     return with_host_files(causes, source, places, history, units, is_here=is_here)
 
 
 def verdict_page(at: datetime) -> str:
     """Return the fault of this host, or why it is unknown; always a text."""
-    from service_record.diagnosis.expectations import add_units  # noqa: PLC0415  # only for a bundle
-    from service_record.display.verdict_page import analysis_text  # noqa: PLC0415  # as above
+    from service_record.diagnosis.expectations import add_units  # only for a bundle
+    from service_record.display.verdict_page import analysis_text  # as above
 
     try:
         source = open_source()

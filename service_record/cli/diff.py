@@ -83,7 +83,7 @@ def command(
     evident = _evidence_only_in_bad((good, sources[0], before), (bad, sources[1], after))
     comparisons = compare(before, after, now_for(after, sources[1]), tolerance, services)
     if output == "table":
-        from service_record.display.difference import comparison_page  # noqa: PLC0415  # only what is shown
+        from service_record.display.difference import comparison_page  # only what is shown
 
         names = (sources[0].name, before), (sources[1].name, after)
         print_lines(
@@ -92,8 +92,8 @@ def command(
             pager=pager,
         )
     else:
-        from service_record.display.difference import comparison_document, difference_documents  # noqa: PLC0415
-        from service_record.display.machine import written  # noqa: PLC0415
+        from service_record.display.difference import comparison_document, difference_documents
+        from service_record.display.machine import written
 
         document = comparison_document(comparisons, sources[0].name, sources[1].name, tolerance, evident)
         lines = difference_documents(comparisons, evident)
@@ -108,9 +108,9 @@ def _evidence_only_in_bad(
     """Return the evidence in the bad host's files, if both are bundles with files beside the records."""
     if not (good[1].is_snapshot and bad[1].is_snapshot):
         return ()
-    from service_record.diagnosis.causes import built_in_causes, evidence_only_in  # noqa: PLC0415  # bundles only
-    from service_record.diagnosis.trouble_facts import read_texts  # noqa: PLC0415
-    from service_record.read.host_files import with_host_files  # noqa: PLC0415
+    from service_record.diagnosis.causes import built_in_causes, evidence_only_in  # bundles only
+    from service_record.diagnosis.trouble_facts import read_texts
+    from service_record.read.host_files import with_host_files
 
     before, after = (
         with_host_files(built_in_causes(), source, [place], history, read_texts(source.unit_texts))

@@ -98,7 +98,7 @@ def _outgoing(chunks: Iterable[bytes], *, redact: bool) -> Iterable[bytes]:
     """Return the data to write; if secrets are masked, all of it is scanned before any of it leaves."""
     if not redact:
         return chunks
-    from service_record.cli.terminal import without_secrets  # noqa: PLC0415  # most exports go without
+    from service_record.cli.terminal import without_secrets  # most exports go without
 
     return (without_secrets(b"".join(chunks)),)
 
@@ -107,13 +107,13 @@ def _trace(
     records: list[tuple[str, "_Entries"]], form: str, source: Source, host: str | None
 ) -> Iterable[bytes]:
     """Return one document of the history of all services."""
-    from service_record.export.trace import with_steady_clock  # noqa: PLC0415  # most exports go without
-    from service_record.history import build_history  # noqa: PLC0415
+    from service_record.export.trace import with_steady_clock  # most exports go without
+    from service_record.history import build_history
 
     if form == "otlp":
-        from service_record.export.otlp import to_otlp as written  # noqa: PLC0415
+        from service_record.export.otlp import to_otlp as written
     else:
-        from service_record.export.trace import to_chrome_trace as written  # noqa: PLC0415
+        from service_record.export.trace import to_chrome_trace as written
     steady = with_steady_clock([(name, list(entries)) for name, entries in records])
     if host is None and source.is_home:
         host = platform.node()

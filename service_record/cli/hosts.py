@@ -211,7 +211,7 @@ def show_command(
     pager: bool,
 ) -> None:
     """Show one host: its verdict, the steps of a build with their logs, and its earlier builds."""
-    from service_record.display.host_detail import HostDetail, host_detail  # noqa: PLC0415
+    from service_record.display.host_detail import HostDetail, host_detail
 
     path = f"/api/v1/hosts/{quote(name, safe='')}" + (f"/builds/{build}" if build else "")
     try:
@@ -300,14 +300,14 @@ def _print(
         print_lines(lines, color, pager=pager)
         return
     if output == "html":
-        from service_record.cli.terminal import write_page  # noqa: PLC0415  # only what is shown
-        from service_record.display.fleet_document import hosts_html  # noqa: PLC0415
+        from service_record.cli.terminal import write_page  # only what is shown
+        from service_record.display.fleet_document import hosts_html
 
         page = hosts_html(answer, source, replace(page_view, glyphs=Glyphs()))
         write_page(page)
         return
-    from service_record.display.fleet_document import host_lines, hosts_document  # noqa: PLC0415
-    from service_record.display.machine import written  # noqa: PLC0415
+    from service_record.display.fleet_document import host_lines, hosts_document
+    from service_record.display.machine import written
 
     sys.stdout.buffer.write(written(hosts_document(answer, source), host_lines(answer), output).encode())
 
@@ -354,8 +354,8 @@ def _write(lines: list[Line], color: str, before: str = "") -> None:
 
 
 def _write_documents(changed: list[Host], now: float) -> None:
-    from service_record.display.fleet_document import host_document  # noqa: PLC0415
-    from service_record.display.machine import encoded  # noqa: PLC0415
+    from service_record.display.fleet_document import host_document
+    from service_record.display.machine import encoded
 
     sys.stdout.buffer.write("".join(f"{encoded(host_document(host, now))}\n" for host in changed).encode())
     sys.stdout.flush()

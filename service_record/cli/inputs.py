@@ -65,7 +65,7 @@ def check_names(services: Iterable[str], recorded: Sequence[str], place: str) ->
     unknown = sorted(set(services) - set(recorded))
     if not unknown:
         return
-    from difflib import get_close_matches  # noqa: PLC0415  # only for a refusal
+    from difflib import get_close_matches  # only for a refusal
 
     nearest = dict.fromkeys(
         near for name in unknown for near in get_close_matches(name, recorded, _MAX_NEAREST)
@@ -84,8 +84,8 @@ def _tell_undelivered(directory: Path | None) -> None:
     root = _root_of(directory)
     if root is None or not os.path.exists(root / _TOMBSTONE):  # noqa: PTH110  # it never raises
         return
-    from service_record.reporter.cleanup import PURGE, undelivered_bundle  # noqa: PLC0415  # rarely needed
-    from service_record.reporter.paths import Places  # noqa: PLC0415
+    from service_record.reporter.cleanup import PURGE, undelivered_bundle  # rarely needed
+    from service_record.reporter.paths import Places
 
     bundle = undelivered_bundle(Places(root))
     if bundle is not None:
@@ -144,7 +144,7 @@ def selected_boot(history: History, prefix: str) -> str | None:
 
 def now_for(history: History, source: Source) -> "Now":
     """Return the present for the records of this running host; otherwise the time of the latest entry."""
-    from service_record.history.build import Now, latest_entry  # noqa: PLC0415  # `show` judges nothing
+    from service_record.history.build import Now, latest_entry  # `show` judges nothing
 
     boot = boot_id()
     is_here = source.is_home or (boot is not None and boot in history.boots)

@@ -189,9 +189,9 @@ def _services(document: dict[str, Any]) -> Iterable[dict[str, Any]]:
 
 def server(questions: Questions) -> "MCPServer":
     """Return a server whose tools ask these questions."""
-    from mcp.server import MCPServer  # noqa: PLC0415  # an extra
-    from mcp.types import ToolAnnotations  # noqa: PLC0415
-    from pydantic import Field  # noqa: PLC0415
+    from mcp.server import MCPServer  # an extra
+    from mcp.types import ToolAnnotations
+    from pydantic import Field
 
     source_type = Annotated[str, Field(description="One of the names that list_sources gives.")]
     mcp = MCPServer("service-record", instructions=_INSTRUCTIONS, version=__version__)

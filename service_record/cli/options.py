@@ -21,7 +21,7 @@ class _Quantity(click.ParamType[float]):
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if not isinstance(value, str):
             return value
-        from service_record.record import quantities  # noqa: PLC0415  # few have one
+        from service_record.record import quantities  # few have one
 
         try:
             return quantities.parse_size(value) if self.name == "size" else quantities.parse_duration(value)
@@ -103,8 +103,8 @@ def _records(context: click.Context) -> Iterator[tuple[Path, str]]:
     """Yield directory and service of each record. Standard input and archives are skipped: the user is
     typing.
     """
-    from service_record.read.source import SourceError, records_directory  # noqa: PLC0415
-    from service_record.record.directory import Records  # noqa: PLC0415  # only where something is completed
+    from service_record.read.source import SourceError, records_directory
+    from service_record.record.directory import Records  # only where something is completed
 
     places = context.params.get("places") or filter(None, [context.params.get("directory")])
     for directory in [Path(place) for place in places] or [Records().directory]:
@@ -114,8 +114,8 @@ def _records(context: click.Context) -> Iterator[tuple[Path, str]]:
 
 
 def _stages(directory: Path, service: str) -> Iterator[str]:
-    from service_record.record.directory import Records  # noqa: PLC0415
-    from service_record.record.entry import Entry  # noqa: PLC0415  # only where something is completed
+    from service_record.record.directory import Records
+    from service_record.record.entry import Entry  # only where something is completed
 
     with suppress(OSError):
         for piece in islice(Records(directory).read(service), _MAX_PIECES):

@@ -49,14 +49,14 @@ def command(*, due: bool, dry_run: bool, stop: bool, purge: bool, root: Path) ->
     signal.signal(signal.SIGTERM, _terminated)
     places = Places.of_environment(root, os.environ)
     if stop:
-        from service_record.reporter.log import log_for  # noqa: PLC0415  # only what is asked for
-        from service_record.reporter.stopping import stop_by_hand  # noqa: PLC0415
+        from service_record.reporter.log import log_for  # only what is asked for
+        from service_record.reporter.stopping import stop_by_hand
 
         if not stop_by_hand(places, os.environ, log_for(os.environ), purges=purge):
             raise click.exceptions.Exit(NOT_DELIVERED)
         return
     if due and not dry_run:
-        from service_record.reporter.due import is_anything_due  # noqa: PLC0415
+        from service_record.reporter.due import is_anything_due
 
         if not is_anything_due(places, os.environ):
             return
@@ -65,12 +65,12 @@ def command(*, due: bool, dry_run: bool, stop: bool, purge: bool, root: Path) ->
 
 def _round(places: Places, *, due: bool, dry_run: bool) -> None:
     require_extra("reporter")
-    from service_record.reporter.log import log_for  # noqa: PLC0415
-    from service_record.reporter.round import RoundResult, run_round  # noqa: PLC0415
+    from service_record.reporter.log import log_for
+    from service_record.reporter.round import RoundResult, run_round
 
     if dry_run:
-        from service_record.record.visible import visible  # noqa: PLC0415
-        from service_record.reporter.round import rehearsed  # noqa: PLC0415
+        from service_record.record.visible import visible
+        from service_record.reporter.round import rehearsed
 
         for line in rehearsed(places, os.environ):
             click.echo(visible(line))

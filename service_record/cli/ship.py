@@ -135,8 +135,8 @@ def command(
     if headers_file is not None:
         raise click.UsageError("--headers-file is for otlp+https://; a collector takes --token-file")
     require_extra("client")
-    from service_record.client.calls import connect  # noqa: PLC0415  # an extra
-    from service_record.client.sending import Sender  # noqa: PLC0415  # an extra
+    from service_record.client.calls import connect  # an extra
+    from service_record.client.sending import Sender  # an extra
 
     try:
         name = host or address_of(url).host or socket.gethostname()
@@ -161,7 +161,7 @@ def _is_given(parameter: str) -> bool:
 def _backend(url: str, headers_file: Path | None, ca_bundle: Path | None) -> "TraceBackend":
     """Return the backend of OpenTelemetry at that address. Close it."""
     require_extra("otlp")
-    from service_record.telemetry.backend import TraceBackend  # noqa: PLC0415  # an extra
+    from service_record.telemetry.backend import TraceBackend  # an extra
 
     try:
         headers = {} if headers_file is None else read_headers(headers_file)
@@ -174,7 +174,7 @@ def _ship_traces(
     backend: "TraceBackend", host: str, records: Records, services: frozenset[str], *, follow: bool
 ) -> None:
     """Send the traces of a directory of records."""
-    from service_record.telemetry.trace_sending import TraceSender  # noqa: PLC0415  # an extra
+    from service_record.telemetry.trace_sending import TraceSender  # an extra
 
     mask = HostMask(Path("/"), os.environ).text
     sender = TraceSender(backend, host, records, services, mask)

@@ -93,7 +93,7 @@ def _failed_units(source: Source) -> "Sequence[FailedUnit]":
     """Return the failed units of a bundle without records, which has no other sign of them."""
     if source.records or not source.is_snapshot:
         return ()
-    from service_record.cli.diagnosing import failed_units  # noqa: PLC0415  # only where there is no record
+    from service_record.cli.diagnosing import failed_units  # only where there is no record
 
     return failed_units(source)
 
@@ -111,11 +111,11 @@ def _print_page(
     if units:
         lines = _failed_units_page(units, source, view)
     elif output == "wide":
-        from service_record.display.table import wide  # noqa: PLC0415  # only what is shown
+        from service_record.display.table import wide  # only what is shown
 
         lines = wide(history, source, view)
     else:
-        from service_record.display.table import table  # noqa: PLC0415
+        from service_record.display.table import table
 
         lines = table(history, source, view)
     print_lines(lines, color, pager=pager)
@@ -123,7 +123,7 @@ def _print_page(
 
 def _failed_units_page(units: "Sequence[FailedUnit]", source: str, view: View) -> Iterator[Line]:
     """Yield the units that failed, if there are no records that tell more."""
-    from service_record.display.sentences import failed_unit_sentence  # noqa: PLC0415  # only what is shown
+    from service_record.display.sentences import failed_unit_sentence  # only what is shown
 
     yield ((f"no records: {count(len(units), 'unit')} failed", Ink.STRONG),)
     yield ((visible(source), Ink.FAINT),)
@@ -133,22 +133,22 @@ def _failed_units_page(units: "Sequence[FailedUnit]", source: str, view: View) -
 
 
 def _print_document(history: History, source: Source, output: str, units: "Sequence[FailedUnit]") -> None:
-    from service_record.display.machine import document, run_documents  # noqa: PLC0415  # only what is shown
+    from service_record.display.machine import document, run_documents  # only what is shown
 
     left_out = [(part.path, part.reason) for part in source.left_out]
     if output == "yaml":
-        from service_record.display.machine import as_yaml  # noqa: PLC0415
+        from service_record.display.machine import as_yaml
 
         sys.stdout.buffer.write(as_yaml(document(history, source.name, left_out, units)).encode())
         return
-    from service_record.display.machine import write_with_runs  # noqa: PLC0415
+    from service_record.display.machine import write_with_runs
 
     outline = document(history, source.name, left_out, units, has_runs=False)
     write_with_runs(outline, map(run_documents, history.services), sys.stdout.buffer)
 
 
 def _print_entries(records: Iterable[tuple[str, Iterable[Piece]]], selection: Selection) -> None:
-    from service_record.display.machine import write_jsonl  # noqa: PLC0415  # only what is shown
+    from service_record.display.machine import write_jsonl  # only what is shown
 
     named = (record for record in records if selection.has_service(record[0]))
     write_jsonl(((name, selection.within(record)) for name, record in named), sys.stdout.buffer)

@@ -132,8 +132,8 @@ def secrets_in(files: Iterable[Path]) -> "tuple[Secret, ...]":
 
 
 def _secrets_in(file: Path) -> "Iterator[Secret]":
-    from service_record.redaction import Secret  # noqa: PLC0415  # as above
-    from service_record.redaction.host_secrets import Contents  # noqa: PLC0415  # as above
+    from service_record.redaction import Secret  # as above
+    from service_record.redaction.host_secrets import Contents  # as above
 
     with file.open("rb") as stream:
         data = stream.read(_MAX_BYTES + 1)
@@ -145,27 +145,27 @@ def _secrets_in(file: Path) -> "Iterator[Secret]":
 
 def rules_with(files: Iterable[Path]) -> "Rules":
     """Return the rules of this host, and of the secrets in these files."""
-    from service_record.redaction import Rules, known_secrets  # noqa: PLC0415  # as above
+    from service_record.redaction import Rules, known_secrets  # as above
 
     return Rules((*known_secrets(Path("/"), os.environ).secrets, *secrets_in(files)))
 
 
 def write_page(page: str) -> None:
     """Write a page of HTML to standard output, without secrets: it is made to be given to others."""
-    from service_record.redaction import outgoing_page  # noqa: PLC0415  # as above
+    from service_record.redaction import outgoing_page  # as above
 
     sys.stdout.buffer.write(_without_secrets(page, outgoing_page).encode())
 
 
 def without_secrets(data: bytes) -> bytes:
     """Return data without the secrets of this host. Ends the program where one is left in it."""
-    from service_record.redaction import outgoing  # noqa: PLC0415  # as above
+    from service_record.redaction import outgoing  # as above
 
     return _without_secrets(data, outgoing)
 
 
 def _without_secrets(data: _Data, outgoing: Callable[[_Data, "Rules"], _Data]) -> _Data:
-    from service_record.redaction import LeakError  # noqa: PLC0415  # as above
+    from service_record.redaction import LeakError  # as above
 
     try:
         return outgoing(data, rules_with(()))

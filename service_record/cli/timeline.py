@@ -69,21 +69,21 @@ def command(
     drawn = charts(history, now_for(whole, source), apart=is_apart, by_duration=by_duration)
     page_view = view(clock)
     if output in {"table", "wide"}:
-        from service_record.display.timeline import timeline_page  # noqa: PLC0415  # only what is shown
+        from service_record.display.timeline import timeline_page  # only what is shown
 
         lines = timeline_page(history, source.name, drawn, page_view, wide=is_apart, flat=by_duration)
         print_lines(lines, color, pager=pager)
     elif output == "html":
-        from service_record.cli.terminal import write_page  # noqa: PLC0415
-        from service_record.display.html.timeline_page import timeline_html  # noqa: PLC0415
+        from service_record.cli.terminal import write_page
+        from service_record.display.html.timeline_page import timeline_html
 
         page = timeline_html(
             history, source.name, drawn, replace(page_view, glyphs=Glyphs()), flat=by_duration
         )
         write_page(page)
     else:
-        from service_record.display.machine import written  # noqa: PLC0415
-        from service_record.display.timeline import row_documents, timeline_document  # noqa: PLC0415
+        from service_record.display.machine import written
+        from service_record.display.timeline import row_documents, timeline_document
 
         document = timeline_document(drawn, source.name)
         sys.stdout.buffer.write(written(document, row_documents(drawn), output).encode())

@@ -121,7 +121,7 @@ def bundles(
     require_extra("triage")
     if scheduler is not None:
         require_extra("dask")
-    from service_record.triage.references import TriageError  # noqa: PLC0415  # an extra
+    from service_record.triage.references import TriageError  # an extra
 
     try:
         with _opened(place, sources) as index:
@@ -138,7 +138,7 @@ def bundles(
 @contextmanager
 def _opened(place: str | None, sources: Sequence[str]) -> "Iterator[Index]":
     """Open the index; without a place, a temporary one."""
-    from service_record.triage.index import Index  # noqa: PLC0415  # an extra
+    from service_record.triage.index import Index  # an extra
 
     if place is not None:
         yield Index(place, create=bool(sources))
@@ -151,9 +151,9 @@ def _judge(
     index: "Index", sources: Iterable[str], workers: int, scheduler: str | None, *, again: bool
 ) -> None:
     """Judge the bundles of the sources that the index does not have, and add their rows."""
-    from service_record.triage.engines import judge_here, judge_on_dask  # noqa: PLC0415  # an extra
-    from service_record.triage.index import add_in_parts  # noqa: PLC0415
-    from service_record.triage.references import references  # noqa: PLC0415
+    from service_record.triage.engines import judge_here, judge_on_dask  # an extra
+    from service_record.triage.index import add_in_parts
+    from service_record.triage.references import references
 
     judged = set() if again else index.known_keys()
     keys: set[str] = set()
@@ -175,8 +175,8 @@ def _judge(
 
 
 def _answer(index: "Index", since: datetime | None, against: str | None) -> "Triage":
-    from service_record.triage.counting import summarise  # noqa: PLC0415
-    from service_record.triage.index import Index  # noqa: PLC0415  # an extra
+    from service_record.triage.counting import summarise
+    from service_record.triage.index import Index  # an extra
 
     if against is None:
         return summarise(index.connect(), since)
@@ -193,7 +193,7 @@ def _answer(index: "Index", since: datetime | None, against: str | None) -> "Tri
 def _print_answer(
     answer: "Triage", sources: tuple[str, ...], output: str, color: str, *, pager: bool
 ) -> None:
-    from service_record.triage import answer_table  # noqa: PLC0415  # an extra
+    from service_record.triage import answer_table  # an extra
 
     if output in {"table", "wide"}:
         lines = answer_table.answer_lines(answer, view(Clock.UTC), whole=output == "wide")
@@ -207,9 +207,9 @@ def _print_answer(
 
 
 def _print_bundles(index: "Index", cause: str, output: str, color: str, *, pager: bool) -> None:
-    from service_record.display.machine import csv_of  # noqa: PLC0415
-    from service_record.triage.answer_table import bundle_lines  # noqa: PLC0415  # an extra
-    from service_record.triage.counting import bundles_of  # noqa: PLC0415
+    from service_record.display.machine import csv_of
+    from service_record.triage.answer_table import bundle_lines  # an extra
+    from service_record.triage.counting import bundles_of
 
     bundle_rows = bundles_of(index.connect(), cause)
     if output in {"table", "wide"}:
@@ -239,9 +239,9 @@ def sql(*, query: str, place: str | None, output: str) -> None:
     if place is None:
         raise click.UsageError("--index is missing; name the index to ask")
     require_extra("triage")
-    from service_record.display.machine import csv_of  # noqa: PLC0415  # only for an output
-    from service_record.triage.index import Index, ask  # noqa: PLC0415
-    from service_record.triage.references import TriageError  # noqa: PLC0415
+    from service_record.display.machine import csv_of  # only for an output
+    from service_record.triage.index import Index, ask
+    from service_record.triage.references import TriageError
 
     try:
         columns, rows = ask(Index(place), query)
@@ -268,6 +268,6 @@ def _write(text: str) -> None:
 
 
 def _write_json(value: object) -> None:
-    from service_record.display.machine import as_json  # noqa: PLC0415  # only for programs
+    from service_record.display.machine import as_json  # only for programs
 
     _write(as_json(value))

@@ -51,7 +51,7 @@ class Pattern(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
     @cached_property
     def compiled(self) -> Any:
         """Compile the pattern with RE2. Raises re2.error where it is not valid."""
-        import re2  # noqa: PLC0415  # only where a text is looked at
+        import re2  # only where a text is looked at
 
         return re2.compile(self.text.encode(), _options())
 
@@ -157,7 +157,7 @@ class LineSet:
     @cached_property
     def _heads(self) -> Any:
         """Compile what finds heads: at each place the longest."""
-        import re2  # noqa: PLC0415  # as above
+        import re2  # as above
 
         options = _options()
         options.longest_match = options.never_capture = True
@@ -170,7 +170,7 @@ class LineSet:
 
     @cached_property
     def _set(self) -> Any:
-        import re2  # noqa: PLC0415  # as above
+        import re2  # as above
 
         options = _options()
         options.never_capture = True
@@ -189,7 +189,7 @@ def end_of_line(text: bytes, at: int) -> int:
 
 
 def _options() -> Any:
-    import re2  # noqa: PLC0415  # as above
+    import re2  # as above
 
     options = re2.Options()
     options.case_sensitive = options.log_errors = False

@@ -215,7 +215,7 @@ def built_in_rules() -> tuple[CauseRule, ...]:
 
 def parsed_rules(texts: Sequence[bytes]) -> bytes:
     """Return the rules of these families as one line of JSON, with the sum of each file it was made of."""
-    from service_record.diagnosis.yaml_files import read_rules  # noqa: PLC0415  # not where they are shipped
+    from service_record.diagnosis.yaml_files import read_rules  # not where they are shipped
 
     rules = [
         rule
@@ -248,7 +248,7 @@ _LATEST_RUNS: Final = 3
 
 def scanner(causes: Causes, history: History, failed_services: frozenset[str] = frozenset()) -> "Scanner":
     """Return what reads the files of the host whose history this is."""
-    from service_record.diagnosis.evidence.scan import Scanner  # noqa: PLC0415  # few hosts have any beside records
+    from service_record.diagnosis.evidence.scan import Scanner  # few hosts have any beside records
 
     own = {
         service.name: [run.pid for run in service.runs[-_LATEST_RUNS:] if run.pid is not None]

@@ -93,7 +93,7 @@ def moved(
 
     With each, what it follows in the bad order and in the good one.
     """
-    from difflib import SequenceMatcher  # noqa: PLC0415  # only where two hosts are compared
+    from difflib import SequenceMatcher  # only where two hosts are compared
 
     matcher = SequenceMatcher(None, good, bad, autojunk=False)
     in_place = {

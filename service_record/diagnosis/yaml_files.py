@@ -83,7 +83,7 @@ class Value(msgspec.Struct, frozen=True):
 
 def document(text: str, path: str) -> Value | None:
     """Parse the document in a text; None when it holds only comments. Raises FileError if it is not YAML."""
-    import yaml  # noqa: PLC0415  # as above
+    import yaml  # as above
 
     loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # absent where libyaml is
     try:
@@ -110,7 +110,7 @@ def _value(node: "yaml.Node", path: str, yaml: Any) -> Value:
 
 def _check_nesting(text: str, path: str, loader: type[Any]) -> None:
     """Refuse what is nested without end: libyaml composes by recursion, and does not survive that."""
-    import yaml  # noqa: PLC0415  # as above
+    import yaml  # as above
 
     depth = 0
     for event in yaml.parse(text, Loader=loader):
@@ -326,7 +326,7 @@ def _check(value: Value) -> str:
 
 def _pattern(value: Value, name: str) -> Pattern:
     pattern = Pattern.of(value.text(f"a pattern of `{name}`"))
-    import re2  # noqa: PLC0415  # only where rules are made
+    import re2  # only where rules are made
 
     try:
         _ = pattern.compiled

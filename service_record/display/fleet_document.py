@@ -30,7 +30,7 @@ _TEMPLATE: Final = "hosts.html"
 
 def hosts_html(answer: HostsAnswer, source: str, view: View) -> str:
     """Return the page of `hosts --output html`: the hosts as they were at one moment."""
-    from service_record.display.html.rendering import page, section  # noqa: PLC0415  # only for a page
+    from service_record.display.html.rendering import page, section  # only for a page
 
     def moment_of(at: float | None) -> str:
         return "" if at is None else moment_at(at, view)

@@ -260,7 +260,7 @@ def as_yaml(document: object) -> str:
     """Return a document as YAML in block style; texts of several lines are literal blocks where
     they can be.
     """
-    import yaml  # noqa: PLC0415  # takes longer than all the rest, and other forms need none
+    import yaml  # takes longer than all the rest, and other forms need none
 
     fast: type[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # absent where libyaml is
     dumper = type("Dumper", (fast,), {})  # of our own: what it represents it keeps for all who use it
@@ -282,8 +282,8 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 def csv_of(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     """Return CSV (RFC 4180), in which a quote stands before what a spreadsheet takes for a formula."""
-    import csv  # noqa: PLC0415  # few have tables
-    import io  # noqa: PLC0415  # as above
+    import csv  # few have tables
+    import io  # as above
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")

@@ -209,8 +209,8 @@ def painted(lines: Iterable[Line], *, color: bool) -> Iterator[str]:
         for line in lines:
             yield "".join(text for text, _ in line).rstrip() + "\n"
         return
-    from rich.color import ColorSystem  # noqa: PLC0415  # only where there is colour
-    from rich.style import Style  # noqa: PLC0415
+    from rich.color import ColorSystem  # only where there is colour
+    from rich.style import Style
 
     styles = {ink: Style.parse(ink) for ink in Ink}
     for line in lines:

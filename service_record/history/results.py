@@ -122,7 +122,7 @@ def boots_in_order(records: Iterable[dict[str, str]]) -> tuple[str, ...]:
             first_times[boot_id] = min(time, first_times.get(boot_id, time))
     if len(first_times) <= 1:
         return tuple(first_times)
-    from graphlib import CycleError, TopologicalSorter  # noqa: PLC0415  # most hosts have one boot
+    from graphlib import CycleError, TopologicalSorter  # most hosts have one boot
 
     sorter = TopologicalSorter[str](dict.fromkeys(first_times, ()))
     for boots in records:
@@ -136,7 +136,7 @@ def boots_in_order(records: Iterable[dict[str, str]]) -> tuple[str, ...]:
 
 
 def _earliest_first(sorter: "TopologicalSorter[str]", first_times: dict[str, str]) -> Iterable[str]:
-    from heapq import heapify, heappop, heappush  # noqa: PLC0415  # as above
+    from heapq import heapify, heappop, heappush  # as above
 
     ready = [(first_times[boot_id], boot_id) for boot_id in sorter.get_ready()]
     heapify(ready)

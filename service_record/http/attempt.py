@@ -218,7 +218,7 @@ class Attempt:
         """
         if not self._request.expects_leave:
             return
-        import httpcore2  # noqa: PLC0415  # what httpx2 stands on
+        import httpcore2  # what httpx2 stands on
 
         stream = self._stream
         try:

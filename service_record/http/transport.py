@@ -190,7 +190,7 @@ def _attempts(
     """Return a context for each try; an exception in it that `judge` takes leads to the next."""
     if tries == 1:
         return (nullcontext(),)
-    import stamina  # noqa: PLC0415  # an extra that who tries once does without
+    import stamina  # an extra that who tries once does without
 
     stamina.instrumentation.set_on_retry_hooks(())
     return stamina.retry_context(

@@ -204,8 +204,8 @@ class _Registry:
         raise RegistryError("it leads from one server to the next")
 
     def _ask_once(self, method: str, url: str, headers: Mapping[str, str]) -> "tuple[int, Reply]":
-        from service_record.http.attempt import Request  # noqa: PLC0415  # an extra
-        from service_record.http.transport import Transport  # noqa: PLC0415
+        from service_record.http.attempt import Request  # an extra
+        from service_record.http.transport import Transport
 
         transport = Transport(
             url,

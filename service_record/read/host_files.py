@@ -37,7 +37,7 @@ def with_host_files(
 
 
 def _live() -> HostFiles:
-    from service_record.read.live_host import live_contents  # noqa: PLC0415  # only of this host
+    from service_record.read.live_host import live_contents  # only of this host
 
     for name, data in live_contents():
         yield name, BytesIO(data).read
@@ -60,13 +60,13 @@ def _contents(source: Source, places: Sequence[str]) -> "Iterator[Content] | Non
         return _archive_contents(source.archive, Path(places[0]).name)
     if "://" in places[0] or places[0] == "-":
         return None
-    from service_record.bundle.contents import directory_contents  # noqa: PLC0415  # no bundle, no need
+    from service_record.bundle.contents import directory_contents  # no bundle, no need
 
     return directory_contents(_directory_of(places[0]), _ignore)
 
 
 def _archive_contents(archive: Callable[[], BufferedReader], name: str) -> "Iterator[Content]":
-    from service_record.bundle.contents import archive_contents  # noqa: PLC0415  # as above
+    from service_record.bundle.contents import archive_contents  # as above
 
     with archive() as stream:
         yield from archive_contents(stream, name, 0.0, _ignore)

@@ -113,8 +113,8 @@ def _place(place: str, *, with_evidence: bool) -> Source:
 
 def _of_collector(place: str, *, with_evidence: bool) -> Source:
     """Return the records of a host that a collector knows, as they were when it heard of it last."""
-    from service_record.client.address import CollectorError  # noqa: PLC0415  # few read from there
-    from service_record.read.remote import remote_records  # noqa: PLC0415
+    from service_record.client.address import CollectorError  # few read from there
+    from service_record.read.remote import remote_records
 
     try:
         remote = remote_records(place)
@@ -130,7 +130,7 @@ def _of_collector(place: str, *, with_evidence: bool) -> Source:
 
 def _fetched(fetch: Callable[[], BufferedReader]) -> BufferedReader:
     """Return a collector's bundle. Raises OSError: it is too late for a refusal."""
-    from service_record.client.address import CollectorError  # noqa: PLC0415  # as above
+    from service_record.client.address import CollectorError  # as above
 
     try:
         return fetch()
@@ -250,14 +250,14 @@ def beside(record: Path, suffix: str) -> Path | None:
 
 def _stream(name: str, service: str, stream: BufferedReader, *, with_evidence: bool) -> Source:
     """Return the records in an open file, which is read while they are."""
-    from service_record.bundle import is_packed, looked_into  # noqa: PLC0415  # as above
+    from service_record.bundle import is_packed, looked_into  # as above
 
     head, stream = looked_into(stream)
     if head.startswith(_ZIP):
         raise SourceError(f"{name}: a zip archive, which is not read; unpack it, and give its directory")
     if not is_packed(head):
         return _of_pieces(name, service, _closing(stream))
-    from service_record.bundle import open_bundle  # noqa: PLC0415  # as above
+    from service_record.bundle import open_bundle  # as above
 
     with stream:
         return _of_bundle(name, service, open_bundle(stream), with_evidence=with_evidence)
@@ -265,10 +265,10 @@ def _stream(name: str, service: str, stream: BufferedReader, *, with_evidence: b
 
 def _twice(stream: BufferedReader) -> tuple[BufferedReader, Callable[[], BufferedReader] | None]:
     """Return a stream, and what opens it again if it is an archive: a copy in a file without a name."""
-    import tempfile  # noqa: PLC0415  # few are read twice from a pipe
-    from shutil import copyfileobj  # noqa: PLC0415  # likewise
+    import tempfile  # few are read twice from a pipe
+    from shutil import copyfileobj  # likewise
 
-    from service_record.bundle import is_packed, looked_into  # noqa: PLC0415  # as above
+    from service_record.bundle import is_packed, looked_into  # as above
 
     head, stream = looked_into(stream)
     if not is_packed(head):

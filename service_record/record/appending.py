@@ -185,7 +185,7 @@ class Writer:
             self._is_in_array = False
 
     def _extend_array(self, line: bytes) -> bool:
-        from service_record.record import array_file  # noqa: PLC0415  # most services record in lines
+        from service_record.record import array_file  # most services record in lines
 
         try:
             descriptor = open_regular(self._path, os.O_RDWR | _SAFE)
@@ -201,7 +201,7 @@ class Writer:
 
 
 def _line(fields: Mapping[str, object], before: bytes = b"") -> bytes:
-    from service_record.record.line import MAX_LINE_BYTES, line_of  # noqa: PLC0415  # who reads needs none
+    from service_record.record.line import MAX_LINE_BYTES, line_of  # who reads needs none
 
     return before + line_of(fields, MAX_LINE_BYTES - len(before))
 

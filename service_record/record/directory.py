@@ -64,7 +64,7 @@ class Records:
 
         Raises OSError, at the first piece, when there is no such file or it cannot be read.
         """
-        from service_record.record.layout import read_entries  # noqa: PLC0415  # not loaded by who records
+        from service_record.record.layout import read_entries  # not loaded by who records
 
         path = self._file(service)
         live = [] if path.exists() else self._live(service)

@@ -180,7 +180,7 @@ class Entry(
         """Return the entry as one line of JSON with its newline, at most `limit` bytes: see
         `line.line_of`.
         """
-        from service_record.record.line import MAX_LINE_BYTES, line_of  # noqa: PLC0415  # who reads writes none
+        from service_record.record.line import MAX_LINE_BYTES, line_of  # who reads writes none
 
         return line_of(self.to_json(), MAX_LINE_BYTES if limit is None else limit)
 
@@ -303,7 +303,7 @@ def _unknown(name: str, value: object, depth: int = _MAX_DEPTH) -> object:
 
 def describe_value(value: object) -> str:
     """Return a JSON value for a one-line message, short whatever it is."""
-    import json  # noqa: PLC0415  # only where something is wrong
+    import json  # only where something is wrong
 
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"

@@ -34,7 +34,7 @@ def read_entries(stream: BinaryIO, block_bytes: int = _BLOCK_BYTES) -> Iterator[
             yield from entries
             continue
         if lines is None:
-            from service_record.record.recovery import Lines  # noqa: PLC0415  # most records need none of it
+            from service_record.record.recovery import Lines  # most records need none of it
 
             lines = Lines(stream, following_lines)
         lines.following = following

@@ -115,7 +115,7 @@ def failed_units(timeout: float = 5.0) -> tuple[str, ...]:
 
 def running_services(timeout: float = 2.0) -> tuple[RunningService, ...]:
     """Return the services that run and have our drop-in; none without an answer within `timeout` seconds."""
-    from pathlib import Path  # noqa: PLC0415  # only readers ask
+    from pathlib import Path  # only readers ask
 
     if not any(next(Path(place).glob(f"*service.d/{_DROP_IN}"), None) for place in _UNIT_DIRECTORIES):
         return ()
@@ -125,7 +125,7 @@ def running_services(timeout: float = 2.0) -> tuple[RunningService, ...]:
 
 def _running_in(output: str) -> Iterator[RunningService]:
     """Return the services that run, of what `systemctl show` says of all."""
-    from datetime import UTC, datetime, timedelta  # noqa: PLC0415  # only readers ask
+    from datetime import UTC, datetime, timedelta  # only readers ask
 
     now, monotonic = datetime.now(UTC), time.clock_gettime(time.CLOCK_MONOTONIC)
     for paragraph in output.split("\n\n"):
@@ -168,7 +168,7 @@ def unit_properties(services: Iterable[str], properties: Iterable[str], timeout:
 
     None when it does not answer within `timeout` seconds. A name that is no unit's is left out.
     """
-    import re  # noqa: PLC0415  # only readers ask
+    import re  # only readers ask
 
     names = [f"{service}{_SERVICE}" for service in services if re.fullmatch(_UNIT_NAME, service)]
     ask = ["systemctl", "show", "--no-pager", "--state=failed", f"--property={','.join(properties)}"]
@@ -195,7 +195,7 @@ def journal_tail(invocation: str | None, lines: int = 3, timeout: float = 2.0) -
 
 
 def _output_of(command: list[str], timeout: float) -> str | None:
-    import subprocess  # noqa: PLC0415  # costs more than the rest of a recording program together
+    import subprocess  # costs more than the rest of a recording program together
 
     try:
         process = subprocess.Popen(

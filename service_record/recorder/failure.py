@@ -180,7 +180,7 @@ def _place(frame: FrameType, line: int) -> str:
 
 
 def _source(frame: FrameType, line: int) -> str | None:
-    import linecache  # noqa: PLC0415  # only a failure has a source line
+    import linecache  # only a failure has a source line
 
     return linecache.getline(frame.f_code.co_filename, line, frame.f_globals).strip() or None
 

@@ -157,7 +157,7 @@ class Sigterm:
     """
 
     def __init__(self, record: Callable[[FrameType | None], None]) -> None:
-        import signal  # noqa: PLC0415  # only for those who ask for it
+        import signal  # only for those who ask for it
 
         self._signal = signal
         self._record = record

@@ -88,7 +88,7 @@ def _live_files(places: Places) -> Iterable[tuple[str, bytes]]:
     """Return what this host shows, for at most three seconds; nothing of one below another root."""
     if places.at("/") != Path("/"):
         return ()
-    from service_record.read.live_host import live_contents  # noqa: PLC0415  # only when something is wrong
+    from service_record.read.live_host import live_contents  # only when something is wrong
 
     return live_contents()
 

@@ -79,7 +79,7 @@ def page(evidence: HostEvidence, source: str, at: datetime) -> str:
     """Return what `analyze` prints of the records of `source`; the sentence where none can be judged."""
     if evidence.diagnosis is None or evidence.history is None:
         return f"{sentence(evidence)}\n"
-    from service_record.display.verdict_page import analysis_text  # noqa: PLC0415  # for bundles
+    from service_record.display.verdict_page import analysis_text  # for bundles
 
     return analysis_text(evidence.diagnosis, evidence.history, source, at)
 

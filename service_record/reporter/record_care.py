@@ -33,8 +33,8 @@ def send_records(places: Places, environ: Mapping[str, str], settings: Settings,
     """Send what is new to each collector that settings name; what is not taken is said."""
     if not settings.records_to:
         return
-    from service_record.client.address import CollectorError, NotTaken  # noqa: PLC0415  # few have those
-    from service_record.redaction import HostMask, LeakError  # noqa: PLC0415
+    from service_record.client.address import CollectorError, NotTaken  # few have those
+    from service_record.redaction import HostMask, LeakError
 
     mask = HostMask(places.root, environ, secrets_in(settings)) if settings.redact else bytes
     for target in settings.records_to:
@@ -53,8 +53,8 @@ def send_records(places: Places, environ: Mapping[str, str], settings: Settings,
 
 def _sent(where: str, host: str, settings: Settings, records: Records, mask: "HostMask | type[bytes]") -> int:
     """Return how many bytes the collector took."""
-    from service_record.client.calls import CollectorClient  # noqa: PLC0415  # as above
-    from service_record.client.sending import Sender  # noqa: PLC0415
+    from service_record.client.calls import CollectorClient  # as above
+    from service_record.client.sending import Sender
 
     with CollectorClient(
         where,

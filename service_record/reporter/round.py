@@ -237,7 +237,7 @@ class Round:
 
     def show_verdict(self, advice: str) -> None:
         """Put the verdict on the consoles, without secrets, with what to do below it."""
-        from service_record.redaction import LeakError, Rules, known_secrets, outgoing_text  # noqa: PLC0415
+        from service_record.redaction import LeakError, Rules, known_secrets, outgoing_text
 
         rules = Rules((*known_secrets(self.places.root, self.environ).secrets, *secrets_in(self.settings)))
         try:

@@ -211,7 +211,7 @@ def _read_document(path: Path, text: str, document: Mapping[str, Any]) -> _Read:
         try:
             values[name] = _setting_named(name).value(value)
         except ValueError as error:
-            from service_record.record.visible import visible  # noqa: PLC0415  # only where something is wrong
+            from service_record.record.visible import visible  # only where something is wrong
 
             line = line_of(text, name)
             bad[name] = line, f"{path}:{line}: {visible(name)}: {error}"
@@ -240,7 +240,7 @@ def _setting_named(name: str) -> Setting:
         raise ValueError(f"the token does not belong here; write it into {Places().credential_file} (0600)")
     if name in _SECTIONS:
         raise ValueError(f"a section; write [{name}] and its settings below")
-    from difflib import get_close_matches  # noqa: PLC0415  # as above
+    from difflib import get_close_matches  # as above
 
     ends = {setting.rpartition(".")[2]: setting for setting in _BY_NAME}
     near = get_close_matches(plain, ends, n=1)
@@ -303,7 +303,7 @@ def _missing(setting: Setting, places: Places) -> str:
 
 def secrets_in(settings: Settings) -> tuple["Secret", ...]:
     """Return the tokens of the settings: they leave the host in no text."""
-    from service_record.redaction import Secret  # noqa: PLC0415  # only what a round needs
+    from service_record.redaction import Secret  # only what a round needs
 
     service = settings.service
     tokens = {

@@ -163,10 +163,10 @@ class Supply:
         return with_bundle(state, self._evidence)
 
     def _make_bundle(self, state: ReporterState, most_bytes: int) -> "Bundled":
-        from service_record.reporter.bundling import make_bundle  # noqa: PLC0415  # most rounds make none
-        from service_record.reporter.gather.collectors import COLLECTORS  # noqa: PLC0415
-        from service_record.reporter.gather.journal import newest_cursor  # noqa: PLC0415
-        from service_record.reporter.gather.model import Context  # noqa: PLC0415
+        from service_record.reporter.bundling import make_bundle  # most rounds make none
+        from service_record.reporter.gather.collectors import COLLECTORS
+        from service_record.reporter.gather.journal import newest_cursor
+        from service_record.reporter.gather.model import Context
 
         at = datetime.now(UTC)
         service = self._settings.service

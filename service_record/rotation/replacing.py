@@ -68,7 +68,7 @@ def rotate(path: Path, limit: int) -> Rotation | None:
 
 
 def _rotate(path: Path, limit: int) -> Rotation | None:
-    from service_record.rotation.choosing import AnonymousError, shortened  # noqa: PLC0415  # for long ones
+    from service_record.rotation.choosing import AnonymousError, shortened  # for long ones
 
     before = path.lstat().st_size
 

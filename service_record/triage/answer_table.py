@@ -133,7 +133,7 @@ _TREND: Final = (168, 32)
 
 def answer_html(triage: Triage, source: str, made_at: datetime) -> str:
     """Return the page in one file: causes by count, what is new, what is rising, what no rule knows."""
-    from service_record.display.html.rendering import page, section  # noqa: PLC0415  # only for a page
+    from service_record.display.html.rendering import page, section  # only for a page
 
     everything = (*triage.causes, *triage.unknown)
     bad = count(triage.bad, "bundle with trouble", "bundles with trouble")

@@ -233,7 +233,7 @@ def _clustered(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Join the signatures that a template miner takes for one template, the most frequent first."""
     if not rows:
         return []
-    from drain3.drain import Drain  # noqa: PLC0415  # only where no rule knows a line
+    from drain3.drain import Drain  # only where no rule knows a line
 
     miner = Drain(sim_th=_ALIKE, max_children=_MOST_CHILDREN)
     joined: dict[int, dict[str, Any]] = {}

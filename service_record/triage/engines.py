@@ -86,7 +86,7 @@ def judge_on_dask(references: Iterable[Reference], address: str) -> Iterator[Row
     The workers need this package, and see the bundles under the same names. A task whose worker dies is given
     to another. Raises OSError when the scheduler does not answer.
     """
-    from distributed import Client, as_completed  # noqa: PLC0415  # an extra
+    from distributed import Client, as_completed  # an extra
 
     with Client(address) as client:
         window = _AHEAD * max(sum(client.nthreads().values()), 1)

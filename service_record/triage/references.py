@@ -86,7 +86,7 @@ def store_of(uri: str) -> "tuple[FileSystem, str]":
 
     The environment has keys, region and AWS_ENDPOINT_URL, as every S3 client reads them.
     """
-    from pyarrow import fs  # noqa: PLC0415  # an extra
+    from pyarrow import fs  # an extra
 
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if uri.startswith("s3://") and endpoint:
@@ -103,7 +103,7 @@ def store_of(uri: str) -> "tuple[FileSystem, str]":
 
 
 def _in_store(source: str) -> Iterator[Reference]:
-    from pyarrow import fs  # noqa: PLC0415  # an extra
+    from pyarrow import fs  # an extra
 
     filesystem, path = store_of(source)
     scheme = source.partition("://")[0]

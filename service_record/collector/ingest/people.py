@@ -76,7 +76,7 @@ class AppriseSender:
 
     def send(self, delivery: Delivery) -> SendResult:
         """Send it, once."""
-        from apprise import Apprise, NotifyFormat, NotifyType  # noqa: PLC0415  # only where it is used
+        from apprise import Apprise, NotifyFormat, NotifyType  # only where it is used
 
         message = message_of(delivery.notices, public_reason(delivery.notices[0].reason), self._page)
         kind = NotifyType.FAILURE if message.is_bad else NotifyType.INFO
@@ -95,7 +95,7 @@ def _service(destination: NewsDestination) -> "NotifyBase":
     """Return apprise's own object. The logs of apprise and its libraries have URLs in them: they are
     dropped.
     """
-    from apprise import Apprise, AppriseAsset  # noqa: PLC0415  # 44 MB, only where a destination needs it
+    from apprise import Apprise, AppriseAsset  # 44 MB, only where a destination needs it
 
     for name in ("apprise", "urllib3", "requests", "requests_oauthlib", "oauthlib"):
         logging.getLogger(name).setLevel(_SILENT)

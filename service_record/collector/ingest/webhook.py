@@ -86,7 +86,7 @@ class _HttpSender:
     """The number of deliveries at once: a slow one holds up few others."""
 
     def __init__(self, url: str) -> None:
-        from service_record.http.transport import Transport  # noqa: PLC0415  # only where something is sent
+        from service_record.http.transport import Transport  # only where something is sent
 
         self._url = url
         limits = RetryPolicy(
@@ -101,7 +101,7 @@ class _HttpSender:
         self._transport.close()
 
     def _post(self, body: bytes, headers: Mapping[str, str]) -> SendResult:
-        from service_record.http.attempt import Request  # noqa: PLC0415  # only where something is sent
+        from service_record.http.attempt import Request  # only where something is sent
 
         request = Request(method="POST", url=self._url, headers=headers, file=body)
         outcome = self._transport.call(request, tries=1).outcome

@@ -127,9 +127,9 @@ class Database:
 
     def migrate(self) -> None:
         """Make the tables, or bring those of an earlier version up to date. Raises DatabaseError."""
-        from alembic import command  # noqa: PLC0415  # only at the start
-        from alembic.config import Config  # noqa: PLC0415
-        from alembic.util import CommandError  # noqa: PLC0415
+        from alembic import command  # only at the start
+        from alembic.config import Config
+        from alembic.util import CommandError
 
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))

@@ -274,7 +274,7 @@ _MOST_IN_FILE: Final = 8
 
 
 def _certificates(text: str) -> Iterator[NamedFact]:
-    from service_record.diagnosis.evidence.certificates import certificates  # noqa: PLC0415  # few bundles have any
+    from service_record.diagnosis.evidence.certificates import certificates  # few bundles have any
 
     read = list(islice(certificates(text), _MOST_IN_FILE + 1))
     if len(read) > _MOST_IN_FILE:

@@ -72,7 +72,7 @@ class Scanner:
 
         `own` maps a service to the pids of its latest runs.
         """
-        import re2  # noqa: PLC0415  # only where texts are looked at
+        import re2  # only where texts are looked at
 
         self._set = lines
         self._services = frozenset(own)
@@ -118,7 +118,7 @@ class Scanner:
         head = read(_BLOCK_BYTES)
         read = _after(head, read)
         if head.startswith(_EXPORTED):
-            from service_record.diagnosis.evidence.journal_export import export_lines  # noqa: PLC0415  # seldom
+            from service_record.diagnosis.evidence.journal_export import export_lines  # seldom
 
             read = export_lines(read)
         while chunk := read(_BLOCK_BYTES):
