@@ -268,10 +268,12 @@ def test_a_line_longer_than_is_held_at_once_is_malformed_in_pieces() -> None:
 
 UNITS = [
     *(b"{", b"}", b'{"', b"[", b'"', b'\\"', b'{\\"', b"{}", b'{"a":', b'{"a":{}', b'{"a":1}', b"{\n"),
-    *(b"\0", b"a\n"),
+    *(b"\0", b"a\n", b"{ ", b"\\n", b'"' + b"a" * 50 + b"\n", b'"' + b"\\n" * 60 + b'"'),
 ]
 HOSTILE = {repr(unit): unit * ((4 << 20) // len(unit)) for unit in UNITS} | {
     "deep-object": b'{"a":' * 400_000 + b"}" * 400_000,
+    "long-string": b'"' + b"\\n" * 2_000_000,
+    "long-brace": b"{" + b" " * 4_000_000,
     "deep-list": b'{"phase":' + b"[" * 4_000_000 + b"}",
 }
 

@@ -23,7 +23,7 @@ UNFINISHED_SECONDS: Final = 1.0
 """The wait for a damaged or unfinished piece: a write takes microseconds."""
 
 _FOREIGN_LINE: Final = re.compile(
-    rb"^[\[\], \t\r]*+ (?! \{ [^\n]* \} [\[\], \t\r]*+ $ ) ([^\n]+)", re.MULTILINE | re.VERBOSE
+    rb"^[\[\], \t\r]* (?! \{ [^\n]* \} [\[\], \t\r]* $ ) ([^\[\], \t\r\n] [^\n]*)", re.MULTILINE | re.VERBOSE
 )
 """A line that is neither blank nor an object."""
 _MAY_BE_TAKEN_APART: Final = re.compile(rb"[\[\]{]")

@@ -17,8 +17,8 @@ _HEAD_BYTES: Final = 4096
 _FIELDS_OF_UPSTREAM: Final = frozenset(
     {"timestamp", "precommand", "postcommand", "stage", "phase", "result", "errorline", "errormessage"}
 )
-_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
-"""A text, or what begins or ends an array or object."""
+_TOKEN: Final = re.compile(rb'\\.|["\[\]{}]', re.DOTALL)
+"""An escape in a string, a quote, or the beginning or end of an array or object."""
 
 
 class FormatFault(msgspec.Struct, frozen=True):
@@ -96,11 +96,15 @@ def _line_of_field(content: bytes, name: str) -> int:
 def _line_of_inner_array(content: bytes) -> int:
     """Return the line of the first array right within the outer one."""
     depth = place = 0
+    is_in_string = False
     for token in _TOKEN.finditer(content):
-        place = token.start()
-        if token[0] == b"[" and depth == 1:
-            break
-        depth += (token[0] in b"[{") - (token[0] in b"]}")
+        if token[0] == b'"':
+            is_in_string = not is_in_string
+        elif not is_in_string:
+            place = token.start()
+            if token[0] == b"[" and depth == 1:
+                break
+            depth += (token[0] in b"[{") - (token[0] in b"]}")
     return 1 + content.count(b"\n", 0, place)
 
 

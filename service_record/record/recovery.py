@@ -1,8 +1,7 @@
-"""Entries out of bytes that are not one entry to a line: indented arrays, glued or torn lines, foreign text.
+"""Find entries in indented arrays, glued or torn lines, and foreign text.
 
-An object is found by its braces, in one pass; what lies between the entries found is malformed. Lines are
-read one by one where they are not all entries as writers write them. The rules are in docs/record-format.md,
-"Reading". It takes one pass, bounded memory and linear time.
+Objects are found by their braces, in one pass, in bounded memory and in linear time whatever the input is.
+The bytes between two entries are reported as malformed. The rules are in docs/record-format.md, "Reading".
 """
 
 import json
@@ -26,34 +25,49 @@ from service_record.record.entry import (
 from service_record.record.line import mended
 
 STRUCTURE: Final = b"[], \t\r\n"
-"""The bytes that may stand around an entry: white space, and the brackets and commas of an array."""
+"""Bytes allowed around an entry: white space, and the brackets and commas of an array."""
 
 _SEPARATORS: Final = b", \t\r\n"
 _VALUES: Final = frozenset(bytes([byte]) for byte in b'{["-0123456789tfn')
-"""The first bytes of JSON values: a decoder takes longer to find none than all else of a short line."""
+"""First bytes of JSON values. This check is much cheaper than an attempt to decode foreign text."""
 _BLANK_SECTOR: Final = b" " * 511 + b"\n"
-"""In an array, a sector that was not written yet: docs/record-format.md, "The array layout"."""
+"""A sector of an array that was not written yet: docs/record-format.md, "The array layout"."""
 _MAX_DEPTH: Final = 16
-"""Braces followed at once; bounds how often a byte is looked at, whatever the nesting."""
+"""Maximum number of objects tracked at the same time. It limits how often deeply nested bytes are decoded."""
 
+# Debian 12's own Python (3.11.2) skips matches of possessive quantifiers and atomic groups, so there are none
+# here. Ordinary repetitions of a group are bounded instead, because `re` remembers each one in case it has to
+# go back: without a bound, a long hostile record would fill the memory. Alternatives begin with different
+# bytes, so going back is cheap: each byte is looked at a few times at most.
 _NEXT_BRACES: Final = re.compile(
     rb"""
-    (?: [^"{}]++
-      | "  (?: [^"\\\n{]++                      # a string: ends at its quote, or where it must be torn:
-             | \\["\\/bfnrtu]                   # at the end of the line, at an escape that JSON has not,
-             | \{ (?! "[^\s,:}\]] | [ \t\r]*\n ) # and before a brace that begins an object
-           )*+ "?
-      | \{ \s*+ \}
-      | \{ (?! \s*+ (?: " | \Z ) )
-    )*+
-    ( \{ | \}++ )?
+    (?: [^"{}]+
+      | " [^"\\\n{]* (?: \\["\\/bfnrtu] [^"\\\n{]* ){0,50} "  # most strings; _end_of_string takes the others
+      | \{ \s* \}
+      | \{ (?! \s* (?: " | \Z ) )
+    ){0,100}
+    ( \{ (?= \s* (?: " | \Z ) ) | \}+ )?
     """,
     re.VERBOSE,
 )
+"""Everything up to the next brace that begins or ends an object, that brace, and `}` that follow it."""
+_STRING_PART: Final = re.compile(
+    rb"""
+    (?: [^"\\\n{]+
+      | \\["\\/bfnrtu]
+      | \{ (?! "[^\s,:}\]] | [ \t\r]*\n )
+    ){1,1000}
+    """,
+    re.VERBOSE,
+)
+"""A part of a string. A torn string has no quote at its end.
+
+It ends at the end of the line, at an escape that JSON does not have, or before a brace that begins an object.
+"""
 
 
 class Region:
-    """A stretch of a record that is taken apart as a whole, from a line of the file on."""
+    """Consecutive bytes of a record, searched for entries as a whole."""
 
     def __init__(self, line: int) -> None:
         self._line = line
@@ -65,9 +79,10 @@ class Region:
         self.size += len(chunk)
 
     def drain(self, *, final: bool) -> Iterator[Entry | Malformed]:
-        """Yield all pieces of the region.
+        """Yield the pieces of the region and empty it.
 
-        Unless it is final, an object begun in its later half stays for more.
+        Unless `final`, an unfinished object that begins in the second half is kept: its end may still be
+        added.
         """
         data = b"".join(self._chunks)
         recovered, opened = _scan(data)
@@ -85,7 +100,7 @@ class Region:
         self.size = len(data) - end
 
     def _between(self, gap: bytes) -> Iterator[Malformed]:
-        """Yield what stood between two entries, if it is more than the structure of an array."""
+        """Yield the bytes between two entries, unless they are only the structure of an array."""
         if gap.strip(STRUCTURE):
             start = len(gap) - len(gap.lstrip(_SEPARATORS))
             line = self._line + gap.count(b"\n", 0, start)
@@ -95,9 +110,12 @@ class Region:
 
 
 def entry_of(text: bytes) -> Entry | None:
-    """Return the entry that the text is, read more leniently than JSON where no other reading is possible."""
+    """Return the entry in the text, or None.
+
+    Some faults that strict JSON refuses are accepted where they leave only one meaning: see `_decode_value`.
+    """
     try:
-        return Entry.from_json(_value_of(text))
+        return Entry.from_json(_decode_value(text))
     except ValueError:
         return None
 
@@ -109,20 +127,35 @@ class _RecoveredEntry(NamedTuple):
 
 
 def _scan(data: bytes) -> tuple[list[_RecoveredEntry], deque[int]]:
-    """Return the entries in the data, in order, and where the objects begin that it does not end."""
+    """Return the entries in the data in order, and the offsets of the objects without an end."""
     recovered: list[_RecoveredEntry] = []
     opened: deque[int] = deque(maxlen=_MAX_DEPTH)
     position = 0
-    while (braces := _NEXT_BRACES.match(data, position)) and braces[1]:
-        first, position = braces.span(1)
-        if braces[1] == b"{":
+    while position < len(data):
+        match = _NEXT_BRACES.match(data, position)
+        if match is None:
+            break  # cannot happen: the pattern also matches the empty string
+        first, position = match.span(1)
+        if first < 0:
+            position = match.end()
+            if data.startswith(b'"', position):
+                position = _end_of_string(data, position)
+        elif match[1] == b"{":
             opened.append(first)
-            continue
-        for brace in range(first, position):
-            if not opened:
-                break
-            _keep(recovered, data, opened.pop(), brace + 1)
+        else:
+            for end in range(first + 1, position + 1):
+                if not opened:
+                    break
+                _keep(recovered, data, opened.pop(), end)
     return recovered, opened
+
+
+def _end_of_string(data: bytes, start: int) -> int:
+    """Return the offset after the string, whole or torn, that begins at `start`."""
+    end = start + 1
+    while part := _STRING_PART.match(data, end):
+        end = part.end()
+    return end + data.startswith(b'"', end)
 
 
 def _keep(recovered: list[_RecoveredEntry], data: bytes, start: int, end: int) -> None:
@@ -130,17 +163,16 @@ def _keep(recovered: list[_RecoveredEntry], data: bytes, start: int, end: int) -
     if entry is None:
         return
     while recovered and recovered[-1].start > start:
-        recovered.pop()  # an object inside this entry that could have been one
+        recovered.pop()  # an object inside this entry
     recovered.append(_RecoveredEntry(start, end, entry))
 
 
-def _value_of(text: bytes) -> object:
-    """Return the JSON value in the text; ValueError when there is none.
+def _decode_value(text: bytes) -> object:
+    """Return the JSON value in the text. Raises ValueError if there is none.
 
-    Bytes that are not UTF-8 become backslash escapes, lone surrogates U+FFFD; control characters other than
-    newline and NUL may stand in a string as they are. A writer that copies a journal's bytes makes such
-    lines. But NULs, or a blank sector, are what a loss of power leaves between the halves of two other
-    entries.
+    Accepts what a writer produces that copies bytes of a journal: bytes that are not UTF-8 become backslash
+    escapes, lone surrogates become U+FFFD, and strings may contain control characters. Newlines, NULs and
+    blank sectors are refused: after a power loss they separate the halves of two different entries.
     """
     if _BLANK_SECTOR in text:
         raise ValueError("not one object")
@@ -179,7 +211,7 @@ def _reason(text: bytes) -> str:
     if text[:1] not in _VALUES:
         return "not an entry"
     try:
-        Entry.from_json(_value_of(text))
+        Entry.from_json(_decode_value(text))
     except EntryError as error:
         return str(error)
     except ValueError:
@@ -188,38 +220,39 @@ def _reason(text: bytes) -> str:
 
 
 _MAX_DAMAGED_LINES: Final = 1000
-"""Damaged lines of a record that are a piece each; of more, those that follow one another are one piece."""
+"""Number of damaged lines reported one by one. After these, consecutive damaged lines are one piece."""
 
 _CONTENT: Final = re.compile(rb"[^\[\], \t\r\n]")
-"""The first byte that is more than the structure of an array."""
+"""A byte that does not belong to the structure of an array."""
 OBJECT_LINE: Final = re.compile(
-    rb"^[\[\], \t\r]*+ \{ [^\n]{%d,} \} [\[\], \t\r]*+ $" % (LEAST_ENTRY_BYTES - len("{}")),
+    rb"^[\[\], \t\r]* \{ [^\n]{%d,} \} [\[\], \t\r]* $" % (LEAST_ENTRY_BYTES - len("{}")),
     re.MULTILINE | re.VERBOSE,
 )
 """A line that may be an entry, with the structure of an array around it."""
 
 
 class Lines:
-    """The physical lines of a stream that somebody else reads, too.
+    """Reads lines of a stream that are not all entries as writers write them.
 
-    Iterating gives those that look like an entry, up to any other, or to the end of what was looked at ahead.
+    Iterating yields the lines that look like an entry. It stops at the first other line, with that as the
+    current line, or at the end of the text that was read ahead.
     """
 
     def __init__(self, stream: BinaryIO, read_lines: Callable[[], bytes]) -> None:
-        """Prepare to read. `read_lines` reads the whole lines that come next in the stream."""
+        """`read_lines` returns the next whole lines of the same stream, which the caller reads as well."""
         self._stream = stream
         self._read_lines = read_lines
         self._ahead = BytesIO()
         self._ahead_bytes = 0
         self.following = 1
-        """The number of the line behind all that was read."""
+        """Number of the first unread line."""
         self._number = 0
         self._current = b""
         self._damaged = 0
-        """The number of lines that were objects, but not entries."""
+        """Number of lines so far that are objects but not entries."""
 
     def read(self, text: bytes) -> Iterator[Piece]:
-        """Yield the pieces of lines that were just read, and of those behind that belong with the last."""
+        """Yield the pieces of these lines. If the last one is damaged, read on to the next entry."""
         self._look_at(text)
         while True:
             yield from self._objects()
@@ -244,7 +277,7 @@ class Lines:
         self._current = b""
 
     def _advance(self) -> None:
-        """Go to the next line."""
+        """Make the next line the current one."""
         self._number = self.following
         self._current = self._ahead.readline(MAX_REGION_BYTES)
         if not self._current.endswith(b"\n"):
@@ -254,9 +287,9 @@ class Lines:
             self._current = self._current.removeprefix(BYTE_ORDER_MARK)
 
     def _advance_to_object(self) -> bytes:
-        """Give the lines that cannot be an entry, or the next line where that may be one, and go behind.
+        """Return the next lines that cannot be an entry or, if there are none, the next line.
 
-        Gives nothing at the end of the stream.
+        Returns nothing at the end of the stream.
         """
         if not self._is_ahead():
             self._look_at(self._read_lines())
@@ -270,7 +303,7 @@ class Lines:
         return self._ahead.tell() < self._ahead_bytes
 
     def _pass_over(self, pattern: re.Pattern[bytes]) -> bytes:
-        """Go behind the whole lines ahead before the first in which that is, and give them."""
+        """Skip and return the whole lines before the first line that contains a match."""
         begin = self._ahead.tell()
         text = self._ahead.getvalue()
         match = pattern.search(text, begin)
@@ -283,14 +316,12 @@ class Lines:
         return passed
 
     def _core(self) -> bytes:
-        """Return the line without an array's structure around it if that looks like an object; else
-        nothing.
-        """
+        """Return the object in the current line, without an array's structure; nothing if there is none."""
         core = self._current.strip(STRUCTURE)
         return core if core.startswith(b"{") and core.endswith(b"}") else b""
 
     def _objects(self) -> Iterator[Piece]:
-        """Yield the pieces of the lines that are JSON, up to the first that is to be taken apart."""
+        """Yield the pieces of lines that are valid JSON, up to the first line that is not."""
         for core in self:
             try:
                 yield Entry.from_json(orjson.loads(core))
@@ -303,7 +334,7 @@ class Lines:
                 yield Malformed(self._number, core.decode(), str(error))
 
     def _salvaged(self) -> Iterator[Piece]:
-        """Yield the pieces from the current line on, up to and with the next line that is just an entry."""
+        """Yield the pieces from the current line to the next line that is an entry, inclusive."""
         region = Region(self._number)
         region.add(self._current)
         while text := self._advance_to_object():
