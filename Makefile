@@ -22,9 +22,9 @@ READY = .venv/.ready
 DEMO = .cache/demo/.ready
 UPKEEP = .cache/upkeep/.ready
 SITE = .cache/site/.ready
-PYTHON = .venv/bin/python
+VENV_PYTHON = .venv/bin/python
 # Each of the many starts of the command would compile the package anew where bytecode is not kept.
-WITH_BYTECODE = env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(abspath .cache/bytecode) $(PYTHON)
+WITH_BYTECODE = env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(abspath .cache/bytecode) $(VENV_PYTHON)
 PYTEST = $(WITH_BYTECODE) -m pytest --numprocesses=auto --dist=worksteal
 # The shell tests run under `bash` and under each of these, separated by colons.
 BASHES = $(subst $() ,:,$(strip $(subst :, ,$(SERVICE_RECORD_BASHES)) $(abspath $(wildcard .cache/bashes/bash-*))))
@@ -36,7 +36,7 @@ demo: $(DEMO) ## record a failing bootstrap and show what failed, where, and why
 	@$(dir $(DEMO))bin/python -m demo
 
 demo-collector: $(READY) ## have thirty simulated hosts and a cluster of five report to a collector, and show which are in trouble
-	@$(PYTHON) -m demo.collector
+	@$(VENV_PYTHON) -m demo.collector
 
 test: $(READY) ## run what a change should pass before it is committed (three minutes); PYTEST_ARGS='-k name' for some
 	@$(PYTEST) -m 'not thorough' $(PYTEST_ARGS)
@@ -50,31 +50,31 @@ matrix: $(UPKEEP) ## test under Python 3.11, 3.12 and 3.13, with the lowest and 
 	@PATH=$(abspath $(dir $(UPKEEP))bin):$$PATH nox --download-python never $(MATRIX)
 
 rules: $(READY) ## write the known causes as `analyze` reads them, after a change of their YAML
-	@$(PYTHON) -m packages.causes
+	@$(VENV_PYTHON) -m packages.causes
 
 golden: $(READY) ## write what every output says of every example into tests/golden anew
-	@$(PYTHON) -m tests.golden
+	@$(VENV_PYTHON) -m tests.golden
 
 check: $(READY) ## style, types, shell and units, a line each
 	@.ci/check
 
 fuzz: $(READY) ## hostile records, archives, settings, answers and requests for SECONDS=600; rewrites the table in docs/promises.md
 	@SERVICE_RECORD_FUZZ_SECONDS=$(SECONDS) SERVICE_RECORD_FUZZ_PAGE=$(if $(PYTEST_ARGS),,docs/promises.md) \
-	  $(PYTHON) -m pytest tests/fuzz --timeout=$$(($(SECONDS) + 600)) $(PYTEST_ARGS)
+	  $(VENV_PYTHON) -m pytest tests/fuzz --timeout=$$(($(SECONDS) + 600)) $(PYTEST_ARGS)
 
 torture: SECONDS = 1200
 torture: $(READY) ## break disk, power and programs for SECONDS=1200, and rewrite the tables in docs/promises.md (ORDER=N, as root)
-	@SERVICE_RECORD_TORTURE_ORDER=$(ORDER) $(PYTHON) -m tests.torture --seconds $(SECONDS)
+	@SERVICE_RECORD_TORTURE_ORDER=$(ORDER) $(VENV_PYTHON) -m tests.torture --seconds $(SECONDS)
 
 mutants: $(READY) ## change the code in SAMPLE=200 small ways, count what the tests notice, rewrite a table in docs/promises.md (ORDER=N)
-	@$(PYTHON) -m pip install -qq --group mutants
-	@nice $(PYTHON) -m tests.mutants --sample $(SAMPLE) --order $(ORDER)
+	@$(VENV_PYTHON) -m pip install -qq --group mutants
+	@nice $(VENV_PYTHON) -m tests.mutants --sample $(SAMPLE) --order $(ORDER)
 
 bench-scale: $(READY) ## measure what collectors add up to, on SQLite and PostgreSQL, and rewrite the tables in docs/scale.md
 	@$(WITH_BYTECODE) -m bench.scale
 
 torture-collector: $(READY) ## kill the collector KILLS=50 times under load, one of four and PostgreSQL 20 times; nothing acknowledged is lost
-	@SERVICE_RECORD_TORTURE=$(KILLS) $(PYTHON) -m pytest tests/collector/test_durability.py $(PYTEST_ARGS)
+	@SERVICE_RECORD_TORTURE=$(KILLS) $(VENV_PYTHON) -m pytest tests/collector/test_durability.py $(PYTEST_ARGS)
 
 bench: $(READY) ## measure what everything costs (four minutes), and rewrite the tables in docs/performance.md and docs/collector.md
 	@$(WITH_BYTECODE) -m bench
@@ -92,7 +92,7 @@ bench-collector: $(READY) ## measure what the collector takes in and shows, and 
 	@$(WITH_BYTECODE) -m bench.collecting
 
 examples: $(READY) ## run the hosts of docs/examples anew (half an hour); EXAMPLES='good oom' for some of them
-	@$(PYTHON) -m examples $(EXAMPLES)
+	@$(VENV_PYTHON) -m examples $(EXAMPLES)
 
 bashes: ## fetch other versions of bash for `make test` into .cache/bashes (Debian, as root)
 	@.ci/bashes
@@ -104,28 +104,28 @@ audit: $(UPKEEP) ## ask a vulnerability service about everything that requiremen
 	@.ci/audit
 
 dependencies: $(READY) ## print what is installed with the command, why, how large, with which licence; into docs/dependencies.md
-	@$(PYTHON) -m packages.dependencies
+	@$(VENV_PYTHON) -m packages.dependencies
 
 man: $(READY) ## write man pages and shell completions into build/share
 	@rm -rf build/share
-	@$(PYTHON) -m packages.stage build/share --pages
+	@$(VENV_PYTHON) -m packages.stage build/share --pages
 
-# Without .venv a Python 3.11 without libraries will do; what is made of the command line is then left out.
+# Without .venv, a Python without libraries is enough; man pages and completions are then left out.
 install: ## what `service-record install` does, into DESTDIR for a package; PREFIX=/usr/local OPTIONS=--reporter
-	@$(if $(wildcard $(READY)),$(PYTHON),python3) -B -m packages.stage '$(or $(DESTDIR),/)' --prefix '$(PREFIX)' $(OPTIONS)
+	@python=$(if $(wildcard $(READY)),$(VENV_PYTHON),$$(.ci/python)) && "$$python" -B -m packages.stage '$(or $(DESTDIR),/)' --prefix '$(PREFIX)' $(OPTIONS)
 
 deb: $(READY) $(if $(EXECUTABLE),,standalone) ## make the Debian packages of shim and command in build/packages; EXECUTABLE=build/service-record takes one made before
-	@$(PYTHON) -m packages.deb build/packages '$(or $(EXECUTABLE),build/service-record)'
+	@$(VENV_PYTHON) -m packages.deb build/packages '$(or $(EXECUTABLE),build/service-record)'
 
 rpm: $(READY) $(if $(EXECUTABLE),,standalone) ## make the RPM packages of the same, with packages/service-record.spec
-	@$(PYTHON) -m packages.rpm build/packages '$(or $(EXECUTABLE),build/service-record)'
+	@$(VENV_PYTHON) -m packages.rpm build/packages '$(or $(EXECUTABLE),build/service-record)'
 
 site: $(SITE) ## build the documentation as a site into build/site; a dead link or anchor fails
 	@said=$$(NO_MKDOCS_2_WARNING=1 $(dir $(SITE))bin/mkdocs build --strict 2>&1) || { grep -v "^INFO" <<<"$$said"; exit 1; }
 
 dist: $(READY) ## build the wheel and the source archive into dist/, with SHA256SUMS; the same commit makes the same wheel
 	@rm -rf dist
-	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PYTHON) -m hatchling build
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(VENV_PYTHON) -m hatchling build
 	@cd dist && sha256sum -- *.whl *.tar.gz >SHA256SUMS
 
 release: $(READY) ## build, try and tag the version that service_record/version.py names; RELEASING.md has the steps
@@ -133,7 +133,7 @@ release: $(READY) ## build, try and tag the version that service_record/version.
 
 # In an environment of its own: what is not installed there cannot get into the executable.
 standalone: $(READY) ## make build/service-record, the whole command in one executable for hosts without Python (with gcc); GLIBC=2.34 refuses to need a newer one
-	@$(PYTHON) -m venv .cache/standalone
+	@$(VENV_PYTHON) -m venv .cache/standalone
 	@env -u PYTHONPATH .ci/install .cache/standalone standalone
 	@.cache/standalone/bin/python -B -m packages.standalone build/service-record
 
@@ -148,28 +148,28 @@ executables: ## the same for x86_64 and aarch64, with SHA256SUMS, in build/execu
 	@cd build/executables && sha256sum service-record-x86_64 service-record-aarch64 >SHA256SUMS.part && mv SHA256SUMS.part SHA256SUMS
 
 test-executables: executables $(READY) ## make them, and start each in a Debian 11 of its architecture
-	@$(PYTHON) -m pytest -p no:cacheprovider tests/test_executables.py $(PYTEST_ARGS)
+	@$(VENV_PYTHON) -m pytest -p no:cacheprovider tests/test_executables.py $(PYTEST_ARGS)
 
 clean: ## remove everything that was made, .venv too
 	rm -rf .venv .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(UPKEEP): pyproject.toml
-	@$(or $(wildcard $(PYTHON)),python3) -m venv --clear $(@D)
+	@python=$(or $(wildcard $(VENV_PYTHON)),$$(.ci/python)) && "$$python" -m venv --clear $(@D)
 	@$(@D)/bin/python -m pip install -qq --upgrade 'pip>=25.1'
 	@$(@D)/bin/python -m pip install -qq --group upkeep
 	@touch $@
 
 $(SITE): requirements/site.txt
-	@$(or $(wildcard $(PYTHON)),python3) -m venv --clear $(@D)
+	@python=$(or $(wildcard $(VENV_PYTHON)),$$(.ci/python)) && "$$python" -m venv --clear $(@D)
 	@$(@D)/bin/python -m pip install -qq --require-hashes -r requirements/site.txt || \
 	  { $(@D)/bin/python -m pip install -qq --upgrade 'pip>=25.1' && $(@D)/bin/python -m pip install -qq --group site; }
 	@touch $@
 
-$(READY): pyproject.toml requirements/dev.txt .ci/setup .ci/install
+$(READY): pyproject.toml requirements/dev.txt .ci/setup .ci/python .ci/install
 	@.ci/setup
 	@touch $@
 
-$(DEMO): pyproject.toml requirements/demo.txt .ci/setup .ci/install
+$(DEMO): pyproject.toml requirements/demo.txt .ci/setup .ci/python .ci/install
 	@.ci/setup demo
 	@touch $@

@@ -1,4 +1,4 @@
-"""Puts man pages and completions into the wheel, and links that work anywhere into its description.
+"""Adds man pages and completions to the wheel, and absolute links to its description.
 
 hatchling runs this when it makes a wheel or a source archive.
 """
@@ -7,22 +7,25 @@ import re
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Optional
 
+sys.path.insert(0, str(Path(__file__).parent))
+import packages  # noqa: F401  # first, because it exits with one line under a Python that is too old
+
+# isort: split
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 
 class PagesHook(BuildHookInterface[Any]):
-    """Makes them of the command line, where its libraries are installed; else they are left out."""
+    """Makes man pages and completions from the command line. Without its libraries they are left out."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the pages, and name them to hatchling. An installed checkout has those of `make man`."""
+        """Write the pages and add them to the wheel. An editable checkout uses those of `make man`."""
         if version == "editable":
             return
-        sys.path.insert(0, self.root)
         try:
             from packages.manual import pages
             from service_record.cli import main
@@ -39,24 +42,24 @@ class PagesHook(BuildHookInterface[Any]):
             build_data["force_include"][str(file)] = f"service_record/host/share/{path}"
 
     def finalize(self, _version: str, _build_data: dict[str, Any], _artifact: str) -> None:
-        """Remove what was written."""
+        """Remove the written pages."""
         if hasattr(self, "_directory"):
             self._directory.cleanup()
 
 
 class ReadmeHook(MetadataHookInterface):
-    """Makes the description of README.md, whose relative links would be dead on a package index."""
+    """Makes the description from README.md. Its relative links would be dead on a package index."""
 
     PLUGIN_NAME = "custom"
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Set the description: links lead to `Source` of [project.urls], or are texts where there is none."""
+        """Set the description. Links lead to `Source` of [project.urls], or become plain text without it."""
         text = Path(self.root, "README.md").read_text(encoding="utf-8")
         source = metadata.get("urls", {}).get("Source")
         metadata["readme"] = {"content-type": "text/markdown", "text": with_absolute_links(text, source)}
 
 
-def with_absolute_links(text: str, source: str | None) -> str:
-    """Return Markdown whose links to files begin with `source`; without one, only the texts of the links."""
+def with_absolute_links(text: str, source: Optional[str]) -> str:  # noqa: UP045  # valid in Python 3.9
+    """Return Markdown whose links to files begin with `source`. Without a source, only link texts stay."""
     target = r"\1" if source is None else rf"[\1]({source.rstrip('/')}/blob/HEAD/\2)"
     return re.sub(r"\[([^\]]+)\]\((?!https?://|#)([^)]+)\)", target, text)
