@@ -1,0 +1,1 @@
+"""Measures the redaction: kinds of secrets by wrappings, properties, false positives."""
