@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from service_record.record.entry import Entry
+from tests.archives import extract_all
 from tests.bootstrap_host import LAYOUTS, PATTERNS, BootstrapHost, exported, packed, read_by_upstream
 from tests.builders import array, some, upstream_entry
 from tests.programs import story
@@ -283,7 +284,7 @@ def test_jq_reads_what_is_recorded_exported_and_packed(host: BootstrapHost, tmp_
     run_everything(host)
     arrays = exported(host.records)
     with tarfile.open(fileobj=io.BytesIO(packed(host.records))) as bundle:
-        bundle.extractall(tmp_path, filter="data")
+        extract_all(bundle, tmp_path)
     bundled = tmp_path.glob("log-bundle-*/bootstrap/services/*.json")
 
     for path in [*host.records.iterdir(), *arrays.iterdir(), *bundled]:

@@ -22,7 +22,7 @@ from service_record.read.source import Source, SourceError, liveness_for, open_s
 from service_record.record import systemd
 from service_record.record.entry import Entry, Malformed, Phase
 from service_record.record.systemd import is_alive
-from tests.archives import SERVICES, WRITTEN, header, record, tar
+from tests.archives import SERVICES, WRITTEN, extract_all, header, record, tar
 from tests.builders import entry, failed_run, some, write_array, write_lines
 from tests.command_line import PROGRAM, environment, service_record
 
@@ -73,7 +73,7 @@ def test_what_was_damaged_goes_into_a_bundle_and_out_of_it(tmp_path: Path) -> No
     with (tmp_path / "bundle").open("wb") as stream:
         pack(source.records, stream, datetime.now(UTC), source.damaged)
     with tarfile.open(tmp_path / "bundle") as archive:
-        archive.extractall(tmp_path / "unpacked", filter="data")
+        extract_all(archive, tmp_path / "unpacked")
     for place in ("bundle", "unpacked"):
         assert open_source([str(tmp_path / place)]).damaged["job"]() == b"\0{torn"
 

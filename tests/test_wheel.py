@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hatch_build import with_absolute_links
+from tests.archives import extract_all
 from tests.command_line import Answer, service_record
 from tests.programs import REPOSITORY
 from tests.trees import picture
@@ -134,7 +135,7 @@ def test_the_wheel_has_nothing_of_the_tests_or_of_the_build(wheel: Path) -> None
 def test_the_source_distribution_makes_the_same_wheel(tmp_path: Path, wheel: Path) -> None:
     sources = built(tmp_path / "sdist", "sdist")
     with tarfile.open(sources) as archive:
-        archive.extractall(tmp_path / "unpacked", filter="data")
+        extract_all(archive, tmp_path / "unpacked")
     (unpacked,) = (tmp_path / "unpacked").iterdir()
     again = built(tmp_path / "wheel", "wheel", unpacked)
     assert again.read_bytes() == wheel.read_bytes()

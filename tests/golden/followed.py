@@ -15,6 +15,7 @@ from service_record.history.outcome import order
 from service_record.read.source import records_directory
 from service_record.record.directory import Records
 from service_record.record.entry import Entry
+from tests.archives import extract_all
 
 _LAST: Final = "nothing-more"
 """A service that records once all else was shown."""
@@ -31,7 +32,7 @@ def followed(source: Path, *arguments: str) -> str:
             shutil.copytree(source, copy)
         else:
             with tarfile.open(source) as bundle:
-                bundle.extractall(copy, filter="data")
+                extract_all(bundle, copy)
         return _shown(records_directory(copy), *arguments)
 
 
