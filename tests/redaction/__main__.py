@@ -1,13 +1,16 @@
-"""Print how many secrets leak, for each wrapping and each kind.
+"""Print how many secrets leak, for each wrapping and each kind; or how many lines of files are altered.
 
 python -m tests.redaction [--samples N] [--known] [--kind TEXT] [--wrapping TEXT] [--examples]
+python -m tests.redaction --altered PATH...
 """
 
 import argparse
 from collections import Counter
+from pathlib import Path
 
 from tests.redaction.kinds import KINDS
 from tests.redaction.measure import SEED, measure
+from tests.redaction.ordinary_files import count_altered
 from tests.redaction.wrappings import LIMITED, WRAPPINGS
 
 
@@ -19,7 +22,22 @@ def main() -> None:
     parser.add_argument("--wrapping", default="", help="only wrappings whose name contains this")
     parser.add_argument("--examples", action="store_true", help="print one leak for each kind and wrapping")
     parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--altered", nargs="+", type=Path, help="print the altered lines of these files")
     options = parser.parse_args()
+    if options.altered:
+        print_altered(options.altered)
+    else:
+        print_leaks(options)
+
+
+def print_altered(paths: list[Path]) -> None:
+    counted = count_altered(paths)
+    for path, before, after in counted.altered:
+        print(f"{path}\n  {before[:300]!r}\n  {after[:300]!r}")
+    print(f"{len(counted.altered)} of {counted.lines} lines altered")
+
+
+def print_leaks(options: argparse.Namespace) -> None:
     kinds = [kind for kind in KINDS if options.kind in kind.name]
     wrappings = [wrapping for wrapping in WRAPPINGS if options.wrapping in wrapping.name]
     totals: dict[str, Counter[str]] = {"wrapping": Counter(), "kind": Counter()}

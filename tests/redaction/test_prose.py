@@ -8,6 +8,7 @@ import pytest
 
 from service_record.redaction import Rules
 from testing.ordinary_logs import KINDS, ordinary_lines
+from tests.cause_cases import cause_cases
 from tests.redaction.measure import redact
 from tests.redaction.pending import case
 
@@ -37,4 +38,29 @@ def test_prose_stays(line: str) -> None:
 @pytest.mark.parametrize("kind", [case(f"ordinary, {kind}", kind) for kind in KINDS])
 def test_ordinary_log_stays(kind: str) -> None:
     altered = [line for line in ordinary_lines(kind, 400) if redact(line.encode(), RULES).decode() != line]
+    assert altered == []
+
+
+CAUSES: Final = list(cause_cases())
+AROUND: Final = {
+    "alone": "{}",
+    "errno before": "cat: /etc/passwd: Permission denied\n{}",
+    "prompt behind": "{}\nEnter password:",
+    "behind password": "failed to read password: {}",
+    "behind token": "error reading token: {}",
+    "behind a path": "/run/secrets/db-password: {}",
+    "behind secret": "secret: {}",
+}
+"""Prose before and behind a message."""
+
+
+@pytest.mark.parametrize("around", [case(f"causes, {name}", text) for name, text in AROUND.items()])
+def test_messages_of_known_causes_stay(around: str) -> None:
+    """`analyze` finds the same cause in a bundle as on its host."""
+    altered = []
+    for each in CAUSES:
+        texts = list(each.files.values())
+        if "own" in each.values:
+            texts.append(json.dumps({"errorMessage": around.format(each.values["own"]), "result": "failure"}))
+        altered += [text for text in texts if redact(text.encode(), RULES).decode() != text]
     assert altered == []
