@@ -701,10 +701,10 @@ def test_what_was_expected_and_never_started_is_the_verdict(tmp_path: Path) -> N
     write_lines(tmp_path / "bootkube.json", *succeeded())
     answer = analyze(tmp_path, "--expect", "bootstrap")
     assert (first_line(answer), answer.status) == (
-        "✗ failed: release-image never started: it has no record",
+        "✗ failed: release-image did not start: it has no record",
         1,
     )
-    assert "\n  missing  release-image never started: it has no record\n" in answer.out
+    assert "\n  missing  release-image did not start: it has no record\n" in answer.out
     lines = analyze(tmp_path, "--expect", "bootkube.service, crio", "--expect", "etcd", "-o", "jsonl").out
     findings = [json.loads(line) for line in lines.splitlines()[1:]]
     assert [(one["finding"], one["service"], one["why"]) for one in findings] == [
@@ -721,7 +721,7 @@ def test_the_services_of_a_good_run_can_be_expected(tmp_path: Path) -> None:
         for number, service in enumerate(services):
             write_lines(directory / f"{service}.json", *succeeded(number * 10))
     answer = analyze(bad, "--baseline", good, "--expect", "baseline")
-    assert (first_line(answer), answer.status) == ("✗ failed: a never started: it has no record", 1)
+    assert (first_line(answer), answer.status) == ("✗ failed: a did not start: it has no record", 1)
     assert analyze(bad, "--expect", "baseline").status == 2
     assert analyze(bad, "--expect", "a,,b").status == 2
 

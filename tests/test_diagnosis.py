@@ -14,7 +14,6 @@ from service_record.diagnosis.failures import RunStep, failures_of, moved, new_f
 from service_record.diagnosis.findings import (
     BackwardBoot,
     FailedUnit,
-    Hindrance,
     LocalTimes,
     LoopOf,
     NotStarted,
@@ -25,7 +24,8 @@ from service_record.diagnosis.findings import (
     unseen_commands,
 )
 from service_record.diagnosis.services import running_spans
-from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts, Unit
+from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
+from service_record.diagnosis.units import Hindrance, Unit
 from service_record.display.sentences import recovered_sentence
 from service_record.history import History, build_history
 from service_record.history.build import Now, doubted

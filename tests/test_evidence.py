@@ -218,7 +218,7 @@ def test_the_live_host_is_read_within_its_deadline(tmp_path: Path, monkeypatch: 
     program(tmp_path, "lsblk", "exec sleep 60")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     began = time.monotonic()
-    found = dict(live_contents(1.5))
+    found = dict(live_contents(seconds=1.5))
     assert time.monotonic() - began < 4
     assert found["journalctl --boot"] == b"a line of the journal\n"
     assert "lsblk" not in found
@@ -347,9 +347,9 @@ UNITS = "  UNIT LOAD ACTIVE SUB DESCRIPTION\n● chronyd.service loaded failed f
     [
         ({"failed-units.txt": UNITS}, (), "chronyd.service"),
         ({"bootstrap/journals/boots.txt": BOOTS}, (), "the host was booted 5 times in 48 minutes"),
-        ({}, NEVER_STARTED, "approve-csr never started"),
+        ({}, NEVER_STARTED, "approve-csr did not start"),
     ],
-    ids=["a failed unit", "boots that repeat", "a service that never started"],
+    ids=["a failed unit", "boots that repeat", "a service that did not start"],
 )
 def test_where_something_is_wrong_it_is_never_said_that_nothing_is(
     tmp_path: Path, files: dict[str, str], options: tuple[str, ...], says: str

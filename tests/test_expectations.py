@@ -8,8 +8,8 @@ import pytest
 
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.expectations import add_units
-from service_record.diagnosis.findings import Hindrance
-from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts, Unit, read_properties, read_texts
+from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
+from service_record.diagnosis.units import Hindrance, Unit, read_properties, read_texts
 from service_record.display.analysis_document import analysis_document
 from service_record.display.sentences import verdict_sentence
 from service_record.history.outcome import Facts, Outcome
@@ -132,17 +132,18 @@ def test_a_unit_is_what_systemd_says_of_it() -> None:
         name="a.service",
         aliases=frozenset({"a.service", "b.service"}),
         since=datetime.fromtimestamp(1_000 + 999_999_999.999999, UTC),
-        is_absent=True,
+        load_state="not-found",
         has_unmet_condition=True,
         has_unmet_assertion=True,
         is_queued=True,
         has_started=True,
         requires=frozenset({"a.mount", "b.mount", "c.mount", "d.device"}),
+        bound_to=frozenset({"d.device"}),
         required_by=("x.service", "y.service", "z.service"),
     )
     assert (unit.service, Unit(name="a.mount").service) == ("a", None)
     for unchecked in ("ConditionResult=no", "AssertResult=no"):
-        assert read(properties("a.service", unchecked, "LoadState=loaded")) == (Unit(name="a.service"),)
+        assert read(properties("a.service", unchecked)) == (Unit(name="a.service"),)
     met = read(properties("a.service", "ConditionResult=yes", "ConditionTimestampMonotonic=1"))
     assert met == (Unit(name="a.service"),)
 
@@ -248,7 +249,11 @@ DAMAGE = [Malformed(1, "x", "not an entry")]
         pytest.param([], {}, Hindrance.UNKNOWN, Verdict.FAILED, id="no record"),
         pytest.param([], {"job": DAMAGE}, Hindrance.DAMAGE, Verdict.FAILED, id="damage"),
         pytest.param(
-            [Unit(name="job.service", is_absent=True)], {}, Hindrance.ABSENT, Verdict.FAILED, id="absent"
+            [Unit(name="job.service", load_state="not-found")],
+            {},
+            Hindrance.ABSENT,
+            Verdict.FAILED,
+            id="absent",
         ),
         pytest.param(
             [REQUIRES, Unit(name="a.mount", is_failed=True)],
@@ -303,7 +308,7 @@ def test_what_comes_behind_a_service_that_has_not_ended_well_waits_for_it() -> N
 @pytest.mark.parametrize(
     ("unit", "seen", "waited"),
     [
-        (Unit(name="job.service", is_absent=True), False, True),
+        (Unit(name="job.service", load_state="not-found"), False, True),
         (Unit(name="job.service", has_unmet_condition=True), False, False),
         (Unit(name="job.service", is_queued=True), True, True),
         (Unit(name="job.service"), False, True),

@@ -465,7 +465,7 @@ def stopped_run(end: dict[str, object]) -> list[Entry]:
         ({"signal": "TERM", "service_result": "signal", "stop_request": "stop"}, Outcome.STOPPED),
         ({"exit_code": 143, "service_result": "exit-code", "stop_request": "restart"}, Outcome.STOPPED),
         ({"signal": "HUP", "service_result": "success"}, Outcome.STOPPED),
-        ({"signal": "PIPE", "service_result": "success"}, Outcome.FAILURE),
+        ({"signal": "PIPE", "service_result": "success"}, Outcome.STOPPED),
         ({"signal": "TERM", "service_result": "signal"}, Outcome.FAILURE),
         ({"signal": "TERM", "service_result": "timeout"}, Outcome.FAILURE),
         ({"signal": "KILL", "service_result": "oom-kill"}, Outcome.FAILURE),

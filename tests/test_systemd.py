@@ -140,10 +140,11 @@ def test_the_failed_units_are_what_systemd_lists(systemctl: Path) -> None:
 def test_properties_are_asked_for_of_units_only(systemctl: Path) -> None:
     behave(systemctl, "echo Id=a.service")
     assert (
-        systemd.unit_properties(["a", "b@c-d.x", "no unit", "-x", ""], ["Id", "Result"]) == "Id=a.service\n"
+        systemd.unit_properties(["a.service", "b@c-d.x.service", "no unit", "-x.mount", ""], ["Id", "Result"])
+        == "Id=a.service\n"
     )
     arguments = Path(f"{systemctl}.arguments").read_text().splitlines()
-    assert arguments[arguments.index("--") :] == ["--", "a.service", "b@c-d.x.service", "-x.service", "*"]
+    assert arguments[arguments.index("--") :] == ["--", "a.service", "b@c-d.x.service", "-x.mount", "*"]
     assert {"show", "--state=failed", "--property=Id,Result"} <= set(arguments)
 
 

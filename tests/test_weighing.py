@@ -9,7 +9,8 @@ import pytest
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.causes import Causes, causes_with, evidence_only_in, judge_evidence
 from service_record.diagnosis.expectations import add_units
-from service_record.diagnosis.trouble_facts import Evidence, TroubleFacts, Unit
+from service_record.diagnosis.trouble_facts import Evidence, TroubleFacts
+from service_record.diagnosis.units import Unit
 from service_record.diagnosis.yaml_files import read_rules
 from service_record.history import History, build_history
 from service_record.history.outcome import Facts

@@ -15,15 +15,13 @@ from msgspec.structs import replace
 from service_record.cli import FAILED, TIMED_OUT, UNREADABLE, Unreadable, system_error_line
 from service_record.cli.diagnosing import (
     Judging,
+    Subject,
+    described_units,
     expect_option,
     expected_services,
-    is_here,
     judging,
-    units_for,
-    units_here,
-    with_evidence,
 )
-from service_record.cli.inputs import history_of, now_for, opened, selected_boot
+from service_record.cli.inputs import check_names, history_of, now_for, opened, selected_boot
 from service_record.cli.options import (
     DURATION,
     display_options,
@@ -33,12 +31,11 @@ from service_record.cli.options import (
 )
 from service_record.cli.terminal import print_lines, view
 from service_record.diagnosis import Diagnosis, Verdict
-from service_record.diagnosis.causes import Causes, judge_evidence
-from service_record.diagnosis.trouble_facts import Unit
+from service_record.diagnosis.units import Unit
 from service_record.display.text import Glyphs, View
 from service_record.history import History
 from service_record.history.build import Now, Selection, latest_entry
-from service_record.read.source import SourceError, is_unpacked_bundle
+from service_record.read.source import Source, SourceError, is_unpacked_bundle
 from service_record.record.appending import DEFAULT_DIRECTORY
 from service_record.record.directory import Records, is_record_name
 from service_record.record.visible import visible
@@ -187,12 +184,12 @@ class _Request(msgspec.Struct, frozen=True):
 
     def answer(self) -> _Answer:
         try:
-            source = opened(
-                self.places, self.services, needs_records=False, with_evidence=not self.is_waiting
-            )
+            source = opened(self.places, (), needs_records=False, with_evidence=not self.is_waiting)
         except Unreadable as refusal:
             return self._answer_without_records(refusal)
         whole = history_of(source)
+        recorded = {service.name for service in whole.services}
+        unrecorded = [name for name in self.services if name not in recorded]
         boot_id = selected_boot(whole, self.boot)
         selection = Selection(
             services=(*self.services, *self.expected) if self.services else (),
@@ -200,47 +197,49 @@ class _Request(msgspec.Struct, frozen=True):
             since=self.since,
             until=self.until,
         )
-        history = selection.of(whole)
-        now = now_for(whole, source)
-        units = units_for(source, self.places, whole, boot_id, self.expected)
-        first = self.judging.diagnosis(history, now)
-        is_at_work = first is not None and first.verdict is Verdict.RUNNING
-        live = is_here(source, self.places, whole, boot_id) and not (self.is_waiting and is_at_work)
-        causes = with_evidence(self.judging.causes, source, self.places, whole, units or (), is_here=live)
-        diagnosis = Judging(self.judging.budgets, causes).diagnosis(history, now)
-        diagnosis = self._with_units(diagnosis, history, units, causes)
+        subject = Subject(
+            source=source,
+            places=self.places,
+            whole=whole,
+            history=selection.of(whole),
+            now=now_for(whole, source),
+            boot_id=boot_id,
+            expected=self.expected,
+            unrecorded=unrecorded,
+            selects=self._selects,
+            is_waiting=self.is_waiting,
+        )
+        diagnosis = subject.judge(self.judging)
+        unknown = set(unrecorded) - described_units(diagnosis)
+        check_names(unknown, sorted(recorded), source.name)
         why = source.refusal or f"no run to judge in {source.name}"
-        return _Answer(source.name, history, diagnosis, "" if diagnosis else visible(why), now)
+        return _Answer(
+            source.name, subject.history, diagnosis, "" if diagnosis else visible(why), subject.now
+        )
 
     def _answer_without_records(self, refusal: Unreadable) -> _Answer:
         """Answer by what systemd says of this host, when nothing has recorded yet; else raise the refusal."""
         directory = Records().directory
-        if self.places or self.services or str(directory) != DEFAULT_DIRECTORY or Records().services():
+        if self.places or str(directory) != DEFAULT_DIRECTORY or Records().services():
             raise refusal
-        diagnosis = self._with_units(None, History(()), units_here(self.expected), self.judging.causes)
-        if diagnosis is None:
+        nothing = History(())
+        subject = Subject(
+            source=Source(str(directory), (), is_home=True),
+            whole=nothing,
+            history=nothing,
+            now=latest_entry(nothing),
+            expected=self.expected,
+            unrecorded=self.services,
+            selects=self._selects,
+            is_waiting=self.is_waiting,
+        )
+        diagnosis = subject.judge(self.judging)
+        if diagnosis is None or not (diagnosis.failed_units or diagnosis.not_started or diagnosis.unrecorded):
             raise refusal
-        return _Answer(str(directory), History(()), diagnosis)
-
-    def _with_units(
-        self, diagnosis: Diagnosis | None, history: History, units: Sequence[Unit] | None, causes: Causes
-    ) -> Diagnosis | None:
-        """Add the requested units, of the named services and the period, and the evidence."""
-        if units or units is None or self.expected:
-            from service_record.diagnosis.expectations import add_units  # most have neither
-
-            diagnosis = add_units(
-                diagnosis,
-                history,
-                None if units is None else [unit for unit in units if self._selects(unit)],
-                expected=self.expected,
-                is_waiting=self.is_waiting,
-                explain=causes.explain,
-            )
-        return judge_evidence(diagnosis, causes)
+        return _Answer(str(directory), nothing, diagnosis)
 
     def _selects(self, unit: Unit) -> bool:
-        if self.services and unit.service not in {*self.services, *self.expected}:
+        if self.services and unit.services.isdisjoint({*self.services, *self.expected}):
             return False
         if unit.since is None or not unit.is_failed:
             return True

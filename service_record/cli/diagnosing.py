@@ -4,10 +4,10 @@ Also the page of `analyze` that goes with a bundle.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import click
 import msgspec
@@ -15,15 +15,15 @@ import msgspec
 from service_record.cli import system_error_line
 from service_record.cli.inputs import history_of, now_for, opened
 from service_record.cli.options import complete_services, service_name
-from service_record.diagnosis import Diagnosis, diagnose
+from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.budget import BudgetFile, Budgets
 from service_record.diagnosis.cause_rules import CauseRule
-from service_record.diagnosis.causes import Causes, built_in_rules, judge_evidence
-from service_record.diagnosis.findings import FailedUnit
-from service_record.diagnosis.trouble_facts import PROPERTIES, Unit, read_properties, read_texts
+from service_record.diagnosis.causes import Causes, built_in_rules
+from service_record.diagnosis.judgement import judge
+from service_record.diagnosis.units import FAULTS, PROPERTIES, Unit, UnitLog, read_properties, read_texts
 from service_record.history import History, build_history
 from service_record.history.build import Now
-from service_record.history.outcome import order
+from service_record.history.outcome import Outcome, order
 from service_record.read.source import Source, SourceError, open_source
 from service_record.record import systemd
 from service_record.record.appending import DEFAULT_DIRECTORY
@@ -43,9 +43,6 @@ class Judging(msgspec.Struct, frozen=True):
 
     budgets: Budgets = msgspec.field(default_factory=Budgets)
     causes: Causes = msgspec.field(default_factory=lambda: Causes(()))
-
-    def diagnosis(self, history: History, now: Now) -> Diagnosis | None:
-        return diagnose(history, now=now, budgets=self.budgets, explain=self.causes.explain)
 
 
 def judging(budget: Path | None, baseline: str | None, rules: Sequence[Path]) -> Judging:
@@ -110,20 +107,6 @@ def expected_services(expectations: Sequence[str], baseline: History | None) -> 
     return tuple(dict.fromkeys(names))
 
 
-def units_for(
-    source: Source, places: Sequence[str], history: History, boot_id: str | None, expected: Sequence[str]
-) -> tuple[Unit, ...] | None:
-    """Return the failed and the expected units, of the bundle that is read or of this host.
-
-    None where systemd does not answer. No unit is known of an earlier boot that was asked for, nor of a
-    directory that may be another host's.
-    """
-    if source.is_snapshot:
-        is_latest = boot_id is None or boot_id in history.boots[-1:]
-        return read_texts(source.unit_texts) if is_latest else ()
-    return units_here(expected) if is_here(source, places, history, boot_id) else ()
-
-
 def is_here(source: Source, places: Sequence[str], history: History, boot_id: str | None) -> bool:
     """Return whether records are certainly those of this host, and its present boot is asked for."""
     here = systemd.boot_id()
@@ -132,60 +115,143 @@ def is_here(source: Source, places: Sequence[str], history: History, boot_id: st
     return is_only_home and is_of_host and boot_id in {None, here}
 
 
-def failed_units(source: Source) -> tuple[FailedUnit, ...]:
-    """Return the units that failed by the texts of a bundle without records."""
-    from service_record.diagnosis.expectations import add_units  # only of a bundle
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """The host that is judged, and what of it was asked for."""
 
-    diagnosis = add_units(None, History(()), read_texts(source.unit_texts))
-    return diagnosis.failed_units if diagnosis is not None else ()
+    source: Source
+    places: Sequence[str] = ()
+    whole: History
+    """All of its records; of another boot or period than asked for, too."""
+    history: History
+    now: Now
+    boot_id: str | None = None
+    expected: Sequence[str] = ()
+    """Services that must have started."""
+    unrecorded: Sequence[str] = ()
+    """Services that were asked for by name, and that have no record."""
+    selects: Callable[[Unit], bool] | None = None
+    """Leaves out the units that nobody asked for; by default none."""
+    is_waiting: bool = False
+
+    @property
+    def is_here(self) -> bool:
+        """Return whether this is the running host."""
+        return is_here(self.source, self.places, self.whole, self.boot_id)
+
+    def units(self) -> tuple[Unit, ...] | None:
+        """Return the failed units, the expected and the named ones; None where systemd does not answer.
+
+        Without the running host they are those of the bundle, which are of its latest boot.
+        """
+        if self.source.is_snapshot:
+            is_latest = self.boot_id is None or self.boot_id in self.whole.boots[-1:]
+            return read_texts(self.source.unit_texts) if is_latest else ()
+        if not self.is_here:
+            return ()
+        stopped = [one.name for one in self.history.services if one.outcome is Outcome.STOPPED]
+        return units_here([*self.expected, *self.unrecorded, *stopped[:_MAX_STOPPED]])
+
+    def judge(self, judging: Judging) -> Diagnosis | None:
+        """Read the evidence, and judge the host; None where there is nothing to judge."""
+        units = self.units()
+        causes = self._causes(judging, units or ())
+        if units is not None and self.is_here:
+            units = with_required_units(units, causes.evidence.unit_logs)
+        return judge(
+            self.history,
+            causes,
+            units,
+            now=self.now,
+            budgets=judging.budgets,
+            expected=self.expected,
+            named=self.unrecorded,
+            selects=self.selects,
+            is_waiting=self.is_waiting,
+        )
+
+    def _causes(self, judging: Judging, units: Sequence[Unit]) -> Causes:
+        causes, live = judging.causes, self.is_here
+        if live and self.is_waiting:
+            # While something runs the answer is not final, and reading the host each time takes seconds.
+            first = diagnose(self.history, now=self.now, budgets=judging.budgets)
+            live = first is None or first.verdict is not Verdict.RUNNING
+        if not live and not self.source.is_snapshot:
+            return causes.without_evidence(self.whole)
+        from service_record.read.host_files import with_host_files  # only where there may be some
+
+        return with_host_files(
+            causes, self.source, self.places, self.whole, units, named=self.unrecorded, is_here=live
+        )
 
 
-def units_here(expected: Sequence[str]) -> tuple[Unit, ...] | None:
-    """Return the failed and the expected units of this host; no unit where there is no systemd.
+_MAX_STOPPED: Final = 20
+_MAX_REQUIRED: Final = 200
+_LOOKUP_SECONDS: Final = 2.0
+
+
+def units_here(services: Sequence[str]) -> tuple[Unit, ...] | None:
+    """Return the failed units of this host, and those of the given services; none where there is no systemd.
 
     None where systemd does not answer, which a warning says.
     """
     if not systemd.is_running():
         return ()
-    text = systemd.unit_properties(expected, PROPERTIES)
+    text = systemd.unit_properties([f"{service}.service" for service in services], PROPERTIES)
     if text is None:
         click.echo("Warning: systemd does not answer; which units failed is not known", err=True)
         return None
-    return read_properties(text, time.time() - time.clock_gettime(time.CLOCK_MONOTONIC))
+    return read_properties(text, _booted())
 
 
-def with_evidence(
-    causes: Causes,
-    source: Source,
-    places: Sequence[str],
-    history: History,
-    units: Iterable[Unit],
-    *,
-    is_here: bool,
-) -> Causes:
-    """Return the causes with what `with_host_files` finds, which is nothing beside the records of others."""
-    if not is_here and not source.is_snapshot:
-        return causes.without_evidence(history)
-    from service_record.read.host_files import with_host_files  # only where there may be some
+def with_required_units(units: Sequence[Unit], logs: Mapping[str, UnitLog]) -> tuple[Unit, ...]:
+    """Add the units that explain others: those of faults in systemd's log, and required ones up to the root.
 
-    return with_host_files(causes, source, places, history, units, is_here=is_here)
+    systemd is asked for at most two seconds in all; what is not known by then is left out.
+    """
+    known = {unit.name: unit for unit in units}
+    deadline = time.monotonic() + _LOOKUP_SECONDS
+    asked: set[str] = set()
+    while True:
+        wanted = {name for name, log in logs.items() if log.hindrance in FAULTS}
+        for unit in known.values():
+            wanted |= unit.bound_to
+            if not unit.is_active and not unit.is_failed:
+                wanted |= unit.requires
+        wanted -= {*known, *asked}
+        remaining = deadline - time.monotonic()
+        if not wanted or remaining <= 0 or len(asked) > _MAX_REQUIRED:
+            return tuple(known.values())
+        asked |= wanted
+        text = systemd.unit_properties(sorted(wanted), PROPERTIES, remaining, with_failed=False)
+        if text is None:
+            return tuple(known.values())
+        for unit in read_properties(text, _booted()):
+            known.setdefault(unit.name, unit)
+
+
+def _booted() -> float:
+    """Return the time from which systemd's monotonic timestamps count, in seconds since 1970."""
+    return time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+def described_units(diagnosis: Diagnosis | None) -> set[str]:
+    """Return the services that a diagnosis describes by their units."""
+    if diagnosis is None:
+        return set()
+    failed = {one.unit.service for one in diagnosis.failed_units}
+    calm = {one.unit.service for one in diagnosis.unrecorded}
+    return {name for name in failed | calm if name} | {one.service for one in diagnosis.not_started}
 
 
 def verdict_page(at: datetime) -> str:
     """Return the fault of this host, or why it is unknown; always a text."""
-    from service_record.diagnosis.expectations import add_units  # only for a bundle
-    from service_record.display.verdict_page import analysis_text  # as above
+    from service_record.display.verdict_page import analysis_text  # only for a bundle
 
     try:
         source = open_source()
         history = history_of(source)
-        judges = judging(None, None, ())
-        units = units_for(source, (), history, None, ())
-        live = is_here(source, (), history, None)
-        causes = with_evidence(judges.causes, source, (), history, units or (), is_here=live)
-        judged = Judging(judges.budgets, causes).diagnosis(history, now_for(history, source))
-        diagnosis = add_units(judged, history, units, explain=causes.explain)
-        diagnosis = judge_evidence(diagnosis, causes)
+        subject = Subject(source=source, whole=history, history=history, now=now_for(history, source))
+        diagnosis = subject.judge(judging(None, None, ()))
     except SourceError as error:
         return f"{visible(str(error))}\n"
     except OSError as error:

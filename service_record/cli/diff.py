@@ -109,7 +109,7 @@ def _evidence_only_in_bad(
     if not (good[1].is_snapshot and bad[1].is_snapshot):
         return ()
     from service_record.diagnosis.causes import built_in_causes, evidence_only_in  # bundles only
-    from service_record.diagnosis.trouble_facts import read_texts
+    from service_record.diagnosis.units import read_texts
     from service_record.read.host_files import with_host_files
 
     before, after = (

@@ -4,24 +4,27 @@ import gc
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
 
 from service_record.cli import FAILED
-from service_record.cli.inputs import history_of, opened, selected_boot
+from service_record.cli.inputs import check_names, history_of, opened, selected_boot
 from service_record.cli.options import display_options, selection_options, service_argument, source_options
 from service_record.cli.terminal import print_lines, view
 from service_record.display.text import BLANK, Ink, Line, View, count, wrapped
 from service_record.history import History
 from service_record.history.build import ALL_BOOTS, Selection
 from service_record.read.source import Source
+from service_record.record import systemd
+from service_record.record.appending import record_name
 from service_record.record.entry import Piece
 from service_record.record.visible import visible
 
 if TYPE_CHECKING:
-    from service_record.diagnosis.findings import FailedUnit
+    from service_record.diagnosis import Diagnosis
 
 
 @click.command("show")
@@ -65,8 +68,10 @@ def command(
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     gc.disable()  # nothing here forms cycles, and looking for some takes a third of the time
     selection = Selection(services=services, stage=stage, failed=failed, since=since, until=until)
-    source = opened(places, services, needs_records=False)
-    if output == "jsonl" and boot == ALL_BOOTS and not fail:
+    source = opened(places, (), needs_records=False)
+    recorded = {name for name, _ in source.records}.union(record_name(one.unit) for one in source.running)
+    unrecorded = [name for name in services if name not in recorded]
+    if output == "jsonl" and boot == ALL_BOOTS and not fail and not unrecorded:
         _print_entries(source.records, selection)
         return
     if output == "jsonl":  # each record is read once, and here needed twice
@@ -74,8 +79,12 @@ def command(
     whole = history_of(source)
     selection = replace(selection, boot_id=selected_boot(whole, boot))
     history = selection.of(whole)
-    units = _failed_units(source)
-    is_bad = bool(units) or any(service.outcome and service.outcome.is_bad for service in history.services)
+    is_failed_here = source.is_home and systemd.is_running() and bool(systemd.failed_units(timeout=2.0))
+    units = None
+    if unrecorded or source.unit_texts or is_failed_here:
+        units = _units(source, places, whole, selection, unrecorded)
+    is_bad = any(service.outcome and service.outcome.is_bad for service in history.services)
+    is_bad = is_bad or (units is not None and units.verdict.is_bad)
     del whole  # what is printed is forgotten run by run
     match output:
         case "jsonl":
@@ -89,13 +98,47 @@ def command(
         raise click.exceptions.Exit(FAILED)
 
 
-def _failed_units(source: Source) -> "Sequence[FailedUnit]":
-    """Return the failed units of a bundle without records, which has no other sign of them."""
-    if source.records or not source.is_snapshot:
-        return ()
-    from service_record.cli.diagnosing import failed_units  # only where there is no record
+def _units(
+    source: Source, places: Sequence[str], whole: History, selection: Selection, unrecorded: Sequence[str]
+) -> "Diagnosis | None":
+    """Return what `analyze` says of the units that failed and of the named ones; None without any.
 
-    return failed_units(source)
+    The records do not show these: such a unit has no record, or its latest recorded run ended well.
+    """
+    from service_record.cli.diagnosing import Judging, Subject, described_units  # most hosts have none
+    from service_record.diagnosis import Diagnosis, Verdict
+    from service_record.diagnosis.causes import Causes, built_in_rules
+    from service_record.diagnosis.judgement import judge
+    from service_record.history.build import latest_entry
+
+    subject = Subject(
+        source=source,
+        places=places,
+        whole=whole,
+        history=whole,
+        now=latest_entry(whole),
+        boot_id=selection.boot_id,
+        unrecorded=unrecorded,
+        selects=lambda unit: not selection.services or not unit.services.isdisjoint(selection.services),
+    )
+    causes = Causes(built_in_rules())
+    if unrecorded:
+        diagnosis = subject.judge(Judging(causes=causes))
+    else:  # the journal is not read for a unit that nobody asked about
+        diagnosis = judge(whole, causes, subject.units(), selects=subject.selects)
+    described = described_units(diagnosis)
+    recorded = [service.name for service in whole.services]
+    check_names(set(unrecorded) - described, sorted(recorded), source.name)
+    if diagnosis is None or not described:
+        return None
+    is_bad = diagnosis.failed_units or any(one.is_fault for one in diagnosis.not_started)
+    verdict = Verdict.FAILED if is_bad else Verdict.SUCCEEDED
+    return Diagnosis(
+        verdict=verdict,
+        failed_units=diagnosis.failed_units,
+        not_started=diagnosis.not_started,
+        unrecorded=diagnosis.unrecorded,
+    )
 
 
 def _print_page(
@@ -104,46 +147,70 @@ def _print_page(
     output: str,
     view: View,
     *,
-    units: "Sequence[FailedUnit]",
+    units: "Diagnosis | None",
     color: str,
     pager: bool,
 ) -> None:
-    if units:
-        lines = _failed_units_page(units, source, view)
-    elif output == "wide":
-        from service_record.display.table import wide  # only what is shown
+    lines: Iterable[Line] = ()
+    if history.services or units is None:
+        if output == "wide":
+            from service_record.display.table import wide  # only what is shown
 
-        lines = wide(history, source, view)
-    else:
-        from service_record.display.table import table
+            lines = wide(history, source, view)
+        else:
+            from service_record.display.table import table
 
-        lines = table(history, source, view)
-    print_lines(lines, color, pager=pager)
+            lines = table(history, source, view)
+    elif units is not None:
+        lines = _heading_without_runs(units, source)
+    print_lines(chain(lines, _unit_lines(units, view)), color, pager=pager)
 
 
-def _failed_units_page(units: "Sequence[FailedUnit]", source: str, view: View) -> Iterator[Line]:
-    """Yield the units that failed, if there are no records that tell more."""
-    from service_record.display.sentences import failed_unit_sentence  # only what is shown
-
-    yield ((f"no records: {count(len(units), 'unit')} failed", Ink.STRONG),)
+def _heading_without_runs(units: "Diagnosis", source: str) -> Iterator[Line]:
+    failed = len(units.failed_units)
+    text = f"no records: {count(failed, 'unit')} failed" if failed else "no records"
+    yield ((text, Ink.STRONG),)
     yield ((visible(source), Ink.FAINT),)
+
+
+def _unit_lines(units: "Diagnosis | None", view: View) -> Iterator[Line]:
+    """Yield a sentence for each unit that the records do not show."""
+    if units is None:
+        return
+    from service_record.display.sentences import (  # only where there is one
+        failed_unit_sentence,
+        not_started_sentence,
+        unrecorded_sentence,
+    )
+
     yield BLANK
-    for failed in units:
+    for failed in units.failed_units:
         yield from wrapped(failed_unit_sentence(failed), Ink.BAD, view)
+    for missing in units.not_started:
+        yield from wrapped(not_started_sentence(missing), Ink.BAD if missing.is_fault else Ink.CALM, view)
+    for unrecorded in units.unrecorded:
+        yield from wrapped(unrecorded_sentence(unrecorded), Ink.CALM, view)
 
 
-def _print_document(history: History, source: Source, output: str, units: "Sequence[FailedUnit]") -> None:
+def _print_document(history: History, source: Source, output: str, units: "Diagnosis | None") -> None:
     from service_record.display.machine import document, run_documents  # only what is shown
 
     left_out = [(part.path, part.reason) for part in source.left_out]
+    failed = () if units is None else units.failed_units
+    others: dict[str, object] = {}
+    if units is not None:
+        from service_record.display.analysis_document import unit_documents
+
+        others = unit_documents(units)
     if output == "yaml":
         from service_record.display.machine import as_yaml
 
-        sys.stdout.buffer.write(as_yaml(document(history, source.name, left_out, units)).encode())
+        whole = document(history, source.name, left_out, failed) | others
+        sys.stdout.buffer.write(as_yaml(whole).encode())
         return
     from service_record.display.machine import write_with_runs
 
-    outline = document(history, source.name, left_out, units, has_runs=False)
+    outline = document(history, source.name, left_out, failed, has_runs=False) | others
     write_with_runs(outline, map(run_documents, history.services), sys.stdout.buffer)
 
 

@@ -26,11 +26,11 @@ from service_record.diagnosis.trouble_facts import (
     KnownCause,
     LineWeight,
     TroubleFacts,
-    Unit,
     Weighed,
     telling_line,
     weight,
 )
+from service_record.diagnosis.units import Unit
 from service_record.history import History
 from service_record.history.outcome import Run
 
@@ -257,9 +257,15 @@ def scanner(causes: Causes, history: History, failed_services: frozenset[str] = 
     return Scanner(causes.line_set, {**{name: [] for name in failed_services}, **own}, _era(history))
 
 
-def causes_with(causes: Causes, history: History, units: Iterable[Unit], files: HostFiles) -> Causes:
-    """Return the causes with the evidence in the files of a host: the path of each, and what reads it."""
-    reading = scanner(causes, history, failed_services(units))
+def causes_with(
+    causes: Causes, history: History, units: Iterable[Unit], files: HostFiles, named: Iterable[str] = ()
+) -> Causes:
+    """Return the causes with the evidence in the files of a host.
+
+    `files` are their paths, with a function that reads each. Lines are kept of the services with records, of
+    those whose units failed, and of the `named` ones.
+    """
+    reading = scanner(causes, history, failed_services(units).union(named))
     for path, read in files:
         reading.read(path, read)
     return causes.with_evidence(reading.evidence(), history)

@@ -1,13 +1,23 @@
-"""Add to a diagnosis what no record tells: units that failed, and services that never started. Pure."""
+"""Add to a diagnosis the units that no record tells of: failed, never started, or asked for by name. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
 from typing import Final
 
 from msgspec.structs import replace
 
 from service_record.diagnosis.diagnose import Explain
-from service_record.diagnosis.findings import Diagnosis, FailedUnit, Hindrance, NotStarted, Trouble, Verdict
-from service_record.diagnosis.trouble_facts import TroubleFacts, Unit
+from service_record.diagnosis.findings import (
+    Diagnosis,
+    FailedUnit,
+    NotStarted,
+    Stopped,
+    Trouble,
+    Unrecorded,
+    Verdict,
+)
+from service_record.diagnosis.trouble_facts import TroubleFacts
+from service_record.diagnosis.units import FAULTS, Hindrance, Unit, chain_to_root, find_unit
 from service_record.history import History
 from service_record.history.outcome import Outcome
 
@@ -16,7 +26,6 @@ ROLES: Final = {"bootstrap": ("release-image", "bootkube")}
 
 Those of a bootstrap host are what `openshift-install` judges one by.
 """
-_START_LIMIT: Final = "start-limit-hit"
 _PASSING: Final = {Hindrance.QUEUED, Hindrance.UNREACHED}
 _OPEN: Final = {Hindrance.ABSENT, Hindrance.UNKNOWN}
 """The hindrances that may pass while somebody waits."""
@@ -28,56 +37,116 @@ def add_units(
     units: Iterable[Unit] | None,
     *,
     expected: Sequence[str] = (),
+    named: Sequence[str] = (),
+    selects: Callable[[Unit], bool] | None = None,
     is_waiting: bool = False,
     explain: Explain | None = None,
 ) -> Diagnosis | None:
-    """Return the diagnosis with the failed units, and with the expected services that have not started.
+    """Return the diagnosis with the failed units, and with units that have not started.
 
-    With any of them the verdict is at least failed; one that may yet start leaves it running. While waiting,
-    one without a known hindrance may yet start. None where there is still nothing to judge. Units are None
-    where systemd did not say which there are.
+    These are the `expected` services, all selected units that systemd could not start because of a fault, and
+    of the `named` services those that have no record. With a failure among them the verdict is at least
+    failed; an expected service that may yet start leaves it running. While waiting, one without a known
+    hindrance may yet start. None where there is still nothing to judge. Units are None where systemd did not
+    answer.
     """
     are_unknown = units is None
     units = tuple(units or ())
-    failed = tuple(_failed(diagnosis, history, units, explain))
-    absent = tuple(_not_started(history, units, expected, is_waiting=is_waiting))
-    if diagnosis is None and not failed and not absent:
+    # The others may still be the root of a selected unit's failure.
+    selected = [unit for unit in units if selects is None or selects(unit)]
+    failed = tuple(_failed(diagnosis, history, selected, explain))
+    missing = [
+        *_expected(history, units, expected, is_waiting=is_waiting),
+        *_faulty(history, units, selected, expected),
+    ]
+    recorded = {service.name for service in history.services}
+    unrecorded: list[Unrecorded] = []
+    for name in dict.fromkeys(named):
+        unit = find_unit(units, name)
+        if unit is None or unit.is_absent or unit.is_failed or name in {*recorded, *expected}:
+            continue
+        hindrance = unit.hindrance
+        if hindrance is None:
+            unrecorded.append(Unrecorded(unit=unit, chain=() if unit.is_active else _chain(unit, units)))
+        elif hindrance not in FAULTS:
+            missing.append(_not_started(unit, hindrance, units, is_expected=False))
+    if diagnosis is None and not failed and not missing and not unrecorded:
         return None
-    diagnosis = _explained(diagnosis or Diagnosis(verdict=Verdict.SUCCEEDED), history, units)
+    diagnosis = diagnosis or Diagnosis(verdict=_verdict_of_units(missing, unrecorded))
+    diagnosis = _with_command(diagnosis, history, units)
     verdict = diagnosis.verdict
-    if not verdict.is_bad and (failed or any(not one.is_pending for one in absent)):
+    if not verdict.is_bad and (failed or any(one.is_fault for one in missing)):
         verdict = Verdict.FAILED
-    elif verdict is Verdict.SUCCEEDED and absent:
+    elif verdict is Verdict.SUCCEEDED and any(one.is_pending for one in missing):
         verdict = Verdict.RUNNING
     return replace(
-        diagnosis, verdict=verdict, failed_units=failed, not_started=absent, are_units_unknown=are_unknown
+        diagnosis,
+        verdict=verdict,
+        stopped=tuple(_with_partner(stopped, units) for stopped in diagnosis.stopped),
+        failed_units=failed,
+        not_started=tuple(missing),
+        unrecorded=tuple(unrecorded),
+        are_units_unknown=are_unknown,
     )
 
 
-def _explained(diagnosis: Diagnosis, history: History, units: Iterable[Unit]) -> Diagnosis:
-    """Add the command that systemd saw failing to the troubles of which no record says how they ended."""
-    failed = {unit.service: unit for unit in units if unit.is_failed and unit.command is not None}
+def _verdict_of_units(missing: Sequence[NotStarted], unrecorded: Sequence[Unrecorded]) -> Verdict:
+    """Return the verdict on units alone, of which none has failed."""
+    if any(one.unit.is_active for one in unrecorded):
+        return Verdict.RUNNING
+    is_asked = any(not one.is_expected for one in missing)
+    return Verdict.STOPPED if unrecorded or is_asked else Verdict.SUCCEEDED
 
-    def explained(trouble: Trouble) -> Trouble:
+
+def _with_command(diagnosis: Diagnosis, history: History, units: Iterable[Unit]) -> Diagnosis:
+    """Add the command that systemd saw failing to the troubles whose record does not have it.
+
+    That is so where no record says how the service ended, and where systemd stopped the service because
+    another command of it failed, such as ExecStartPost=: the signal of that stop is not the reason.
+    """
+    failed = {unit.service: unit for unit in units if unit.is_failed}
+
+    def completed(trouble: Trouble) -> Trouble:
         unit, facts = failed.get(trouble.service), trouble.facts
-        ends = (facts.message, facts.exit_code, facts.signal, facts.command)
-        if (
-            unit is None
-            or any(each is not None for each in ends)
-            or trouble.run.boot_id not in history.boots[-1:]
-        ):
+        if unit is None:
             return trouble
-        completed = replace(
-            facts, exit_code=unit.facts.exit_code, signal=unit.facts.signal, command=unit.command
-        )
-        return replace(trouble, facts=completed)
+        trouble = replace(trouble, suppressed=unit.log.suppressed)
+        if unit.command is None or trouble.run.boot_id not in history.boots[-1:]:
+            return trouble
+        ends = (facts.message, facts.exit_code, facts.signal, facts.command)
+        is_stopped_for_another = facts.signal is not None and facts.service_result == "exit-code"
+        if not is_stopped_for_another and any(each is not None for each in ends):
+            return trouble
+        how = replace(facts, exit_code=unit.facts.exit_code, signal=unit.facts.signal, command=unit.command)
+        is_known = trouble.cause is not None and (trouble.cause.is_cause or not is_stopped_for_another)
+        return replace(trouble, facts=how, cause=trouble.cause if is_known else None)
 
     return replace(
         diagnosis,
-        root=diagnosis.root and explained(diagnosis.root),
-        followers=tuple(map(explained, diagnosis.followers)),
-        others=tuple(map(explained, diagnosis.others)),
+        root=diagnosis.root and completed(diagnosis.root),
+        followers=tuple(map(completed, diagnosis.followers)),
+        others=tuple(map(completed, diagnosis.others)),
     )
+
+
+_STOP_TIME: Final = timedelta(minutes=5)
+"""A stop job takes no longer than TimeoutStopSec=, which is 90 s by default."""
+
+
+def _with_partner(stopped: Stopped, units: Sequence[Unit]) -> Stopped:
+    """Add the unit that a stopped service is bound to, if that ended right before the stop."""
+    unit, ended = find_unit(units, stopped.run.service), stopped.run.ended
+    if unit is None or ended is None:
+        return stopped
+    for name in sorted(unit.bound_to):
+        partner = next((one for one in units if one.name == name), None)
+        if partner is None or partner.is_active or partner.since is None:
+            continue
+        if (stopped.run.started or ended) <= partner.since <= ended + timedelta(seconds=1) and (
+            ended - partner.since <= _STOP_TIME
+        ):
+            return replace(stopped, partner=partner)
+    return stopped
 
 
 def _failed(
@@ -85,64 +154,77 @@ def _failed(
 ) -> Iterator[FailedUnit]:
     """Yield the failed units, without those of whose failure a trouble tells.
 
-    That systemd gave up restarting one is said in any case: no record can.
+    That systemd refuses to start one again is said in any case: no record can.
     """
     outcomes = {service.name: service.outcome for service in history.services}
-    troubled = {trouble.service for trouble in _troubles(diagnosis)}
+    troubles = (diagnosis.root, *diagnosis.followers, *diagnosis.others) if diagnosis is not None else ()
+    troubled = {trouble.service for trouble in troubles if trouble is not None}
     failed = [unit for unit in units if unit.is_failed]
     for unit in sorted(failed, key=lambda unit: unit.since.timestamp() if unit.since else 0.0):
-        if unit.service in troubled and unit.facts.service_result != _START_LIMIT:
+        if unit.service in troubled and not unit.has_hit_start_limit:
             continue
-        yield FailedUnit(
-            unit=unit,
-            recorded=outcomes.get(unit.service) if unit.service else None,
-            cause=explain(_evidence(unit.service, unit, outcomes.get(unit.service)))
-            if explain and unit.service
-            else None,
-        )
+        recorded = outcomes.get(unit.service) if unit.service else None
+        cause = None
+        if explain is not None and unit.service:
+            kinds = {str(Verdict.FAILED)} | ({"ended-well"} if recorded is Outcome.SUCCESS else set())
+            cause = explain(TroubleFacts(kinds=frozenset(kinds), service=unit.service, facts=unit.facts))
+        yield FailedUnit(unit=unit, recorded=recorded, cause=cause)
 
 
-def _troubles(diagnosis: Diagnosis | None) -> Iterator[Trouble]:
-    if diagnosis is not None:
-        yield from (one for one in (diagnosis.root, *diagnosis.followers, *diagnosis.others) if one)
-
-
-def _evidence(service: str, unit: Unit, recorded: Outcome | None) -> TroubleFacts:
-    kinds = {str(Verdict.FAILED)} | ({"ended-well"} if recorded is Outcome.SUCCESS else set())
-    return TroubleFacts(kinds=frozenset(kinds), service=service, facts=unit.facts)
-
-
-def _not_started(
+def _expected(
     history: History, units: Sequence[Unit], expected: Sequence[str], *, is_waiting: bool
 ) -> Iterator[NotStarted]:
+    """Yield the expected services that have not started, in their order."""
     services = {service.name: service for service in history.services}
-    failed = {unit.name for unit in units if unit.is_failed}
     unfinished: str | None = None
     for name in dict.fromkeys(expected):
-        service = services.get(name)
+        service, unit = services.get(name), find_unit(units, name)
         if service is not None and service.runs:
             unfinished = unfinished or (name if service.outcome is not Outcome.SUCCESS else None)
             continue
-        unit = next((one for one in units if f"{name}.service" in {one.name, *one.aliases}), None)
-        if unit is not None and (unit.is_failed or unit.has_started):
+        if unit is not None and (unit.is_failed or unit.is_active or unit.has_started):
             unfinished = unfinished or (name if unit.is_failed else None)
             continue
         unit = unit or Unit(name=f"{name}.service")
-        required = min(unit.requires & failed, default=None)
-        hindrances = {
-            Hindrance.DAMAGE: service is not None,
-            Hindrance.DEPENDENCY: required is not None,
-            Hindrance.CONDITION: unit.has_unmet_condition,
-            Hindrance.ASSERTION: unit.has_unmet_assertion,
-            Hindrance.QUEUED: unit.is_queued,
-            Hindrance.UNREACHED: unfinished is not None,
-            Hindrance.ABSENT: unit.is_absent,
-        }
-        hindrance = next((one for one, applies in hindrances.items() if applies), Hindrance.UNKNOWN)
-        yield NotStarted(
-            service=name,
-            hindrance=hindrance,
-            by={Hindrance.DEPENDENCY: required, Hindrance.UNREACHED: unfinished}.get(hindrance),
-            is_pending=hindrance in _PASSING or (is_waiting and hindrance in _OPEN),
-        )
+        hindrance = unit.hindrance
+        if service is not None:
+            hindrance = Hindrance.DAMAGE
+        elif _chain(unit, units):
+            hindrance = Hindrance.DEPENDENCY
+        elif hindrance in {None, Hindrance.ABSENT} and unfinished is not None:
+            hindrance = Hindrance.UNREACHED
+        one = _not_started(unit, hindrance or Hindrance.UNKNOWN, units, is_expected=True)
+        is_pending = one.hindrance in _PASSING or (is_waiting and one.hindrance in _OPEN)
+        by = unfinished if one.hindrance is Hindrance.UNREACHED else one.by
+        yield replace(one, service=name, by=by, is_pending=is_pending)
         unfinished = unfinished or name
+
+
+def _faulty(
+    history: History, units: Sequence[Unit], selected: Iterable[Unit], expected: Sequence[str]
+) -> Iterator[NotStarted]:
+    """Yield the selected units that systemd could not start because of a fault, the roots first."""
+    latest = {None, *history.boots[-1:]}
+    started = {one.name for one in history.services if any(run.boot_id in latest for run in one.runs)}
+    found = []
+    for unit in selected:
+        hindrance = unit.hindrance
+        if hindrance in FAULTS and unit.services.isdisjoint(started.union(expected)):
+            found.append(_not_started(unit, hindrance, units, is_expected=False))
+    yield from sorted(found, key=lambda one: (one.hindrance is Hindrance.DEPENDENCY, len(one.chain)))
+
+
+def _not_started(unit: Unit, hindrance: Hindrance, units: Sequence[Unit], *, is_expected: bool) -> NotStarted:
+    chain = _chain(unit, units) if hindrance is Hindrance.DEPENDENCY else ()
+    return NotStarted(
+        service=unit.service or unit.name,
+        hindrance=hindrance,
+        by=chain[0].name if chain else None,
+        chain=chain,
+        detail=unit.log.detail if unit.log.hindrance is hindrance else "",
+        is_expected=is_expected,
+    )
+
+
+def _chain(unit: Unit, units: Sequence[Unit]) -> tuple[Unit, ...]:
+    return chain_to_root(unit, {one.name: one for one in units})

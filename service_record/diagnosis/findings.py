@@ -8,7 +8,8 @@ from enum import StrEnum
 import msgspec
 
 from service_record.diagnosis.budget import Budget
-from service_record.diagnosis.trouble_facts import KnownCause, Looked, Unit, Weighed
+from service_record.diagnosis.trouble_facts import KnownCause, Looked, Weighed
+from service_record.diagnosis.units import FAULTS, OTHER_SUFFIXES, Hindrance, Unit
 from service_record.history.outcome import Facts, Outcome, Run
 from service_record.history.results import ClockStep, Handled
 
@@ -91,6 +92,8 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     cause: KnownCause | None = None
     telling: "ToldLine | None" = None
     """A line of its run that tells more than its last lines do."""
+    suppressed: int = 0
+    """Messages of the service that the journal's rate limit dropped."""
 
     @property
     def recorded_since(self) -> datetime | None:
@@ -124,34 +127,40 @@ class FailedUnit(msgspec.Struct, frozen=True, kw_only=True):
     """A line of it that tells most, where no rule knows the cause."""
 
 
-class Hindrance(StrEnum):
-    """The reason why a service has not started."""
-
-    ABSENT = "absent"
-    """The host has no such unit."""
-    CONDITION = "condition"
-    """A condition of its unit is not met."""
-    ASSERTION = "assertion"
-    DEPENDENCY = "dependency"
-    """A unit that it requires failed."""
-    DAMAGE = "damage"
-    """Its record is damaged: it may have started."""
-    UNREACHED = "unreached"
-    """A service that comes before it has not ended well."""
-    QUEUED = "queued"
-    """systemd has a job for it."""
-    UNKNOWN = "unknown"
-
-
 class NotStarted(msgspec.Struct, frozen=True, kw_only=True):
-    """A service that was expected, and has no run."""
+    """A unit that has not started, and the reason."""
 
     service: str
+    """The service; of another kind of unit its name with the suffix: `mnt-data.mount`."""
     hindrance: Hindrance
     by: str | None = None
     """The unit or service that keeps it from starting."""
+    chain: tuple[Unit, ...] = ()
+    """The required units that did not start, from `by` to the root."""
+    detail: str = ""
+    """The setting or the reason that systemd names."""
+    is_expected: bool = True
+    """True when somebody said that it must start: `--expect`."""
     is_pending: bool = False
     """True when it may yet start."""
+
+    @property
+    def is_fault(self) -> bool:
+        """Return True when the host has failed because of it."""
+        return not self.is_pending and (self.is_expected or self.hindrance in FAULTS)
+
+    @property
+    def unit(self) -> str:
+        """Return the name of its unit."""
+        return self.service if self.service.endswith(OTHER_SUFFIXES) else f"{self.service}.service"
+
+
+class Unrecorded(msgspec.Struct, frozen=True, kw_only=True):
+    """A unit that was asked for by name: it has no record, and systemd knows of no failure."""
+
+    unit: Unit
+    chain: tuple[Unit, ...] = ()
+    """Units that it requires and that did not start, if it is not active."""
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,6 +182,8 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True):
     run: Run
     before: Run | None
     """The run before it, when that failed or was interrupted."""
+    partner: Unit | None = None
+    """The unit that it is bound to (BindsTo=), if that ended first and systemd therefore stopped this one."""
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
@@ -263,7 +274,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     failed_units: tuple[FailedUnit, ...] = ()
     """The earliest first."""
     not_started: tuple[NotStarted, ...] = ()
-    """In the order in which they are expected to start."""
+    """Expected services in their order, then units that did not start because of a fault."""
+    unrecorded: tuple[Unrecorded, ...] = ()
     are_units_unknown: bool = False
     """True where systemd was asked which units failed, and did not answer."""
     host: HostCause | None = None
@@ -307,6 +319,8 @@ def unseen_commands(diagnosis: Diagnosis) -> tuple[str, ...]:
         commands += commands_for_missing(one)
     for failed in diagnosis.failed_units:
         commands += commands_for_unit(failed)
+    for unrecorded in diagnosis.unrecorded:
+        commands.append(f"systemctl status {shlex.quote(unrecorded.unit.name)}")
     return tuple(dict.fromkeys(commands))
 
 
@@ -317,7 +331,7 @@ def commands_for_unit(failed: FailedUnit) -> tuple[str, ...]:
 
 
 def commands_for_missing(one: NotStarted) -> tuple[str, ...]:
-    unit = shlex.quote(f"{one.service}.service")
+    unit = shlex.quote(one.unit)
     match one.hindrance:
         case Hindrance.ABSENT:
             return (f"systemctl list-unit-files {shlex.quote(f'{one.service}*')}",)
@@ -325,5 +339,10 @@ def commands_for_missing(one: NotStarted) -> tuple[str, ...]:
             return ("service-record validate",)
         case Hindrance.QUEUED | Hindrance.UNREACHED:
             return ("systemctl list-jobs",)
+        case Hindrance.UNLOADABLE | Hindrance.MASKED:
+            return (f"systemctl cat {unit}", f"systemd-analyze verify {unit}")
+        case Hindrance.DEPENDENCY if one.chain:
+            root = shlex.quote(one.chain[-1].name)
+            return (f"systemctl status {root}", f"journalctl --boot --unit={root}")
         case _:
             return (f"systemctl status {unit}", f"journalctl --boot --unit={unit}")

@@ -20,6 +20,7 @@ from service_record.diagnosis.findings import (
     Slow,
     Stopped,
     Trouble,
+    Unrecorded,
     UnsetClock,
     commands_for_missing,
     commands_for_unit,
@@ -33,6 +34,7 @@ from service_record.display.sentences import (
     host_sentence,
     not_started_sentence,
     trouble_sentence,
+    unrecorded_sentence,
     verdict_sentence,
 )
 from service_record.display.text import utc
@@ -49,7 +51,7 @@ _NAMES_IN_LINES: Final = {
     "others": "other",
 }
 """Field of the document -> `finding` of a line, where these differ."""
-_IF_ANY: Final = {"notStarted", "failedUnits"}
+_IF_ANY: Final = {"notStarted", "failedUnits", "unrecorded"}
 
 
 def analysis_document(diagnosis: Diagnosis, source: str) -> Document:
@@ -77,6 +79,7 @@ def _findings(diagnosis: Diagnosis) -> dict[str, list[Document]]:
     return {
         "notStarted": list(map(_not_started, diagnosis.not_started)),
         "failedUnits": list(map(_failed_unit, diagnosis.failed_units)),
+        "unrecorded": list(map(_unrecorded, diagnosis.unrecorded)),
         "followers": list(map(_trouble, diagnosis.followers)),
         "others": list(map(_trouble, diagnosis.others)),
         "running": list(map(_running, diagnosis.running)),
@@ -152,6 +155,7 @@ def _trouble(trouble: Trouble) -> Document:
         **present(since=trouble.recorded_since and utc(trouble.recorded_since)),
         "count": trouble.count,
         **present(running=trouble.is_running or None, rebooted=trouble.is_rebooted or None),
+        **present(suppressed=trouble.suppressed or None),
         **present(
             cause=cause and _cause(cause),
             told=trouble.telling and {"line": trouble.telling.line, "place": trouble.telling.place},
@@ -214,8 +218,30 @@ def _not_started(one: NotStarted) -> Document:
         "service": one.service,
         "says": not_started_sentence(one),
         "why": one.hindrance.value,
-        **present(by=one.by, pending=one.is_pending or None),
+        **present(
+            by=one.by,
+            chain=[unit.name for unit in one.chain[1:]] or None,
+            detail=one.detail or None,
+            pending=one.is_pending or None,
+        ),
         "next": list(commands_for_missing(one)),
+    }
+
+
+def unit_documents(diagnosis: Diagnosis) -> Document:
+    """Return the units that did not start, and those without a record, for `show`."""
+    return present(
+        notStarted=list(map(_not_started, diagnosis.not_started)) or None,
+        unrecorded=list(map(_unrecorded, diagnosis.unrecorded)) or None,
+    )
+
+
+def _unrecorded(one: Unrecorded) -> Document:
+    return {
+        "unit": one.unit.name,
+        "says": unrecorded_sentence(one),
+        "active": one.unit.is_active,
+        **present(requires=[unit.name for unit in one.chain] or None),
     }
 
 
@@ -258,6 +284,7 @@ def _stopped(stopped: Stopped) -> Document:
         **present(stage=run.in_stage, command=run.in_command),
         "run": _run(run),
         **facts_document(run.facts),
+        **present(boundTo=stopped.partner and stopped.partner.name),
         **_before(stopped.before),
     }
 

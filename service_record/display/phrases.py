@@ -63,6 +63,7 @@ _PURPOSES: Final = {"stop": "", "restart": " for a restart", "shutdown": " for a
 _RANKS: Final = {"contributing": "adds", "form of death": "ended"}
 """Ranks of rules whose word is too long for a label -> their label."""
 _MINUTE: Final = 60.0
+_STOP_SIGNALS: Final = {"TERM", "INT", "HUP", "unknown"}
 _ORDINARY_RESULTS: Final = {None, "success", "exit-code", "signal", "core-dump"}
 """$SERVICE_RESULT values that say no more than exit status and signal do; see systemd.exec(5)."""
 
@@ -134,7 +135,9 @@ def ending(facts: Facts) -> str:
 def _stop(facts: Facts) -> str:
     """Return how a program was stopped: `stopped by systemd for a restart (SIGTERM)`."""
     if facts.stop_request is None:
-        return f"stopped by {_signal(facts)}"
+        # Nobody stops a service with SIGPIPE; systemd counts it as a good end all the same.
+        verb = "stopped" if facts.signal in _STOP_SIGNALS else "ended"
+        return f"{verb} by {_signal(facts)}"
     purpose = _PURPOSES.get(facts.stop_request, f" ({visible(facts.stop_request)})")
     exit_status = f"exit {facts.exit_code}" if facts.exit_code is not None else ""
     how = _signal(facts) if facts.signal not in {None, "unknown"} else exit_status

@@ -1,6 +1,6 @@
 """The words of a diagnosis, the same in every form of output."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -11,7 +11,6 @@ from service_record.diagnosis.findings import (
     Damaged,
     Diagnosis,
     FailedUnit,
-    Hindrance,
     HostCause,
     LocalTimes,
     LoopOf,
@@ -21,10 +20,12 @@ from service_record.diagnosis.findings import (
     Slow,
     Stopped,
     Trouble,
+    Unrecorded,
     UnsetClock,
     Verdict,
 )
-from service_record.diagnosis.trouble_facts import telling_line
+from service_record.diagnosis.trouble_facts import LineWeight, telling_line, weight
+from service_record.diagnosis.units import START_LIMIT, Hindrance, Unit
 from service_record.display.phrases import VERBS, ending, headline, kind, lasted, name, place, whereabouts
 from service_record.display.text import Clock, View, count, duration, moment, times, utc, zone
 from service_record.history.outcome import Facts, Outcome, Run, Span, order
@@ -65,14 +66,26 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
     """Return the host's verdict and why: `failed: bootkube in stage pull: the registry has no such image`."""
     if diagnosis.root is not None:
         return trouble_sentence(diagnosis.root)
-    hindered = [one for one in diagnosis.not_started if not one.is_pending]
-    unseen = [f"failed: {not_started_sentence(one)}" for one in hindered]
+    # What was expected comes first; what a failed unit keeps from starting comes behind that unit.
+    faults = [one for one in diagnosis.not_started if one.is_fault]
+    unseen = [f"failed: {not_started_sentence(one)}" for one in faults if one.is_expected]
     unseen += map(failed_unit_sentence, _failed_first(diagnosis))
+    unseen += [f"failed: {not_started_sentence(one)}" for one in faults if not one.is_expected]
     if unseen:
         return f"{unseen[0]}, and {len(unseen) - 1} more" if unseen[1:] else unseen[0]
-    if not diagnosis.running and diagnosis.not_started:
-        so_far = _without_trouble(diagnosis, " so far")
-        return f"running: {not_started_sentence(diagnosis.not_started[0])}; {so_far}"
+    pending = next((one for one in diagnosis.not_started if one.is_pending), None)
+    if not diagnosis.running and pending is not None:
+        return f"running: {not_started_sentence(pending)}; {_without_trouble(diagnosis, ' so far')}"
+    if (
+        not diagnosis.running
+        and not diagnosis.stopped
+        and diagnosis.verdict in {Verdict.RUNNING, Verdict.STOPPED}
+    ):
+        asked = [
+            *map(unrecorded_sentence, diagnosis.unrecorded),
+            *map(not_started_sentence, diagnosis.not_started),
+        ]
+        return f"{diagnosis.verdict}: {asked[0]}" + (f", and {len(asked) - 1} more" if asked[1:] else "")
     if not diagnosis.running:
         return _calm_sentence(diagnosis)
     first = max(diagnosis.running, key=lambda running: running.seconds or 0)
@@ -171,7 +184,12 @@ def why(trouble: Trouble) -> str:
         return visible(cause.says)
     if trouble.kind is Verdict.STUCK and trouble.overrun is not None:
         return f"longer than {budget_sentence(trouble.overrun.budget)}"
-    return visible(line) if line else how(trouble.facts) or "nothing was recorded of why"
+    ended = how(trouble.facts)
+    if trouble.suppressed and (line is None or weight(line) <= LineWeight.PLAIN):
+        # The lines that the journal kept are the beginning of a flood: the reason is among the dropped ones.
+        lost = f"the journal dropped {count(trouble.suppressed, 'message')} of it (rate limit)"
+        return f"{ended}; {lost}" if ended else lost
+    return visible(line) if line else ended or "nothing was recorded of why"
 
 
 def telling(trouble: Trouble) -> str | None:
@@ -215,12 +233,23 @@ def why_sentence(trouble: Trouble) -> str:
     return f"{why(trouble)} ({extent})" if extent else why(trouble)
 
 
+_FIRST_OF_SYSTEMD: Final = 200
+"""Exit statuses from here on are systemd's own, for a command that it could not execute: systemd.exec(5)."""
+
+
 def failed_unit_sentence(failed: FailedUnit) -> str:
     """`failed: mnt-data.mount: exit 32 of ExecMount=/bin/mount; kubelet.service requires it`."""
     unit = failed.unit
     words = f"failed: {name(unit.name)}: {_why_failed(failed)}"
-    if failed.telling is not None:
+    is_not_executed = (
+        unit.facts.service_result == "resources" or (unit.facts.exit_code or 0) >= _FIRST_OF_SYSTEMD
+    )
+    if unit.log.spawn_error and is_not_executed and unit.log.spawn_error not in words:
+        words += f": {visible(unit.log.spawn_error)}"
+    elif failed.telling is not None:
         words += f": {visible(failed.telling.line)}"
+    if unit.log.has_hit_start_limit and unit.facts.service_result != START_LIMIT:
+        words += "; systemd does not start it again: the start limit was hit"
     if unit.service is not None:
         recorded = VERBS[failed.recorded] if failed.recorded is not None else ""
         words += f"; its latest recorded run {recorded}" if recorded else "; nothing is recorded of it"
@@ -233,38 +262,82 @@ def failed_unit_sentence(failed: FailedUnit) -> str:
 
 def _why_failed(failed: FailedUnit) -> str:
     """Return systemd's reason for a failure, in plain words."""
-    facts, cause = failed.unit.facts, failed.cause
-    if failed.unit.command is not None:
-        how = f"{ending(facts)} of {visible(failed.unit.command)}"
-        return f"{visible(cause.says)} ({how})" if cause is not None else how
-    if cause is not None:
-        return visible(cause.says)
-    if facts.service_result is None:
+    cause, ended = failed.cause, _how_unit_failed(failed.unit)
+    if cause is None:
+        return ended
+    return f"{visible(cause.says)} ({ended})" if failed.unit.command is not None else visible(cause.says)
+
+
+def _how_unit_failed(unit: Unit) -> str:
+    """Return how a unit failed: `exit 217 of ExecStart=/usr/bin/job`."""
+    result, how_ended = unit.facts.service_result, ending(unit.facts)
+    if unit.command is not None:
+        return f"{how_ended} of {visible(unit.command)}"
+    if result is None:
         return "systemd's reason is not known"
-    return _RESULTS.get(facts.service_result, f"systemd says {visible(facts.service_result)}")
+    if how_ended and result in {"exit-code", "signal", "core-dump"}:
+        return how_ended
+    return _RESULTS.get(result, f"systemd says {visible(result)}")
+
+
+_HINDRANCES: Final = {
+    Hindrance.MASKED: "its unit is masked",
+    Hindrance.UNLOADABLE: "systemd refuses its unit file",
+    Hindrance.CONDITION: "a condition of its unit is not met",
+    Hindrance.ASSERTION: "an assertion of its unit is not met",
+    Hindrance.DEPENDENCY: "a unit that it requires failed",
+    Hindrance.QUEUED: "systemd has queued its start",
+    Hindrance.UNKNOWN: "it has no record",
+}
+_HINDRANCES_OF_REQUIRED: Final = {
+    Hindrance.ABSENT: "and there is no such unit",
+    Hindrance.MASKED: "which is masked",
+    Hindrance.UNLOADABLE: "whose unit file systemd refuses",
+    Hindrance.ASSERTION: "of which an assertion is not met",
+    Hindrance.TIMED_OUT: "which did not appear before systemd's time limit",
+}
 
 
 def not_started_sentence(one: NotStarted) -> str:
-    """`release-image never started: a condition of its unit is not met`."""
-    service, by = name(one.service), name(one.by or "")
+    """`release-image did not start: a condition of its unit is not met (ConditionPathExists=/data)`."""
+    service = name(one.service)
     match one.hindrance:
-        case Hindrance.ABSENT:
-            reason = f"there is no unit {service}.service"
-        case Hindrance.CONDITION:
-            reason = "a condition of its unit is not met"
-        case Hindrance.ASSERTION:
-            reason = "an assertion of its unit is not met"
-        case Hindrance.DEPENDENCY:
-            reason = f"it requires {by}, which failed"
         case Hindrance.DAMAGE:
             return f"{service}: no run can be read, because its record is damaged"
+        case Hindrance.TIMED_OUT:
+            return f"{service} did not appear before systemd's time limit"
+        case Hindrance.DEPENDENCY if one.chain:
+            reason = f"it requires {_chain_words(one.chain)}"
+        case Hindrance.ABSENT:
+            reason = f"there is no unit {name(one.unit)}"
         case Hindrance.UNREACHED:
-            reason = f"{by} comes before it"
-        case Hindrance.QUEUED:
-            reason = "systemd has queued its start"
+            reason = f"{name(one.by or '')} comes before it"
         case _:
-            reason = "it has no record"
-    return f"{service} {'has not started yet' if one.is_pending else 'never started'}: {reason}"
+            reason = _HINDRANCES[one.hindrance]
+    detail = f" ({visible(one.detail)})" if one.detail else ""
+    return f"{service} {'has not started yet' if one.is_pending else 'did not start'}: {reason}{detail}"
+
+
+def _chain_words(chain: Sequence[Unit]) -> str:
+    """`a.service, which requires b.mount, which failed: exit 32 of ExecMount=/bin/mount`."""
+    *between, root = chain
+    words = "".join(f"{name(unit.name)}, which requires " for unit in between) + name(root.name)
+    if root.is_failed:
+        return f"{words}, which failed: {_how_unit_failed(root)}"
+    reason = "which did not start either"
+    if root.hindrance in _HINDRANCES_OF_REQUIRED:
+        reason = _HINDRANCES_OF_REQUIRED[root.hindrance]
+    return f"{words}, {reason}" + (f" ({visible(root.log.detail)})" if root.log.detail else "")
+
+
+def unrecorded_sentence(one: Unrecorded) -> str:
+    """`chronyd.service is active; nothing is recorded of it`."""
+    unit = name(one.unit.name)
+    if one.unit.is_active:
+        return f"{unit} is active; nothing is recorded of it"
+    if one.chain:
+        return f"{unit} is not active; it requires {_chain_words(one.chain)}"
+    return f"{unit} is not active, and systemd knows of no failure; nothing is recorded of it"
 
 
 def running_sentence(running: Running) -> str:
@@ -279,7 +352,14 @@ def running_sentence(running: Running) -> str:
 def stopped_sentence(stopped: Stopped) -> str:
     """`app in stage serve, stopped by systemd for a restart (SIGTERM) (attempt 2)`."""
     run = stopped.run
-    return f"{name(run.service)}{whereabouts(run)}, {ending(run.facts)}{_notes(run, stopped.before)}"
+    words = f"{name(run.service)}{whereabouts(run)}, {ending(run.facts)}"
+    if stopped.partner is not None:
+        partner = stopped.partner
+        how_partner = (
+            f"failed: {_how_unit_failed(partner)}" if partner.is_failed else "is not active any more"
+        )
+        words += f", because it is bound to {name(partner.name)}, which {how_partner}"
+    return words + _notes(run, stopped.before)
 
 
 def _notes(run: Run, before: Run | None) -> str:
@@ -387,7 +467,10 @@ def findings(diagnosis: Diagnosis) -> dict[str, list[str]]:
     """Return what there is besides the root cause: the label of the terminal -> sentences."""
     return {
         "missing": list(map(not_started_sentence, diagnosis.not_started)),
-        "units": list(map(failed_unit_sentence, diagnosis.failed_units)),
+        "units": [
+            *map(failed_unit_sentence, diagnosis.failed_units),
+            *map(unrecorded_sentence, diagnosis.unrecorded),
+        ],
         "follows": list(map(trouble_sentence, diagnosis.followers)),
         "also": list(map(trouble_sentence, diagnosis.others)),
         "running": list(map(running_sentence, diagnosis.running)),

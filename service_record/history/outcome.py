@@ -23,14 +23,16 @@ _STOP_SIGNALS: Final = frozenset({"unknown", "TERM"})
 """The signals that a recorder writes by itself for a stop and for a timeout alike: it cannot know the
 sender.
 """
-_BROKEN_PIPE: Final = "PIPE"
-"""systemd calls a service that died of it clean (`is_clean_exit` in its source), but nobody stopped it."""
 
 
 def is_stop(end: "Entry | Facts") -> bool:
-    """Return True where systemd stopped it, or calls its death by a signal clean."""
-    is_clean = end.service_result == "success" and end.signal not in {None, _BROKEN_PIPE}
-    return end.stop_request is not None or is_clean
+    """Return True if systemd stopped it, or if systemd counts its end by a signal as a good one.
+
+    Which signals are good is systemd's decision: SIGHUP, SIGINT, SIGTERM and SIGPIPE unless it is a oneshot,
+    and those in SuccessExitStatus=. Its result says so, and no list here can know a unit's settings.
+    """
+    is_good_signal = end.signal is not None and end.service_result == "success"
+    return end.stop_request is not None or is_good_signal
 
 
 def is_stop_or_kill(end: "Entry | Facts") -> bool:
@@ -155,7 +157,7 @@ class Outcome(StrEnum):
     FAILURE = "failure"
     RUNNING = "running"
     STOPPED = "stopped"
-    """systemd or somebody ended it in order, with a stop signal: no trouble."""
+    """systemd stopped it, or it ended by a signal that systemd counts as a good end: no trouble."""
     INTERRUPTED = "interrupted"
     """It has no end, and it cannot be running any more; or a signal ended it, and nobody knows whose."""
 

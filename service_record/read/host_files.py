@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service_record.diagnosis.causes import Causes, HostFiles, causes_with
-from service_record.diagnosis.trouble_facts import Unit
+from service_record.diagnosis.units import Unit
 from service_record.history import History
 from service_record.read.source import Source, records_directory
 from service_record.record.directory import RECORD_DIRECTORIES
@@ -22,24 +22,28 @@ def with_host_files(
     history: History,
     units: Iterable[Unit],
     *,
+    named: Iterable[str] = (),
     is_here: bool = False,
 ) -> Causes:
-    """Return the causes with the evidence beside the records of a source, where there is any.
+    """Return the causes with the evidence beside the records of a source, if there is any.
 
-    `is_here` is true of this host's own records: then the host is looked at, for at most three seconds.
+    `named` services have no record. With `is_here` the records are this host's own, and the host itself is
+    read, for at most three seconds.
     """
+    units, named = tuple(units), tuple(named)
     contents = _contents(source, places)
     if contents is None and not is_here:
         return causes.without_evidence(history)
     if contents is None:
-        return causes_with(causes, history, units, _live())
-    return causes_with(causes, history, units, ((one.path, one.read) for one in contents))
+        names = [unit.name for unit in units if unit.is_failed] + [f"{service}.service" for service in named]
+        return causes_with(causes, history, units, _live(names), named)
+    return causes_with(causes, history, units, ((one.path, one.read) for one in contents), named)
 
 
-def _live() -> HostFiles:
+def _live(units: Sequence[str]) -> HostFiles:
     from service_record.read.live_host import live_contents  # only of this host
 
-    for name, data in live_contents():
+    for name, data in live_contents(units):
         yield name, BytesIO(data).read
 
 

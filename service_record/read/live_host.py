@@ -6,7 +6,7 @@ Programs run side by side, all of them within one deadline: a judgement must not
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from glob import glob
@@ -20,9 +20,12 @@ _MAX_BYTES: Final = 4 << 20
 _MAX_TAIL: Final = 256 << 10
 """The limit of one file, of which the end is read."""
 _MAX_FILES: Final = 200
+_MAX_UNITS: Final = 20
 _JOURNAL: Final = ("journalctl", "--quiet", "--no-pager", "--output=short-iso-precise")
 _PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     "journalctl --boot": (*_JOURNAL, "--boot", "--lines=10000"),
+    # systemd's own lines: a program that floods the journal pushes them out of the lines above.
+    "journalctl --boot _PID=1": (*_JOURNAL, "--boot", "--lines=4000", "_PID=1"),
     "boot-1.log": (*_JOURNAL, "--boot=-1", "--lines=500"),
     "ip-addr": ("ip", "-d", "addr"),
     "ip-route": ("ip", "route", "show", "table", "main"),
@@ -51,14 +54,20 @@ _FILES: Final = (
 )
 
 
-def live_contents(seconds: float = SECONDS) -> Iterator[tuple[str, bytes]]:
+def live_contents(units: Sequence[str] = (), seconds: float = SECONDS) -> Iterator[tuple[str, bytes]]:
     """Yield the name and bytes of each program's output and file that this host has.
 
-    A program that does not end within `seconds` of the beginning is stopped, and what it printed is left out.
+    Of `units` the latest lines in the journal are read even if other programs log so much that these are not
+    among its last lines. A program that does not end within `seconds` of the beginning is stopped, and its
+    output is left out.
     """
     deadline = time.monotonic() + seconds
-    with ThreadPoolExecutor(len(_PROGRAMS)) as pool:
-        printed = {name: pool.submit(_printed, argv, deadline) for name, argv in _PROGRAMS.items()}
+    programs = dict(_PROGRAMS)
+    if units:
+        of_units = (f"--unit={unit}" for unit in units[:_MAX_UNITS])
+        programs["journalctl --unit"] = (*_JOURNAL, "--boot", "--lines=2000", *of_units)
+    with ThreadPoolExecutor(len(programs)) as pool:
+        printed = {name: pool.submit(_printed, argv, deadline) for name, argv in programs.items()}
         yield from _files(deadline)
         for name, output in printed.items():
             if data := output.result():

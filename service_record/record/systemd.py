@@ -163,16 +163,21 @@ def is_running() -> bool:
         return False
 
 
-def unit_properties(services: Iterable[str], properties: Iterable[str], timeout: float = 2.0) -> str | None:
-    """Return the output of `systemctl show` for all failed units and these services.
+def unit_properties(
+    units: Iterable[str], properties: Iterable[str], timeout: float = 2.0, *, with_failed: bool = True
+) -> str | None:
+    """Return the output of `systemctl show` for these units, and for all failed units.
 
-    None when it does not answer within `timeout` seconds. A name that is no unit's is left out.
+    None when it does not answer within `timeout` seconds. A name that cannot be a unit's is left out.
     """
     import re  # only readers ask
 
-    names = [f"{service}{_SERVICE}" for service in services if re.fullmatch(_UNIT_NAME, service)]
-    ask = ["systemctl", "show", "--no-pager", "--state=failed", f"--property={','.join(properties)}"]
-    return _output_of([*ask, "--", *names, "*"], timeout)
+    names = [unit for unit in units if re.fullmatch(_UNIT_NAME, unit)]
+    ask = ["systemctl", "show", "--no-pager", f"--property={','.join(properties)}"]
+    if with_failed:
+        ask.append("--state=failed")
+        names.append("*")
+    return _output_of([*ask, "--", *names], timeout) if names else ""
 
 
 def journal_tail(invocation: str | None, lines: int = 3, timeout: float = 2.0) -> str | None:

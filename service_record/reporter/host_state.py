@@ -18,7 +18,8 @@ from service_record.diagnosis.causes import Causes, built_in_causes, causes_with
 from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.failures import signature
 from service_record.diagnosis.findings import Trouble
-from service_record.diagnosis.trouble_facts import Unit, telling_line
+from service_record.diagnosis.trouble_facts import telling_line
+from service_record.diagnosis.units import Unit
 from service_record.history import History, build_history
 from service_record.history.build import Now
 from service_record.history.outcome import Command, Facts, Outcome, Run, Stage

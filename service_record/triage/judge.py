@@ -27,7 +27,7 @@ from service_record.bundle.tar import TarError, members
 from service_record.diagnosis import diagnose
 from service_record.diagnosis.causes import built_in_causes, judge_evidence
 from service_record.diagnosis.expectations import add_units
-from service_record.diagnosis.trouble_facts import read_texts
+from service_record.diagnosis.units import read_texts
 from service_record.history import build_history
 from service_record.history.build import doubted, latest_entry
 from service_record.read.host_files import with_host_files

@@ -77,7 +77,7 @@ STOPS = {
     "of-a-broken-pipe": Stop(
         settings=("IgnoreSIGPIPE=no",),
         ended_by="kill --signal=PIPE",
-        outcome=Outcome.FAILURE,
+        outcome=Outcome.STOPPED,
         request=None,
         signal="PIPE",
     ),

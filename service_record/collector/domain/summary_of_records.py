@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from service_record.diagnosis import Diagnosis, diagnose
 from service_record.diagnosis.causes import Causes, HostFiles, built_in_causes, causes_with, judge_evidence
 from service_record.diagnosis.expectations import add_units
-from service_record.diagnosis.trouble_facts import read_texts
+from service_record.diagnosis.units import read_texts
 from service_record.display.sentences import verdict_sentence, why_sentence
 from service_record.history import History, ServiceHistory, build_history
 from service_record.history.build import Now, latest_entry

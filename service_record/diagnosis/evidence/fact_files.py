@@ -10,7 +10,7 @@ import msgspec
 
 from service_record.diagnosis.evidence.known_facts import KnownFact, KnownFacts
 from service_record.diagnosis.evidence.log_lines import LinePlace
-from service_record.diagnosis.trouble_facts import failed_units
+from service_record.diagnosis.units import failed_units
 
 NamedFact = tuple[str, str, int, str]
 """Name, value, line and what it is of."""

@@ -16,6 +16,7 @@ from service_record.diagnosis.evidence.known_facts import KnownFact
 from service_record.diagnosis.evidence.log_lines import (
     CONTAINERS,
     FACTS,
+    INSTALLER,
     JOURNAL,
     Era,
     LinePlace,
@@ -27,6 +28,7 @@ from service_record.diagnosis.evidence.log_lines import (
     top_of,
 )
 from service_record.diagnosis.trouble_facts import Evidence, Looked
+from service_record.diagnosis.units import LOGGED, read_logs
 
 _BLOCK_BYTES: Final = 1 << 18
 _MAX_LINE_BYTES: Final = 1 << 14
@@ -38,6 +40,8 @@ _LAST: Final = 24
 """Of the lines that one pattern knows in one file, so many of the first and of the last are kept."""
 _OWN: Final = 400
 """Lines kept of one service in one file: its latest."""
+_MAX_UNIT_LINES: Final = 20_000
+"""Lines of systemd about units that are kept: the latest."""
 _EXPORTED: Final = b"__CURSOR="
 """The beginning of a journal in systemd's export format."""
 
@@ -86,11 +90,13 @@ class Scanner:
             + pids
             + rb")\]: | ("
             + names
-            + rb")(?:\.sh)?\[\d+\]: | systemd\[1\]: ("
+            + rb")(?:\.sh)?\[\d+\]: | (?:systemd|\([^\s()]{1,20}\))\[\d+\]: ("
             + names
             + rb")\.service: ",
             options,
         )
+        self._unit_lines: deque[tuple[LogStream, int, bytes]] = deque(maxlen=_MAX_UNIT_LINES)
+        self._logged: Any = re2.compile(LOGGED, options)
         self._era = era
         self._kept: dict[tuple[int, LogStream], _CollectedLines] = {}
         self._own: dict[tuple[str, LogStream], deque[tuple[int, bytes]]] = {}
@@ -157,6 +163,8 @@ class Scanner:
             if own is None:
                 own = self._own[service, stream] = deque(maxlen=_OWN)
             own.append((line, raw))
+        for line, raw, _ in _numbered(block, number + 1, self._systemd_lines(stream, block)):
+            self._unit_lines.append((stream, line, raw))
         return number + block.count(b"\n") + (not block.endswith(b"\n"))
 
     def _own_lines(self, stream: LogStream, block: bytes) -> Iterator[tuple[int, int, str]]:
@@ -176,6 +184,16 @@ class Scanner:
             service = name.decode() if name else self._pids.get(match[1])
             if service is not None and match.end() <= start + _MAX_LINE_BYTES:
                 yield start, end, service
+            at = end + 1
+
+    def _systemd_lines(self, stream: LogStream, block: bytes) -> Iterator[tuple[int, int, None]]:
+        """Yield the bounds of each line that systemd logged about a unit, in this boot of this host."""
+        if stream.kind not in {JOURNAL, INSTALLER} or stream.host or stream.is_earlier_boot:
+            return
+        at = 0
+        while match := self._logged.search(block, at):
+            start, end = block.rfind(b"\n", 0, match.start()) + 1, end_of_line(block, match.end())
+            yield start, end, None
             at = end + 1
 
     def _texts_at_home(self) -> Iterator[tuple[str, str, str]]:
@@ -214,6 +232,7 @@ class Scanner:
                 stream.path: (count, log_line(stream, count, last, self._era))
                 for stream, (count, last) in self._ends.items()
             },
+            unit_logs=read_logs(_in_order(log_line(*one, self._era) for one in self._unit_lines)),
             facts=facts_of(self._texts_at_home()).having("container", self._containers()),
             looked=Looked(len(self._ends) + len(self._texts), self._lines, frozenset(self._kinds)),
         )

@@ -1,0 +1,518 @@
+"""Units of systemd: their state by `systemctl show`, by a bundle's texts and by systemd's own log. Pure.
+
+`Unit` joins what three sources say. `systemctl show` has the present state of a loaded unit. systemd unloads
+a unit that is neither active nor failed, and then forgets why it did not start: only the journal still has
+the reason. A bundle has the journal, and a listing of the failed units.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from service_record.diagnosis.evidence.log_lines import LogLine
+from service_record.history.outcome import NOTHING, Facts
+
+PROPERTIES: Final = (
+    *("Id", "Names", "LoadState", "LoadError", "ActiveState", "Result", "Job"),
+    *("ConditionResult", "ConditionTimestampMonotonic", "AssertResult", "AssertTimestampMonotonic"),
+    *("InactiveExitTimestampMonotonic", "StateChangeTimestampMonotonic", "SuccessExitStatus"),
+    *("Requires", "Requisite", "BindsTo", "RequiredBy", "RequisiteOf", "BoundBy"),
+    *("ExecCondition", "ExecStartPre", "ExecStart", "ExecStartPost", "ExecReload", "ExecStop"),
+    *("ExecStopPost", "ExecMount", "ExecUnmount", "ExecActivate", "ExecDeactivate"),
+)
+"""The properties to ask for; systemd.directives(7), org.freedesktop.systemd1(5). A unit has some of them."""
+LISTING: Final = "failed-units.txt"
+"""The file of a bundle that lists the failed units: `systemctl list-units --state=failed`."""
+_LISTINGS: Final = (LISTING, "systemctl_list-units_--failed")
+"""The listing's names in our bundles and in sos reports."""
+STATUSES: Final = "unit-status/"
+"""The directory of a bundle with `systemctl status` of each failed unit, as UNIT.txt."""
+START_LIMIT: Final = "start-limit-hit"
+"""systemd's result of a unit that it refused to start again."""
+
+_SERVICE: Final = ".service"
+OTHER_SUFFIXES: Final = (
+    *(
+        ".socket",
+        ".target",
+        ".device",
+        ".mount",
+        ".automount",
+        ".swap",
+        ".timer",
+        ".path",
+        ".slice",
+        ".scope",
+    ),
+)
+"""Endings of the names of units that are not services."""
+_UNIT: Final = (
+    r"(?a:[\w:.\\@-]+\.(?:service|socket|target|device|mount|automount|swap|timer|path|slice|scope))"
+)
+_BLOCKS: Final = rf"\n\n(?=(?:{'|'.join(PROPERTIES)})=)"
+_EXEC: Final = (
+    r"\{ path=(?P<path>.*?) ; argv\[\]=.* ; ignore_errors=no ;.*"
+    r" ; code=(?P<code>exited|killed|dumped) ; status=(?P<number>\d{1,9})(?:/(?P<name>\w+))? \}"
+)
+_ACTIVE: Final = r"(?m)^ *Active: failed \(Result: ([a-z-]+)\)"
+_PROCESS: Final = (
+    r"(?m)^ *Process: \d+ (?P<kind>Exec\w+)=(?P<path>\S+).*\(code=(?P<code>exited|killed|dumped),"
+    r" (?:status=(?P<number>\d{1,9})(?:/\w+)?|signal=(?P<name>\w+))\)$"
+)
+_CODES: Final = {"exit-code": "exited", "signal": "killed", "core-dump": "dumped"}
+"""$SERVICE_RESULT, see systemd.exec(5) -> how the command ended that it is about."""
+
+
+class Hindrance(StrEnum):
+    """The reason why a unit has not started."""
+
+    ABSENT = "absent"
+    """The host has no such unit."""
+    MASKED = "masked"
+    UNLOADABLE = "unloadable"
+    """systemd refuses its unit file: a bad setting, or a setting that is missing."""
+    CONDITION = "condition"
+    """A condition of its unit is not met."""
+    ASSERTION = "assertion"
+    DEPENDENCY = "dependency"
+    """A unit that it requires failed, or could not start either."""
+    TIMED_OUT = "timed-out"
+    """systemd waited for it, and it did not appear in time: a device, mostly."""
+    DAMAGE = "damage"
+    """Its record is damaged: it may have started."""
+    UNREACHED = "unreached"
+    """A service that comes before it has not ended well."""
+    QUEUED = "queued"
+    """systemd has a job for it."""
+    UNKNOWN = "unknown"
+
+
+FAULTS: Final = frozenset(
+    {Hindrance.UNLOADABLE, Hindrance.ASSERTION, Hindrance.DEPENDENCY, Hindrance.TIMED_OUT}
+)
+"""Hindrances that are a failure of the host even when nobody expected the unit to start.
+
+A condition that is not met, a mask and a missing unit are often intended.
+"""
+_STOPS_DEPENDENTS: Final = FAULTS | {Hindrance.ABSENT, Hindrance.MASKED}
+"""Hindrances of a unit that keep the units from starting that require it. A condition does not."""
+
+
+class UnitLog(msgspec.Struct, frozen=True, kw_only=True):
+    """What systemd logged about a unit since it last started, or was last asked to."""
+
+    hindrance: Hindrance | None = None
+    """Why it did not start."""
+    detail: str = ""
+    """The setting or the reason that systemd names: `ConditionPathExists=/srv/data`."""
+    result: str | None = None
+    """systemd's result, where it failed: `exit-code`."""
+    exit_code: int | None = None
+    """The exit status of the command that systemd's result is about."""
+    signal: str | None = None
+    has_hit_start_limit: bool = False
+    spawn_error: str = ""
+    """Why systemd could not execute a command of it: `Failed to set up mount namespacing: …`."""
+    suppressed: int = 0
+    """Messages of the unit that the journal's rate limit dropped."""
+
+
+NOT_LOGGED: Final = UnitLog()
+
+
+class Unit(msgspec.Struct, frozen=True, kw_only=True):
+    """A unit as systemd describes it."""
+
+    name: str
+    """With its suffix: `bootkube.service`."""
+    aliases: frozenset[str] = frozenset()
+    """All its names."""
+    load_state: str = ""
+    """`loaded`, `not-found`, `masked`, `bad-setting`, `error`; empty where systemd was not asked."""
+    is_active: bool = False
+    """True when it runs, or is being started or stopped."""
+    is_failed: bool = False
+    facts: Facts = NOTHING
+    """The facts of its failure: systemd's result, and exit status or signal of the command that failed."""
+    command: str | None = None
+    """The command that failed, where it is certain: `ExecStartPre=/usr/bin/mount`."""
+    since: datetime | None = None
+    """The time of its last change of state."""
+    has_unmet_condition: bool = False
+    has_unmet_assertion: bool = False
+    is_queued: bool = False
+    """True when systemd has a job for it that is not done."""
+    has_started: bool = False
+    """True when it has been started in this boot, as far as systemd remembers."""
+    requires: frozenset[str] = frozenset()
+    """Units without which it does not start."""
+    bound_to: frozenset[str] = frozenset()
+    """Units with which systemd stops it: BindsTo=."""
+    required_by: tuple[str, ...] = ()
+    """Services that do not start without it."""
+    log: UnitLog = NOT_LOGGED
+
+    @property
+    def service(self) -> str | None:
+        """Return the name under which its service records; None for another kind of unit."""
+        return self.name.removesuffix(_SERVICE) if self.name.endswith(_SERVICE) else None
+
+    @property
+    def services(self) -> frozenset[str]:
+        """Return the names under which its service may record: it may have several."""
+        names = {self.name, *self.aliases}
+        return frozenset(name.removesuffix(_SERVICE) for name in names if name.endswith(_SERVICE))
+
+    @property
+    def is_absent(self) -> bool:
+        """Return True when the host has no such unit."""
+        return self.load_state == "not-found"
+
+    @property
+    def has_hit_start_limit(self) -> bool:
+        """Return True when systemd refuses to start it again.
+
+        systemd's result says so only if the limit stopped a start that somebody asked for. Where it stopped a
+        restart, the result stays that of the last run, and the log has the refusal.
+        """
+        return self.facts.service_result == START_LIMIT or (self.is_failed and self.log.has_hit_start_limit)
+
+    @property
+    def hindrance(self) -> Hindrance | None:
+        """Return why systemd has not started it; None if it has, or if no reason is known."""
+        if self.is_failed or self.is_active:
+            return None
+        by_load_state = {
+            "not-found": Hindrance.ABSENT,
+            "masked": Hindrance.MASKED,
+            "bad-setting": Hindrance.UNLOADABLE,
+            "error": Hindrance.UNLOADABLE,
+        }
+        if self.load_state in by_load_state:
+            return by_load_state[self.load_state]
+        # A unit file may have been corrected since systemd refused it.
+        if self.log.hindrance is not None and not (
+            self.log.hindrance is Hindrance.UNLOADABLE and self.load_state == "loaded"
+        ):
+            return self.log.hindrance
+        if self.has_unmet_condition:
+            return Hindrance.CONDITION
+        if self.has_unmet_assertion:
+            return Hindrance.ASSERTION
+        return Hindrance.QUEUED if self.is_queued else None
+
+
+def find_unit(units: Iterable[Unit], service: str) -> Unit | None:
+    """Return the unit of a service, by any of its names."""
+    return next((unit for unit in units if service in unit.services), None)
+
+
+def chain_to_root(unit: Unit, units: Mapping[str, Unit]) -> tuple[Unit, ...]:
+    """Return the required unit that keeps a unit from starting, the unit that keeps that one, and so on.
+
+    The last is the root. Empty where no required unit is known to have failed.
+    """
+    chain: list[Unit] = []
+    seen = {unit.name}
+    while True:
+        required = [units[name] for name in sorted(unit.requires) if name in units and name not in seen]
+        failed = [one for one in required if one.is_failed]
+        hindered = [one for one in required if one.hindrance in _STOPS_DEPENDENTS]
+        if not failed and not hindered:
+            return tuple(chain)
+        unit = (failed or hindered)[0]
+        seen.add(unit.name)
+        chain.append(unit)
+        if unit.is_failed:
+            return tuple(chain)
+
+
+def with_logs(
+    units: Iterable[Unit], logs: Mapping[str, UnitLog], named: Iterable[str] = ()
+) -> tuple[Unit, ...]:
+    """Add what systemd logged to units; add units of which only the log tells.
+
+    Those are units that did not start because of a fault, and the `named` services.
+    """
+    known = {unit.name: unit for unit in units}
+    for name, unit in known.items():
+        if name in logs:
+            known[name] = replace(unit, log=logs[name])
+    asked = {f"{service}{_SERVICE}" for service in named}
+    for name, log in logs.items():
+        if name in known:
+            continue
+        if name in asked:
+            facts = Facts(exit_code=log.exit_code, signal=log.signal, service_result=log.result)
+            known[name] = Unit(name=name, is_failed=log.result is not None, facts=facts, log=log)
+        elif log.hindrance in FAULTS:
+            known[name] = Unit(name=name, log=log)
+    return tuple(known.values())
+
+
+def read_properties(text: str, booted: float) -> tuple[Unit, ...]:
+    """Read what `systemctl show` prints of PROPERTIES, each unit once.
+
+    `booted` is the time, in seconds since 1970, from which systemd counts.
+    """
+    units: dict[str, Unit] = {}
+    for block in re.split(_BLOCKS, text.strip("\n")):
+        values: dict[str, list[str]] = {}
+        for line in block.splitlines():
+            name, _, value = line.partition("=")
+            values.setdefault(name, []).append(value)
+        unit = _unit(values, booted)
+        if unit is not None:
+            units.setdefault(unit.name, unit)
+    return tuple(units.values())
+
+
+def read_texts(texts: Mapping[str, str]) -> tuple[Unit, ...]:
+    """Read the failed units of bundles: path of a member -> its text, of a listing and below STATUSES."""
+    units: dict[str, Unit] = {}
+    for path, listing in texts.items():
+        if not path.endswith(_LISTINGS):
+            continue
+        for _, name in failed_units(listing):
+            status = texts.get(f"{path.removesuffix(LISTING)}{STATUSES}{name}.txt", "")
+            units.setdefault(name, _read_status(name, status))
+    return tuple(units.values())
+
+
+def failed_units(listing: str) -> Iterator[tuple[int, str]]:
+    """Yield the failed units in what `systemctl list-units` prints: line and name."""
+    for number, line in enumerate(listing.splitlines(), 1):
+        words = line.replace("●", " ").replace("*", " ").split()
+        if words[2:3] == ["failed"] and re.fullmatch(_UNIT, words[0]):
+            yield number, words[0]
+
+
+def _read_status(name: str, status: str) -> Unit:
+    result = re.search(_ACTIVE, status)
+    ends = [
+        (f"{match['kind']}={match['path']}", match["code"], match["number"], match["name"])
+        for match in re.finditer(_PROCESS, status)
+    ]
+    command, facts = _failure(result[1] if result else None, ends, is_first_certain=False)
+    return Unit(name=name, is_failed=True, facts=facts, command=command)
+
+
+def _unit(values: Mapping[str, list[str]], booted: float) -> Unit | None:
+    def first(name: str) -> str:
+        return values.get(name, [""])[0]
+
+    def names(*properties: str) -> Iterator[str]:
+        return (name for one in properties for name in first(one).split())
+
+    if not re.fullmatch(_UNIT, first("Id")):
+        return None
+    state = first("ActiveState")
+    command, facts = None, NOTHING
+    if state == "failed":
+        is_certain = not first("SuccessExitStatus")
+        command, facts = _failure(first("Result") or None, list(_ends(values)), is_first_certain=is_certain)
+    return Unit(
+        name=first("Id"),
+        aliases=frozenset(names("Names")),
+        load_state=first("LoadState"),
+        is_active=state in {"active", "activating", "reloading", "deactivating"},
+        is_failed=state == "failed",
+        facts=facts,
+        command=command,
+        since=_time(first("StateChangeTimestampMonotonic"), booted),
+        has_unmet_condition=_is_unmet(first("ConditionResult"), first("ConditionTimestampMonotonic")),
+        has_unmet_assertion=_is_unmet(first("AssertResult"), first("AssertTimestampMonotonic")),
+        is_queued=bool(first("Job")),
+        has_started=_number(first("InactiveExitTimestampMonotonic")) > 0,
+        requires=frozenset(names("Requires", "Requisite", "BindsTo")),
+        bound_to=frozenset(names("BindsTo")),
+        required_by=_services(names("RequiredBy", "RequisiteOf", "BoundBy")),
+    )
+
+
+def _ends(values: Mapping[str, list[str]]) -> Iterator[tuple[str, str, str, str | None]]:
+    """Yield how the commands of a unit ended, in the order in which they run; not those that are ignored."""
+    for name in PROPERTIES:
+        for value in values.get(name, ()) if name.startswith("Exec") else ():
+            match = re.fullmatch(_EXEC, value)
+            if match is not None:
+                yield f"{name}={match['path']}", match["code"], match["number"], match["name"]
+
+
+def _failure(
+    result: str | None, ends: Iterable[tuple[str, str, str | None, str | None]], *, is_first_certain: bool
+) -> tuple[str | None, Facts]:
+    """Return which command systemd's result is about, where that is certain, and how it failed."""
+    code = _CODES.get(result or "")
+    bad = [end for end in ends if end[1] == code and (code != "exited" or end[2] != "0")]
+    if not bad or (len(bad) > 1 and not is_first_certain):
+        return None, Facts(service_result=result)
+    command, _, number, name = bad[0]
+    if code == "exited":
+        return command, Facts(exit_code=int(number or 0), service_result=result)
+    return command, Facts(signal=name or "unknown", service_result=result)
+
+
+def _is_unmet(result: str, checked: str) -> bool:
+    """Return True if systemd has checked, and the check failed. Before the first check the result is `no`."""
+    return result == "no" and _number(checked) > 0
+
+
+def _time(microseconds: str, booted: float) -> datetime | None:
+    seconds = _number(microseconds) / 1e6
+    return datetime.fromtimestamp(booted + seconds, UTC) if seconds > 0 else None
+
+
+_MAX_DIGITS: Final = 15  # microseconds of thirty years
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else 0
+
+
+def _services(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name in names if name.endswith(_SERVICE)))
+
+
+LOGGED: Final = (
+    rb"systemd\[1\]: [^\n]*(?:"
+    rb"[Aa]sserts? failed|Assertion failed for|[Dd]ependency|unmet condition|trigger condition|being skipped"
+    rb"|exec-condition|repeated too quickly|fatal error, unit|Refusing"
+    rb"|\.(?:conf|service|mount|socket|timer|path):\d+: "
+    rb"|timed out|with result|process exited|Deactivated successfully|: Succeeded\.|running in system mode)"
+    rb"|systemd\[1\]: (?:Start(?:ing|ed)|Finished|Reached target|Mount(?:ing|ed)|Listening on|Found device) "
+    rb"|systemd-journald\[\d+\]: Suppressed \d+ messages from "
+    rb"|(?:\([^\s()]{1,20}\)|systemd)\[\d+\]: [^\s:]+\.(?:service|mount|socket|swap): [^\n]*[Ff]ailed"
+)
+"""Pattern of RE2 for the lines that `read_logs` uses, in the text form of a journal."""
+_OF: Final = rf"(?P<unit>{_UNIT})"
+_DESCRIPTION: Final = r"(?: - .*)?"
+_STARTED: Final = "(?:Start(?:ing|ed)|Finished|Reached target|Mount(?:ing|ed)|Listening on|Found device)"
+_EXIT: Final = r"code=(?P<code>exited|killed|dumped), status=(?P<number>\d{1,9})(?:/(?P<name>\S+))?"
+_BOOT: Final = "running in system mode"
+_MAX_COMPLAINTS: Final = 3
+_FILE_LINE: Final = rf"(?P<place>/\S*?/{_OF}(?:\.d/[^/\s]+\.conf)?:\d+): (?P<what>.*)"
+
+_SPAWN_ERROR: Final = rf"{_OF}: (?P<reason>Failed to .*|Failed at step .*|.* failed: .*)"
+_AT_STEP: Final = "Failed at step"
+
+_UpdateLog: TypeAlias = Callable[[UnitLog, re.Match[str]], UnitLog]
+
+
+def _forget(_log: UnitLog, _match: re.Match[str]) -> UnitLog:
+    return NOT_LOGGED
+
+
+def _with_exit(log: UnitLog, match: re.Match[str]) -> UnitLog:
+    """Add how a process of the unit ended; the first failure is the one that systemd's result is about."""
+    if log.exit_code is not None or log.signal is not None:
+        return log
+    if match["code"] == "exited":
+        return replace(log, exit_code=int(match["number"]))
+    return replace(log, signal=match["name"] or "unknown")
+
+
+def _hindered_by(hindrance: Hindrance) -> _UpdateLog:
+    def update(log: UnitLog, match: re.Match[str]) -> UnitLog:
+        detail = match.groupdict().get("detail") or ""
+        # systemd logs some refusals twice, and only one of the two lines has the setting.
+        if log.hindrance is hindrance and not detail:
+            detail = log.detail
+        return UnitLog(hindrance=hindrance, detail=detail, suppressed=log.suppressed)
+
+    return update
+
+
+_EVENTS: Final[tuple[tuple[str, _UpdateLog], ...]] = (
+    (rf"{_STARTED} {_OF}{_DESCRIPTION}(?:\.|\.\.\.)$", _forget),
+    (rf"{_OF}: (?:Deactivated successfully|Succeeded)\.", _forget),
+    (rf"{_OF}: (?:Main|Control|Mount) process exited, {_EXIT}", _with_exit),
+    (
+        rf"{_OF}: Failed with result '(?P<result>[a-z-]+)'",
+        lambda log, match: replace(log, result=match["result"]),
+    ),
+    (
+        rf"{_OF}: Start request repeated too quickly",
+        lambda log, _match: replace(log, has_hit_start_limit=True),
+    ),
+    (
+        rf"Suppressed (?P<count>\d{{1,12}}) messages from (?:\S*/)?{_OF}",
+        lambda log, match: replace(log, suppressed=log.suppressed + int(match["count"])),
+    ),
+    (rf"{_OF}: Starting requested but asserts failed", _hindered_by(Hindrance.ASSERTION)),
+    (rf"Assertion failed for {_OF}{_DESCRIPTION}\.$", _hindered_by(Hindrance.ASSERTION)),
+    (
+        rf"{_OF}{_DESCRIPTION} was skipped because of an unmet condition check \((?P<detail>.*)\)\.$",
+        _hindered_by(Hindrance.CONDITION),
+    ),
+    (
+        rf"{_OF}{_DESCRIPTION} was skipped because (?P<detail>no trigger condition) checks were met",
+        _hindered_by(Hindrance.CONDITION),
+    ),
+    (
+        rf"Condition check resulted in {_OF}{_DESCRIPTION} being skipped",
+        _hindered_by(Hindrance.CONDITION),
+    ),
+    (rf"{_OF}: Skipped due to '(?P<detail>exec-condition)'", _hindered_by(Hindrance.CONDITION)),
+    (rf"Dependency failed for {_OF}{_DESCRIPTION}\.$", _hindered_by(Hindrance.DEPENDENCY)),
+    (rf"{_OF}: Job \S+/start failed with result 'dependency'", _hindered_by(Hindrance.DEPENDENCY)),
+    (rf"{_OF}: Job \S+/start timed out", _hindered_by(Hindrance.TIMED_OUT)),
+    (
+        rf"{_OF}: (?P<detail>Unit configuration has fatal error), unit will not be started",
+        _hindered_by(Hindrance.UNLOADABLE),
+    ),
+    (rf"{_OF}: (?P<detail>.*[^\s.])\.? Refusing\.$", _hindered_by(Hindrance.UNLOADABLE)),
+)
+"""Patterns of systemd's messages (unit.c, job.c, service.c in its source), and how each changes a unit's log.
+
+A message with a unit's description instead of its name fits none. systemd before version 249 writes such
+messages, mostly beside one that has the name.
+"""
+
+
+def read_logs(lines: Iterable[LogLine]) -> dict[str, UnitLog]:
+    """Read the lines that systemd and journald logged about units, the earliest first.
+
+    Unit -> what still holds: a start or a good end forgets what was logged before it, and a boot forgets all.
+    """
+    logs: dict[str, UnitLog] = {}
+    # Spawn errors are kept apart, because a start does not forget them: a child may log its error before
+    # systemd logs that the unit has started.
+    spawn_errors: dict[str, str] = {}
+    complaints: dict[str, list[str]] = {}
+    for line in lines:
+        text = line.text.strip()
+        if _BOOT in text:
+            logs.clear()
+            spawn_errors.clear()
+        elif (match := re.match(_SPAWN_ERROR, text)) is not None:
+            # The line before `Failed at step EXEC` says more.
+            if _AT_STEP not in text or match["unit"] not in spawn_errors:
+                spawn_errors[match["unit"]] = match["reason"]
+        elif (match := re.match(_FILE_LINE, text)) is not None:
+            _add_complaint(complaints.setdefault(match["unit"], []), match)
+        else:
+            events = ((re.match(pattern, text), update) for pattern, update in _EVENTS)
+            match, update = next(((match, update) for match, update in events if match), (None, _forget))
+            if match is not None:
+                logs[match["unit"]] = update(logs.get(match["unit"], NOT_LOGGED), match)
+    for unit, log in logs.items():
+        if log.hindrance is Hindrance.UNLOADABLE:
+            logs[unit] = replace(log, detail="; ".join([log.detail, *complaints.get(unit, ())]))
+        elif log != NOT_LOGGED:
+            logs[unit] = replace(log, spawn_error=spawn_errors.get(unit, ""))
+    return {unit: log for unit, log in logs.items() if log != NOT_LOGGED}
+
+
+def _add_complaint(complaints: list[str], match: re.Match[str]) -> None:
+    """Add what systemd says of a line of a unit file. A line that it does not ignore is the reason alone."""
+    complaint = f"{match['place']}: {match['what']}"
+    if not match["what"].endswith("ignoring."):
+        complaints[:] = [complaint]
+    elif complaint not in complaints and len(complaints) < _MAX_COMPLAINTS:
+        complaints.append(complaint)

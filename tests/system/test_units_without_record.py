@@ -1,0 +1,119 @@
+"""`analyze NAME` and `show NAME` of units that never recorded anything: systemd and its journal answer."""
+
+import re
+
+import pytest
+
+from testing.machine import Machine
+
+UNITS = {
+    "asserted": "[Unit]\nAssertPathExists=/no/such\n[Service]\nExecStart=/bin/true\n",
+    "conditional": "[Unit]\nConditionPathExists=/no/such\n[Service]\nExecStart=/bin/true\n",
+    "no-user": "[Service]\nUser=no-such-user\nExecStart=/bin/true\n",
+    "no-directory": "[Service]\nWorkingDirectory=/no/such\nExecStart=/bin/true\n",
+    "no-program": "[Service]\nExecStart=/no/such/program\n",
+    "no-namespace": "[Service]\nReadWritePaths=/no/such\nExecStart=/bin/true\n",
+    "no-root": "[Service]\nRootDirectory=/no/such\nExecStart=/bin/true\n",
+    "stop-post": "[Service]\nExecStart=/bin/true\nExecStopPost=/bin/false\n",
+    "misspelt": "[Service]\nExecStrt=/bin/true\n",
+    "relative": "[Service]\nExecStart=bin/true\n",
+    "prepared": "[Service]\nType=oneshot\nExecStartPre=/bin/sh -c 'exit 6'\nExecStart=/bin/true\n",
+    "second": "[Unit]\nRequires=prepared.service\nAfter=prepared.service\n[Service]\nExecStart=/bin/true\n",
+    "third": "[Unit]\nRequires=second.service\nAfter=second.service\n[Service]\nExecStart=/bin/true\n",
+    "needy": "[Unit]\nRequires=missing.service\n[Service]\nExecStart=/bin/true\n",
+    "limited": "[Unit]\nStartLimitBurst=2\nStartLimitInterval=60\n[Service]\nType=oneshot\nExecStart=true\n",
+    "lively": "[Service]\nExecStart=/bin/sleep 600\n",
+}
+ANSWERS = {
+    "asserted": (1, "✗ failed: asserted did not start: an assertion of its unit is not met"),
+    "conditional": (0, "■ stopped: conditional did not start: a condition of its unit is not met (Condition"),
+    "no-user": (1, "(exit 217 of ExecStart=/bin/true): Failed to determine user credentials"),
+    "no-directory": (
+        1,
+        "(exit 200 of ExecStart=/bin/true): Changing to the requested working directory",
+    ),
+    "no-program": (
+        1,
+        "no-program.service: the program of the service, /no/such/program, is missing",
+    ),
+    "no-namespace": (1, "(exit 226 of ExecStart=/bin/true): Failed to set up mount namespacing: "),
+    "no-root": (1, "(exit 226 of ExecStart=/bin/true): Failed to set up mount namespacing: No such file"),
+    "stop-post": (1, "✗ failed: stop-post.service: exit 1 of ExecStopPost=/bin/false"),
+    "misspelt": (1, "misspelt.service:2: Unknown key 'ExecStrt' in section [Service], ignoring."),
+    "relative": (1, "relative.service:2: Neither a valid executable name nor an absolute path: bin/true"),
+    "prepared": (1, "✗ failed: prepared.service: exit 6 of ExecStartPre=/bin/sh"),
+    "second": (
+        1,
+        "second did not start: it requires prepared.service, which failed: exit 6 of ExecStartPre=/bin",
+    ),
+    "third": (1, "it requires second.service, which requires prepared.service, which failed: exit 6 of Exec"),
+    "needy": (
+        0,
+        "■ stopped: needy.service is not active; it requires missing.service, and there is no such",
+    ),
+    "limited": (1, "✗ failed: limited.service: systemd gave up restarting it; nothing is recorded of it"),
+    "lively": (0, "● running: lively.service is active; nothing is recorded of it"),
+    "veiled": (0, "■ stopped: veiled did not start: its unit is masked"),
+    "no-such": (3, "Error: no record of no-such in /var/log/openshift; there are: web"),
+}
+SCENARIO = """\
+export COLUMNS=1000
+ask() {{ # VERB NAME...
+  echo "# $*"
+  /venv/bin/python -c 'from service_record.cli import main; main(prog_name="service-record")' "$@" 2>&1
+  echo "= $?"
+}}
+while systemctl list-jobs --no-legend | grep -Eqv ' (finish\\.service|[^ ]*\\.target) '; do sleep 0.05; done
+systemctl reset-failed
+systemctl mask --runtime veiled
+for unit in {units} limited limited; do start "$unit" 2>/dev/null; done
+start web; rest web {ended}
+for unit in {asked}; do ask analyze "$unit"; ask show "$unit"; done
+ask analyze --output wide
+ask show
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, int]]:
+    """Return the output and the exit code of each call."""
+    machine = Machine(tmp_path_factory.mktemp("machine"), wants=("limited.service",))  # keeps it loaded
+    for name, text in UNITS.items():
+        machine.write_unit(f"{name}.service", text)
+    machine.write_unit("veiled.service", "")
+    machine.bash_service("web", "true", "Type=oneshot")
+    scenario = SCENARIO.format(
+        units=" ".join(UNITS), ended=" ".join(UNITS.keys() - {"lively"}), asked=" ".join(ANSWERS)
+    )
+    found = re.findall(r"^# ([^\n]+)\n(.*?)^= (\d+)$", machine.boot(scenario), re.MULTILINE | re.DOTALL)
+    return {call: (answer, int(status)) for call, answer, status in found}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_analyze_answers_from_systemd(said: dict[str, tuple[str, int]], name: str) -> None:
+    status, text = ANSWERS[name]
+    answer, code = said[f"analyze {name}"]
+    assert text in answer.splitlines()[0]
+    assert code == status
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_show_answers_like_analyze(said: dict[str, tuple[str, int]], name: str) -> None:
+    answer, code = said[f"show {name}"]
+    sentence = ANSWERS[name][1].removeprefix("✗ ").removeprefix("■ stopped: ").removeprefix("● running: ")
+    assert sentence.removeprefix("failed: ") in answer
+    assert code == (3 if name == "no-such" else 0)
+
+
+def test_analyze_without_a_name_lists_every_fault(said: dict[str, tuple[str, int]]) -> None:
+    answer, _ = said["analyze --output wide"]
+    for name in ("asserted", "misspelt", "relative", "second", "third"):
+        assert f"{name} did not start: " in answer
+    for name in ("conditional", "veiled", "needy", "lively"):
+        assert name not in answer
+
+
+def test_show_and_analyze_agree_on_the_start_limit(said: dict[str, tuple[str, int]]) -> None:
+    line = "failed: limited.service: systemd gave up restarting it; nothing is recorded of it"
+    assert line in said["show"][0]
+    assert line in said["analyze --output wide"][0]
