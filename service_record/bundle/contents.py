@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterator
 from io import BufferedReader
 from pathlib import Path
-from stat import S_ISREG
 from typing import Final
 
 import msgspec
@@ -25,10 +24,10 @@ from service_record.bundle.layers import (
 )
 from service_record.bundle.opening import LeftOut
 from service_record.bundle.tar import A_DIRECTORY, TarError, members
+from service_record.record.directory import open_inside
 
 _PACKING: Final = re.compile(r"(?<=[^/.])(?:\.(?:gz|bz2|xz|zst))+$")
 """The suffixes taken off the name of an unpacked file, if there is a name without them."""
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ZIP: Final = b"PK\x03\x04"
 
 Leave = Callable[[LeftOut], None]
@@ -71,18 +70,20 @@ def directory_contents(
             continue
         below = str(path.relative_to(directory))
         try:
-            stream = os.fdopen(os.open(path, _READ), "rb")
+            stream = open_inside(directory, path)
         except OSError as error:
-            leave(LeftOut(below, "a symbolic link" if path.is_symlink() else str(error.strerror)))
+            leave(LeftOut(below, _refusal(path, error)))
             continue
         with stream:
-            status = os.fstat(stream.fileno())
-            if S_ISREG(status.st_mode):
-                layer = Layer(stream.read1, ReadingBudget(limits or Limits()))
-                pieces = _unpacked(layer, below, status.st_mtime, f"{below}/", leave)
-                yield from _limited(pieces, below, leave)
-            else:
-                leave(LeftOut(below, "not a plain file"))
+            written = os.fstat(stream.fileno()).st_mtime
+            layer = Layer(stream.read1, ReadingBudget(limits or Limits()))
+            yield from _limited(_unpacked(layer, below, written, f"{below}/", leave), below, leave)
+
+
+def _refusal(path: Path, error: OSError) -> str:
+    if path.is_symlink():
+        return "a symbolic link"
+    return error.strerror or "not a plain file"
 
 
 def _files(directory: Path, leave: Leave) -> Iterator[Path]:

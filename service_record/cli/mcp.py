@@ -81,7 +81,8 @@ class Questions:
         for source in self._sources:
             yield source
             if source != _HERE and not is_collector(source) and Path(source).is_dir():
-                yield from sorted(str(path) for path in Path(source).rglob("*.t*") if path.is_file())
+                files = (path for path in Path(source).rglob("*.t*") if path.is_file())
+                yield from sorted(str(path) for path in files if not path.is_symlink())
 
     def places(self, source: str) -> list[str]:
         """Return the options that name a source. Raises QuestionError if it may not be read."""

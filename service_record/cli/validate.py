@@ -20,7 +20,7 @@ from service_record.export import FORMS
 from service_record.read.source import ForeignError, SourceError, beside, records_directory, refuse_foreign
 from service_record.record.appending import DAMAGED_SUFFIX
 from service_record.record.conformance import FormatFault, examine, is_array
-from service_record.record.directory import UNFINISHED_SUFFIX, Records
+from service_record.record.directory import UNFINISHED_SUFFIX, Records, open_record
 from service_record.record.entry import Entry
 from service_record.record.layout import read_entries
 from service_record.record.visible import visible
@@ -56,7 +56,10 @@ def command(*, places: tuple[str, ...], salvage: Path | None) -> None:
     escape_what_cannot_be_encoded()
     damage = _FaultPrinter()
     may_be_foreign = places if salvage is None else ()  # to save what is whole, damage is gone through
-    are_read = [_is_read(name, damage, salvage, is_named=name in may_be_foreign) for name in _names(places)]
+    are_read = [
+        _is_read(name, damage, salvage, is_named=name in places, may_be_foreign=name in may_be_foreign)
+        for name in _names(places)
+    ]
     for leftover in _beside(places, UNFINISHED_SUFFIX):
         damage.tell(str(leftover), _UNFINISHED)
     for copy in _beside(places, DAMAGED_SUFFIX):
@@ -101,6 +104,8 @@ def _names(places: Iterable[str]) -> list[str]:
                 "give a record, a directory of records or a bundle"
             )
         names += [str(directory / f"{service}.json") for service in services]
+        for link in Records(directory).links():
+            click.echo(f"Warning: {visible(str(link))}: a symbolic link, which is not followed", err=True)
     return names
 
 
@@ -109,7 +114,12 @@ def _beside(places: Iterable[str], suffix: str) -> list[Path]:
     files: list[Path] = []
     for place in places:
         if Path(place).is_dir():
-            files += sorted(filter(Path.is_file, _directory(place).glob(f"*.json{suffix}")))
+            directory = _directory(place)
+            files += (
+                path
+                for path in sorted(directory.glob(f"*.json{suffix}"))
+                if path.is_file() and not path.is_symlink()
+            )
         elif place != _STANDARD_INPUT and (path := beside(Path(place), suffix)):
             files.append(path)
     return files
@@ -129,19 +139,22 @@ def _directory(place: str) -> Path:
         raise Unreadable(visible(str(error))) from None
 
 
-def _is_read(name: str, damage: _FaultPrinter, salvage: Path | None, *, is_named: bool) -> bool:
+def _is_read(
+    name: str, damage: _FaultPrinter, salvage: Path | None, *, is_named: bool, may_be_foreign: bool
+) -> bool:
     """Report the faults in a file and save its entries; if not all could be read, print why and return
     False.
 
-    What lies in a directory of records is one, however damaged; a file that somebody names may be none.
+    A file that somebody names may be a link, and may be no record. One in a directory of records is a record,
+    however damaged, and must not be a link.
     """
     try:
-        with _opened(name) as stream:
+        with _opened(name, is_named=is_named) as stream:
             bundle = _bundle_in(stream)
             if bundle is None:
-                _check_file(name, stream, damage, salvage, is_named=is_named)
+                _check_file(name, stream, damage, salvage, may_be_foreign=may_be_foreign)
             elif bundle.unpacked is not None:
-                _check_file(name, BytesIO(bundle.unpacked), damage, salvage, is_named=is_named)
+                _check_file(name, BytesIO(bundle.unpacked), damage, salvage, may_be_foreign=may_be_foreign)
             elif salvage is not None:
                 raise click.UsageError(_ONE_RECORD)
             else:
@@ -158,12 +171,12 @@ def _is_read(name: str, damage: _FaultPrinter, salvage: Path | None, *, is_named
 
 
 def _check_file(
-    name: str, stream: BinaryIO, damage: _FaultPrinter, salvage: Path | None, *, is_named: bool
+    name: str, stream: BinaryIO, damage: _FaultPrinter, salvage: Path | None, *, may_be_foreign: bool
 ) -> None:
     """Check the one record of a file. Raises ForeignError if a named file is neither a bundle nor a
     record.
     """
-    if is_named:
+    if may_be_foreign:
         refuse_foreign(name, read_entries(stream))
         stream.seek(0)
     _check(name, stream, damage, salvage)
@@ -201,10 +214,13 @@ def _is_lacking(name: str, bundle: Bundle) -> bool:
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[BufferedReader]:
+def _opened(name: str, *, is_named: bool) -> Iterator[BufferedReader]:
     """Yield the bytes of a record; input that can be read only once is kept in a file meanwhile."""
-    is_file = name != _STANDARD_INPUT
-    with Path(name).open("rb") if is_file else os.fdopen(sys.stdin.fileno(), "rb", closefd=False) as stream:
+    if name == _STANDARD_INPUT:
+        descriptor = os.dup(sys.stdin.fileno())
+    else:
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC) if is_named else open_record(name)
+    with os.fdopen(descriptor, "rb") as stream:
         if stream.seekable():
             yield stream
             return

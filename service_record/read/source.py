@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from io import BufferedReader, BytesIO
+from io import BufferedReader, BytesIO, TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,14 @@ from msgspec.structs import replace
 from service_record.history.results import Liveness
 from service_record.record import systemd
 from service_record.record.appending import DAMAGED_SUFFIX, DEFAULT_DIRECTORY
-from service_record.record.directory import LISTINGS, RECORD_DIRECTORIES, UNFINISHED_SUFFIX, Records
+from service_record.record.directory import (
+    LISTINGS,
+    RECORD_DIRECTORIES,
+    UNFINISHED_SUFFIX,
+    Records,
+    is_inside,
+    open_inside,
+)
 from service_record.record.entry import Entry, Malformed, Piece
 from service_record.record.layout import read_entries
 
@@ -59,7 +66,7 @@ class Source(msgspec.Struct, frozen=True):
     is_snapshot: bool = False
     """True for a bundle: what runs without an end in it was running when it was made."""
     left_out: "tuple[LeftOut, ...]" = ()
-    """The parts of an archive that were not read, each with its place in the path."""
+    """The parts of an archive or directory that were not read, each with its place in the path."""
     boot_id: str | None = None
     """For a bundle: the boot that ran when it was made, if its manifest names that."""
     running: tuple[systemd.RunningService, ...] = ()
@@ -151,7 +158,7 @@ def _bundle_or_directory(path: Path, *, with_evidence: bool) -> Source:
         return Source(str(path), (), is_snapshot=True, refusal=str(error))
     if not is_unpacked_bundle(path):
         return source
-    return replace(source, is_snapshot=True, unit_texts=_texts_in(directory.parents[1]))
+    return replace(source, is_snapshot=True, unit_texts=_texts_in(path, directory.parents[1]))
 
 
 def _texts_below(path: Path) -> dict[str, str]:
@@ -163,8 +170,9 @@ def _texts_below(path: Path) -> dict[str, str]:
         for name in (*LISTINGS, *(f"sos_commands/systemd/{name}" for name in LISTINGS))
         for below in ("", "*/")
         for listing in path.glob(below + name)
+        if is_inside(path, listing)
     ]
-    texts = _texts_in(listings[0].parent) if len(listings) == 1 else {}
+    texts = _texts_in(path, listings[0].parent) if len(listings) == 1 else {}
     return texts if _name_failed_units(texts) else {}
 
 
@@ -172,15 +180,16 @@ def _name_failed_units(texts: Mapping[str, str]) -> bool:
     return any(path.endswith(LISTINGS) and _FAILED_UNIT.search(text) for path, text in texts.items())
 
 
-def _texts_in(top: Path) -> dict[str, str]:
-    """Return the readable texts about failed units in the bundle with this directory at its top."""
+def _texts_in(directory: Path, top: Path) -> dict[str, str]:
+    """Return the readable texts about failed units of the bundle that was unpacked to a directory.
+
+    `top` is the bundle's own top directory.
+    """
     texts = {}
     listings = (top / listing for listing in LISTINGS)
     for path in (*listings, *sorted(top.glob("unit-status/*.txt"))[:_MAX_UNIT_TEXTS]):
-        with suppress(OSError):
-            if path.is_file():
-                with path.open(encoding="utf-8", errors="replace") as stream:
-                    texts[str(path)] = stream.read(_MAX_UNIT_TEXT)
+        with suppress(OSError), TextIOWrapper(open_inside(directory, path), "utf-8", "replace") as stream:
+            texts[str(path)] = stream.read(_MAX_UNIT_TEXT)
     return texts
 
 
@@ -202,7 +211,12 @@ def records_directory(path: Path) -> Path:
     none in it.
     """
     for below in ("", "*/"):
-        directories = [place for layout in RECORD_DIRECTORIES for place in path.glob(below + layout)]
+        directories = [
+            place
+            for layout in RECORD_DIRECTORIES
+            for place in path.glob(below + layout)
+            if is_inside(path, place)
+        ]
         if len(directories) > 1:
             names = ", ".join(str(place) for place in sorted(directories))
             raise SourceError(f"several bundles in {path}: give one of {names}")
@@ -231,19 +245,34 @@ def _directory(path: Path, *, is_home: bool) -> Source:
         {service: file.stat().st_mtime for service, file in files.items() if file.exists()},
         frozenset(service for service, file in files.items() if beside(file, UNFINISHED_SUFFIX)),
         {
-            service: copy.read_bytes
+            service: partial(_read_inside, path, copy)
             for service, file in files.items()
             if (copy := beside(file, DAMAGED_SUFFIX))
         },
+        left_out=_links(records),
         running=running,
     )
 
 
+def _read_inside(directory: Path, path: Path) -> bytes:
+    with open_inside(directory, path) as stream:
+        return stream.read()
+
+
+def _links(records: Records) -> "tuple[LeftOut, ...]":
+    links = records.links()
+    if not links:
+        return ()
+    from service_record.bundle import LeftOut  # few directories have links
+
+    return tuple(LeftOut(str(link), "a symbolic link, which is not followed") for link in links)
+
+
 def beside(record: Path, suffix: str) -> Path | None:
-    """Return the file that lies beside a record, called like it but for a suffix, if one does."""
+    """Return the file beside a record that is named like it with a suffix, unless it is a link."""
     path = record.with_name(record.name + suffix)
     try:
-        return path if path.is_file() else None
+        return path if path.is_file() and not path.is_symlink() else None
     except OSError:  # too long a name to have any beside it
         return None
 

@@ -1,10 +1,11 @@
 """The records of this host: a directory with one file for each service."""
 
+import errno
 import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -37,7 +38,7 @@ prints.
 _DEFAULT_INBOX: Final = "/dev/shm/service-record"  # noqa: S108  # of the drop-in; root's, and sticky
 _MAX_INBOX_BYTES: Final = 16 << 20
 _PID: Final = re.compile(rb'"pid":(\d{1,9})')
-_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
 class Records:
@@ -49,11 +50,15 @@ class Records:
     def services(self, *, with_inbox: bool = False) -> list[str]:
         """Return the names of the services recorded here, sorted; none where there is no directory.
 
-        They are those of all files, also of one that our writers would have named otherwise. With the inbox
-        they are those, too, that run and have no file yet. Raises OSError when the directory cannot be read.
+        Includes files that our writers would have named otherwise, and with the inbox also services that run
+        and have no file yet. Links are left out. Raises OSError when the directory cannot be read.
         """
         services = {path.stem for path in self._files() if _is_record(path)}
         return sorted(services.union(name for name, _ in self._inbox()) if with_inbox else services)
+
+    def links(self) -> list[Path]:
+        """Return the links among the records. They are never read: one may lead to any file of the host."""
+        return sorted(path for path in self._files() if is_record_name(path.name) and path.is_symlink())
 
     def path(self, service: str) -> Path:
         """Return the file that a service is recorded in."""
@@ -69,7 +74,7 @@ class Records:
         path = self._file(service)
         live = [] if path.exists() else self._live(service)
         if not live:
-            with os.fdopen(open_record(path), "rb") as stream:
+            with open_inside(self.directory, path) as stream:
                 yield from read_entries(stream)
             live = self._live(service)  # only now: what has just gone to the record is not to be read twice
         for data in live:
@@ -94,7 +99,7 @@ class Records:
         with suppress(OSError):  # only root may list it
             for path in inbox.iterdir():
                 service = path.name.removesuffix(SUFFIX).rpartition(".")[0]
-                with suppress(OSError), os.fdopen(open_regular(path, _READ | os.O_NOFOLLOW), "rb") as stream:
+                with suppress(OSError), os.fdopen(open_record(path), "rb") as stream:
                     data = stream.read(_MAX_INBOX_BYTES)
                     owner = os.fstat(stream.fileno()).st_uid
                     units = (unit_of_process(int(pid), owner) for pid in set(_PID.findall(data)))
@@ -113,11 +118,24 @@ class Records:
 
 
 def open_record(path: AnyPath) -> int:
-    """Return a descriptor to read a record with.
-
-    Raises OSError when there is none or it is no regular file.
-    """
+    """Return a descriptor to read a record with. Raises OSError for a link and for anything but a file."""
     return open_regular(path, _READ)
+
+
+def open_inside(directory: Path, path: Path) -> BufferedReader:
+    """Open a file below a directory, for every reader of records and evidence.
+
+    The directory may come from an attacker: a link in it could lead to any file that the reader may read.
+    Raises OSError for a link, at the end of the path or on its way, and for anything but a plain file.
+    """
+    if not is_inside(directory, path.parent):
+        raise OSError(errno.ELOOP, "behind a symbolic link", str(path))
+    return os.fdopen(open_record(path), "rb")
+
+
+def is_inside(directory: Path, path: Path) -> bool:
+    """Return whether no step from a directory to a path below it is a link. The directory may be one."""
+    return Path(os.path.realpath(path)) == Path(os.path.realpath(directory), path.relative_to(directory))
 
 
 def is_record_name(name: str) -> bool:
@@ -126,4 +144,4 @@ def is_record_name(name: str) -> bool:
 
 
 def _is_record(path: Path) -> bool:
-    return is_record_name(path.name) and path.is_file()
+    return is_record_name(path.name) and path.is_file() and not path.is_symlink()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from service_record.client.address import address_of, is_collector
 from service_record.client.calls import connect, host_path
-from service_record.record.directory import RECORD_DIRECTORIES
+from service_record.record.directory import RECORD_DIRECTORIES, is_inside
 from service_record.triage.rows import Reference
 
 if TYPE_CHECKING:
@@ -147,8 +147,9 @@ def _on_disk(source: str) -> Iterator[Reference]:
 
 
 def _below(directory: Path) -> Iterator[Reference]:
-    """Yield the archives below a directory, and the bundles that were unpacked there."""
-    if any((directory / layout).is_dir() for layout in RECORD_DIRECTORIES):
+    """Yield the archives below a directory and the bundles unpacked there, without following links."""
+    layouts = (directory / layout for layout in RECORD_DIRECTORIES)
+    if any(layout.is_dir() and is_inside(directory, layout) for layout in layouts):
         yield _reference(directory)
         return
     children: list[os.DirEntry[str]] = []
@@ -157,7 +158,7 @@ def _below(directory: Path) -> Iterator[Reference]:
     for child in children:
         if child.is_dir(follow_symlinks=False):
             yield from _below(Path(child.path))
-        elif child.name.endswith(_SUFFIXES) and child.is_file():
+        elif child.name.endswith(_SUFFIXES) and child.is_file(follow_symlinks=False):
             yield _reference(Path(child.path))
 
 

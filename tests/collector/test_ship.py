@@ -200,6 +200,21 @@ def test_the_verb_sends_what_is_there_and_ends(server: Served, host: str, direct
     assert held(server, host, "job") == entry().to_line() + b"\n"
 
 
+def test_record_behind_a_link_is_not_sent(server: Served, host: str, directory: Path) -> None:
+    write_lines(directory / "job.json", entry())
+    write_lines(directory.parent / "private.json", *failed_run())
+    directory.joinpath("linked.json").symlink_to(directory.parent / "private.json")
+    token = token_file(directory, server.client("host", host))
+
+    arguments = ("--host", host, "--from", directory, "--token-file", token)
+    answer = service_record("ship", "--to", server.url, *arguments)
+    named = service_record("ship", "linked", "--to", server.url, *arguments)
+
+    assert (answer.status, answer.err) == (0, f"{len(entry().to_line())} bytes sent\n")
+    assert named.err == "0 bytes sent\n"
+    assert server.client("reader").get(f"/api/v1/hosts/{host}/records/linked").status == 404
+
+
 def test_what_is_not_delivered_ends_with_75_and_one_line(server: Served, host: str, directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     token = token_file(directory, server.client("host", "other"))
