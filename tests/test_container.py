@@ -68,7 +68,7 @@ def test_it_has_the_capabilities_of_the_unit_and_runs_what_the_unit_runs() -> No
     unit = dict(values(REPOSITORY / "units/boot-reporter.service", "Service"))
     assert container["DropCapability"] == "all"
     assert container["AddCapability"] == unit["CapabilityBoundingSet"]
-    assert unit["ExecStart"] == f"/usr/local/bin/service-record {container['Exec']}"
+    assert unit["ExecStart"] == f"-/usr/local/bin/service-record {container['Exec']}"
 
 
 def test_it_leaves_the_host_to_the_executable_where_there_is_one() -> None:

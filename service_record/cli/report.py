@@ -2,27 +2,33 @@
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from service_record.cli import NOT_DELIVERED, REFUSED, require_extra
-from service_record.reporter.paths import Places
+from service_record.cli import NOT_DELIVERED, REFUSED, missing_extra, require_extra
+
+if TYPE_CHECKING:
+    from service_record.reporter.paths import Places
 
 _TERMINATED: Final = 143
+_LAST_ERROR: Final = "run/boot-reporter.error"
+"""The start-up error that was logged last in this boot, below the root."""
 
 
 @click.command("report")
 @click.option(
-    "--due", is_flag=True, help="Only when a round is due, by the frequency that is set; as the timer asks."
+    "--due",
+    is_flag=True,
+    help="Make a round only if one is due by the configured frequency, as the timer does. If the reporter "
+    "cannot start, log why and exit with 0.",
 )
-@click.option(
-    "--dry-run", is_flag=True, help="Look, ask the service, and say what would be done; do nothing."
-)
-@click.option("--stop", is_flag=True, help="Never again: remove the reporter and its secrets from this host.")
-@click.option("--purge", is_flag=True, help="With --stop: also remove a bundle that was delivered nowhere.")
+@click.option("--dry-run", is_flag=True, help="Print what a round would do, and do nothing.")
+@click.option("--stop", is_flag=True, help="Remove the reporter and its secrets from this host for good.")
+@click.option("--purge", is_flag=True, help="With --stop: also remove a bundle that was not delivered.")
 @click.option(
     "--root",
     metavar="DIRECTORY",
@@ -33,7 +39,7 @@ _TERMINATED: Final = 143
 def command(*, due: bool, dry_run: bool, stop: bool, purge: bool, root: Path) -> None:
     """Report how far this host came: one round of the boot reporter.
 
-    It tells the assisted-service each fact once, ships a bundle of what explains the host
+    It sends each fact to the assisted-service once, ships a bundle of what explains the host
     when something is wrong, and removes itself when it is no longer needed. boot-reporter.service runs it.
 
     \b
@@ -47,9 +53,30 @@ def command(*, due: bool, dry_run: bool, stop: bool, purge: bool, root: Path) ->
     if purge and not stop:
         raise click.UsageError("--purge needs --stop; add it")
     signal.signal(signal.SIGTERM, _terminated)
+    if not due or dry_run:
+        _report(root, due=due, dry_run=dry_run, stop=stop, purge=purge)
+        return
+    # boot-reporter.service must not fail, whatever is wrong with the installation: nobody would see why, and
+    # a failed unit makes a healthy boot look degraded.
+    try:
+        _report(root, due=True, dry_run=False, stop=False, purge=False)
+    except click.exceptions.Exit:
+        raise  # a secret would have left the host
+    except click.ClickException as error:
+        _log_once(root, error.format_message())
+    except Exception as error:  # noqa: BLE001  # the reason is in the journal, and the unit does not fail
+        extra = missing_extra(error) if isinstance(error, ModuleNotFoundError) else None
+        text = extra.format_message() if extra is not None else f"{type(error).__name__}: {error}"
+        _log_once(root, f"no round was made: {text}")
+
+
+def _report(root: Path, *, due: bool, dry_run: bool, stop: bool, purge: bool) -> None:
+    # Imported here, so that an error in any of these is reported like every other start-up error.
+    from service_record.reporter.paths import Places
+
     places = Places.of_environment(root, os.environ)
     if stop:
-        from service_record.reporter.log import log_for  # only what is asked for
+        from service_record.reporter.log import log_for
         from service_record.reporter.stopping import stop_by_hand
 
         if not stop_by_hand(places, os.environ, log_for(os.environ), purges=purge):
@@ -63,7 +90,7 @@ def command(*, due: bool, dry_run: bool, stop: bool, purge: bool, root: Path) ->
     _round(places, due=due, dry_run=dry_run)
 
 
-def _round(places: Places, *, due: bool, dry_run: bool) -> None:
+def _round(places: "Places", *, due: bool, dry_run: bool) -> None:
     require_extra("reporter")
     from service_record.reporter.log import log_for
     from service_record.reporter.round import RoundResult, run_round
@@ -77,6 +104,23 @@ def _round(places: Places, *, due: bool, dry_run: bool) -> None:
         return
     if run_round(places, os.environ, log_for(os.environ), only_if_due=due) is RoundResult.LEAK:
         raise click.exceptions.Exit(REFUSED)
+
+
+def _log_once(root: Path, text: str) -> None:
+    """Write one line to standard error, unless it was the last such line in this boot.
+
+    The timer starts a round each minute, and the error would be there each time. In the journal the line has
+    the priority of an error, which LogLevelMax= of the unit keeps.
+    """
+    line = " ".join(text.split())
+    last = root / _LAST_ERROR
+    with suppress(OSError):
+        if last.read_text(encoding="utf-8", errors="replace") == line:
+            return
+    with suppress(OSError):
+        last.write_text(line, encoding="utf-8", errors="replace")
+    mark = "<3>" if "JOURNAL_STREAM" in os.environ else ""
+    click.echo(f"{mark}Error: {line}", err=True)
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:

@@ -234,3 +234,37 @@ def test_a_reporter_that_is_killed_again_and_again_holds_up_no_installation(
 def seconds(run: Run) -> float:
     assert run.duration is not None
     return run.duration
+
+
+WITHOUT_EXTRA = """\
+#!/bin/sh
+exec /venv/bin/python -B -c '
+import sys
+sys.modules["httpx2"] = None
+from service_record.cli import main
+main(prog_name="service-record")' "$@"
+"""
+BROKEN_PYTHON = """\
+#!/venv/bin/python
+import no_such_library
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [(WITHOUT_EXTRA, "Error: the extra 'reporter' is needed"), (BROKEN_PYTHON, "ModuleNotFoundError: ")],
+    ids=["missing extra", "broken Python"],
+)
+def test_reporter_that_cannot_start_says_so_and_does_not_fail(
+    tmp_path: Path, installed: Host, program: str, line: str
+) -> None:
+    host = ReporterHost(tmp_path, installed, eager=False)
+    host.machine.program("service-record", program)
+    output = host.boot(
+        "rest boot-reporter; start boot-reporter; rest boot-reporter\n"
+        "systemctl show --property=Result,ActiveState boot-reporter\n"
+        "journalctl --unit boot-reporter --output=cat --no-pager"
+    )
+    assert {"Result=success", "ActiveState=inactive"} <= set(output.splitlines())
+    assert line in output
+    assert output.count("the extra 'reporter'") <= 1
