@@ -1,19 +1,23 @@
-"""`service-record run`: any command as a recorded service, command or stage.
+"""`service-record run`: record any command as a service, a command or a stage.
 
-The child process keeps the standard streams, the process group and so the terminal. It gets the signals sent
-to us, and we end as it ends: nobody can tell it from the command itself.
+The command keeps the process group and so the terminal, gets every signal sent to `run`, and `run` ends as
+the command ends. Under systemd it also keeps the standard streams. Elsewhere its output is copied, so that
+the last lines can be recorded: see command_output.
 """
 
 import os
 import resource
 import shlex
+import shutil
 import signal
 from contextlib import suppress
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from service_record.cli.options import complete_services, complete_stages
+from service_record.record import systemd
 from service_record.recorder.failure import Failure
 from service_record.recorder.recorded_run import (
     Kind,
@@ -26,52 +30,87 @@ from service_record.recorder.recorded_run import (
 from service_record.recorder.recording import Recording, Service
 from service_record.version import __version__
 
+if TYPE_CHECKING:
+    from service_record.cli.command_output import CommandOutput
+
 _OURS: Final = frozenset(
     {signal.SIGCHLD, signal.SIGSTOP, signal.SIGKILL, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 )
-"""Signals that are not passed on: news of the child, those that no process can hold back, and those that
-stop a whole job of a shell.
-"""
+"""Signals that are not passed on: SIGCHLD, those that cannot be blocked, and those that stop a job."""
 
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
+_HARMLESS: Final = frozenset({signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH})
+"""Signals that end no process by default."""
+_DELIVERY_CHECK_SECONDS: Final = 0.05
 
 
 class Child:
-    """Runs one command. From here on signals wait for the command, and none ends this process before it."""
+    """Runs one command. It blocks signals, so that none ends this process before the command ends."""
 
     def __init__(self) -> None:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would take the child's status away
+        signal.signal(
+            signal.SIGCHLD, signal.SIG_DFL
+        )  # while it is ignored, waitpid() has no status of the child
         self._awaited = (signal.valid_signals() - _OURS) | {signal.SIGCHLD}
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._awaited)
 
-    def run(self, arguments: tuple[str, ...]) -> int:
+    def run(self, arguments: tuple[str, ...], output: "CommandOutput | None") -> int:
         """Return the exit status of the command, or the number of the signal that killed it, negative.
 
         Raises OSError when the command cannot be started.
         """
-        child = os.posix_spawnp(
-            arguments[0], arguments, os.environ, setsigmask=self._mask, setsigdef=_IGNORED_BY_PYTHON
-        )
+        try:
+            child = os.posix_spawnp(
+                arguments[0],
+                arguments,
+                os.environ,
+                file_actions=output.file_actions if output else (),
+                setsigmask=self._mask,
+                setsigdef=_IGNORED_BY_PYTHON,
+            )
+        finally:
+            if output is not None:
+                output.command_started()
         while True:
             info = signal.sigwaitinfo(self._awaited)
             if info.si_signo == signal.SIGCHLD:
                 ended, status = os.waitpid(child, os.WNOHANG)
                 if ended:
                     return os.waitstatus_to_exitcode(status)
-            elif _is_sent_by_process(info):
+                continue
+            is_resized = info.si_signo == signal.SIGWINCH and output is not None
+            if is_resized and output is not None:
+                output.window_changed()
+            if is_resized or _must_be_passed_on(info):
                 with suppress(PermissionError):  # it runs as another user now
                     os.kill(child, info.si_signo)
 
+    def last_lines(self, output: "CommandOutput") -> str | None:
+        """Wait until the output is delivered and return its last lines.
 
-def _is_sent_by_process(info: signal.struct_siginfo) -> bool:
-    """Return whether a process sent it, and not the terminal, whose signals reach the whole foreground
-    group; see si_code in sigaction(2).
+        The reader of a pipe may be slow. A signal that ends a process ends the wait.
+        """
+        output.command_ended()
+        while not output.is_delivered(_DELIVERY_CHECK_SECONDS):
+            info = signal.sigtimedwait(self._awaited, 0)
+            if info is not None and info.si_signo not in _HARMLESS:
+                return None
+        return output.last_lines()
+
+
+def _must_be_passed_on(info: signal.struct_siginfo) -> bool:
+    """Return whether the command did not get this signal by itself. See si_code in sigaction(2).
+
+    The terminal sends its signals to the whole foreground group, and so to the command. The exception is
+    SIGHUP when the terminal goes away, which only the session leader gets.
     """
-    return info.si_code <= 0
+    is_of_process = info.si_code <= 0
+    is_of_closed_terminal = info.si_signo == signal.SIGHUP and os.getsid(0) == os.getpid()
+    return is_of_process or is_of_closed_terminal
 
 
 def die_of(number: int) -> None:
-    """Die of a signal, without a core of our own; returns when that does not kill, as in PID 1."""
+    """Kill this process by a signal, without a core dump. Returns if it does not kill, as in PID 1."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError, ValueError):  # SIGKILL has no disposition to set
         signal.signal(number, signal.SIG_DFL)
@@ -80,15 +119,18 @@ def die_of(number: int) -> None:
 
 
 def signal_name(number: int) -> str:
-    """Return the name in systemd's and the record's form, without SIG; a number if there is no name."""
+    """Return the name as systemd and the record write it, without SIG: `TERM`, `RTMIN+3`."""
     with suppress(ValueError):
         return signal.Signals(number).name.removeprefix("SIG")
+    if signal.SIGRTMIN < number < signal.SIGRTMAX:
+        return f"RTMIN+{number - signal.SIGRTMIN}"
     return str(number)
 
 
 _NOT_EXECUTABLE = 126
 _NOT_FOUND = 127
 _SIGNAL_BASE = 128
+_MAX_SHEBANG_BYTES = 256  # the kernel reads no more
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
@@ -146,27 +188,50 @@ def _part(pre_command: str | None, post_command: str | None) -> Part:
 
 
 def _recorded(recordings: list[Recording], arguments: tuple[str, ...]) -> int:
-    """Return the end of the command: its exit status, or minus the number of its signal."""
+    """Return the exit status of the command, or minus the number of the signal that killed it."""
     child = Child()
     for recording in recordings:
         recording.start()
-    message = None
+    output = None
+    if systemd.invocation_id() is None:  # under systemd the journal has the output
+        from service_record.cli.command_output import CommandOutput
+
+        output = CommandOutput()
+    fault = message = None
     try:
-        ended = child.run(arguments)
+        ended = child.run(arguments, output)
     except (OSError, ValueError) as error:
-        ended, message = _not_started(arguments[0], error)
-    recordings[0].end(_failure(ended, message, arguments))
-    if message is not None:
-        click.echo(f"service-record run: {message}", err=True)
+        ended, fault = _not_started(arguments[0], error)
+    if output is not None:
+        message = child.last_lines(output)
+    recordings[0].end(_failure(ended, fault or message, arguments))
+    if fault is not None:
+        click.echo(f"service-record run: {fault}", err=True)
     return ended
 
 
 def _not_started(program: str, error: OSError | ValueError) -> tuple[int, str]:
     """Return the exit status and the reason in a shell's form; see "Exit Status" in bash(1)."""
     if isinstance(error, FileNotFoundError):
-        return _NOT_FOUND, f"{program}: command not found"
+        path = shutil.which(program)
+        if path is None:
+            return _NOT_FOUND, f"{program}: command not found"
+        # The file exists, so what was not found is its interpreter, or the loader of a binary.
+        interpreter = _interpreter(path)
+        needed = f"its interpreter {interpreter}" if interpreter else "its program loader"
+        return _NOT_EXECUTABLE, f"{program}: {needed} does not exist"
     reason = error.strerror if isinstance(error, OSError) else error
     return _NOT_EXECUTABLE, f"{program}: {reason}"
+
+
+def _interpreter(path: str) -> str | None:
+    """Return the interpreter that the first line of a script names."""
+    with suppress(OSError), Path(path).open("rb") as file:
+        line = file.readline(_MAX_SHEBANG_BYTES)
+        words = line.removeprefix(b"#!").split(maxsplit=1)
+        if line.startswith(b"#!") and words:
+            return os.fsdecode(words[0])
+    return None
 
 
 def _failure(ended: int, message: str | None, arguments: tuple[str, ...]) -> Failure | None:
