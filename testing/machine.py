@@ -23,7 +23,10 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SHIM = REPOSITORY / "shell" / "bootstrap-service-record.sh"
 FINDER = REPOSITORY / "shell" / "service-record-failure.sh"
 EXIT_HELPER = REPOSITORY / "shell" / "service-record-exit.sh"
+CLOSE_HELPER = REPOSITORY / "shell" / "service-record-close.sh"
+TMPFILES = REPOSITORY / "units" / "tmpfiles.d" / "service-record.conf"
 DROP_IN = REPOSITORY / "units" / "10-service-record.conf"
+DROP_IN_OF_USERS = REPOSITORY / "units" / "10-service-record-user-manager.conf"
 ENTER = 'for group in $GROUPS; do echo 0 >"$group/cgroup.procs" || exit; done; exec "$@"'
 UNIT_SETTINGS = ("StartLimit", "Condition", "Description")
 
@@ -104,7 +107,7 @@ class Machine:
         (self._units / "swap.target").symlink_to("/dev/null")
         started = f"[Unit]\nWants={' '.join(wants)}"
         (self._units / "finish.service").write_text(FINISH.replace("[Unit]", started, 1))
-        for program in (SHIM, FINDER, EXIT_HELPER, *python_to_lend()):
+        for program in (SHIM, FINDER, EXIT_HELPER, CLOSE_HELPER, *python_to_lend()):
             shutil.copy(program, self._programs)
 
     def unit(self, name: str, *settings: str) -> None:
@@ -138,6 +141,14 @@ class Machine:
         directory = self._units / f"{unit}.service.d" if unit else self._units / "service.d"
         directory.mkdir()
         shutil.copy(DROP_IN, directory)
+        if not unit:
+            managers = self._units / "user@.service.d"
+            managers.mkdir()
+            shutil.copy(DROP_IN_OF_USERS, managers / DROP_IN.name)
+
+    def tmpfiles(self) -> None:
+        """Have each boot make the inbox and the copy of the uptime, as a host does where we are installed."""
+        self._binds.append(f"--bind-ro={TMPFILES}:/run/tmpfiles.d/{TMPFILES.name}")
 
     def bind(self, host: Path, inside: str) -> None:
         """Give the machine a directory of the host, writable."""

@@ -149,7 +149,7 @@ def call_exit_helper(directory: Path, bash: Bash | None = None) -> None:
     """Run the exit helper, whatever comes of the record."""
     variables = {"INVOCATION_ID": "2e" * 16, "SERVICE_RESULT": "success", "EXIT_STATUS": "0"}
     ended = subprocess.run(
-        [(bash or bashes()[0]).path, SHIM.with_name("service-record-exit.sh")],
+        [(bash or bashes()[0]).path, SHIM.with_name("service-record-close.sh")],
         env=environment(directory) | variables | {"EXIT_CODE": "exited"},
         capture_output=True,
         timeout=120,

@@ -18,12 +18,15 @@ def test_each_option_selects_its_own_and_nothing_else() -> None:
         "/etc/tmpfiles.d/service-record.conf",
         "/usr/local/bin/bootstrap-service-record.sh",
         "/usr/local/bin/service-record-exit.sh",
+        "/usr/local/share/service-record/10-service-record-user-manager.conf",
         "/usr/local/share/service-record/10-service-record.conf",
         "/usr/local/share/service-record/20-service-record-array.conf",
+        "/usr/local/share/service-record/service-record-close.sh",
         "/usr/local/share/service-record/service-record-failure.sh",
     ]
     assert [item.path for item in contents([Option.ALL_SERVICES])] == [
-        "/etc/systemd/system/service.d/10-service-record.conf"
+        "/etc/systemd/system/service.d/10-service-record.conf",
+        "/etc/systemd/system/user@.service.d/10-service-record.conf",
     ]
     assert [item.path for item in contents([Option.ARRAY])] == [
         "/etc/systemd/system/service.d/20-service-record-array.conf",
@@ -48,17 +51,24 @@ def test_no_path_is_given_twice_whatever_is_selected(layout: Layout) -> None:
 def test_programs_may_be_run_and_all_else_only_read(layout: Layout) -> None:
     items = contents(EVERYTHING, layout, [("man/man1/a.1", "page")])
     programs = {item.path for item in items if item.mode == 0o755}
-    on_host = {"/usr/local/bin/bootstrap-service-record.sh", "/usr/local/bin/service-record-exit.sh"}
-    assert programs == (
-        {"/usr/share/service-record/service-record-exit.sh"} if layout is PACKAGE else on_host
-    )
+    on_host = {
+        "/usr/local/bin/bootstrap-service-record.sh",
+        "/usr/local/bin/service-record-exit.sh",
+        "/usr/local/share/service-record/service-record-close.sh",
+    }
+    in_package = {f"/usr/share/service-record/service-record-{name}.sh" for name in ("exit", "close")}
+    assert programs == (in_package if layout is PACKAGE else on_host)
     assert {item.mode for item in items} == {0o644, 0o755}
 
 
 def test_a_unit_names_our_programs_where_they_are() -> None:
     by_name = {Path(item.path).name: item.data for item in contents(EVERYTHING, PACKAGE)}
-    assert b"\nExecStopPost=-+/usr/bin/service-record-exit.sh\n" in by_name["10-service-record.conf"]
-    assert b"\nExecStart=-/usr/bin/service-record report --due\n" in by_name["boot-reporter.service"]
+    for name in ("10-service-record.conf", "10-service-record-user-manager.conf"):
+        assert b" /usr/bin/service-record-exit.sh
+" in by_name[name]
+    assert b"
+ExecStart=-/usr/bin/service-record report --due
+" in by_name["boot-reporter.service"]
     assert b"\nConditionFileIsExecutable=/usr/bin/service-record\n" in by_name["boot-reporter.service"]
     by_name = {Path(item.path).name: item.data for item in contents(EVERYTHING, HOST)}
     assert b"\nExecStart=-/usr/local/bin/service-record report --due\n" in by_name["boot-reporter.service"]

@@ -139,15 +139,21 @@ def test_the_bootstrap_host_records_arrays_and_has_its_services_closed(tmp_path:
 
 def test_services_are_closed_by_name_or_all_of_them() -> None:
     some = config_of("--role", "worker", "--close", "crio.service", "--close", "kubelet")
-    closed = [file["path"] for file in some["storage"]["files"] if "10-service" in file["path"]]
+    closed = [
+        file["path"] for file in some["storage"]["files"] if file["path"].endswith("10-service-record.conf")
+    ]
     assert closed == [
         "/etc/systemd/system/crio.service.d/10-service-record.conf",
         "/etc/systemd/system/kubelet.service.d/10-service-record.conf",
         "/usr/local/share/service-record/10-service-record.conf",
     ]
     every = config_of("--role", "bootstrap", "--all-services")
-    assert [file["path"] for file in every["storage"]["files"] if "10-service" in file["path"]] == [
+    closed = [
+        file["path"] for file in every["storage"]["files"] if file["path"].endswith("10-service-record.conf")
+    ]
+    assert closed == [
         "/etc/systemd/system/service.d/10-service-record.conf",
+        "/etc/systemd/system/user@.service.d/10-service-record.conf",
         "/usr/local/share/service-record/10-service-record.conf",
     ]
 

@@ -61,6 +61,7 @@ def test_what_the_shim_needs_of_systemd_is_in_the_config(recorded: dict[str, Any
 
     for path, origin, mode in [
         ("/usr/local/bin/service-record-exit.sh", "shell/service-record-exit.sh", 0o555),
+        ("/usr/local/bin/service-record-close.sh", "shell/service-record-close.sh", 0o555),
         ("/usr/local/bin/service-record-failure.sh", "shell/service-record-failure.sh", 0o644),
         (
             "/etc/systemd/system/bootkube.service.d/10-service-record.conf",

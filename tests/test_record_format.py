@@ -168,10 +168,11 @@ def test_a_recorder_names_itself_where_a_service_or_a_command_starts_and_nowhere
 def test_every_recorder_has_the_version_of_the_package() -> None:
     shell = Path(__file__).parents[1] / "shell"
     named = {
-        name: (shell / name).read_text() for name in ("bootstrap-service-record.sh", "service-record-exit.sh")
+        name: (shell / name).read_text()
+        for name in ("bootstrap-service-record.sh", "service-record-exit.sh", "service-record-close.sh")
     }
-    found = [version for text in named.values() for version in re.findall(r'"recorder":"\w+/([^"]+)"', text)]
-    assert found == [__version__] * 2
+    pattern = r'recorder\\?":\\?"\w+/([^"\\]+)'
+    assert [re.findall(pattern, text) for text in named.values()] == [[__version__]] * 3
     finder = (shell / "service-record-failure.sh").read_text().split("\n")
     assert finder[0].endswith(f": service-record {__version__}")
     assert f"!= *': service-record {__version__}'" in named["bootstrap-service-record.sh"]

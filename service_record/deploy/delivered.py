@@ -18,15 +18,17 @@ if TYPE_CHECKING:
 
 CLOSING: Final = "10-service-record.conf"
 """The drop-in with which systemd closes the record of a service."""
+_CLOSING_FOR_USERS: Final = "10-service-record-user-manager.conf"
+"""Its substitute for service managers of users, under the same name in `user@.service.d`."""
 _PROGRAM: Final = 0o755
 _FILE: Final = 0o644
+_ARRAY: Final = "20-service-record-array.conf"
 _WRITTEN_FOR: Final = "/usr/local/bin"
 """The directory in which our units look for our programs."""
 SCRIPTS: Final = ("bootstrap-service-record.sh", "service-record-exit.sh")
 """The shim, which is sourced, and the exit helper, which is run."""
-_FINDER: Final = "service-record-failure.sh"
-"""The file that the shim reads when a service has failed, to find the line; it looks for it in `templates`.
-"""
+_PARTS: Final = ("service-record-failure.sh", "service-record-close.sh")
+"""The files that these scripts read or run when a service has failed; they look for them in `templates`."""
 
 
 class Option(StrEnum):
@@ -127,11 +129,16 @@ def closing(services: Iterable[str]) -> Iterator[Item]:
 
 def _everything(layout: Layout, pages: Iterable[tuple[str, str]]) -> Iterator[Item]:
     yield from _scripts(layout)
-    yield Item(f"{layout.templates}/{_FINDER}", Option.SHIM, source(f"shell/{_FINDER}"))
-    drop_ins = {CLOSING: Option.ALL_SERVICES, "20-service-record-array.conf": Option.ARRAY}
-    for name, option in drop_ins.items():
+    for name in _PARTS:
+        yield _script(f"{layout.templates}/{name}", name, layout)
+    drop_ins = {
+        CLOSING: (Option.ALL_SERVICES, f"service.d/{CLOSING}"),
+        _CLOSING_FOR_USERS: (Option.ALL_SERVICES, f"user@.service.d/{CLOSING}"),
+        _ARRAY: (Option.ARRAY, f"service.d/{_ARRAY}"),
+    }
+    for name, (option, place) in drop_ins.items():
         yield Item(f"{layout.templates}/{name}", Option.SHIM, _unit(name, layout))
-        yield Item(f"{layout.units}/service.d/{name}", option, _unit(name, layout))
+        yield Item(f"{layout.units}/{place}", option, _unit(name, layout))
     for name, option in {"service-record": Option.SHIM, "service-record-array": Option.ARRAY}.items():
         yield Item(f"{layout.tmpfiles}/{name}.conf", option, source(f"units/tmpfiles.d/{name}.conf"))
     for path, text in pages:
@@ -142,14 +149,20 @@ def _everything(layout: Layout, pages: Iterable[tuple[str, str]]) -> Iterator[It
 
 def _scripts(layout: Layout) -> Iterator[Item]:
     for name in SCRIPTS:
-        data, on_path = source(f"shell/{name}"), f"{layout.programs}/{name}"
-        if not layout.is_package:
-            yield Item(on_path, Option.SHIM, data, _PROGRAM)
-            continue
-        place = f"{layout.templates}/{name}"
-        mode = _PROGRAM if data.startswith(b"#!") else _FILE
-        yield Item(place, Option.SHIM, data.replace(b"#!/usr/bin/env bash", b"#!/bin/bash", 1), mode)
-        yield Item(on_path, Option.SHIM, target=relpath(place, layout.programs))
+        on_path, place = f"{layout.programs}/{name}", f"{layout.templates}/{name}"
+        if layout.is_package:
+            yield _script(place, name, layout)
+            yield Item(on_path, Option.SHIM, target=relpath(place, layout.programs))
+        else:
+            yield Item(on_path, Option.SHIM, source(f"shell/{name}"), _PROGRAM)
+
+
+def _script(path: str, name: str, layout: Layout) -> Item:
+    """Return a script; a program is executable, and in a package its interpreter is a fixed one."""
+    data = source(f"shell/{name}")
+    if layout.is_package:
+        data = data.replace(b"#!/usr/bin/env bash", b"#!/bin/bash", 1)
+    return Item(path, Option.SHIM, data, _PROGRAM if data.startswith(b"#!") else _FILE)
 
 
 def _reporter(layout: Layout) -> Iterator[Item]:

@@ -6,6 +6,7 @@ edited meanwhile.
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -51,7 +52,10 @@ def run_on(root: Root, *command: str) -> Iterator[str]:
         yield f"{' '.join(command)}: {message[0] if message else f'exit {done.returncode}'}; run it yourself"
 
 
+_INBOX: Final = "/dev/shm/service-record"  # noqa: S108  # root's, and sticky
+_UPTIME_COPY: Final = "/run/service-record.uptime"
 _INBOX_RULE: Final = f"{HOST.tmpfiles}/service-record.conf"
+_COLLECTOR: Final = f"{HOST.templates}/service-record-close.sh"
 _PROGRAM: Final = f"{HOST.programs}/service-record"
 _DROP_IN: Final = re.compile(rf"{re.escape(HOST.units)}/(?P<service>[^/]+)\.service\.d/{re.escape(CLOSING)}")
 
@@ -104,7 +108,25 @@ def install(
 def _inbox_made(root: Root, paths: Iterable[str]) -> Iterator[str]:
     """Make the inbox of services that are not root, as each boot does; return a line if that failed."""
     if _INBOX_RULE in paths:
-        yield from run_on(root, "systemd-tmpfiles", "--create", "--prefix=/dev/shm", _INBOX_RULE)
+        places = ("--prefix=/dev/shm", f"--prefix={_UPTIME_COPY}")
+        yield from run_on(root, "systemd-tmpfiles", "--create", *places, _INBOX_RULE)
+
+
+def _inbox_removed(root: Root, steps: Iterable[DeployStep]) -> Iterator[str]:
+    """Remove the inbox and the copy of the uptime, which are in memory; return a line for what stays.
+
+    Before that, entries go to their records that root's services left there when these could not be written.
+    """
+    removed = {step.path for step in steps if step.action is Action.REMOVE}
+    if _INBOX_RULE not in removed or not root.is_this_host:
+        return
+    if _COLLECTOR in removed:
+        yield from run_on(root, _COLLECTOR, "--collect")
+    if root.see(_INBOX).kind == "directory":
+        shutil.rmtree(_INBOX, ignore_errors=True)
+        if root.see(_INBOX) != NOTHING:
+            yield f"{_INBOX} stays: it could not be removed"
+    Path(_UPTIME_COPY).unlink(missing_ok=True)
 
 
 def _closed_before(before: Installed) -> Iterator[str]:
@@ -169,7 +191,8 @@ def uninstall(root: Root, *, is_trial: bool = False) -> InstallOutcome | None:
             return InstallOutcome(steps)
         touched = existing_parents(root, [FILE, *installed.directories, *paths])
         check_rights(root, touched)
-        notes = [*_stopped(root, steps), *_removed(root, steps, installed, touched)]
+        notes = [*_stopped(root, steps), *_inbox_removed(root, steps)]
+        notes += _removed(root, steps, installed, touched)
         notes += reload_for(root, [step.path for step in steps if step.changes])
         return InstallOutcome(steps, tuple(notes))
 

@@ -335,7 +335,7 @@ def _words(trouble: TroubleFacts) -> dict[str, Collection[str]]:
         "kind": trouble.kinds,
         "exit": () if facts.exit_code is None else (str(facts.exit_code),),
         "signal": () if facts.signal is None else (facts.signal,),
-        "systemd": () if facts.service_result is None else (facts.service_result,),
+        "systemd": tuple(filter(None, (facts.service_result, facts.time_limit))),
     }
 
 

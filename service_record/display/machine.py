@@ -142,6 +142,8 @@ def facts_document(facts: Facts) -> Document:
             signal=facts.signal,
             serviceResult=facts.service_result,
             stopRequest=facts.stop_request,
+            stoppedWith=facts.stopped_with,
+            timeLimit=facts.time_limit,
             message=facts.message,
             truncated=facts.is_truncated or None,
         )

@@ -129,7 +129,8 @@ def ending(facts: Facts) -> str:
         return f"exit 0, but systemd's result is {visible(facts.service_result or '')}"
     if facts.service_result in _ORDINARY_RESULTS:
         return words
-    return f"{words} ({visible(facts.service_result or '')})".lstrip()
+    limit = f": {visible(facts.time_limit)}=" if facts.time_limit is not None else ""
+    return f"{words} ({visible(facts.service_result or '')}{limit})".lstrip()
 
 
 def _stop(facts: Facts) -> str:
@@ -139,6 +140,8 @@ def _stop(facts: Facts) -> str:
         verb = "stopped" if facts.signal in _STOP_SIGNALS else "ended"
         return f"{verb} by {_signal(facts)}"
     purpose = _PURPOSES.get(facts.stop_request, f" ({visible(facts.stop_request)})")
+    if facts.stopped_with is not None:
+        purpose = f" because {visible(facts.stopped_with)} ended"
     exit_status = f"exit {facts.exit_code}" if facts.exit_code is not None else ""
     how = _signal(facts) if facts.signal not in {None, "unknown"} else exit_status
     return f"stopped by systemd{purpose}" + (f" ({how})" if how else "")

@@ -139,6 +139,8 @@ def _end_facts(facts: Facts) -> dict[str, object]:
         "service_record.signal": facts.signal,
         "service_record.service_result": facts.service_result,
         "service_record.stop_request": facts.stop_request,
+        "service_record.stopped_with": facts.stopped_with,
+        "service_record.time_limit": facts.time_limit,
     }
 
 

@@ -54,6 +54,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     service_result: str | None = None
     stop_request: str | None = None
     """The request to systemd behind the stop signal that ended it: `stop`, `restart` or `shutdown`."""
+    stopped_with: str | None = None
+    """The unit in BindsTo= whose end made systemd stop it."""
+    time_limit: str | None = None
+    """The setting whose time was up, such as `TimeoutStartSec`."""
     message: str | None = None
     """The last words, oldest line first: from the journal, and behind that from the exception."""
     is_truncated: bool = False
@@ -96,6 +100,8 @@ def gather_facts(ends: Sequence[Entry]) -> Facts:
         signal=_signal(telling) if death.signal else None,
         service_result=_last_with("service_result", ends).service_result,
         stop_request=_last_with("stop_request", ends).stop_request,
+        stopped_with=_last_with("stopped_with", ends).stopped_with,
+        time_limit=_last_with("time_limit", ends).time_limit,
         message=message.error_message,
         is_truncated=message.truncated,
     )
@@ -111,6 +117,8 @@ def _says_little(end: Entry) -> bool:
         or end.stack
         or end.service_result
         or end.stop_request
+        or end.stopped_with
+        or end.time_limit
         or end.error_line_approximate
         or end.truncated
     )

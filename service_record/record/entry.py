@@ -147,6 +147,10 @@ class Entry(
     """The request to systemd behind the stop signal that ended the service: `stop`, `restart` or
     `shutdown`.
     """
+    stopped_with: _Text | None = None
+    """The unit in BindsTo= whose end made systemd stop the service."""
+    time_limit: _Text | None = None
+    """The setting whose time was up: `TimeoutStartSec`, `TimeoutStopSec` or `RuntimeMaxSec`."""
     dropped: _Whole = 0
     """The number of entries before this one that could not be written."""
     recorder: _Text | None = None

@@ -19,8 +19,8 @@ MAX_LINE_BYTES: Final = 4096
 FIELD_NAMES: Final = (
     *("timestamp", "preCommand", "postCommand", "stage", "phase", "result", "errorLine", "errorMessage"),
     *("exitCode", "signal", "command", "stack", "errorLineApproximate", "truncated", "bootId"),
-    *("invocationId", "pid", "uptime", "serviceResult", "stopRequest", "dropped", "recorder", "stageId"),
-    *("parent", "leftOut"),
+    *("invocationId", "pid", "uptime", "serviceResult", "stopRequest", "stoppedWith", "timeLimit"),
+    *("dropped", "recorder", "stageId", "parent", "leftOut"),
 )
 """The fields of the format in the order of writing."""
 

@@ -118,7 +118,7 @@ os.execv(sys.argv[2], sys.argv[2:])' "$group/inner/cgroup.procs" "$(type -P "$2"
 @test "a control group that is full, at the end of a service" {
   surroundings+=(INVOCATION_ID=0123456789abcdef0123456789abcdef SERVICE_RESULT=signal EXIT_CODE=killed EXIT_STATUS=KILL)
   mkdir records && : >records/service.json
-  run_in_full_group 0 "$TEST_BASH" "${SHIM%/*}/service-record-exit.sh"
+  run_in_full_group 0 "$TEST_BASH" "${SHIM%/*}/service-record-close.sh"
   [ "$output$stderr" = "" ]
   ((SECONDS <= 8))
 }
@@ -191,7 +191,7 @@ END
   cp records/service.json before.json
   surroundings+=(INVOCATION_ID=0123456789abcdef0123456789abcdef SERVICE_RESULT=success EXIT_CODE=exited EXIT_STATUS=0)
   SECONDS=0
-  run -0 service_where_hangs grep "${SHIM%/*}/service-record-exit.sh"
+  run -0 service_where_hangs grep "${SHIM%/*}/service-record-close.sh"
   [ "$output" = "" ]
   ((SECONDS <= 15))
   is_gone "$(<hung)"

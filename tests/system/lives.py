@@ -114,7 +114,7 @@ LIVES = {
         body=FOREVER,
         settings=("Type=notify", "TimeoutStartSec=1s"),
         word="failed",
-        says="a time limit of its unit",
+        says="TimeoutStartSec=",
     ),
     "watchdog": Life(
         what="gave no sign of life (`WatchdogSec=`)",

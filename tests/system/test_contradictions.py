@@ -55,10 +55,10 @@ CASES = {
         body=WORK + "exit 143", settings=("SuccessExitStatus=143",), outcome=SUCCESS, exit_code=143
     ),
     "stop-command-that-fails": Case(
-        settings=("ExecStop=/bin/false",), exit_code=0, service_result="exit-code"
+        settings=("ExecStop=/bin/false",), exit_code=1, service_result="exit-code"
     ),
     "post-command-that-fails": Case(
-        settings=("Type=oneshot", "ExecStartPost=/bin/false"), exit_code=0, service_result="exit-code"
+        settings=("Type=oneshot", "ExecStartPost=/bin/false"), exit_code=1, service_result="exit-code"
     ),
     "recorded-post-command-that-fails": Case(
         settings=("ExecStopPost=/usr/local/bin/tidy-up",), exit_code=1, ends=1
@@ -82,7 +82,11 @@ CASES = {
         settings=("Type=oneshot", "ExecStart=sh -c 'exit 4'"), exit_code=4, service_result="exit-code"
     ),
     "pre-command-with-an-exit-trap": Case(
-        settings=("ExecStartPre=/usr/local/bin/prepare",), service_result="exit-code", stages=(), ends=1
+        settings=("ExecStartPre=/usr/local/bin/prepare",),
+        exit_code=6,
+        service_result="exit-code",
+        stages=(),
+        ends=1,
     ),
     "shell-around-it-that-fails": Case(
         start="sh -c '/usr/local/bin/{}.sh; exit 3'", exit_code=3, service_result="exit-code"
@@ -169,5 +173,8 @@ def test_a_condition_that_is_not_met_leaves_no_record(machine: Machine) -> None:
     assert "unmet" not in machine.records.services()
 
 
-def test_a_person_reads_why_a_service_failed_that_ended_well(machine: Machine) -> None:
-    assert "exit 0, but systemd's result is exit-code" in machine.show("stop-command-that-fails")
+def test_failed_stop_command_is_named(machine: Machine) -> None:
+    (run,) = machine.runs("stop-command-that-fails")
+
+    assert run.facts.command == "ExecStop=/bin/false"
+    assert "ExecStop=/bin/false" in machine.show("stop-command-that-fails")

@@ -20,6 +20,9 @@ everything() {  # where systemd, which has just booted, writes things of its own
   find /etc /var/lib -path '*service-record*' -o -path '*boot-reporter*' -o -path '/etc/systemd*' | sort
 }
 """
+LEFT = (
+    f'{{"timestamp":"2026-11-21T01:05:10.123Z","phase":"service start","invocationId":"{"7" * 32}","pid":9}}'
+)
 SCENARIO = f"""\
 {INSTALLER}
 everything >/run/before
@@ -34,7 +37,9 @@ service_record uninstall >/dev/null
 service_record install --close killed
 stat --format='inbox %a' /dev/shm/service-record
 systemctl show --property=ExecStopPost,NeedDaemonReload --value killed
+printf '%s\\n' '{LEFT}' >/dev/shm/service-record/left.{"7" * 32}.json
 service_record uninstall 2>&1
+ls -d /dev/shm/service-record /run/service-record.uptime
 systemctl is-active boot-reporter.timer
 systemctl show --property=ExecStopPost,NeedDaemonReload --value killed
 everything >/run/after
@@ -56,7 +61,7 @@ def output(machine: Machine) -> list[str]:
 def test_systemd_knows_at_once_what_came_and_what_went(machine: Machine, output: list[str]) -> None:
     stops = [line for line in output if line.startswith("{ path=")]
     assert len(stops) == 2
-    assert all(stop.startswith("{ path=/usr/local/bin/service-record-exit.sh ;") for stop in stops)
+    assert all(stop.startswith("{ path=/usr/bin/timeout ;") for stop in stops)
     assert "systemd closes the records of: killed." in output
     assert "Note: the next boot starts it; systemctl start boot-reporter.timer does so now" in output
     assert [line for line in output if line in {"yes", "no", "enabled", "active", "inactive"}] == [
@@ -68,6 +73,17 @@ def test_systemd_knows_at_once_what_came_and_what_went(machine: Machine, output:
     ]
     assert [line for line in output if "run it yourself" in line] == []
     assert [line for line in output if "inbox" in line] == ["inbox 1733, at once", "inbox 1733"]
+
+
+def test_uninstall_collects_what_root_left_in_the_inbox(machine: Machine, output: list[str]) -> None:
+    (entry,) = machine.entries("left")
+
+    assert entry.pid == 9
+    missing = [line for line in output if "No such file or directory" in line]
+    assert [line.split("'")[1] for line in missing] == [
+        "/dev/shm/service-record",
+        "/run/service-record.uptime",
+    ]
 
 
 def test_a_service_that_knows_nothing_of_it_is_recorded(machine: Machine, output: list[str]) -> None:

@@ -1,0 +1,77 @@
+"""What is left in the inbox: by services of users, and by root's while the records could not be written."""
+
+import pytest
+
+from service_record.history.outcome import Outcome
+from testing.machine import Machine
+
+STAGES = "record_service_stage_start work; record_service_stage_success"
+MANAGER = """\
+[Service]
+User=%i
+RuntimeDirectory=user/%i
+Environment=XDG_RUNTIME_DIR=/run/user/%i HOME=/run/user/%i
+ExecStart=/lib/systemd/systemd --user
+Delegate=yes
+KillMode=mixed
+"""
+AS_USER = "setpriv --reuid=65534 --regid=65534 --clear-groups env XDG_RUNTIME_DIR=/run/user/65534"
+
+
+@pytest.fixture(scope="module")
+def machine(shared_machine: Machine) -> Machine:
+    shared_machine.write_unit("user@.service", MANAGER)
+    shared_machine.bash_service("of-a-user", STAGES)
+    shared_machine.bash_service("early", f"{STAGES}; exit 3")
+    shared_machine.bash_service("stopped-early", f"{STAGES}; sleep infinity")
+    shared_machine.unit("later", "Type=oneshot", "ExecStart=/bin/false")
+    shared_machine.tmpfiles()
+    shared_machine.drop_in()
+    shared_machine.boot(f"""
+        inbox() {{ ls -A /dev/shm/service-record; }}
+        until [[ -d /dev/shm/service-record ]]; do sleep 0.05; done
+        mkdir -p /run/systemd/user
+        printf '[Service]\\nType=oneshot\\nExecStart=/usr/local/bin/of-a-user.sh\\n' \\
+          >/run/systemd/user/of-a-user.service
+        systemctl start user@65534
+        until {AS_USER} systemctl --user is-active basic.target; do sleep 0.1; done
+        {AS_USER} systemctl --user start of-a-user && touch /observed/user-service-ran
+        inbox >/observed/by-user
+        mount --bind /var/log/openshift /var/log/openshift
+        mount -o remount,ro,bind /var/log/openshift
+        start early stopped-early
+        until grep -q '"stage end"' /dev/shm/service-record/stopped-early.*; do sleep 0.05; done
+        rest early
+        inbox >/observed/while-read-only
+        umount /var/log/openshift
+        start later
+        inbox >/observed/after-later
+        systemctl stop stopped-early
+        inbox >/observed/at-the-end
+    """)
+    return shared_machine
+
+
+def listed(machine: Machine, name: str) -> list[str]:
+    return [file.partition(".")[0] for file in (machine.observed / name).read_text().split()]
+
+
+def test_service_of_a_user_leaves_nothing_in_the_inbox(machine: Machine) -> None:
+    assert (machine.observed / "user-service-ran").exists()
+    assert listed(machine, "by-user") == []
+
+
+def test_file_of_root_is_collected_when_the_next_service_ends(machine: Machine) -> None:
+    (run,) = machine.runs("early")
+
+    assert listed(machine, "while-read-only") == ["early", "stopped-early"]
+    assert listed(machine, "after-later") == ["stopped-early"]
+    assert (run.outcome, run.facts.exit_code) == (Outcome.FAILURE, 3)
+    assert [stage.name for stage in run.stages] == ["work"]
+
+
+def test_file_of_a_running_service_is_collected_at_its_end(machine: Machine) -> None:
+    (run,) = machine.runs("stopped-early")
+
+    assert listed(machine, "at-the-end") == []
+    assert (run.outcome, [stage.name for stage in run.stages]) == (Outcome.STOPPED, ["work"])

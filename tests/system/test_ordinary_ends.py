@@ -1,0 +1,154 @@
+"""Ends that need no bash: a recorded success, and the success or stop of a service that does not record.
+
+They are recorded as by the other half of the exit helper, which a program that notes its calls stands before.
+"""
+
+import pytest
+
+from service_record.history.outcome import Outcome
+from testing.machine import CLOSE_HELPER, Machine
+
+SPY = """\
+#!/bin/bash
+while IFS= read -r group; do [[ $group != *.service ]] || unit=${group##*/}; done </proc/self/cgroup
+echo "$unit" >>/observed/closed
+exec /usr/local/bin/close/service-record-close.sh "$@"
+"""
+WORK = "record_service_stage_start work; record_service_stage_success"
+ONESHOT = "Type=oneshot"
+SLEEP = "ExecStart=/bin/sleep 0.5"
+SLOW = '#!/bin/sh\nsleep 2\nexec /usr/bin/stat "$@"\n'
+HUNG = "#!/bin/bash\ntrap '' TERM INT\nwhile :; do sleep 60; done\n"
+ORDINARY = ("unaware", "dotted.name", r"with\x2ddash", "daemon", "restarted", "aware", "aware-python")
+OTHERS = ("failing", "aware-stopped", "synced", "renamed", "killed", "large", "in-an-array")
+DURATIONS = ("unaware", "slow-helper")
+
+
+@pytest.fixture(scope="module")
+def machine(shared_machine: Machine) -> Machine:
+    for name in ("unaware", "dotted.name", r"with\x2ddash"):
+        shared_machine.unit(name, ONESHOT, SLEEP)
+    for name in ("daemon", "restarted", "killed"):
+        shared_machine.unit(name, "ExecStart=/bin/sleep infinity")
+    shared_machine.bash_service("aware", WORK)
+    shared_machine.python_service("aware-python", "with service_record.service():\n    pass")
+    shared_machine.unit("failing", ONESHOT, "ExecStart=/bin/false")
+    shared_machine.bash_service("aware-stopped", "record_service_stage_start work; sleep infinity")
+    shared_machine.unit("synced", ONESHOT, SLEEP, "Environment=SERVICE_RECORDS_SYNC=ends")
+    shared_machine.unit("renamed", ONESHOT, SLEEP, "Environment=SERVICE_NAME=another")
+    shared_machine.bash_service("large", WORK, "Environment=SERVICE_RECORDS_MAX_BYTES=10")
+    shared_machine.bash_service("in-an-array", WORK, "Environment=SERVICE_RECORDS_LAYOUT=array")
+    shared_machine.unit("slow-helper", ONESHOT, SLEEP, "Environment=PATH=/observed/slow:/usr/bin:/bin")
+    shared_machine.unit(
+        "hung-stat", ONESHOT, "ExecStart=/bin/true", "Environment=PATH=/observed/hung:/usr/bin"
+    )
+    shared_machine.unit("hung-systemctl", "ExecStart=/bin/false", "Environment=PATH=/observed/out:/usr/bin")
+    shared_machine.program("service-record-close.sh", SPY)
+    shared_machine.tmpfiles()
+    shared_machine.drop_in()
+    closer = shared_machine.observed.parent / "programs" / "close"
+    closer.mkdir()
+    for name in ("service-record-close.sh", "bootstrap-service-record.sh"):
+        (closer / name).write_bytes(CLOSE_HELPER.with_name(name).read_bytes())
+        (closer / name).chmod(0o755)
+    for name, program, text in (("slow", "stat", SLOW), ("hung", "stat", HUNG), ("out", "systemctl", HUNG)):
+        directory = shared_machine.observed / name
+        directory.mkdir()
+        (directory / program).write_text(text)
+        (directory / program).chmod(0o755)
+    # Whoever starts before systemd-tmpfiles has copied the uptime is closed by bash.
+    shared_machine.boot(r"""
+        until [[ -e /run/service-record.uptime ]]; do sleep 0.05; done
+        systemctl start --no-block hung-stat hung-systemctl
+        systemctl start daemon restarted killed aware-stopped
+        until grep -q '"stage start"' /var/log/openshift/aware-stopped.json; do sleep 0.05; done
+        for name in unaware dotted.name 'with\x2ddash' aware aware-python failing synced renamed large \
+          in-an-array; do systemctl start "$name" & done
+        wait
+        systemctl start slow-helper
+        rest aware aware-python large in-an-array
+        systemctl restart restarted
+        systemctl kill --signal=KILL killed
+        systemctl stop daemon aware-stopped
+        rest killed hung-stat hung-systemctl
+        systemctl show --property=Result,ExecMainStatus hung-stat >/observed/hung-stat
+        cp /observed/closed /observed/closed-until-shutdown
+    """)
+    shared_machine.boot("""
+        echo '3.00 1.00' >/run/service-record.uptime
+        systemctl start unaware
+    """)
+    return shared_machine
+
+
+@pytest.fixture(scope="module")
+def closed(machine: Machine) -> set[str]:
+    text = (machine.observed / "closed-until-shutdown").read_text()
+    return {line.removesuffix(".service") for line in text.splitlines()}
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_end_needs_no_bash(closed: set[str], name: str) -> None:
+    assert name not in closed
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_end_is_closed_by_bash(closed: set[str], name: str) -> None:
+    assert name in closed
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "request_"),
+    [
+        ("unaware", Outcome.SUCCESS, None),
+        ("dotted_name", Outcome.SUCCESS, None),
+        (r"with\x2ddash", Outcome.SUCCESS, None),
+        ("daemon", Outcome.STOPPED, "stop"),
+        ("restarted", Outcome.STOPPED, "restart"),
+        ("aware", Outcome.SUCCESS, None),
+        ("aware-python", Outcome.SUCCESS, None),
+        ("killed", Outcome.FAILURE, None),
+        ("another", Outcome.SUCCESS, None),
+    ],
+)
+def test_end_is_recorded_once(machine: Machine, name: str, outcome: Outcome, request_: str | None) -> None:
+    run = machine.runs(name)[0]
+    ends = [
+        e for e in machine.entries(name) if e.phase == "service end" and e.invocation_id == run.invocation_id
+    ]
+
+    assert (run.outcome, run.facts.stop_request) == (outcome, request_)
+    assert len(ends) == 1
+    assert run.duration is not None
+    assert machine.records.path(name).stat().st_mode & 0o777 == 0o640
+
+
+def test_shutdown_is_the_request_where_the_host_goes_down(machine: Machine) -> None:
+    run = machine.runs("restarted")[1]
+
+    assert (run.outcome, run.facts.stop_request) == (Outcome.STOPPED, "shutdown")
+
+
+@pytest.mark.parametrize("name", DURATIONS)
+def test_duration_does_not_include_the_helper(machine: Machine, name: str) -> None:
+    run = machine.runs(name)[0]
+
+    assert run.duration == pytest.approx(0.6, abs=0.3)
+
+
+def test_duration_is_right_where_the_clock_was_set(machine: Machine) -> None:
+    runs = machine.runs("unaware")
+
+    assert "unaware" in (machine.observed / "closed").read_text()
+    assert [run.outcome for run in runs] == [Outcome.SUCCESS] * 2
+    assert runs[1].duration == pytest.approx(0.6, abs=0.3)
+
+
+def test_helper_that_hangs_fails_no_service(machine: Machine) -> None:
+    assert (machine.observed / "hung-stat").read_text().split() == ["Result=success", "ExecMainStatus=0"]
+
+
+def test_end_is_recorded_where_systemctl_hangs(machine: Machine) -> None:
+    (run,) = machine.runs("hung-systemctl")
+
+    assert (run.outcome, run.facts.exit_code) == (Outcome.FAILURE, 1)
