@@ -64,11 +64,8 @@ def test_programs_may_be_run_and_all_else_only_read(layout: Layout) -> None:
 def test_a_unit_names_our_programs_where_they_are() -> None:
     by_name = {Path(item.path).name: item.data for item in contents(EVERYTHING, PACKAGE)}
     for name in ("10-service-record.conf", "10-service-record-user-manager.conf"):
-        assert b" /usr/bin/service-record-exit.sh
-" in by_name[name]
-    assert b"
-ExecStart=-/usr/bin/service-record report --due
-" in by_name["boot-reporter.service"]
+        assert b" /usr/bin/service-record-exit.sh\n" in by_name[name]
+    assert b"\nExecStart=-/usr/bin/service-record report --due\n" in by_name["boot-reporter.service"]
     assert b"\nConditionFileIsExecutable=/usr/bin/service-record\n" in by_name["boot-reporter.service"]
     by_name = {Path(item.path).name: item.data for item in contents(EVERYTHING, HOST)}
     assert b"\nExecStart=-/usr/local/bin/service-record report --due\n" in by_name["boot-reporter.service"]

@@ -108,7 +108,7 @@ def test_analyze_says_which_limit_was_hit(machine: Machine) -> None:
     says = {name: machine.analyze(name, status=1).splitlines()[0] for name in ("runtime", "start", "stop")}
 
     assert len({line.split(": ", 2)[2] for line in says.values()}) == 3
-    assert "longer than its unit allows" in says["runtime"]
+    assert "it ran longer than its unit allows" in says["runtime"]
 
 
 def test_partner_whose_end_stopped_a_service_is_named(machine: Machine) -> None:
