@@ -11,10 +11,14 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
+from service_record.record.directory import open_inside
 from service_record.redaction import types
+from service_record.redaction.place_parsers import INNER, Parser, anything, secrets_among, urls
+from service_record.redaction.places import PLACES, Place
 from service_record.redaction.rules import Rules
 from service_record.redaction.secrets import PEM_BEGIN, is_taken
 from service_record.redaction.types import Secret, from_base64
@@ -33,14 +37,30 @@ _CREDENTIALS: Final = frozenset({"registry-auth", "authorization"})
 _GZIP: Final = b"\x1f\x8b"
 
 
+def _kind(name: str) -> str:
+    """Return the kind of a secret by its name in a file."""
+    return next((kind for kind in ("psk", "token", "cookie") if kind in name.lower()), "password")
+
+
 class Contents:
     """Reads secrets out of files; makes its patterns once."""
 
     def __init__(self) -> None:
         self._rules = Rules()
 
-    def secrets(self, text: bytes, layers: int = _MOST_LAYERS) -> Iterator[Secret]:
-        """Yield every secret in a text: as it stands there, and decoded. Some may come several times."""
+    def secrets(
+        self,
+        text: bytes,
+        layers: int = _MOST_LAYERS,
+        parser: Parser | None = None,
+        names: frozenset[str] = frozenset(),
+    ) -> Iterator[Secret]:
+        """Yield every secret in a text: as it stands there, and decoded. Some may come several times.
+
+        `parser` reads the syntax of the text, in which `names` are secret, too.
+        """
+        if text.startswith(_GZIP):
+            text = _unpacked(text)
         for match in _PEM.finditer(text):
             yield Secret("private-key", match.group(1))
         for secret in self._rules.values(text):
@@ -49,9 +69,23 @@ class Contents:
                 yield from (Secret(secret.kind, bare) for bare in _bare(secret.value))
             if layers:
                 yield from self._decoded(secret, layers - 1)
+        yield from self._parsed(text, layers, parser, names)
         if layers:
             for inner in _inner_texts(text):
                 yield from self.secrets(inner, layers - 1)
+
+    def _parsed(
+        self, text: bytes, layers: int, parser: Parser | None, names: frozenset[str]
+    ) -> Iterator[Secret]:
+        readable = text.decode(errors="surrogateescape")
+        for name, value in secrets_among(chain(urls(readable), parser(readable) if parser else ()), names):
+            exact = value.encode(errors="surrogateescape")
+            if name != INNER:
+                yield Secret(_kind(name), exact)
+                if layers and (decoded := _from_base64(exact)):
+                    yield from self.secrets(decoded, layers - 1)
+            elif layers:
+                yield from self.secrets(_from_base64(exact) or exact, layers - 1, anything)
 
     def _decoded(self, secret: Secret, layers: int) -> Iterator[Secret]:
         decoded = _from_base64(secret.value)
@@ -119,10 +153,12 @@ def _from_base64(value: bytes) -> bytes:
     """Decode a value that is base64, and unpack it; return nothing if it is not."""
     packed = value.replace(b"%2B", b"+").replace(b"%2F", b"/").replace(b"%3D", b"=").replace(b"\\n", b"")
     decoded = from_base64(packed, is_strict=True)
-    if not decoded.startswith(_GZIP):
-        return decoded
+    return _unpacked(decoded) if decoded.startswith(_GZIP) else decoded
+
+
+def _unpacked(packed: bytes) -> bytes:
     try:
-        return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(decoded, _UNPACKED_BYTES)
+        return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(packed, _UNPACKED_BYTES)
     except zlib.error:
         return b""
 
@@ -139,86 +175,6 @@ _ALL_BYTES: Final = 64 << 20
 _MOST_FILES: Final = 4000
 _MOST_SECRETS: Final = 4000
 _WHOLE_BYTES: Final = 16 << 10
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Files of one sort, by their path below the root, and what they hold."""
-
-    pattern: str
-    """The pattern, in the syntax of `Path.glob`."""
-    whole: str = ""
-    """The kind of the secret that such a file is as a whole; empty when secrets are merely in it."""
-
-
-PLACES: Final[tuple[Place, ...]] = (
-    Place("etc/service-record/token", "reporter-token"),
-    Place("etc/service-record/collector-token", "collector-token"),
-    Place("root/.docker/config.json", "pull-secret"),
-    Place("home/*/.docker/config.json", "pull-secret"),
-    Place("var/lib/kubelet/config.json", "pull-secret"),
-    Place("run/containers/*/auth.json", "registry-auth"),
-    Place("run/user/*/containers/auth.json", "registry-auth"),
-    Place("root/.config/containers/auth.json", "registry-auth"),
-    Place("etc/containers/auth.json", "registry-auth"),
-    Place("etc/containers/auth.d/*", "registry-auth"),
-    Place("etc/mco/internal-registry-pull-secret.json", "registry-auth"),
-    Place("etc/assisted/**/*"),
-    Place("etc/assisted-service/*"),
-    Place("usr/local/share/assisted-service/*.env"),
-    Place("opt/openshift/auth/kubeadmin-password*", "kubeadmin-password"),
-    Place("var/opt/openshift/auth/kubeadmin-password*", "kubeadmin-password"),
-    Place("root/kubeadmin-password*", "kubeadmin-password"),
-    Place("opt/openshift/auth/kubeconfig*"),
-    Place("opt/openshift/tls/*"),
-    Place("opt/openshift/*.ign"),
-    Place("opt/openshift/manifests/*secret*"),
-    Place("opt/openshift/openshift/*secret*"),
-    Place("etc/kubernetes/kubeconfig"),
-    Place("etc/kubernetes/*kubeconfig*"),
-    Place("etc/kubernetes/bootstrap-secrets/*"),
-    Place("etc/kubernetes/bootstrap-configs/*"),
-    Place("etc/kubernetes/cloud.conf"),
-    Place("etc/kubernetes/static-pod-resources/*/secrets/*/*"),
-    Place("var/lib/kubelet/*kubeconfig*"),
-    Place("var/lib/kubelet/pki/*"),
-    Place("var/lib/kubelet/pods/*/volumes/kubernetes.io~secret/*/*"),
-    Place("var/lib/kubelet/pods/*/volumes/kubernetes.io~projected/*/token", "token"),
-    Place("root/.kube/config"),
-    Place("home/*/.kube/config"),
-    Place("root/.ssh/id_*"),
-    Place("home/*/.ssh/id_*"),
-    Place("etc/ssh/ssh_host_*_key"),
-    Place("etc/pki/tls/private/*"),
-    Place("root/.aws/credentials"),
-    Place("etc/shadow"),
-    Place("etc/gshadow"),
-    Place("etc/luks/*", "luks-passphrase"),
-    Place("etc/NetworkManager/system-connections/*"),
-    Place("run/NetworkManager/system-connections/*"),
-    Place("etc/nmstate/**/*"),
-    Place("etc/wpa_supplicant/*.conf"),
-    Place("etc/wireguard/*.conf"),
-    Place("etc/ipsec.d/*.secrets"),
-    Place("etc/iscsi/iscsid.conf"),
-    Place("etc/ignition-machine-config-encapsulated.json*"),
-    Place("etc/ignition/*"),
-    Place("boot/ignition/*"),
-    Place("run/ignition.json"),
-    Place("etc/machine-config-daemon/currentconfig"),
-    Place("run/credentials/*/*", "credential"),
-    Place("run/credstore/*", "credential"),
-    Place("etc/credstore/*", "credential"),
-    Place("etc/systemd/system/*.service"),
-    Place("etc/systemd/system/*.service.d/*.conf"),
-    Place("run/systemd/system/*.service"),
-    Place("etc/systemd/system.conf.d/*.conf"),
-    Place("etc/sysconfig/*"),
-    Place("etc/environment"),
-    Place("etc/profile.d/*proxy*"),
-    Place("etc/mco/proxy.env"),
-    Place("proc/cmdline"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,11 +224,13 @@ def _of_files(root: Path, contents: Contents, unread: list[str]) -> Iterator[Sec
         remaining -= len(data)
         if place.whole and len(data) <= _WHOLE_BYTES:
             yield Secret(place.whole, data.strip())
-        yield from contents.secrets(data)
+        yield from contents.secrets(data, parser=place.parser, names=place.names)
         for name, inline in inline_files(data):
-            kind = _whole(name)
-            if kind and len(inline) <= _WHOLE_BYTES:
-                yield Secret(kind, inline.strip())
+            own = _place(name)
+            if own and own.whole and len(inline) <= _WHOLE_BYTES:
+                yield Secret(own.whole, inline.strip())
+            parser, names = (own.parser, own.names) if own else (anything, frozenset[str]())
+            yield from contents.secrets(inline, parser=parser, names=names)
 
 
 def _files(root: Path) -> Iterator[tuple[Path, Place]]:
@@ -287,21 +245,19 @@ def _files(root: Path) -> Iterator[tuple[Path, Place]]:
             continue  # a directory that went away meanwhile
 
 
-def _whole(path: str) -> str:
-    """Return the kind of the secret that a file of this path is as a whole; empty when it is none."""
+def _place(path: str) -> Place | None:
+    """Return the place that a file of this path on a host is."""
     name = path.removeprefix("/")
-    return next((place.whole for place in PLACES if place.whole and fnmatch(name, place.pattern)), "")
+    return next((place for place in PLACES if fnmatch(name, place.pattern)), None)
 
 
 def _read(root: Path, path: Path) -> bytes:
     """Return the content of a plain file below the root; nothing if it is missing or not a plain file."""
     real = Path(os.path.realpath(path))
-    if not real.is_relative_to(os.path.realpath(root)):
+    if not real.is_relative_to(os.path.realpath(root)) or not real.is_file():
         return b""
     try:
-        if not real.is_file():
-            return b""
-        with real.open("rb") as file:
+        with open_inside(Path(os.path.realpath(root)), real) as file:
             return file.read(_FILE_BYTES + 1)
     except FileNotFoundError:
         return b""

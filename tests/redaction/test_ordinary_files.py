@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from service_record.redaction.host_secrets import PLACES
+from service_record.redaction.places import PLACES
 from tests.redaction.ordinary_files import count_altered
 
 FOLDERS: Final = (Path("/etc"), Path("/var/log"), Path("/usr/share/doc"))

@@ -1,0 +1,307 @@
+"""Parsers of the files in which a host keeps secrets: one for each syntax, not one for each file. Pure.
+
+A parser yields names and values as the program reads them that owns the file, without quotes and escapes. The
+values are exact: nothing is guessed from a value's characters. `is_secret_name` tells which names are secret.
+"""
+
+import html
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
+
+Named: TypeAlias = tuple[str, str]
+Parser: TypeAlias = Callable[[str], Iterator[Named]]
+
+INNER: Final = "inner text"
+"""The name of a value that is a text of its own, such as a script or a file in YAML; it may be base64."""
+_MAX_TREE_CHARACTERS: Final = 1 << 20
+_MAX_TREE_DEPTH: Final = 100
+_MAX_WORDS_LINE: Final = 4096
+_STEMS: Final = (
+    *("password", "passwd", "passphrase", "passcode", "passw", "pwd", "psk", "secret", "token", "credential"),
+    *("apikey", "accesskey", "privatekey", "presharedkey", "sharedkey", "encryptionkey", "lukskey"),
+    *(
+        "authkey",
+        "wepkey",
+        "wpakey",
+        "activationkey",
+        "authpass",
+        "authtok",
+        "rootpw",
+        "sshpw",
+        "bindpw",
+        "requirepass",
+    ),
+    *("masterauth", "community", "cookie"),
+)
+_WHOLE_NAMES: Final = frozenset({"pass", "pw", "pin", "auth", "xauth", "eap", "account", "auths", "creds"})
+_NO_SECRETS: Final = (
+    *("file", "path", "flags", "url", "uri", "type", "name", "id", "command", "policy", "length", "ttl"),
+    *("prompt", "ref", "dir", "days", "algorithm", "hint", "count", "count3", "expire", "expires"),
+)
+"""Ends of names that have a secret in them and none as their value: `psk-flags`, `token_file`."""
+_WITH_USER: Final = frozenset({"auth", "user", "list", "creds", "userinfo", "proxyuser"})
+"""Names of `user:password`."""
+_PASSWORD: Final = re.compile(r"pass|pwd|psk|rootpw|sshpw|bindpw")
+_REFERENCE: Final = re.compile(r"/[\w.-]+/|\$[({A-Za-z]|https?://|file:")
+_OPTION: Final = re.compile(r"--?[a-z][a-z-]*(?:=.*)?")
+_KEY_FILE_ESCAPES: Final = {"s": " ", "n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
+
+
+def is_secret_name(name: str) -> bool:
+    plain = _plain(name)
+    if plain in _WHOLE_NAMES:
+        return True
+    return any(stem in plain for stem in _STEMS) and not plain.endswith(_NO_SECRETS)
+
+
+def secrets_among(values: Iterator[Named], names: frozenset[str] = frozenset()) -> Iterator[Named]:
+    """Yield what is secret among names and values; `names` are more names that are secret in this file.
+
+    The value of a token or key may be the path of a file or a variable, which is no secret. A password may
+    look like one.
+    """
+    for name, value in values:
+        if name == INNER:
+            yield name, value
+            continue
+        if _plain(name) in _WITH_USER and ":" in value:
+            for line in value.splitlines():
+                yield "password", line.strip().partition(":")[2]
+        if name in names or (
+            is_secret_name(name) and (_PASSWORD.search(_plain(name)) or not _REFERENCE.match(value))
+        ):
+            yield name, value
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.rpartition("/")[2].lower())
+
+
+def ini(text: str) -> Iterator[Named]:
+    """`name = value` or `name: value` in each line; the value goes on to the end of the line.
+
+    Covers key files of NetworkManager, environment files and units of systemd.
+    """
+    for line in (line.strip().removeprefix("- ").removeprefix("export ") for line in text.splitlines()):
+        if line.startswith(("#", ";", "[")):
+            continue
+        at = min((at for at in (line.find("="), line.find(":")) if at > 0), default=0)
+        name, value = line[:at].strip(), line[at + 1 :].strip()
+        if not at or not value or " " in name:
+            continue
+        yield from _unquoted(name, value)
+        if "=" in value:  # Environment="NAME=value"
+            yield from words(value)
+
+
+def _unquoted(name: str, value: str) -> Iterator[Named]:
+    """Yield a value as it stands, without the quotes around it, and without the escapes of key files."""
+    yield name, value
+    inner = value.rstrip(",;")
+    if len(inner) > 1 and inner[0] in "\"'" and inner[0] == inner[-1]:
+        yield name, inner[1:-1]
+        if inner[0] == '"' and "\\" in inner:
+            yield name, re.sub(r"\\(.)", r"\1", inner[1:-1])
+    if "\\" in value:
+        yield name, re.sub(r"\\(.)", lambda escape: _KEY_FILE_ESCAPES.get(escape[1], escape[0]), value)
+    if value[0] == "'" and not value.endswith("'"):
+        return
+    if value[0] in "\"'":
+        word = next(iter(_split(value)), "")
+        yield name, word
+
+
+def words(text: str) -> Iterator[Named]:
+    """Words of a shell: `--name=value`, `name=value`, and `name value` with options between them.
+
+    Covers kickstarts, mount options, kernel command lines, and files of directives such as keepalived.conf.
+    Some of these have no quotes, so each line is read with and without them.
+    """
+    for line in re.sub(r"\\\n", " ", text).splitlines():
+        if not line.lstrip().startswith("#"):
+            yield from _in_words(_split(line[:_MAX_WORDS_LINE]))
+            yield from _in_words(line[:_MAX_WORDS_LINE].split())
+
+
+def _in_words(split: list[str]) -> Iterator[Named]:
+    for number, word in enumerate(split):
+        name, equals, value = word.lstrip("-").partition("=")
+        if equals:
+            yield name, value
+            options = (part.partition("=") for part in word.lstrip("-").split(","))  # of mount(8)
+            yield from ((option, setting) for option, equals, setting in options if equals)
+        elif is_secret_name(name):
+            behind = next((other for other in split[number + 1 :] if not _OPTION.fullmatch(other)), "")
+            yield name, behind
+            yield name, behind.strip("\"';")
+
+
+def _split(line: str) -> list[str]:
+    try:
+        return shlex.split(line, comments=False)
+    except ValueError:  # an unpaired quote: the file is in another syntax
+        return line.split()
+
+
+def preseed(text: str) -> Iterator[Named]:
+    """Lines of debconf: owner, question, type and value. The value goes on to the end of the line."""
+    for line in text.splitlines():
+        match = re.match(r"\s*\S+\s+(\S+)\s+(\S+)\s(.+)", line)
+        if match and (match[2] == "password" or "passw" in match[1]):
+            yield "password", match[3]
+
+
+def netrc(text: str) -> Iterator[Named]:
+    """Tokens over the whole file, in which `password` comes before its value."""
+    tokens = _split(re.sub(r"(?m)^\s*#.*", "", text))
+    yield from pairwise(tokens)
+    raw = text.split()  # a password with a quote in it is written without quotes
+    yield from pairwise(raw)
+
+
+def columns(number: int, separator: str | None = None) -> Parser:
+    """Return a parser of one column of each line, also without the name of its encoding (`HEX:`)."""
+
+    def parsed(text: str) -> Iterator[Named]:
+        for line in text.splitlines():
+            if line.lstrip().startswith("#"):
+                continue
+            fields = re.split(r"(?<!\\):", line) if separator == ":" else line.split(separator)
+            if len(fields) > number:
+                value = fields[number].strip("\"'")
+                yield "auth", fields[number]
+                yield "password", value.removeprefix("HEX:").removeprefix("ASCII:")
+                yield "password", re.sub(r"\\([:\\])", r"\1", value)
+
+    return parsed
+
+
+def urls(text: str) -> Iterator[Named]:
+    """The password in `scheme://user:password@host`, also with `/` or `@` in it; a token in its place."""
+    for word in re.findall(r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s\"'<>]{1,4096}", text):
+        userinfo, at, _ = word.partition("://")[2].rpartition("@")
+        if not at:
+            continue
+        user, colon, password = userinfo.partition(":")
+        for value in {password, unquote(password)} if colon else {user, unquote(user)}:
+            yield "password" if colon else "token", value
+
+
+def xml(text: str) -> Iterator[Named]:
+    """Elements with a text, and attributes; `<param name="password" value="...">` is a name and a value."""
+    for tag, attributes, content in re.findall(r"<([\w:.-]{1,80})([^<>]{0,2000})>([^<]{0,4096})", text):
+        named = {
+            name: html.unescape(first or second)
+            for name, first, second in re.findall(
+                r"([\w:.-]{1,80})\s*=\s*(?:\"([^\"]*)\"|'([^']*)')", attributes
+            )
+        }
+        yield from named.items()
+        value = html.unescape(content).strip()
+        for name in (tag, named.get("name", "")):
+            if value:
+                yield name, value
+            if "value" in named:
+                yield name, named["value"]
+
+
+def tree(text: str) -> Iterator[Named]:
+    """JSON and YAML: keys with their scalars, arguments in lists, and pairs of `name` and `value`.
+
+    Lines are read by themselves where the whole is damaged, too long, or a template.
+    """
+    documents = _documents(text)
+    yield from _walk(documents) if documents else ini(text)
+
+
+def _documents(text: str) -> list[Any]:
+    """Return the documents in a text of JSON or YAML; nothing for any other text."""
+    try:
+        return [json.loads(text)]
+    except (ValueError, RecursionError):
+        return _yaml_documents(text) if len(text) <= _MAX_TREE_CHARACTERS else []
+
+
+def _yaml_documents(text: str) -> list[Any]:
+    """Build documents from events: libyaml's own composer recurses, and deep nesting would crash it."""
+    import yaml  # takes long to load, and many hosts have no such file
+
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    open_nodes: list[list[Any]] = [[]]
+    try:
+        for event in yaml.parse(text, loader):
+            if isinstance(event, yaml.ScalarEvent):
+                open_nodes[-1].append(event.value)
+            elif isinstance(event, yaml.AliasEvent):
+                open_nodes[-1].append("")
+            elif isinstance(event, yaml.CollectionStartEvent):
+                open_nodes.append([])
+                if len(open_nodes) > _MAX_TREE_DEPTH:
+                    return []
+            elif isinstance(event, yaml.CollectionEndEvent):
+                node = open_nodes.pop()
+                is_mapping = isinstance(event, yaml.MappingEndEvent)
+                pairs = zip(node[::2], node[1::2], strict=True) if is_mapping else ()
+                open_nodes[-1].append({str(key): value for key, value in pairs} if is_mapping else node)
+    except (yaml.YAMLError, ValueError):
+        return []
+    return open_nodes[0]
+
+
+def _walk(documents: list[Any]) -> Iterator[Named]:
+    waiting: list[tuple[str, Any]] = [("", document) for document in documents]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, str | int):
+            yield name, str(value)
+            if isinstance(value, str) and "\n" in value.strip():
+                yield INNER, value
+        elif isinstance(value, dict | list):
+            if isinstance(value, list):
+                waiting += ((name, each) for each in value)
+                yield from _arguments([each for each in value if isinstance(each, str)])
+                continue
+            waiting += ((str(key), each) for key, each in value.items())
+            if "path" in value and isinstance(value.get("content"), str):  # a file of cloud-init
+                yield INNER, value["content"]
+            if isinstance(value.get("name"), str) and isinstance(value.get("value"), str):
+                yield value["name"], value["value"]
+
+
+def _arguments(items: list[str]) -> Iterator[Named]:
+    """Yield options of a command line that is written as a list."""
+    for item, following in pairwise([*items, ""]):
+        name, equals, value = item.partition("=")
+        if name.startswith("-"):
+            yield name, value if equals else following
+
+
+def user_data(text: str) -> Iterator[Named]:
+    """User data of cloud-init: YAML, a script, or several of them as parts of a MIME message."""
+    if text.startswith(("Content-Type: multipart", "MIME-Version:")):
+        from email import message_from_string  # few hosts have such user data
+
+        for part in message_from_string(text).walk():
+            payload = part.get_payload(decode=True)
+            if isinstance(payload, bytes) and payload:
+                yield INNER, payload.decode(errors="surrogateescape")
+    elif text.startswith("#!"):
+        yield from ini(text)
+        yield from words(text)
+    else:
+        yield from tree(text)
+
+
+def anything(text: str) -> Iterator[Named]:
+    """A text in an unknown syntax, such as a file in an Ignition config."""
+    if text.lstrip()[:1] in {"{", "["}:
+        yield from tree(text)
+    elif text.startswith(("#cloud-config", "Content-Type: multipart", "MIME-Version:", "#!")):
+        yield from user_data(text)
+    else:
+        yield from ini(text)
