@@ -1,4 +1,4 @@
-"""The record of what a host's bootstrap services did.
+"""Record what the bootstrap services of a host do, and read the records.
 
     import service_record
 
@@ -6,8 +6,8 @@
         with service_record.stage("cvo-bootstrap"):
             ...
 
-A name is loaded when it is first used: the command line imports this package for its parts and needs few of
-them, and a service may import it at its top whether it records or not.
+Names are loaded when they are first used, for the command line needs few of them. The first name for
+recording loads everything that recording needs: from then on a service may call `os.chroot`.
 """
 
 import sys
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         start_stage,
     )
     from service_record.recorder.failure import Failure
+    from service_record.recorder.log_handler import RecentLinesHandler
     from service_record.recorder.recording import Recording, Service
     from service_record.version import __version__
 
@@ -35,6 +36,7 @@ __all__ = [
     "Failure",
     "Malformed",
     "Phase",
+    "RecentLinesHandler",
     "Recording",
     "Records",
     "Result",
@@ -53,6 +55,7 @@ __all__ = [
 _HOMES = {
     "record.entry": ("Entry", "Malformed", "Phase", "Result"),
     "recorder.failure": ("Failure",),
+    "recorder.log_handler": ("RecentLinesHandler",),
     "record.directory": ("Records",),
     "recorder.recording": ("Recording", "Service"),
     "version": ("__version__",),

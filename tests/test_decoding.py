@@ -30,12 +30,22 @@ VALUES = [
     *('"\\/"', '"a\tb"'),
     *('"}\\n{"', '" { \\" "', "null", "true", "false", "[]", '["a", ""]', '["a", 1]', '[["a"]]', '""', "{}"),
     *("0", "-0", "-0.0", "1", "01", "1.0", "1.", "1e2", "-3", "255", "0.1", "1e-7", "1e15", "1e16", "1e999"),
+    *(
+        '{"a":1}',
+        '{"a":"b","":true}',
+        '{"a":1.5,"b":-1e15}',
+        '{"a":2e15}',
+        '{"a":null}',
+        '{"a":[1]}',
+        '{"a":{}}',
+    ),
+    *('{"a":9007199254740992}', '{"a":1e999}', '{"a":""}', '{"a":"\\ud800"}', '{"a":1,"a":2}'),
     *("9007199254740991", "9007199254740992", "18446744073709551616", "NaN", "1" * 400, "1e-400"),
 ]
 NAMES = [
     *("preCommand", "postCommand", "stage", "result", "errorLine", "errorMessage", "exitCode", "signal"),
     *("command", "stack", "errorLineApproximate", "truncated", "bootId", "invocationId", "pid", "uptime"),
-    *("serviceResult", "stopRequest", "dropped", "recorder", "service", "x", "st\\u0061ge"),
+    *("serviceResult", "stopRequest", "dropped", "recorder", "attributes", "service", "x", "st\\u0061ge"),
     *("pre_command", "Stage"),
 ]
 WORDS = [*VALUES, '"success"', '"failure"', '"SUCCESS"']

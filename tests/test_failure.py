@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from service_record import Failure
-from service_record.recorder.failure import MAX_FRAMES, failure_of, is_own_code
+from service_record.recorder.failure import MAX_FRAMES, describe_exception, is_own_code
 from tests.builders import some
 
 THIS_FILE = str(Path(__file__))
@@ -24,7 +24,7 @@ def raised(action: Callable[[], object]) -> BaseException:
 
 
 def failure_from(action: Callable[[], object]) -> Failure:
-    return some(failure_of(raised(action)))
+    return some(describe_exception(raised(action)))
 
 
 def refuse() -> None:
@@ -85,10 +85,27 @@ def test_a_group_is_told_by_its_first_exception() -> None:
     )
 
 
+def test_group_of_exceptions_never_raised_has_its_own_line() -> None:
+    def fail_together() -> None:
+        raise ExceptionGroup("both nodes", [ValueError("first"), ExceptionGroup("", [KeyError("second")])])
+
+    failure = failure_from(fail_together)
+
+    assert some(failure.error_line).split()[1] == "fail_together"
+    assert some(failure.message).startswith("ValueError: first")
+
+
+def test_group_has_the_line_of_its_first_raised_exception() -> None:
+    def fail_together() -> None:
+        raise BaseExceptionGroup("both nodes", [ValueError("never raised"), raised(refuse)])
+
+    assert some(failure_from(fail_together).error_line).split()[1] == "refuse"
+
+
 @pytest.mark.parametrize(
     ("code", "exit_code"),
-    [(3, 3), (-1, 255), (True, 1), ("no disk", 1), (2.5, 1)],
-    ids=["number", "negative", "true", "text", "anything-else"],
+    [(3, 3), (-1, 255), (True, 1), ("no disk", 1), (2.5, 1), (2**32 + 3, 3), (2**63, 255), (-(2**70), 255)],
+    ids=["number", "negative", "true", "text", "anything-else", "33-bits", "64-bits", "71-bits"],
 )
 def test_system_exit_tells_the_status_the_process_ends_with(code: object, exit_code: int) -> None:
     assert failure_from(lambda: sys.exit(code)).exit_code == exit_code  # type: ignore[arg-type]
@@ -96,7 +113,7 @@ def test_system_exit_tells_the_status_the_process_ends_with(code: object, exit_c
 
 @pytest.mark.parametrize("code", [None, 0, 256], ids=["none", "zero", "eight-bits-of-zero"])
 def test_system_exit_with_status_zero_is_no_failure(code: int | None) -> None:
-    assert failure_of(raised(lambda: sys.exit(code))) is None
+    assert describe_exception(raised(lambda: sys.exit(code))) is None
 
 
 def test_keyboard_interrupt_is_the_signal_that_it_stands_for() -> None:

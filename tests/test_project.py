@@ -20,7 +20,7 @@ SHIM = (REPOSITORY / "shell/bootstrap-service-record.sh").read_text()
 FROZEN_NAMES = {
     *("Entry", "Failure", "Malformed", "Phase", "Recording", "Records", "Result", "Service", "__version__"),
     *("end_service", "end_stage", "post_command", "pre_command", "service", "stage"),
-    *("start_service", "start_stage"),
+    *("RecentLinesHandler", "start_service", "start_stage"),
 }
 FROZEN_VERBS = {
     *("analyze", "assisted", "bundle", "collector", "diff", "export", "follow", "hosts", "ignition"),

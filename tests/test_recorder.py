@@ -97,6 +97,32 @@ def test_a_service_may_tell_all_it_knows_of_a_failure(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("cause", "result", "exit_code", "message"),
+    [
+        ("5", "failure", 5, None),
+        ("0", "success", None, None),
+        ("2**70", "failure", 255, None),
+        ("ValueError", "failure", None, "ValueError"),
+        ("ValueError('no disk')", "failure", None, "ValueError: no disk"),
+        ("object()", "failure", None, "object"),
+        ("True", "failure", None, "bool"),
+        ("sys.exc_info", "failure", None, "builtin_function_or_method"),
+    ],
+)
+def test_end_is_recorded_whatever_the_cause(
+    tmp_path: Path, cause: str, result: str, exit_code: int | None, message: str | None
+) -> None:
+    done = run_program(tmp_path, f"\nservice_record.start_service()\nservice_record.end_service({cause})\n")
+    end = recorded(tmp_path)[-1]
+
+    assert done.returncode == 0
+    assert (end.phase, end.result) == ("service end", result)
+    assert (end.exit_code, end.error_message) == (exit_code, message)
+    if result == "failure" and "'" not in cause:
+        assert end.error_line == f"3 main {tmp_path / 'job.py'}"
+
+
+@pytest.mark.parametrize(
     ("last", "ends", "said"),
     [
         ("1 / 0", ["stage end first failure", "service end failure"], "ZeroDivisionError"),

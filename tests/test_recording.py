@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 import service_record
 from service_record import Result
+from service_record.history import build_history
+from service_record.history.outcome import Outcome, end_outcome
 from service_record.record.entry import Entry, Phase
 from tests.programs import recorded, run_program, story
 from tests.waiting import side_by_side
@@ -348,7 +351,7 @@ def test_tasks_of_asyncio_record_in_the_service_that_they_were_made_in(
         ]
 
 
-def test_a_cancelled_task_fails_its_stage(directory: Path, tmp_path: Path) -> None:
+def test_cancelled_stage_is_stopped(directory: Path, tmp_path: Path) -> None:
     async def wait() -> None:
         with service_record.stage("wait"):
             await asyncio.sleep(60)
@@ -361,8 +364,46 @@ def test_a_cancelled_task_fails_its_stage(directory: Path, tmp_path: Path) -> No
     stage_end, service_end = recorded(tmp_path)[2:]
 
     assert stage_end.result is Result.FAILURE
-    assert stage_end.error_message == "asyncio.exceptions.CancelledError"
+    assert stage_end.stop_request == "cancel"
+    assert end_outcome(stage_end) is Outcome.STOPPED
     assert service_end.result is Result.SUCCESS
+
+
+def test_orderly_stop_of_asyncio_is_stopped(tmp_path: Path) -> None:
+    done = run_program(
+        tmp_path,
+        """
+        import asyncio
+        async def main():
+            task = asyncio.current_task()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+            with service_record.service(), service_record.stage("serve"):
+                os.kill(os.getpid(), signal.SIGTERM)
+                await asyncio.sleep(60)
+        try:
+            asyncio.run(main())
+        except asyncio.CancelledError:
+            sys.exit(0)
+        """,
+    )
+    (service,) = build_history([("job", recorded(tmp_path))]).services
+
+    assert done.returncode == 0
+    assert service.runs[0].outcome is Outcome.STOPPED
+    assert service.runs[0].stages[0].outcome is Outcome.STOPPED
+
+
+def test_generator_closed_early_is_stopped(directory: Path, tmp_path: Path) -> None:
+    @service_record.stage("lines")
+    def read_lines() -> Iterator[str]:
+        yield from ("first", "second")
+
+    with service_record.service("job", directory=directory):
+        lines = read_lines()
+        next(lines)
+        lines.close()  # type: ignore[attr-defined]  # a generator
+
+    assert [entry.stop_request for entry in recorded(tmp_path)] == [None, None, "cancel", None]
 
 
 def test_a_forked_child_records_its_stages_and_leaves_the_rest_to_its_parent(tmp_path: Path) -> None:

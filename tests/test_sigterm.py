@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import recorded, run_program, story
+from tests.programs import REPOSITORY, recorded, run_program, story
 
 TERMINATE_ITSELF = "os.kill(os.getpid(), signal.SIGTERM)"
 STARTED = ["service start", "stage start wait"]
@@ -112,3 +112,25 @@ def test_in_a_thread_the_service_runs_as_if_it_had_not_asked(tmp_path: Path) -> 
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
+def test_line_is_of_the_service_when_a_library_is_interrupted(tmp_path: Path) -> None:
+    library = tmp_path / "site-packages" / "waiting.py"
+    library.parent.mkdir()
+    library.write_text("import os, signal\ndef wait():\n    os.kill(os.getpid(), 15)\n    signal.pause()\n")
+    done = run_program(
+        tmp_path,
+        """
+        import waiting
+        def work():
+            waiting.wait()
+        with service_record.service(record_sigterm=True):
+            work()
+        """,
+        PYTHONPATH=f"{REPOSITORY}:{library.parent}",
+    )
+    end = recorded(tmp_path)[-1]
+
+    assert done.returncode == -signal.SIGTERM
+    assert end.error_line == f"4 work {tmp_path / 'job.py'}"
+    assert end.stack[0].endswith(str(library))

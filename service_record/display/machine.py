@@ -125,6 +125,8 @@ def span_document(span: Span) -> Document:
         document["ended"] = utc(span.ended)
     if span.duration is not None:
         document["duration"] = span.duration
+    if span.attributes:
+        document["attributes"] = dict(span.attributes)
     return document
 
 

@@ -139,6 +139,8 @@ def _stop(facts: Facts) -> str:
         # Nobody stops a service with SIGPIPE; systemd counts it as a good end all the same.
         verb = "stopped" if facts.signal in _STOP_SIGNALS else "ended"
         return f"{verb} by {_signal(facts)}"
+    if facts.stop_request == "cancel":
+        return "cancelled"
     purpose = _PURPOSES.get(facts.stop_request, f" ({visible(facts.stop_request)})")
     if facts.stopped_with is not None:
         purpose = f" because {visible(facts.stopped_with)} ended"

@@ -250,9 +250,11 @@ def _run(run: Run, view: View) -> Iterator[Line]:
     yield title(run, view)
     yield from wrapped(when(run, view), Ink.PLAIN, view, _INDENT)
     yield from labelled("ids", ((text, Ink.PLAIN) for text in _ids(run)), view, _INDENT)
+    yield from _attributes(run, view, _INDENT)
     yield from details(run.facts, view, _INDENT, whole=True)
     for command in run.commands:
         yield _span(command, view, _INDENT)
+        yield from _attributes(command, view, _INDENT * 2)
         yield from _own_facts(command, run, view, _INDENT)
         for stage in nested(command.stages):
             yield from _stage(stage, run, view, _INDENT * 2)
@@ -274,6 +276,7 @@ def _ids(run: Run) -> Iterator[str]:
 def _stage(stage: Stage, run: Run, view: View, indent: int) -> Iterator[Line]:
     indent += min(stage.depth, _MAX_NESTING) * _INDENT
     yield _span(stage, view, indent)
+    yield from _attributes(stage, view, indent + _INDENT)
     yield from _own_facts(stage, run, view, indent)
 
 
@@ -288,6 +291,12 @@ def _span(span: Stage | Command, view: View, indent: int) -> Line:
         (f"{set_cell_size(what, room)} {lasted(span):>8}  ", Ink.PLAIN),
         (at, Ink.FAINT),
     )
+
+
+def _attributes(span: Run | Stage | Command, view: View, indent: int) -> Iterator[Line]:
+    """Yield the attributes of a span: `with image=quay.io/x`."""
+    texts = [(f"{visible(key)}={visible(str(value))}", Ink.PLAIN) for key, value in span.attributes]
+    yield from labelled("with", texts, view, indent)
 
 
 def _own_facts(span: Stage | Command, run: Run, view: View, indent: int) -> Iterator[Line]:

@@ -87,7 +87,9 @@ def _span(span: TraceSpan, trace_id: str) -> dict[str, Any]:
         "kind": _INTERNAL,
         "startTimeUnixNano": str(nanoseconds(span.start)),
         "endTimeUnixNano": str(nanoseconds(span.end)),
-        "attributes": _attributes(_run_facts(span) | _end_facts(span.span.facts)),
+        "attributes": _attributes(
+            dict(span.span.attributes) | _run_facts(span) | _end_facts(span.span.facts)
+        ),
     }
     if span.around is not None:
         document["parentSpanId"] = span_id(span.around)
@@ -182,5 +184,7 @@ def _attributes(values: Mapping[str, object]) -> list[dict[str, Any]]:
 def _value(value: object) -> dict[str, object]:
     if isinstance(value, bool):
         return {"boolValue": value}
+    if isinstance(value, float):
+        return {"doubleValue": value}
     fits = isinstance(value, int) and abs(value) <= _MAX_INTEGER
     return {"intValue" if fits else "stringValue": str(value)}

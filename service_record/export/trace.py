@@ -245,6 +245,8 @@ def _arguments(span: TraceSpan) -> dict[str, Any]:
     arguments: dict[str, Any] = {"outcome": span.span.outcome.value}
     if span.span.duration is not None:
         arguments["duration"] = span.span.duration
+    if span.span.attributes:
+        arguments["attributes"] = dict(span.span.attributes)
     if isinstance(span.span, Run):
         run = span.span
         identity = {"bootId": run.boot_id, "invocationId": run.invocation_id, "pid": run.pid}

@@ -3,11 +3,11 @@
 from collections.abc import Hashable, Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
-from service_record.record.entry import Entry, Result, RunsLeftOut
+from service_record.record.entry import AttributeValue, Entry, Result, RunsLeftOut
 
 
 class Location(msgspec.Struct, frozen=True, gc=False):
@@ -191,6 +191,18 @@ def end_outcome(end: Entry) -> Outcome:
     return INTERRUPTED if is_stop_or_kill(end) else FAILURE
 
 
+Attributes: TypeAlias = tuple[tuple[str, AttributeValue], ...]
+
+
+def merge_attributes(*entries: Entry | None) -> Attributes:
+    """Return the attributes of the entries of one execution; those of later entries count."""
+    merged: dict[str, AttributeValue] = {}
+    for entry in entries:
+        if entry is not None and entry.attributes:
+            merged |= entry.attributes
+    return tuple(merged.items())
+
+
 class Span(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An execution: beginning, end and outcome. Times are aware; None when lost, or not recorded."""
 
@@ -203,6 +215,8 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     facts: Facts = NOTHING
     uptime: float | None = None
     """Seconds from the boot of the host to `started`, where that is known."""
+    attributes: Attributes = ()
+    """Facts that the service recorded about this execution, by name."""
 
 
 class Stage(Span, frozen=True, kw_only=True, gc=False):

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from service_record.history.outcome import SUCCESS, Outcome, end_outcome
+from service_record.history.outcome import SUCCESS, Attributes, Outcome, end_outcome
 from service_record.record.entry import Entry, Malformed, Phase, Piece, Result, RunsLeftOut
 
 _FAILED: Final = Result.FAILURE
@@ -36,6 +36,7 @@ class StageSpan(msgspec.Struct):
     duration: float | None = None
     end_entry: Entry | None = None
     """Its end, unless that is a success."""
+    attributes: Attributes = ()
 
     def end(self, entry: Entry) -> None:
         """Take the entry for its end."""
@@ -45,6 +46,8 @@ class StageSpan(msgspec.Struct):
         self.outcome = end_outcome(entry)
         if self.outcome is not SUCCESS:
             self.end_entry = entry
+        if entry.attributes:
+            self.attributes = tuple({**dict(self.attributes), **entry.attributes}.items())
 
 
 def seconds_between(
@@ -78,6 +81,8 @@ class Activity(msgspec.Struct):
     def start_stage(self, entry: Entry) -> None:
         """Open a stage."""
         span = StageSpan(entry.stage or "", len(self.open_stages), entry.time, entry.uptime, entry.boot_id)
+        if entry.attributes:
+            span.attributes = tuple(entry.attributes.items())
         self._add_stage(span, entry)
         self.open_stages.append(span)
         if self.failed_last:

@@ -23,6 +23,7 @@ from service_record.history.outcome import (
     Stage,
     end_outcome,
     gather_facts,
+    merge_attributes,
 )
 from service_record.history.pairing import Activity, CommandSpan, RunSpan, StageSpan, seconds_between
 from service_record.record.entry import Entry
@@ -169,6 +170,7 @@ def run_of(service: str, span: RunSpan, presence: Presence) -> Run:
         else seconds_between(started, start.uptime, start.boot_id, end),
         facts=gather_facts(_run_evidence(span, command, stage)),
         uptime=start.uptime if start is not None else None,
+        attributes=merge_attributes(start, *span.ends),
         first_entry=started if span.first_timed is start else _time(span.first_timed),
         last_entry=ended if span.last_timed is end else _time(span.last_timed),
         last_uptime=span.last.uptime,
@@ -238,6 +240,7 @@ def _command(span: CommandSpan, run: RunSpan, presence: Presence) -> Command:
         duration=_duration(span.start, end),
         facts=gather_facts(_evidence(span, stage)),
         uptime=span.start.uptime if span.start else None,
+        attributes=merge_attributes(span.start, *span.ends),
         pid=span.first.pid,
         stages=_stages(span, outcome),
         in_stage=stage.name if stage else None,
@@ -280,6 +283,7 @@ def _stage(span: StageSpan, around: Activity, outcome: Outcome, *, is_amended: b
         depth=span.depth,
         id=span.id,
         parent=span.parent,
+        attributes=span.attributes,
         outcome=outcome,
         started=span.started,
         ended=span.ended,

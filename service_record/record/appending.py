@@ -1,16 +1,21 @@
-"""Appending to a record: one file for each service, made by the first entry of it.
+"""Append entries to records: one file for each service, created by its first entry.
 
-A file keeps the layout it has; $SERVICE_RECORDS_LAYOUT, `lines` or `array`, chooses that of a new one. Where
-$SERVICE_RECORDS_SYNC is `ends`, the end of a run, and a failure, is on the disk when it has been appended.
+A file keeps its layout; $SERVICE_RECORDS_LAYOUT, `lines` or `array`, chooses the layout of a new file. With
+$SERVICE_RECORDS_SYNC set to `ends`, the end of a run, and each failure, is on the disk before `append`
+returns.
 
-It needs the standard library only, and little of that: it is loaded by every service that is recorded.
+Only the standard library is imported, and little of that: every recorded service loads this module.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from _thread import RLock  # `threading`, which costs more, has the same
+from _thread import RLock  # the class that `threading`, which costs more, gives away
+
+from service_record.record import array_file
+from service_record.record.line import MAX_LINE_BYTES, line_of
+from service_record.record.own_errors import is_foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +44,22 @@ _SYNC: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 """A link is followed: the directory may be one."""
 _LOCK_SECONDS: Final = 2.0
 """The time limit for getting the lock of an array."""
+
+
+_process_id = os.getpid()  # asking the kernel for each entry would be an eighth of its cost
+
+
+def process_id() -> int:
+    """Return the id of this process, known without a system call."""
+    return _process_id
+
+
+def _update_process_id() -> None:
+    global _process_id  # noqa: PLW0603  # a fork is the one event that changes it
+    _process_id = os.getpid()
+
+
+os.register_at_fork(after_in_child=_update_process_id)
 
 
 def default_directory() -> str:
@@ -88,10 +109,13 @@ def _is_control(character: str) -> bool:
 
 
 class Writer:
-    """Appends entries to one file; never raises, never blocks on what is not a file.
+    """Appends entries to one file. Errors of recording are counted and never raised, and nothing blocks.
 
-    Threads may share a writer, a forked child may go on with its copy, and any number of processes may
+    Threads may share a writer, a forked child may continue with its copy, and any number of processes may
     append to one file. The file is open only while an entry is written.
+
+    A signal handler of the service may run in the middle of an append and raise. Such an exception passes on.
+    The lock and the descriptor are released then, and `written` tells whether the entry is in the file.
     """
 
     def __init__(self, path: AnyPath) -> None:
@@ -99,151 +123,198 @@ class Writer:
         self._begin()
 
     def _begin(self) -> None:
-        self._process = os.getpid()
+        self._process = process_id()
         self._lock = RLock()  # reentrant: a signal handler may append while its own thread does
         self._dropped = 0
         self._tail_is_ours = False
         self._is_in_array = False
 
-    def append(self, entry: Entry | Mapping[str, object]) -> bool:
-        """Append an entry, or its fields under their names on disk.
+    @property
+    def dropped(self) -> int:
+        """The number of entries right before the next one that could not be written."""
+        return self._dropped
 
-        Returns whether it is in the file, whole. One that is not is counted in the next that is.
+    def append(self, entry: Entry | Mapping[str, object] | bytes, written: list[int] | None = None) -> bool:
+        """Append an entry, its fields under their names on disk, or its line.
+
+        Returns True if the whole entry is in the file. A lost entry is counted in the next one that is not
+        given as a line. `written` is for callers that need to know, when an exception of the service passes
+        through, if the entry is in the file: then the list is not empty.
         """
-        if self._process != os.getpid():
+        if self._process != _process_id:
             self._begin()  # the parent's lock may be held for ever here, and its count is the parent's
+        written = [] if written is None else written
         with self._lock:
+            counted = 0 if isinstance(entry, bytes) else self._dropped
             try:
-                fields = entry.to_json() if hasattr(entry, "to_json") else entry
-                self._write({**fields, "dropped": self._dropped} if self._dropped else fields)
-            except Exception:  # noqa: BLE001  # whatever it is, it is not the service's
+                if not isinstance(entry, bytes):
+                    entry = entry if isinstance(entry, dict) else _read_fields(entry)
+                    if counted:
+                        entry = {**entry, "dropped": counted}
+                self._write(entry, written)
+            except Exception as error:
+                if is_foreign(error):
+                    raise
                 self._dropped += 1
-                self._tail_is_ours = False
+                written.clear()
                 return False
-            self._dropped = 0
-        if _has_to_last(fields):
+            finally:
+                if written:
+                    self._dropped -= counted
+        if not isinstance(entry, bytes) and _must_be_synced(entry):
             _sync(self._path)
         return True
 
-    def _write(self, fields: Mapping[str, object]) -> None:
+    def _write(self, entry: Mapping[str, object] | bytes, written: list[int]) -> None:
         """Write to the end of the array if the file is one; otherwise, and where that fails, a line."""
         if self._tail_is_ours:
-            self._tail_is_ours = self._write_line(fields, at_a_torn_tail=False)
+            self._write_line(encode_line(entry), written)
             return
-
         first = self._first_byte()
-        if first == b"[" and self._write_in_array(fields):
+        if first == b"[" and self._write_in_array(entry, written):
             return
-        # Behind an array, too: this writer's entries are parked there from now on.
-        self._tail_is_ours = self._write_line(fields, at_a_torn_tail=bool(first))
+        # Also behind an array: this writer's entries are parked there from now on.
+        self._write_line(encode_line(entry, _SEPARATE if first else b""), written)
 
     def _first_byte(self) -> bytes:
         """Return the byte that shows the file's layout, creating the file if it is missing; empty for an
         empty file.
         """
         array = os.environ.get("SERVICE_RECORDS_LAYOUT") == "array"
+        opened: list[int] = []
+        closing = map(os.close, opened)
         try:
-            descriptor = open_regular(self._path, os.O_RDONLY | _SAFE)
-        except FileNotFoundError:
-            descriptor = _create(self._path, is_array=array)
-        except PermissionError:
-            return _SEPARATE  # to be written to, perhaps: in lines, behind an end that is not known
-        try:
-            return os.pread(descriptor, 1, 0) or (b"[" if array else b"")
+            try:
+                open_into(opened, self._path, os.O_RDONLY | _SAFE)
+            except FileNotFoundError as error:
+                if is_foreign(error):
+                    raise
+                _create(opened, self._path, is_array=array)
+            except PermissionError as error:
+                if is_foreign(error):
+                    raise
+                return _SEPARATE  # perhaps it can be written: in lines, behind an end that is not known
+            return os.pread(opened[0], 1, 0) or (b"[" if array else b"")
         finally:
-            os.close(descriptor)
+            for _ in closing:  # see open_into
+                pass
 
-    def _write_line(self, fields: Mapping[str, object], *, at_a_torn_tail: bool) -> bool:
-        """Return one write on a descriptor opened for appending; behind a torn tail a newline goes first.
+    def _write_line(self, line: bytes, written: list[int]) -> None:
+        """Append a line with one write.
 
-        Whether the line has its end: an entry that lacks only that is there all the same.
+        An entry that lacks only its newline is in the file all the same: the next one begins with one.
         """
-        line = _line(fields, _SEPARATE if at_a_torn_tail else b"")
-        descriptor = self._open()
+        opened: list[int] = []
+        closing = map(os.close, opened)
+        self._tail_is_ours = False  # until the whole line is known to be there
         try:
-            written = os.write(descriptor, line)
-            if written < len(line) - len(_SEPARATE):
+            try:
+                open_into(opened, self._path, _APPEND)
+            except FileNotFoundError as error:
+                if is_foreign(error):
+                    raise
+                _create(opened, self._path, is_array=False)
+                open_into(opened, self._path, _APPEND)
+            written.extend(map(os.write, opened[-1:], (line,)))  # see open_into
+            if written[-1] < len(line) - len(_SEPARATE):
                 raise OSError(f"{self._path}: only part of an entry could be written")
-            return written == len(line)
+            self._tail_is_ours = written[-1] == len(line)
         finally:
-            os.close(descriptor)
+            for _ in closing:  # see open_into
+                pass
 
-    def _open(self) -> int:
-        try:
-            return open_regular(self._path, _APPEND)
-        except FileNotFoundError:
-            os.close(_create(self._path, is_array=False))
-            return open_regular(self._path, _APPEND)
-
-    def _write_in_array(self, fields: Mapping[str, object]) -> bool:
-        if self._is_in_array:  # a signal handler, on top of just this
+    def _write_in_array(self, entry: Mapping[str, object] | bytes, written: list[int]) -> bool:
+        if self._is_in_array:  # this is a signal handler, on top of the very same function
             return False
-        self._is_in_array = True
+        opened: list[int] = []
+        closing = map(os.close, opened)
         try:
-            return self._extend_array(_line(fields))
+            self._is_in_array = True
+            open_into(opened, self._path, os.O_RDWR | _SAFE)
+            array_file.append(
+                opened[0], encode_line(entry).rstrip(), lock_seconds=_LOCK_SECONDS, written=written
+            )
+        except (OSError, array_file.ArrayError) as error:
+            if is_foreign(error):
+                raise
+            written.clear()
+            return False
         finally:
             self._is_in_array = False
-
-    def _extend_array(self, line: bytes) -> bool:
-        from service_record.record import array_file  # most services record in lines
-
-        try:
-            descriptor = open_regular(self._path, os.O_RDWR | _SAFE)
-        except OSError:
-            return False
-        try:
-            array_file.append(descriptor, line.rstrip(), lock_seconds=_LOCK_SECONDS)
-        except (OSError, array_file.ArrayError):
-            return False
-        finally:
-            os.close(descriptor)
+            for _ in closing:  # see open_into
+                pass
         return True
 
 
-def _line(fields: Mapping[str, object], before: bytes = b"") -> bytes:
-    from service_record.record.line import MAX_LINE_BYTES, line_of  # who reads needs none
-
-    return before + line_of(fields, MAX_LINE_BYTES - len(before))
+def _read_fields(entry: Entry | Mapping[str, object]) -> Mapping[str, object]:
+    return entry.to_json() if hasattr(entry, "to_json") else entry
 
 
-def _has_to_last(fields: Mapping[str, object]) -> bool:
-    if os.environ.get("SERVICE_RECORDS_SYNC") != "ends" or fields.get("result") is None:
+def encode_line(entry: Mapping[str, object] | bytes, before: bytes = b"") -> bytes:
+    """Return an entry as one line behind the bytes `before`, together no longer than the limit."""
+    if isinstance(entry, bytes):
+        return before + entry
+    return before + line_of(entry, MAX_LINE_BYTES - len(before))
+
+
+def _must_be_synced(fields: Mapping[str, object]) -> bool:
+    if fields.get("result") is None or os.environ.get("SERVICE_RECORDS_SYNC") != "ends":
         return False
     return fields.get("phase") != "stage end" or fields.get("result") == "failure"
 
 
 def _sync(path: str) -> None:
-    """Have the file, and its name, on the disk; where that cannot be, it is as lasting as any other."""
-    try:
-        for place in (path, os.path.dirname(path) or "."):
-            descriptor = os.open(place, _SYNC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-    except OSError:
-        return
+    """Write the file and its name through to the disk. A disk that cannot do that is no reason to fail."""
+    for place in (path, os.path.dirname(path) or "."):
+        opened: list[int] = []
+        closing = map(os.close, opened)
+        try:
+            opened.extend(map(os.open, (place,), (_SYNC,)))
+            os.fsync(opened[0])
+        except OSError as error:
+            if is_foreign(error):
+                raise
+            return
+        finally:
+            for _ in closing:  # see open_into
+                pass
 
 
-def _create(path: str, *, is_array: bool) -> int:
-    """Open a new file, in a new directory if need be, and return its descriptor; their modes ignore the
-    umask.
+def _create(opened: list[int], path: str, *, is_array: bool) -> None:
+    """Open a new file, in a new directory if need be, as `open_into` does; their modes ignore the umask.
 
-    Everybody may read arrays: OpenShift's gather looks for them, and packs copies of them, as a user like any
-    other.
+    Arrays are readable for everybody: OpenShift's gather looks for them, and packs copies of them, as an
+    ordinary user.
     """
     directory = os.path.dirname(path)
     if not os.path.exists(directory):
         os.makedirs(directory, exist_ok=True)
         os.chmod(directory, _EVERYBODYS_DIRECTORY_MODE if is_array else _DIRECTORY_MODE)
     try:
-        descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _SAFE)
-    except FileExistsError:  # another writer has just made it
-        return open_regular(path, os.O_RDONLY | _SAFE)
-    os.fchmod(descriptor, _EVERYBODYS_FILE_MODE if is_array else _FILE_MODE)
+        open_into(opened, path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _SAFE)
+    except FileExistsError as error:  # another writer has just made it
+        if is_foreign(error):
+            raise
+        open_into(opened, path, os.O_RDONLY | _SAFE)
+        return
+    os.fchmod(opened[0], _EVERYBODYS_FILE_MODE if is_array else _FILE_MODE)
     if is_array:
-        os.write(descriptor, _EMPTY_ARRAY)
-    return descriptor
+        os.write(opened[0], _EMPTY_ARRAY)
+
+
+def open_into(opened: list[int], path: AnyPath, flags: int) -> None:
+    """Open a regular file and add its descriptor to the list.
+
+    O_NONBLOCK among the flags keeps anything else from blocking.
+
+    Do not simplify this to `descriptor = os.open(…)`: a signal handler that raises between the call and the
+    assignment would leak the descriptor. `list.extend` and `map` are in C, where Python runs no handler. The
+    callers close the descriptor in the same way: they make `closing = map(os.close, opened)` before, and in
+    the loop over it no handler can run until the descriptor is closed.
+    """
+    opened.extend(map(os.open, (path,), (flags,), (_FILE_MODE,)))
+    if not stat.S_ISREG(os.fstat(opened[-1]).st_mode):
+        raise OSError(f"{os.fspath(path)}: not a regular file")
 
 
 def open_regular(path: AnyPath, flags: int) -> int:

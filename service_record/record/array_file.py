@@ -1,89 +1,102 @@
-"""The array layout, for writing: one closed JSON array, extended in place of its closing bracket.
+"""Write the array layout: one closed JSON array, extended in place of its closing bracket.
 
-The rules, which a shell writer follows too, are in docs/record-format.md, "The array layout". Nothing is
-repaired here: an entry that cannot go into the array is parked behind it, and the exit helper merges it. It
-needs the standard library only, and is loaded by a service whose record has this layout.
+docs/record-format.md, "The array layout", has the rules, which the shell writer follows too. Nothing is
+repaired here: an entry that cannot go into the array is parked behind it, and the exit helper merges it.
+
+Only the standard library is imported, and little of that: every recorded service loads this module.
 """
+
+from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from time import monotonic, sleep
-from typing import Final
+
+from service_record.record.own_errors import is_foreign
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 _BLANK: Final = b" \t\r\n"
-_CLOSING: Final = b"\n]"
-"""The end of an array. If a disk takes all but that, and blanks, the entry is there: a reader takes it."""
+_CLOSING: Final = b"\n]"  # if a full disk takes all but this and the blanks, readers still find the entry
 _BLOCK_BYTES: Final = 1024
 _SPARE_BYTES: Final = 1024
-_SECTOR_BYTES: Final = 512
-"""The least size that a disk writes whole or not at all."""
+_SECTOR_BYTES: Final = 512  # a disk writes at least this much whole or not at all
 _TAIL_BYTES: Final = 8 << 10
-_PAUSE_SECONDS: Final = (0.00005, 0.002)
+_FIRST_PAUSE_SECONDS: Final = 0.00005
+_LONGEST_PAUSE_SECONDS: Final = 0.002
 
 
 class ArrayError(Exception):
     """The array could not be extended: no lock in time, no closed array, or a line behind it."""
 
 
-def append(descriptor: int, line: bytes, *, lock_seconds: float) -> None:
+def append(descriptor: int, line: bytes, *, lock_seconds: float, written: list[int] | None = None) -> None:
     """Write an entry, as one line of JSON, over the closing bracket of the array open as `descriptor`.
 
-    The descriptor must be open for reading and writing, and not for appending. The lock is waited for
-    `lock_seconds` seconds. Raises ArrayError before any entry is touched: no lock, no closed array, or a line
-    was parked behind it meanwhile. Raises OSError also where only part of the entry was written.
+    The descriptor must be open for reading and writing, and not for appending. Wait at most `lock_seconds`
+    seconds for the lock. The number of bytes goes into `written` in the moment that they are in the file.
+
+    Raises ArrayError before any entry is touched: no lock, no closed array, or a line was parked behind it
+    meanwhile. Raises OSError also if only part of the entry was written.
     """
-    with _locked(descriptor, lock_seconds):
+    written = [] if written is None else written
+    try:
+        if not is_locked(descriptor, lock_seconds):
+            raise ArrayError("another writer kept the lock")
         size = os.fstat(descriptor).st_size
         end, is_first = _closed_end(descriptor, size)
         text = (b"[" if end == 0 else b"" if is_first else b",") + b"\n" + line + _CLOSING
         room = _room(descriptor, size, end + len(text) + 1)
         content = text + _blanks(end + len(text), room)
-        if os.pwrite(descriptor, content, end) < len(text) - len(_CLOSING):
+        # In one step: `map` and `list.extend` are in C, where no signal handler of the service can raise.
+        written.extend(map(os.pwrite, (descriptor,), (content,), (end,)))
+        if written[-1] < len(text) - len(_CLOSING):
             raise OSError("only part of an entry could be written")
+    finally:
+        _unlock(descriptor)
 
 
 def is_locked(descriptor: int, seconds: float) -> bool:
-    """Take the lock of a file, flock(2); return False where another keeps it for so many seconds.
+    """Take the lock of a file, flock(2); return False if another process keeps it for `seconds` seconds.
 
-    It is polled: a thread cannot bound how long it waits in the kernel.
+    The lock is polled: a thread cannot limit the time that it waits in the kernel.
     """
     deadline = monotonic() + seconds
-    pause, longest = _PAUSE_SECONDS
+    pause = _FIRST_PAUSE_SECONDS
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except BlockingIOError as error:
+            if is_foreign(error):
+                raise
             if monotonic() >= deadline:
                 return False
         else:
             return True
         sleep(pause)
-        pause = min(2 * pause, longest)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
-@contextmanager
-def _locked(descriptor: int, lock_seconds: float) -> Iterator[None]:
-    """Hold the file's lock."""
-    if not is_locked(descriptor, lock_seconds):
-        raise ArrayError("another writer kept the lock")
+def _unlock(descriptor: int) -> None:
+    """Release the lock.
+
+    Closing alone is not enough: a child that another thread forked meanwhile shares the lock. If this fails,
+    the entry stays written, and closing has to do.
+    """
     try:
-        yield
-    finally:
-        # A child forked by another thread meanwhile shares the lock until it is released, not only closed.
-        # What was written stays written: where this fails, closing has to do.
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    except OSError as error:
+        if is_foreign(error):
+            raise
 
 
 def _closed_end(descriptor: int, size: int) -> tuple[int, bool]:
-    """Return where the last entry ends, and whether there is none before it.
+    """Return where the last entry ends, and True if the array is empty.
 
-    Only white space stands around the bracket behind it.
-
-    The bracket stands on a line of its own: one right behind a brace may be part of a torn text. Raises
-    ArrayError where it is otherwise.
+    Only white space may stand around the closing bracket. The bracket must be on a line of its own: one right
+    behind a brace may be part of a torn text. Otherwise raises ArrayError.
     """
     start = max(0, size - _TAIL_BYTES)
     text = os.pread(descriptor, _TAIL_BYTES, start).rstrip(_BLANK)
@@ -97,9 +110,9 @@ def _closed_end(descriptor: int, size: int) -> tuple[int, bool]:
 
 
 def _room(descriptor: int, size: int, needed: int) -> int:
-    """Return the size of the file once it has room for what is needed. Raises ArrayError where it grew more.
+    """Make room for `needed` bytes and return the size of the file. Raises ArrayError if it grew by more.
 
-    The room is there before it is used, and some to spare: a full disk then tears nothing, and a reader that
+    The room, and some to spare, is made before it is used: so a full disk tears no entry, and a reader that
     finds the file longer between two reads has only blanks to add.
     """
     if needed + _SPARE_BYTES <= size:
@@ -114,10 +127,10 @@ def _room(descriptor: int, size: int, needed: int) -> int:
 
 
 def _blanks(begin: int, end: int) -> bytes:
-    """White space for that stretch of the file, with a newline at the end of it and of each sector.
+    """Return white space for a part of the file, with a newline at its end and at the end of each sector.
 
-    Where a loss of power leaves such a sector between the halves of two entries, they make no third: there is
-    no newline within a text.
+    After a loss of power such a sector may stand between the halves of two entries. The newline keeps these
+    from being read as one entry: no text contains a newline.
     """
     blanks = bytearray(b" " * (end - begin))
     blanks[-begin - 1 & _SECTOR_BYTES - 1 :: _SECTOR_BYTES] = b"\n" * (

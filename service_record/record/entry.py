@@ -91,7 +91,13 @@ NO_UNKNOWN_FIELDS: Final = UnknownFields()
 """The value for an entry that was decoded at once; a codec leaves out this very value."""
 _Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 _Whole: TypeAlias = Annotated[int, msgspec.Meta(gt=-(2**53), lt=2**53)]
+_Number: TypeAlias = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]  # which all encoders write alike
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]  # which all encoders write alike
+
+
+AttributeValue: TypeAlias = str | bool | int | float
+"""The value of an attribute of a stage."""
+_Attribute: TypeAlias = str | bool | _Whole | _Number
 
 
 class Entry(
@@ -161,6 +167,8 @@ class Entry(
     """
     parent: _Text | None = None
     """The `stage_id` of the stage around it; None for a stage right in its run or command."""
+    attributes: dict[str, _Attribute] | None = None
+    """Facts about this execution of a stage, from the service: `{"image": "quay.io/x", "layers": 7}`."""
     left_out: RunsLeftOut | None = None
     """The runs that a rotation left out right before this entry's."""
     extra: UnknownFields = NO_UNKNOWN_FIELDS
@@ -342,6 +350,21 @@ def _read_left_out(name: str, content: object) -> RunsLeftOut:
     return RunsLeftOut(reason=_text(f"{name}.reason", content.get("reason", FOR_SIZE)), **counts)
 
 
+def _read_attributes(name: str, content: object) -> dict[str, AttributeValue]:
+    """Return the attributes of an entry. Raises `EntryError` on any value that is not a text or a number."""
+    if not isinstance(content, Mapping):
+        raise EntryError(f"{name}: expected an object, found {describe_value(content)}")
+    attributes: dict[str, AttributeValue] = {}
+    for key, value in content.items():
+        if type(value) is int:
+            attributes[key] = _whole_number(f"{name}.{key}", value)
+        elif isinstance(value, str | bool) or (isinstance(value, float) and abs(value) <= _MAX_DOUBLE):
+            attributes[key] = value
+        else:
+            raise EntryError(f"{name}.{key}: expected a text or a number, found {describe_value(value)}")
+    return attributes
+
+
 _CHECKS: Final[Mapping[str, _Check]] = {
     "timestamp": check_time,
     "phase": _word(Phase),
@@ -353,6 +376,7 @@ _CHECKS: Final[Mapping[str, _Check]] = {
     "pid": _whole_number,
     "uptime": _seconds,
     "dropped": _whole_number,
+    "attributes": _read_attributes,
     "left_out": _read_left_out,
 }
 """Attribute -> what checks and converts its value; all others are texts."""

@@ -9,6 +9,8 @@ import os
 import stat
 import time
 
+from service_record.record.own_errors import is_foreign
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,7 +63,9 @@ def unit_of_process(pid: int | None = None, user: int | None = None) -> str | No
     try:
         if user is not None and os.stat(directory).st_uid != user:  # noqa: PTH116  # pathlib costs too much
             return None
-    except OSError:
+    except OSError as error:
+        if is_foreign(error):
+            raise
         return None
     return unit_of_cgroup(_read(f"{directory}/cgroup") or "")
 
@@ -100,10 +104,20 @@ def boot_id() -> str | None:
 
 def uptime() -> float | None:
     """Return seconds since boot, suspended time included, to a hundredth."""
+    return round(time.clock_gettime(_BOOT_CLOCK), 2) if _BOOT_CLOCK is not None else None
+
+
+def _find_boot_clock() -> int | None:
     try:
-        return round(time.clock_gettime(time.CLOCK_BOOTTIME), 2)
-    except OSError:
+        time.clock_gettime(time.CLOCK_BOOTTIME)
+    except OSError as error:
+        if is_foreign(error):
+            raise
         return None
+    return time.CLOCK_BOOTTIME
+
+
+_BOOT_CLOCK: Final = _find_boot_clock()  # asked once: `uptime` is called for each entry
 
 
 def failed_units(timeout: float = 5.0) -> tuple[str, ...]:
@@ -200,18 +214,24 @@ def journal_tail(invocation: str | None, lines: int = 3, timeout: float = 2.0) -
 
 
 def _output_of(command: list[str], timeout: float) -> str | None:
-    import subprocess  # costs more than the rest of a recording program together
-
+    try:
+        import subprocess  # costs more than the rest of a recording program together
+    except ImportError:  # after a chroot, where there is no program to run either
+        return None
     try:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if is_foreign(error):
+            raise
         return None
     with process:  # at its end waits for the process alone, not for a child of it that keeps the pipe
         try:
             output, _ = process.communicate(timeout=timeout)
-        except (OSError, subprocess.TimeoutExpired):
+        except (OSError, subprocess.TimeoutExpired) as error:
+            if is_foreign(error):
+                raise
             return None
         finally:
             process.kill()
@@ -219,13 +239,17 @@ def _output_of(command: list[str], timeout: float) -> str | None:
 
 
 def _read(path: str) -> str | None:
+    opened: list[int] = []
+    closing = map(os.close, opened)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        return os.read(descriptor, 1 << 16).decode(errors="replace")
-    except OSError:
+        # In one step: a signal handler of the service that raises must not leave a descriptor open.
+        opened.extend(map(os.open, (path,), (os.O_RDONLY | os.O_CLOEXEC,)))
+        content = os.read(opened[0], 1 << 16)
+    except OSError as error:
+        if is_foreign(error):
+            raise
         return None
     finally:
-        os.close(descriptor)
+        for _ in closing:  # see appending.open_into
+            pass
+    return content.decode(errors="replace")

@@ -1,4 +1,6 @@
-"""The library by which Python services record themselves: context managers and plain functions."""
+"""The library with which Python services record themselves: context managers, decorators and plain
+functions.
+"""
 
 from __future__ import annotations
 
@@ -9,75 +11,101 @@ from service_record.recorder.recorded_run import (
     Kind,
     Part,
     RecordedRun,
+    check_name,
     complain,
-    complain_if_outside,
-    named,
     own_part,
     surrounding_service,
 )
-from service_record.recorder.recording import Recording, Service, current, open_services
+from service_record.recorder.recording import (
+    FoundStage,
+    Recording,
+    Service,
+    check_attributes,
+    current,
+    open_services,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
     from service_record.record.appending import AnyPath
-    from service_record.recorder.recording import Cause
+    from service_record.recorder.recording import AttributeValue, Cause
 
 
 def service(
     name: str | None = None, *, directory: AnyPath | None = None, record_sigterm: bool = False
 ) -> Service:
-    """Return one run of a service.
+    """Return one run of a service, to be entered with `with`, or to decorate a function.
 
-    The name is by default $SERVICE_NAME, else the systemd unit's, else the program's; the directory
-    $SERVICE_RECORDS_DIR, else /var/log/openshift. Where $PRE_COMMAND or $POST_COMMAND is set, as it is for
-    a program in ExecStartPre=, the run is recorded as that command of the service.
+    The default name is `$SERVICE_NAME`, else the systemd unit, else the program; the default directory is
+    `$SERVICE_RECORDS_DIR`, else `/var/log/openshift`. If `$PRE_COMMAND` or `$POST_COMMAND` is set, as for a
+    program in `ExecStartPre=`, the run is recorded as that command of the service.
 
-    SIGTERM kills a Python program at once, and nothing tells the record. With `record_sigterm` a handler
-    does, in the main thread, where the service has none of its own; a long call into C delays it, and with
-    it the death.
+    SIGTERM kills a Python program at once, so its end is not recorded. With `record_sigterm=True` a signal
+    handler records it, in the main thread and unless the service has a handler of its own. A long call into C
+    delays the handler, and with it the death.
     """
-    return Service(_run(name, directory), own_part(), record_sigterm=record_sigterm)
+    return Service(
+        _make_run(name, directory),
+        own_part(),
+        record_sigterm=record_sigterm,
+        make_another=lambda: service(name, directory=directory, record_sigterm=record_sigterm),
+    )
 
 
-def stage(name: str) -> Recording:
-    """Record a stage of the caller's recording, else of the process's service, else of the one around the
-    process.
+def stage(name: str, /, **attributes: AttributeValue) -> Recording:
+    """Return a stage, to be entered with `with`, or to decorate a function.
 
-    The last is how a program that a recorded script starts records a stage of that script's run.
+    It belongs to the recording in which it is entered: the surrounding stage or service, or the service of
+    the process, or the run of the process that started this one. Otherwise, as in a program that a recorded
+    script starts, it belongs to the service that `$SERVICE_NAME` or systemd names.
+
+    `attributes` are texts and numbers that describe this execution: `stage("pull", image="quay.io/x")`.
     """
+    checked = check_attributes(attributes) if attributes else None
     around = current()
     if around is not None:
-        return around.stage(name)
-    run, part = _run(None, None), own_part().stage_within(name)
-    complain_if_outside(part, run)
-    return Recording(run, part)
+        run, part = around.run, around.part.stage_within(name, checked)
+    else:
+        run, part = _make_run(None, None), own_part().stage_within(name, checked)
+    return FoundStage(run, part, around, lambda: stage(name, **attributes))
 
 
 def pre_command(name: str) -> Recording:
-    """Record a pre-command of the caller's service; outside one, the whole process is the command."""
+    """Return a pre-command of the caller's service. Outside of a service, the whole process is the
+    command.
+    """
     around = current()
-    return around.pre_command(name) if around else _command_alone(Kind.PRE_COMMAND, name)
+    if around is not None:
+        return around.pre_command(name)
+    part = Part.command(Kind.PRE_COMMAND, name, whole=True)
+    return Service(_make_run(None, None), part, make_another=lambda: pre_command(name))
 
 
 def post_command(name: str) -> Recording:
-    """Return the same for ExecStartPost= and ExecStopPost=."""
+    """Return a post-command (`ExecStartPost=`, `ExecStopPost=`), as `pre_command` does."""
     around = current()
-    return around.post_command(name) if around else _command_alone(Kind.POST_COMMAND, name)
+    if around is not None:
+        return around.post_command(name)
+    part = Part.command(Kind.POST_COMMAND, name, whole=True)
+    return Service(_make_run(None, None), part, make_another=lambda: post_command(name))
 
 
 def start_service(
     name: str | None = None, *, directory: AnyPath | None = None, record_sigterm: bool = False
 ) -> Service:
-    """Start a run as `service` describes it, now; `end_service` ends it."""
+    """Start a run as `service` describes it; `end_service` ends it.
+
+    An exception that nobody catches ends it too.
+    """
     return service(name, directory=directory, record_sigterm=record_sigterm).start()
 
 
 def end_service(cause: Cause | None = None) -> None:
-    """End the process's run: as a success, or as the failure that an exception or a reason in words tells.
+    """End the run of this process: as a success, or as a failure for the reason `cause`.
 
-    An exception that nobody catches ends it by itself.
+    `cause` is an exception, a reason in words, an exit status, or a `Failure` with all that is known.
     """
     runs = open_services()
     if runs:
@@ -86,15 +114,15 @@ def end_service(cause: Cause | None = None) -> None:
         complain("no service is started, so none can end")
 
 
-def start_stage(name: str) -> Recording:
-    """Start a stage, now; `end_stage` ends it. Stages may nest."""
-    started = stage(name).start()
+def start_stage(name: str, /, **attributes: AttributeValue) -> Recording:
+    """Start a stage; `end_stage` ends it. Stages may nest."""
+    started = stage(name, **attributes).start()
     _stages[:] = [*(earlier for earlier in _stages if earlier.is_open), started]
     return started
 
 
 def end_stage(cause: Cause | None = None) -> None:
-    """End the stage that `start_stage` started last and that is open, like `end_service`."""
+    """End the open stage that `start_stage` started last, as `end_service` ends the run."""
     open_stages = [started for started in _stages if started.is_open]
     if open_stages:
         open_stages[-1].end(cause)
@@ -105,17 +133,14 @@ def end_stage(cause: Cause | None = None) -> None:
 _stages: Final[list[Recording]] = []
 
 
-def _command_alone(kind: str, name: str) -> Service:
-    return Service(_run(None, None), Part.command(kind, name, whole=True))
+def _make_run(name: str | None, directory: AnyPath | None) -> RecordedRun:
+    if name is not None:
+        return RecordedRun(check_name(name, Kind.SERVICE), directory)
+    return RecordedRun(surrounding_service() or _find_program(), directory)
 
 
-def _run(name: str | None, directory: AnyPath | None) -> RecordedRun:
-    service_name = named(name, Kind.SERVICE) if name is not None else surrounding_service() or _program()
-    return RecordedRun(service_name, directory)
-
-
-def _program() -> str:
-    """Return the name of the script or package that runs."""
+def _find_program() -> str:
+    """Return the name of the running script or package."""
     directory, _, file = (sys.argv[0] if sys.argv else "").rpartition("/")
     stem = file.rpartition(".")[0] or file
     name = directory.rpartition("/")[2] if stem == "__main__" else stem
