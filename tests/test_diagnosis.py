@@ -28,7 +28,7 @@ from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
 from service_record.diagnosis.units import Hindrance, Unit
 from service_record.display.sentences import recovered_sentence
 from service_record.history import History, build_history
-from service_record.history.build import Now, doubted
+from service_record.history.build import Now, with_anomalies
 from service_record.history.outcome import Run, order
 from service_record.history.results import ClockStep, Liveness
 from service_record.record.entry import Entry, Malformed, Phase, Result, RunsLeftOut
@@ -595,7 +595,7 @@ def test_a_record_of_which_nothing_can_be_read_leaves_the_verdict_unknown(record
 
 
 def test_a_record_beside_which_a_write_did_not_end_is_damaged() -> None:
-    found = diagnose(doubted(history(a=succeeded(), b=succeeded()), {}, {"b"}))
+    found = diagnose(with_anomalies(history(a=succeeded(), b=succeeded()), {}, {"b"}))
     assert found is not None
     assert [(d.service, d.is_unfinished) for d in found.damaged] == [("b", True)]
 
@@ -603,7 +603,7 @@ def test_a_record_beside_which_a_write_did_not_end_is_damaged() -> None:
 def test_records_with_local_times_are_told_together() -> None:
     runs = [upstream_entry(), upstream_entry(Phase.SERVICE_END, 5)]
     written = {name: order(runs[-1].time) + 5 * 3600 for name in "ab"}
-    found = diagnose(doubted(history(a=runs, b=runs, c=succeeded()), written, ()))
+    found = diagnose(with_anomalies(history(a=runs, b=runs, c=succeeded()), written, ()))
     assert found is not None
     assert found.clock == (LocalTimes(services=("a", "b"), utc_offset=timedelta(hours=-5)),)
 

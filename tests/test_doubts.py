@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from service_record.history import build_history
-from service_record.history.build import doubted, utc_offset
+from service_record.history.build import utc_offset, with_anomalies
 from service_record.record.entry import Entry
 from tests.builders import START, entry, upstream_entry
 
@@ -46,7 +46,7 @@ def test_an_absurd_time_of_a_file_tells_nothing(written: float) -> None:
 
 
 def offsets(records: Mapping[str, Entry], written: Mapping[str, float]) -> dict[str, timedelta | None]:
-    history = doubted(build_history((name, [one]) for name, one in records.items()), written, ())
+    history = with_anomalies(build_history((name, [one]) for name, one in records.items()), written, ())
     return {service.name: service.utc_offset for service in history.services}
 
 
@@ -66,10 +66,10 @@ def test_files_that_disagree_tell_nothing_of_the_zone(other: int) -> None:
 def test_a_record_without_entries_does_not_count() -> None:
     history = build_history([("empty", []), ("one", [upstream_entry()])])
     written = {"empty": WRITTEN, "one": WRITTEN - 3600}
-    assert [service.utc_offset for service in doubted(history, written, ()).services] == [None, HOUR]
+    assert [service.utc_offset for service in with_anomalies(history, written, ()).services] == [None, HOUR]
 
 
 def test_what_lies_beside_a_record_is_known_of_it() -> None:
-    history = doubted(build_history([("one", [entry()]), ("two", [entry()])]), {}, {"two"}, {"one"})
+    history = with_anomalies(build_history([("one", [entry()]), ("two", [entry()])]), {}, {"two"}, {"one"})
     assert [service.is_unfinished for service in history.services] == [False, True]
     assert [service.has_damaged_copy for service in history.services] == [True, False]

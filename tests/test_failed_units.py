@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.collector.domain.summary_of_records import judge_records, summarise
+from service_record.collector.domain.summary_of_records import BesideRecords, judge_records, summarise
 from service_record.collector.ingest.opening_bundles import read_bundle
 from service_record.record.layout import read_entries
 from tests.builders import entry
@@ -75,5 +75,5 @@ def test_records_that_are_well_do_not_hide_a_failed_unit() -> None:
     records = [("crio", read_entries(BytesIO(good)))]
     assert summarise(judge_records(records)).verdict == "succeeded"
     records = [("crio", read_entries(BytesIO(good)))]
-    judged = judge_records(records, unit_texts={"b/failed-units.txt": FAILED_UNITS})
+    judged = judge_records(records, beside=BesideRecords(unit_texts={"b/failed-units.txt": FAILED_UNITS}))
     assert summarise(judged).verdict == "failed"

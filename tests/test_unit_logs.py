@@ -154,7 +154,7 @@ def test_stop_names_the_partner_that_ended_before(partner_ended: float, is_reaso
         facts=Facts(exit_code=4, service_result="exit-code"),
         since=START + timedelta(seconds=partner_ended),
     )
-    diagnosis = some(judge(stopped(10), Causes(()), [app, disk]))
+    diagnosis = some(judge(stopped(10), Causes(()), [app, disk]).diagnosis)
     (one,) = diagnosis.stopped
     assert isinstance(one, Stopped)
     assert ("because it is bound to disk.mount, which failed: exit 4" in stopped_sentence(one)) is is_reason
@@ -176,7 +176,7 @@ def test_failure_behind_dropped_messages_does_not_quote_the_flood() -> None:
             facts=Facts(exit_code=3, service_result="exit-code"),
             log=UnitLog(suppressed=suppressed),
         )
-        diagnosis = some(judge(history(app=[entry(), end]), Causes(()), [unit]))
+        diagnosis = some(judge(history(app=[entry(), end]), Causes(()), [unit]).diagnosis)
         return trouble_sentence(some(diagnosis.root))
 
     assert (

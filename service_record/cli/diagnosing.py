@@ -152,36 +152,35 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         return units_here([*self.expected, *self.unrecorded, *stopped[:_MAX_STOPPED]])
 
     def judge(self, judging: Judging) -> Diagnosis | None:
-        """Read the evidence, and judge the host; None where there is nothing to judge."""
-        units = self.units()
-        causes = self._causes(judging, units or ())
-        if units is not None and self.is_here:
-            units = with_required_units(units, causes.evidence.unit_logs)
+        """Read the files beside the records, and judge the host; None where there is nothing to judge."""
+        units, files = self.units(), None
+        if self._reads_files(judging):
+            from service_record.read.host_files import host_files  # only where there may be some
+
+            files = host_files(self.source, self.places, units, named=self.unrecorded, is_here=self.is_here)
         return judge(
             self.history,
-            causes,
+            judging.causes,
             units,
+            files=files,
+            whole=self.whole,
             now=self.now,
             budgets=judging.budgets,
             expected=self.expected,
             named=self.unrecorded,
             selects=self.selects,
+            look_up=with_required_units if self.is_here else None,
             is_waiting=self.is_waiting,
-        )
+        ).diagnosis
 
-    def _causes(self, judging: Judging, units: Sequence[Unit]) -> Causes:
-        causes, live = judging.causes, self.is_here
-        if live and self.is_waiting:
-            # While something runs the answer is not final, and reading the host each time takes seconds.
-            first = diagnose(self.history, now=self.now, budgets=judging.budgets)
-            live = first is None or first.verdict is not Verdict.RUNNING
-        if not live and not self.source.is_snapshot:
-            return causes.without_evidence(self.whole)
-        from service_record.read.host_files import with_host_files  # only where there may be some
-
-        return with_host_files(
-            causes, self.source, self.places, self.whole, units, named=self.unrecorded, is_here=live
-        )
+    def _reads_files(self, judging: Judging) -> bool:
+        if self.source.is_snapshot:
+            return True
+        if not self.is_here:
+            return False
+        # While something runs the answer is not final, and reading the host each time takes seconds.
+        first = diagnose(self.history, now=self.now, budgets=judging.budgets) if self.is_waiting else None
+        return first is None or first.verdict is not Verdict.RUNNING
 
 
 _MAX_STOPPED: Final = 20

@@ -108,12 +108,17 @@ def _evidence_only_in_bad(
     """Return the evidence in the bad host's files, if both are bundles with files beside the records."""
     if not (good[1].is_snapshot and bad[1].is_snapshot):
         return ()
-    from service_record.diagnosis.causes import built_in_causes, evidence_only_in  # bundles only
+    from service_record.diagnosis.causes import built_in_causes, causes_with, evidence_only_in  # bundles only
     from service_record.diagnosis.units import read_texts
-    from service_record.read.host_files import with_host_files
+    from service_record.read.host_files import host_files
 
     before, after = (
-        with_host_files(built_in_causes(), source, [place], history, read_texts(source.unit_texts))
+        causes_with(
+            built_in_causes(),
+            history,
+            read_texts(source.unit_texts),
+            host_files(source, [place]) or (),
+        )
         for place, source, history in (good, bad)
     )
     return evidence_only_in(after, before)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from service_record.cli import Unreadable
-from service_record.history import History, build_history
-from service_record.history.build import ALL_BOOTS, doubted, find_boot, with_running
+from service_record.history import History
+from service_record.history.build import ALL_BOOTS, find_boot, host_history
 from service_record.history.outcome import Outcome, Run
 from service_record.read.source import Source, SourceError, liveness_for, open_source
 from service_record.record.appending import DEFAULT_DIRECTORY, record_name
@@ -106,10 +106,15 @@ def _root_of(directory: Path | None) -> Path | None:
 
 
 def history_of(source: Source) -> History:
-    """Return the history that the records of a source tell, with what speaks against them."""
-    history = build_history(source.records, liveness_for(source))
-    history = with_running(history, map(_run_of, source.running))
-    return doubted(history, source.written, source.unfinished, source.damaged)
+    """Return the history of a source: its records, running services, and the anomalies of its files."""
+    return host_history(
+        source.records,
+        liveness_for(source),
+        running=map(_run_of, source.running),
+        written=source.written,
+        unfinished=source.unfinished,
+        damaged=source.damaged,
+    )
 
 
 def _run_of(running: RunningService) -> Run:

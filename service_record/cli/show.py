@@ -125,7 +125,7 @@ def _units(
     if unrecorded:
         diagnosis = subject.judge(Judging(causes=causes))
     else:  # the journal is not read for a unit that nobody asked about
-        diagnosis = judge(whole, causes, subject.units(), selects=subject.selects)
+        diagnosis = judge(whole, causes, subject.units(), selects=subject.selects).diagnosis
     described = described_units(diagnosis)
     recorded = [service.name for service in whole.services]
     check_names(set(unrecorded) - described, sorted(recorded), source.name)

@@ -1,47 +1,76 @@
-"""Judge a host: from its history, its units and the evidence in its files to one diagnosis. Pure."""
+"""Judge a host: from its history, its units and the files beside its records to one diagnosis. Pure.
 
-from collections.abc import Callable, Iterable, Sequence
+`analyze`, the page in a bundle, `triage`, the collector and the boot reporter all call `judge`, with a
+history from `history.build.host_history`. So they cannot contradict each other.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
 
 from service_record.diagnosis.budget import Budgets
-from service_record.diagnosis.causes import Causes, judge_evidence
+from service_record.diagnosis.causes import Causes, HostFiles, causes_with, judge_evidence
 from service_record.diagnosis.diagnose import diagnose
+from service_record.diagnosis.evidence.known_facts import KnownFacts
 from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.findings import Diagnosis
-from service_record.diagnosis.units import Unit, with_logs
+from service_record.diagnosis.units import Unit, UnitLog, with_logs
 from service_record.history import History
 from service_record.history.build import Now
+
+UnitLookup: TypeAlias = Callable[[Sequence[Unit], Mapping[str, UnitLog]], Sequence[Unit]]
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """The diagnosis of a host, and the facts that its files gave."""
+
+    diagnosis: Diagnosis | None
+    """None where there is nothing to judge."""
+    facts: KnownFacts
 
 
 def judge(
     history: History,
-    causes: Causes,
+    rules: Causes,
     units: Iterable[Unit] | None = (),
     *,
+    files: HostFiles | None = None,
+    whole: History | None = None,
     now: Now | None = None,
     budgets: Budgets | None = None,
     expected: Sequence[str] = (),
     named: Sequence[str] = (),
     selects: Callable[[Unit], bool] | None = None,
+    look_up: UnitLookup | None = None,
     is_waiting: bool = False,
-) -> Diagnosis | None:
-    """Return the diagnosis of a host; None where there is nothing to judge.
+) -> Judgement:
+    """Judge a host.
 
-    `causes` are the rules with the evidence in the host's files. `units` are those that systemd or a bundle
-    tells about, None if systemd did not answer; what systemd logged about units is part of the evidence.
-    `expected` services must have started, and the `named` ones are described even without a record.
-    `selects` says which failed units and faults are listed: by default all.
+    `units` are those that systemd or a bundle tells about, None if systemd did not answer. `files` are the
+    files beside the records, None if there are none; what systemd logged about units is read from them.
+    `history` may be a selection from the `whole` one, by which the times in files are understood. `expected`
+    services must have started, and the `named` ones are described even without a record. `selects` says which
+    failed units and faults are listed: by default all. `look_up` adds the units that explain others, when the
+    files are read.
     """
+    whole = history if whole is None else whole
+    known = None if units is None else tuple(units)
+    causes = rules.without_evidence(whole)
+    if files is not None:
+        causes = causes_with(rules, whole, known or (), files, named)
     diagnosis = diagnose(history, now=now, budgets=budgets, explain=causes.explain)
-    if units is not None:
-        units = with_logs(units, causes.evidence.unit_logs, named)
+    if known is not None:
+        logs = causes.evidence.unit_logs
+        known = with_logs(known if look_up is None else look_up(known, logs), logs, named)
     diagnosis = add_units(
         diagnosis,
         history,
-        units,
+        known,
         expected=expected,
         named=named,
         selects=selects,
         is_waiting=is_waiting,
         explain=causes.explain,
     )
-    return judge_evidence(diagnosis, causes)
+    return Judgement(judge_evidence(diagnosis, causes), causes.evidence.facts)

@@ -1,7 +1,7 @@
 """The history of a host: what its entries come to. Services, their runs, and the stages and commands of each.
 
 Pure. `pairing` finds which entries belong together, and `results` what they come to. Times that the files
-speak against are doubted here. `Now` is the moment as of which running services are judged.
+contradict are marked here. `Now` is the moment as of which running services are judged.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -149,14 +149,33 @@ _WEST: Final = -12 * 3600
 _EAST: Final = 14 * 3600
 
 
-def doubted(
+def host_history(
+    records: Iterable[tuple[str, Iterable[Piece]]],
+    liveness: Liveness | None = None,
+    *,
+    running: Iterable[Run] = (),
+    written: Mapping[str, float] | None = None,
+    unfinished: Collection[str] = (),
+    damaged: Collection[str] = (),
+) -> History:
+    """Return the history of a host: its records, its running services, and the anomalies of its files.
+
+    Everything that judges a host begins here, so that all of them see the same. `running` are runs that no
+    record has yet; `with_anomalies` describes the rest.
+    """
+    history = with_running(build_history(records, liveness), running)
+    return with_anomalies(history, written or {}, unfinished, damaged)
+
+
+def with_anomalies(
     history: History, written: Mapping[str, float], unfinished: Collection[str], damaged: Collection[str] = ()
 ) -> History:
-    """Return the history with what speaks against its records.
+    """Annotate services with clock offsets, unfinished writes and damaged copies.
 
-    `written` says when the file of a service was last written, `unfinished` which lie beside a file that was
-    to replace them, `damaged` which beside a copy of what was damaged in them. Times are doubted where all of
-    upstream's records are off by the same: a host has one zone, while files that were copied have any time.
+    `written` maps a service to the time its file was last written, in seconds since 1970. `unfinished` names
+    services with a file beside theirs that was to replace it, `damaged` those with a copy of damaged bytes.
+    An offset counts only if all of upstream's records have the same: a host has one zone, while copied files
+    may have any time.
     """
     offsets = {
         service.name: utc_offset(last, written[service.name])

@@ -5,9 +5,8 @@ from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service_record.diagnosis.causes import Causes, HostFiles, causes_with
+from service_record.diagnosis.causes import HostFiles
 from service_record.diagnosis.units import Unit
-from service_record.history import History
 from service_record.read.source import Source, records_directory
 from service_record.record.directory import RECORD_DIRECTORIES
 
@@ -15,29 +14,26 @@ if TYPE_CHECKING:
     from service_record.bundle.contents import Content
 
 
-def with_host_files(
-    causes: Causes,
+def host_files(
     source: Source,
     places: Sequence[str],
-    history: History,
-    units: Iterable[Unit],
+    units: Iterable[Unit] | None = (),
     *,
     named: Iterable[str] = (),
     is_here: bool = False,
-) -> Causes:
-    """Return the causes with the evidence beside the records of a source, if there is any.
+) -> HostFiles | None:
+    """Return the files beside the records of a source; None if there are none.
 
-    `named` services have no record. With `is_here` the records are this host's own, and the host itself is
-    read, for at most three seconds.
+    With `is_here` the records are this host's own, and the host itself is read, for at most three seconds:
+    among other things the latest lines in the journal of the failed `units` and of the `named` services.
     """
-    units, named = tuple(units), tuple(named)
     contents = _contents(source, places)
-    if contents is None and not is_here:
-        return causes.without_evidence(history)
-    if contents is None:
-        names = [unit.name for unit in units if unit.is_failed] + [f"{service}.service" for service in named]
-        return causes_with(causes, history, units, _live(names), named)
-    return causes_with(causes, history, units, ((one.path, one.read) for one in contents), named)
+    if contents is not None:
+        return ((one.path, one.read) for one in contents)
+    if not is_here:
+        return None
+    failed = [unit.name for unit in units or () if unit.is_failed]
+    return _live([*failed, *(f"{service}.service" for service in named)])
 
 
 def _live(units: Sequence[str]) -> HostFiles:

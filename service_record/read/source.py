@@ -10,7 +10,7 @@ from functools import partial
 from io import BufferedReader, BytesIO, TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import msgspec
 from msgspec.structs import replace
@@ -237,20 +237,36 @@ def _directory(path: Path, *, is_home: bool) -> Source:
             f"no records in {path}: {problem}; services make them when they first record, "
             "and --from names another directory or file"
         )
-    files = {service: path / f"{service}.json" for service in services}
     return Source(
         str(path),
         tuple((service, records.read(service)) for service in services),
         is_home,
-        {service: file.stat().st_mtime for service, file in files.items() if file.exists()},
-        frozenset(service for service, file in files.items() if beside(file, UNFINISHED_SUFFIX)),
-        {
-            service: partial(_read_inside, path, copy)
-            for service, file in files.items()
-            if (copy := beside(file, DAMAGED_SUFFIX))
-        },
+        **files_beside(path, services),
         left_out=_links(records),
         running=running,
+    )
+
+
+class FilesBeside(TypedDict):
+    """The fields of a source about the files of its records."""
+
+    written: dict[str, float]
+    unfinished: frozenset[str]
+    damaged: dict[str, Callable[[], bytes]]
+
+
+def files_beside(directory: Path, services: Iterable[str]) -> FilesBeside:
+    """Return when each record was written, and which have an unfinished write or a damaged copy."""
+    files = {service: directory / f"{service}.json" for service in services}
+    copies = {service: beside(file, DAMAGED_SUFFIX) for service, file in files.items()}
+    return FilesBeside(
+        written={service: file.stat().st_mtime for service, file in files.items() if file.exists()},
+        unfinished=frozenset(service for service, file in files.items() if beside(file, UNFINISHED_SUFFIX)),
+        damaged={
+            service: partial(_read_inside, directory, copy)
+            for service, copy in copies.items()
+            if copy is not None
+        },
     )
 
 

@@ -13,17 +13,18 @@ from time import CLOCK_BOOTTIME, clock_gettime
 from typing import Final
 from urllib.parse import urlsplit
 
-from service_record.diagnosis import Diagnosis, Verdict, diagnose
-from service_record.diagnosis.causes import Causes, built_in_causes, causes_with, judge_evidence
-from service_record.diagnosis.expectations import add_units
+from service_record.diagnosis import Diagnosis, Verdict
+from service_record.diagnosis.causes import Causes, HostFiles, built_in_causes
 from service_record.diagnosis.failures import signature
 from service_record.diagnosis.findings import Trouble
+from service_record.diagnosis.judgement import judge
 from service_record.diagnosis.trouble_facts import telling_line
 from service_record.diagnosis.units import Unit
-from service_record.history import History, build_history
-from service_record.history.build import Now
+from service_record.history import History
+from service_record.history.build import Now, host_history
 from service_record.history.outcome import Command, Facts, Outcome, Run, Stage
 from service_record.history.results import Liveness
+from service_record.read.source import files_beside
 from service_record.record import systemd
 from service_record.record.appending import SUFFIX
 from service_record.record.directory import Records, open_record
@@ -118,22 +119,22 @@ def observe(places: Places, probes: HostProbes | None = None, own: Iterable[str]
         uptime = clock_gettime(CLOCK_BOOTTIME)
     history, unread = _history(places.records, known_boot)
     now = Now(time=datetime.now(UTC), boot_id=boot_id, uptime=uptime)
-    causes = _known_causes()
-    diagnosis = diagnose(history, now=now, explain=causes.explain) if history else None
+    rules = _known_causes()
+    # What the reporter does follows from the records alone. Failed units and files only explain it to people.
+    diagnosis = judge(history, rules, now=now).diagnosis if history else None
     failed = [unit for unit in probes.failed_units() if unit not in set(own)]
-    explained = diagnosis
-    if history is not None and diagnosis is not None and not _is_explained(diagnosis):
+    files: HostFiles | None = None
+    if diagnosis is not None and not _is_explained(diagnosis):
         files = ((path, BytesIO(data).read) for path, data in probes.files(places))
-        causes = causes_with(causes, history, (), files)
-        explained = judge_evidence(diagnose(history, now=now, explain=causes.explain), causes)
-    units = tuple(sorted({signature(unit) for unit in failed} - set(own)))
     failed_now = [Unit(name=unit, is_failed=True) for unit in failed]
+    explained = judge(history or History(()), rules, failed_now, files=files, now=now).diagnosis
+    units = tuple(sorted({signature(unit) for unit in failed} - set(own)))
     return HostEvidence(
         boot_id=boot_id,
         uptime=uptime,
         kubelet_healthy=is_healthy(probes.kubelet),
         traces=traces(places),
-        diagnosis=add_units(explained, history or History(()), failed_now),
+        diagnosis=explained,
         history=history,
         unread=unread,
         verdict=diagnosis.verdict if diagnosis else None,
@@ -194,7 +195,8 @@ def _history(records: Path, boot_id: str | None) -> tuple[History | None, str | 
             return None, f"{records}: no records; services make them when they first record"
         most = max(_LEAST_READ, _MOST_READ // len(services))
         pieces = [(service, _latest(records / f"{service}{SUFFIX}", most)) for service in services]
-        return build_history(pieces, Liveness(boot_id, is_at_home=True, is_alive=systemd.is_alive)), None
+        liveness = Liveness(boot_id, is_at_home=True, is_alive=systemd.is_alive)
+        return host_history(pieces, liveness, **files_beside(records, services)), None
     except (OSError, RecursionError, MemoryError) as error:
         why = error.strerror if isinstance(error, OSError) else type(error).__name__
         return None, f"{records}: cannot be read: {why}"

@@ -24,13 +24,11 @@ import msgspec
 
 from service_record.bundle.layers import Layer, LimitError, Limits, ReadingBudget, decompressed_layer, is_tar
 from service_record.bundle.tar import TarError, members
-from service_record.diagnosis import diagnose
-from service_record.diagnosis.causes import built_in_causes, judge_evidence
-from service_record.diagnosis.expectations import add_units
+from service_record.diagnosis.causes import built_in_causes
+from service_record.diagnosis.judgement import judge
 from service_record.diagnosis.units import read_texts
-from service_record.history import build_history
-from service_record.history.build import doubted, latest_entry
-from service_record.read.host_files import with_host_files
+from service_record.history.build import host_history
+from service_record.read.host_files import host_files
 from service_record.read.source import SourceError, liveness_for, open_source
 from service_record.record.directory import RECORD_DIRECTORIES
 from service_record.redaction import LeakError, outgoing_text
@@ -90,16 +88,18 @@ def _row(path: Path, reference: Reference) -> BundleRow:
 def judge_bundle(path: Path, reference: Reference) -> BundleRow:
     """Return the row of the host whose bundle is at this path. Raises SourceError, OSError."""
     source = open_source([str(path)], with_evidence=True)
-    history = build_history(source.records, liveness_for(source))
-    history = doubted(history, source.written, source.unfinished, source.damaged)
-    units = read_texts(source.unit_texts)
-    causes = with_host_files(built_in_causes(), source, [str(path)], history, units)
-    diagnosis = diagnose(history, now=latest_entry(history), explain=causes.explain)
-    diagnosis = add_units(diagnosis, history, units, explain=causes.explain)
-    diagnosis = judge_evidence(diagnosis, causes)
-    if diagnosis is None and source.refusal:
+    history = host_history(
+        source.records,
+        liveness_for(source),
+        written=source.written,
+        unfinished=source.unfinished,
+        damaged=source.damaged,
+    )
+    units, files = read_texts(source.unit_texts), host_files(source, [str(path)])
+    judgement = judge(history, built_in_causes(), units, files=files)
+    if judgement.diagnosis is None and source.refusal:
         raise SourceError(source.refusal)
-    return row_of(diagnosis, history, reference, bundle_facts(causes.evidence.facts, history))
+    return row_of(judgement.diagnosis, history, reference, bundle_facts(judgement.facts, history))
 
 
 def _hosts_of_cluster(path: Path) -> Iterator[tuple[str, Path]]:

@@ -1,21 +1,21 @@
 """Summary of a host's records: its services, and the verdict that `analyze` would give. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from service_record.diagnosis import Diagnosis, diagnose
-from service_record.diagnosis.causes import Causes, HostFiles, built_in_causes, causes_with, judge_evidence
-from service_record.diagnosis.expectations import add_units
+from service_record.diagnosis import Diagnosis
+from service_record.diagnosis.causes import HostFiles, built_in_causes
+from service_record.diagnosis.judgement import judge
 from service_record.diagnosis.units import read_texts
 from service_record.display.sentences import verdict_sentence, why_sentence
-from service_record.history import History, ServiceHistory, build_history
-from service_record.history.build import Now, latest_entry
+from service_record.history import History, ServiceHistory
+from service_record.history.build import Now, host_history, latest_entry
+from service_record.history.results import Liveness
 from service_record.record.entry import Entry, Piece
 
 MOST_SERVICES: Final = 1_000
@@ -70,27 +70,44 @@ class JudgedRecords:
     """The parts that could not be read, with the reason."""
 
 
+class BesideRecords(msgspec.Struct, frozen=True, kw_only=True):
+    """What a bundle has beside the entries of its records."""
+
+    boot_id: str | None = None
+    """The boot that made the bundle, if its manifest names it: runs of other boots are over."""
+    written: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """Service -> when its file was last written, in seconds since 1970."""
+    unfinished: Collection[str] = ()
+    """Services with a file beside theirs that was to replace it."""
+    damaged: Collection[str] = ()
+    """Services with a copy of damaged bytes beside their record."""
+    unit_texts: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Path and text of the files that say which units failed."""
+    files: HostFiles = ()
+    """All its other files."""
+
+
 def judge_records(
     records: Iterable[tuple[str, Iterable[Piece]]],
     left_out: Iterable[str] = (),
     silence: float | None = None,
-    unit_texts: Mapping[str, str] | None = None,
-    files: HostFiles = (),
+    beside: BesideRecords | None = None,
 ) -> JudgedRecords:
-    """Read records once and diagnose them as of their latest entry, or so many seconds later.
+    """Read records once, and judge them as of their latest entry, or `silence` seconds later.
 
-    Of records that are sent as they are written, what runs still runs. `unit_texts` is what a bundle says of
-    the units that failed, and `files` are those beside its records.
+    Records that are sent as they are written have nothing `beside` them, and what runs in them still runs.
     """
     counts: dict[str, int] = {}
-    history = build_history(
-        (service, _counted(service, record, counts)) for service, record in _first(records)
+    beside = beside or BesideRecords()
+    history = host_history(
+        ((service, _counted(service, record, counts)) for service, record in _first(records)),
+        Liveness(beside.boot_id, is_at_home=beside.boot_id is not None),
+        written=beside.written,
+        unfinished=beside.unfinished,
+        damaged=beside.damaged,
     )
-    moment, units, causes = _moment_of(history, silence), read_texts(unit_texts or {}), _known_causes()
-    causes = causes_with(causes, history, units, files)
-    diagnosis = diagnose(history, now=moment, explain=causes.explain)
-    diagnosis = add_units(diagnosis, history, units, explain=causes.explain)
-    diagnosis = judge_evidence(diagnosis, causes)
+    moment, units = _moment_of(history, silence), read_texts(beside.unit_texts)
+    diagnosis = judge(history, built_in_causes(), units, files=beside.files, now=moment).diagnosis
     reasons = tuple(text[:_LONGEST] for text in left_out)[:_MOST_LEFT_OUT]
     return JudgedRecords(history, moment, diagnosis, counts, reasons)
 
@@ -152,9 +169,3 @@ def _service_fields(service: ServiceHistory, counts: Mapping[str, int]) -> Servi
         outcome="" if latest is None else latest.outcome.value,
         stage="" if latest is None else (latest.in_stage or "")[:_LONGEST],
     )
-
-
-@cache
-def _known_causes() -> Causes:
-    """Return the known causes that come with the program."""
-    return built_in_causes()

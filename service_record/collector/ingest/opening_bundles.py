@@ -24,6 +24,8 @@ from service_record.bundle.opening import open_bundle
 from service_record.collector.domain.records_page import Analysis, analyse
 from service_record.collector.domain.summary_of_records import (
     MOST_SERVICES,
+    BesideRecords,
+    JudgedRecords,
     RecordsLook,
     judge_records,
     summarise,
@@ -192,18 +194,29 @@ def _with_masked_texts(
     return msgspec.structs.replace(value, **{name: outgoing(getattr(value, name), rules) for name in names})
 
 
+def judge_stream(stream: BufferedReader, silence: float | None = None) -> JudgedRecords:
+    """Judge the bundle in a file that can be read twice."""
+    bundle = open_bundle(stream, LIMITS)
+    left_out = [str(part) for part in bundle.left_out]
+    if bundle.unpacked is not None:
+        left_out.append(_PACKED_ONLY)
+    records = [(service, record.pieces()) for service, record in bundle.records.items()]
+    beside = BesideRecords(
+        boot_id=bundle.boot_id,
+        written={service: record.written for service, record in bundle.records.items()},
+        unfinished=bundle.unfinished,
+        damaged=bundle.damaged,
+        unit_texts=bundle.unit_texts,
+        files=_files_in(stream),
+    )
+    return judge_records(records, left_out, silence, beside)
+
+
 def _main(memory: int, silence: str, source: str) -> None:
     """Read the bundle on standard input, and print the result as JSON."""
     try:
         with os.fdopen(sys.stdin.fileno(), "rb", closefd=False) as stream:
-            bundle = open_bundle(stream, LIMITS)
-            left_out = [str(part) for part in bundle.left_out]
-            if bundle.unpacked is not None:
-                left_out.append(_PACKED_ONLY)
-            records = [(service, record.pieces()) for service, record in bundle.records.items()]
-            judged = judge_records(
-                records, left_out, float(silence) if silence else None, bundle.unit_texts, _files_in(stream)
-            )
+            judged = judge_stream(stream, float(silence) if silence else None)
         result = _masked(BundleSeen(summarise(judged), analyse(judged, source, datetime.now(UTC))))
     except MemoryError:
         result = BundleSeen.not_read(f"it takes more than {memory // _MIB} MiB of memory")

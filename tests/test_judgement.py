@@ -1,0 +1,102 @@
+"""All that judge a host agree: `analyze`, the page in a bundle, `triage`, the collector and the reporter."""
+
+import json
+import shutil
+import tarfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service_record.cli.diagnosing import verdict_page
+from service_record.collector.ingest.opening_bundles import judge_stream
+from service_record.diagnosis import Diagnosis
+from service_record.display.analysis_document import analysis_document
+from service_record.reporter.host_state import HostProbes, observe
+from service_record.reporter.paths import Places
+from service_record.triage.judge import judge_bundle
+from service_record.triage.rows import Reference
+from tests.builders import some
+from tests.command_line import service_record
+from tests.programs import REPOSITORY
+
+EXAMPLES = REPOSITORY / "docs/examples"
+NAMES = sorted(path.name for path in EXAMPLES.iterdir() if path.name != "README.md")
+
+
+def packed(name: str, directory: Path) -> Path:
+    """Return an example as a bundle, in OpenShift's layout."""
+    if name.endswith(".tar.gz"):
+        return EXAMPLES / name
+    bundle = directory / f"{name}.tar.gz"
+    with tarfile.open(bundle, "w:gz") as archive:
+        archive.add(EXAMPLES / name, "bundle/bootstrap/services")
+    return bundle
+
+
+def installed(name: str, root: Path) -> Path:
+    """Return the records of an example as those of a host below a root."""
+    records = root / "var/log/openshift"
+    source = EXAMPLES / name
+    if name.endswith(".tar.gz"):
+        with tarfile.open(source) as archive:
+            archive.extractall(root / "unpacked", filter="data")
+        source = next((root / "unpacked").rglob("services"))
+    shutil.copytree(source, records)
+    return records
+
+
+def analyzed(*arguments: str | Path, records: Path | None = None) -> dict[str, Any]:
+    directory: dict[str, Any] = {} if records is None else {"SERVICE_RECORDS_DIR": str(records)}
+    document: dict[str, Any] = json.loads(
+        service_record("analyze", "-o", "json", *arguments, **directory).out
+    )
+    return document
+
+
+def as_document(diagnosis: Diagnosis | None, source: object) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(json.dumps(analysis_document(some(diagnosis), str(source))))
+    return document
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bundle_is_judged_alike(name: str, tmp_path: Path) -> None:
+    bundle = packed(name, tmp_path)
+    document = analyzed("--from", bundle)
+    with bundle.open("rb") as stream:
+        assert as_document(judge_stream(stream).diagnosis, bundle) == document
+    row = judge_bundle(bundle, Reference(str(bundle)))
+    assert (row.verdict, row.says) == (document["verdict"], document["says"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_host_is_judged_alike(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = installed(name, tmp_path)
+    monkeypatch.setenv("SERVICE_RECORDS_DIR", str(records))
+    document = analyzed(records=records)
+    probes = HostProbes(failed_units=tuple, kubelet="http://127.0.0.1:1/", files=lambda _: ())
+    observed = as_document(observe(Places(tmp_path), probes).diagnosis, records)
+    for running in (*observed["running"], *document["running"]):
+        del running["seconds"]  # up to now, which is later the second time
+    assert observed == document
+    page = verdict_page(datetime.now(UTC))
+    assert " ".join(document["says"].split()) in " ".join(page.split())
+
+
+def test_unfinished_write_is_reported_by_all(tmp_path: Path) -> None:
+    services = tmp_path / "bundle/bootstrap/services"
+    shutil.copytree(EXAMPLES / "good", services)
+    record = min(services.glob("*.json"))
+    record.with_name(f"{record.name}.tmp").write_text("[")
+    bundle = tmp_path / "bundle.tar.gz"
+    with tarfile.open(bundle, "w:gz") as archive:
+        archive.add(tmp_path / "bundle", "bundle")
+    document = analyzed("--from", bundle)
+    with bundle.open("rb") as stream:
+        assert as_document(judge_stream(stream).diagnosis, bundle) == document
+    assert [each["service"] for each in document["damaged"]] == [record.stem]
+    place = installed("good", tmp_path / "host")
+    (place / f"{record.name}.tmp").write_text("[")
+    (damaged,) = some(observe(Places(tmp_path / "host")).diagnosis).damaged
+    assert (damaged.service, damaged.is_unfinished) == (record.stem, True)
