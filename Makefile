@@ -2,7 +2,7 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-thorough test-all matrix golden rules check fuzz bench bench-bundle bench-growth examples bashes lock audit \
+.PHONY: help demo test test-thorough test-all matrix golden rules check fuzz bench bench-bundle bench-boot bench-growth examples bashes lock audit \
   dependencies man install deb rpm standalone clean torture standalone-debian11 executables test-executables \
   demo-collector bench-collector bench-scale bench-triage torture-collector site dist release mutants
 
@@ -84,6 +84,9 @@ bench-bundle: $(READY) ## measure a bundle of a journal of 1 GiB, and rewrite th
 
 bench-growth: $(READY) ## measure how costs grow, and draw docs/performance/*.svg (some minutes)
 	@$(WITH_BYTECODE) -m bench.growth
+
+bench-boot: $(READY) ## measure what the drop-in costs in a boot and a shutdown (as root), and rewrite a table in docs/performance.md
+	@$(WITH_BYTECODE) -m bench.boot
 
 bench-triage: $(READY) ## measure how fast bundles are judged and summarised, and rewrite the table in docs/triage.md
 	@$(WITH_BYTECODE) -m bench.triage

@@ -15,8 +15,7 @@
 #   - repairs an array whose end is damaged, and has a record rotated that has become too long.
 #
 # An end that agrees with systemd is left as it is. The exit status is always 0. The service waits for
-# this program, so each program that it runs has a time limit, and service-record-exit.sh has one for
-# all of it.
+# this program, so each program that it runs has a time limit, and the drop-in has one for all of it.
 
 # As if the shim had been sourced before: it then defines its functions and starts nothing.
 __sr_pid=$BASHPID
@@ -152,7 +151,8 @@ limited() { # SECONDS PROGRAM [ARGUMENT...]; SIGKILL, because a program may igno
 # Sets `unit_state`, `started` (when the main process of this invocation was started) and
 # `failed_command`, the first command of the unit that failed beside the main process.
 read_unit_state() {
-  local line='' pattern='^(Exec[A-Za-z]+)=\{ path=(.*) ; argv\[\]=.* ; ignore_errors=no ; .* ; code=(exited|killed|dumped) ; status=([0-9]+)(/([A-Z0-9+]+))? \}$'
+  local line='' pattern='^(Exec[A-Za-z]+)=\{ path=(.*) ; argv\[\]=.* ; ignore_errors=no ; .* ; '
+  pattern+='code=(exited|killed|dumped) ; status=([0-9]+)(/([A-Z0-9+]+))? \}$'
   while IFS= read -r line; do
     [[ $line == Exec*=\{* ]] || unit_state[${line%%=*}]=${line#*=}
     [[ $line =~ $pattern && ! $failed_command && ${BASH_REMATCH[4]} != 0 ]] || continue
@@ -172,20 +172,22 @@ read_unit_state() {
   ((started)) || [[ ! ${unit_state[ConditionTimestampMonotonic]-} ]] || EXIT_CODE='' EXIT_STATUS=''
 }
 
-# Sets `request`: stop, restart or shutdown, if systemd was asked for one and the service's end is its
-# answer: the signal of the stop, or the exit status that shells have of that signal. For systemd, a
-# command or a oneshot that a stop has cut short has failed, like one that somebody killed; only its
-# job tells them apart.
+# Sets `job_type`, what systemd's job does to the unit now: stop or restart. Sets `request` to that, or
+# to shutdown, if the service ended in answer to it: by the signal of the stop, or with the exit status
+# that shells have of that signal. For systemd, a oneshot or another command that a stop cuts short has
+# failed, like one that somebody killed; only the job tells them apart.
 read_stop_request() {
   local job='' name='' type='' state='' is_shutdown='' number="${unit_state[KillSignal]:-15}"
-  [[ ${unit_state[Job]-} ]] && __sr_has_room || return 0
+  [[ ${unit_state[Job]-} ]] || return 0
+  is_answer "$number" || is_answer "${unit_state[RestartKillSignal]:-$number}" ||
+    [[ ${SERVICE_RESULT-} == timeout ]] || return 0
+  __sr_has_room || return 0
   while read -r job name type state; do
     [[ "$job $state" != "${unit_state[Job]} running" || $type != @(stop|restart) ]] ||
       job_type=$type
     [[ "$name $type" != "shutdown.target start" ]] || is_shutdown=1
   done < <(limited 3 systemctl list-jobs --no-legend --plain --full)
-  is_answer "$number" || is_answer "${unit_state[RestartKillSignal]:-$number}" || return 0
-  request=$job_type
+  [[ $SERVICE_RESULT == timeout ]] || request=$job_type
   [[ $request != stop || ! $is_shutdown ]] || request=shutdown
 }
 
@@ -264,11 +266,13 @@ has_passed() { # SINCE NOW SETTING; its value is as in `1min 30s`, or `infinity`
 # written, is taken by whatever service ends next.
 collect_inbox() {
   local inbox="${SERVICE_RECORDS_INBOX-}" uid="${unit_state[UID]-}" file='' invocation='' owner=''
+  local lost='if it recorded stages, they are lost'
   [[ $inbox ]] || return 0
   [[ $uid == +([0-9]) ]] || uid=0 # systemd has none for a service that is root's
   if [[ ! -d $inbox ]]; then
     mkdir -m 1733 -- "$inbox"
-    ((uid == 0)) || tell "$unit ran as user $uid before there was $inbox: if it recorded stages, they are lost"
+    ((uid == 0)) ||
+      tell "$unit ran as user $uid before there was $inbox: $lost"
     return 0
   fi
   for file in "$inbox/$name".*.json; do
@@ -295,7 +299,7 @@ warn_of_hidden_inbox() { # UID
   local setting="${unit_state[RootDirectory]-}${unit_state[RootImage]-}"
   [[ $1 == [1-9]* ]] || return 0
   [[ ! $setting && "${unit_state[InaccessiblePaths]-}${unit_state[TemporaryFileSystem]-}" != */dev* ]] ||
-    tell "$unit ran as user $1 and may not see $SERVICE_RECORDS_INBOX in its sandbox: if it recorded stages, they are lost"
+    tell "$unit ran as user $1 and may not see $SERVICE_RECORDS_INBOX in its sandbox: $lost"
 }
 
 # Moves what services of root's left that have ended. systemd has a link to an invocation while it
@@ -545,20 +549,22 @@ rotate_record() {
 
 # --- Repairing an array ---------------------------------------------------------------------------
 
-# An array that a recorder could not extend (damaged, or its lock was held) has lines behind it. Those that are whole entries
-# go into the array, in their order, and it is closed. Of all else that stands there, <record>.damaged keeps a copy first.
-# Where no end of an entry is found in the last 8 MiB and 32768 lines, the record stays as it is.
+# A recorder that cannot extend an array, because it is damaged or its lock was held, appends lines
+# behind it. Here those lines that are whole entries go into the array, in their order, and the array is
+# closed. A copy of everything else that stands there goes to <record>.damaged first. The record stays
+# as it is if no end of an entry is found in its last 8 MiB and 32,768 lines.
 repair_array() {
   local record="${__sr[path]}" first='' attempt=0
-  [[ -f $record && ! -L $record ]] && __sr_has_room && read -r -N 1 first <"$record" && [[ $first == '[' ]] || return 0
+  [[ -f $record && ! -L $record ]] && __sr_has_room && read -r -N 1 first <"$record" &&
+    [[ $first == '[' ]] || return 0
   {
-    limited 5 flock -w 5 3 || return 0
-    # Once more where a recorder has parked another line meanwhile.
+    limited 5 flock -w 4 3 || return 0
+    # A recorder may append another line meanwhile.
     while ((attempt < 3)) && replace_end; do attempt=$((attempt + 1)); done
   } 3<>"$record"
 }
 
-# Whether the end of the array was replaced, and may have to be looked at again.
+# Replaces what follows the last entry of the array. Fails if nothing is to do, or if it cannot be done.
 replace_end() {
   local TMPDIR=/dev/shm tail='' size=0 from=0 joint='' entries='' brackets=0 is_damaged=''
   read_tail 8388608 && read_end_of_array || return 1
@@ -567,8 +573,9 @@ replace_end() {
   write_end
 }
 
-# The end of the file, and its size then: there tail leaves the descriptor. NULs, which bash cannot have in a text, and which a
-# loss of power leaves, are form feeds in it: no entry has one.
+# Sets `tail` to the end of the file, and `size` to the size of the file then: tail(1) leaves the
+# descriptor there. A loss of power leaves NULs, which bash cannot hold: they become form feeds, which
+# no entry contains.
 read_tail() { # BYTES
   local -a position=()
   {
@@ -580,8 +587,8 @@ read_tail() { # BYTES
   ((${#tail} == (size < $1 ? size : $1)))
 }
 
-# Sets `from`, where the last entry ends that is surely in the array, `entries`, those that stand behind it, how many `brackets`
-# do, and whether anything else does.
+# Sets `from`, the offset where the last entry ends that is surely in the array; `entries`, the whole
+# entries behind it; `brackets`, the number of brackets there; and `is_damaged` if there is anything else.
 read_end_of_array() {
   local index=0 line='' skipped=0
   local -a lines=()
@@ -592,7 +599,7 @@ read_end_of_array() {
     trim_line
     if ((skipped == 0)); then
       line=${line#"${line%%[!$' \t\r\f,']*}"}
-      line=${line%%$'\f'*} # behind NULs may stand what is left of another
+      line=${line%%$'\f'*} # the remains of another entry may follow the NULs
       line=${line%,}
     fi
     if [[ $line == '{"timestamp":'*\} && ${line#?} != *'{"timestamp":'* ]] && is_whole "$line"; then
@@ -605,8 +612,9 @@ read_end_of_array() {
   done
 }
 
-# Sets `from` and `joint`, and in `lines` from `index` on what stands behind that place. From the end, line by line: a pattern
-# over all of it takes bash many seconds.
+# Sets `from`, `joint` (what goes between that entry and the next), and `index`: from there on, `lines`
+# has what stands behind it. It goes from the end, line by line, because bash takes many seconds to
+# match a pattern against all of it.
 find_last_entry() {
   local closed_below='' brace='' begin="$((size + 1))" least="$((${#lines[@]} - 32768))"
   for ((index = ${#lines[@]} - 1; index >= 0 && index >= least; index--)); do
@@ -616,7 +624,7 @@ find_last_entry() {
     trim_line
     brace=${line%,}
     brace=${brace%]}
-    brace=${brace%,} # all of an entry that was written over the bracket
+    brace=${brace%,} # of an entry that was being written over the bracket
     while [[ $brace == *[$' \t\r\f'] ]]; do brace=${brace%?}; done
     if [[ $brace == *\} ]] && ends_entry; then
       from=$((begin + skipped + ${#brace})) joint=,
@@ -632,7 +640,8 @@ find_last_entry() {
   lines[0]=${lines[0]#'['}
 }
 
-# Whether a line ends an entry of the array, as one that was parked behind the array does not; two blanks are jq's.
+# Whether a line ends an entry of the array. A whole line behind the array does not. `  }` is a line of
+# jq's indented arrays.
 ends_entry() {
   local rest=''
   [[ ! $closed_below && $brace != '  }' ]] || return 0
@@ -645,18 +654,20 @@ ends_entry() {
   fi
 }
 
-# Cuts `line` at its end by the blanks, of which there may be very many, and at its beginning by `skipped`: no entry is that
-# long, and patterns on long texts are slow.
+# Removes the blanks at the end of `line`, of which there may be very many, and, from a very long one,
+# `skipped` bytes at its beginning: no entry is that long, and patterns are slow on long texts.
 trim_line() {
   local many=0
   for many in 65536 4096 256 16 1; do
-    while ((${#line} >= many)) && [[ ${line: -many} != *[!$' \t\r\f']* ]]; do line=${line:0:${#line}-many}; done
+    while ((${#line} >= many)) && [[ ${line: -many} != *[!$' \t\r\f']* ]]; do
+      line=${line:0:${#line}-many}
+    done
   done
   skipped=$((${#line} > 16384 ? ${#line} - 16384 : 0))
   line=${line:skipped}
 }
 
-is_whole() { # TEXT; whether it ends outside of a string, with no brace open
+is_whole() { # TEXT; whether it has as many closing braces as opening ones, none of them in a string
   local rest="$1" plain=''
   rest=${rest//\\\\/}
   rest=${rest//\\\"/}
@@ -670,15 +681,15 @@ is_whole() { # TEXT; whether it ends outside of a string, with no brace open
   [[ $plain != *\"* && ${#plain} == "${#rest}" ]]
 }
 
-keep_copy() { # of what stands behind `from`
+keep_copy() { # of everything behind `from`
   local copy="${__sr[path]}.damaged"
   [[ ! -L $copy && (-f $copy || ! -e $copy) ]] || return 1 # a FIFO would block for ever
   umask 0133
   limited 5 tail -c "+$((from + 1))" </proc/self/fd/3 >>"$copy"
 }
 
-# One write, from the end of the last entry to that of the file. Before that the file gets as long as it has to be: a full disk
-# is met where it harms nothing.
+# Writes `entries` and the bracket with one write, from the end of the last entry to the end of the file.
+# Before that, the file is made long enough: if the disk is full, nothing is damaged.
 write_end() {
   local -a position=()
   local text="${entries:+$joint}$entries"$'\n]' more=0 blanks=''
@@ -690,15 +701,16 @@ write_end() {
       mapfile -t -n 1 position </proc/self/fdinfo/4
     } 4>>/proc/self/fd/3
     size=$((size + more))
-    [[ ${position[0]##*[!0-9]} == "$size" ]] || return 0 # a line was parked meanwhile
+    [[ ${position[0]##*[!0-9]} == "$size" ]] || return 0 # another line was appended meanwhile
   fi
   make_blanks $((from + ${#text})) $((size - from - ${#text}))
-  limited 5 dd of=/proc/self/fd/3 bs=$((size - from)) iflag=fullblock conv=notrunc oflag=seek_bytes seek="$from" \
-    status=none <<<"$text$blanks"
+  limited 5 dd of=/proc/self/fd/3 bs=$((size - from)) iflag=fullblock conv=notrunc \
+    oflag=seek_bytes seek="$from" status=none <<<"$text$blanks"
 }
 
-# White space for a stretch of the file, without its last newline, and with one at the end of each sector: where a loss of
-# power leaves such a sector between the halves of two entries, they make no third, for there is no newline within a text.
+# Sets `blanks` to white space for a part of the file, without its last newline. Each sector of 512 bytes
+# ends with a newline: if a loss of power leaves such a sector between the halves of two entries, they do
+# not make a third one, because no text contains a newline.
 make_blanks() { # OFFSET BYTES
   local sector=''
   printf -v sector '%511s\n' ''

@@ -2,7 +2,7 @@
 #
 # systemd runs this after every end of a service (units/10-service-record.conf):
 #
-#     ExecStopPost=-+/usr/local/bin/service-record-exit.sh
+#     ExecStopPost=-+/usr/bin/timeout --signal=KILL 10 /usr/local/bin/service-record-exit.sh
 #
 # Most ends need little: a service that recorded its own success needs nothing, and a service that
 # does not record itself needs two entries. Both are done here, in POSIX shell, because this runs
@@ -16,9 +16,9 @@
 # An ExecCondition= that was not met is not an end: the service was not wanted.
 [ "${INVOCATION_ID-}" ] && [ "${SERVICE_RESULT-}" != exec-condition ] || exit 0
 
-# Written at boot by units/tmpfiles.d/service-record.conf: a copy of /proc/uptime. Its content and its
-# ctime are the same moment, by uptime and by the clock.
-clock=/run/service-record.uptime
+# Written early in the boot by units/tmpfiles.d/service-record.conf: a copy of /proc/uptime. Its content
+# and its ctime are the same moment, by uptime and by the clock.
+clock=/dev/shm/service-record.uptime
 # The largest difference by which a clock that was not set differs from itself: inode times are 10 ms
 # behind, and a busy processor lets time pass between two system calls.
 tolerance_ms=100
@@ -30,7 +30,7 @@ main() {
     [ "$EXIT_CODE" = exited ] && is_recorded_success
     return
   fi
-  find_start && read_stop_request && append_run
+  may_be_unaware && find_start && read_stop_request && append_run
 }
 
 # A success, or the death by SIGTERM that systemd calls clean. Under these variables the record has
@@ -159,11 +159,19 @@ is_recorded_success() {
   esac
 }
 
+# Whether the service does not record itself, as far as that can be known here. One that is not root
+# ($USER is then set) may have recorded where its sandbox hides the inbox. The other half tells; a
+# daemon that was stopped is not worth that.
+may_be_unaware() {
+  [ "$EXIT_CODE" = killed ] || [ "${USER:-root}" = root ]
+}
+
 # Sets `start_uptime` and `end_uptime`, in milliseconds. systemd tells when a service started by the
 # clock only, and a clock may be set. If the clock differs from the uptime as much as it did at boot,
 # it was not set since then, and the difference makes an uptime of a time.
 find_start() {
-  read -r uptime_boot _ <"$clock" || return
+  # shellcheck disable=SC3067
+  [ -O "$clock" ] && [ ! -L "$clock" ] && read -r uptime_boot _ <"$clock" || return
   to_ms "$uptime_boot" && boot_ms=$milliseconds || return
   to_ms "$uptime_before" && end_uptime=$milliseconds || return
   to_ms "$uptime_after" && after_ms=$milliseconds || return
@@ -203,7 +211,7 @@ read_stop_request() {
 # Appends start and end with one write. The newline in front ends a line that another writer may have
 # left unfinished.
 append_run() {
-  read -r boot </proc/sys/kernel/random/boot_id || return
+  read -r boot </proc/sys/kernel/random/boot_id || return # with dashes, which journalctl has not
   while :; do
     case $boot in
     *-*) boot=${boot%%-*}${boot#*-} ;;
@@ -215,18 +223,17 @@ append_run() {
   [ "$size" -gt 0 ] || line_end=
   umask 0137
   run="\"bootId\":\"$boot\",\"invocationId\":\"$INVOCATION_ID\""
-  printf "%s{\"timestamp\":\"%s\",\"phase\":\"service start\",%s,\"uptime\":%d.%02d,\"recorder\":\"exit/0.2.0\"}
-{\"timestamp\":\"%s\",\"phase\":\"service end\",\"result\":\"%s\",%s,%s,\"uptime\":%d.%02d,\"serviceResult\":\"success\"%s}
-" "$line_end" \
-    "$start_time" "$run" $((start_uptime / 1000)) $((start_uptime % 1000 / 10)) \
-    "$now_time" "$result" "$facts" "$run" $((end_uptime / 1000)) $((end_uptime % 1000 / 10)) \
-    "${request:+,\"stopRequest\":\"$request\"}" >>"$record"
+  start=$((start_uptime / 10)) end=$((end_uptime / 10))
+  printf '%s{"timestamp":"%s","phase":"service start",%s,"uptime":%d.%02d,"recorder":"%s"}
+{"timestamp":"%s","phase":"service end","result":"%s",%s,%s,"uptime":%d.%02d%s}
+' "$line_end" "$start_time" "$run" $((start / 100)) $((start % 100)) exit/0.2.0 \
+    "$now_time" "$result" "$facts" "$run" $((end / 100)) $((end % 100)) \
+    ",\"serviceResult\":\"success\"${request:+,\"stopRequest\":\"$request\"}" >>"$record"
   exit 0 # also if that failed: the other half could do no better, and might record half of it twice
 }
 
 main 2>/dev/null && exit 0
 for close in "${0%/*}/service-record-close.sh" "${0%/*}/../share/service-record/service-record-close.sh"; do
-  # The service is stopped until this ends, and would fail after TimeoutStopSec=.
-  [ ! -f "$close" ] || exec timeout --signal=KILL 10 "$close" "${uptime_before-}"
+  [ ! -f "$close" ] || exec "$close" "${uptime_before-}"
 done
 exit 0

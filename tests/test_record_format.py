@@ -171,7 +171,7 @@ def test_every_recorder_has_the_version_of_the_package() -> None:
         name: (shell / name).read_text()
         for name in ("bootstrap-service-record.sh", "service-record-exit.sh", "service-record-close.sh")
     }
-    pattern = r'recorder\\?":\\?"\w+/([^"\\]+)'
+    pattern = r'(?:"recorder":"\w+|exit)/(\d[^" ]*)'
     assert [re.findall(pattern, text) for text in named.values()] == [[__version__]] * 3
     finder = (shell / "service-record-failure.sh").read_text().split("\n")
     assert finder[0].endswith(f": service-record {__version__}")

@@ -53,7 +53,7 @@ def run_on(root: Root, *command: str) -> Iterator[str]:
 
 
 _INBOX: Final = "/dev/shm/service-record"  # noqa: S108  # root's, and sticky
-_UPTIME_COPY: Final = "/run/service-record.uptime"
+_UPTIME_COPY: Final = "/dev/shm/service-record.uptime"  # noqa: S108  # likewise
 _INBOX_RULE: Final = f"{HOST.tmpfiles}/service-record.conf"
 _COLLECTOR: Final = f"{HOST.templates}/service-record-close.sh"
 _PROGRAM: Final = f"{HOST.programs}/service-record"
@@ -108,8 +108,7 @@ def install(
 def _inbox_made(root: Root, paths: Iterable[str]) -> Iterator[str]:
     """Make the inbox of services that are not root, as each boot does; return a line if that failed."""
     if _INBOX_RULE in paths:
-        places = ("--prefix=/dev/shm", f"--prefix={_UPTIME_COPY}")
-        yield from run_on(root, "systemd-tmpfiles", "--create", *places, _INBOX_RULE)
+        yield from run_on(root, "systemd-tmpfiles", "--create", "--prefix=/dev/shm", _INBOX_RULE)
 
 
 def _inbox_removed(root: Root, steps: Iterable[DeployStep]) -> Iterator[str]:

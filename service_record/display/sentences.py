@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
+from msgspec.structs import replace
+
 from service_record.diagnosis.budget import TIMES_LONGEST, Basis, Budget
 from service_record.diagnosis.findings import (
     BackwardBoot,
@@ -352,9 +354,10 @@ def running_sentence(running: Running) -> str:
 def stopped_sentence(stopped: Stopped) -> str:
     """`app in stage serve, stopped by systemd for a restart (SIGTERM) (attempt 2)`."""
     run = stopped.run
-    words = f"{name(run.service)}{whereabouts(run)}, {ending(run.facts)}"
-    if stopped.partner is not None:
-        partner = stopped.partner
+    partner = stopped.partner
+    facts = run.facts if partner is None else replace(run.facts, stopped_with=None)
+    words = f"{name(run.service)}{whereabouts(run)}, {ending(facts)}"
+    if partner is not None:
         how_partner = (
             f"failed: {_how_unit_failed(partner)}" if partner.is_failed else "is not active any more"
         )

@@ -39,7 +39,7 @@ stat --format='inbox %a' /dev/shm/service-record
 systemctl show --property=ExecStopPost,NeedDaemonReload --value killed
 printf '%s\\n' '{LEFT}' >/dev/shm/service-record/left.{"7" * 32}.json
 service_record uninstall 2>&1
-ls -d /dev/shm/service-record /run/service-record.uptime
+ls -d /dev/shm/service-record /dev/shm/service-record.uptime
 systemctl is-active boot-reporter.timer
 systemctl show --property=ExecStopPost,NeedDaemonReload --value killed
 everything >/run/after
@@ -82,7 +82,7 @@ def test_uninstall_collects_what_root_left_in_the_inbox(machine: Machine, output
     missing = [line for line in output if "No such file or directory" in line]
     assert [line.split("'")[1] for line in missing] == [
         "/dev/shm/service-record",
-        "/run/service-record.uptime",
+        "/dev/shm/service-record.uptime",
     ]
 
 

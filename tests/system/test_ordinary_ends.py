@@ -19,8 +19,26 @@ ONESHOT = "Type=oneshot"
 SLEEP = "ExecStart=/bin/sleep 0.5"
 SLOW = '#!/bin/sh\nsleep 2\nexec /usr/bin/stat "$@"\n'
 HUNG = "#!/bin/bash\ntrap '' TERM INT\nwhile :; do sleep 60; done\n"
-ORDINARY = ("unaware", "dotted.name", r"with\x2ddash", "daemon", "restarted", "aware", "aware-python")
-OTHERS = ("failing", "aware-stopped", "synced", "renamed", "killed", "large", "in-an-array")
+ORDINARY = (
+    "unaware",
+    "dotted.name",
+    r"with\x2ddash",
+    "daemon",
+    "restarted",
+    "aware",
+    "aware-python",
+    "daemon-of-a-user",
+)
+OTHERS = (
+    "failing",
+    "oneshot-of-a-user",
+    "aware-stopped",
+    "synced",
+    "renamed",
+    "killed",
+    "large",
+    "in-an-array",
+)
 DURATIONS = ("unaware", "slow-helper")
 
 
@@ -30,6 +48,8 @@ def machine(shared_machine: Machine) -> Machine:
         shared_machine.unit(name, ONESHOT, SLEEP)
     for name in ("daemon", "restarted", "killed"):
         shared_machine.unit(name, "ExecStart=/bin/sleep infinity")
+    shared_machine.unit("daemon-of-a-user", "ExecStart=/bin/sleep infinity", "User=nobody")
+    shared_machine.unit("oneshot-of-a-user", ONESHOT, SLEEP, "DynamicUser=yes")
     shared_machine.bash_service("aware", WORK)
     shared_machine.python_service("aware-python", "with service_record.service():\n    pass")
     shared_machine.unit("failing", ONESHOT, "ExecStart=/bin/false")
@@ -58,24 +78,24 @@ def machine(shared_machine: Machine) -> Machine:
         (directory / program).chmod(0o755)
     # Whoever starts before systemd-tmpfiles has copied the uptime is closed by bash.
     shared_machine.boot(r"""
-        until [[ -e /run/service-record.uptime ]]; do sleep 0.05; done
+        until [[ -e /dev/shm/service-record.uptime ]]; do sleep 0.05; done
         systemctl start --no-block hung-stat hung-systemctl
-        systemctl start daemon restarted killed aware-stopped
+        systemctl start daemon daemon-of-a-user restarted killed aware-stopped
         until grep -q '"stage start"' /var/log/openshift/aware-stopped.json; do sleep 0.05; done
         for name in unaware dotted.name 'with\x2ddash' aware aware-python failing synced renamed large \
           in-an-array; do systemctl start "$name" & done
         wait
-        systemctl start slow-helper
+        systemctl start slow-helper oneshot-of-a-user
         rest aware aware-python large in-an-array
         systemctl restart restarted
         systemctl kill --signal=KILL killed
-        systemctl stop daemon aware-stopped
+        systemctl stop daemon daemon-of-a-user aware-stopped
         rest killed hung-stat hung-systemctl
         systemctl show --property=Result,ExecMainStatus hung-stat >/observed/hung-stat
         cp /observed/closed /observed/closed-until-shutdown
     """)
     shared_machine.boot("""
-        echo '3.00 1.00' >/run/service-record.uptime
+        echo '3.00 1.00' >/dev/shm/service-record.uptime
         systemctl start unaware
     """)
     return shared_machine
