@@ -402,3 +402,38 @@ def test_a_short_record_that_is_mounted_read_only_is_no_trouble(tmp_path: Path) 
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+RUNS = """
+import sys, service_record
+for number in range(int(sys.argv[2])):
+    try:
+        with service_record.service("job", directory=sys.argv[1]), service_record.stage("pull"):
+            if number % 17 == 0:
+                raise ValueError(f"failure {number}")
+    except ValueError:
+        pass
+"""
+
+
+@pytest.mark.parametrize("layout", ["lines", "array"])
+def test_verdict_stays_when_rotated_under_writers(layout: str, tmp_path: Path) -> None:
+    """The entries of one writer must keep their order, or a run seems to have no end."""
+    environment = os.environ | {"SERVICE_RECORDS_LAYOUT": layout, "INVOCATION_ID": ""}
+    runs, path = 300, tmp_path / "job.json"
+    command = [sys.executable, "-c", RUNS, str(tmp_path), str(runs)]
+    writers = [subprocess.Popen(command, env=environment) for _ in range(3)]
+    rotations = 0
+    while any(writer.poll() is None for writer in writers):
+        if path.exists() and rotate(path, 24 << 10):
+            rotations += 1
+    rotate(path, 24 << 10)
+
+    assert rotations
+    service = history(path.read_bytes())
+    assert {run.outcome for run in service.runs} == {Outcome.SUCCESS, Outcome.FAILURE}
+    assert len(service.runs) + runs_left_out(service) == 3 * runs
+    failed = sum(run.outcome is Outcome.FAILURE for run in service.runs)
+    left_out = sum(run.left_out.failed for run in service.runs if run.left_out is not None)
+    assert failed + left_out == sum(number % 17 == 0 for number in range(runs)) * 3
+    assert judged(path.read_bytes()).verdict is Verdict.SUCCEEDED

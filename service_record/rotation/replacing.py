@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from service_record.record.appending import DAMAGED_SUFFIX, Writer, open_regular
-from service_record.record.array_file import is_locked
+from service_record.record.array_file import ArrayError, append, is_locked
 from service_record.record.entry import BYTE_ORDER_MARK, Entry, Malformed
 from service_record.record.layout import read_entries
 from service_record.record.line import encoded
@@ -28,6 +28,8 @@ from service_record.record.line import encoded
 _LOCK_SECONDS: Final = 5.0
 _WRITERS_SECONDS: Final = 5.0
 """The wait for writers that have the replaced file open."""
+_ARRAY_WRITERS_SECONDS: Final = 1.0
+"""The same while the new file is locked: writers wait for a lock two seconds at most."""
 _PAUSE_SECONDS: Final = 0.002
 _MOST_CATCHING_UP: Final = 20
 _MOST_TURNS: Final = 5
@@ -132,6 +134,8 @@ def _replace(path: Path, choose: Callable[[list[Entry]], list[Entry]]) -> _Repla
             return None
         with _new_file(new, descriptor) as target:
             _check_lease(target, path.parent)
+            if is_array:
+                is_locked(target, 0)  # until the late entries are in it: see _append_late
             _write_all(target, _content(chosen, is_array=is_array))
             os.fsync(target)
             _keep_damage(path, damage)
@@ -145,11 +149,34 @@ def _replace(path: Path, choose: Callable[[list[Entry]], list[Entry]]) -> _Repla
                 _catch_up(descriptor, offset, target)
             new.replace(path)
             _sync(path.parent)
-        return _Replaced(old, before, after, len(entries) - len(chosen))
+            replaced = _Replaced(old, before, after, len(entries) - len(chosen))
+            if is_array:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+                os.close(descriptor)
+                descriptor = -1
+                _append_late(target, replaced)
+        return replaced
     finally:
         with suppress(FileNotFoundError):
             new.unlink()
-        os.close(descriptor)
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _append_late(target: int, replaced: _Replaced) -> None:
+    """Append entries that writers of an array wrote to the replaced file, before the new one gets any.
+
+    Every writer that was waiting for the lock writes to the replaced file. Its next entry must not come first:
+    a run with its end behind the start of the next run looks like one that never ended. So this process holds
+    the lock of the new file meanwhile. Where a writer takes longer, `_finish` does the same without the lock.
+    """
+    if not _is_left(replaced.path, _ARRAY_WRITERS_SECONDS):
+        return
+    late, damage = _behind(list(read_entries(BytesIO(replaced.path.read_bytes()))), replaced.entries)
+    if late and not damage:
+        lines = b",\n".join(encoded(entry.to_json()).rstrip(b"\n") for entry in late)
+        with suppress(OSError, ArrayError):
+            append(target, lines, lock_seconds=0)
 
 
 def _whole_lines(descriptor: int, offset: int, *, is_array: bool = False) -> bytes:
@@ -272,7 +299,7 @@ def _finish(path: Path, replaced: _Replaced) -> bool:
         if again is None:
             return True
         replaced, again = again, None
-        if not _is_left(replaced.path):
+        if not _is_left(replaced.path, _WRITERS_SECONDS):
             return False
         pieces = list(read_entries(BytesIO(replaced.path.read_bytes())))
         late, damage = _behind(pieces, replaced.entries)
@@ -340,10 +367,10 @@ def _missing(late: Iterable[Entry], there: Iterable[Entry]) -> list[Entry]:
     return missing
 
 
-def _is_left(path: Path) -> bool:
-    """Wait until nobody has a file open for writing whose name no writer knows; return whether that is so."""
+def _is_left(path: Path, seconds: float) -> bool:
+    """Wait until no process has the file open for writing; return False if one still has after `seconds`."""
     descriptor = open_regular(path, _READ)
-    until = time.monotonic() + _WRITERS_SECONDS
+    until = time.monotonic() + seconds
     try:
         while True:
             try:
