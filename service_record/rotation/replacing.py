@@ -166,9 +166,10 @@ def _replace(path: Path, choose: Callable[[list[Entry]], list[Entry]]) -> _Repla
 def _append_late(target: int, replaced: _Replaced) -> None:
     """Append entries that writers of an array wrote to the replaced file, before the new one gets any.
 
-    Every writer that was waiting for the lock writes to the replaced file. Its next entry must not come first:
-    a run with its end behind the start of the next run looks like one that never ended. So this process holds
-    the lock of the new file meanwhile. Where a writer takes longer, `_finish` does the same without the lock.
+    Every writer that was waiting for the lock writes to the replaced file. Its next entry must not come
+    first: a run with its end behind the start of the next run looks like one that never ended. So this
+    process holds the lock of the new file meanwhile. Where a writer takes longer, `_finish` does the same
+    without the lock.
     """
     if not _is_left(replaced.path, _ARRAY_WRITERS_SECONDS):
         return
