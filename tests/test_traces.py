@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
 
 from service_record.export.otlp import to_otlp
-from service_record.export.trace import to_chrome_trace, with_steady_clock
-from service_record.history import build_history
+from service_record.export.trace import SteadyClock, to_chrome_trace
+from service_record.history import History, build_history
 from service_record.record.entry import Entry, Phase, Result
 from service_record.version import __version__
 from tests.builders import BOOT_ID, START, entry, failed_run, upstream_entry, write_lines
@@ -26,8 +26,13 @@ from tests.strategies import entries
 START_MICROSECONDS = round(START.timestamp() * 1e6)
 
 
+def history(records: dict[str, list[Entry]]) -> History:
+    clock = SteadyClock(each for record in records.values() for each in record)
+    return build_history((service, clock.timed(record)) for service, record in records.items())
+
+
 def chrome(**records: list[Entry]) -> list[dict[str, Any]]:
-    content = b"".join(to_chrome_trace(build_history(with_steady_clock(list(records.items()))), None))
+    content = b"".join(to_chrome_trace(history(records), None))
     events: list[dict[str, Any]] = json.loads(content)["traceEvents"]
     return events
 
@@ -37,9 +42,7 @@ def slices(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def otlp(host: str | None = None, **records: list[Entry]) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(
-        b"".join(to_otlp(build_history(with_steady_clock(list(records.items()))), host))
-    )
+    document: dict[str, Any] = json.loads(b"".join(to_otlp(history(records), host)))
     return document
 
 
@@ -260,3 +263,42 @@ def test_a_run_that_was_stopped_is_neither_an_error_nor_a_success() -> None:
         assert (span.status.code, len(span.events)) == (Status.STATUS_CODE_UNSET, 0)
         assert told["service_record.outcome"] == "stopped"
     assert told["service_record.stop_request"] == "stop"
+
+
+@pytest.mark.parametrize(
+    ("recorder", "message", "expected"),
+    [
+        ("python/1.0", "OSError: [Errno 28] No space left", "OSError"),
+        ("python/1.0", "Pulling\nKeyError: 'x'\nimages.PullDenied: no\nhint: log in", "images.PullDenied"),
+        ("python/1.0", "ValueError: two\nNote: lines", "ValueError"),
+        ("python/1.0", "KeyboardInterrupt", "KeyboardInterrupt"),
+        ("python/1.0", "the disk is full", "failed: exit 1"),
+        ("bash/1.0", "OSError: printed by something", "failed: exit 1"),
+    ],
+)
+def test_exception_has_the_class_as_its_type(recorder: str, message: str, expected: str) -> None:
+    record = failed_run(error_message=message)
+    record[0] = replace(record[0], recorder=recorder)
+    run = spans_of(otlp(job=record))[0]
+    attributes = {each.key: each.value.string_value for each in run.events[0].attributes}
+
+    assert attributes["exception.type"] == expected
+
+
+def test_spans_are_written_one_by_one() -> None:
+    runs = [entry for at in range(100) for entry in failed_run(at=at * 10)]
+    parts = list(to_otlp(history({"job": runs, "other": runs}), None))
+
+    assert max(map(len, parts)) < 4000
+    assert [len(each["scopeSpans"]) for each in json.loads(b"".join(parts))["resourceSpans"]] == [1, 1]
+
+
+@pytest.mark.parametrize("form", ["otlp", "chrome-trace"])
+def test_pipe_is_exported_like_a_file(form: str, tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "stdin.json", *failed_run())
+    from_file = service_record("export", "--to", form, "--from", path)
+    with path.open("rb") as stream:
+        from_pipe = service_record("export", "--to", form, "--from", "-", stdin=stream.read())
+
+    assert (from_pipe.status, from_pipe.err) == (0, "")
+    assert json.loads(from_pipe.out) == json.loads(from_file.out)

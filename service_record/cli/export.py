@@ -14,7 +14,7 @@ from service_record.cli.options import service_argument, source_options
 from service_record.cli.terminal import check_new, write_new
 from service_record.display.text import count
 from service_record.export import FORMS
-from service_record.read.source import Source, liveness_for
+from service_record.read.source import Source, liveness_for, open_source
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Piece
 from service_record.record.visible import visible
@@ -71,7 +71,7 @@ def command(
             raise click.UsageError(
                 "a trace is one document of all services; --directory is for the other forms"
             )
-        _write(_trace(records, form, source, host), redact=redact)
+        _write(_trace(records, form, places, source, host), redact=redact)
     elif host is not None:
         raise click.UsageError("--host is for traces; the other forms have no place for it")
     elif directory is not None:
@@ -104,17 +104,32 @@ def _outgoing(chunks: Iterable[bytes], *, redact: bool) -> Iterable[bytes]:
 
 
 def _trace(
-    records: list[tuple[str, "_Entries"]], form: str, source: Source, host: str | None
+    records: list[tuple[str, "_Entries"]],
+    form: str,
+    places: tuple[str, ...],
+    source: Source,
+    host: str | None,
 ) -> Iterable[bytes]:
-    """Return one document of the history of all services."""
-    from service_record.export.trace import with_steady_clock  # most exports go without
+    """Return one document of the history of all services.
+
+    The records are read twice, first for the clock of each boot: keeping all entries takes much more memory.
+    """
+    from service_record.export.trace import SteadyClock  # most exports go without
     from service_record.history import build_history
 
     if form == "otlp":
         from service_record.export.otlp import to_otlp as written
     else:
         from service_record.export.trace import to_chrome_trace as written
-    steady = with_steady_clock([(name, list(entries)) for name, entries in records])
+    kept: list[tuple[str, Iterable[Piece]]] = list(records)
+    first: Iterable[tuple[str, Iterable[Piece]]]
+    if all(Path(place).is_file() or Path(place).is_dir() for place in places):
+        first = open_source(places).records
+    else:  # standard input, a pipe or a collector
+        first = kept = [(name, list(entries)) for name, entries in records]
+    names = {name for name, _ in records}
+    clock = SteadyClock(piece for name, pieces in first if name in names for piece in pieces)
+    steady = [(name, clock.timed(pieces)) for name, pieces in kept]
     if host is None and source.is_home:
         host = platform.node()
     return written(build_history(steady, liveness_for(source)), host)

@@ -1,10 +1,11 @@
-"""OTLP/JSON: the TracesData of the OpenTelemetry protocol, which collectors and trace viewers take.
+"""Write a history as OTLP/JSON, the TracesData of the OpenTelemetry protocol.
 
-A trace for each boot, a resource for each service in it, a span for each run, command and stage. As the
-protocol has it in JSON, ids are lowercase hexadecimal and 64-bit integers are texts:
+There is a trace for each boot, a resource for each service in it, and a span for each run, command and stage.
+In the protocol's JSON, ids are lowercase hexadecimal and 64-bit integers are strings:
 https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding. `export` writes it, `ship` sends it.
 """
 
+import builtins
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -21,35 +22,54 @@ _OK: Final = 1
 _ERROR: Final = 2
 _MAX_INTEGER: Final = (1 << 63) - 1
 _BOOT_ID: Final = re.compile("(?!0{32})[0-9a-f]{32}")
+_EXCEPTION: Final = re.compile(r"((?:\w+(\.))*[A-Z]\w*)(?:: |$)")
+"""`OSError: text`, or `package.module.Class: text` of a class that is not built in."""
 _SCOPE: Final = {"name": "service-record", "version": __version__}
 
 
 def to_otlp(history: History, host: str | None) -> Iterator[bytes]:
-    """Yield one line of JSON: what the collector's file receiver reads, and what is posted to /v1/traces."""
-    document = traces_data(trace_spans(history), host, name_of_unnamed_boot(history, host))
-    yield f"{encoded(document)}\n".encode()
+    """Yield the parts of one line of JSON, as the file receiver of OpenTelemetry's collector reads it.
+
+    Each span is encoded by itself: all spans of a long record together take a kilobyte of memory for each.
+    """
+    unnamed = name_of_unnamed_boot(history, host)
+    before = '{"resourceSpans":['
+    latest = None
+    for span in trace_spans(history):
+        resource = span.run.service, span.run.boot_id
+        if resource != latest:
+            end = "]}]}," if latest else ""
+            begin = encoded(_resource_spans(*resource, host, [])).removesuffix("]}]}")
+            before, latest = (end or before) + begin, resource
+        yield (before + encoded(_span(span, _trace_id(span.run.boot_id, unnamed)))).encode()
+        before = ","
+    yield b"]}]}]}\n" if latest else b'{"resourceSpans":[]}\n'
 
 
 def traces_data(
     spans: Iterable[TraceSpan], host: str | None, unnamed: str, *, marks: Iterable[TraceSpan] = ()
 ) -> dict[str, Any]:
-    """Return the TracesData of some spans, and of marks that others are running.
+    """Return the TracesData of these spans, and of marks for spans that are still running.
 
-    `unnamed` stands for the boot of entries that name none: `name_of_unnamed_boot`.
+    `unnamed` identifies the boot of entries without a boot id: see `name_of_unnamed_boot`.
     """
     by_resource: dict[tuple[str, str | None], list[dict[str, Any]]] = {}
     for make, some in ((_span, spans), (_running_mark, marks)):
         for span in some:
             of_resource = by_resource.setdefault((span.run.service, span.run.boot_id), [])
             of_resource.append(make(span, _trace_id(span.run.boot_id, unnamed)))
-    resources = [
-        {
-            "resource": {"attributes": _attributes(_resource(service, boot_id, host))},
-            "scopeSpans": [{"scope": _SCOPE, "spans": some}],
-        }
-        for (service, boot_id), some in by_resource.items()
-    ]
-    return {"resourceSpans": resources}
+    return {
+        "resourceSpans": [_resource_spans(*resource, host, some) for resource, some in by_resource.items()]
+    }
+
+
+def _resource_spans(
+    service: str, boot_id: str | None, host: str | None, spans: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "resource": {"attributes": _attributes(_resource(service, boot_id, host))},
+        "scopeSpans": [{"scope": _SCOPE, "spans": spans}],
+    }
 
 
 def _resource(service: str, boot_id: str | None, host: str | None) -> dict[str, object]:
@@ -62,7 +82,7 @@ def _resource(service: str, boot_id: str | None, host: str | None) -> dict[str, 
 
 
 def name_of_unnamed_boot(history: History, host: str | None) -> str:
-    """Return the stand-in for the boot of entries that name none, as upstream's: the records' first time."""
+    """Return what stands for the boot id of entries without one: the first time in the records."""
     runs = (run for service in history.services for run in service.runs if run.boot_id is None)
     first = min((run.first_entry for run in runs if run.first_entry is not None), default=None)
     return f"{host} {first}"
@@ -75,7 +95,7 @@ def _trace_id(boot_id: str | None, unnamed: str) -> str:
 
 
 def span_id(key: Sequence[str]) -> str:
-    """Return the id of a span, the same whenever and by whomever it is made: 16 hexadecimal digits."""
+    """Return the id of a span: 16 hexadecimal digits that depend on the key only."""
     return sha256("\0".join(key).encode(errors="replace")).hexdigest()[:16]
 
 
@@ -105,7 +125,7 @@ _MARK: Final = "is running"
 
 
 def _running_mark(span: TraceSpan, trace_id: str) -> dict[str, Any]:
-    """Return a span of no length that tells of one that has not ended: the protocol knows none of these."""
+    """Return a span of no length that marks a running span: the protocol has no spans without an end."""
     start = str(nanoseconds(span.start))
     return {
         "traceId": trace_id,
@@ -131,9 +151,7 @@ def _run_facts(span: TraceSpan) -> dict[str, object]:
 
 
 def _end_facts(facts: Facts) -> dict[str, object]:
-    """Return the known facts of an end, under the names of OpenTelemetry's conventions where there
-    are any.
-    """
+    """Return the known facts of an end, named by OpenTelemetry's conventions where these have a name."""
     return {
         "process.exit.code": facts.exit_code,
         **_place(facts),
@@ -147,7 +165,7 @@ def _end_facts(facts: Facts) -> dict[str, object]:
 
 
 def _place(facts: Facts) -> dict[str, object]:
-    """Return the line of the script or program at which it failed."""
+    """Return the place of the failure in the script or program."""
     place = facts.location
     return {
         "code.file.path": place.file if place else None,
@@ -158,10 +176,10 @@ def _place(facts: Facts) -> dict[str, object]:
 
 
 def _event(span: TraceSpan) -> dict[str, Any]:
-    """Return the failure, with its line and its last words, as the event in which viewers look for one."""
+    """Return the failure as the event that trace viewers show: an exception with its place and message."""
     facts = span.span.facts
     attributes = {
-        "exception.type": span.ending,
+        "exception.type": exception_type(span) or span.ending,
         "exception.message": facts.message,
         "exception.stacktrace": "\n".join(map(_frame, facts.stack)) or None,
         **_place(facts),
@@ -171,6 +189,27 @@ def _event(span: TraceSpan) -> dict[str, Any]:
         "name": "exception",
         "attributes": _attributes(attributes),
     }
+
+
+def exception_type(span: TraceSpan) -> str | None:
+    """Return the class of the exception that ended a run, command or stage of a Python service.
+
+    The recorder writes exceptions as `Class: text`, the outermost last, and the text may have several lines.
+    """
+    if not (span.run.recorder or "").startswith("python/"):
+        return None
+    for line in reversed((span.span.facts.message or "").split("\n")):
+        match = _EXCEPTION.match(line)
+        if match and (match[2] or _is_exception(match[1])):
+            return match[1]
+    return None
+
+
+def _is_exception(name: str) -> bool:
+    """Return whether a name without a module is that of an exception; `Note: text` may be any line."""
+    known = getattr(builtins, name, None)
+    is_builtin = isinstance(known, type) and issubclass(known, BaseException)
+    return is_builtin or name.endswith(("Error", "Exception", "Warning"))
 
 
 def _frame(place: Location) -> str:

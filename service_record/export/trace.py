@@ -1,9 +1,8 @@
-"""A history as spans with a beginning and an end, one in another, and as Trace Event Format.
+"""Turn a history into nested spans, and these into Google's Trace Event Format.
 
-Every form of trace is made of these spans. Their times are of a steady clock: steps of the host's clock are
-taken out of each boot. Perfetto (ui.perfetto.dev) and chrome://tracing open Trace Event Format, by Google:
-JSON with a process for each service, a thread for what follows or holds one another in it, and further ones
-for what overlaps, in microseconds since 1970.
+Every trace format is made from these spans. Perfetto (ui.perfetto.dev) and chrome://tracing open Trace Event
+Format: JSON with a process for each service, one thread for spans that follow or contain each other, further
+threads for spans that overlap, and times in microseconds since 1970.
 """
 
 from collections import Counter, deque
@@ -24,30 +23,28 @@ from service_record.version import __version__
 _Key: TypeAlias = tuple[str, ...]
 
 _MAX_OPEN: Final = 100
-"""Stages that a later one is looked for in; more are open only where ends were lost."""
+"""Number of earlier stages considered as the parent of a stage. More are open only where ends were lost."""
 
 
 class TraceSpan(msgspec.Struct, frozen=True, kw_only=True):
     """A run, command or stage."""
 
     key: _Key
-    """Tells it from every other of its host, and stays the same when the records grow."""
+    """Unique on the host. It does not change when the records grow."""
     around: _Key | None = None
-    """The key of what it is in."""
+    """The key of the parent span."""
     level: int = 0
-    """The number of spans around it."""
+    """The number of ancestors."""
     run: Run
-    """The run that it is or belongs to."""
+    """The run itself, or the run of the command or stage."""
     span: Run | Command | Stage
     start: datetime
     end: datetime
-    """The end of the span; without one, the last time known of it; while it runs, the last time known of
-    its boot.
-    """
+    """The end. Without an end entry: the last known time of the run, or of the boot while it is running."""
 
     @property
     def name(self) -> str:
-        """`bootkube` for a run, `stage render` for what is in one."""
+        """`bootkube` for a run, `stage render` for a stage."""
         if isinstance(self.span, Run):
             return self.span.service
         return f"{kind(self.span)} {self.span.name}"
@@ -59,7 +56,10 @@ class TraceSpan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def trace_spans(history: History) -> Iterator[TraceSpan]:
-    """Yield the runs of all services that have times, each before the commands and stages in it."""
+    """Yield the runs of all services, each followed by its commands and stages.
+
+    Runs without times are skipped.
+    """
     runs = [run for service in history.services for run in service.runs]
     latest: dict[str | None, datetime] = {}
     for run in runs:
@@ -75,14 +75,14 @@ def trace_spans(history: History) -> Iterator[TraceSpan]:
 
 
 def _of_run(run: Run, key: _Key, first: datetime, begin: datetime) -> Iterator[TraceSpan]:
-    """Yield a run, which has its first entry then and ends `begin` at the earliest, and what is in it."""
+    """Yield a run and everything in it. `first` is its first entry, `begin` the earliest end."""
     start = run.started or first
     whole = TraceSpan(key=key, run=run, span=run, start=start, end=max(run.ended or begin, start))
     yield whole
     for number, command in enumerate(run.commands):
         start = command.started or command.ended or first
         end = max(command.ended or begin, start)
-        # It may lie before or behind the service itself.
+        # A command may run before or after the service itself.
         inner = _within(whole, (*key, f"command {number}"), command, start, end)
         yield inner
         yield from _of_stages(command.stages, inner)
@@ -90,7 +90,7 @@ def _of_run(run: Run, key: _Key, first: datetime, begin: datetime) -> Iterator[T
 
 
 def _of_stages(stages: Sequence[Stage], around: TraceSpan) -> Iterator[TraceSpan]:
-    """Yield the stages, each in the one that it names, else in the innermost that lasts at least as long."""
+    """Yield the stages, each in the parent that it names, else in the innermost stage that contains it."""
     opened: deque[TraceSpan] = deque(maxlen=_MAX_OPEN)
     identified: dict[str, TraceSpan] = {}
     for number, stage in enumerate(stages):
@@ -114,24 +114,15 @@ def _within(around: TraceSpan, key: _Key, span: Command | Stage, start: datetime
     )
 
 
-_Records: TypeAlias = Sequence[tuple[str, Sequence[Entry | Malformed]]]
-
-
-def with_steady_clock(records: _Records) -> _Records:
-    """Return the records with the times of each boot counted by its uptime, back from its last entry.
-
-    That entry's clock is the one most likely to have been set by then. An entry without an uptime, as all of
-    upstream's, keeps its time.
-    """
-    clock = SteadyClock(piece for _, pieces in records for piece in pieces)
-    return [(service, list(clock.timed(pieces))) for service, pieces in records]
-
-
 class SteadyClock:
-    """The beginning of each boot, by the clock of its last entry."""
+    """Gives entries the time that their uptime stands for, so that steps of the host's clock disappear.
+
+    A boot began at the time of its last entry minus that entry's uptime: this clock is the one most likely to
+    be set. Entries without an uptime, such as upstream's, keep their time.
+    """
 
     def __init__(self, pieces: Iterable[Entry | Malformed]) -> None:
-        """Look through the records of all services once; they are not kept."""
+        """Read the pieces of all services. They are not kept."""
         last: dict[str | None, Entry] = {}
         for piece in pieces:
             if isinstance(piece, Entry) and piece.uptime is not None and piece.time is not None:
@@ -145,11 +136,11 @@ class SteadyClock:
                 continue
             try:
                 self._booted[boot_id] = time - timedelta(seconds=entry.uptime or 0)
-            except OverflowError:  # an uptime of more than there are years
+            except OverflowError:  # an impossible uptime
                 continue
 
     def timed(self, pieces: Iterable[Entry | Malformed]) -> Iterator[Entry | Malformed]:
-        """Yield the pieces of a record, with times by the uptime."""
+        """Yield the pieces of a record with times from the uptime."""
         for piece in pieces:
             if isinstance(piece, Malformed) or piece.uptime is None or piece.boot_id not in self._booted:
                 yield piece
@@ -164,7 +155,7 @@ _MAX_NANOSECONDS: Final = (1 << 63) - 1
 
 
 def nanoseconds(time: datetime) -> int:
-    """Nanoseconds since 1970, as 63 bits hold them: what is earlier or later is moved to where they end."""
+    """Return the nanoseconds since 1970, at least 0 and at most the largest signed 64-bit integer."""
     passed = (time - _EPOCH) // timedelta(microseconds=1) * 1000
     return min(max(passed, 0), _MAX_NANOSECONDS)
 
@@ -189,7 +180,7 @@ def _events(history: History) -> Iterator[dict[str, Any]]:
     by_service: dict[str, list[TraceSpan]] = {service.name: [] for service in history.services}
     for span in trace_spans(history):
         by_service[span.run.service].append(span)
-    threads = count(len(by_service) + 1)  # unlike every process, for viewers that take them for one kind
+    threads = count(len(by_service) + 1)  # some viewers need thread ids that differ from process ids
     for process, (service, spans) in enumerate(by_service.items(), 1):
         yield _metadata("process_name", process, 0, name=service)
         lanes = _lanes(spans)
@@ -203,8 +194,9 @@ def _events(history: History) -> Iterator[dict[str, Any]]:
 
 
 def _lanes(spans: Iterable[TraceSpan]) -> list[list[TraceSpan]]:
-    """Return the spans in as few rows as possible where none crosses another: each is within the last or
-    after it.
+    """Return the spans in as few rows as possible.
+
+    In a row each span is inside the previous one or after it.
     """
     lanes: list[list[TraceSpan]] = []
     opened: list[list[TraceSpan]] = []
@@ -219,7 +211,10 @@ def _lanes(spans: Iterable[TraceSpan]) -> list[list[TraceSpan]]:
 
 
 def _fits(span: TraceSpan, around: list[TraceSpan]) -> bool:
-    """Return whether a span fits into the innermost one open in a row; those that are over are put aside."""
+    """Return whether a span fits into the innermost open span of a row.
+
+    Ended spans are removed from `around`.
+    """
     while around and around[-1].end <= span.start and not _holds(around[-1], span):
         around.pop()
     return not around or span.end <= around[-1].end

@@ -32,7 +32,7 @@ _ARRAY_WRITERS_SECONDS: Final = 1.0
 """The same while the new file is locked: writers wait for a lock two seconds at most."""
 _PAUSE_SECONDS: Final = 0.002
 _MOST_CATCHING_UP: Final = 20
-_MOST_TURNS: Final = 5
+_MOST_TURNS: Final = 20
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _READ_WRITE: Final = _READ | os.O_RDWR
 _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
