@@ -1,6 +1,8 @@
 """Measure the cost of recording in Python, and of starting the command line."""
 
+import logging
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -8,8 +10,10 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
+import structlog
 from msgspec.structs import replace
 
+import service_record
 from bench.rounds import medians, wall
 from bench.shell import ARRAY_SIZES, ENTRY, array_of
 from bench.table import Row, duration, limited, timed
@@ -18,11 +22,20 @@ from service_record.record.directory import Records
 from service_record.record.entry import Entry, Phase, Result
 
 APPENDS = 2_000
+STAGES = 1_000
 SYNCED = 20
 IMPORTS_PER_ROUND = 5
 ARRAY_LIMIT = 100e-6
 IMPORT_LIMIT = 25e-3
 HELP_LIMIT = 150e-3
+FIRST_SERVICE = """
+from time import perf_counter
+from service_record import service
+begun = perf_counter()
+run = service("first", directory={directory!r}).start()
+print(perf_counter() - begun)
+run.end()
+"""
 
 COMMAND = Path(sys.executable).with_name("service-record")
 
@@ -36,6 +49,11 @@ def rows(root: Path) -> Iterator[Row]:
         "synced": partial(synced_append, Records(root).writer("synced")),
         "os.write": partial(bare_write, root / "bare.json"),
         "fsync": partial(bare_write, root / "bare-synced.json", SYNCED, sync=True),
+        "stage": partial(record_stages, root),
+        "plain stage": partial(append_twice, root / "plain.json"),
+        "structlog": partial(log_by_structlog, root / "structlog.json"),
+        "logging": partial(log_by_logging, root / "logging.log"),
+        "first": partial(start_service, root),
         "import": partial(start, "import service_record"),
         "recorder": partial(start, "from service_record import service, stage"),
         "python": partial(start, "pass"),
@@ -52,6 +70,11 @@ def rows(root: Path) -> Iterator[Row]:
         )
     what = "python: one end, and on the disk"
     yield timed(what, seconds["synced"], "bare os.write and fsync", seconds["fsync"])
+    what = "python: a stage, its start and its end"
+    yield timed(what, seconds["stage"], "open, fstat, write, close, twice", seconds["plain stage"])
+    yield timed(what, seconds["stage"], "two lines by structlog", seconds["structlog"])
+    yield timed(what, seconds["stage"], "two lines by logging", seconds["logging"])
+    yield timed("python: the first service() of a process", seconds["first"])
     yield imported("import service_record", seconds["import"], seconds["python"], IMPORT_LIMIT)
     yield imported("with all that records", seconds["recorder"], seconds["python"])
     yield limited("service-record --help", seconds["help"], HELP_LIMIT)
@@ -94,6 +117,73 @@ def bare_write(path: Path, times: int = APPENDS, *, sync: bool = False) -> float
     spent = time.perf_counter() - begun
     os.close(descriptor)
     return spent / times
+
+
+def record_stages(root: Path) -> float:
+    """Seconds of one stage: two entries."""
+    with service_record.service("stages", directory=root):
+        begun = time.perf_counter()
+        for _ in range(STAGES):
+            with service_record.stage("pull"):
+                pass
+        return (time.perf_counter() - begun) / STAGES
+
+
+def append_twice(path: Path) -> float:
+    """Seconds of two entries by the system calls that any recorder needs which holds no file open."""
+    line = Entry.from_json(ENTRY).to_line()
+    path.touch()
+    begun = time.perf_counter()
+    for _ in range(2 * STAGES):
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        os.fstat(descriptor)
+        os.write(descriptor, line)
+        os.close(descriptor)
+    return (time.perf_counter() - begun) / STAGES
+
+
+def log_by_structlog(path: Path) -> float:
+    """Seconds of two lines of JSON by structlog, in a file that stays open."""
+    with path.open("a") as file:
+        logger = structlog.wrap_logger(
+            structlog.WriteLogger(file),
+            processors=[
+                structlog.contextvars.merge_contextvars,
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                structlog.processors.JSONRenderer(),
+            ],
+            wrapper_class=structlog.BoundLogger,
+            pid=os.getpid(),
+        )
+        begun = time.perf_counter()
+        for _ in range(STAGES):
+            logger.info("stage start", stage="pull")
+            logger.info("stage end", stage="pull", result="success")
+        return (time.perf_counter() - begun) / STAGES
+
+
+def log_by_logging(path: Path) -> float:
+    """Seconds of two lines by the standard library's logging, in a file that stays open."""
+    logger, handler = logging.Logger("bench", logging.INFO), logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(message)s"))
+    logger.addHandler(handler)
+    begun = time.perf_counter()
+    for _ in range(STAGES):
+        logger.info("stage start %s", "pull")
+        logger.info("stage end %s %s", "pull", "success")
+    spent = time.perf_counter() - begun
+    handler.close()
+    return spent / STAGES
+
+
+def start_service(root: Path) -> float:
+    """Seconds of the first service() of a process, after the import."""
+    command = [sys.executable, "-c", FIRST_SERVICE.format(directory=str(root))]
+    done = [
+        subprocess.run(command, check=True, capture_output=True, text=True) for _ in range(IMPORTS_PER_ROUND)
+    ]
+    return min(float(each.stdout) for each in done)
 
 
 def start(code: str) -> float:

@@ -142,6 +142,51 @@ def test_a_program_that_ends_before_its_service(
 
 
 @pytest.mark.parametrize(
+    ("last", "status", "end", "exit_code"),
+    [
+        ("sys.exit(3)", 3, "service end failure", 3),
+        ("sys.exit('no disk')", 1, "service end failure", 1),
+        ("sys.exit()", 0, "service end success", None),
+        ("sys.exit((4,))", 4, "service end failure", 4),
+        ("threading.Thread(target=sys.exit).start(); sys.exit(5)", 5, "service end failure", 5),
+        ("service_record.end_service(); sys.exit(3)", 3, "service end success", None),
+        (
+            "try: sys.exit(3)\nexcept SystemExit as error: sys.exit(error.code + 1)",
+            4,
+            "service end failure",
+            4,
+        ),
+    ],
+)
+def test_exit_ends_a_started_service(
+    tmp_path: Path, last: str, status: int, end: str, exit_code: int | None
+) -> None:
+    done = run_program(tmp_path, f"\nservice_record.start_service()\n{last}\n")
+    entry = recorded(tmp_path)[-1]
+
+    assert (done.returncode, "service-record" in done.stderr) == (status, False)
+    assert (story([entry]), entry.exit_code) == ([end], exit_code)
+    if exit_code and "Thread" not in last:
+        assert (entry.error_line or "").endswith(f"main {tmp_path / 'job.py'}")
+
+
+def test_caught_exit_is_not_the_end(tmp_path: Path) -> None:
+    done = run_program(
+        tmp_path,
+        """
+        service_record.start_service()
+        try:
+            sys.exit(3)
+        except SystemExit as error:
+            print(type(error).__name__, repr(error), error.code)
+        """,
+    )
+
+    assert (done.returncode, done.stdout) == (0, "SystemExit SystemExit(3) 3\n")
+    assert story(recorded(tmp_path)) == ["service start"]
+
+
+@pytest.mark.parametrize(
     ("misuse", "said"),
     [
         ("service_record.end_stage()", "no stage is started, so none can end"),

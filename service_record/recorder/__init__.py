@@ -7,6 +7,7 @@ from __future__ import annotations
 import atexit
 import sys
 
+from service_record.recorder.exit_watch import find_exit, unwatch_exit, watch_exit
 from service_record.recorder.recorded_run import (
     Kind,
     Part,
@@ -97,9 +98,11 @@ def start_service(
 ) -> Service:
     """Start a run as `service` describes it; `end_service` ends it.
 
-    An exception that nobody catches ends it too.
+    An exception that nobody catches ends it too, and so does `sys.exit`.
     """
-    return service(name, directory=directory, record_sigterm=record_sigterm).start()
+    started = service(name, directory=directory, record_sigterm=record_sigterm).start()
+    watch_exit()
+    return started
 
 
 def end_service(cause: Cause | None = None) -> None:
@@ -110,6 +113,8 @@ def end_service(cause: Cause | None = None) -> None:
     runs = open_services()
     if runs:
         runs[-1].end(cause)
+        if len(runs) == 1:
+            unwatch_exit()
     else:
         complain("no service is started, so none can end")
 
@@ -152,6 +157,8 @@ def _end_at_exit() -> None:
     for recording in open_services():
         if isinstance(error, BaseException):
             recording.end(error)
+        elif find_exit():
+            recording.end(find_exit()[0])
         else:
             complain(f"{recording} was started and never ended")
 
