@@ -165,7 +165,8 @@ def log_by_structlog(path: Path) -> float:
 
 def log_by_logging(path: Path) -> float:
     """Seconds of two lines by the standard library's logging, in a file that stays open."""
-    logger, handler = logging.Logger("bench", logging.INFO), logging.FileHandler(path)
+    logger, handler = logging.getLogger("bench"), logging.FileHandler(path)
+    logger.setLevel(logging.INFO)
     handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(message)s"))
     logger.addHandler(handler)
     begun = time.perf_counter()
@@ -173,6 +174,7 @@ def log_by_logging(path: Path) -> float:
         logger.info("stage start %s", "pull")
         logger.info("stage end %s %s", "pull", "success")
     spent = time.perf_counter() - begun
+    logger.removeHandler(handler)
     handler.close()
     return spent / STAGES
 

@@ -1,9 +1,9 @@
 """Learn with which status `sys.exit` ends the program, for a run that `start_service` has started.
 
 At the end of the interpreter nothing tells a function of `atexit` the exit status. So while such a run is
-open, `sys.exit` raises a `SystemExit` that notices when the interpreter itself reads its `code`: it does so once,
-to end the program, and no function of Python is on the stack then. An exit that the service catches is not
-noticed, and neither is one that the service raises without `sys.exit`.
+open, `sys.exit` raises a `SystemExit` that notices when the interpreter itself reads its `code`. That happens
+once, to end the program, and no function of Python is on the stack then. An exit that the service catches is
+not noticed, and neither is one that the service raises without `sys.exit`.
 """
 
 from __future__ import annotations
