@@ -86,6 +86,21 @@ def publish(rows: Sequence[Row], page: Path) -> int:
     return int(any(row.holds is False for row in rows))
 
 
+def publish_some(rows: Sequence[Row], page: Path, name: str) -> int:
+    """Print the rows and put them in the place of the rows of a page's table whose names begin with `name`.
+
+    Return the exit status: 1 when a limit is exceeded.
+    """
+    print(markdown(rows))
+    about, _, table = text_between(page, "bench").rstrip("\n").partition("\n\n")
+    old = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    place = next((at for at, cells in enumerate(old) if cells[0].startswith(name)), len(old))
+    kept = [cells for cells in old if not cells[0].startswith(name)]
+    merged = [*kept[:place], *(row.cells() for row in rows), *kept[place:]]
+    replace_between(page, "bench", f"{about}\n\n{aligned([HEAD, *merged])}")
+    return int(any(row.holds is False for row in rows))
+
+
 def aligned(cells: Sequence[Sequence[str]]) -> str:
     """Rows of cells, the first their head, with aligned columns, so that they read as well on a terminal."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
