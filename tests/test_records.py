@@ -17,10 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from service_record.record import array_file
+from service_record.read.source import open_source
+from service_record.record import array_file, inbox
 from service_record.record.appending import Writer, record_name, writing_path
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Malformed
+from service_record.record.inbox import Inbox
 from service_record.record.line import MAX_LINE_BYTES
 from tests.builders import entry, write_lines
 from tests.waiting import side_by_side
@@ -438,24 +440,77 @@ def test_a_file_of_the_inbox_counts_while_a_process_of_its_service_is_among_its_
 ) -> None:
     me, nobody, service = os.getpid(), 2**22 + 1, "job-of-this-test"
     (tmp_path / "cgroup").write_text(f"0::/system.slice/{service}.service\n")
-    inbox, open_file = tmp_path / "inbox", os.open
+    parked, open_file = tmp_path / "inbox", os.open
 
     def open_with_cgroup(path: str, *arguments: int) -> int:
         return open_file(tmp_path / "cgroup" if path == f"/proc/{me}/cgroup" else path, *arguments)
 
-    inbox.mkdir()
+    parked.mkdir()
     for name, pids in {f"{service}.1": [nobody, me], f"{service}.2": [nobody], "other-job.1": [me]}.items():
-        write_lines(inbox / f"{name}.json", *(entry(at=at, pid=pid) for at, pid in enumerate(pids)))
-    (inbox / f"{service}.3.json").symlink_to(f"{service}.1.json")
-    os.mkfifo(inbox / f"{service}.4.json")
+        write_lines(parked / f"{name}.json", *(entry(at=at, pid=pid) for at, pid in enumerate(pids)))
+    (parked / f"{service}.3.json").symlink_to(f"{service}.1.json")
+    os.mkfifo(parked / f"{service}.4.json")
     monkeypatch.setattr(os, "open", open_with_cgroup)
-    monkeypatch.setenv("SERVICE_RECORDS_INBOX", str(inbox))
+    monkeypatch.setenv("SERVICE_RECORDS_INBOX", str(parked))
     monkeypatch.delenv("SERVICE_RECORDS_DIR", raising=False)
     records = Records()
     assert {service, "other-job"}.intersection(records.services(with_inbox=True)) == {service}
     assert service not in records.services()
     assert whole(records, service) == [entry(pid=nobody), entry(at=1, pid=me)]
     assert Records(tmp_path / "elsewhere").services(with_inbox=True) == []
+
+
+@pytest.fixture
+def inbox_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty inbox, to which every process of this user is a writer of the service `job`."""
+    monkeypatch.setenv("SERVICE_RECORDS_INBOX", str(tmp_path / "inbox"))
+    monkeypatch.delenv("SERVICE_RECORDS_DIR", raising=False)
+    monkeypatch.setattr(inbox, "unit_of_process", lambda pid, _: "job.service" if pid == 1 else None)
+    (tmp_path / "inbox").mkdir()
+    return tmp_path / "inbox"
+
+
+def test_user_gets_no_more_than_its_share_of_the_inbox(inbox_directory: Path) -> None:
+    size = inbox.MAX_BYTES_OF_USER // 2
+    line = entry(pid=1).to_line() + b"\n"
+    for number in range(4):
+        data = line * (size // len(line)) + b"\n" * (size % len(line))
+        (inbox_directory / f"job.{number}.json").write_bytes(data)
+    read = list(Inbox(inbox_directory).read("job"))
+    assert [len(data) for data in read] == [size, size]
+    assert Inbox(inbox_directory).left_out == (
+        f"files were left out, or their ends: 2 of user {os.getuid()}; "
+        "each user may have 64 files and 16 MiB there"
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of other users")
+def test_full_inbox_of_one_user_hides_no_other(inbox_directory: Path) -> None:
+    for number in range(inbox.MAX_FILES_OF_USER + 9):
+        file = inbox_directory / f"a-job.{number:03}.json"
+        write_lines(file, entry(pid=7))
+        os.chown(file, 65534, 65534)
+    write_lines(inbox_directory / "job.1.json", entry(pid=1))
+    assert Inbox(inbox_directory).services() == {"job"}
+    assert "9 of user 65534;" in Inbox(inbox_directory).left_out
+
+
+def test_few_of_many_writers_are_looked_at(inbox_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that names a million processes costs as much as one that names a few."""
+    looked_at = []
+    monkeypatch.setattr(inbox, "unit_of_process", lambda pid, _: looked_at.append(pid))  # finds none
+    pids = b"".join(b'{"pid":%d}\n' % pid for pid in range(100_000))
+    (inbox_directory / "job.1.json").write_bytes(pids)
+    assert Inbox(inbox_directory).services() == set()
+    assert 0 < len(looked_at) <= inbox.MAX_PIDS
+    assert {0, 99_999} <= set(looked_at)
+
+
+def test_rest_of_the_inbox_is_reported_once(inbox_directory: Path) -> None:
+    for number in range(inbox.MAX_FILES_OF_USER + 1):
+        write_lines(inbox_directory / f"job.{number}.json", entry(pid=1))
+    reasons = [part.reason for part in open_source().left_out if part.path == "inbox"]
+    assert reasons == [Inbox(inbox_directory).left_out]
 
 
 @pytest.mark.parametrize("behind", [b"", b"x"], ids=["empty", "torn"])

@@ -242,7 +242,7 @@ def _directory(path: Path, *, is_home: bool) -> Source:
         tuple((service, records.read(service)) for service in services),
         is_home,
         **files_beside(path, services),
-        left_out=_links(records),
+        left_out=_not_read(records),
         running=running,
     )
 
@@ -275,13 +275,16 @@ def _read_inside(directory: Path, path: Path) -> bytes:
         return stream.read()
 
 
-def _links(records: Records) -> "tuple[LeftOut, ...]":
-    links = records.links()
-    if not links:
+def _not_read(records: Records) -> "tuple[LeftOut, ...]":
+    reasons = [(str(link), "a symbolic link, which is not followed") for link in records.links()]
+    inbox = records.inbox()
+    if inbox is not None and inbox.left_out:
+        reasons.append(("inbox", inbox.left_out))
+    if not reasons:
         return ()
-    from service_record.bundle import LeftOut  # few directories have links
+    from service_record.bundle import LeftOut  # few directories need it
 
-    return tuple(LeftOut(str(link), "a symbolic link, which is not followed") for link in links)
+    return tuple(LeftOut(path, reason) for path, reason in reasons)
 
 
 def beside(record: Path, suffix: str) -> Path | None:

@@ -2,9 +2,7 @@
 
 import errno
 import os
-import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,13 +14,12 @@ from service_record.record.appending import (
     Writer,
     default_directory,
     open_regular,
-    record_name,
     record_path,
 )
-from service_record.record.systemd import unit_of_process
 
 if TYPE_CHECKING:
     from service_record.record.entry import Piece
+    from service_record.record.inbox import Inbox
 
 RECORD_DIRECTORIES: Final = ("bootstrap/services", "var/log/openshift")
 """The directories of records in a log bundle, and in agent-gather's output, below whatever directory."""
@@ -36,8 +33,6 @@ prints.
 """
 
 _DEFAULT_INBOX: Final = "/dev/shm/service-record"  # noqa: S108  # of the drop-in; root's, and sticky
-_MAX_INBOX_BYTES: Final = 16 << 20
-_PID: Final = re.compile(rb'"pid":(\d{1,9})')
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
@@ -54,7 +49,8 @@ class Records:
         and have no file yet. Links are left out. Raises OSError when the directory cannot be read.
         """
         services = {path.stem for path in self._files() if _is_record(path)}
-        return sorted(services.union(name for name, _ in self._inbox()) if with_inbox else services)
+        inbox = self.inbox() if with_inbox else None
+        return sorted(services | inbox.services() if inbox is not None else services)
 
     def links(self) -> list[Path]:
         """Return the links among the records. They are never read: one may lead to any file of the host."""
@@ -84,27 +80,20 @@ class Records:
         """Return a writer that appends to the record of a service."""
         return Writer(self.path(service))
 
-    def _live(self, service: str) -> list[bytes]:
-        return [data for name, data in self._inbox() if name == service]
-
-    def _inbox(self) -> Iterator[tuple[str, bytes]]:
-        """Yield service and entries of each service that runs as a user and may not write its record.
-
-        The exit helper moves them to the record when the service ends. Anybody may leave files in the inbox:
-        one counts only while a process of that user, in that service's control group, is among its writers.
-        """
+    def inbox(self) -> "Inbox | None":
+        """Return the inbox of services that may not write here; None for other directories and users."""
         if self.directory != Path(DEFAULT_DIRECTORY):
-            return
-        inbox = Path(os.environ.get("SERVICE_RECORDS_INBOX") or _DEFAULT_INBOX)
-        with suppress(OSError):  # only root may list it
-            for path in inbox.iterdir():
-                service = path.name.removesuffix(SUFFIX).rpartition(".")[0]
-                with suppress(OSError), os.fdopen(open_record(path), "rb") as stream:
-                    data = stream.read(_MAX_INBOX_BYTES)
-                    owner = os.fstat(stream.fileno()).st_uid
-                    units = (unit_of_process(int(pid), owner) for pid in set(_PID.findall(data)))
-                    if any(unit is not None and record_name(unit) == service for unit in units):
-                        yield service, data
+            return None
+        from service_record.record.inbox import Inbox  # not loaded by who records
+
+        try:
+            return Inbox(Path(os.environ.get("SERVICE_RECORDS_INBOX") or _DEFAULT_INBOX))
+        except OSError:  # only root may list it
+            return None
+
+    def _live(self, service: str) -> list[bytes]:
+        inbox = self.inbox()
+        return list(inbox.read(service)) if inbox is not None else []
 
     def _file(self, service: str) -> Path:
         """Return the file listed under exactly that name, else the one that a writer makes: neither is
