@@ -5,6 +5,7 @@ drop-in, in turn. It needs root and systemd-nspawn, and takes half a minute.
 """
 
 import re
+import resource
 import sys
 import tempfile
 import time
@@ -38,8 +39,9 @@ systemctl show --property=InactiveEnterTimestampMonotonic --value {" ".join(ONES
 date +%s.%N
 """
 
-Measured = tuple[float, float]
-"""Seconds from the start of systemd until all services have started, and seconds of the shutdown."""
+Measured = tuple[float, float, float]
+"""Seconds from the start of systemd until all services have started, seconds of the shutdown, and processor
+time of both."""
 
 
 def boot(configure: Callable[[Machine], None]) -> Measured:
@@ -51,13 +53,20 @@ def boot(configure: Callable[[Machine], None]) -> Measured:
         for name in DAEMONS:
             machine.unit(name, "ExecStart=/bin/sleep infinity")
         configure(machine)
+        used = _processor_time()
         output = machine.boot(SCENARIO)
-        ended = time.time()
+        ended, used = time.time(), _processor_time() - used
     numbers = [float(number) for number in re.findall(r"^[0-9.]+$", output, re.MULTILINE)]
     begin, *finished, asked = numbers
     if len(finished) != len(ONESHOTS) or min(finished) == 0:
         raise ValueError(f"not every service has ended: {output}")
-    return (max(finished) - begin) / 1e6, ended - asked
+    return (max(finished) - begin) / 1e6, ended - asked, used
+
+
+def _processor_time() -> float:
+    """Return the processor time of all programs that have ended, those of ended machines among them."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def without(machine: Machine) -> None:
@@ -83,6 +92,7 @@ def measured() -> str:
     for place, what, services in (
         (0, "from the start of systemd until 40 services have started", len(ONESHOTS)),
         (1, "shutdown with 20 daemons", len(DAEMONS)),
+        (2, "processor time of both", len(ONESHOTS) + len(DAEMONS)),
     ):
         plain, ours, bash = (
             median(each[number][place] for each in rounds) for number in range(len(variants))

@@ -16,8 +16,8 @@
 # An ExecCondition= that was not met is not an end: the service was not wanted.
 [ "${INVOCATION_ID-}" ] && [ "${SERVICE_RESULT-}" != exec-condition ] || exit 0
 
-# Written early in the boot by units/tmpfiles.d/service-record.conf: a copy of /proc/uptime. Its content
-# and its ctime are the same moment, by uptime and by the clock.
+# A copy of /proc/uptime: its content and its ctime are the same moment, by uptime and by the clock. A
+# rule of tmpfiles.d makes it early in the boot; this script makes it anew when the clock was set.
 clock=/dev/shm/service-record.uptime
 # The largest difference by which a clock that was not set differs from itself: inode times are 10 ms
 # behind, and a busy processor lets time pass between two system calls.
@@ -25,7 +25,8 @@ tolerance_ms=100
 
 main() {
   read -r uptime_before _ </proc/uptime || return
-  is_ordinary_end && find_record && has_nothing_in_inbox && measure_times && read_entries || return
+  is_ordinary_end && find_record && has_nothing_in_inbox && has_clock || return
+  measure_times && read_entries || return
   if [ "$entries" ]; then
     [ "$EXIT_CODE" = exited ] && is_recorded_success
     return
@@ -104,6 +105,20 @@ has_nothing_in_inbox() {
   done
 }
 
+# In /dev/shm anybody may make a file, but only root may replace one of root's.
+has_clock() {
+  # shellcheck disable=SC3067
+  [ -O "$clock" ] && [ ! -L "$clock" ] && return
+  set -C # does not follow a link
+  write_clock
+  set +C
+  return 1
+}
+
+write_clock() {
+  read -r uptime _ </proc/uptime && printf '%s\n' "$uptime" >"$clock"
+}
+
 # Asks for the time, the times of files and the size of the record, with one program. systemd makes
 # the link when it starts the first command of an invocation, and removes it after this script.
 measure_times() {
@@ -133,9 +148,15 @@ measure_times() {
 read_entries() {
   entries=
   [ "$size" -gt 0 ] || return 0
-  entries=$(LC_ALL=C grep --fixed-strings --text --max-count=32 \
+  entries=$(LC_ALL=C grep --fixed-strings --text --max-count=200 \
     --regexp="\"invocationId\":\"$INVOCATION_ID\"" -- "$record")
-  [ $? -le 1 ]
+  [ $? -le 1 ] || return
+  IFS='
+'
+  # shellcheck disable=SC2086 # a word for each line
+  set -- $entries
+  unset IFS
+  [ $# -lt 200 ]
 }
 
 # Whether the entries are those of one process, and its success the last one of them: then systemd
@@ -166,32 +187,40 @@ may_be_unaware() {
   [ "$EXIT_CODE" = killed ] || [ "${USER:-root}" = root ]
 }
 
-# Sets `start_uptime` and `end_uptime`, in milliseconds. systemd tells when a service started by the
-# clock only, and a clock may be set. If the clock differs from the uptime as much as it did at boot,
-# it was not set since then, and the difference makes an uptime of a time.
+# Sets `start_uptime` and `end_uptime`, in milliseconds. systemd tells when a service started only by
+# the clock, and a clock may be set. If the clock differs from the uptime as much as it did before the
+# service started, it was not set since then, and that difference gives the uptime of its start.
 find_start() {
-  # shellcheck disable=SC3067
-  [ -O "$clock" ] && [ ! -L "$clock" ] && read -r uptime_boot _ <"$clock" || return
+  read -r uptime_boot _ <"$clock" || return
   to_ms "$uptime_boot" && boot_ms=$milliseconds || return
   to_ms "$uptime_before" && end_uptime=$milliseconds || return
   to_ms "$uptime_after" && after_ms=$milliseconds || return
+  [ $((after_ms - end_uptime)) -le 1000 ] || return # a busy host; nothing is known of the moment between
   difference=$((clock_ms - boot_ms))
-  [ "$start_ms" -ge "$clock_ms" ] &&
-    [ "$difference" -ge $((now_ms - after_ms - tolerance_ms)) ] &&
-    [ "$difference" -le $((now_ms - end_uptime + tolerance_ms)) ] &&
-    [ $((after_ms - end_uptime)) -le 1000 ] || return
+  if [ "$difference" -lt $((now_ms - after_ms - tolerance_ms)) ] ||
+    [ "$difference" -gt $((now_ms - end_uptime + tolerance_ms)) ]; then
+    write_clock # for services that start from now on
+    return 1
+  fi
+  [ "$start_ms" -ge "$clock_ms" ] || return
   start_uptime=$((start_ms - now_ms + after_ms))
   [ "$start_uptime" -le $((after_ms + tolerance_ms)) ] || return
   [ "$start_uptime" -le "$end_uptime" ] || start_uptime=$end_uptime
 }
 
 to_ms() { # SECONDS.HUNDREDTHS; a leading zero would make the number octal
+  case $1 in
+  *[!0123456789.]* | *.*.* | .* | [!0123456789]*) return 1 ;;
+  *.??) ;;
+  *) return 1 ;;
+  esac
   hundredths=${1#*.}
   milliseconds=$((${1%.*} * 1000 + ${hundredths#0} * 10))
 }
 
 # Sets `result` and `facts`, the members of the end. A signal that systemd calls clean is a stop, but
-# only systemd's jobs tell what was asked for: stop, restart or shutdown.
+# only systemd's jobs tell what was asked for. Of a stop that is no part of a restart or a shutdown, the
+# other half finds the reason.
 read_stop_request() {
   result=success facts='"exitCode":0' request='' is_shutdown=''
   [ "$EXIT_CODE" = killed ] || return 0
@@ -205,7 +234,7 @@ read_stop_request() {
     esac
     shift 4
   done
-  [ ! "$is_shutdown" ] || [ "$request" != stop ] || request=shutdown
+  [ "$request" != stop ] || { [ "$is_shutdown" ] && request=shutdown; }
 }
 
 # Appends start and end with one write. The newline in front ends a line that another writer may have

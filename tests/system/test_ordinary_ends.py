@@ -23,7 +23,6 @@ ORDINARY = (
     "unaware",
     "dotted.name",
     r"with\x2ddash",
-    "daemon",
     "restarted",
     "aware",
     "aware-python",
@@ -31,6 +30,8 @@ ORDINARY = (
 )
 OTHERS = (
     "failing",
+    "daemon",
+    "bound",
     "oneshot-of-a-user",
     "aware-stopped",
     "synced",
@@ -49,6 +50,11 @@ def machine(shared_machine: Machine) -> Machine:
     for name in ("daemon", "restarted", "killed"):
         shared_machine.unit(name, "ExecStart=/bin/sleep infinity")
     shared_machine.unit("daemon-of-a-user", "ExecStart=/bin/sleep infinity", "User=nobody")
+    shared_machine.write_unit(
+        "bound.service",
+        "[Unit]\nBindsTo=partner.service\nAfter=partner.service\n[Service]\nExecStart=/bin/sleep infinity\n",
+    )
+    shared_machine.unit("partner", "ExecStart=/bin/sh -c 'sleep 1; exit 3'")
     shared_machine.unit("oneshot-of-a-user", ONESHOT, SLEEP, "DynamicUser=yes")
     shared_machine.bash_service("aware", WORK)
     shared_machine.python_service("aware-python", "with service_record.service():\n    pass")
@@ -80,7 +86,7 @@ def machine(shared_machine: Machine) -> Machine:
     shared_machine.boot(r"""
         until [[ -e /dev/shm/service-record.uptime ]]; do sleep 0.05; done
         systemctl start --no-block hung-stat hung-systemctl
-        systemctl start daemon daemon-of-a-user restarted killed aware-stopped
+        systemctl start daemon daemon-of-a-user bound restarted killed aware-stopped
         until grep -q '"stage start"' /var/log/openshift/aware-stopped.json; do sleep 0.05; done
         for name in unaware dotted.name 'with\x2ddash' aware aware-python failing synced renamed large \
           in-an-array; do systemctl start "$name" & done
@@ -89,21 +95,22 @@ def machine(shared_machine: Machine) -> Machine:
         rest aware aware-python large in-an-array
         systemctl restart restarted
         systemctl kill --signal=KILL killed
-        systemctl stop daemon daemon-of-a-user aware-stopped
-        rest killed hung-stat hung-systemctl
+        systemctl stop daemon aware-stopped
+        rest bound killed hung-stat hung-systemctl
         systemctl show --property=Result,ExecMainStatus hung-stat >/observed/hung-stat
-        cp /observed/closed /observed/closed-until-shutdown
     """)
+    (shared_machine.observed / "closed").rename(shared_machine.observed / "closed-in-first-boot")
     shared_machine.boot("""
         echo '3.00 1.00' >/dev/shm/service-record.uptime
         systemctl start unaware
+        systemctl start dotted.name
     """)
     return shared_machine
 
 
 @pytest.fixture(scope="module")
 def closed(machine: Machine) -> set[str]:
-    text = (machine.observed / "closed-until-shutdown").read_text()
+    text = (machine.observed / "closed-in-first-boot").read_text()
     return {line.removesuffix(".service") for line in text.splitlines()}
 
 
@@ -128,6 +135,7 @@ def test_other_end_is_closed_by_bash(closed: set[str], name: str) -> None:
         ("aware", Outcome.SUCCESS, None),
         ("aware-python", Outcome.SUCCESS, None),
         ("killed", Outcome.FAILURE, None),
+        ("daemon-of-a-user", Outcome.STOPPED, "shutdown"),
         ("another", Outcome.SUCCESS, None),
     ],
 )
@@ -149,6 +157,12 @@ def test_shutdown_is_the_request_where_the_host_goes_down(machine: Machine) -> N
     assert (run.outcome, run.facts.stop_request) == (Outcome.STOPPED, "shutdown")
 
 
+def test_partner_of_a_service_that_does_not_record_is_named(machine: Machine) -> None:
+    (run,) = machine.runs("bound")
+
+    assert run.facts.stopped_with == "partner.service"
+
+
 @pytest.mark.parametrize("name", DURATIONS)
 def test_duration_does_not_include_the_helper(machine: Machine, name: str) -> None:
     run = machine.runs(name)[0]
@@ -159,7 +173,9 @@ def test_duration_does_not_include_the_helper(machine: Machine, name: str) -> No
 def test_duration_is_right_where_the_clock_was_set(machine: Machine) -> None:
     runs = machine.runs("unaware")
 
-    assert "unaware" in (machine.observed / "closed").read_text()
+    closed = (machine.observed / "closed").read_text()
+    assert "unaware.service" in closed
+    assert "dotted.name" not in closed  # it started after the clock was set
     assert [run.outcome for run in runs] == [Outcome.SUCCESS] * 2
     assert runs[1].duration == pytest.approx(0.6, abs=0.3)
 
