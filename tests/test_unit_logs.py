@@ -1,7 +1,9 @@
 """What systemd logs about units: read from a journal, joined with their properties, and told."""
 
 from datetime import timedelta
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -160,31 +162,22 @@ def test_stop_names_the_partner_that_ended_before(partner_ended: float, is_reaso
     assert ("because it is bound to disk.mount, which failed: exit 4" in stopped_sentence(one)) is is_reason
 
 
-def test_failure_behind_dropped_messages_does_not_quote_the_flood() -> None:
-    def sentence(message: str, suppressed: int) -> str:
-        end = entry(
-            Phase.SERVICE_END,
-            5,
-            result=Result.FAILURE,
-            exit_code=3,
-            error_message=message,
-            service_result="exit-code",
-        )
-        unit = Unit(
-            name="app.service",
-            is_failed=True,
-            facts=Facts(exit_code=3, service_result="exit-code"),
-            log=UnitLog(suppressed=suppressed),
-        )
-        diagnosis = some(judge(history(app=[entry(), end]), Causes(()), [unit]).diagnosis)
-        return trouble_sentence(some(diagnosis.root))
-
-    assert (
-        sentence("flood 65", 235)
-        == "failed: app: exit 3; the journal dropped 235 messages of it (rate limit)"
-    )
-    assert sentence("flood 65", 0) == "failed: app: flood 65"
-    assert sentence("Error: no such disk", 235) == "failed: app: Error: no such disk"
+@pytest.mark.parametrize(
+    ("message", "journal", "says"),
+    [
+        ("flood 65", "Suppressed 235 messages from app.service", "exit 3; the journal dropped 235 messages"),
+        ("flood 65", "Suppressed 235 messages from /system.slice/app.service", "exit 3; the journal dropped"),
+        ("flood 65", "Suppressed 235 messages from other.service", "flood 65"),
+        ("Error: no such disk", "Suppressed 235 messages from app.service", "Error: no such disk"),
+    ],
+)
+def test_headline_is_no_line_of_a_suppressed_flood(message: str, journal: str, says: str) -> None:
+    failure: dict[str, Any] = {"result": Result.FAILURE, "exit_code": 3, "service_result": "exit-code"}
+    end = entry(Phase.SERVICE_END, 5, error_message=message, **failure)
+    line = f"2026-11-21T01:05:04+00:00 host systemd-journald[5]: {journal}\n".encode()
+    files = [("journals/journal.log", BytesIO(line).read)]
+    diagnosis = some(judge(history(app=[entry(), end]), Causes(()), files=files).diagnosis)
+    assert trouble_sentence(some(diagnosis.root)).startswith(f"failed: app: {says}")
 
 
 MESSAGES = """\

@@ -341,7 +341,10 @@ def _telling(lines: Sequence[LogLine], beyond: LineWeight = LineWeight.PLAIN) ->
 
 
 def _with_telling(trouble: Trouble, causes: Causes) -> Trouble:
-    """Add the line that tells most, where the service's last lines tell little."""
+    """Add the number of dropped messages, and the line that says most if the last lines say little."""
+    log = causes.evidence.unit_logs.get(f"{trouble.service}.service")
+    if log is not None and log.suppressed:
+        trouble = replace(trouble, suppressed=log.suppressed)
     message_line = telling_line(trouble.facts.message)
     message_weight = LineWeight.PLAIN if message_line is None else max(LineWeight.PLAIN, weight(message_line))
     if message_weight >= LineWeight.ERROR:

@@ -108,10 +108,7 @@ def _with_command(diagnosis: Diagnosis, history: History, units: Iterable[Unit])
 
     def completed(trouble: Trouble) -> Trouble:
         unit, facts = failed.get(trouble.service), trouble.facts
-        if unit is None:
-            return trouble
-        trouble = replace(trouble, suppressed=unit.log.suppressed)
-        if unit.command is None or trouble.run.boot_id not in history.boots[-1:]:
+        if unit is None or unit.command is None or trouble.run.boot_id not in history.boots[-1:]:
             return trouble
         ends = (facts.message, facts.exit_code, facts.signal, facts.command)
         is_stopped_for_another = facts.signal is not None and facts.service_result == "exit-code"

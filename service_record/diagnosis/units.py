@@ -119,7 +119,7 @@ class UnitLog(msgspec.Struct, frozen=True, kw_only=True):
     spawn_error: str = ""
     """Why systemd could not execute a command of it: `Failed to set up mount namespacing: …`."""
     suppressed: int = 0
-    """Messages of the unit that the journal's rate limit dropped."""
+    """Messages of the unit that the journal's rate limit dropped in this boot."""
 
 
 NOT_LOGGED: Final = UnitLog()
@@ -398,6 +398,7 @@ _BOOT: Final = "running in system mode"
 _MAX_COMPLAINTS: Final = 3
 _FILE_LINE: Final = rf"(?P<place>/\S*?/{_OF}(?:\.d/[^/\s]+\.conf)?:\d+): (?P<what>.*)"
 
+_SUPPRESSED: Final = rf"Suppressed (?P<count>\d{{1,12}}) messages from (?:\S*/)?{_OF}"
 _SPAWN_ERROR: Final = rf"{_OF}: (?P<reason>Failed to .*|Failed at step .*|.* failed: .*)"
 _AT_STEP: Final = "Failed at step"
 
@@ -423,7 +424,7 @@ def _hindered_by(hindrance: Hindrance) -> _UpdateLog:
         # systemd logs some refusals twice, and only one of the two lines has the setting.
         if log.hindrance is hindrance and not detail:
             detail = log.detail
-        return UnitLog(hindrance=hindrance, detail=detail, suppressed=log.suppressed)
+        return UnitLog(hindrance=hindrance, detail=detail)
 
     return update
 
@@ -439,10 +440,6 @@ _EVENTS: Final[tuple[tuple[str, _UpdateLog], ...]] = (
     (
         rf"{_OF}: Start request repeated too quickly",
         lambda log, _match: replace(log, has_hit_start_limit=True),
-    ),
-    (
-        rf"Suppressed (?P<count>\d{{1,12}}) messages from (?:\S*/)?{_OF}",
-        lambda log, match: replace(log, suppressed=log.suppressed + int(match["count"])),
     ),
     (rf"{_OF}: Starting requested but asserts failed", _hindered_by(Hindrance.ASSERTION)),
     (rf"Assertion failed for {_OF}{_DESCRIPTION}\.$", _hindered_by(Hindrance.ASSERTION)),
@@ -480,33 +477,59 @@ def read_logs(lines: Iterable[LogLine]) -> dict[str, UnitLog]:
 
     Unit -> what still holds: a start or a good end forgets what was logged before it, and a boot forgets all.
     """
-    logs: dict[str, UnitLog] = {}
-    # Spawn errors are kept apart, because a start does not forget them: a child may log its error before
-    # systemd logs that the unit has started.
-    spawn_errors: dict[str, str] = {}
-    complaints: dict[str, list[str]] = {}
+    log = _SystemdLog()
     for line in lines:
         text = line.text.strip()
         if _BOOT in text:
-            logs.clear()
-            spawn_errors.clear()
-        elif (match := re.match(_SPAWN_ERROR, text)) is not None:
-            # The line before `Failed at step EXEC` says more.
-            if _AT_STEP not in text or match["unit"] not in spawn_errors:
-                spawn_errors[match["unit"]] = match["reason"]
-        elif (match := re.match(_FILE_LINE, text)) is not None:
-            _add_complaint(complaints.setdefault(match["unit"], []), match)
+            log = _SystemdLog()
         else:
-            events = ((re.match(pattern, text), update) for pattern, update in _EVENTS)
-            match, update = next(((match, update) for match, update in events if match), (None, _forget))
-            if match is not None:
-                logs[match["unit"]] = update(logs.get(match["unit"], NOT_LOGGED), match)
-    for unit, log in logs.items():
-        if log.hindrance is Hindrance.UNLOADABLE:
-            logs[unit] = replace(log, detail="; ".join([log.detail, *complaints.get(unit, ())]))
-        elif log != NOT_LOGGED:
-            logs[unit] = replace(log, spawn_error=spawn_errors.get(unit, ""))
-    return {unit: log for unit, log in logs.items() if log != NOT_LOGGED}
+            log.add(text)
+    return log.units()
+
+
+class _SystemdLog:
+    """What systemd and journald logged in one boot."""
+
+    def __init__(self) -> None:
+        self._logs: dict[str, UnitLog] = {}
+        # The others are kept apart, because a start does not forget them. A child may log why it cannot
+        # execute a command before systemd logs that the unit has started. journald logs how many messages it
+        # dropped only when the unit logs again, maybe after a restart.
+        self._spawn_errors: dict[str, str] = {}
+        self._suppressed: dict[str, int] = {}
+        self._complaints: dict[str, list[str]] = {}
+
+    def add(self, text: str) -> None:
+        """Take one message."""
+        if (match := re.match(_SPAWN_ERROR, text)) is not None:
+            # The line before `Failed at step EXEC` says more.
+            if _AT_STEP not in text or match["unit"] not in self._spawn_errors:
+                self._spawn_errors[match["unit"]] = match["reason"]
+            return
+        if (match := re.match(_SUPPRESSED, text)) is not None:
+            before = self._suppressed.get(match["unit"], 0)
+            self._suppressed[match["unit"]] = before + int(match["count"])
+            return
+        if (match := re.match(_FILE_LINE, text)) is not None:
+            _add_complaint(self._complaints.setdefault(match["unit"], []), match)
+            return
+        for pattern, update in _EVENTS:
+            if (match := re.match(pattern, text)) is not None:
+                unit = match["unit"]
+                self._logs[unit] = update(self._logs.get(unit, NOT_LOGGED), match)
+                return
+
+    def units(self) -> dict[str, UnitLog]:
+        """Return the log of each unit of which something holds."""
+        logs = {unit: log for unit, log in self._logs.items() if log != NOT_LOGGED}
+        for unit, log in logs.items():
+            if log.hindrance is Hindrance.UNLOADABLE:
+                logs[unit] = replace(log, detail="; ".join([log.detail, *self._complaints.get(unit, ())]))
+            else:
+                logs[unit] = replace(log, spawn_error=self._spawn_errors.get(unit, ""))
+        for unit, number in self._suppressed.items():
+            logs[unit] = replace(logs.get(unit, NOT_LOGGED), suppressed=number)
+        return logs
 
 
 def _add_complaint(complaints: list[str], match: re.Match[str]) -> None:

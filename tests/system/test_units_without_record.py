@@ -22,6 +22,8 @@ UNITS = {
     "third": "[Unit]\nRequires=second.service\nAfter=second.service\n[Service]\nExecStart=/bin/true\n",
     "needy": "[Unit]\nRequires=missing.service\n[Service]\nExecStart=/bin/true\n",
     "limited": "[Unit]\nStartLimitBurst=2\nStartLimitInterval=60\n[Service]\nType=oneshot\nExecStart=true\n",
+    "flooding": "[Service]\nLogRateLimitIntervalSec=1s\nLogRateLimitBurst=20\nExecStart=/bin/bash -c '"
+    "for again in 1 2; do for number in {1..99}; do echo flood; done; sleep 1.2; done; exit 3'\n",
     "lively": "[Service]\nExecStart=/bin/sleep 600\n",
 }
 ANSWERS = {
@@ -52,9 +54,10 @@ ANSWERS = {
         "■ stopped: needy.service is not active; it requires missing.service, and there is no such",
     ),
     "limited": (1, "✗ failed: limited.service: systemd gave up restarting it; nothing is recorded of it"),
+    "flooding": (1, "✗ failed: flooding: exit 3; the journal dropped "),
     "lively": (0, "● running: lively.service is active; nothing is recorded of it"),
     "veiled": (0, "■ stopped: veiled did not start: its unit is masked"),
-    "no-such": (3, "Error: no record of no-such in /var/log/openshift; there are: web"),
+    "no-such": (3, "Error: no record of no-such in /var/log/openshift; there are: flooding, web"),
 }
 SCENARIO = """\
 export COLUMNS=1000
@@ -81,6 +84,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, int]]
     for name, text in UNITS.items():
         machine.write_unit(f"{name}.service", text)
     machine.write_unit("veiled.service", "")
+    machine.drop_in("flooding")
     machine.bash_service("web", "true", "Type=oneshot")
     scenario = SCENARIO.format(
         units=" ".join(UNITS), ended=" ".join(UNITS.keys() - {"lively"}), asked=" ".join(ANSWERS)
@@ -97,7 +101,7 @@ def test_analyze_answers_from_systemd(said: dict[str, tuple[str, int]], name: st
     assert code == status
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", [name for name in ANSWERS if name != "flooding"])
 def test_show_answers_like_analyze(said: dict[str, tuple[str, int]], name: str) -> None:
     answer, code = said[f"show {name}"]
     sentence = ANSWERS[name][1].removeprefix("✗ ").removeprefix("■ stopped: ").removeprefix("● running: ")
