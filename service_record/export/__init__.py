@@ -1,6 +1,6 @@
-"""Records in the forms that other programs read: from entries to the bytes of a file. Pure.
+"""Convert records to other formats. Pure.
 
-JSON Lines and the closed array are here; forms with spans have a module each, by `trace`.
+JSON Lines and arrays are here; the trace formats have a module each.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,7 +11,7 @@ from service_record.record.entry import Entry
 
 
 def to_array(entries: Iterable[Entry]) -> Iterator[bytes]:
-    """Yield the entries as one array with an entry to a line, upstream's fields first in each."""
+    """Yield the entries as one array, one entry a line, with upstream's fields first."""
     before = "[\n"
     for entry in entries:
         yield (before + encoded(entry.to_json())).encode()
@@ -20,7 +20,7 @@ def to_array(entries: Iterable[Entry]) -> Iterator[bytes]:
 
 
 def to_jsonl(entries: Iterable[Entry]) -> Iterator[bytes]:
-    """Yield each entry on a line of its own, uncut: an entry that others wrote may exceed our limit."""
+    """Yield each entry as a line. Lines are not cut: other writers' entries may exceed the limit."""
     for entry in entries:
         yield f"{encoded(entry.to_json())}\n".encode()
 
@@ -29,4 +29,4 @@ FORMS: Final[Mapping[str, Callable[[Iterable[Entry]], Iterator[bytes]]]] = {
     "array": to_array,
     "jsonl": to_jsonl,
 }
-"""Name of a form -> what makes it of entries, as they are read. Nothing of an entry is lost."""
+"""Converters by the name of the format. They keep all fields of an entry."""

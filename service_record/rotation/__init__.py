@@ -1,4 +1,4 @@
-"""Keep records within a size: leave out runs in the middle, count them, and lose no entry meanwhile."""
+"""Keep records within a size: remove runs from the middle and count them, while services write."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,6 +12,6 @@ DEFAULT_MAX_BYTES: Final = 2 << 20
 
 
 def max_bytes(environ: Mapping[str, str]) -> int:
-    """Return the limit that $SERVICE_RECORDS_MAX_BYTES sets, else the default; 0 is no limit."""
+    """Return the value of $SERVICE_RECORDS_MAX_BYTES, or the default. 0 means no limit."""
     text = environ.get(VARIABLE, "")
     return int(text) if text.isdecimal() and len(text) < len("1000000000000000") else DEFAULT_MAX_BYTES

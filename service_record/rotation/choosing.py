@@ -1,7 +1,7 @@
-"""Choice of the runs that stay in a record that has outgrown its limit, and counts of the others. Pure."""
+"""Choose the runs that stay in a record that is too long, and count the others. Pure."""
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,35 +13,22 @@ from service_record.history.outcome import Outcome
 from service_record.history.results import handled_failure
 from service_record.record.entry import Entry, Phase, RunsLeftOut
 
-_STEPS: Final = (
-    (100, None),
-    (50, None),
-    (20, None),
-    (10, None),
-    (10, 1000),
-    (10, 500),
-    (10, 200),
-    (10, 100),
-    (10, 50),
-    (10, 20),
-    (10, 10),
-    (5, 5),
-    (2, 2),
-    (1, 1),
-)
-"""The number of first and of latest runs that stay of each boot, and of each distinct failure of a boot.
+_MAX_OF_BOOT: Final = 100
+"""At most this many of the first and of the latest runs of a boot stay.
 
-None: every failure. The first step with which the record is small enough is taken.
+Failed runs stay while there is room.
 """
+_OF_BOOT_BEFORE_FAILURES: Final = 10
+"""So many of the first and of the latest runs of a boot are as important as failures."""
 _FIRST_BOOTS: Final = 10
 _LATEST_BOOTS: Final = 100
-"""Boots that keep runs of their own whatever else there is."""
+"""Of very many boots, the first 10 and the latest 100 always keep runs."""
 _ALWAYS_LATEST: Final = 3
-"""Runs at the end of a record that stay: they may not be over."""
+"""Runs at the end of a record that always stay, because they may still be running."""
 
 
 class AnonymousError(Exception):
-    """The record has entries that name no run."""
+    """The record has entries that cannot be assigned to a run."""
 
 
 @dataclass(slots=True)
@@ -49,39 +36,39 @@ class Invocation:
     """The entries of one run of a service, with its pre- and post-commands."""
 
     boot_id: str | None
-    places: list[int] = field(default_factory=list)
-    """The places of its entries in the record."""
+    entry_indexes: list[int] = field(default_factory=list)
+    """Indexes of its entries in the record."""
     size: int = 0
-    """Bytes of its lines."""
+    """Bytes of its lines in the record."""
     outcome: Outcome = Outcome.RUNNING
     has_failure: bool = False
-    """True when it failed, was interrupted, has no end, or continued after a failure."""
+    """True if it failed, was interrupted, has no end, or continued after a failure."""
     came_to: Hashable = None
     message: str = ""
-    """The signature of the message of its failure."""
+    """Signatures of the messages of its failures."""
     before: RunsLeftOut = field(default_factory=RunsLeftOut)
-    """The runs that an earlier rotation left out right before it."""
+    """The runs that earlier rotations removed right before this one."""
 
 
-def shortened(entries: Sequence[Entry], sizes: Sequence[int], target: int) -> list[Entry]:
-    """Return the entries of the runs that stay, so that their sizes sum up to about `target` bytes.
+def choose_entries(entries: Sequence[Entry], sizes: Sequence[int], target: int) -> list[Entry]:
+    """Return the entries of the runs that stay, together about `target` bytes.
 
-    The first entry of a run says what was left out before it. Raises AnonymousError.
+    The first entry of a run carries the counts of the runs removed before it. Raises AnonymousError.
     """
-    invocations = _invocations(entries, sizes)
-    retained = _retained(invocations, target)
-    marks = _marks(invocations, retained)
-    places = sorted(place for index in retained for place in invocations[index].places)
+    invocations = _group_invocations(entries, sizes)
+    retained = _choose_runs(invocations, target)
+    marks = _count_removed(invocations, retained)
+    entry_indexes = sorted(place for index in retained for place in invocations[index].entry_indexes)
     marked = [
         replace(entries[place], left_out=marks[place]) if place in marks else entries[place]
-        for place in places
+        for place in entry_indexes
     ]
     before = entries[0].left_out or RunsLeftOut()
     first = replace(marked[0].left_out or RunsLeftOut(), rotations=before.rotations + 1)
     return [replace(marked[0], left_out=first), *marked[1:]]
 
 
-def _invocations(entries: Sequence[Entry], sizes: Sequence[int]) -> list[Invocation]:
+def _group_invocations(entries: Sequence[Entry], sizes: Sequence[int]) -> list[Invocation]:
     """Return the invocations in the order of their first entries."""
     invocations: list[Invocation] = []
     by_identity: dict[Hashable, Invocation] = {}
@@ -89,14 +76,14 @@ def _invocations(entries: Sequence[Entry], sizes: Sequence[int]) -> list[Invocat
     for place, (entry, size) in enumerate(zip(entries, sizes, strict=True)):
         key = _key(entry)
         begins = entry.phase is Phase.SERVICE_START and entry.invocation_id is None
-        invocation = None if begins else by_identity.get(key) or _around(entry, latest)
+        invocation = None if begins else by_identity.get(key) or _surrounding_run(entry, latest)
         if invocation is None:
             invocation = by_identity[key] = latest[entry.boot_id] = Invocation(entry.boot_id)
             invocations.append(invocation)
-        invocation.places.append(place)
+        invocation.entry_indexes.append(place)
         invocation.size += size
     for invocation in invocations:
-        _judge(invocation, [entries[place] for place in invocation.places])
+        _judge(invocation, [entries[place] for place in invocation.entry_indexes])
     return invocations
 
 
@@ -108,8 +95,8 @@ def _key(entry: Entry) -> Hashable:
     return entry.boot_id, entry.pid
 
 
-def _around(entry: Entry, latest: dict[str | None, Invocation]) -> Invocation | None:
-    """Return the run that a stage belongs to which a process of its own recorded, outside of systemd."""
+def _surrounding_run(entry: Entry, latest: dict[str | None, Invocation]) -> Invocation | None:
+    """Return the run of a stage that another process recorded outside of systemd, as `run --stage` does."""
     is_stage = entry.phase in {Phase.STAGE_START, Phase.STAGE_END}
     return latest.get(entry.boot_id) if is_stage and entry.invocation_id is None else None
 
@@ -130,40 +117,54 @@ def _judge(invocation: Invocation, entries: Sequence[Entry]) -> None:
     invocation.message = "\n".join(signature(text) for text in texts if text)
 
 
-def _retained(invocations: Sequence[Invocation], target: int) -> list[int]:
-    """Return the indexes of the runs that stay: as many as there is room for."""
-    indexes: set[int] = set()
-    for of_boot, of_failure in _STEPS:
-        indexes = set(_in_step(invocations, of_boot, of_failure))
-        if _size(invocations, indexes) <= target:
-            return sorted(indexes)
-    return sorted(_without_middle_boots(invocations, indexes))
+def _choose_runs(invocations: Sequence[Invocation], target: int) -> list[int]:
+    """Return the indexes of the runs that stay: the most important ones, while there is room."""
+    ranks = _rank(invocations)
+    chosen = {index for index, rank in ranks.items() if rank <= 1}
+    chosen.update((0, *range(max(0, len(invocations) - _ALWAYS_LATEST), len(invocations))))
+    room = target - sum(invocations[index].size for index in chosen)
+    if room < 0:
+        return sorted(_without_middle_boots(invocations, chosen))
+    for index in sorted(ranks.keys() - chosen, key=lambda index: (ranks[index], index)):
+        room -= invocations[index].size
+        if room < 0:
+            break
+        chosen.add(index)
+    return sorted(chosen)
 
 
-def _size(invocations: Sequence[Invocation], indexes: Iterable[int]) -> int:
-    return sum(invocations[index].size for index in indexes)
+def _rank(invocations: Sequence[Invocation]) -> dict[int, float]:
+    """Return the importance of each run that may stay, by its index; 1 is the highest.
 
-
-def _in_step(invocations: Sequence[Invocation], of_boot: int, of_failure: int | None) -> Iterator[int]:
+    The first and the latest run of each boot, and of each distinct failure in a boot, have rank 1 and always
+    stay. The runs next to them have rank 2, and so on.
+    """
     boots: dict[str | None, list[int]] = defaultdict(list)
     failures: dict[Hashable, list[int]] = defaultdict(list)
     for index, one in enumerate(invocations):
         boots[one.boot_id].append(index)
         if one.has_failure:
             failures[one.boot_id, one.came_to, one.message].append(index)
-    yield from (0, *range(max(0, len(invocations) - _ALWAYS_LATEST), len(invocations)))
+    ranks: dict[int, float] = {}
     for indexes in boots.values():
-        yield from _ends(indexes, of_boot)
+        for number, index in enumerate(indexes):
+            distance = min(number + 1, len(indexes) - number)
+            if distance <= _MAX_OF_BOOT:
+                ranks[index] = distance
     for indexes in failures.values():
-        yield from indexes if of_failure is None else _ends(indexes, of_failure)
-
-
-def _ends(indexes: Sequence[int], count: int) -> Sequence[int]:
-    return [*indexes[:count], *indexes[-count:]]
+        for number, index in enumerate(indexes):
+            distance = min(number + 1, len(indexes) - number)
+            # All failures come before the other runs in the middle of a boot, in their own order.
+            rank = min(distance, _OF_BOOT_BEFORE_FAILURES + distance / len(invocations) / 2)
+            ranks[index] = min(rank, ranks.get(index, rank))
+    return ranks
 
 
 def _without_middle_boots(invocations: Sequence[Invocation], retained: set[int]) -> Iterator[int]:
-    """Yield what stays where there are too many boots: of those in the middle each distinct failure twice."""
+    """Yield the indexes that stay if there are too many boots.
+
+    Boots in the middle keep the first and the latest run of each distinct failure only.
+    """
     boots = list(dict.fromkeys(one.boot_id for one in invocations))
     middle = set(boots[_FIRST_BOOTS:-_LATEST_BOOTS])
     failures: dict[Hashable, list[int]] = defaultdict(list)
@@ -174,24 +175,24 @@ def _without_middle_boots(invocations: Sequence[Invocation], retained: set[int])
         elif one.has_failure:
             failures[one.came_to, one.message].append(index)
     for indexes in failures.values():
-        yield from dict.fromkeys(_ends(indexes, 1))
+        yield from {indexes[0], indexes[-1]}
 
 
-def _marks(invocations: Sequence[Invocation], indexes: Sequence[int]) -> dict[int, RunsLeftOut]:
+def _count_removed(invocations: Sequence[Invocation], indexes: Sequence[int]) -> dict[int, RunsLeftOut]:
     """Return for the first entry of a run that stays what is left out before it, where that is anything."""
     marks: dict[int, RunsLeftOut] = {}
     boots = {invocations[index].boot_id for index in indexes}
-    behind = 0
+    next_index = 0
     marked_boots: set[str | None] = set()
     for index in indexes:
-        mark = _mark(invocations[index], invocations[behind:index], boots, marked_boots)
+        mark = _count_gap(invocations[index], invocations[next_index:index], boots, marked_boots)
         if mark != RunsLeftOut():
-            marks[invocations[index].places[0]] = mark
-        behind = index + 1
+            marks[invocations[index].entry_indexes[0]] = mark
+        next_index = index + 1
     return marks
 
 
-def _mark(
+def _count_gap(
     one: Invocation, gap: Sequence[Invocation], kept_boots: set[str | None], marked_boots: set[str | None]
 ) -> RunsLeftOut:
     counts: Counter[str] = Counter()
@@ -210,7 +211,7 @@ def _mark(
         succeeded=counts["succeeded"],
         stopped=counts["stopped"],
         failed=counts["failed"],
-        alike=_alike(one, gap),
+        alike=_count_alike(one, gap),
         boots=boots,
         boot_runs=counts["boot_runs"],
     )
@@ -228,8 +229,8 @@ def _kind(invocation: Invocation) -> str:
     return "stopped" if invocation.outcome is Outcome.STOPPED else "succeeded"
 
 
-def _alike(one: Invocation, gap: Sequence[Invocation]) -> int:
-    """Return how many runs in a row right before this one, all left out, came to the same."""
+def _count_alike(one: Invocation, gap: Sequence[Invocation]) -> int:
+    """Return how many removed runs in a row, right before this one, ended in the same way."""
     alike = one.before.alike
     if alike < one.before.runs:
         return alike

@@ -1,10 +1,9 @@
-"""Put a shorter record in the place of one that has outgrown its limit, while services go on writing to it.
+"""Replace a record by a shorter one while services write to it.
 
-A writer opens the record for each entry. So one may have opened the file just before another takes its place,
-and write to it just after. The replaced file therefore keeps a name beside the record until the kernel says
-that nobody has it open for writing any more: a read lease (fcntl(2), F_SETLEASE) is granted only then. What
-was written to it meanwhile is put into the record, where it belongs in the order. docs/record-format.md,
-"Rotation", has the steps, and what a loss of power leaves of each.
+A writer opens the record for each entry, so it may open the file just before it is replaced and write just
+after. The replaced file therefore keeps a name beside the record until no process has it open for writing:
+only then the kernel grants a read lease (fcntl(2), F_SETLEASE). Late entries are then added to the record, in
+order. docs/record-format.md, "Rotation", has the steps, and the state that a power loss leaves after each.
 """
 
 import fcntl
@@ -27,7 +26,7 @@ from service_record.record.line import encoded
 
 _LOCK_SECONDS: Final = 5.0
 _WRITERS_SECONDS: Final = 5.0
-"""The wait for writers that have the replaced file open."""
+"""How long to wait for writers that have the replaced file open."""
 _ARRAY_WRITERS_SECONDS: Final = 1.0
 """The same while the new file is locked: writers wait for a lock two seconds at most."""
 _PAUSE_SECONDS: Final = 0.002
@@ -41,7 +40,7 @@ _OLD: Final = re.compile(r"\.(?P<record>.+\.json)\.(?P<old>\d{1,12})-(?P<new>\d{
 
 
 class RotationError(Exception):
-    """The reason why a record was not rotated, and what to do, in one line. Nothing of it has changed."""
+    """A record was not rotated and is unchanged. The text says why, and what to do, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +51,30 @@ class Rotation:
     bytes_after: int
     entries_left_out: int
     is_waiting: bool = False
-    """True when a writer still has the replaced file open: the next rotation takes in what it writes."""
+    """True if a writer still has the replaced file open. The next rotation adds its late entries."""
 
 
 def rotate(path: Path, limit: int) -> Rotation | None:
-    """Bring a record of more than `limit` bytes down to half of that; None where there is nothing to do.
+    """Shorten a record of more than `limit` bytes to half of that. Return None if it is not too long.
 
-    First it finishes what an earlier rotation could not. Raises RotationError; OSError as the system says.
+    First completes an earlier rotation that was cut short. Raises RotationError and OSError.
     """
-    with _alone(path.parent):
+    with _hold_directory_lock(path.parent):
         _finish_earlier(path)
         if limit <= 0 or path.lstat().st_size <= limit:
             return None
-        if _leftovers(path):
+        if _find_replaced(path):
             raise RotationError(f"{path}: a writer still has the file open that the last rotation replaced")
         return _rotate(path, limit)
 
 
 def _rotate(path: Path, limit: int) -> Rotation | None:
-    from service_record.rotation.choosing import AnonymousError, shortened  # for long ones
+    from service_record.rotation.choosing import AnonymousError, choose_entries  # few records are too long
 
     before = path.lstat().st_size
 
     def choose(entries: list[Entry]) -> list[Entry]:
-        chosen = shortened(entries, [len(encoded(entry.to_json())) for entry in entries], limit // 2)
+        chosen = choose_entries(entries, [len(encoded(entry.to_json())) for entry in entries], limit // 2)
         return chosen if len(chosen) < len(entries) else entries
 
     try:
@@ -93,19 +92,19 @@ def _rotate(path: Path, limit: int) -> Rotation | None:
 
 @dataclass(frozen=True, slots=True)
 class _Replaced:
-    """A file that another has taken the place of."""
+    """A file that was replaced."""
 
     path: Path
     entries: int
-    """The number of its entries that were looked at when the other was made."""
+    """Number of its entries that were read to make the new file."""
     new_entries: int
-    """The number of entries that the other had then."""
+    """Number of entries in the new file at that time."""
     left_out: int = 0
 
 
 @contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """Hold the lock of a directory of records: one rotation at a time. A process that dies gives it back."""
+def _hold_directory_lock(directory: Path) -> Iterator[None]:
+    """Hold the lock of a directory of records, for one rotation at a time. The kernel releases it on exit."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if not is_locked(descriptor, _LOCK_SECONDS):
@@ -116,10 +115,10 @@ def _alone(directory: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, choose: Callable[[list[Entry]], list[Entry]]) -> _Replaced | None:
-    """Put the entries that are chosen of a record in its place; None where they are just those it has.
+    """Replace a record by the chosen entries. If `choose` returns all of them, return None.
 
-    The file that was replaced keeps a name beside it. Power may be lost at any moment: the record is the one
-    file or the other, each whole.
+    The replaced file keeps a name beside the record. A power loss at any moment leaves one of the two files,
+    whole, as the record.
     """
     descriptor = open_regular(path, _READ_WRITE)
     new = path.with_name(f".{path.name}.new")
@@ -127,16 +126,16 @@ def _replace(path: Path, choose: Callable[[list[Entry]], list[Entry]]) -> _Repla
         is_array = os.pread(descriptor, 64, 0).removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"[")
         if is_array and not is_locked(descriptor, _LOCK_SECONDS):
             raise RotationError(f"{path}: a writer keeps its lock; try again")
-        data = _whole_lines(descriptor, 0, is_array=is_array)
-        entries, damage = _pieces(data, is_array=is_array)
+        data = _read_whole_lines(descriptor, 0, is_array=is_array)
+        entries, damage = _read_pieces(data, is_array=is_array)
         chosen = choose(entries) if entries else entries
         if chosen is entries:
             return None
-        with _new_file(new, descriptor) as target:
+        with _make_file(new, descriptor) as target:
             _check_lease(target, path.parent)
             if is_array:
                 is_locked(target, 0)  # until the late entries are in it: see _append_late
-            _write_all(target, _content(chosen, is_array=is_array))
+            _write_all(target, _encode_record(chosen, is_array=is_array))
             os.fsync(target)
             _keep_damage(path, damage)
             offset, caught_up = (0, 0) if is_array else _catch_up(descriptor, len(data), target)
@@ -145,7 +144,7 @@ def _replace(path: Path, choose: Callable[[list[Entry]], list[Entry]]) -> _Repla
             old = path.with_name(f".{path.name}.{before}-{after}.old")
             os.link(path, old, follow_symlinks=False)
             _sync(path.parent)
-            if not is_array:  # entries written during these syncs: not synced, so that none comes meanwhile
+            if not is_array:  # without a sync, which would take long enough for further entries
                 _catch_up(descriptor, offset, target)
             new.replace(path)
             _sync(path.parent)
@@ -171,17 +170,17 @@ def _append_late(target: int, replaced: _Replaced) -> None:
     process holds the lock of the new file meanwhile. Where a writer takes longer, `_finish` does the same
     without the lock.
     """
-    if not _is_left(replaced.path, _ARRAY_WRITERS_SECONDS):
+    if not _writers_have_left(replaced.path, _ARRAY_WRITERS_SECONDS):
         return
-    late, damage = _behind(list(read_entries(BytesIO(replaced.path.read_bytes()))), replaced.entries)
+    late, damage = _pieces_after(list(read_entries(BytesIO(replaced.path.read_bytes()))), replaced.entries)
     if late and not damage:
         lines = b",\n".join(encoded(entry.to_json()).rstrip(b"\n") for entry in late)
         with suppress(OSError, ArrayError):
             append(target, lines, lock_seconds=0)
 
 
-def _whole_lines(descriptor: int, offset: int, *, is_array: bool = False) -> bytes:
-    """Return the bytes from there on, up to the last newline: a line without one may still be written."""
+def _read_whole_lines(descriptor: int, offset: int, *, is_array: bool = False) -> bytes:
+    """Return the bytes from `offset` to the last newline. A line without one may still be incomplete."""
     size = os.fstat(descriptor).st_size
     data = bytearray()
     while part := os.pread(descriptor, size - offset, offset + len(data)):
@@ -189,8 +188,8 @@ def _whole_lines(descriptor: int, offset: int, *, is_array: bool = False) -> byt
     return bytes(data if is_array else data[: data.rfind(b"\n") + 1])
 
 
-def _pieces(data: bytes, *, is_array: bool) -> tuple[list[Entry], list[Malformed]]:
-    """Return the entries, and what is damaged; at the end of an array that may not be all of it yet."""
+def _read_pieces(data: bytes, *, is_array: bool) -> tuple[list[Entry], list[Malformed]]:
+    """Return entries and damage, without damage at the end of an array: that may be an unfinished entry."""
     pieces = list(read_entries(BytesIO(data)))
     while is_array and pieces and isinstance(pieces[-1], Malformed):
         pieces.pop()
@@ -198,7 +197,7 @@ def _pieces(data: bytes, *, is_array: bool) -> tuple[list[Entry], list[Malformed
     return entries, [piece for piece in pieces if isinstance(piece, Malformed)]
 
 
-def _content(entries: Sequence[Entry], *, is_array: bool) -> bytes:
+def _encode_record(entries: Sequence[Entry], *, is_array: bool) -> bytes:
     lines = [encoded(entry.to_json()) for entry in entries]
     return (
         b"[\n" + b",\n".join(line.rstrip(b"\n") for line in lines) + b"\n]\n" if is_array else b"".join(lines)
@@ -206,8 +205,8 @@ def _content(entries: Sequence[Entry], *, is_array: bool) -> bytes:
 
 
 @contextmanager
-def _new_file(new: Path, like: int) -> Iterator[int]:
-    """Make a file with the mode and the owner of another; yield a descriptor of it."""
+def _make_file(new: Path, like: int) -> Iterator[int]:
+    """Make a file with the mode and owner of `like`; yield its descriptor."""
     with suppress(FileNotFoundError):
         new.unlink()
     status = os.fstat(like)
@@ -228,7 +227,7 @@ def _write_all(target: int, content: bytes) -> None:
 
 
 def _check_lease(descriptor: int, directory: Path) -> None:
-    """Raise RotationError where the file system knows no leases: nobody could tell when writers are done."""
+    """Raise RotationError if the file system has no leases: they show when the last writer is done."""
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
@@ -237,25 +236,25 @@ def _check_lease(descriptor: int, directory: Path) -> None:
 
 
 def _catch_up(descriptor: int, offset: int, target: int) -> tuple[int, int]:
-    """Append what services wrote meanwhile, as long as it is entries and comes.
+    """Append the entries that services have written since `offset`, until there are no more.
 
-    Return the offset behind it, and how many entries those are.
+    Return the new offset and the number of entries.
     """
     count = 0
     for _ in range(_MOST_CATCHING_UP):
-        data = _whole_lines(descriptor, offset)
+        data = _read_whole_lines(descriptor, offset)
         pieces = list(read_entries(BytesIO(data)))
         entries = [piece for piece in pieces if isinstance(piece, Entry)]
         if not entries or len(entries) < len(pieces):
             break
-        _write_all(target, _content(entries, is_array=False))
+        _write_all(target, _encode_record(entries, is_array=False))
         count += len(entries)
         offset += len(data)
     return offset, count
 
 
 def _keep_damage(path: Path, damage: Sequence[Malformed]) -> None:
-    """Append what is damaged to the copy beside the record, as writers of arrays do."""
+    """Append damaged pieces to the copy beside the record, as writers of arrays do."""
     if not damage:
         return
     descriptor = open_regular(path.with_name(path.name + DAMAGED_SUFFIX), _APPEND)
@@ -267,8 +266,8 @@ def _keep_damage(path: Path, damage: Sequence[Malformed]) -> None:
         os.close(descriptor)
 
 
-def _leftovers(path: Path) -> list[_Replaced]:
-    """Return the files beside a record that it has replaced, the oldest first."""
+def _find_replaced(path: Path) -> list[_Replaced]:
+    """Return the replaced files beside a record, oldest first."""
     leftovers = []
     for other in path.parent.iterdir():
         named = _OLD.fullmatch(other.name)
@@ -278,36 +277,36 @@ def _leftovers(path: Path) -> list[_Replaced]:
 
 
 def _finish_earlier(path: Path) -> None:
-    """Do what a rotation that was cut short has left to do."""
-    for replaced in _leftovers(path):
+    """Complete a rotation that was cut short."""
+    for replaced in _find_replaced(path):
         if replaced.path.samefile(path):  # it was cut short before the new file took its place
             replaced.path.unlink()
         else:
             _finish(path, replaced)
     new = path.with_name(f".{path.name}.new")
-    if new.exists():  # a file system that is mounted read-only refuses to remove even what is not there
+    if new.exists():  # a read-only file system refuses to remove even a missing file
         new.unlink(missing_ok=True)
 
 
 def _finish(path: Path, replaced: _Replaced) -> bool:
-    """Take in what was written to the replaced file after it was looked at, and remove it.
+    """Add the late entries of the replaced file to the record, and remove the file.
 
-    To put it in its place in the order replaces the record once more. Where others were about to write each
-    time, it is appended in the end. Return False while a writer has the replaced file open.
+    Inserting them in order replaces the record again, which may leave late entries again. After `_MOST_TURNS`
+    they are appended. Return False if a writer still has the replaced file open.
     """
     again: _Replaced | None = replaced
     for turn in range(_MOST_TURNS):
         if again is None:
             return True
         replaced, again = again, None
-        if not _is_left(replaced.path, _WRITERS_SECONDS):
+        if not _writers_have_left(replaced.path, _WRITERS_SECONDS):
             return False
         pieces = list(read_entries(BytesIO(replaced.path.read_bytes())))
-        late, damage = _behind(pieces, replaced.entries)
+        late, damage = _pieces_after(pieces, replaced.entries)
         _keep_damage(path, damage)
         if late and turn + 1 < _MOST_TURNS:
-            again = _take_in(path, late, replaced.new_entries)
-        elif not _are_appended(path, late, replaced.new_entries):
+            again = _insert_late(path, late, replaced.new_entries)
+        elif not _append_missing(path, late, replaced.new_entries):
             return False
         _sync(path)
         replaced.path.unlink()
@@ -315,8 +314,8 @@ def _finish(path: Path, replaced: _Replaced) -> bool:
     return True
 
 
-def _behind(pieces: Sequence[Entry | Malformed], count: int) -> tuple[list[Entry], list[Malformed]]:
-    """Return what stands behind so many entries."""
+def _pieces_after(pieces: Sequence[Entry | Malformed], count: int) -> tuple[list[Entry], list[Malformed]]:
+    """Return the pieces after the first `count` entries."""
     read_count = 0
     late: list[Entry] = []
     damage: list[Malformed] = []
@@ -331,11 +330,11 @@ def _behind(pieces: Sequence[Entry | Malformed], count: int) -> tuple[list[Entry
     return late, damage
 
 
-def _take_in(path: Path, late: Sequence[Entry], place: int) -> _Replaced | None:
-    """Put entries into a record behind so many others, but for those that it has there already."""
+def _insert_late(path: Path, late: Sequence[Entry], place: int) -> _Replaced | None:
+    """Insert entries into a record after the first `place` entries, unless they are there already."""
 
     def choose(entries: list[Entry]) -> list[Entry]:
-        first = place  # behind those that were caught up with
+        first = place
         for entry, there in zip(late, entries[place:], strict=False):
             if entry != there:
                 break
@@ -346,8 +345,8 @@ def _take_in(path: Path, late: Sequence[Entry], place: int) -> _Replaced | None:
     return _replace(path, choose)
 
 
-def _are_appended(path: Path, late: Sequence[Entry], place: int) -> bool:
-    """Append entries as a writer does, but for those that stand behind so many others already."""
+def _append_missing(path: Path, late: Sequence[Entry], place: int) -> bool:
+    """Append entries as a writer does, unless they are in the record after the first `place` entries."""
     if not late:
         return True
     there = [piece for piece in read_entries(BytesIO(path.read_bytes())) if isinstance(piece, Entry)]
@@ -356,7 +355,7 @@ def _are_appended(path: Path, late: Sequence[Entry], place: int) -> bool:
 
 
 def _missing(late: Iterable[Entry], there: Iterable[Entry]) -> list[Entry]:
-    """Return the entries that are not among others; a rotation that was cut short may have put them there."""
+    """Return the late entries that are not there yet. A rotation that was cut short may have added some."""
     lines = Counter(encoded(entry.to_json()) for entry in there)
     missing = []
     for entry in late:
@@ -368,7 +367,7 @@ def _missing(late: Iterable[Entry], there: Iterable[Entry]) -> list[Entry]:
     return missing
 
 
-def _is_left(path: Path, seconds: float) -> bool:
+def _writers_have_left(path: Path, seconds: float) -> bool:
     """Wait until no process has the file open for writing; return False if one still has after `seconds`."""
     descriptor = open_regular(path, _READ)
     until = time.monotonic() + seconds

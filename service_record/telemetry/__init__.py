@@ -1,1 +1,1 @@
-"""Traces sent to any backend that speaks OTLP over HTTP."""
+"""Send traces to a backend by OTLP over HTTP."""

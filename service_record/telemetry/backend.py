@@ -1,7 +1,7 @@
-"""Posts traces by OTLP over HTTP, and says by the protocol's rules what became of them.
+"""Post traces by OTLP over HTTP, and read the backend's answers.
 
-https://opentelemetry.io/docs/specs/otlp/#otlphttp: which failures may be tried again, that partial success
-may not, and that a refused request is dropped.
+The protocol says which failures may be retried, that a partial success must not be, and that a refused
+request is dropped: https://opentelemetry.io/docs/specs/otlp/#otlphttp.
 """
 
 import base64
@@ -30,12 +30,12 @@ _IDS: Final = frozenset(("traceId", "spanId", "parentSpanId"))
 
 
 def request_of(traces_data: Mapping[str, Any]) -> bytes:
-    """Return the request that carries a TracesData in the protocol's JSON form."""
+    """Return the body of a request with this TracesData, which is in the protocol's JSON form."""
     return ParseDict(_with_base64_ids(traces_data), ExportTraceServiceRequest()).SerializeToString()
 
 
 def _with_base64_ids(value: Any) -> Any:
-    """Return the document with ids in base64: OTLP has them in hexadecimal, protobuf's own JSON has not."""
+    """Return the document with ids in base64, as protobuf's JSON parser needs them, not in hexadecimal."""
     if isinstance(value, list):
         return [_with_base64_ids(item) for item in value]
     if not isinstance(value, Mapping):
@@ -47,7 +47,7 @@ def _with_base64_ids(value: Any) -> Any:
 
 
 def rejected_spans(body: bytes) -> tuple[int, str]:
-    """Return how many spans a good answer says were not taken, and the reason; it may warn of none."""
+    """Return the number of rejected spans in a successful answer, and the reason or a warning."""
     try:
         partial = ExportTraceServiceResponse.FromString(body).partial_success
     except DecodeError:
@@ -56,7 +56,7 @@ def rejected_spans(body: bytes) -> tuple[int, str]:
 
 
 def refusal_message(body: bytes) -> str:
-    """Return the message of a refusal: a google.rpc.Status, which has it as the second field, too."""
+    """Return the message of a refusal, a google.rpc.Status. There, too, the second field is the message."""
     try:
         return ExportTracePartialSuccess.FromString(body).error_message
     except DecodeError:
@@ -79,12 +79,12 @@ _PROTOBUF: Final = "application/x-protobuf"
 
 @dataclass(frozen=True, slots=True)
 class Reception:
-    """A backend's final answer to a request."""
+    """The final answer to a request."""
 
     rejected: int = 0
-    """Spans that it does not want, now or later."""
+    """Number of spans that the backend will never accept."""
     reason: str = ""
-    """The reason, in one line that is safe to print; it may also warn of spans that were taken."""
+    """The reason, or a warning about accepted spans, in one line that is safe to print."""
 
 
 class TraceBackend(SingleTryClient):
@@ -96,7 +96,7 @@ class TraceBackend(SingleTryClient):
         super().__init__(url, headers, self._secrets, ca_bundle=bundle, transfer_seconds=_UPLOAD_SECONDS)
 
     def post(self, body: bytes, spans: int) -> Reception:
-        """Send a request with so many spans. Raises NotTaken when it was not taken."""
+        """Send a request with this number of spans. Raises NotTaken if it was not accepted."""
         request = Request(
             method="POST",
             url=self.url,
@@ -115,7 +115,7 @@ class TraceBackend(SingleTryClient):
             return Reception(min(rejected, spans), self._printable(reason))
         text = refusal_message(bytes(reply.body)) if is_protobuf else outcome.text
         reason = f"{outcome.status}: {self._printable(reason_of(outcome, text))}"
-        if outcome.status == HTTPStatus.BAD_REQUEST:  # these spans are at fault: others may be taken
+        if outcome.status == HTTPStatus.BAD_REQUEST:  # only these spans are bad
             return Reception(spans, reason)
         is_final = outcome.status not in _TRY_AGAIN
         raise NotTaken(f"{self.url}: {reason}", is_final=is_final, retry_after=outcome.retry_after)

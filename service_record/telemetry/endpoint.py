@@ -1,6 +1,6 @@
-"""The address of a trace backend and the headers for it, from arguments and files.
+"""Parse the address of a trace backend and its headers file.
 
-`otlp+https://HOST[:PORT][/PATH]`; `/v1/traces` is added as the protocol has it.
+The address is `otlp+https://HOST[:PORT][/PATH]`; the protocol's path `/v1/traces` is added.
 """
 
 import re
@@ -17,12 +17,12 @@ _OURS: Final = frozenset(("content-type", "content-encoding", "content-length", 
 
 
 def is_otlp(place: str) -> bool:
-    """Return whether a place to send to is spelled as one for traces."""
+    """Return whether a destination is the address of a trace backend."""
     return place.startswith(tuple(f"{scheme}://" for scheme in _SCHEMES))
 
 
 def traces_url(place: str) -> str:
-    """Return the URL that traces are posted to. Raises CollectorError."""
+    """Return the URL to post traces to. Raises CollectorError."""
     parts = split_url(place, _SCHEMES)
     is_plain = parts is not None and parts.username is None and not parts.query and not parts.fragment
     if parts is None or not is_plain or not _is_host(parts.hostname or ""):
@@ -41,9 +41,9 @@ def _is_host(name: str) -> bool:
 
 
 def read_headers(file: Path) -> dict[str, str]:
-    """Return the headers in a file, `Name: value` on each line. Raises CollectorError.
+    """Return the headers in a file with `Name: value` on each line. Raises CollectorError.
 
-    No value is in the text of an error: it may be a secret.
+    Errors never contain a value, because it may be a secret.
     """
     try:
         lines = file.read_text(encoding="ascii").splitlines()

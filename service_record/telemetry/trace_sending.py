@@ -1,7 +1,6 @@
-"""Sends the traces of a directory of records, each span once it has ended.
+"""Send the traces of a directory of records, each span when it has ended.
 
-Ids are derived from what a span is, so that what is sent again is the same span. What was sent is known only
-while this runs.
+Which spans were sent is remembered only while this runs. A span that is sent again has the same id.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,17 +22,17 @@ from service_record.record.entry import Piece
 from service_record.telemetry.backend import TraceBackend, request_of
 
 MARK_SECONDS: Final = 10.0
-"""The duration from which a run is marked as running."""
+"""A span that has been running for this long is marked as running."""
 SETTLE_SECONDS: Final = 10.0
-"""A run without an end may still get one this long: systemd's helper records it after the process is gone."""
+"""How long a run without an end may still get one: the exit helper records it after the process is gone."""
 _BATCH: Final = 200
-"""Spans in one request; an entry is at most some kilobytes, so a request is at most some megabytes."""
+"""Spans in one request. A span has at most some kilobytes, so a request has at most some megabytes."""
 _LOOK_SECONDS: Final = 60.0
-"""Between looks at records that have not changed."""
+"""The interval for reading records that have not changed."""
 _WAITING_LOOK_SECONDS: Final = 2.0
-"""The same while something is running or unsettled."""
+"""The same while a span is running or not settled."""
 _REST: Final = 20
-"""The pause after a look, as a multiple of its duration: at most a twentieth of a processor is used."""
+"""The pause after reading, as a multiple of its duration, so that it takes 1/20 of a processor at most."""
 
 
 @dataclass(slots=True)
@@ -131,7 +130,7 @@ class TraceSender:
         return is_waiting
 
     def _is_settled(self, span: TraceSpan, own: str, history: History) -> bool:
-        """Return whether nothing more can come of a span."""
+        """Return whether a span can no longer change."""
         if span.run.outcome is not Outcome.INTERRUPTED or span.run.boot_id != history.latest_boot:
             return True
         since = self._ended.setdefault(own, monotonic())
@@ -151,7 +150,7 @@ class TraceSender:
             self.remarks.append(f"taken with a warning: {reception.reason}")
 
     def _masked(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Return a document without secrets in any of its texts that somebody else has written."""
+        """Return the document with secrets masked in all texts from records."""
         clean: dict[str, str] = {}
 
         def masked(value: Any, name: str = "") -> Any:
@@ -180,5 +179,5 @@ class _Batch:
 
 
 def _age(span: TraceSpan) -> float:
-    """Return for how many seconds something has been running, by the clock of this host."""
+    """Return the seconds since the start of a span, by the clock of this host."""
     return (datetime.now(UTC) - span.start).total_seconds()
