@@ -57,13 +57,13 @@ find_record() {
   done </proc/self/cgroup
   case $unit in
   service-record-rotate.service) exit 0 ;; # started by this program's other half
-  -* | [!.]*.service) name=${unit%.service} ;;
+  ?*.service) name=${unit%.service} ;;
   *) return 1 ;;
   esac
   case $name in
   -*) name=_${name#?} ;;
   esac
-  while :; do # no dot is left in the name of a record
+  while :; do # the name of a record has no dot
     case $name in
     *.*) name=${name%%.*}_${name#*.} ;;
     *) break ;;
@@ -105,11 +105,12 @@ has_nothing_in_inbox() {
   done
 }
 
-# In /dev/shm anybody may make a file, but only root may replace one of root's.
+# Anybody may make a file in /dev/shm, but nobody may replace one of root's.
 has_clock() {
   # shellcheck disable=SC3067
   [ -O "$clock" ] && [ ! -L "$clock" ] && return
-  set -C # does not follow a link
+  [ ! -e "$clock" ] && [ ! -L "$clock" ] || return # to write to a FIFO would block
+  set -C                                           # follows no link
   write_clock
   set +C
   return 1

@@ -104,6 +104,11 @@ def machine(shared_machine: Machine) -> Machine:
         echo '3.00 1.00' >/dev/shm/service-record.uptime
         systemctl start unaware
         systemctl start dotted.name
+        rm /dev/shm/service-record.uptime
+        systemctl start 'with\\x2ddash'
+        rm /dev/shm/service-record.uptime
+        setpriv --reuid=nobody --regid=nogroup --clear-groups mkfifo /dev/shm/service-record.uptime
+        systemctl start slow-helper
     """)
     return shared_machine
 
@@ -176,6 +181,14 @@ def test_duration_is_right_where_the_clock_was_set(machine: Machine) -> None:
     closed = (machine.observed / "closed").read_text()
     assert "unaware.service" in closed
     assert "dotted.name" not in closed  # it started after the clock was set
+    assert [run.outcome for run in runs] == [Outcome.SUCCESS] * 2
+    assert runs[1].duration == pytest.approx(0.6, abs=0.3)
+
+
+@pytest.mark.parametrize("name", [r"with\x2ddash", "slow-helper"])
+def test_end_is_recorded_without_a_usable_copy_of_the_uptime(machine: Machine, name: str) -> None:
+    runs = machine.runs(name)
+
     assert [run.outcome for run in runs] == [Outcome.SUCCESS] * 2
     assert runs[1].duration == pytest.approx(0.6, abs=0.3)
 
