@@ -117,7 +117,9 @@ class Program:
     package: str
     arguments: Sequence[str]
     is_server: bool = False
-    """True if it is to listen on PORT; or until SIGTERM, if it has no port."""
+    """True if it serves HTTP on PORT until SIGTERM."""
+    ready: str = ""
+    """The text in its output after which it gets SIGTERM."""
 
 
 PROGRAMS: Final = (
@@ -146,12 +148,12 @@ PROGRAMS: Final = (
     Program("aiohttp", ["run_aiohttp.py", "PORT"], is_server=True),
     Program("tornado", ["run_tornado.py", "PORT"], is_server=True),
     Program("celery", ["celery", "-A", "tasks", "report"]),
-    Program("celery", ["celery", "-A", "tasks", "worker", "-c", "2", "--without-mingle"], is_server=True),
+    Program("celery", ["celery", "-A", "tasks", "worker", "-c", "2", "-l", "info"], ready=" ready."),
     Program("celery", ["celery", "-A", "missing", "worker"]),
     Program("distributed", ["run_dask.py"]),
-    Program("supervisor", ["supervisor.supervisord", "-c", "supervisord.conf"], is_server=True),
-    Program("ansible-core", ["ansible", "localhost", "-m", "ping"]),
-    Program("ansible-core", ["ansible", "playbook", "play.yaml"]),
+    Program("supervisor", ["supervisor.supervisord", "-c", "supervisord.conf"], ready="entered RUNNING"),
+    Program("ansible-core", ["ansible.cli.adhoc", "localhost", "-m", "ping"]),
+    Program("ansible-core", ["ansible.cli.playbook", "play.yaml"]),
     Program("apscheduler", ["run_scheduler.py"]),
     Program("luigi", ["run_luigi.py"]),
     Program("alembic", ["alembic.config", "upgrade", "head"]),
@@ -179,7 +181,7 @@ def run_program(program: Program, source: str, directory: Path) -> Ending:
         "NO_COLOR": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    with tempfile.TemporaryFile() as output:
+    with tempfile.NamedTemporaryFile() as output:
         process = subprocess.Popen(
             [sys.executable, "-c", source, *arguments],
             cwd=directory,
@@ -189,7 +191,11 @@ def run_program(program: Program, source: str, directory: Path) -> Ending:
             stderr=subprocess.STDOUT,
         )
         if program.is_server:
-            wait_for_answer(port if "PORT" in " ".join(program.arguments) else None)
+            wait_for_answer(port)
+        if program.ready:
+            wait_for_text(output.name, program.ready)
+        if program.is_server or program.ready:
+            time.sleep(0.5)
             process.send_signal(signal.SIGTERM)
         try:
             status = process.wait(timeout=120)
@@ -209,9 +215,9 @@ def is_frame(line: str) -> bool:
     return "<string>" in line or "runpy" in line or not line.strip("^~")
 
 
-def wait_for_answer(port: int | None) -> None:
+def wait_for_answer(port: int) -> None:
     deadline = time.monotonic() + 60
-    while port is not None and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
         try:
             with urlopen(f"http://127.0.0.1:{port}/") as answer:
                 answer.read()
@@ -219,7 +225,12 @@ def wait_for_answer(port: int | None) -> None:
             time.sleep(0.2)
         else:
             return
-    time.sleep(6 if port is None else 0.5)
+
+
+def wait_for_text(path: str, text: str) -> None:
+    deadline = time.monotonic() + 60
+    while text not in Path(path).read_text(errors="replace") and time.monotonic() < deadline:
+        time.sleep(0.2)
 
 
 def find_version(package: str) -> str | None:
