@@ -1,6 +1,7 @@
 """An array's exact bytes, and what a writer does when something comes in between, in this process."""
 
 import fcntl
+import json
 import os
 import resource
 import threading
@@ -13,7 +14,7 @@ import pytest
 from service_record.record import array_file
 from service_record.record.appending import Writer
 from tests.array_files import CLOSED, JSON, ROOM
-from tests.array_writers import elements, is_locked, parked_behind
+from tests.array_writers import elements, is_locked
 from tests.builders import entry
 
 LATER = [entry("stage start", 40, stage="later").to_json(), entry("stage start", 41, stage="last").to_json()]
@@ -126,19 +127,59 @@ def test_the_lock_is_free_although_a_child_that_was_forked_meanwhile_has_the_fil
     os.close(*copies)
 
 
-def test_a_signal_handler_parks_its_entry_in_the_midst_of_another(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "moment", ["before-the-lock", "before-the-size", "before-the-room", "after-the-write"]
+)
+def test_entry_of_a_signal_handler_is_moved_into_the_array(
+    path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    before = path.read_bytes()
+    """Whenever the handler runs in the middle of an append."""
     writer = Writer(path)
+    name = {"before-the-size": "fstat", "before-the-room": "pread", "after-the-write": "pwrite"}.get(moment)
+    handled = []
 
     def handle_signal(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # it came before the lock was got
-        writer.append(LATER[0])
+        handled.append(descriptor)
+        if moment == "before-the-lock":
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        else:
+            hook = getattr(os, str(name))
+
+            def call_and_handle(*arguments: object) -> object:
+                monkeypatch.setattr(os, str(name), hook)
+                result = hook(*arguments)
+                assert writer.append(LATER[0])
+                return result
+
+            monkeypatch.setattr(os, str(name), call_and_handle)
+            return
+        assert writer.append(LATER[0])
 
     on_lock(monkeypatch, handle_signal)
     assert writer.append(LATER[1])
-    assert parked_behind(before, path.read_bytes()) == LATER
+    assert handled
+    found = elements(path.read_bytes())
+    assert found in ([*JSON, *LATER], [*JSON, *LATER[::-1]])
+    assert json.loads(path.read_bytes()) == found
+    assert writer.append(LATER[0])
+    assert json.loads(path.read_bytes()) == [*found, LATER[0]]
+
+
+def test_entries_of_others_behind_the_array_stay_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = Writer(path)
+
+    def handle_signal(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        writer.append(LATER[0])
+        with path.open("ab") as file:
+            file.write(b"{torn\n")
+
+    before = path.read_bytes()
+    on_lock(monkeypatch, handle_signal)
+    assert writer.append(LATER[1])
+    lines = [line for line in path.read_bytes().removeprefix(before).split(b"\n") if line]
+    assert lines[1] == b"{torn"
+    assert [json.loads(lines[0]), json.loads(lines[2])] == LATER
 
 
 def open_files() -> set[str]:

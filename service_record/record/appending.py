@@ -128,6 +128,8 @@ class Writer:
         self._dropped = 0
         self._tail_is_ours = False
         self._is_in_array = False
+        self._parked: list[bytes] = []
+        """Entries that signal handlers have parked behind the array, in the middle of an append."""
 
     @property
     def dropped(self) -> int:
@@ -174,7 +176,11 @@ class Writer:
         if first == b"[" and self._write_in_array(entry, written):
             return
         # Also behind an array: this writer's entries are parked there from now on.
-        self._write_line(encode_line(entry, _SEPARATE if first else b""), written)
+        line = encode_line(entry, _SEPARATE if first else b"")
+        self._write_line(line, written)
+        if self._is_in_array:
+            self._parked.append(line.strip())
+            self._tail_is_ours = False  # the append below this one moves the entry into the array
 
     def _first_byte(self) -> bytes:
         """Return the byte that shows the file's layout, creating the file if it is missing; empty for an
@@ -226,24 +232,40 @@ class Writer:
     def _write_in_array(self, entry: Mapping[str, object] | bytes, written: list[int]) -> bool:
         if self._is_in_array:  # this is a signal handler, on top of the very same function
             return False
+        line, is_whole = encode_line(entry).rstrip(), False
         opened: list[int] = []
         closing = map(os.close, opened)
         try:
             self._is_in_array = True
             open_into(opened, self._path, os.O_RDWR | _SAFE)
-            array_file.append(
-                opened[0], encode_line(entry).rstrip(), lock_seconds=_LOCK_SECONDS, written=written
-            )
+            if self._parked:
+                self._merge_parked(opened[0])
+            try:
+                array_file.append(opened[0], line, lock_seconds=_LOCK_SECONDS, written=written)
+            except array_file.ArrayError:
+                if not self._parked:
+                    raise
+                self._merge_parked(opened[0])
+                array_file.append(opened[0], line, lock_seconds=_LOCK_SECONDS, written=written)
+            is_whole = True
+            if self._parked:
+                self._merge_parked(opened[0])
         except (OSError, array_file.ArrayError) as error:
             if is_foreign(error):
                 raise
-            written.clear()
-            return False
+            if not is_whole:
+                written.clear()
+            return is_whole
         finally:
             self._is_in_array = False
             for _ in closing:  # see open_into
                 pass
         return True
+
+    def _merge_parked(self, descriptor: int) -> None:
+        """Move the entries of signal handlers into the array. If that fails, the exit helper does it."""
+        lines, self._parked = self._parked, []
+        array_file.merge_parked(descriptor, lines, lock_seconds=_LOCK_SECONDS)
 
 
 def _read_fields(entry: Entry | Mapping[str, object]) -> Mapping[str, object]:

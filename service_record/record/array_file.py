@@ -58,6 +58,32 @@ def append(descriptor: int, line: bytes, *, lock_seconds: float, written: list[i
         _unlock(descriptor)
 
 
+def merge_parked(descriptor: int, lines: list[bytes], *, lock_seconds: float) -> None:
+    """Move entries that this process has parked behind the array into it, with one write.
+
+    `lines` are these entries in their order. Raises ArrayError, and changes nothing, if anything else is at
+    the end of the file: another writer's entries, or a torn line.
+    """
+    try:
+        if not is_locked(descriptor, lock_seconds):
+            raise ArrayError("another writer kept the lock")
+        size = os.fstat(descriptor).st_size
+        start = max(0, size - _TAIL_BYTES)
+        tail = os.pread(descriptor, _TAIL_BYTES, start)
+        for line in reversed(lines):
+            tail = tail.rstrip(_BLANK)
+            if not tail.endswith(b"\n" + line):
+                raise ArrayError("the parked entries are not at the end of the file")
+            tail = tail.removesuffix(line)
+        end, is_first = _closed_end(descriptor, start + len(tail))
+        text = (b"" if is_first else b",") + b"\n" + b",\n".join(lines) + _CLOSING
+        beyond = max(size, end + len(text) + 1)
+        if os.pwrite(descriptor, text + _blanks(end + len(text), beyond), end) < len(text) - len(_CLOSING):
+            raise OSError("only part of the parked entries could be written")
+    finally:
+        _unlock(descriptor)
+
+
 def is_locked(descriptor: int, seconds: float) -> bool:
     """Take the lock of a file, flock(2); return False if another process keeps it for `seconds` seconds.
 
@@ -99,7 +125,7 @@ def _closed_end(descriptor: int, size: int) -> tuple[int, bool]:
     behind a brace may be part of a torn text. Otherwise raises ArrayError.
     """
     start = max(0, size - _TAIL_BYTES)
-    text = os.pread(descriptor, _TAIL_BYTES, start).rstrip(_BLANK)
+    text = os.pread(descriptor, size - start, start).rstrip(_BLANK)
     opened = text.removesuffix(b"]")
     before = opened.rstrip(_BLANK)
     if start == 0 and (not text or (before == b"[" and opened != text)):
