@@ -170,7 +170,8 @@ __sr_begin() { # the state of a run: all of it is text, as JSON where it goes in
     [sync]="${SERVICE_RECORDS_SYNC-}" [hung]=''
     [traps]=looks [here]='' [chld]='' [directory]="$PWD" [options]=''
     [home]="${BASH_SOURCE[0]%"${BASH_SOURCE[0]##*/}"}" # where this file is
-    [sees_exit]='' [exit_line]='' [err]='' [err_ends]='' [err_command]='' [err_pipe]=''
+    [sees_exit]='' [exit_line]='' [exit_command]=''
+    [err]='' [err_ends]='' [err_command]='' [err_pipe]=''
   )
   [[ ${__sr[home]} == /* ]] || __sr[home]=$PWD/${__sr[home]}
   # A here-document is a file before bash 5.1; then a long one is; later where bash is to be
@@ -338,8 +339,9 @@ __sr_escape() { # TEXT; as the content of a JSON string
 # --- Traps, and the function `exit` --------------------------------------------------------------
 __sr_on_err() { # STATUS OPTIONS LINE COMMAND PIPESTATUS...; before the service's own ERR trap
   if [[ $BASHPID == "${__sr_pid-}" ]]; then
-    __sr[err_line]=$3 __sr[err_command]=${4:0:4096} __sr[err_pipe]="${*:5}"
-    __sr[err_function]=${FUNCNAME[2]-} __sr[err_file]=${BASH_SOURCE[2]-} __sr[err_ends]=
+    __sr[err_line]=$3 __sr[err_command]=${4:0:4096} __sr[err_pipe]="${*:5}" __sr[err_status]=$1
+    __sr_err_functions=("${FUNCNAME[@]:2}") __sr_err_files=("${BASH_SOURCE[@]:2}")
+    __sr_err_lines=("$3" "${BASH_LINENO[@]:2}") __sr[err_ends]=
     [[ $2 != *e* ]] || { __sr[err_ends]=1 && __sr_chain_exit ends; }
   fi
   builtin return "$1"
@@ -347,8 +349,10 @@ __sr_on_err() { # STATUS OPTIONS LINE COMMAND PIPESTATUS...; before the service'
 
 __sr_on_exit_call() { # STATUS [ARGUMENT...]; what `exit` does first, which alone knows its line
   if [[ $BASHPID == "${__sr_pid-}" && $# -le 2 && ${2-} != --* ]]; then
-    __sr[exit_line]=${BASH_LINENO[2]-}
-    __sr[exit_function]=${FUNCNAME[3]-} __sr[exit_file]=${BASH_SOURCE[3]-}
+    __sr[exit_line]=${BASH_LINENO[2]-} __sr[exit_command]="exit${2+ ${2:0:4096}}"
+    # The frames: before bash 5.2, eval and source have ended when the EXIT trap runs.
+    __sr_exit_functions=("${FUNCNAME[@]:3}") __sr_exit_files=("${BASH_SOURCE[@]:3}")
+    __sr_exit_lines=("${BASH_LINENO[@]:2}")
     __sr_chain_exit ends
   fi
   builtin return "$1"
@@ -585,9 +589,9 @@ __sr_locate() { # call, or failure STATUS COMMAND; this one may set __sr_command
   if builtin declare -F __sr_find >/dev/null; then
     __sr_find "$@"
   elif [[ $1 == failure && ${__sr[exit_line]}${__sr[err_ends]} ]]; then
-    __sr_place="${__sr[err_line]-} ${__sr[err_function]:-main} ${__sr[err_file]-}"
+    __sr_place="${__sr[err_line]-} ${__sr_err_functions[0]-main} ${__sr_err_files[0]-}"
     [[ ! ${__sr[exit_line]} ]] ||
-      __sr_place="${__sr[exit_line]} ${__sr[exit_function]:-main} ${__sr[exit_file]}"
+      __sr_place="${__sr[exit_line]} ${__sr_exit_functions[0]-main} ${__sr_exit_files[0]-}"
     __sr_stack=',"errorLineApproximate":true'
   fi
 }

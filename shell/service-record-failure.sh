@@ -1,356 +1,456 @@
 # Finds the line where a bash service failed: service-record 0.2.0
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # what bootstrap-service-record.sh sets
+# shellcheck disable=SC2154 # variables of bootstrap-service-record.sh
+# shellcheck disable=SC2086,SC2206 # IFS and `set -f` are those of the shim
 #
-# bootstrap-service-record.sh looks for this file beside itself and in ../share/service-record, when
-# a service has failed, or called it wrongly. It has bash parse it in the service's shell, where the
-# same manners hold. It takes it only whole and of its own version: the first line names that, and
-# the last is the end. Nothing here runs a program or makes a process.
+# bootstrap-service-record.sh reads this file after a failure, or when a service has called it
+# wrongly. It uses the file only if it is complete: the first line must name the version of the
+# shim, and the last line must be the end. The code runs in the service's shell, under the rules of
+# the shim: it starts no program and no process, and every name begins with __sr_.
+#
+# Bash does not say where a script failed. A line is exact only if it is proven in one of these
+# ways. Every other line is approximate.
+#
+#   1. Our function `exit` was called, and the line has the word. If a function that only prints and
+#      exits (`die`) called it, the line that calls this function.
+#   2. ERR reported the line and a command, the line is this command and nothing else, and nothing
+#      can have failed after it that ERR would report in the same way.
+#   3. Without ERR: the line is the last command of bash, which expands a variable that is not set,
+#      and no other line of the file expands it.
+#   4. Without ERR, in a function: the line is the last command of bash, no other line and function
+#      has it, and bash would have taken notice of the next command if that had run.
+#
+# All of them require that the frame runs the text of the file: see __sr_frame_runs_file.
 
-# Sets __sr_place, as errorLine has it, and __sr_stack, the JSON members that go with it. In a trap,
-# bash counts the trap's own lines: there the place of a call is unknown.
-__sr_find() { # call, or failure STATUS COMMAND
-  builtin local LC_ALL=C __sr_line='' __sr_function='' __sr_file='' __sr_approximate=''
-  builtin local -a __sr_functions __sr_files __sr_lines
-  builtin local __sr_trap_lines=0
+# Sets __sr_place, as errorLine has it, and __sr_stack, the JSON members that go with it.
+__sr_find() { # call, or failure STATUS COMMAND; a failure may set __sr_command
+  builtin local LC_ALL=C __sr_depth=0 __sr_exact='' __sr_trap_lines=0
+  builtin local __sr_line='' __sr_function='' __sr_file='' # of the frame at __sr_depth
+  builtin local -a __sr_lines __sr_functions __sr_files __sr_script
+  builtin local __sr_first=1 __sr_last=0 __sr_until=0 __sr_next='' __sr_is_called=''
+  __sr_script=()
+  __sr_count_trap_lines
   __sr_read_frames
   if [[ $1 == call ]]; then
+    __sr_use_frame 0
     ((__sr_line > __sr_trap_lines)) || builtin return 0
-    __sr_function=${__sr_functions[0]-} __sr_file=${__sr_files[0]-}
+    __sr_exact=1
+  elif [[ ${__sr[exit_line]} ]]; then
+    __sr_find_exit && __sr_exact=1
+  elif [[ ${__sr[err_line]-} && $3 == "${__sr[err_command]}" ]] ||
+    # what the EXIT trap sees instead after eval, after source, and in bash 5.3
+    [[ ${__sr[err_ends]} && $3 == @(eval\ *|.\ *|source\ *|*__sr_*) ]]; then
+    __sr_use_error
+    __sr_is_error "$2" && __sr_exact=1
   else
-    __sr_line=
-    __sr_find_failure "$2" "$3"
+    __sr_lines[0]= # that of the EXIT trap
+    __sr_use_frame 0
+    __sr_search "$3" && __sr_exact=1
   fi
+  [[ $__sr_exact ]] || __sr_check_line_exists
   [[ $__sr_line && $__sr_file ]] || builtin return 0
   __sr_place="$__sr_line ${__sr_function:-main} $__sr_file"
   __sr_read_stack
-  __sr_stack=$__sr_answer${__sr_approximate:+',"errorLineApproximate":true'}
+  __sr_stack=$__sr_answer
+  [[ $__sr_exact ]] || __sr_stack+=',"errorLineApproximate":true'
 }
 
-# The service's frames, innermost first: __sr_functions, __sr_files, and in __sr_lines where each
-# was called; in __sr_line where it called us; and how many lines the longest of its traps has, but
-# for EXIT and ERR.
+# --- Frames and the stack ------------------------------------------------------------------------
+# The service's frames, innermost first: the function, its file, and the line that it is at.
 __sr_read_frames() {
-  builtin local __sr_depth=0 __sr_index=0 __sr_breaks=''
-  while [[ ${FUNCNAME[__sr_depth]-} == __sr_* ]]; do __sr_depth=$((__sr_depth + 1)); done
-  [[ ${FUNCNAME[__sr_depth]-} != @(exit|record_service_*) ]] || __sr_depth=$((__sr_depth + 1))
-  __sr_functions=("${FUNCNAME[@]:__sr_depth}") __sr_files=("${BASH_SOURCE[@]:__sr_depth}")
-  __sr_lines=("${BASH_LINENO[@]:__sr_depth}") __sr_line=${BASH_LINENO[__sr_depth - 1]}
-  __sr_trap_lines=999999 # any line may be a trap's
-  __sr_read_traps || builtin return
+  builtin local __sr_ours=0
+  while [[ ${FUNCNAME[__sr_ours]-} == __sr_* ]]; do __sr_ours=$((__sr_ours + 1)); done
+  [[ ${FUNCNAME[__sr_ours]-} != @(exit|record_service_*) ]] || __sr_ours=$((__sr_ours + 1))
+  __sr_functions=("${FUNCNAME[@]:__sr_ours}") __sr_files=("${BASH_SOURCE[@]:__sr_ours}")
+  __sr_lines=("${BASH_LINENO[@]:__sr_ours-1}")
+}
+
+__sr_use_frame() { # NUMBER
+  __sr_depth=$1
+  __sr_line=${__sr_lines[$1]-} __sr_function=${__sr_functions[$1]-} __sr_file=${__sr_files[$1]-}
+  # The outermost frame is not a function, even if the service has a function called `main`.
+  (($1 + 1 < ${#__sr_functions[@]})) || __sr_function=
+}
+
+# In a trap bash counts the lines of the trap: a line up to __sr_trap_lines may be such a line.
+__sr_count_trap_lines() {
+  builtin local __sr_index=0 __sr_breaks=''
+  __sr_trap_lines=999999
+  __sr_read_traps || builtin return 0
   __sr_trap_lines=0
-  for ((__sr_index = 3; __sr_index < ${#__sr_traps[@]}; __sr_index += 4)); do
+  for ((__sr_index = 3; __sr_index < ${#__sr_traps[@]}; __sr_index += 4)); do # trap -- COMMAND NAME
+    [[ ${__sr_traps[__sr_index - 1]} && ${__sr_traps[__sr_index]} != @(EXIT|ERR) ]] ||
+      builtin continue
     __sr_breaks=${__sr_traps[__sr_index - 1]//[!$'\n']/}
-    [[ ! ${__sr_traps[__sr_index - 1]} || ${__sr_traps[__sr_index]} == @(EXIT|ERR) ]] ||
-      ((${#__sr_breaks} < __sr_trap_lines)) || __sr_trap_lines=$((${#__sr_breaks} + 1))
+    ((${#__sr_breaks} < __sr_trap_lines)) || __sr_trap_lines=$((${#__sr_breaks} + 1))
   done
 }
 
-__sr_read_stack() { # the JSON member: __sr_place, and behind it the callers
-  builtin local __sr_index=0 __sr_json='' __sr_count=${#__sr_functions[@]}
-  builtin local __sr_called="${__sr_place#* }"
-  __sr_called=${__sr_called%% *}
-  __sr_escape "$__sr_place"
-  __sr_json="\"$__sr_answer\""
-  # The place may be a call site: then the frames below it are not its callers.
-  while ((__sr_index < __sr_count)) &&
-    [[ ${__sr_functions[__sr_index]} != "$__sr_called" ]]; do __sr_index=$((__sr_index + 1)); done
-  for (( ; __sr_index + 1 < __sr_count; __sr_index++)); do
-    ((__sr_lines[__sr_index] > __sr_trap_lines)) || builtin break # a trap called it
-    __sr_escape "${__sr_lines[__sr_index]} ${__sr_functions[__sr_index + 1]} \
-${__sr_files[__sr_index + 1]}"
+# The stack as a JSON member. It begins within the function that printed and exited, if there is
+# one, and ends at the function that a trap called.
+__sr_read_stack() {
+  builtin local __sr_json='' __sr_index=0
+  for ((__sr_index = 0; __sr_index < ${#__sr_functions[@]}; __sr_index++)); do
+    [[ ${__sr_lines[__sr_index]} ]] || builtin continue # without ERR, the innermost is unknown
+    ((__sr_lines[__sr_index] > __sr_trap_lines)) || builtin break
+    __sr_escape "${__sr_lines[__sr_index]} ${__sr_functions[__sr_index]} ${__sr_files[__sr_index]}"
     ((${#__sr_json} + ${#__sr_answer} < 800)) || builtin break
     __sr_json+=",\"$__sr_answer\""
   done
-  __sr_answer=",\"stack\":[$__sr_json]"
-  ((__sr_index + 1 >= __sr_count)) || __sr_answer+=',"truncated":true'
+  __sr_answer=",\"stack\":[${__sr_json#,}]"
+  ((__sr_index >= ${#__sr_functions[@]})) || __sr_answer+=',"truncated":true'
 }
 
-# Where it failed: __sr_line, __sr_function, __sr_file, and __sr_approximate unless nothing else can
-# have failed. `set -e` ends the shell only after ERR ran, at that very line; a handled failure
-# never gets here. ERR is silent at `exit`, at an unbound variable, and in functions without -E:
-# there the frames and the script's text have to do. In a trap, bash leaves $BASH_COMMAND as it was
-# and counts the trap's own lines.
-__sr_find_failure() { # STATUS COMMAND
-  builtin local -a __sr_script
-  if [[ ${__sr[exit_line]} && $2 == @(builtin\ exit|eval|.|source)\ * ]]; then
-    __sr_line=${__sr[exit_line]} __sr_function=${__sr[exit_function]} __sr_file=${__sr[exit_file]}
-    __sr_is_exit "$1" && [[ $2 != eval\ * ]] || __sr_approximate=1
-  elif [[ ${__sr[err_ends]} && ${__sr[options]} == *e* &&
-    $2 == @("${__sr[err_command]}"|eval\ *|.\ *|source\ *|*__sr_*) ]] ||
-    [[ ${__sr[exit_line]} && ${__sr[exit_line]} == "${__sr[err_line]-}" ]]; then
-    __sr_line=${__sr[err_line]} __sr_function=${__sr[err_function]} __sr_file=${__sr[err_file]}
-    __sr_command=${__sr[err_command]}
-    __sr_is_error "$2" || __sr_approximate=1
-  else
-    __sr_function=${__sr_functions[0]-} __sr_file=${__sr_files[0]-}
-    __sr_search "$1" "$2" || __sr_approximate=1
-  fi
-  [[ ! $__sr_approximate ]] && builtin return 0
-  if __sr_read_script "$__sr_file"; then
+# An approximate line must at least be a line of the file; without a file, there is no line.
+__sr_check_line_exists() {
+  if __sr_read_script; then
     ((__sr_line > __sr_trap_lines && __sr_line <= ${#__sr_script[@]})) || __sr_line=
   elif [[ $__sr_file == "$0" || $__sr_file != */* || $__sr_file == /@(dev|proc)/* ]]; then
     __sr_line=
   fi
 }
 
-# The text of a file, of the script as it was when it began, into __sr_script.
-__sr_read_script() { # FILE
-  builtin local __sr_open="$1" __sr_number=0
-  __sr_script=()
-  [[ $1 != "$0" || ! -f /proc/$__sr_pid/fd/255 ]] || __sr_open=/proc/$__sr_pid/fd/255
-  [[ ($1 != "$0" || ${__sr[options]} != *[cs]*) && -f $__sr_open && ($__sr_open == /* ||
-    $PWD == "${__sr[directory]}") ]] && builtin mapfile -t __sr_script <"$__sr_open" ||
-    builtin return 1
-  # A pattern takes bash seconds for such a line; a bar is none that runs the command, and nothing
-  # is known of what follows it.
-  for __sr_number in "${!__sr_script[@]}"; do
-    ((${#__sr_script[__sr_number]} <= 4096)) || __sr_script[__sr_number]='|'
+# --- 1. exit -------------------------------------------------------------------------------------
+__sr_find_exit() {
+  builtin local __sr_name=exit __sr_index=0 __sr_error=''
+  __sr_functions=("${__sr_exit_functions[@]}") __sr_files=("${__sr_exit_files[@]}")
+  __sr_lines=("${__sr_exit_lines[@]}") __sr_command=${__sr[exit_command]}
+  # Called from the service's ERR trap: what failed is the command that ERR reported.
+  __sr_error="${__sr_err_functions[*]-} ${__sr_err_files[*]-}"
+  for __sr_index in "${!__sr_functions[@]}"; do
+    if [[ ${__sr_lines[__sr_index]} == "${__sr[err_line]-}" &&
+      "${__sr_functions[*]:__sr_index} ${__sr_files[*]:__sr_index}" == "$__sr_error" ]]; then
+      __sr_use_error
+      __sr_is_error "${__sr[err_status]}"
+      builtin return "$?" # without it, in a trap, that of the service's last command
+    fi
+  done
+  __sr_use_frame 0
+  while [[ $__sr_function ]] && ((__sr_lines[__sr_depth + 1] > __sr_trap_lines)) &&
+    __sr_only_reports "$__sr_function" 3; do
+    __sr_name=$__sr_function
+    __sr_use_frame $((__sr_depth + 1))
+  done
+  __sr_frame_runs_file && __sr_has_word "$__sr_name" && __sr_is_called_by_files
+}
+
+# Whether the line has the word, and is no part of a command over several lines, of which bash may
+# report any line.
+__sr_has_word() { # WORD
+  builtin local __sr_number=$__sr_line __sr_text="${__sr_script[__sr_line - 1]}"
+  [[ " $__sr_text " == *[[:blank:]\;\&\|\(\{]"$1"[[:blank:]\;\&\|\)\}]* && $__sr_text != *\\ &&
+    ${__sr_script[__sr_line - 2]-} != *\\ ]] && __sr_closes_quotes "$__sr_text" || builtin return 1
+  while ((--__sr_number >= __sr_first)); do # a string may have begun above
+    __sr_text=${__sr_script[__sr_number - 1]}
+    [[ $__sr_text == *[\"\']* && $__sr_text != *([[:blank:]])\#* ]] || builtin continue
+    __sr_closes_quotes "$__sr_text"
+    builtin return "$?"
   done
 }
 
-# Its first line, without a comment and white space, for bash prints a command with white space of
-# its own.
-__sr_squeeze() {          # TEXT
-  __sr_answer=${1:0:4096} # patterns take seconds for a long text
-  __sr_answer=${__sr_answer%%$'\n'*}
-  __sr_answer=${__sr_answer%%[[:space:]]#*}
-  [[ $__sr_answer != '#'* ]] || __sr_answer=
+__sr_closes_quotes() { # LINE
+  builtin local __sr_rest="$1"
+  while [[ $__sr_rest == *\"*\"* ]]; do
+    __sr_answer=${__sr_rest#*\"}
+    __sr_rest=${__sr_rest%%\"*}${__sr_answer#*\"}
+  done
+  __sr_rest=${__sr_rest//[!\"\']/}
+  [[ $__sr_rest != *\"* ]] && ((${#__sr_rest} % 2 == 0))
+}
+
+# Whether no trap called one of the functions: the line of each call has the function's name. A trap
+# that we do not see (the service has set ERR after us) calls it at the line of what failed.
+__sr_is_called_by_files() {
+  builtin local __sr_file='' __sr_text='' __sr_index="$__sr_depth"
+  builtin local -a __sr_script
+  for (( ; __sr_index + 1 < ${#__sr_functions[@]}; __sr_index++)); do
+    [[ ${__sr_functions[__sr_index]} != source ]] || builtin continue
+    [[ $__sr_file == "${__sr_files[__sr_index + 1]}" ]] ||
+      { __sr_file=${__sr_files[__sr_index + 1]} && __sr_read_script; } || builtin return 1
+    __sr_text=" ${__sr_script[__sr_lines[__sr_index + 1] - 1]-} "
+    [[ $__sr_text == *[!a-zA-Z0-9_]"${__sr_functions[__sr_index]}"[!a-zA-Z0-9_]* ]] ||
+      builtin return 1
+  done
+}
+
+# Whether a function only prints, tests its arguments, and exits or returns. The failure is then at
+# its caller. Functions of the same kind may help it. Bash prints a function with each command on a
+# line of its own.
+__sr_only_reports() { # FUNCTION DEPTH
+  builtin local -a __sr_printed
+  builtin local __sr_text='' __sr_word='' __sr_document='' __sr_prints=''
+  __sr_printed=()
+  (($2 > 0)) && __sr_capture builtin declare -f "$1" && ((${#__sr_printed[@]} <= 60)) ||
+    builtin return 1
+  for __sr_text in "${__sr_printed[@]:1:${#__sr_printed[@]}-2}"; do # without `NAME ()` and `read`
+    if [[ $__sr_document ]]; then
+      [[ $__sr_text != "$__sr_document" ]] || __sr_document=
+      builtin continue
+    fi
+    [[ $__sr_text != *\<\<[!\<]* ]] || __sr_document=${__sr_text##*<<?(-)}
+    __sr_text=${__sr_text%;} __sr_text=${__sr_text%; then} __sr_text=${__sr_text%; do}
+    while [[ $__sr_text == *[![:blank:]]* ]]; do # each command of a list
+      builtin set -- "$1" "$2" ${__sr_text%%[&|]*}
+      [[ $__sr_text == *[\&\|]* ]] && __sr_text=${__sr_text#*[&|]} || __sr_text=
+      while [[ ${3-} == @(if|elif|then|else|fi|while|until|do|done|\{|\}|\!) ]]; do
+        builtin set -- "$1" "$2" "${@:4}"
+      done
+      case ${3-} in
+      echo | printf | cat | logger | systemd-cat) __sr_prints=1 ;;
+      test | '[' | '[[')
+        for __sr_word in "${@:4}"; do # a test of a file is not one of the arguments
+          [[ $__sr_word != -* || $__sr_word == -@(n|z|eq|ne|gt|ge|lt|le) ]] || builtin return 1
+        done
+        ;;
+      '' | tput | date | caller | local | declare | shift | '(('* | : | return | exit) ;;
+      record_service_* | [0-9] | [a-zA-Z_]*=*) ;; # `2` of `1>&2`, or an assignment
+      *)
+        builtin declare -F -- "$3" >/dev/null && __sr_only_reports "$3" "$(($2 - 1))" ||
+          builtin return 1
+        __sr_prints=1
+        ;;
+      esac
+    done
+  done
+  [[ $__sr_prints ]]
+}
+
+# --- The text of the frame -----------------------------------------------------------------------
+# Reads __sr_file into __sr_script, of the script itself the text that bash runs.
+__sr_read_script() {
+  builtin local __sr_open="$__sr_file" __sr_number=0
+  [[ $__sr_file != "$0" || ! -f /proc/$__sr_pid/fd/255 ]] || __sr_open=/proc/$__sr_pid/fd/255
+  [[ ($__sr_file != "$0" || ${__sr[options]} != *[cs]*) && -f $__sr_open &&
+    ($__sr_open == /* || $PWD == "${__sr[directory]}") ]] &&
+    builtin mapfile -t __sr_script <"$__sr_open" || builtin return 1
+  # A pattern takes bash seconds for a very long line. In its place, `eval` proves nothing.
+  for __sr_number in "${!__sr_script[@]}"; do
+    ((${#__sr_script[__sr_number]} <= 4096)) || __sr_script[__sr_number]='eval'
+  done
+}
+
+# Whether the lines that bash reports for the frame are lines of this text. They are not for code of
+# `eval`, of a trap, of an alias, and for a function that `eval` has defined. Sets __sr_first and
+# __sr_last, the lines of the function; of a file, all.
+__sr_frame_runs_file() {
+  builtin local __sr_text=''
+  __sr_read_script && [[ ! ${BASH_ALIASES[*]} ]] || builtin return 1
+  __sr_first=1 __sr_last=${#__sr_script[@]}
+  if [[ $__sr_function && $__sr_function != source ]]; then
+    __sr_read_extent "$__sr_function" || builtin return 1
+  elif [[ $__sr_function ]]; then
+    ! builtin declare -F source >/dev/null || builtin return 1
+  fi
+  if [[ $__sr_line ]]; then
+    ((__sr_line > __sr_trap_lines && __sr_line >= __sr_first)) && ((__sr_line <= __sr_last)) ||
+      builtin return 1
+  fi
+  for __sr_text in "${__sr_script[@]:__sr_first-1:${__sr_line:-$__sr_last}-__sr_first+1}"; do
+    [[ " $__sr_text " != *[!a-zA-Z0-9_-]eval[!a-zA-Z0-9_-]* ]] || builtin return 1
+  done
+}
+
+__sr_read_extent() { # FUNCTION; sets __sr_first and __sr_last
+  builtin local -a __sr_printed
+  builtin local __sr_text='' __sr_indent='' __sr_debugs='' __sr_number=0 __sr_found=''
+  __sr_printed=()
+  # extdebug has `declare -F` print the line and the file, but also sets -E and -T.
+  ! builtin shopt -q extdebug || __sr_debugs=1
+  builtin shopt -s extdebug
+  builtin set +ET
+  __sr_capture builtin declare -F -- "$1"
+  [[ $__sr_debugs ]] || builtin shopt -u extdebug
+  __sr_text=${__sr_printed[0]-} # NAME LINE FILE
+  __sr_text=${__sr_text#* }
+  [[ ${__sr_text#* } == "$__sr_file" && ${__sr_text%% *} == [1-9]* ]] || builtin return 1
+  __sr_first=${__sr_text%% *}
+  for __sr_text in "${__sr_script[@]}"; do
+    __sr_number=$((__sr_number + 1))
+    [[ $__sr_text == *"$1"* ]] &&
+      [[ " $__sr_text " == +([[:blank:]])?(function\ )*([[:blank:]])"$1"*([[:blank:]])"("* ||
+        " $__sr_text " == *[[:blank:]]function[[:blank:]]*"$1"[[:blank:]]* ]] &&
+      __sr_found+="$__sr_number"
+  done
+  [[ $__sr_found == "$__sr_first" ]] || builtin return 1 # not here, or more than once
+  __sr_text=${__sr_script[__sr_first - 1]}
+  __sr_indent=${__sr_text%%[![:blank:]]*}
+  __sr_last=$__sr_first
+  # All of it in one line; or up to the first line that may be its end.
+  [[ $__sr_text != *[\}\)]?(;)*([[:blank:]]) || $__sr_text == *'('*([[:blank:]])')' ]] ||
+    builtin return 0
+  while [[ ${__sr_script[__sr_last - 1]-} != "$__sr_indent"[\}\)]* ]]; do
+    ((++__sr_last <= ${#__sr_script[@]})) || builtin return 1
+  done
+}
+
+# Whether the line, with the lines that continue it, is this command and nothing else. Bash prints
+# a command with white space of its own. Sets __sr_until, its last line.
+__sr_is_whole_line() { # COMMAND
+  builtin local __sr_wanted='' __sr_text='' __sr_before=$((__sr_line - 1))
+  [[ $1 != @(for|case|select|coproc|function|time|\{|\!)?([[:blank:]]*) && $1 != *$'\n'* ]] ||
+    builtin return 1
+  __sr_squeeze "$1"
+  __sr_wanted=$__sr_answer __sr_until=$__sr_line
+  __sr_text=${__sr_script[__sr_line - 1]}
+  while [[ $__sr_text == *\\ ]] && ((__sr_until < __sr_last)); do
+    __sr_text=${__sr_text%\\}${__sr_script[__sr_until]}
+    __sr_until=$((__sr_until + 1))
+  done
+  __sr_squeeze "${__sr_text%%[[:blank:]]#*}"
+  [[ ${__sr_answer%;} == "$__sr_wanted" ]] || builtin return 1
+  while ((__sr_before > 0)) &&
+    [[ ${__sr_script[__sr_before - 1]} == *([[:space:]])?(\#*) ]]; do
+    __sr_before=$((__sr_before - 1))
+  done
+  __sr_text=
+  ((__sr_before == 0)) || __sr_text=${__sr_script[__sr_before - 1]}
+  __sr_text=${__sr_text%%[[:blank:]]#*}
+  [[ $__sr_text != *[\\\|]*([[:blank:]]) ]]
+}
+
+__sr_squeeze() { # TEXT; without white space
+  __sr_answer=${1:0:4096}
   __sr_answer=${__sr_answer//[[:space:]]/}
   __sr_answer=${__sr_answer//1>&/>&}
 }
 
-# Whether the line runs the command, as bash prints it: it stands where a command does. __sr_answer
-# is then what follows it; __sr_handled, that the shell lives on when it fails.
-__sr_runs() { # LINE COMMAND
-  builtin local __sr_wanted='' __sr_before='' __sr_ends='*[;&|{)]' __sr_goes_on='[;|&})]*'
-  __sr_handled=
-  __sr_squeeze "$2"
-  __sr_wanted=$__sr_answer
-  __sr_squeeze "${__sr_script[$1 - 1]-}"
-  if [[ $__sr_answer == *\\ && $__sr_wanted == "${__sr_answer%?}"* ]]; then
-    __sr_answer=
-    builtin return 0
-  fi
-  [[ $__sr_wanted && $__sr_answer == *"$__sr_wanted"* ]] || builtin return 1
-  __sr_before=${__sr_answer%"$__sr_wanted"*}
-  __sr_answer=${__sr_answer##*"$__sr_wanted"}
-  [[ $__sr_before != ?($__sr_ends)@(if|elif|while|until|\!)*(\!) &&
-    $__sr_answer != @(\|\||\&\&|\;then|\;do)* ]] &&
-    [[ ${__sr_script[$1]-} != *([[:blank:]])@(then|do)*([[:blank:]]) ]] || __sr_handled=1
-  [[ $__sr_before == ?($__sr_ends)*(if|elif|while|until|then|do|else|\!|time) &&
-    $__sr_answer == ?($__sr_goes_on) ]]
+# --- 2. ERR --------------------------------------------------------------------------------------
+__sr_use_error() {
+  __sr_functions=("${__sr_err_functions[@]}") __sr_files=("${__sr_err_files[@]}")
+  __sr_lines=("${__sr_err_lines[@]}") __sr_command=${__sr[err_command]}
+  __sr_use_frame 0
 }
 
-__sr_is_exit() { # STATUS; whether it stands there
-  __sr_command="exit $1"
-  __sr_read_script "$__sr_file" && ((__sr_line > __sr_trap_lines)) || builtin return 1
-  __sr_answer=${__sr_script[__sr_line - 1]-}
-  [[ " $__sr_answer" == *[!a-zA-Z0-9_-]exit?([!a-zA-Z0-9_-]*) ]] || builtin return 1
-  __sr_command=exit${__sr_answer#*exit}
-  __sr_command=${__sr_command%%[;&|\)\\]*}
-  __sr_command=${__sr_command%%[[:space:]][#\}]*}
-}
-
-# Whether ERR's line is where the failure is, or was made to be: what failed may have been started
-# there, and failed elsewhere. Where bash leaves that open the answer is no.
-__sr_is_error() { # COMMAND of the EXIT trap
-  builtin local __sr_handled='' __sr_shown='' __sr_last=0
-  __sr_read_script "$__sr_file" && __sr_last=${#__sr_script[@]} &&
-    ((__sr_line > __sr_trap_lines)) || builtin return 1
-  if [[ $1 == eval\ * ]]; then # bash counts the lines of what it runs on from its own
-    __sr_find_lines "$1" 1 "${#__sr_script[@]}" || builtin return 1
-    __sr_shown=${1//[!$'\n']/}
-    [[ $__sr_answer != *' '* ]] && ((__sr_answer + ${#__sr_shown} == __sr_line)) &&
-      [[ ! $__sr_shown || ${1##*$'\n'} == *"$__sr_command"* && ${1%$'\n'*} != *"$__sr_command"* ]]
-    builtin return "$?" # without it, in a trap, that of the service's last command
-  fi
-  __sr_shown=${__sr_script[__sr_line - 1]-}
-  __sr_shown=${__sr_shown%%[[:space:]]#*}
-  # which bash does not count in PIPESTATUS
-  if [[ $__sr_command == '[['* || $__sr_command == '(('* ]]; then
-    __sr_runs "$__sr_line" "$__sr_command" && [[ ! $__sr_handled ]] && __sr_is_followed "$__sr_line"
-    builtin return "$?"
-  fi
-  # it is the last command's, and a redirection of the group behind it failed
-  if [[ ${__sr[err_pipe]} != *[1-9]* ]]; then
-    __sr_command=
-    builtin return 1
-  elif [[ ${__sr[err_pipe]} == *' '* ]]; then
-    __sr_command_of_pipe "$__sr_shown" || builtin return 1
-  elif ! __sr_runs "$__sr_line" "$__sr_command" || [[ $__sr_handled ]]; then
-    __sr_is_nearby "$__sr_shown" || builtin return 1
-  fi
-  __sr_is_own "$__sr_command" && { [[ $__sr_shown != *['(`|']* ]] ||
-    ! __sr_function_in "$__sr_shown"; }
-}
-
-# Whether a command fails by itself: a function, or a file that is sourced, fails at a line of its
-# own.
-__sr_is_own() { # COMMAND
-  if [[ $1 == @(.|source)\ * ]]; then
-    [[ ${1#* } != *[\$\"\']* && ! -e ${1#* } ]]
+__sr_is_error() { # STATUS
+  builtin local __sr_pipe="${__sr[err_pipe]}"
+  [[ $1 == "${__sr[err_status]}" ]] && __sr_frame_runs_file || builtin return 1
+  # Without -e, it ends the script only as its last command, or if the ERR trap exits.
+  [[ ${__sr[err_ends]} && ${__sr[options]} == *e* || ${__sr[exit_line]} ]] ||
+    __sr_is_end_of_script || builtin return 1
+  if [[ $__sr_command == \[\[* || $__sr_command == \(\(* ]]; then
+    __sr_is_whole_line "$__sr_command" && __sr_is_followed # they leave PIPESTATUS as it was
+  elif [[ $__sr_pipe == *' '* ]]; then
+    __sr_is_pipeline "$1" && __sr_is_last_failure "$1"
   else
-    [[ $1 == record_service_* ]] || ! builtin declare -F -- "${1%%[[:space:]]*}" >/dev/null
+    [[ $__sr_pipe == "$1" ]] && __sr_is_whole_line "$__sr_command" && __sr_is_own "$__sr_command" &&
+      __sr_is_last_failure "$1"
   fi
 }
 
-# A command of several lines, of which ERR has the last; or `return` in the function that the line
-# calls, and nothing else.
-__sr_is_nearby() { # LINE_TEXT
-  builtin local __sr_breaks="${__sr_command//[!$'\n']/}" __sr_called='' __sr_at="$__sr_line"
-  if [[ $__sr_breaks && $__sr_command != *['(`']* ]]; then
-    __sr_runs "$((__sr_line - ${#__sr_breaks}))" "$__sr_command" || builtin return 1
-    __sr_line=$((__sr_line - ${#__sr_breaks}))
-    builtin return 0
-  fi
-  builtin read -r __sr_called _ <<<"$1"
-  [[ $1 != *[\;\&\|\(\)\`\<\>]* && $__sr_command == return\ [0-9]* ]] &&
-    builtin declare -F -- "$__sr_called" >/dev/null &&
-    __sr_line_of "$__sr_called" "$__sr_command" || builtin return 1
-  __sr_functions=("$__sr_called" "${__sr_functions[@]}")
-  __sr_lines=("$__sr_at" "${__sr_lines[@]}")
-  __sr_files=("$__sr_file" "${__sr_files[@]}")
-  __sr_line=$__sr_answer __sr_function=$__sr_called
+__sr_is_end_of_script() {
+  builtin local IFS=
+  [[ ! $__sr_function && $__sr_file == "$0" && ${__sr_script[*]:__sr_line} == *([[:space:]]) ]]
 }
 
-# Which part of a pipeline failed, if all of it stands in the line: the last one that did, as
-# pipefail has it.
-__sr_command_of_pipe() { # LINE_TEXT
-  builtin local IFS='|' __sr_index=0
-  builtin local -a __sr_parts __sr_status
-  __sr_command=
-  [[ $1 != *[\'\"\(\{\&\;]* && $1 != *([[:blank:]])!* &&
-    ${__sr_script[__sr_line]-} != *([[:blank:]])@(then|do)*([[:blank:]]) ]] || builtin return 1
-  builtin read -r -a __sr_parts <<<"$1"
-  IFS=' ' builtin read -r -a __sr_status <<<"${__sr[err_pipe]}"
-  ((${#__sr_parts[@]} == ${#__sr_status[@]})) || builtin return 1
-  for ((__sr_index = ${#__sr_status[@]} - 1; __sr_index > 0; __sr_index--)); do
-    ((__sr_status[__sr_index] == 0)) || builtin break
+# Whether a command fails by itself, and the next one follows it. A function and a sourced file fail
+# at a line of their own.
+__sr_is_own() { # COMMAND
+  builtin local __sr_word=''
+  [[ $1 != @(.|source|eval|break|continue|return|[\"\'\$\\]*)?(\ *) &&
+    $1 != *[=\(\`]*[\ \(]@(.|source|eval)\ * &&
+    $1 != @(command|builtin)\ *@(.|source|eval)\ * ]] || builtin return 1
+  for __sr_word in "${1%%[[:space:]]*}" ${1//[!a-zA-Z0-9_.:-]/ }; do
+    [[ $__sr_word == exit ]] || ! builtin declare -F -- "$__sr_word" >/dev/null || builtin return 1
   done
-  __sr_command=${__sr_parts[__sr_index]}
-  __sr_command=${__sr_command#"${__sr_command%%[! ]*}"}
-  __sr_command=${__sr_command%"${__sr_command##*[! ]}"}
-  [[ $__sr_command != @(while|until|for|if|case|select)[[:space:]]* ]]
 }
 
-__sr_function_in() { # TEXT; the first function of the service that it names
-  builtin local IFS=$' \t\n'
-  for __sr_answer in ${1//[^[:alnum:]_.:-]/ }; do
-    [[ $__sr_answer == exit || $__sr_answer == record_service_* ]] && builtin continue
-    builtin declare -F -- "$__sr_answer" >/dev/null && builtin return 0
-  done
-  builtin return 1
-}
-
-# ERR told nothing: the last command that bash took notice of, if it has one line of the dying
-# function, or file, and cannot have succeeded there, or nothing that bash does not notice came
-# after it. Otherwise the nearest that is certain.
-__sr_search() { # STATUS COMMAND
-  builtin local __sr_within=''
-  ((${#__sr_functions[@]} < 2)) || __sr_within=$__sr_function
-  __sr_answer=
-  if __sr_read_script "$__sr_file" && __sr_line_of "$__sr_within" "$2"; then
-    __sr_line=$__sr_answer
-    # A syntax error in a file being read: the command is the last one before it.
-    [[ ! ${__sr[exit_line]}${__sr[err_ends]} && ($1 != 2 || $__sr_function != source) ]]
-    builtin return "$?"
-  fi
-  __sr_line=$__sr_answer
-  if [[ ! $__sr_line ]] && ((${__sr_lines[0]-0})); then
-    __sr_line=${__sr_lines[0]} __sr_function=${__sr_functions[1]-} __sr_file=${__sr_files[1]-}
-  fi
-  builtin return 1
-}
-
-# The line of a command in __sr_script, if it certainly ran there last; whether it certainly failed
-# there.
-__sr_line_of() { # FUNCTION COMMAND
-  builtin local -a __sr_places __sr_bodies
-  builtin local __sr_handled='' __sr_first=1 __sr_last="${#__sr_script[@]}"
-  builtin local __sr_found='' __sr_after=''
-  __sr_read_functions && __sr_extend "$1" && __sr_find_lines "$2" "$__sr_first" "$__sr_last" &&
-    __sr_found=$__sr_answer && [[ $__sr_found != *' '* && ! ${BASH_ALIASES[*]} ]] &&
-    __sr_runs "$__sr_found" "$2" && __sr_after=$__sr_answer && __sr_is_alone "$1" "$2" ||
-    __sr_found=
-  __sr_answer=$__sr_found
-  [[ $__sr_found ]] || builtin return 1
-  __sr_must_fail "$2" && builtin return 0
-  ((! __sr_trap_lines)) && [[ $__sr_after == ?(\;)*(\}) && $2 != @(for|case|select)\ * &&
-    $2 != *$'\n'* ]] && __sr_is_own "$2" && __sr_is_followed "$__sr_found"
-}
-
-# What the service's functions are: NAME LINE FILE of each in __sr_places, and the text of all in
-# __sr_bodies. extdebug, which has bash tell lines and files, does more than is wanted here.
-__sr_read_functions() {
+# Whether nothing else can have failed after the line's command and left the same report. Only a
+# compound command does whose redirection fails, and the definition of a readonly function: bash
+# then reports the command before it, and status 1. A subshell and a pipeline set PIPESTATUS.
+__sr_is_last_failure() { # STATUS
   builtin local -a __sr_printed
-  builtin local __sr_debugs=''
-  __sr_places=() __sr_bodies=()
-  __sr_capture builtin compgen -A function -X '__sr_*' || builtin return
-  ! builtin shopt -q extdebug || __sr_debugs=1
-  builtin shopt -s extdebug
-  builtin set +ET
-  builtin set -- "${__sr_printed[@]:0:${#__sr_printed[@]}-1}"
-  __sr_capture builtin declare -F "$@" && __sr_places=("${__sr_printed[@]}") &&
-    __sr_capture builtin declare -f "$@" && __sr_bodies=("${__sr_printed[@]}")
-  __sr_answer=$?
-  [[ $__sr_debugs ]] || builtin shopt -u extdebug
-  builtin return "$__sr_answer"
+  builtin local __sr_text='' __sr_redirected=''
+  (($1 == 1)) && ! __sr_is_followed || builtin return 0
+  __sr_printed=()
+  __sr_capture builtin declare -F && [[ ${__sr_printed[*]} != *'declare -fr'* ]] || builtin return 1
+  __sr_printed=("${__sr_script[@]}")
+  [[ $__sr_function == ?(source) ]] || __sr_capture builtin declare -f "$__sr_function" ||
+    builtin return 1
+  __sr_redirected='@([[:blank:];&)}]@(done|fi|esac|\}|\]\])|\))'
+  __sr_redirected+='*([[:blank:]])*([0-9])?(\{*\})[<>&\\]'
+  for __sr_text in "${__sr_printed[@]}"; do
+    [[ " $__sr_text" != *$__sr_redirected* ]] || builtin return 1
+  done
 }
 
-# The lines of a function in __sr_script, as __sr_first and __sr_last, or perhaps a few more; of a
-# file, all.
-__sr_extend() { # FUNCTION
-  builtin local __sr_one='' __sr_number=0 __sr_starts=''
-  [[ $1 ]] && builtin declare -F -- "$1" >/dev/null || builtin return 0
-  __sr_first=
-  for __sr_one in "${__sr_places[@]}"; do # NAME LINE FILE
-    [[ $__sr_one == *" $__sr_file" ]] || builtin continue
-    __sr_number=${__sr_one#* }
-    __sr_number=${__sr_number%% *}
-    [[ ${__sr_one%% *} == "$1" ]] && __sr_first=$__sr_number || __sr_starts+=" $__sr_number "
+# Whether bash would have reported any command that ran after the line, or none can have. A simple
+# command is reported; the redirection of a compound command, and the words of `for`, are not.
+__sr_is_followed() {
+  builtin local __sr_text=''
+  for __sr_text in "${__sr_script[@]:__sr_until:__sr_last-__sr_until}"; do
+    __sr_text=${__sr_text#"${__sr_text%%[![:space:]]*}"}
+    __sr_text=${__sr_text%"${__sr_text##*[![:space:]]}"}
+    [[ $__sr_text && $__sr_text != \#* && $__sr_text != 'fi' ]] || builtin continue
+    __sr_begins_simple_command "$__sr_text"
+    builtin return "$?"
   done
-  [[ $__sr_first ]] || builtin return 1
-  for ((__sr_number = __sr_last; __sr_number > __sr_first; __sr_number--)); do
-    [[ $__sr_starts != *" $__sr_number "* || ${__sr_script[__sr_number - 1]} == [[:blank:]]* ]] ||
-      __sr_last=$((__sr_number - 1))
-  done
-  while ((__sr_last > __sr_first)) &&
-    [[ ${__sr_script[__sr_last - 1]} != '}'* ]]; do __sr_last=$((__sr_last - 1)); done
+  [[ ! $__sr_function ]]
 }
 
-__sr_find_lines() { # COMMAND FIRST LAST; the numbers of the lines that hold it
-  builtin local __sr_number=0 __sr_found='' __sr_wanted=''
-  __sr_squeeze "$1"
+__sr_begins_simple_command() { # TEXT
+  builtin local __sr_word="${1%%[[:blank:];&|()<>]*}"
+  case $__sr_word in
+  '' | if | then | else | elif | 'fi' | case | in | 'esac' | for | select | while | until) ;;
+  do | 'done' | function | time | coproc | '{' | '}' | '!' | *[\`\\]*) ;;
+  '[[') [[ $1 == *']]'* && $1 != *[\<\>\\]* ]] && builtin return 0 ;;
+  *) [[ $1 != *'()'* && $1 != *([!\&])\&*([!\&]) ]] && builtin return 0 ;;
+  esac
+  builtin return 1
+}
+
+# Whether the line is a whole pipeline of simple commands. Sets __sr_command to the last part that
+# failed: with pipefail, its status is that of the pipeline.
+__sr_is_pipeline() { # STATUS
+  builtin local __sr_text="${__sr_script[__sr_line - 1]%%[[:blank:]]#*}" __sr_index=0
+  builtin local -a __sr_parts __sr_codes
+  __sr_codes=($__sr_pipe) __sr_until=$__sr_line __sr_command=''
+  [[ $__sr_text != *[\'\"\`\\\;\&\(\{]* ]] || builtin return 1
+  IFS='|' builtin read -r -a __sr_parts <<<"$__sr_text"
+  ((${#__sr_parts[@]} == ${#__sr_codes[@]})) || builtin return 1
+  for __sr_index in "${!__sr_parts[@]}"; do
+    __sr_text=${__sr_parts[__sr_index]#"${__sr_parts[__sr_index]%%[![:space:]]*}"}
+    __sr_begins_simple_command "$__sr_text" || builtin return 1
+    ((__sr_codes[__sr_index] == 0)) || __sr_command=${__sr_text%"${__sr_text##*[![:space:]]}"}
+    ((__sr_codes[__sr_index] == 0)) || __sr_answer=${__sr_codes[__sr_index]}
+  done
+  [[ $__sr_answer == "$1" ]] && __sr_is_own "$__sr_command"
+}
+
+# --- 3. and 4. Without ERR -----------------------------------------------------------------------
+# Without a proof, the line is that of the command, if one line has it, or the nearest call.
+__sr_search() { # COMMAND
+  if ! __sr_frame_runs_file || ! __sr_find_only_line "$1"; then
+    [[ ! $__sr_function ]] || __sr_use_frame 1
+    builtin return 1
+  fi
+  ((! __sr_trap_lines)) && ! builtin shopt -q lastpipe &&
+    __sr_is_whole_line "$1" && __sr_is_own "$1" && __sr_is_unique "${__sr_function#source}" "$1" ||
+    builtin return 1
+  [[ $1 == exit?(\ *) ]] || __sr_needs_unset_variable "$1" ||
+    { [[ $__sr_function && $__sr_function != source ]] &&
+      { [[ $__sr_next == '}' && ! $__sr_is_called ]] || __sr_is_followed; }; }
+}
+
+# Sets __sr_line to the only line from __sr_first to __sr_last that has the command's text.
+__sr_find_only_line() { # COMMAND
+  builtin local __sr_number=0 __sr_found='' __sr_wanted='' __sr_word="${1%%[[:space:]]*}"
+  __sr_squeeze "${1%%$'\n'*}"
   __sr_wanted=$__sr_answer
-  for ((__sr_number = $2; __sr_number <= $3; __sr_number++)); do
+  [[ $__sr_wanted ]] || builtin return 1
+  for ((__sr_number = __sr_first; __sr_number <= __sr_last; __sr_number++)); do
+    [[ ${__sr_script[__sr_number - 1]} == *"$__sr_word"* ]] || builtin continue
     __sr_squeeze "${__sr_script[__sr_number - 1]}"
-    [[ $__sr_answer != *"$__sr_wanted"* ]] || __sr_found+=" $__sr_number"
+    [[ $__sr_answer == *"$__sr_wanted"* ]] || builtin continue
+    [[ ! $__sr_found ]] || builtin return 1
+    __sr_found=$__sr_number
   done
-  __sr_answer=${__sr_found# }
-  [[ $__sr_wanted && $__sr_found ]]
+  [[ $__sr_found ]] && __sr_line=$__sr_found __sr_lines[0]=$__sr_found
 }
 
-# Whether no other function can have run that command last: none that has it may have been called.
-__sr_is_alone() { # FUNCTION COMMAND
-  builtin local __sr_one='' __sr_holder='' __sr_is_held='' __sr_own=''
-  for __sr_one in "${__sr_bodies[@]}"; do
-    if [[ $__sr_one == [!\ ]*' () ' ]]; then
-      __sr_holder=${__sr_one%' () '}
-    elif [[ $__sr_holder == "$1" ]]; then
-      __sr_own+=$'\n'$__sr_one
-    elif [[ $__sr_holder != exit && $__sr_one == *"${2%%$'\n'*}"* ]]; then
-      __sr_is_held=1
-    fi
-  done
-  [[ ! $__sr_is_held ]] || { [[ $1 && $1 != source ]] && ! __sr_function_in "$__sr_own"; }
-}
-
-# Whether the command cannot have succeeded: it ends the shell, or the function, or expands what is
-# not set.
-__sr_must_fail() { # COMMAND
-  builtin local __sr_rest="$1" __sr_variable=''
-  [[ $1 != ?(builtin\ |command\ )exit?(\ *) && $1 != return\ [0-9]* ]] || builtin return 0
+# Whether the command cannot have succeeded, since it expands a variable that is not set, and no
+# other line of the file expands this variable.
+__sr_needs_unset_variable() { # COMMAND
+  builtin local __sr_rest="$1" __sr_variable='' __sr_text='' __sr_count=0
   [[ $1 != *[\'\`\\]* && $1 != *\$\(* && $1 != *\$\{*([!\}])\$* && $1 != '[['* ]] ||
     builtin return 1
   while [[ $__sr_rest == *\$* ]]; do
@@ -358,37 +458,41 @@ __sr_must_fail() { # COMMAND
     __sr_variable=${__sr_rest#\{}
     __sr_variable=${__sr_variable%%[!a-zA-Z0-9_]*}
     [[ $__sr_variable == [a-zA-Z_]* && ! -v $__sr_variable ]] || builtin continue
-    [[ $__sr_rest != "{$__sr_variable"?(:)\?* ]] || builtin return 0
-    [[ ${__sr[options]} == *u* && $__sr_rest == @("$__sr_variable"|"{$__sr_variable}")* ]] &&
-      builtin return 0
+    [[ $__sr_rest == "{$__sr_variable"?(:)\?* || ${__sr[options]} == *u* &&
+      $__sr_rest == @("$__sr_variable"?([!a-zA-Z0-9_]*)|"{$__sr_variable}"*) ]] || builtin continue
+    for __sr_text in "${__sr_script[@]}"; do
+      [[ "$__sr_text " != *\$?(\{)"$__sr_variable"[!a-zA-Z0-9_]* ]] ||
+        __sr_count=$((__sr_count + 1))
+    done
+    ((__sr_count == 1))
+    builtin return "$?"
   done
   builtin return 1
 }
 
-# Whether bash would have taken notice of whatever it ran next: of a command it does, but not of a
-# subshell, a pipeline, the words of `for` or the redirections of a compound command.
-__sr_is_followed() { # LINE; up to __sr_last
-  builtin local __sr_one='' __sr_plain='' __sr_other=''
-  builtin local __sr_keyword='@(done|elif|for|select|case|function|coproc'
-  __sr_keyword+='|then|do|if|while|until|time)'
-  __sr_keyword+='?([[:blank:];(]*)'
-  for __sr_one in "${__sr_script[@]:$1:__sr_last-$1}"; do
-    if [[ $__sr_one == *([[:blank:]])?('#'*|fi|esac|\}) ]]; then
-      __sr_other=
-    elif [[ $__sr_other ]]; then # not taken
-      [[ $__sr_one != *@(if|fi)* ]] || builtin return 1
-    elif [[ $__sr_one == *([[:blank:]])else ]]; then
-      __sr_other=1
-    else
-      __sr_plain=${__sr_one//\|\|/}
-      __sr_plain=${__sr_plain//\&\&/}
-      __sr_plain=${__sr_plain//\>\&/} __sr_plain=${__sr_plain//\&\>/}
-      [[ $__sr_one == *([[:blank:]])[a-zA-Z0-9_./:$\"\[]* && $__sr_plain != *[\|\&]* &&
-        $__sr_one != *'()'* ]] &&
-        [[ $__sr_one != *([[:blank:]])$__sr_keyword ]]
-      builtin return "$?"
+# Whether only this function has the command, once, and no function runs code from elsewhere; if no
+# function is given, whether none has it. Sets __sr_next to the line after it, as bash prints the
+# function, and __sr_is_called if a function calls this one.
+__sr_is_unique() { # FUNCTION COMMAND
+  builtin local -a __sr_printed
+  builtin local __sr_text='' __sr_holder='' __sr_found=''
+  __sr_printed=() __sr_next='' __sr_is_called=''
+  __sr_capture builtin compgen -A function -X '__sr_*' &&
+    __sr_capture builtin declare -f "${__sr_printed[@]:0:${#__sr_printed[@]}-1}" || builtin return 1
+  for __sr_text in "${__sr_printed[@]:0:${#__sr_printed[@]}-1}"; do # without `read`
+    if [[ $__sr_text == [!\ ]*' () ' ]]; then
+      __sr_holder=${__sr_text%' () '}
+      builtin continue
     fi
+    [[ $__sr_holder != @(exit|record_service_*) ]] || builtin continue
+    [[ ! $__sr_found || $__sr_next ]] || __sr_next=$__sr_text
+    [[ " $__sr_text;" != *[!a-zA-Z0-9_]"$1"[!a-zA-Z0-9_]* ]] || __sr_is_called=1
+    [[ " $__sr_text" != *[\ \;\&\|\(]@(.|source|eval)\ * ]] || builtin return 1
+    [[ $__sr_text == *"$2"* ]] || builtin continue
+    [[ $__sr_holder == "$1" && ! $__sr_found ]] || builtin return 1
+    __sr_found=1
   done
+  [[ $__sr_found || ! $1 ]]
 }
 
 # End.

@@ -42,6 +42,8 @@ class Kind:
     others: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     doubtful: bool = False
+    fails_at: tuple[int, str, str] | None = None
+    """Line of the script, function and file, for a script that has no mark."""
 
     @property
     def name(self) -> str:
@@ -55,6 +57,11 @@ class Kind:
 
     def place(self, options: str) -> Place | None:
         """Return where it fails; None when bash has no line for it."""
+        if self.fails_at is not None:
+            line, function, file = self.fails_at
+            if file == self.name:
+                return Place(line=line + 2, function=function, file=file)
+            return Place(line=line, function=function, file=f"./{file}")
         for file, text in ({self.name: self.text(options)} | self.others).items():
             if found := HERE.search(text):
                 line = text.count("\n", 0, found.start()) + 1 + bool(found[1])

@@ -190,6 +190,66 @@ END
   done
 }
 
+@test "the command of exit is the word with the arguments that it received" {
+  script list.sh <<<$'. "$SHIM"\nfalse && exit 0 || exit 1'
+  script text.sh <<<$'. "$SHIM"\necho "will exit now with 2" >log; exit 64'
+  script variable.sh <<<$'. "$SHIM"\nstatus=6\nexit "$status"'
+  script none.sh <<<$'. "$SHIM"\nif ! (exit 5); then (exit 6) || exit; fi'
+  for expected in "list exit 1" "text exit 64" "variable exit 6" "none exit"; do
+    empty_records
+    run service "${expected%% *}.sh"
+    [ "$(ended command)" = "${expected#* }" ]
+  done
+}
+
+@test "the line of a function that only prints and exits is that of its caller" {
+  script die.sh <<'END'
+set -euo pipefail
+. "$SHIM"
+log() { printf '%s: %s\n' "$(date +%T)" "$*" >&2; }
+die() {
+  local status="${2:-1}"
+  log "it's over; $1"
+  if [ "$#" -gt 2 ]; then
+    cat >&2 <<TEXT
+rm -rf is not a command here
+TEXT
+  fi
+  exit "$status"
+}
+work() {
+  test -e /nowhere || die "no disk" 7
+}
+work
+END
+  run -7 service die.sh
+  [ "$(ended errorLine errorLineApproximate command)" = "15 work die.sh - exit 7" ]
+  [ "$(ended stack)" = '["12 die die.sh", "15 work die.sh", "17 main die.sh"]' ]
+}
+
+@test "the line of a function that exits and does more is its own" {
+  script more.sh <<'END'
+. "$SHIM"
+stop() {
+  echo "$1" >&2
+  $2
+  exit 3
+}
+need() {
+  [ -e "$1" ] || { echo "no $1" >&2; exit 4; }
+}
+case $1 in
+  stop) stop now : ;;
+  need) need /nowhere ;;
+esac
+END
+  run -3 service more.sh stop
+  [ "$(ended errorLine)" = "5 stop more.sh" ]
+  empty_records
+  run -4 service more.sh need
+  [ "$(ended errorLine)" = "8 need more.sh" ]
+}
+
 @test "a wrong argument of exit ends the service as it would have" {
   script wrong.sh <<'END'
 . "$SHIM"
