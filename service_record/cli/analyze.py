@@ -1,4 +1,4 @@
-"""`service-record analyze`: what is wrong with a host, and why; with `--wait`, once its services are over."""
+"""`service-record analyze`: diagnose a host; with `--wait`, when its services have ended."""
 
 import gc
 import sys
@@ -42,17 +42,21 @@ from service_record.record.visible import visible
 
 _T = TypeVar("_T")
 
-_PAUSE: Final = 0.25  # seconds between looks at the files, which cost next to nothing
-_SELDOM: Final = 5.0
-"""Seconds after which records are judged again although no file has changed: processes end without a word."""
-_SHARE: Final = 4
-"""Judging may take one part in so many of the time: a long record costs seconds."""
+_POLL_SECONDS: Final = 0.25  # a look at the names, sizes and times of the files costs next to nothing
+_REJUDGE_SECONDS: Final = 5.0
+"""Time after which records are judged again without a change: a process may end without an entry."""
+_IDLE_FACTOR: Final = 4
+"""Judging takes at most one part in four of the time: a long record costs seconds."""
 
 
 def wait_for(
     look: Callable[[], _T], is_over: Callable[[_T], bool], directory: Path, timeout: float | None
 ) -> _T:
-    """Return the result of `look` once it is over, or after `timeout` seconds; None waits for ever."""
+    """Call `look` until `is_over` accepts its result, or for `timeout` seconds; return the last result.
+
+    It is called again when a file in `directory` changes, and every few seconds. A timeout of None waits
+    without limit.
+    """
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
         state, begun = _state(directory), time.monotonic()
@@ -60,21 +64,21 @@ def wait_for(
         ended = time.monotonic()
         if is_over(result) or (deadline is not None and ended >= deadline):
             return result
-        again = ended + max(_SELDOM, (ended - begun) * _SHARE)
-        earliest = ended + (ended - begun) * (_SHARE - 1)
+        again = ended + max(_REJUDGE_SECONDS, (ended - begun) * _IDLE_FACTOR)
+        earliest = ended + (ended - begun) * (_IDLE_FACTOR - 1)
         while time.monotonic() < again and (time.monotonic() < earliest or _state(directory) == state):
-            pause = _PAUSE if deadline is None else min(_PAUSE, deadline - time.monotonic())
+            pause = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - time.monotonic())
             if pause <= 0:
                 break
             time.sleep(pause)
 
 
 def _state(directory: Path) -> frozenset[tuple[str, int, int]]:
-    """Return the names, sizes and times of the records there; none where there is no such directory."""
+    """Return the names, sizes and times of the records; empty if there is no such directory."""
     try:
         records = [path for path in directory.iterdir() if is_record_name(path.name)]
         return frozenset((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in records)
-    except OSError:  # not there yet, or a file that was just replaced
+    except OSError:  # the directory is missing so far, or a file was replaced meanwhile
         return frozenset()
 
 
@@ -90,15 +94,34 @@ _NEEDS_DIRECTORY: Final = "--wait needs one directory of records that a host wri
     "--output",
     type=click.Choice(["table", "wide", "json", "jsonl", "yaml", "html"]),
     default="table",
-    help="table: the answer in one screen; wide: every trouble in full; html: a page in one file; "
-    "the others for programs.",
+    help="table: one screen; wide: every trouble in full; html: a page in one file; "
+    "the others are for programs.",
 )
-@click.option("--wait", is_flag=True, help="Wait until nothing runs any more, or something is wrong.")
-@click.option("--timeout", type=DURATION, help="With --wait: give up after 90s, 10m, 1h30m, and exit 124.")
-@click.option("--budget", metavar="FILE", type=_FILE, help="How long stages may take; else learned, or 30m.")
-@click.option("--baseline", metavar="SOURCE", help="Records of a good run, to be slow against.")
-@click.option("--explain", is_flag=True, help="Say which rules fitted, on what, and why the others lost.")
-@click.option("--rules", metavar="FILE", type=_FILE, multiple=True, help="More known causes; repeatable.")
+@click.option("--wait", is_flag=True, help="Wait until all services have ended, or something is wrong.")
+@click.option(
+    "--timeout",
+    type=DURATION,
+    help="With --wait: give up after this time (90s, 10m, 1h30m), and exit with 124.",
+)
+@click.option(
+    "--budget",
+    metavar="FILE",
+    type=_FILE,
+    help="Time limits of stages. [default: learned from earlier runs, or 30m]",
+)
+@click.option("--baseline", metavar="SOURCE", help="Records of a good run; slower stages are listed.")
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="List the rules that match, with their evidence, and why only one is shown.",
+)
+@click.option(
+    "--rules",
+    metavar="FILE",
+    type=_FILE,
+    multiple=True,
+    help="A file with more rules for known causes. Repeatable.",
+)
 @expect_option
 @period_options
 @display_options
@@ -143,7 +166,7 @@ def command(
     if wait:
         answer = _waited(request, timeout)
     else:
-        gc.disable()  # nothing here forms cycles, and looking for some takes a third of the time
+        gc.disable()  # no cycles are made here, and the collector would take a third of the time
         answer = request.answer()
     if answer.diagnosis is None:
         raise Unreadable(answer.refusal)
@@ -158,15 +181,15 @@ def command(
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """The result of one look at the records."""
+    """The result of reading and judging the records once."""
 
     source: str
     history: History
     diagnosis: Diagnosis | None
     refusal: str = ""
-    """The reason why there is no diagnosis, in one line."""
+    """Why there is no diagnosis, in one line."""
     now: Now | None = None
-    """The moment that it was judged by."""
+    """The time as of which running services were judged."""
 
 
 class _Request(msgspec.Struct, frozen=True):
@@ -218,7 +241,7 @@ class _Request(msgspec.Struct, frozen=True):
         )
 
     def _answer_without_records(self, refusal: Unreadable) -> _Answer:
-        """Answer by what systemd says of this host, when nothing has recorded yet; else raise the refusal."""
+        """Answer from systemd alone, if this host has no record; without an answer, raise the refusal."""
         directory = Records().directory
         if self.places or str(directory) != DEFAULT_DIRECTORY or Records().services():
             raise refusal
@@ -246,7 +269,7 @@ class _Request(msgspec.Struct, frozen=True):
         return (self.since or unit.since) <= unit.since <= (self.until or unit.since)
 
     def answer_so_far(self) -> _Answer:
-        """Likewise; where nothing can be read yet, that is why there is no diagnosis."""
+        """Return the answer; if there is nothing to read yet, one without a diagnosis."""
         try:
             return self.answer()
         except Unreadable as error:
@@ -255,7 +278,7 @@ class _Request(msgspec.Struct, frozen=True):
             return _Answer("", History(()), None, system_error_line(error))
 
     def directory(self) -> Path:
-        """Return the directory that is waited for; a usage error where it is none."""
+        """Return the records directory to watch. Raises UsageError for anything else."""
         directory = Path(self.places[0]) if self.places else Records().directory
         if any("://" in place for place in self.places):
             raise click.UsageError(_NEEDS_DIRECTORY)
@@ -272,7 +295,7 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 def _waited(request: _Request, timeout: float | None) -> _Answer:
-    """Return the answer once something has come of it; the latest one when that takes too long."""
+    """Return the final answer, or the latest one after `timeout` seconds."""
     answer = wait_for(request.answer_so_far, _is_over, request.directory(), timeout)
     if answer.diagnosis is None:
         click.echo(f"Error: {visible(answer.refusal)}", err=True)
@@ -285,7 +308,7 @@ def _is_over(answer: _Answer) -> bool:
 
 
 class _OutputForm(msgspec.Struct, frozen=True):
-    """The form in which the answer is shown."""
+    """The options for the output."""
 
     output: str
     clock: str | None
@@ -296,7 +319,7 @@ class _OutputForm(msgspec.Struct, frozen=True):
 
 def _print(diagnosis: Diagnosis, answer: _Answer, form: _OutputForm) -> None:
     if form.output in {"table", "wide"}:
-        from service_record.display.verdict_page import analysis, weighed_lines  # only what is shown
+        from service_record.display.verdict_page import analysis, weighed_lines  # loaded only for this output
 
         here = view(form.clock)
         lines = list(analysis(diagnosis, answer.history, answer.source, here, whole=form.output == "wide"))
@@ -304,7 +327,7 @@ def _print(diagnosis: Diagnosis, answer: _Answer, form: _OutputForm) -> None:
         print_lines(lines, form.color, pager=form.pager)
         return
     if form.output == "html":
-        from service_record.cli.terminal import write_page  # only for a page
+        from service_record.cli.terminal import write_page  # loaded only for this output
 
         write_page(_page(diagnosis, answer, view(form.clock)))
         return

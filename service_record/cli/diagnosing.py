@@ -1,6 +1,6 @@
-"""The inputs of a diagnosis: files that `analyze` is given, and the units that failed or never started.
+"""What `analyze` and `show` judge by: budget and rule files, units of systemd, files beside the records.
 
-Also the page of `analyze` that goes with a bundle.
+Also the page of `analyze` that a bundle contains.
 """
 
 import time
@@ -33,22 +33,22 @@ _T = TypeVar("_T")
 
 
 class BadFile(click.ClickException):
-    """A file that was given for judging by is not what it should be."""
+    """A budget or rule file that is not valid."""
 
     exit_code = click.UsageError.exit_code
 
 
 class Judging(msgspec.Struct, frozen=True):
-    """The inputs that all diagnoses of one call share."""
+    """The budgets and rules of one call."""
 
     budgets: Budgets = msgspec.field(default_factory=Budgets)
     causes: Causes = msgspec.field(default_factory=lambda: Causes(()))
 
 
 def judging(budget: Path | None, baseline: str | None, rules: Sequence[Path]) -> Judging:
-    """Read these files; rules of one's own come before the built-in ones.
+    """Read budget, baseline and rules; the user's rules come before the built-in ones.
 
-    Raises BadFile with the line where one is not as docs/analyze.md has it.
+    Raises BadFile with the line that is not as docs/analyze.md describes.
     """
     file, own_rules = _budget_and_rules(budget, rules) if budget or rules else (BudgetFile(), [])
     good = build_history(opened([baseline], ()).records) if baseline else None
@@ -56,7 +56,7 @@ def judging(budget: Path | None, baseline: str | None, rules: Sequence[Path]) ->
 
 
 def _budget_and_rules(budget: Path | None, rules: Sequence[Path]) -> tuple[BudgetFile, list[CauseRule]]:
-    from service_record.diagnosis.yaml_files import read_budgets, read_rules  # few have any
+    from service_record.diagnosis.yaml_files import read_budgets, read_rules  # loaded only with such a file
 
     file = _read(budget, read_budgets) if budget else BudgetFile()
     return file, [rule for path in rules for rule in _read(path, read_rules)]
@@ -82,16 +82,16 @@ expect_option = click.option(
     metavar="SERVICE|ROLE",
     multiple=True,
     shell_complete=complete_services,
-    help="Services that must have started, in their order: names with commas; bootstrap, for the services of "
-    "that host; baseline, for those of --baseline. Repeatable.",
+    help="Services that must have started, in their order: names separated by commas; `bootstrap` for those "
+    "of a bootstrap host; `baseline` for those of --baseline. Repeatable.",
 )
 
 
 def expected_services(expectations: Sequence[str], baseline: History | None) -> tuple[str, ...]:
-    """Return the services that `--expect` means, in its order. Raises UsageError."""
+    """Return the services named by `--expect`, in its order. Raises UsageError."""
     if not expectations:
         return ()
-    from service_record.diagnosis.expectations import ROLES  # few expect any
+    from service_record.diagnosis.expectations import ROLES  # loaded only for --expect
 
     names: list[str] = []
     for word in (part.strip() for text in expectations for part in text.split(",")):
@@ -116,12 +116,12 @@ def is_here(source: Source, places: Sequence[str], history: History, boot_id: st
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """The host that is judged, and what of it was asked for."""
+    """A host to judge, with the services, boot and period that the user selected."""
 
     source: Source
     places: Sequence[str] = ()
     whole: History
-    """All of its records; of another boot or period than asked for, too."""
+    """All of its records, including those of other boots and periods than selected."""
     history: History
     now: Now
     boot_id: str | None = None
@@ -130,7 +130,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     unrecorded: Sequence[str] = ()
     """Services that were asked for by name, and that have no record."""
     selects: Callable[[Unit], bool] | None = None
-    """Leaves out the units that nobody asked for; by default none."""
+    """Which units to list; by default all."""
     is_waiting: bool = False
 
     @property
@@ -243,7 +243,7 @@ def described_units(diagnosis: Diagnosis | None) -> set[str]:
 
 
 def verdict_page(at: datetime) -> str:
-    """Return the fault of this host, or why it is unknown; always a text."""
+    """Return the page of `analyze` for this host as text, or why there is none."""
     from service_record.display.verdict_page import analysis_text  # only for a bundle
 
     try:

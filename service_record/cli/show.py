@@ -1,4 +1,4 @@
-"""`service-record show`: what services did, failures first."""
+"""`service-record show`: list what services did, failures first."""
 
 import gc
 import sys
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     "--output",
     type=click.Choice(["table", "wide", "json", "jsonl", "yaml"]),
     default="table",
-    help="table: the answer in one screen; wide: every run; the others for programs.",
+    help="table: one screen; wide: every run; the others are for programs.",
 )
 @selection_options
 @display_options
@@ -66,7 +66,7 @@ def command(
       service-record show --from -          records from standard input
       service-record show --boot -1 --failed
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
-    gc.disable()  # nothing here forms cycles, and looking for some takes a third of the time
+    gc.disable()  # no cycles are made here, and the collector would take a third of the time
     selection = Selection(services=services, stage=stage, failed=failed, since=since, until=until)
     source = opened(places, (), needs_records=False)
     recorded = {name for name, _ in source.records}.union(record_name(one.unit) for one in source.running)
@@ -74,7 +74,7 @@ def command(
     if output == "jsonl" and boot == ALL_BOOTS and not fail and not unrecorded:
         _print_entries(source.records, selection)
         return
-    if output == "jsonl":  # each record is read once, and here needed twice
+    if output == "jsonl":  # the pieces are needed twice: for the history, and for the output
         source = replace(source, records=tuple((name, list(record)) for name, record in source.records))
     whole = history_of(source)
     selection = replace(selection, boot_id=selected_boot(whole, boot))
@@ -85,7 +85,7 @@ def command(
         units = _units(source, places, whole, selection, unrecorded)
     is_bad = any(service.outcome and service.outcome.is_bad for service in history.services)
     is_bad = is_bad or (units is not None and units.verdict.is_bad)
-    del whole  # what is printed is forgotten run by run
+    del whole  # so that each run can be freed when it has been printed
     match output:
         case "jsonl":
             _print_entries(source.records, selection)
@@ -105,7 +105,11 @@ def _units(
 
     The records do not show these: such a unit has no record, or its latest recorded run ended well.
     """
-    from service_record.cli.diagnosing import Judging, Subject, described_units  # most hosts have none
+    from service_record.cli.diagnosing import (
+        Judging,
+        Subject,
+        described_units,
+    )  # no unit failed on most hosts
     from service_record.diagnosis import Diagnosis, Verdict
     from service_record.diagnosis.causes import Causes, built_in_rules
     from service_record.diagnosis.judgement import judge
@@ -154,7 +158,7 @@ def _print_page(
     lines: Iterable[Line] = ()
     if history.services or units is None:
         if output == "wide":
-            from service_record.display.table import wide  # only what is shown
+            from service_record.display.table import wide  # loaded only for this output
 
             lines = wide(history, source, view)
         else:
@@ -193,7 +197,7 @@ def _unit_lines(units: "Diagnosis | None", view: View) -> Iterator[Line]:
 
 
 def _print_document(history: History, source: Source, output: str, units: "Diagnosis | None") -> None:
-    from service_record.display.machine import document, run_documents  # only what is shown
+    from service_record.display.machine import document, run_documents  # loaded only for this output
 
     left_out = [(part.path, part.reason) for part in source.left_out]
     failed = () if units is None else units.failed_units
@@ -215,7 +219,7 @@ def _print_document(history: History, source: Source, output: str, units: "Diagn
 
 
 def _print_entries(records: Iterable[tuple[str, Iterable[Piece]]], selection: Selection) -> None:
-    from service_record.display.machine import write_jsonl  # only what is shown
+    from service_record.display.machine import write_jsonl  # loaded only for this output
 
     named = (record for record in records if selection.has_service(record[0]))
     write_jsonl(((name, selection.within(record)) for name, record in named), sys.stdout.buffer)

@@ -17,7 +17,7 @@ from service_record.history.results import ClockStep, Handled
 class Verdict(StrEnum):
     """The state of a host as a whole; the first four are bad.
 
-    It is unknown when nothing else is wrong, and of a service nothing can be read.
+    It is unknown if nothing is wrong, and the record of a service cannot be read.
     """
 
     FAILED = "failed"
@@ -35,7 +35,7 @@ class Verdict(StrEnum):
 
 
 class LoopOf(StrEnum):
-    """The unit that a loop repeats."""
+    """What a loop repeats."""
 
     RESTARTS = "restart"
     STAGE = "stage"
@@ -48,13 +48,13 @@ class Loop(msgspec.Struct, frozen=True, kw_only=True):
     of: LoopOf
     count: int
     messages: int
-    """The number of signatures of the latest messages: 1 when they are the same each time, 0 without any."""
+    """The number of different messages: 1 if the message is the same each time, 0 without any message."""
     boots: tuple[str, ...] = ()
-    """Of a boot loop: the boots that got no further, oldest first."""
+    """In a boot loop: the boots that ended at the same point, oldest first."""
 
 
 class Overrun(msgspec.Struct, frozen=True, kw_only=True):
-    """An execution that runs longer than it may."""
+    """An execution that exceeds its budget."""
 
     what: str
     """`stage`, `pre-command`, `post-command` or `run`."""
@@ -62,7 +62,7 @@ class Overrun(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     budget: Budget
     is_least: bool
-    """True when `seconds` ends with the last entry known, so that it may be much more."""
+    """True if `seconds` is counted to the last entry, so that the real time may be much longer."""
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,60 +71,60 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     kind: Verdict
     service: str
     run: Run
-    """The run to look at: of a loop the last that ended."""
+    """The run to look at: in a loop, the last one that ended."""
     facts: Facts
-    """The known facts of the failure: those of the run, or of the stage that loops."""
+    """How it failed: the facts of the run, or of the stage that loops."""
     stage: str | None
     since: datetime | None
-    """The time when this began: the first of the failures that are alike, or the start of what is stuck."""
+    """The time of the first of the equal failures, or the start of the stuck execution."""
     ahead: timedelta = timedelta()
-    """The time by which its record is ahead of true time; `since` is one of the record's times."""
+    """How far the clock of its record is ahead of true time."""
     since_uptime: float | None = None
-    """The same in seconds since the boot of `run`, where that is known."""
+    """`since` in seconds since the boot of `run`, if known."""
     count: int = 1
-    """The number of runs in a row that ended like this one."""
+    """The number of consecutive runs that ended like this one."""
     loop: Loop | None = None
     overrun: Overrun | None = None
     is_rebooted: bool = False
-    """True when a boot of the host interrupted it."""
+    """True if a reboot of the host interrupted it."""
     is_running: bool = False
-    """True when the service runs again, or still."""
+    """True if the service is running, again or still."""
     cause: KnownCause | None = None
     telling: "ToldLine | None" = None
-    """A line of its run that tells more than its last lines do."""
+    """A line from its run that says more than its last lines."""
     suppressed: int = 0
     """Messages of the service that the journal's rate limit dropped."""
 
     @property
     def recorded_since(self) -> datetime | None:
-        """`since` by the clock of the record, as the times of `run` are."""
+        """Return `since` by the clock of the record, which the times of `run` use."""
         return None if self.since is None else self.since + self.ahead
 
 
 class ToldLine(msgspec.Struct, frozen=True):
-    """A line, and where it stands."""
+    """A line of a log, and its place."""
 
     line: str
     place: str
 
 
 class HostCause(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause that stands on evidence beside the records: no recorded service has failed."""
+    """A cause found in files beside the records, while no recorded service has failed."""
 
     service: str
-    """The unit, program or container that shows it; `host` where none does."""
+    """The unit, program or container that logged it; `host` without one."""
     cause: KnownCause
 
 
 class FailedUnit(msgspec.Struct, frozen=True, kw_only=True):
-    """A unit that systemd calls failed, and of whose failure no trouble says as much."""
+    """A failed unit whose failure is not already shown as a trouble of its service."""
 
     unit: Unit
     recorded: Outcome | None
     """The outcome of its latest recorded run; None if no run is recorded."""
     cause: KnownCause | None = None
     telling: ToldLine | None = None
-    """A line of it that tells most, where no rule knows the cause."""
+    """The line of its log that says most, if no rule knows the cause."""
 
 
 class NotStarted(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,12 +164,12 @@ class Unrecorded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """A service that runs, neither stuck nor in a loop."""
+    """A running service that is neither stuck nor in a loop."""
 
     run: Run
     stage: str | None
     seconds: float | None
-    """The time in that stage; without one, the time of the run."""
+    """The time in that stage; outside a stage, the time of the run."""
     is_least: bool
     budget: Budget | None
     before: Run | None
@@ -177,24 +177,24 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True):
-    """A service that was stopped in order before it ended by itself: no trouble, and no success."""
+    """A service that was stopped in order before it ended by itself: neither a trouble nor a success."""
 
     run: Run
     before: Run | None
     """The run before it, when that failed or was interrupted."""
     partner: Unit | None = None
-    """The unit that it is bound to (BindsTo=), if that ended first and systemd therefore stopped this one."""
+    """The unit it is bound to (BindsTo=), if that unit ended first, so that systemd stopped this one."""
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
-    """Failures that are history, not cause."""
+    """Earlier failures of a service whose latest run did not fail."""
 
     service: str
     count: int
     last: Run
     """The last run that failed or was interrupted."""
     is_open: bool = False
-    """True when no later attempt has made it good: it was in an earlier boot, and the latest is at work."""
+    """True if no later run succeeded: it failed in an earlier boot, and services of the latest boot run."""
 
 
 class Slow(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,29 +206,29 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     usual: float
     is_running: bool
-    """True while it goes on."""
+    """True if it is still running."""
 
 
 class Damaged(msgspec.Struct, frozen=True, kw_only=True):
-    """The gaps of a record."""
+    """Damage in a record, or beside it."""
 
     service: str
     pieces: int
-    """Pieces that are not entries."""
+    """The number of pieces that are not entries."""
     line: int | None
     """The line at which the first of them begins."""
     lost: int
-    """Entries that its recorder could not write."""
+    """The number of entries that could not be written."""
     is_empty: bool
-    """True when it has no entry at all."""
+    """True if it has no entry at all."""
     has_no_run: bool = False
-    """True when nothing can be read of what the service did."""
+    """True if no run can be read."""
     is_unfinished: bool = False
-    """True when a write of upstream's shim beside it did not end."""
+    """True if a write by upstream's shim did not end, and left its file beside the record."""
 
 
 class UnsetClock(msgspec.Struct, frozen=True, kw_only=True):
-    """Times before this format existed: the clock was never set."""
+    """Times before this format existed, so the clock had not been set."""
 
     service: str
     time: datetime
@@ -244,7 +244,7 @@ class BackwardBoot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LocalTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """Times that are labelled UTC, and seem to be those of a zone."""
+    """Times labelled UTC that seem to be local times."""
 
     services: tuple[str, ...]
     utc_offset: timedelta
@@ -254,19 +254,19 @@ ClockFinding = ClockStep | UnsetClock | BackwardBoot | LocalTimes
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """The troubles of a host, root cause first."""
+    """What is known of a host: its verdict, and its troubles with the root cause first."""
 
     verdict: Verdict
     root: Trouble | None = None
     """The earliest trouble that explains the others."""
     followers: tuple[Trouble, ...] = ()
-    """Possible consequences, in the order in which it began."""
+    """Possible consequences, earliest first."""
     others: tuple[Trouble, ...] = ()
     """Troubles with causes of their own."""
     running: tuple[Running, ...] = ()
     stopped: tuple[Stopped, ...] = ()
     handled: tuple[Handled, ...] = ()
-    """The failures of stages that runs continued after, of the latest run of each service."""
+    """Failed stages after which the latest run of a service continued."""
     recovered: tuple[Recovered, ...] = ()
     slow: tuple[Slow, ...] = ()
     damaged: tuple[Damaged, ...] = ()
@@ -277,24 +277,24 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """Expected services in their order, then units that did not start because of a fault."""
     unrecorded: tuple[Unrecorded, ...] = ()
     are_units_unknown: bool = False
-    """True where systemd was asked which units failed, and did not answer."""
+    """True if systemd was asked about units, and did not answer."""
     host: HostCause | None = None
-    """The cause that evidence alone shows, if no trouble is the root."""
+    """The cause found in the host's files, if no trouble is the root."""
     looked: Looked = msgspec.field(default_factory=Looked)
-    """The amounts that were read beside the records."""
+    """How much was read beside the records."""
     host_name: str | None = None
     """The host's own name, if its files give it."""
     weighed: Mapping[str, tuple[Weighed, ...]] = msgspec.field(default_factory=dict)
-    """Service, or nothing for the host -> the rules that fitted, and why the others lost."""
+    """Service, or "" for the host -> the rules that matched, and why all but one were not shown."""
 
     @property
     def unreadable(self) -> tuple[Damaged, ...]:
-        """Return the records of which nothing can be read."""
+        """Return the records without a readable run."""
         return tuple(damaged for damaged in self.damaged if damaged.has_no_run)
 
 
 def next_commands(trouble: Trouble) -> tuple[str, ...]:
-    """Commands that look, those of the known cause first; safe to paste, whatever a service is called."""
+    """Return the commands to run next, those of the known cause first. All names in them are quoted."""
     commands = trouble.cause.commands if trouble.cause else ()
     return tuple(dict.fromkeys((*commands, *_always(trouble))))
 
@@ -313,7 +313,7 @@ def _always(trouble: Trouble) -> Iterator[str]:
 
 
 def unseen_commands(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """Return commands that look into what no record tells: the failed units, and what never started."""
+    """Return commands for the failed units, and for the units that did not start."""
     commands: list[str] = []
     for one in diagnosis.not_started:
         commands += commands_for_missing(one)

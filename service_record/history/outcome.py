@@ -14,15 +14,13 @@ class Location(msgspec.Struct, frozen=True, gc=False):
     """A place in a script or program."""
 
     line: int | None
-    """None where the record has none that can be believed."""
+    """None if the record has no line number that can be relied on."""
     function: str
     file: str
 
 
 _STOP_SIGNALS: Final = frozenset({"unknown", "TERM"})
-"""The signals that a recorder writes by itself for a stop and for a timeout alike: it cannot know the
-sender.
-"""
+"""The signals that a recorder writes for a stop as well as for a timeout: it cannot know the sender."""
 
 
 def is_stop(end: "Entry | Facts") -> bool:
@@ -36,12 +34,12 @@ def is_stop(end: "Entry | Facts") -> bool:
 
 
 def is_stop_or_kill(end: "Entry | Facts") -> bool:
-    """Return True where only the recorder spoke: a signal ended it, and nobody knows whose."""
+    """Return True if a signal of unknown origin ended it: only the recorder reported the end, not systemd."""
     return end.signal in _STOP_SIGNALS and end.service_result is None and end.stop_request is None
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The known facts of an end. Of a failure, where it happened and what was said."""
+    """How an execution ended; after a failure also where, and with which message."""
 
     location: Location | None = None
     is_approximate: bool = False
@@ -59,14 +57,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     time_limit: str | None = None
     """The setting whose time was up, such as `TimeoutStartSec`."""
     message: str | None = None
-    """The last words, oldest line first: from the journal, and behind that from the exception."""
+    """The last lines from the journal, oldest first, then those of the exception."""
     is_truncated: bool = False
 
     @property
     def frames_around(self) -> tuple[tuple[Location, ...], tuple[Location, ...]]:
-        """Return the frames that `location` had called, and those that it was called from;
-        innermost first.
-        """
+        """Return the frames called from `location`, and the frames that called it; innermost first."""
         if self.location not in self.stack:
             return (), self.stack
         place = self.stack.index(self.location)
@@ -78,10 +74,10 @@ NOTHING: Final = Facts()
 
 
 def gather_facts(ends: Sequence[Entry]) -> Facts:
-    """Return the facts of one end that several entries tell: what is known later counts.
+    """Return the facts of one end that several entries describe; later entries override earlier ones.
 
-    The exit status or signal told last is how it ended. What was told before without a signal does not
-    explain one.
+    The last exit status or signal is how it ended. If that is a signal, earlier entries without a signal are
+    ignored: they describe something else.
     """
     if not ends:
         return NOTHING
@@ -108,7 +104,7 @@ def gather_facts(ends: Sequence[Entry]) -> Facts:
 
 
 def _says_little(end: Entry) -> bool:
-    """Return whether an end has no more than an exit status, as nearly all successes."""
+    """Return True if an end has at most an exit status, like nearly all successes."""
     return not (
         end.error_line
         or end.error_message
@@ -125,7 +121,7 @@ def _says_little(end: Entry) -> bool:
 
 
 def _signal(ends: Sequence[Entry]) -> str | None:
-    """Return the signal that was named last; `unknown` when none was."""
+    """Return the last named signal, or `unknown`."""
     return next((end.signal for end in reversed(ends) if end.signal != "unknown"), ends[-1].signal)
 
 
@@ -136,7 +132,7 @@ def _last_with(attribute: str, ends: Sequence[Entry]) -> Entry:
 
 
 def _has_upstreams_line(entry: Entry) -> bool:
-    """Return True where upstream's shim filled in the line: its EXIT trap sees line 1 whatever failed."""
+    """Return True for a line number by upstream's shim, whose EXIT trap always sees line 1."""
     return entry.uptime is None and entry.pid is None and (entry.error_line or "").startswith("1 ")
 
 
@@ -154,7 +150,7 @@ def _location(frame: str | None, is_line_unknown: bool = False) -> Location | No
 
 
 def order(time: datetime | None) -> float:
-    """Return what to sort times by, in seconds; what has no time comes last."""
+    """Return a sort key for a time, in seconds; None sorts last."""
     return float("inf") if time is None else time.timestamp()
 
 
@@ -167,14 +163,14 @@ class Outcome(StrEnum):
     STOPPED = "stopped"
     """systemd stopped it, or it ended by a signal that systemd counts as a good end: no trouble."""
     INTERRUPTED = "interrupted"
-    """It has no end, and it cannot be running any more; or a signal ended it, and nobody knows whose."""
+    """It has no end and cannot be running any more, or a signal of unknown origin ended it."""
 
     @property
     def is_bad(self) -> bool:
         return self is Outcome.FAILURE or self is Outcome.INTERRUPTED
 
 
-# A member of an enumeration takes long to look up, for what is done for each entry.
+# Looking up a member of an enumeration is slow, and these are needed for each entry.
 SUCCESS: Final = Outcome.SUCCESS
 FAILURE: Final = Outcome.FAILURE
 STOPPED: Final = Outcome.STOPPED
@@ -183,7 +179,7 @@ _SUCCEEDED: Final = Result.SUCCESS
 
 
 def end_outcome(end: Entry) -> Outcome:
-    """Return the outcome that an end alone tells. An end without a result is no success."""
+    """Return the outcome by an end alone. An end without a result is not a success."""
     if end.result is _SUCCEEDED:
         return SUCCESS
     if is_stop(end):
@@ -204,7 +200,7 @@ def merge_attributes(*entries: Entry | None) -> Attributes:
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An execution: beginning, end and outcome. Times are aware; None when lost, or not recorded."""
+    """An execution with its start, end and outcome. Times have a zone; None if lost or not recorded."""
 
     outcome: Outcome
     started: datetime | None
@@ -214,7 +210,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     when the start or the end has no time."""
     facts: Facts = NOTHING
     uptime: float | None = None
-    """Seconds from the boot of the host to `started`, where that is known."""
+    """Seconds from the boot of the host to `started`, if known."""
     attributes: Attributes = ()
     """Facts that the service recorded about this execution, by name."""
 
@@ -226,13 +222,13 @@ class Stage(Span, frozen=True, kw_only=True, gc=False):
     depth: int = 0
     """The number of stages around it."""
     id: str | None = None
-    """The recorder's id of this execution, if the recorder knows which stage is in which."""
+    """The recorder's id of this execution; None from recorders that do not nest stages."""
     parent: str | None = None
-    """The id of the stage that it is in; None for one that is right in its run or command."""
+    """The id of the stage around it; None directly in its run or command."""
 
 
 def nested(stages: Sequence[Stage]) -> list[Stage]:
-    """Return stages with those that name the one they are in right behind it; else in their order."""
+    """Return stages in tree order: each stage directly before the stages inside it."""
     ids = {stage.id for stage in stages if stage.id is not None}
     inner: dict[str | None, list[Stage]] = {}
     for stage in stages:
@@ -279,30 +275,30 @@ class Run(Span, frozen=True, kw_only=True, gc=False):
     stages: tuple[Stage, ...] = ()
     """In the order of their starts."""
     in_stage: str | None = None
-    """The stage that it is in, or was stopped, interrupted or failed in."""
+    """The stage it is in, or in which it was stopped, was interrupted or failed."""
     in_command: str | None = None
-    """Likewise the pre- or post-command."""
+    """The pre- or post-command it is in, or in which it was stopped, was interrupted or failed."""
     has_no_start: bool = False
     """True when its `service start` was not recorded."""
     dropped: int = 0
     """The number of its entries that could not be written."""
     left_out: RunsLeftOut | None = None
-    """The runs right before it that a rotation of the record left out."""
+    """The runs directly before it that a rotation of the record left out."""
 
     @property
     def is_stop_or_kill(self) -> bool:
-        """Return True when a signal ended it, and nobody knows whether that was a stop or a kill."""
+        """Return True if a signal ended it, and it is unknown whether that was a stop or a kill."""
         return self.outcome is Outcome.INTERRUPTED and self.ended is not None
 
     @property
     def came_to(self) -> Hashable:
-        """Return what is the same for runs that ended the same way in the same place."""
+        """Return a key that is equal for runs that ended the same way in the same place."""
         facts = self.facts
         return self.outcome, self.in_stage, self.in_command, facts.location, facts.exit_code, facts.signal
 
 
 class Repeat(msgspec.Struct, frozen=True):
-    """Runs of one service that came to the same end in the same place."""
+    """Runs of one service that ended the same way in the same place."""
 
     first: Run
     last: Run
@@ -310,17 +306,17 @@ class Repeat(msgspec.Struct, frozen=True):
 
 
 def repeats(runs: Iterable[Run]) -> list[Repeat]:
-    """Return the runs of a service by what they came to, the kind seen last coming last."""
+    """Group runs by how they ended, most recent group last."""
     return [Repeat(same[0], same[-1], len(same) + _runs_left_out(same)) for same in alike(runs)]
 
 
 def _runs_left_out(same: Iterable[Run]) -> int:
-    """Return how many runs like these a rotation of the record left out between them."""
+    """Return the number of equal runs that a rotation of the record left out between these."""
     return sum(run.left_out.alike for run in same if run.left_out is not None)
 
 
 def alike(runs: Iterable[Run]) -> list[list[Run]]:
-    """Likewise, with all the runs of each kind, in their order."""
+    """Group runs by how they ended, most recent group last, with all runs of each group."""
     groups: dict[Hashable, list[Run]] = {}
     for run in runs:
         kind = run.came_to

@@ -1,6 +1,6 @@
-"""The evidence that this host itself shows now: its journal, kernel, containers, network, disks and time.
+"""Evidence read from the running host: its journal, kernel, containers, network, disks and time.
 
-Programs run side by side, all of them within one deadline: a judgement must not wait for a host in trouble.
+All programs run at the same time with one deadline, so that `analyze` does not hang on a host in trouble.
 """
 
 import os
@@ -13,12 +13,9 @@ from glob import glob
 from pathlib import Path
 from typing import Final
 
-SECONDS: Final = 3.0
-"""The time limit of everything together."""
-_MAX_BYTES: Final = 4 << 20
-"""The limit of one program's output."""
-_MAX_TAIL: Final = 256 << 10
-"""The limit of one file, of which the end is read."""
+SECONDS: Final = 3.0  # for everything together
+_MAX_OUTPUT_BYTES: Final = 4 << 20  # of one program
+_MAX_TAIL_BYTES: Final = 256 << 10  # of one file, counted from its end
 _MAX_FILES: Final = 200
 _MAX_UNITS: Final = 20
 _JOURNAL: Final = ("journalctl", "--quiet", "--no-pager", "--output=short-iso-precise")
@@ -38,7 +35,7 @@ _PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     "rpm-ostree_status": ("rpm-ostree", "status"),
     "efibootmgr.txt": ("efibootmgr",),
 }
-"""The programs to run, by the name that `stream_of` gives their lines."""
+"""Name -> program. By the name `log_lines.stream_of` knows what kind of lines the output has."""
 _FILES: Final = (
     *(
         "/etc/resolv.conf",
@@ -75,7 +72,7 @@ def live_contents(units: Sequence[str] = (), seconds: float = SECONDS) -> Iterat
 
 
 def _printed(argv: tuple[str, ...], deadline: float) -> bytes:
-    """Return what a program printed in time; nothing where there is no such program, or it failed."""
+    """Return a program's output; empty if it is missing, or does not end before the deadline."""
     remaining = deadline - time.monotonic()
     if remaining <= 0:
         return b""
@@ -90,16 +87,16 @@ def _printed(argv: tuple[str, ...], deadline: float) -> bytes:
         )
     except (OSError, subprocess.TimeoutExpired):
         return b""
-    return done.stdout[-_MAX_BYTES:]
+    return done.stdout[-_MAX_OUTPUT_BYTES:]
 
 
 def _environment() -> dict[str, str]:
-    """Return what programs see: English and UTC, whatever this user has chosen."""
+    """Return the environment of the programs: their output is parsed, so it must be in English and UTC."""
     return {"LC_ALL": "C", "TZ": "UTC", "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin:/sbin:/bin"}
 
 
 def _files(deadline: float) -> Iterator[tuple[str, bytes]]:
-    """Yield the ends of the files, in the order of the list; no more of them once the time is over."""
+    """Yield the end of each file, in the order of the list, until the deadline."""
     paths = [path for pattern in _FILES for path in sorted(glob(pattern))[-_MAX_FILES:]]  # noqa: PTH207  # absolute
     for path in paths:
         if time.monotonic() > deadline:
@@ -110,6 +107,6 @@ def _files(deadline: float) -> Iterator[tuple[str, bytes]]:
 
 def _tail(path: Path) -> bytes:
     with path.open("rb") as stream:
-        if path.stat().st_size > _MAX_TAIL:
-            stream.seek(-_MAX_TAIL, 2)
-        return stream.read(_MAX_TAIL)
+        if path.stat().st_size > _MAX_TAIL_BYTES:
+            stream.seek(-_MAX_TAIL_BYTES, 2)
+        return stream.read(_MAX_TAIL_BYTES)
