@@ -1,12 +1,11 @@
-"""The last lines that a command prints, kept while its output goes where it would have gone anyway.
+"""Keep the last lines that a command prints, and deliver its output unchanged.
 
-How an output stream is watched depends on what it is:
+How an output stream is watched depends on its kind:
 
-- A regular file stays as it is. Its end is read afterwards.
-- A pipe, a local stream socket or /dev/null is replaced by a pipe, a terminal by a pseudo-terminal. A relay
-copies
-  from there to the original stream.
-- Anything else (a closed descriptor, a datagram socket, /dev/kmsg) stays as it is and is not watched.
+- A regular file is not touched. Its end is read afterwards.
+- A pipe, a local stream socket and /dev/null are replaced by a pipe, a terminal by a pseudo-terminal. A relay
+  copies from there to the original stream.
+- Anything else (a closed descriptor, a datagram socket, /dev/kmsg) is not touched and not watched.
 
 The relay is a process and not a thread of `run`: a daemon that the command leaves behind keeps writing after
 the command and `run` have ended, and must not meet a broken pipe. The relay ends when the last writer has
@@ -30,7 +29,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
-_LINES: Final = 3  # as many as of the journal
+_LINES: Final = 3  # as many as from the journal under systemd
 _TAIL_BYTES: Final = 4096
 _BUFFER_BYTES: Final = 1 << 15
 _PIPE_BYTES: Final = 1 << 18  # measured: more leaves the caches, less takes more system calls
@@ -38,7 +37,7 @@ _STANDARD_ERROR: Final = 2
 _TERMINAL_QUIET_MS: Final = 20
 """The kernel brings text from one end of a pseudo-terminal to the other a moment after it was written."""
 _MAX_SETTLE_SECONDS: Final = 1.0
-"""How long a process that the command left behind can keep `run` from ending by writing without a pause."""
+"""How long a process that the command left behind can delay the end of `run` by writing without a pause."""
 _CONTROL_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 _FileAction: TypeAlias = tuple[int, int, int]
 
@@ -103,7 +102,7 @@ class CommandOutput:
         ]
 
     def command_started(self) -> None:
-        """Leave the streams to the command and the relay. Without this, they would never be at their end."""
+        """Close this process's copies of the streams, so that they end when the command closes its own."""
         self._close_streams()
 
     def _close_streams(self) -> None:
@@ -118,13 +117,17 @@ class CommandOutput:
             stream.copy_window_size()
 
     def command_ended(self) -> None:
-        """Tell the relay that all the command has written can be delivered now."""
+        """Tell the relay that the command has ended, so that it reports when everything is delivered."""
         if self._control >= 0:
             os.close(self._control)
 
     def is_delivered(self, timeout: float) -> bool:
         """Wait at most `timeout` seconds; return whether all output has reached the original streams."""
-        return self._answer < 0 or bool(select.select([self._answer], [], [], timeout)[0])
+        if self._answer < 0:
+            return True
+        poll = select.poll()
+        poll.register(self._answer, select.POLLIN)
+        return bool(poll.poll(timeout * 1000))
 
     def last_lines(self) -> str | None:
         """Return the last lines of both streams, oldest first, once they are delivered."""
@@ -163,7 +166,7 @@ class _Stream:
         self.can_splice = not os.isatty(target)
         self.terminal_name: str | None = None
         if not self.can_splice:
-            # Output is processed once, by the real terminal. In all else the two are alike.
+            # The pseudo-terminal has the same modes, but output is processed only once, by the real terminal.
             modes = termios.tcgetattr(target)
             modes[1] &= ~termios.OPOST
             self.reader, self.writer = os.openpty()
@@ -226,9 +229,11 @@ class _Relay:
     def run(self) -> None:
         """Copy until the last writer has closed."""
         self._release_everything_else()
-        threads = [threading.Thread(target=self._copy, args=[stream]) for stream in self._streams]
+        first, *others = self._streams
+        threads = [threading.Thread(target=self._copy, args=[stream]) for stream in others]
         for thread in threads:
             thread.start()
+        self._copy(first)
         for thread in threads:
             thread.join()
 
@@ -296,7 +301,7 @@ class _Relay:
             self._lines.extend(line[-_TAIL_BYTES:] for line in lines if line.strip())
 
     def _settle(self, stream: _Stream) -> None:
-        """Send the last lines when this is the last stream of which everything is delivered."""
+        """Send the last lines if everything is delivered on all streams."""
         with self._lock:
             if stream.is_settled:
                 return
