@@ -42,6 +42,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """One record: 16384 entries of the greatest length, or half a million of a usual one."""
     kept_bytes: int = 128 * _MIB
     """All records, which are held in memory: archives are read in one pass, and nothing goes to disk."""
+    free_kept_bytes: int = 16 * _MIB
+    """All records, however small the archive is."""
+    kept_growth: int = 40
+    """Times the size of the archive that records may take besides. Real records pack to a tenth or a
+    twentieth. Entries that are all alike pack to a two-hundredth, and half a megabyte of them would take half
+    a gigabyte of memory to judge."""
     layers: int = 8
     """Archives and compressions in one another. A log bundle that assisted-service hands out has three."""
     header_bytes: int = 64 * _KIB
@@ -86,6 +92,9 @@ class ReadingBudget(msgspec.Struct):
         self.kept_bytes += size
         if self.kept_bytes > self.limits.kept_bytes:
             raise LimitError(f"more than {size_text(self.limits.kept_bytes)} of records")
+        growth, free = self.limits.kept_growth, self.limits.free_kept_bytes
+        if self.kept_bytes > free + growth * self.packed_bytes:
+            raise LimitError(f"records of more than {growth} times its size, and {size_text(free)}")
 
 
 def size_text(size: int) -> str:

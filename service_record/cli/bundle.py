@@ -35,7 +35,9 @@ from service_record.reporter.gather.collectors import COLLECTORS, RECORDS
 from service_record.reporter.gather.model import Context, Gathered, GatherRow, GatherStatus
 
 _STANDARD_INPUT: Final = "-"
-_LIMITS: Final = Limits(read_bytes=16 << 30)
+_MAX_FILES: Final = 50_000
+"""The limit of files in a copy. A must-gather of a large cluster has some twenty thousand."""
+_LIMITS: Final = Limits(read_bytes=16 << 30, members=_MAX_FILES)
 """A high limit: the user wants to give the bundle away and reads it, so a large one costs only time."""
 _MIN_BYTES: Final = 1 << 16
 _NICENESS: Final = 10
@@ -178,6 +180,11 @@ def _new(path: Path) -> Iterator[Path]:
 
 
 def _check(leak: Leak | None) -> None:
+    from service_record.redaction.leak_scan import UNREADABLE as UNSEARCHABLE  # reads archives
+
+    if leak is not None and leak.kind == UNSEARCHABLE:
+        place = visible(leak.place or "the archive")
+        raise LeakRefused(f"refused: {place} cannot be searched for secrets; nothing was written")
     if leak is not None:
         raise LeakRefused(f"refused: a secret would have left with {visible(str(leak))}; nothing was written")
 
@@ -253,7 +260,10 @@ def _contents(place: str, at: datetime, copy: Path) -> Iterator[Content]:
     source = Path(place)
     if source.is_dir():
         top = source.resolve().name
-        for content in directory_contents(source, leave, _LIMITS, without=copy):
+        for number, content in enumerate(directory_contents(source, leave, _LIMITS, without=copy)):
+            if number == _MAX_FILES:
+                leave(LeftOut("", f"more than {_MAX_FILES} files: the rest was not read"))
+                return
             yield Content(f"{top}/{content.path}" if top else content.path, content.written, content.read)
         return
     with source.open("rb") as stream:

@@ -22,6 +22,7 @@ from service_record.record.appending import DAMAGED_SUFFIX
 from service_record.record.conformance import FormatFault, examine, is_array
 from service_record.record.directory import UNFINISHED_SUFFIX, Records, open_record
 from service_record.record.entry import Entry
+from service_record.record.holes import without_holes
 from service_record.record.layout import read_entries
 from service_record.record.visible import visible
 
@@ -220,7 +221,7 @@ def _opened(name: str, *, is_named: bool) -> Iterator[BufferedReader]:
         descriptor = os.dup(sys.stdin.fileno())
     else:
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC) if is_named else open_record(name)
-    with os.fdopen(descriptor, "rb") as stream:
+    with without_holes(descriptor) as stream:
         if stream.seekable():
             yield stream
             return

@@ -27,6 +27,7 @@ from service_record.record.directory import (
     open_inside,
 )
 from service_record.record.entry import Entry, Malformed, Piece
+from service_record.record.holes import without_holes
 from service_record.record.layout import read_entries
 
 if TYPE_CHECKING:  # a directory is read without what opens archives
@@ -114,7 +115,8 @@ def _place(place: str, *, with_evidence: bool) -> Source:
     path = Path(place)
     if path.is_dir():
         return _bundle_or_directory(path, with_evidence=with_evidence)
-    source = _stream(place, path.name.removesuffix(".json"), path.open("rb"), with_evidence=with_evidence)
+    stream = without_holes(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    source = _stream(place, path.name.removesuffix(".json"), stream, with_evidence=with_evidence)
     return replace(source, archive=lambda: path.open("rb")) if source.is_snapshot else source
 
 
