@@ -1,7 +1,7 @@
-"""`make matrix`: tests under each Python, with the lowest and the newest libraries that are allowed.
+"""`make matrix`: run the tests under each Python, with the lowest and the newest allowed libraries.
 
-`make matrix MATRIX='--python 3.13'` is one Python, `MATRIX="--session 'tests-3.11(lowest)'"` one session.
-What follows `--` goes to pytest.
+`make matrix MATRIX='--python 3.13'` runs one Python, `MATRIX="--session 'tests-3.11(lowest)'"` one session.
+Arguments after `--` go to pytest.
 """
 
 import os
@@ -11,7 +11,7 @@ import nox
 
 PYTHONS = ["3.11", "3.12", "3.13"]
 RESOLUTIONS = {"lowest": "lowest-direct", "newest": "highest"}
-"""Resolutions by uv's names. Lowest: the versions that we name. Newest: the newest that those allow."""
+"""uv's names of the resolutions. Lowest: the lower bounds in pyproject.toml. Newest: the newest allowed."""
 
 SAME_UNDER_EVERY_PYTHON = [
     "tests/shell",
@@ -26,9 +26,9 @@ SAME_UNDER_EVERY_PYTHON = [
     "tests/test_standalone.py",
     "tests/test_container.py",
 ]
-"""These test bash, systemd and packages, or take their time; `make test-all` has them."""
+"""Tests of bash, systemd and packages, or slow tests. `make test-all` runs them."""
 
-# A `python3.13` of pyenv on PATH may run nothing: those behind it are looked for themselves.
+# A `python3.13` on PATH may be a wrapper of pyenv without a Python to start, so the real ones come first.
 PYENV = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
 folders = [str(path) for version in PYTHONS for path in PYENV.glob(f"versions/{version}.*/bin")]
 os.environ["PATH"] = os.pathsep.join([*folders, os.environ["PATH"]])
@@ -41,7 +41,7 @@ nox.options.envdir = ".cache/nox"
 @nox.session(python=PYTHONS)
 @nox.parametrize("libraries", list(RESOLUTIONS), ids=list(RESOLUTIONS))
 def tests(session: nox.Session, libraries: str) -> None:
-    """Test what depends on Python and its libraries."""
+    """Run the tests that depend on Python and its libraries."""
     resolved = f"{session.virtualenv.location}/requirements.txt"
     asked_for = (
         "--extra",

@@ -106,3 +106,18 @@ def test_python_variable_names_the_interpreter(python39: str) -> None:
             check=False,
         )
         assert (done.returncode, done.stdout) == (status, output)
+
+
+@pytest.mark.slow
+def test_setup_makes_the_environment_of_the_named_python(checkout: Path) -> None:
+    """An environment that works is kept, unless PYTHON names another one."""
+    system = Path("/usr/bin/python3")
+    if not system.exists() or system.samefile(sys.executable):
+        pytest.skip("a second Python cannot be had here")
+    (checkout / ".ci/install").write_text("#!/bin/sh\n")
+    made = checkout / ".cache/demo/bin/python"
+    for named, expected in ((sys.executable, sys.executable), ("", sys.executable), (system, system)):
+        subprocess.run(
+            [".ci/setup", "demo"], cwd=checkout, env=os.environ | {"PYTHON": str(named)}, check=True
+        )
+        assert made.samefile(expected)

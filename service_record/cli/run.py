@@ -48,9 +48,8 @@ class Child:
     """Runs one command. It blocks signals, so that none ends this process before the command ends."""
 
     def __init__(self) -> None:
-        signal.signal(
-            signal.SIGCHLD, signal.SIG_DFL
-        )  # while it is ignored, waitpid() has no status of the child
+        # While SIGCHLD is ignored, waitpid() does not return the child's status.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._awaited = (signal.valid_signals() - _OURS) | {signal.SIGCHLD}
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._awaited)
 
