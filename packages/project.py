@@ -1,4 +1,4 @@
-"""Maintainer and URL of the packages, as pyproject.toml says them for all of them."""
+"""Maintainer, URL and licences for the packages, from pyproject.toml and the installed libraries."""
 
 import tomllib
 from pathlib import Path
@@ -17,7 +17,7 @@ def maintainer() -> str:
 
 
 def homepage() -> str:
-    """Return the URL of the project; nothing where it has none."""
+    """Return the URL of the project, or an empty string."""
     return str(_project().get("urls", {}).get("Homepage", ""))
 
 
@@ -27,7 +27,7 @@ def _project() -> dict[str, Any]:
 
 
 def licences() -> list[str]:
-    """Return name, version and licence of each Python library in the standalone executable."""
+    """Return `NAME VERSION (LICENCE)` for each Python library in the standalone executable."""
     shipped = dependencies.direct("runtime", "reporter")
     others = dependencies.pulled_in(shipped)
     everything = [each for each in (*shipped, *others) if each.name not in LEFT_OUT]

@@ -1,7 +1,7 @@
-"""`make install`: what `service-record install` puts onto a host, into a tree that somebody else will own.
+"""`make install`: write the files of `service-record install` into a directory tree, such as a package's.
 
-Plain writing: no note of what is installed, and no file is kept. Without click and markdown-it the pages
-that are made of the command line are left out; all else needs the standard library only.
+It keeps no list of installed files and overwrites existing ones. Man pages and completions need click and
+markdown-it, and are left out without them. Everything else needs the standard library only.
 """
 
 import argparse
@@ -19,7 +19,7 @@ _PAGES_OF_THE_SHIM: Final = (*(f"man/man1/{name}.1" for name in SCRIPTS), "man/m
 
 
 class Package(Enum):
-    """The packages that `make deb` and `make rpm` make; the values are their names."""
+    """The packages of `make deb` and `make rpm`, by name."""
 
     SHIM = "service-record-shim"
     """The files that services record with: shim, exit helper, drop-ins to copy, records directory."""
@@ -28,7 +28,7 @@ class Package(Enum):
 
 
 def items_of(package: Package, layout: Layout, pages: Iterable[tuple[str, str]]) -> tuple[Item, ...]:
-    """Return the files and links of a package, without the executable; the format's page is the shim's."""
+    """Return the files and links of a package, without the executable."""
     everything = list(pages)
     of_shim = contents({Option.SHIM}, layout, [page for page in everything if page[0] in _PAGES_OF_THE_SHIM])
     if package is Package.SHIM:
@@ -38,7 +38,7 @@ def items_of(package: Package, layout: Layout, pages: Iterable[tuple[str, str]])
 
 
 def place_package(package: Package, root: Path, executable: Path | None = None) -> None:
-    """Place a package's files below /usr in a tree; the executable is the command's."""
+    """Write the files of a package below /usr in a tree, and the executable if it is given."""
     layout = below("/usr")
     for item in items_of(package, layout, made_of_the_command_line()):
         place(_compressed(item) if "/man/" in item.path else item, root)
@@ -63,7 +63,7 @@ def made_of_the_command_line() -> Iterator[tuple[str, str]]:
 
 
 def place(item: Item, root: Path) -> None:
-    """Put it into the place of what is there, by renaming: the tree may be the one of this host."""
+    """Write a file or link, and rename it into place: the tree may be that of this host."""
     path = root / item.path.lstrip("/")
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.part")
