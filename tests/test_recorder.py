@@ -192,13 +192,17 @@ def test_caught_exit_is_not_the_end(tmp_path: Path) -> None:
         ("service_record.end_stage()", "no stage is started, so none can end"),
         ("service_record.stage('first').end()", "stage 'first' is not started, or has ended already"),
         ("with run: pass", "the service is started already"),
+        (
+            "with run, run: pass\nrun = service_record.start_service('job')\nrun.stage('first').start()",
+            "the service is started already",
+        ),
         ("with run, run: pass", "the service is started already"),
         ("run.stage(object()).start().end()", "a stage needs a name; this one is recorded as 'unnamed'"),
         ("service_record.stage('').start().end()", "a stage needs a name; this one is recorded as 'unnamed'"),
         ("run.end(); service_record.end_service(); run.start()", "no service is started, so none can end"),
     ],
     ids=[
-        *("end-without-stage", "end-without-start", "start-twice", "start-three-times"),
+        *("end-without-stage", "end-without-start", "start-twice", "start-again", "start-three-times"),
         *("a-thing-for-a-name", "no-name", "end-without-service"),
     ],
 )

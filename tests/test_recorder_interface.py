@@ -178,6 +178,36 @@ def test_attributes_are_on_the_start_and_the_end(service_records: RecordedServic
     assert dict(run.attributes) == {"host": "master-0"}
 
 
+def test_attributes_of_one_execution_are_not_those_of_the_next(service_records: RecordedServices) -> None:
+    stage = service_record.stage("pull", image="quay.io/x").set("registry", "quay.io")
+    with service_record.service("job"):
+        with stage:
+            stage.set("layers", 7)
+        with stage:
+            pass
+    given = {"image": "quay.io/x", "registry": "quay.io"}
+
+    assert [entry.attributes for entry in service_records.entries("job")[1:-1]] == [
+        *(given, given | {"layers": 7}, given, given)
+    ]
+
+
+def test_stages_left_out_of_order_do_not_hang(service_records: RecordedServices) -> None:
+    with service_record.service("job"):
+        first, second = service_record.stage("first"), service_record.stage("second")
+        first.__enter__()  # in no order that `with` allows
+        second.__enter__()
+        first.__exit__(None, None, None)
+        first.__enter__()
+        first.__exit__(None, None, None)
+        second.__exit__(None, None, None)
+        with service_record.stage("third"):
+            pass
+    entries = service_records.entries("job")
+
+    assert [(entry.stage, entry.parent) for entry in entries[-3:-1]] == [("third", None), ("third", None)]
+
+
 def test_attribute_that_json_cannot_hold_does_not_lose_the_entry(tmp_path: Path) -> None:
     done = run_program(
         tmp_path,

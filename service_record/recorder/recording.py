@@ -62,10 +62,11 @@ class Recording:
         self._around = around
         self._make_another = make_another
         self._previous: Recording | None = None
+        self._given_attributes = part.attributes
 
     @property
     def is_open(self) -> bool:
-        """True from the start to the end. Always False in a forked child: its parent ends it."""
+        """True from the start to the end, in the process that is to end it: not in a forked child."""
         return self._run.is_open(self._part)
 
     @property
@@ -108,6 +109,8 @@ class Recording:
     def set(self, key: str, value: AttributeValue) -> Self:
         """Set an attribute, which the end entry will have. Returns the recording."""
         self._part.attributes = {**(self._part.attributes or {}), **check_attributes({key: value})}
+        if not self.is_open:
+            self._given_attributes = self._part.attributes
         return self
 
     def stage(self, name: str, /, **attributes: AttributeValue) -> Recording:
@@ -139,22 +142,18 @@ class Recording:
         return str(self._part)
 
     def __enter__(self) -> Self:
+        if self.is_open:
+            complain(f"{self._part} is started already")
+            return self
         previous = _current.get()
-        was_open = True
         try:
-            was_open = self.is_open
-            if was_open:
-                complain(f"{self._part} is started already")
-                _current.set(self)
-            else:
-                self._bind()
-                if self._around is not None:
-                    self._run.identify(self._part, self._find_outer_part(self._around))
-                _current.set(self)
-                self._begin()
+            self._bind()
+            if self._around is not None:
+                self._run.identify(self._part, self._find_outer_part(self._around))
+            _current.set(self)
+            self._begin()
         except BaseException as error:  # of the service, from a signal handler: `__exit__` is not called then
-            if not was_open:
-                self._conclude(error)
+            self._conclude(error)
             self._leave(previous)
             raise
         self._previous = previous
@@ -193,6 +192,7 @@ class Recording:
         """Record the end, if it is not recorded yet."""
         if self._run.is_open(self._part):
             self._finish(cause)
+            self._part.attributes = self._given_attributes
 
     def _leave(self, previous: Recording | None) -> None:
         """Make `previous` the current recording again, unless this is another context, or left out of
@@ -332,10 +332,12 @@ def current() -> Recording | None:
     A new thread has a context of its own, but belongs to the same service.
     """
     entered = _current.get()
-    while entered is not None and not entered.run.has_open(entered.part):
-        entered = entered.previous  # it was left in another context
-    if entered is not None:
-        return entered
+    for _ in range(_MAX_LEFT):
+        if entered is None:
+            break
+        if entered.run.has_open(entered.part):
+            return entered
+        entered = entered.previous  # it was left in another context, or in another order than entered
     for service in list(_services):
         return service
     return _find_joined()
@@ -352,6 +354,7 @@ def _find_joined() -> Recording | None:
 
 
 _joined: Recording | None = None
+_MAX_LEFT: Final = 100  # recordings that were left out of order may form a circle
 
 
 def open_services() -> list[Service]:
