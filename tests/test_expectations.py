@@ -105,6 +105,17 @@ def test_the_command_that_failed_is_named_where_it_is_certain(
     assert (unit.is_failed, unit.command, unit.facts) == (True, command, facts)
 
 
+@pytest.mark.parametrize(
+    ("result", "is_failed", "is_active"), [("exit-code", True, False), ("success", False, True)]
+)
+def test_unit_that_waits_for_its_restart_is_failed(result: str, is_failed: bool, is_active: bool) -> None:
+    start = f"ExecStart={ended('/bin/a', 'exited', '3')}"
+    restart = ("ActiveState=activating", "SubState=auto-restart", f"Result={result}", "NRestarts=4", start)
+    (unit,) = read(properties("job.service", "Names=job.service", *restart))
+    assert (unit.is_failed, unit.is_active, unit.restarts) == (is_failed, is_active, 4)
+    assert unit.facts.exit_code == (3 if is_failed else None)
+
+
 def test_a_line_break_in_a_command_hides_no_unit() -> None:
     broken = "ExecStart={ path=/bin/sh ; argv[]=/bin/sh -c true\n\nexit 5 ; ignore_errors=no ; code=exited }"
     units = read(properties("a.service", "Result=exit-code", broken, FAILED), properties("b.mount", FAILED))

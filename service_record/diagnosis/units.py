@@ -18,7 +18,7 @@ from service_record.diagnosis.evidence.log_lines import LogLine
 from service_record.history.outcome import NOTHING, Facts
 
 PROPERTIES: Final = (
-    *("Id", "Names", "LoadState", "LoadError", "ActiveState", "Result", "Job"),
+    *("Id", "Names", "LoadState", "ActiveState", "SubState", "Result", "NRestarts", "Job"),
     *("ConditionResult", "ConditionTimestampMonotonic", "AssertResult", "AssertTimestampMonotonic"),
     *("InactiveExitTimestampMonotonic", "StateChangeTimestampMonotonic", "SuccessExitStatus"),
     *("Requires", "Requisite", "BindsTo", "RequiredBy", "RequisiteOf", "BoundBy"),
@@ -137,6 +137,9 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     is_active: bool = False
     """True when it runs, or is being started or stopped."""
     is_failed: bool = False
+    """True when systemd calls it failed, and when it failed and systemd waits to restart it."""
+    restarts: int = 0
+    """How often systemd has restarted it by itself since somebody last started it."""
     facts: Facts = NOTHING
     """The facts of its failure: systemd's result, and exit status or signal of the command that failed."""
     command: str | None = None
@@ -312,16 +315,19 @@ def _unit(values: Mapping[str, list[str]], booted: float) -> Unit | None:
     if not re.fullmatch(_UNIT, first("Id")):
         return None
     state = first("ActiveState")
+    is_restarted = first("SubState").startswith("auto-restart") and first("Result") not in {"", "success"}
+    is_failed = state == "failed" or is_restarted
     command, facts = None, NOTHING
-    if state == "failed":
+    if is_failed:
         is_certain = not first("SuccessExitStatus")
         command, facts = _failure(first("Result") or None, list(_ends(values)), is_first_certain=is_certain)
     return Unit(
         name=first("Id"),
         aliases=frozenset(names("Names")),
         load_state=first("LoadState"),
-        is_active=state in {"active", "activating", "reloading", "deactivating"},
-        is_failed=state == "failed",
+        is_active=state in {"active", "activating", "reloading", "deactivating"} and not is_failed,
+        is_failed=is_failed,
+        restarts=_number(first("NRestarts")),
         facts=facts,
         command=command,
         since=_time(first("StateChangeTimestampMonotonic"), booted),

@@ -252,6 +252,8 @@ def failed_unit_sentence(failed: FailedUnit) -> str:
         words += f": {visible(failed.telling.line)}"
     if unit.log.has_hit_start_limit and unit.facts.service_result != START_LIMIT:
         words += "; systemd does not start it again: the start limit was hit"
+    elif unit.restarts:
+        words += f"; systemd has restarted it {times(unit.restarts)}"
     if unit.service is not None:
         recorded = VERBS[failed.recorded] if failed.recorded is not None else ""
         words += f"; its latest recorded run {recorded}" if recorded else "; nothing is recorded of it"
@@ -336,7 +338,8 @@ def unrecorded_sentence(one: Unrecorded) -> str:
     """`chronyd.service is active; nothing is recorded of it`."""
     unit = name(one.unit.name)
     if one.unit.is_active:
-        return f"{unit} is active; nothing is recorded of it"
+        restarts = f", and systemd has restarted it {times(one.unit.restarts)}" if one.unit.restarts else ""
+        return f"{unit} is active{restarts}; nothing is recorded of it"
     if one.chain:
         return f"{unit} is not active; it requires {_chain_words(one.chain)}"
     return f"{unit} is not active, and systemd knows of no failure; nothing is recorded of it"

@@ -24,6 +24,7 @@ UNITS = {
     "limited": "[Unit]\nStartLimitBurst=2\nStartLimitInterval=60\n[Service]\nType=oneshot\nExecStart=true\n",
     "flooding": "[Service]\nLogRateLimitIntervalSec=1s\nLogRateLimitBurst=20\nExecStart=/bin/bash -c '"
     "for again in 1 2; do for number in {1..99}; do echo flood; done; sleep 1.2; done; exit 3'\n",
+    "looping": "[Service]\nRestart=always\nRestartSec=1h\nExecStart=/bin/false\n",
     "lively": "[Service]\nExecStart=/bin/sleep 600\n",
 }
 ANSWERS = {
@@ -55,6 +56,7 @@ ANSWERS = {
     ),
     "limited": (1, "✗ failed: limited.service: systemd gave up restarting it; nothing is recorded of it"),
     "flooding": (1, "✗ failed: flooding: exit 3; the journal dropped "),
+    "looping": (1, "✗ failed: looping.service: exit 1 of ExecStart=/bin/false; nothing is recorded"),
     "lively": (0, "● running: lively.service is active; nothing is recorded of it"),
     "veiled": (0, "■ stopped: veiled did not start: its unit is masked"),
     "no-such": (3, "Error: no record of no-such in /var/log/openshift; there are: flooding, web"),
@@ -87,7 +89,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, int]]
     machine.drop_in("flooding")
     machine.bash_service("web", "true", "Type=oneshot")
     scenario = SCENARIO.format(
-        units=" ".join(UNITS), ended=" ".join(UNITS.keys() - {"lively"}), asked=" ".join(ANSWERS)
+        units=" ".join(UNITS), ended=" ".join(UNITS.keys() - {"lively", "looping"}), asked=" ".join(ANSWERS)
     )
     found = re.findall(r"^# ([^\n]+)\n(.*?)^= (\d+)$", machine.boot(scenario), re.MULTILINE | re.DOTALL)
     return {call: (answer, int(status)) for call, answer, status in found}
