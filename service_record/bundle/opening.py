@@ -169,9 +169,9 @@ class _ArchiveReading:
             self._leave_out("", f"{error}; the rest was not read")
 
     def _only_compressed(self, layer: Layer) -> None:
-        self._unpacked, has_more = _first_of(layer.read, layer.budget)
-        if has_more or layer.damage:
-            self._leave_out("", _too_long(layer.budget.limits) if has_more else layer.damage)
+        self._unpacked, excess = _first_of(layer.read, layer.budget)
+        if excess or layer.damage:
+            self._leave_out("", excess or layer.damage)
 
     def _archive(self, layer: Layer, path: str) -> None:
         """Read all members, and then the end, where a compression has its checksum."""
@@ -250,29 +250,32 @@ def _refusal(member: Member) -> str:
 
 
 def _record(member: Member, layer: Layer, path: str) -> Record:
-    data, has_more = _first_of(member.read, layer.budget)
-    damage = ""
-    if has_more:
-        damage = _too_long(layer.budget.limits)
-    elif member.is_cut:
+    data, damage = _first_of(member.read, layer.budget)
+    if not damage and member.is_cut:
         damage = damage_of(layer)
     return Record(path=path, data=data, written=member.written, damage=damage)
 
 
-def _first_of(pull: Pull, budget: ReadingBudget) -> tuple[bytes, bool]:
-    """Return the part of a record that is read, and whether the record goes on behind it."""
+def _first_of(pull: Pull, budget: ReadingBudget) -> tuple[bytes, str]:
+    """Return the part of a record that is within the limits, and why its rest is not read.
+
+    Raises LimitError where a limit was reached before.
+    """
     limit = budget.limits.record_bytes
     data = BytesIO()  # which gives what it has without a copy
-    while data.tell() <= limit and (chunk := pull(CHUNK_BYTES)):
-        budget.keep(len(chunk))
-        data.write(chunk)
-    has_more = data.tell() > limit
+    excess = ""
+    try:
+        while data.tell() <= limit and (chunk := pull(CHUNK_BYTES)):
+            budget.keep(len(chunk))
+            data.write(chunk)
+    except LimitError as error:
+        if not data.tell():
+            raise
+        excess = f"{error}; the rest of the record was not read"
+    if data.tell() > limit:
+        excess = f"only the first {size_text(limit)} of a record are read"
     data.truncate(limit)
-    return data.getvalue(), has_more
-
-
-def _too_long(limits: Limits) -> str:
-    return f"only the first {size_text(limits.record_bytes)} of a record are read"
+    return data.getvalue(), excess
 
 
 def _too_deep(layer: Layer) -> str:
