@@ -1,4 +1,4 @@
-"""What an exception tells of a failure."""
+"""Failures described from exceptions."""
 
 import runpy
 import subprocess
@@ -44,7 +44,7 @@ def descend(depth: int) -> None:
     descend(depth - 1)
 
 
-def test_the_line_is_the_innermost_and_the_command_is_what_stands_there() -> None:
+def test_line_and_command_are_of_the_innermost_frame() -> None:
     failure = failure_from(refuse)
     line = refuse.__code__.co_firstlineno + 1
 
@@ -53,27 +53,27 @@ def test_the_line_is_the_innermost_and_the_command_is_what_stands_there() -> Non
     assert failure.message == "ConnectionRefusedError: port 6443"
 
 
-def test_the_stack_leads_from_the_failure_to_the_callers_of_what_caught_it() -> None:
+def test_stack_includes_callers_of_the_block() -> None:
     functions = [frame.split()[1] for frame in failure_from(refuse).stack]
 
-    expected = test_the_stack_leads_from_the_failure_to_the_callers_of_what_caught_it.__name__
+    expected = test_stack_includes_callers_of_the_block.__name__
     assert functions[:4] == ["refuse", "raised", "failure_from", expected]
 
 
-def test_a_deep_stack_is_told_by_its_innermost_frames() -> None:
+def test_deep_stack_keeps_its_innermost_frames() -> None:
     failure = failure_from(lambda: descend(100))
 
     assert len(failure.stack) == MAX_FRAMES
     assert failure.stack[0].split()[1] == "refuse"
 
 
-def test_causes_come_before_what_they_led_to() -> None:
+def test_causes_precede_their_consequences() -> None:
     message = failure_from(give_up).message
 
     assert message == "ConnectionRefusedError: port 6443\nRuntimeError: the API did not come up"
 
 
-def test_a_group_is_told_by_its_first_exception() -> None:
+def test_group_is_described_by_its_first_exception() -> None:
     def fail_together() -> None:
         raise BaseExceptionGroup("both nodes", [raised(refuse), ValueError("second")])
 
@@ -107,16 +107,16 @@ def test_group_has_the_line_of_its_first_raised_exception() -> None:
     [(3, 3), (-1, 255), (True, 1), ("no disk", 1), (2.5, 1), (2**32 + 3, 3), (2**63, 255), (-(2**70), 255)],
     ids=["number", "negative", "true", "text", "anything-else", "33-bits", "64-bits", "71-bits"],
 )
-def test_system_exit_tells_the_status_the_process_ends_with(code: object, exit_code: int) -> None:
+def test_system_exit_has_the_exit_status_of_the_process(code: object, exit_code: int) -> None:
     assert failure_from(lambda: sys.exit(code)).exit_code == exit_code  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("code", [None, 0, 256], ids=["none", "zero", "eight-bits-of-zero"])
-def test_system_exit_with_status_zero_is_no_failure(code: int | None) -> None:
+def test_system_exit_with_status_zero_is_not_a_failure(code: int | None) -> None:
     assert describe_exception(raised(lambda: sys.exit(code))) is None
 
 
-def test_keyboard_interrupt_is_the_signal_that_it_stands_for() -> None:
+def test_keyboard_interrupt_has_the_signal_int() -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
@@ -125,7 +125,7 @@ def test_keyboard_interrupt_is_the_signal_that_it_stands_for() -> None:
     assert (failure.signal, failure.exit_code, failure.message) == ("INT", None, "KeyboardInterrupt")
 
 
-def test_an_exception_whose_text_cannot_be_made_is_told_all_the_same() -> None:
+def test_exception_whose_text_fails_is_described() -> None:
     class Mute(Exception):  # noqa: N818
         def __str__(self) -> str:
             raise ValueError
@@ -139,7 +139,7 @@ def test_an_exception_whose_text_cannot_be_made_is_told_all_the_same() -> None:
     assert some(failure.message).endswith("Mute: <its text cannot be shown>")
 
 
-def test_a_very_long_text_keeps_its_type_and_its_end() -> None:
+def test_long_text_keeps_its_type_and_its_end() -> None:
     def fail() -> None:
         raise ValueError("x" * 100_000 + "the end")
 
@@ -155,7 +155,7 @@ def run_missing_program() -> None:
     subprocess.run(["/no/such/program"], check=True)
 
 
-def test_the_line_is_of_the_services_own_code_and_the_library_is_in_the_stack() -> None:
+def test_line_is_in_own_code_below_a_library() -> None:
     failure = failure_from(run_missing_program)
     line = run_missing_program.__code__.co_firstlineno + 1
 
@@ -165,7 +165,7 @@ def test_the_line_is_of_the_services_own_code_and_the_library_is_in_the_stack() 
     assert failure.error_line in failure.stack
 
 
-def test_the_callers_keep_their_room_behind_a_deep_library(tmp_path: Path) -> None:
+def test_deep_library_leaves_room_for_callers(tmp_path: Path) -> None:
     library = tmp_path / "site-packages" / "deep.py"
     library.parent.mkdir()
     library.write_text("def descend(depth):\n    return descend(depth - 1) if depth else 1 / 0\n")
@@ -195,5 +195,5 @@ def test_the_callers_keep_their_room_behind_a_deep_library(tmp_path: Path) -> No
         ("<string>", None, True),
     ],
 )
-def test_what_is_the_services_own_code(file: str, home: str | None, expected: bool) -> None:
+def test_own_code_is_outside_of_libraries(file: str, home: str | None, expected: bool) -> None:
     assert is_own_code(file, home) is expected

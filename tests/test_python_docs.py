@@ -13,14 +13,14 @@ FAILING = "raise ConnectionError"
 
 
 @pytest.mark.parametrize("source", PROGRAMS, ids=lambda source: source.strip().splitlines()[-1].strip())
-def test_a_program_of_the_page_does_what_the_page_says(tmp_path: Path, source: str) -> None:
+def test_programs_of_the_page_run(tmp_path: Path, source: str) -> None:
     done = run_program(tmp_path, f"\n{source}")
 
     assert done.returncode == (1 if FAILING in source else 0), done.stderr
     assert "service-record:" not in done.stderr
 
 
-def test_the_entry_shown_is_the_entry_recorded(tmp_path: Path) -> None:
+def test_entry_of_the_page_is_the_recorded_entry(tmp_path: Path) -> None:
     failing = next(source for source in PROGRAMS if FAILING in source)
     run_program(tmp_path, f"\n{failing}")
     end = recorded(tmp_path, "release-image")[-1]

@@ -1,4 +1,4 @@
-"""The functions that a service calls: whose run, command or stage each of them records."""
+"""The functions of the library: the run, command or stage that each of them records."""
 
 import subprocess
 import sys
@@ -11,14 +11,14 @@ from service_record import Failure
 from tests.programs import environment, recorded, run_program, story
 
 
-def test_a_process_started_by_a_service_records_stages_of_it(tmp_path: Path) -> None:
+def test_child_program_records_stages_of_its_service(tmp_path: Path) -> None:
     done = run_program(tmp_path, "\nwith service_record.stage('helper'):\n    pass\n")
 
     assert done.stderr == ""
     assert story(recorded(tmp_path)) == ["stage start helper", "stage end helper success"]
 
 
-def test_a_stage_outside_any_service_is_recorded_under_the_program_and_said(tmp_path: Path) -> None:
+def test_stage_outside_a_service_is_recorded_with_a_complaint(tmp_path: Path) -> None:
     done = run_program(tmp_path, "\nwith service_record.stage('alone'):\n    pass\n", SERVICE_NAME="")
 
     assert done.stderr.count("\n") == 1
@@ -29,9 +29,7 @@ def test_a_stage_outside_any_service_is_recorded_under_the_program_and_said(tmp_
 @pytest.mark.parametrize(
     ("variable", "kind"), [("PRE_COMMAND", "pre-command"), ("POST_COMMAND", "post-command")]
 )
-def test_a_service_with_a_command_in_its_environment_is_that_command(
-    tmp_path: Path, variable: str, kind: str
-) -> None:
+def test_service_with_a_command_variable_is_that_command(tmp_path: Path, variable: str, kind: str) -> None:
     run_program(
         tmp_path,
         "\nwith service_record.service(), service_record.stage('first'):\n    pass\n",
@@ -46,7 +44,7 @@ def test_a_service_with_a_command_in_its_environment_is_that_command(
     ]
 
 
-def test_commands_are_recorded_within_a_service_and_alone(tmp_path: Path) -> None:
+def test_commands_are_recorded_in_a_service_and_alone(tmp_path: Path) -> None:
     run_program(
         tmp_path,
         """
@@ -64,7 +62,7 @@ def test_commands_are_recorded_within_a_service_and_alone(tmp_path: Path) -> Non
     ]
 
 
-def test_the_plain_functions_record_the_same(tmp_path: Path) -> None:
+def test_plain_functions_record_entries(tmp_path: Path) -> None:
     run_program(
         tmp_path,
         """
@@ -86,7 +84,7 @@ def test_the_plain_functions_record_the_same(tmp_path: Path) -> None:
     assert entries[4].error_line == f"6 main {tmp_path / 'job.py'}"
 
 
-def test_a_service_may_tell_all_it_knows_of_a_failure(tmp_path: Path) -> None:
+def test_failure_with_details_is_recorded(tmp_path: Path) -> None:
     run = service_record.start_service("job", directory=tmp_path / "records")
     run.stage("first").start()
     run.end(Failure(message="podman failed", exit_code=125))
@@ -130,9 +128,7 @@ def test_end_is_recorded_whatever_the_cause(
     ],
     ids=["by-an-exception", "by-its-last-line"],
 )
-def test_a_program_that_ends_before_its_service(
-    tmp_path: Path, last: str, ends: list[str], said: str
-) -> None:
+def test_program_ends_before_its_service(tmp_path: Path, last: str, ends: list[str], said: str) -> None:
     done = run_program(
         tmp_path, f"\nservice_record.start_service()\nservice_record.start_stage('first')\n{last}\n"
     )
@@ -206,7 +202,7 @@ def test_caught_exit_is_not_the_end(tmp_path: Path) -> None:
         *("a-thing-for-a-name", "no-name", "end-without-service"),
     ],
 )
-def test_misuse_is_said_in_one_line_and_the_service_goes_on(tmp_path: Path, misuse: str, said: str) -> None:
+def test_misuse_prints_one_line(tmp_path: Path, misuse: str, said: str) -> None:
     done = run_program(
         tmp_path, f"\nrun = service_record.start_service()\n{misuse}\nif run.is_open: run.end()\n"
     )
@@ -225,9 +221,7 @@ def test_misuse_is_said_in_one_line_and_the_service_goes_on(tmp_path: Path, misu
     ],
     ids=["script", "without-suffix", "package", "command"],
 )
-def test_a_service_that_nobody_names_is_named_by_its_program(
-    tmp_path: Path, file: str, arguments: list[str], name: str
-) -> None:
+def test_default_name_is_the_program(tmp_path: Path, file: str, arguments: list[str], name: str) -> None:
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text("import service_record\nwith service_record.service():\n    pass\n")
     subprocess.run(
@@ -237,7 +231,7 @@ def test_a_service_that_nobody_names_is_named_by_its_program(
     assert story(recorded(tmp_path, name)) == ["service start", "service end success"]
 
 
-def test_importing_the_package_loads_nothing_that_is_not_used() -> None:
+def test_import_loads_no_unused_module() -> None:
     program = "import sys, service_record; print(*sorted(name for name in sys.modules if 'record' in name))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 

@@ -1,4 +1,4 @@
-"""Runs, commands and stages as they are recorded, and that the service is the same service with it."""
+"""Runs, commands and stages as they are recorded, and a service that recording does not change."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "records"
 
 
-def test_a_service_and_its_stages_are_recorded_as_they_come(tmp_path: Path) -> None:
+def test_nested_stages_are_recorded_in_order(tmp_path: Path) -> None:
     run_program(
         tmp_path,
         """
@@ -47,7 +47,7 @@ def test_a_service_and_its_stages_are_recorded_as_they_come(tmp_path: Path) -> N
     ]
 
 
-def test_every_entry_says_whose_it_is_and_when(tmp_path: Path) -> None:
+def test_entries_have_identity_and_time(tmp_path: Path) -> None:
     invocation = "c0ffee" * 5 + "00"
     run_program(
         tmp_path,
@@ -65,7 +65,7 @@ def test_every_entry_says_whose_it_is_and_when(tmp_path: Path) -> None:
     assert [bool(entry.recorder) for entry in entries] == [True, False, False, False]
 
 
-def test_an_exception_is_told_with_its_line_in_the_stage_and_in_the_service(tmp_path: Path) -> None:
+def test_exception_fails_stage_and_service_with_its_line(tmp_path: Path) -> None:
     done = run_program(
         tmp_path,
         """
@@ -87,7 +87,7 @@ def test_an_exception_is_told_with_its_line_in_the_stage_and_in_the_service(tmp_
         assert end.error_message == "RuntimeError: no such image"
 
 
-def test_a_failure_that_the_service_handles_fails_its_stage_only(tmp_path: Path) -> None:
+def test_caught_exception_fails_only_its_stage(tmp_path: Path) -> None:
     run_program(
         tmp_path,
         """
@@ -116,7 +116,7 @@ def test_a_failure_that_the_service_handles_fails_its_stage_only(tmp_path: Path)
     ],
     ids=["plain", "exit", "exit-3", "exit-text", "exception", "interrupt", "sigint"],
 )
-def test_each_way_to_end_is_told_and_ends_as_ever(
+def test_end_of_the_program_is_recorded_and_unchanged(
     tmp_path: Path, ending: str, status: int, end: tuple[Result, int | None, str | None]
 ) -> None:
     done = run_program(tmp_path, f"\nwith service_record.service():\n    {ending}\n")
@@ -129,13 +129,13 @@ def test_each_way_to_end_is_told_and_ends_as_ever(
 @pytest.mark.parametrize(
     "ending", ["os._exit(5)", "os.kill(os.getpid(), signal.SIGKILL)", "os.execlp('true', 'true')"]
 )
-def test_an_end_that_python_does_not_see_leaves_the_run_open(tmp_path: Path, ending: str) -> None:
+def test_unnoticed_end_leaves_the_run_open(tmp_path: Path, ending: str) -> None:
     run_program(tmp_path, f"\nwith service_record.service():\n    {ending}\n")
 
     assert story(recorded(tmp_path)) == ["service start"]
 
 
-def test_an_exception_passes_unchanged(directory: Path) -> None:
+def test_exception_passes_unchanged(directory: Path) -> None:
     error = ValueError("mine")
     with (
         pytest.raises(ValueError, match="mine") as caught,
@@ -150,7 +150,7 @@ def test_an_exception_passes_unchanged(directory: Path) -> None:
     assert files == [Path(__file__).name]
 
 
-def test_what_is_printed_is_what_is_printed_without_recording(tmp_path: Path) -> None:
+def test_output_is_the_same_with_recording(tmp_path: Path) -> None:
     source = """
         with {service}, {stage}:
             print("working")
@@ -185,7 +185,7 @@ TROUBLES = {
 
 
 @pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
-def test_trouble_with_recording_is_not_the_service_s(tmp_path: Path, trouble: str) -> None:
+def test_errors_of_recording_do_not_reach_the_service(tmp_path: Path, trouble: str) -> None:
     done = run_program(
         tmp_path,
         f"""
@@ -207,7 +207,7 @@ def test_trouble_with_recording_is_not_the_service_s(tmp_path: Path, trouble: st
     assert "Traceback" not in done.stderr
 
 
-def test_an_exception_that_cannot_say_itself_is_recorded_and_passes(tmp_path: Path) -> None:
+def test_exception_without_text_is_recorded_and_passes(tmp_path: Path) -> None:
     done = run_program(
         tmp_path,
         """
@@ -227,7 +227,7 @@ def test_an_exception_that_cannot_say_itself_is_recorded_and_passes(tmp_path: Pa
     assert story(recorded(tmp_path)) == FAILED_STAGE
 
 
-def test_the_journal_of_the_invocation_stands_before_the_exception(tmp_path: Path) -> None:
+def test_journal_lines_precede_the_exception(tmp_path: Path) -> None:
     journalctl = tmp_path / "journalctl"
     journalctl.write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/asked\necho older\necho newer\n')
     journalctl.chmod(0o755)
@@ -250,7 +250,7 @@ def test_the_journal_of_the_invocation_stands_before_the_exception(tmp_path: Pat
     assert f"_SYSTEMD_INVOCATION_ID={invocation}" in asked[1]
 
 
-def test_threads_find_the_service_of_their_process(directory: Path, tmp_path: Path) -> None:
+def test_threads_record_in_the_service_of_their_process(directory: Path, tmp_path: Path) -> None:
     def work(name: str) -> None:
         for _ in range(10):
             with service_record.stage(name):
@@ -273,7 +273,7 @@ def places(entries: list[Entry]) -> dict[str, str | None]:
     return {e.stage or "": starts[e.parent] if e.parent else None for e in found}
 
 
-def test_stages_at_the_same_time_name_the_one_that_they_are_in(directory: Path, tmp_path: Path) -> None:
+def test_concurrent_stages_name_their_parent(directory: Path, tmp_path: Path) -> None:
     async def work(name: str) -> None:
         with service_record.stage(name):
             await asyncio.sleep(0.001)
@@ -298,7 +298,7 @@ def test_stages_at_the_same_time_name_the_one_that_they_are_in(directory: Path, 
     }
 
 
-def test_stages_of_threads_are_beside_each_other(directory: Path, tmp_path: Path) -> None:
+def test_stages_of_threads_are_siblings(directory: Path, tmp_path: Path) -> None:
     both = threading.Barrier(2)
 
     def work(name: str) -> None:
@@ -311,7 +311,7 @@ def test_stages_of_threads_are_beside_each_other(directory: Path, tmp_path: Path
     assert places(recorded(tmp_path)) == {"first": None, "second": None}
 
 
-def test_a_stage_names_none_where_nobody_knows_what_it_is_in(directory: Path, tmp_path: Path) -> None:
+def test_stage_in_an_unidentified_stage_has_no_id(directory: Path, tmp_path: Path) -> None:
     with service_record.service("job", directory=directory):
         service_record.start_stage("started")
         with service_record.stage("within"), service_record.stage("innermost"):
@@ -326,9 +326,7 @@ def test_a_stage_names_none_where_nobody_knows_what_it_is_in(directory: Path, tm
     assert named[6:] == [("behind", True), ("behind", True), ("behind", False), ("behind", False)]
 
 
-def test_tasks_of_asyncio_record_in_the_service_that_they_were_made_in(
-    directory: Path, tmp_path: Path
-) -> None:
+def test_tasks_record_in_the_service_that_created_them(directory: Path, tmp_path: Path) -> None:
     async def serve(name: str) -> None:
         with service_record.service(name, directory=directory):
             await asyncio.gather(work("first"), work("second"))
@@ -406,7 +404,7 @@ def test_generator_closed_early_is_stopped(directory: Path, tmp_path: Path) -> N
     assert [entry.stop_request for entry in recorded(tmp_path)] == [None, None, "cancel", None]
 
 
-def test_a_forked_child_records_its_stages_and_leaves_the_rest_to_its_parent(tmp_path: Path) -> None:
+def test_forked_child_records_only_its_own_stages(tmp_path: Path) -> None:
     run_program(
         tmp_path,
         """

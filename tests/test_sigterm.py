@@ -25,14 +25,14 @@ def run_terminated(directory: Path, arguments: str, before: str = "") -> subproc
     )
 
 
-def test_sigterm_is_not_touched_unless_asked(tmp_path: Path) -> None:
+def test_sigterm_is_untouched_by_default(tmp_path: Path) -> None:
     done = run_terminated(tmp_path, "")
 
     assert done.returncode == -signal.SIGTERM
     assert story(recorded(tmp_path)) == STARTED
 
 
-def test_sigterm_ends_what_is_open_where_it_stood_and_kills_as_ever(tmp_path: Path) -> None:
+def test_sigterm_is_recorded_and_kills(tmp_path: Path) -> None:
     done = run_terminated(tmp_path, "record_sigterm=True")
     stage_end, service_end = recorded(tmp_path)[2:]
 
@@ -51,11 +51,11 @@ def test_sigterm_ends_what_is_open_where_it_stood_and_kills_as_ever(tmp_path: Pa
     ],
     ids=["that-leaves-at-once", "that-raises"],
 )
-def test_a_handler_of_the_service_stays_in_charge(tmp_path: Path, before: str, status: int) -> None:
+def test_handler_of_the_service_is_kept(tmp_path: Path, before: str, status: int) -> None:
     assert run_terminated(tmp_path, "record_sigterm=True", before).returncode == status
 
 
-def test_a_service_that_ignores_sigterm_goes_on_ignoring_it(tmp_path: Path) -> None:
+def test_ignored_sigterm_stays_ignored(tmp_path: Path) -> None:
     done = run_program(
         tmp_path,
         """
@@ -69,7 +69,7 @@ def test_a_service_that_ignores_sigterm_goes_on_ignoring_it(tmp_path: Path) -> N
     assert story(recorded(tmp_path)) == ["service start", "service end success"]
 
 
-def test_the_default_is_back_after_the_service(tmp_path: Path) -> None:
+def test_default_handler_is_restored_after_the_service(tmp_path: Path) -> None:
     done = run_program(
         tmp_path,
         """
@@ -82,7 +82,7 @@ def test_the_default_is_back_after_the_service(tmp_path: Path) -> None:
     assert done.stdout == "True True\n"
 
 
-def test_a_forked_child_that_is_terminated_does_not_end_the_run(tmp_path: Path) -> None:
+def test_terminated_child_does_not_end_the_run(tmp_path: Path) -> None:
     done = run_program(
         tmp_path,
         """
@@ -98,7 +98,7 @@ def test_a_forked_child_that_is_terminated_does_not_end_the_run(tmp_path: Path) 
     assert story(recorded(tmp_path)) == ["service start", "service end success"]
 
 
-def test_in_a_thread_the_service_runs_as_if_it_had_not_asked(tmp_path: Path) -> None:
+def test_record_sigterm_has_no_effect_in_a_thread(tmp_path: Path) -> None:
     done = run_program(
         tmp_path,
         """
