@@ -1,87 +1,141 @@
 # shellcheck shell=bash
-# shellcheck disable=SC1003,SC2016,SC2064,SC2086,SC2090,SC2094,SC2139,SC2329 # text for later
-{ ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) && ! \declare -F builtin &&
-  \builtin declare -F &&
-  ((${FUNCNEST:-0} <= 0 || FUNCNEST > 40)) && __sr_are_writable() { \builtin local "$@"; } &&
-  __sr_are_writable __sr "${!__sr@}" &&
-  { ! \builtin shopt -q expand_aliases || \builtin alias __sr_expanding=; } &&
-  \builtin alias "__sr_reading=$-" &&
-  \builtin set +avx && \builtin shopt -u expand_aliases; } >/dev/null 2>&1 || ((1))
+# shellcheck disable=SC1003,SC2015,SC2016,SC2053,SC2064,SC2086,SC2089,SC2090,SC2094 # text for later
+# shellcheck disable=SC2139,SC2324,SC2329
+{ ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) &&
+  ((${FUNCNEST:-0} <= 0 || FUNCNEST > 40)) &&
+  \builtin mapfile -t -u 3 COMPREPLY 3</proc/self/limits &&
+  ((1${COMPREPLY[8]:26:20} > 119)) &&
+  ! \declare -F builtin 2>&- >/dev/null &&
+  __sr_are_enabled() { ((! $#)) || {
+    { \builtin "$1" --help 2>&- >/dev/null || (($? == 2)); } && __sr_are_enabled "${@:2}"
+  }; } &&
+    { ! \builtin compgen -A disabled 2>&- >/dev/null ||
+      __sr_are_enabled alias declare eval kill local printf read set shopt trap umask unset; } &&
+    __sr_are_writable() { \builtin local "$@" 2>&-; } && __sr_are_writable __sr "${!__sr@}" &&
+      { ! \builtin shopt -q expand_aliases || \builtin alias __sr_expanding=; } &&
+      \builtin alias "__sr_reading=$-" &&
+      \builtin set +avx && \builtin shopt -u expand_aliases; } \
+  2>&"${-:_=-2:0}${_:0${-//[!x]/}10==8:1}" || ((1))
 #
-# Records what a bash service does. Its script sources this file, which appends the service's start,
-# stages and end to $SERVICE_RECORDS_DIR/<service>.json, one JSON object a line (bash 4.4 or later):
+# Records what a bash service does. A script sources this file, which appends the start, the stages
+# and the end of the service to $SERVICE_RECORDS_DIR/<service>.json, one JSON object per line:
 #
 #     . /usr/local/bin/bootstrap-service-record.sh
 #     record_service_stage_start "pull-image"
 #     record_service_stage_success        # or record_service_stage_failure
 #
-# docs/shell.md has the variables and promises, docs/record-format.md the format. Contents:
+# docs/shell.md describes variables and promises, docs/record-format.md the format. Contents:
 #   The public API
-#   Guests: run our functions in the service's shell
+#   How our code runs inside the service
 #   Stages
-#   Start: what is recorded, and where
-#   An entry
+#   Start: the state of a run
+#   Entries
 #   Traps, and the function `exit`
-#   The end
+#   The end of the service
+#   Child processes
 #   Sourcing
-# Bash parses the rest only when a run needs it (see __sr_load):
+# Bash parses the following sections only when a run needs them (see __sr_load):
 #   Misuse and failures
 #   Text as JSON
 #   The array layout
-#   Programs: room for them, and a bound on their time
-# The line that failed is found by service-record-failure.sh, another file (see __sr_locate).
+#   Programs with a time limit
+# service-record-failure.sh finds the line of a failure (see __sr_locate).
 #
-# This file is a guest in somebody else's shell. Whatever goes wrong here, the service runs on, and
-# its status, traps, options and output stay its own. Hence the manners: every name begins with
-# __sr_, every builtin is called as `builtin` (the service may have a function of that name), every
-# local has a value (localvar_inherit), no program runs unless something failed, and nothing may
-# fail: an error in an EXIT trap would replace the service's exit status. Functions answer in
-# __sr_answer, since a subshell would cost more than all else here together.
+# This file is a guest in the shell of a service. Whatever goes wrong here, the service runs on, and
+# its status, traps, options, output and descriptors stay its own. Therefore
 #
-# The first lines switch off aliases and `set -v`, which act while a file is read, `set -x`, and
-# `set -a`, which would export our functions. An alias remembers the options. Those lines fail, and
-# nothing is recorded, where that would do harm: before bash 4.4, without `builtin` or `local`,
-# where functions may not nest, and where our names are readonly.
+# - all names begin with __sr_, and builtins are called by `builtin`, as the service may have
+#   functions of their names;
+# - nothing is redirected but single builtins, and neither options nor IFS change while our code
+#   runs in the service's shell. Bash runs the traps of the service between any two commands, also
+#   ours: a handler would see our redirections and options, and changes that it makes would be lost.
+#   Code that needs options of its own runs in a child process (see __sr_apart);
+# - `2>&-` hides the messages of a builtin. It opens no file, and so needs no /dev/null;
+# - code in the service's shell works under any options. Each call stands left of `||`, where `set
+#   -e` and ERR traps have no effect on us but still on a handler. Expansions have defaults, for
+#   `set -u`. Every local variable is assigned, because of `shopt -s localvar_inherit`;
+# - conditions are written so that the usual case is true: a handler sees the status in `$?`;
+# - `return` has a status: in a trap, it would else return the status of the service's last command;
+# - functions return text in __sr_answer. A command substitution would cost a process.
+#
+# About the first lines, which run before it is known whether this file may do anything:
+#
+# - Under `set -x` bash would print them. The group closes descriptor 2 then, and else redirects it
+#   to itself, which does nothing. The word behind `2>&` sets $_ to -2, and is the `-` or the `2` of
+#   it: 0${-//[!x]/}10 is 0x10 if $- has an x, or 010. There is no other way to choose that bash
+#   does not print, and that uses no variable of the service.
+# - Aliases and `set -v` act while a file is read, and `set -a` exports functions. The lines switch
+#   them off. An alias, which is no variable and no function, remembers the options. Keywords may be
+#   aliases, so the lines have none.
+# - The lines fail, and nothing is recorded, before bash 4.4, where functions cannot nest, where our
+#   variables are readonly, without `builtin` and the other builtins that are needed, without /proc,
+#   and where bash could not redirect: it moves descriptors to 10 and above. Reading that limit (in
+#   columns 27 to 46) moves none if descriptor 3 is free. COMPREPLY is an array that only completion
+#   functions have.
 [[ ${BASH_ALIASES[__sr_reading]+set} ]] || {
   record_service_stage_start() { \return 0; }
   record_service_stage_success() { \return 0; }
   record_service_stage_failure() { \return 0; }
   \return 0
 }
-{
-  __sr_reading=${BASH_ALIASES[__sr_reading]}
-  \builtin unalias __sr_reading
-  ! \builtin unalias __sr_expanding || __sr_reading+=A
-  \builtin unset -f __sr_are_writable
-} 2>/dev/null || \builtin true
+__sr_reading=${BASH_ALIASES[__sr_reading]}
+__sr_limits=("${COMPREPLY[@]}")
+\builtin unset -v COMPREPLY
+\builtin unalias __sr_reading
+! \builtin unalias __sr_expanding 2>&- || __sr_reading+=A
+\builtin unset -f __sr_are_writable __sr_are_enabled
 
 # --- The public API ------------------------------------------------------------------------------
 record_service_stage_start() { # NAME
-  { [[ ! ${__sr_pid-} ]] || __sr_guarded __sr_stage_start ${1+"${1:0:1024}"}; } 2>/dev/null ||
-    __sr_tell
+  { builtin local __sr_off && __sr_quieten; } 2>&"${__sr_stderr[_${-//[!x]/}]-2}"
+  [[ ! ${__sr_pid-} ]] || __sr_start_stage ${1+"${1:0:1024}"} || builtin true
+  [[ ! $__sr_off ]] || builtin set "-$__sr_off"
 }
 
 record_service_stage_success() {
-  { [[ ! ${__sr_pid-} ]] || __sr_guarded __sr_stage_end success; } 2>/dev/null || __sr_tell
+  { builtin local __sr_off && __sr_quieten; } 2>&"${__sr_stderr[_${-//[!x]/}]-2}"
+  [[ ! ${__sr_pid-} ]] || __sr_end_stage success || builtin true
+  [[ ! $__sr_off ]] || builtin set "-$__sr_off"
 }
 
 record_service_stage_failure() {
-  { [[ ! ${__sr_pid-} ]] || __sr_guarded __sr_stage_failure; } 2>/dev/null || __sr_tell
+  { builtin local __sr_off && __sr_quieten; } 2>&"${__sr_stderr[_${-//[!x]/}]-2}"
+  [[ ! ${__sr_pid-} ]] || __sr_fail_stage || builtin true
+  [[ ! $__sr_off ]] || builtin set "-$__sr_off"
 }
 
-# --- Guests: run our functions in the service's shell --------------------------------------------
-# Runs one of our functions under known options. (Under -k, `local` would see no assignment.) In
-# bash 4.4 the end of `local -` would reset expand_aliases and sourcepath; an array is not exported
-# under -a. Beyond `ulimit -f` a write does not only fail but kills.
+# --- How our code runs inside the service --------------------------------------------------------
+# Switches off the options under which our code cannot run in the service's shell, few services have
+# one of them, and leaves them in __sr_off. Under -k `local` would see no assignment, under -a our
+# variables would be exported, under -T a DEBUG trap would run for our commands. In bash 4.4 the end
+# of `local -` would reset expand_aliases and sourcepath.
+__sr_quieten() {
+  __sr_off=${-//[!akvxT]/}
+  [[ ! $__sr_off ]] || builtin set "+$__sr_off"
+}
+
+# Runs a function from a trap, or from `exit`. Under -x the caller has closed descriptor 2 for us.
 __sr_guarded() { # FUNCTION [ARGUMENT...]
-  if ((BASH_VERSINFO[0] < 5)); then __sr_options=("$-"); else builtin local -; fi
-  builtin set "+aeuxvfkTC${__sr_errtrace-E}"
-  builtin local __sr_answer='' __sr_status=0 IFS=$' \t\n'
-  [[ ${__sr_xfsz-} ]] || builtin trap '' XFSZ
-  "$@" || __sr_status=$?
-  [[ ${__sr_xfsz-} ]] || builtin trap - XFSZ
-  ((BASH_VERSINFO[0] >= 5)) || builtin set "-${__sr_options//[!aeuxvfkETC]/}"
+  builtin local __sr_off __sr_status
+  __sr_quieten
+  __sr_status=0
+  if [[ ${__sr[ulimit]-} ]] && ! __sr_can_redirect; then
+    [[ ${2-} != [0-9]* ]] || __sr_status=$2
+  elif [[ $__sr_off == *x* ]]; then
+    "$@" 2>/dev/null || __sr_status=$?
+  else
+    "$@" || __sr_status=$?
+  fi
+  [[ ! $__sr_off ]] || builtin set "-$__sr_off"
   builtin return "$__sr_status"
+}
+
+# Whether bash can redirect, for a script that uses `ulimit`: it would print that it cannot.
+__sr_can_redirect() {
+  builtin local -a __sr_printed
+  __sr_printed=()
+  [[ -e /proc/self/fd/3 ]] || builtin mapfile -t -u 3 __sr_printed 3</proc/self/limits
+  [[ ${__sr_printed[8]-} != 'Max open files'+([[:blank:]])?(1)[0-9][[:blank:]]* ]]
 }
 
 __sr_load() { # has bash parse the second half of this file, without its last line
@@ -93,119 +147,123 @@ __sr_parse() { # LINE...; aliases would act on them
   builtin local __sr_text='' __sr_aliases=''
   builtin printf -v __sr_text '%s\n' "$@"
   ! builtin shopt -q expand_aliases || __sr_aliases=on
-  builtin shopt -u expand_aliases
+  [[ ! $__sr_aliases ]] || builtin shopt -u expand_aliases
   builtin eval "$__sr_text"
   [[ ! $__sr_aliases ]] || builtin shopt -s expand_aliases
 }
 
-__sr_tell() { # what __sr_note has noted; in a subshell, as a closed pipe kills who writes to it
-  [[ ${__sr[note]-} ]] || builtin return 0
-  ! { __sr_has_room; } 2>/dev/null ||
-    (builtin trap '' PIPE && builtin printf '%s\n' "${__sr[note]}" >&2) || builtin true
+# Prints the message of __sr_note. In a child process, as a closed pipe kills the process that
+# writes.
+__sr_tell() {
+  [[ ! ${__sr[note]-} ]] || ! __sr_has_room ||
+    (builtin trap '' PIPE && builtin printf '%s\n' "${__sr[note]-}" >&2)
   __sr[note]=
 }
 
 # --- Stages --------------------------------------------------------------------------------------
-__sr_stage_start() { # [NAME]
+__sr_start_stage() { # [NAME]
+  [[ ! ${__sr[ulimit]-} ]] || __sr_can_redirect || builtin return 0
   builtin local __sr_name="${1:-unnamed}"
-  [[ ! ${__sr[stage]} ]] || { __sr_load && __sr_end_open_stage "$__sr_name"; }
+  [[ ! ${__sr[stage]-} ]] || { __sr_load && __sr_end_open_stage "$__sr_name"; }
   [[ ${1-} ]] || { __sr_load &&
     __sr_note 'record_service_stage_start has no stage name; recorded as "unnamed"'; }
   __sr_answer=$__sr_name
   [[ $__sr_name != *[!a-zA-Z0-9_\ ./:-]* && ${#__sr_name} -lt 255 ]] ||
-    { __sr_load && __sr_escape_part "$__sr_name" 255 510; }
-  __sr[stage]=$__sr_answer
-  __sr_append 'stage start'
-  __sr_chain_exit
-  [[ ! ${__sr[note]} ]]
+    { __sr_load && __sr_shorten "$__sr_name"; }
+  __sr_append 'stage start' '' '' '' '' "$__sr_answer"
+  __sr_look_at_traps
+  [[ ! ${__sr[note]-} ]] || __sr_tell
 }
 
-__sr_stage_end() { # RESULT [ERROR_LINE MESSAGE FACTS]
-  if [[ ! ${__sr[stage]} ]]; then
+__sr_end_stage() { # RESULT [MEMBERS]
+  [[ ! ${__sr[ulimit]-} ]] || __sr_can_redirect || builtin return 0
+  builtin local __sr_members="${2-}"
+  __sr[last_call]="${BASH_LINENO[1]-} ${BASH_SOURCE[2]-} ${#FUNCNAME[@]}"
+  if [[ ! ${__sr[stage]-} ]]; then
     __sr_load && __sr_note 'no stage is open; recorded as the end of a stage without a name'
-    builtin set -- "$1" "${2-}" "${3:-no stage was open}" "${4-}"
+    [[ $__sr_members == *'"errorMessage":'* ]] ||
+      __sr_members=',"errorMessage":"no stage was open"'$__sr_members
   fi
-  __sr_append 'stage end' "$@"
+  __sr_append 'stage end' "$1" '' '' "$__sr_members"
   [[ $1 == success ]] || __sr_sync
-  __sr[stage]=
-  __sr_chain_exit
-  [[ ! ${__sr[note]} ]]
+  __sr_look_at_traps
+  [[ ! ${__sr[note]-} ]] || __sr_tell
 }
 
-__sr_stage_failure() { # the service has handled what failed: the place is that of its call
-  __sr_load && __sr_locate call
-  __sr_read_journal
-  __sr_stage_end failure "$__sr_place" "$__sr_answer" "$__sr_stack"
+__sr_fail_stage() { # the service has handled the failure: its place is that of the call
+  [[ ! ${__sr[ulimit]-} ]] || __sr_can_redirect || builtin return 0
+  builtin local __sr_members=''
+  __sr_load
+  __sr_describe call
+  __sr_end_stage failure "$__sr_members"
 }
 
-# --- Start: what is recorded, and where ----------------------------------------------------------
+# --- Start: the state of a run -------------------------------------------------------------------
 __sr_start() {
   __sr_begin
-  __sr_read_traps EXIT ERR XFSZ
-  builtin set +E
-  # Before 5.1 bash leaves SIGCHLD blocked where its parent has it so.
-  ((__sr_bash > 500)) || ! __sr_blocks_chld || __sr[chld]=blocked
   __sr_define_exit
-  __sr_xfsz=
-  __sr_look_for_traps "${BASH_SOURCE[@]: -1}"
-  __sr_adopt_traps
-  [[ $__sr_xfsz ]] || builtin trap '' XFSZ
+  __sr_choose_trap_method "${BASH_SOURCE[@]: -1}" "${BASH_LINENO[@]: -2:1}"
+  __sr_parse_traps && __sr_adopt_traps
   __sr[more]=',"recorder":"bash/0.2.0"'
-  __sr_append "${__sr[kind]} start"
+  __sr_append "${__sr[kind]-} start"
 }
 
-__sr_begin() { # the state of a run: all of it is text, as JSON where it goes into entries
-  # The first output decides how much libc keeps for one write: the file's st_blksize, 4096 here. In
-  # a record on a disk with blocks of 1 KiB it would be 1024, and an entry several writes.
-  builtin printf '\n' >/dev/null
-  __sr_bash=$((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1]))
+__sr_begin() { # all state is text, and JSON where it goes into entries
+  # The first output of a shell sets the size of libc's buffer, and so of one write, to the file's
+  # st_blksize: 4096 here. A record on a disk with blocks of 1 KiB would make it 1024, and an entry
+  # several writes.
+  builtin printf '\n' 2>&- >/dev/null
   builtin unset -v __sr
   builtin declare -gA __sr
   __sr=(
     [kind]=service [command]='' [stage]='' [ended]='' [note]=''
-    [time]='' [uptime]='' # of an entry that is not of now: service-record-exit.sh
+    [time]='' [uptime]='' # of an entry about an earlier time: service-record-close.sh
     [minute]=-1 [clock]='' [zone]=''
-    [more]='' [dropped]=0 [torn]=1 # the next entry's members; lost entries; look at the file
+    [more]='' [dropped]=0 [torn]=1 # members of the next entry; lost entries; look at the file's end
     [layout]="${SERVICE_RECORDS_LAYOUT-}" [array_end]=0
     [sync]="${SERVICE_RECORDS_SYNC-}" [hung]=''
-    [traps]=looks [here]='' [chld]='' [directory]="$PWD" [options]=''
-    [home]="${BASH_SOURCE[0]%"${BASH_SOURCE[0]##*/}"}" # where this file is
+    [traps]=looks [own]='' [frames]='' [ulimit]='' [directory]="$PWD" [options]=''
+    [last_call]='' [last_line]='' [moved]=''
+    [home]="${BASH_SOURCE[0]%"${BASH_SOURCE[0]##*/}"}" # the directory of this file
     [sees_exit]='' [exit_line]='' [exit_command]=''
     [err]='' [err_ends]='' [err_command]='' [err_pipe]=''
   )
-  [[ ${__sr[home]} == /* ]] || __sr[home]=$PWD/${__sr[home]}
-  # A here-document is a file before bash 5.1; then a long one is; later where bash is to be
-  # compatible (see __sr_capture).
-  ((__sr_bash > 500)) || __sr[here]=0
-  ((__sr_bash != 501)) || builtin printf -v '__sr[here]' '%065536d' 0
-  # the EXIT trap, before the service's command
-  __sr[hook]='{ __sr_guarded __sr_on_exit "$?" "$BASH_COMMAND" "$-"; } 2>/dev/null'
-  __sr[hook]+=' && { \builtin true; } 2>/dev/null; '
+  [[ ${__sr[home]-} == /* ]] || __sr[home]=$PWD/${__sr[home]-}
+  # What comes before the service's own commands in the EXIT trap, and what comes behind them.
+  __sr_answer=' 2>&"${__sr_stderr[_${-//[!x]/}]-2}"'
+  __sr[hook]='{ __sr_guarded __sr_on_exit "$?" "$BASH_COMMAND" "$-"; }'$__sr_answer
+  __sr[hook]+=" && { \\builtin true; }$__sr_answer; "
+  __sr[tail]=$'\n'"{ __sr_guarded __sr_after_exit; }$__sr_answer"
   __sr_choose_path
   __sr[path]=$__sr_answer
   __sr_read_line /proc/sys/kernel/random/boot_id # ids as journalctl prints them
   __sr[identity]=${__sr_answer:+",\"bootId\":\"${__sr_answer//-/}\""}
-  [[ ${#INVOCATION_ID} != 32 || ${INVOCATION_ID-} == *[!0-9a-f]* ]] ||
-    __sr[identity]+=",\"invocationId\":\"$INVOCATION_ID\""
+  __sr_answer=${INVOCATION_ID-}
+  [[ ${#__sr_answer} != 32 || $__sr_answer == *[!0-9a-f]* ]] ||
+    __sr[identity]+=",\"invocationId\":\"$__sr_answer\""
   __sr[identity]+=",\"pid\":$__sr_pid"
-  __sr_read_command pre-command preCommand "${PRE_COMMAND-}" ||
-    __sr_read_command post-command postCommand "${POST_COMMAND-}"
+  if [[ ${PRE_COMMAND-} ]]; then
+    __sr_begin_command pre-command preCommand "$PRE_COMMAND"
+  elif [[ ${POST_COMMAND-} ]]; then
+    __sr_begin_command post-command postCommand "$POST_COMMAND"
+  fi
 }
 
-__sr_read_command() { # KIND MEMBER COMMAND
-  [[ $3 ]] && __sr_load && __sr_escape_part "$3" 255 510 || builtin return
+__sr_begin_command() { # KIND MEMBER COMMAND
+  __sr_load
+  __sr_shorten "$3"
   __sr[kind]=$1 __sr[command]=",\"$2\":\"$__sr_answer\""
 }
 
 __sr_read_line() { # FILE; its first line
   builtin local -a __sr_printed
   __sr_printed=()
-  builtin mapfile -t -n 1 __sr_printed <"$1"
+  [[ ! -r $1 ]] || builtin mapfile -t -n 1 -u 9 __sr_printed 9<"$1"
   __sr_answer=${__sr_printed[0]-}
 }
 
-__sr_read_position() { # DESCRIPTOR [PROCESS]
-  __sr_read_line "/proc/${2-self}/fdinfo/$1"
+__sr_read_position() { # DESCRIPTOR
+  __sr_read_line "/proc/self/fdinfo/$1"
   __sr_answer=${__sr_answer##*[!0-9]}
 }
 
@@ -216,7 +274,7 @@ __sr_choose_path() {
   __sr_choose_name
   if [[ ! -w $__sr_directory/$__sr_answer.json && ! -w $__sr_directory &&
     -w ${SERVICE_RECORDS_INBOX-} ]] &&
-    [[ $EUID != 0 || -e $__sr_directory ]]; then # root makes a directory that is missing
+    [[ $EUID != 0 || -e $__sr_directory ]]; then # root makes a missing directory
     __sr_directory=$SERVICE_RECORDS_INBOX
     __sr_answer+=.${INVOCATION_ID-} # for the exit helper
   fi
@@ -224,15 +282,14 @@ __sr_choose_path() {
 }
 
 __sr_choose_name() { # a file name that upstream's reader takes: no dot, no slash
-  builtin local LC_ALL=C
   __sr_read_unit
   [[ $__sr_answer ]] ||
     __sr_answer=${0##*/} __sr_answer=${__sr_answer%.sh} __sr_answer=${__sr_answer%.bash}
   __sr_answer=${SERVICE_NAME:-$__sr_answer}
   ((${#__sr_answer} <= 4096)) || __sr_answer=${__sr_answer: -4096} # `##*/` is slow for a long text
   __sr_answer=${__sr_answer##*/} __sr_answer=${__sr_answer%.service}
-  __sr_answer=${__sr_answer//[.\/[:cntrl:]]/_} __sr_answer=${__sr_answer:0:200}
-  __sr_answer=${__sr_answer:-unknown} __sr_answer=${__sr_answer/#-/_}
+  [[ $__sr_answer && ${#__sr_answer} -le 200 && $__sr_answer != -* &&
+    $__sr_answer != *[!a-zA-Z0-9_:@\\-]* ]] || { __sr_load && __sr_clean_name; }
 }
 
 # The systemd unit: the innermost part of the control group that is one. A scope is a login session
@@ -240,7 +297,8 @@ __sr_choose_name() { # a file name that upstream's reader takes: no dot, no slas
 __sr_read_unit() {
   builtin local -a __sr_printed
   builtin local __sr_group=''
-  builtin mapfile -t __sr_printed </proc/self/cgroup
+  __sr_printed=()
+  builtin mapfile -t -u 9 __sr_printed 9</proc/self/cgroup
   for __sr_group in "${__sr_printed[@]}"; do
     while [[ $__sr_group == @(0::|*:name=systemd:)*/* ]]; do
       __sr_answer=${__sr_group##*/}
@@ -254,12 +312,13 @@ __sr_read_unit() {
   __sr_answer=
 }
 
-# --- An entry ------------------------------------------------------------------------------------
-# One entry: one line, at most 4096 bytes with its newlines, which bash writes at once (see
-# __sr_begin). The file is opened each time: its removal, its rotation and a fork change nothing.
-__sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE FACTS]]; FACTS and __sr[more] are JSON members
+# --- Entries -------------------------------------------------------------------------------------
+# An entry is one line of at most 4096 bytes with its newlines, which bash writes at once (see
+# __sr_begin). The file is opened each time, so its removal, its rotation and a fork do no harm.
+# MEMBERS and __sr[more] are JSON members. This is the hot path.
+__sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE MEMBERS [STAGE]]]
   builtin local __sr_time="${__sr[time]:-${EPOCHREALTIME-}}" __sr_fraction=''
-  builtin local __sr_entry='' __sr_facts="${5-}"
+  builtin local __sr_entry='' __sr_facts="${5-}" __sr_stage="${6-${__sr[stage]-}}"
   builtin local -a __sr_printed
   if [[ $__sr_time == *[.,]* ]]; then # a comma in some locales
     __sr_fraction=.${__sr_time: -6:3} __sr_time=${__sr_time%[.,]*}
@@ -268,70 +327,136 @@ __sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE FACTS]]; FACTS and __sr[more
   fi
   ((__sr_time / 60 == __sr[minute])) || __sr_format_minute "$((__sr_time / 60))"
   builtin printf -v __sr_time '%s:%02d%s' \
-    "${__sr[clock]}" "$((__sr_time % 60))" "$__sr_fraction${__sr[zone]}"
-  __sr_entry="{\"timestamp\":\"$__sr_time\"${__sr[command]}"
-  __sr_entry+=${__sr[stage]:+",\"stage\":\"${__sr[stage]}\""}
+    "${__sr[clock]-}" "$((__sr_time % 60))" "$__sr_fraction${__sr[zone]-}"
+  __sr_entry="{\"timestamp\":\"$__sr_time\"${__sr[command]-}"
+  __sr_entry+=${__sr_stage:+",\"stage\":\"$__sr_stage\""}
   __sr_entry+=",\"phase\":\"$1\"${2:+",\"result\":\"$2\""}"
   [[ ! ${3-}${4-} ]] || { __sr_load && __sr_explain "$3" "$4"; }
-  builtin mapfile -t -n 1 __sr_printed </proc/uptime
-  __sr_answer=${__sr[uptime]:-${__sr_printed[0]%% *}}
-  __sr_entry+="$__sr_facts${__sr[identity]}${__sr_answer:+",\"uptime\":$__sr_answer"}${__sr[more]}}"
+  __sr_printed=()
+  builtin mapfile -t -n 1 -u 9 __sr_printed 9</proc/uptime # moves none of descriptors 0 to 2 away
+  __sr_answer=${__sr[uptime]:-${__sr_printed[0]-}}
+  __sr_answer=${__sr_answer%% *}
+  __sr_entry+=$__sr_facts${__sr[identity]-}${__sr_answer:+",\"uptime\":$__sr_answer"}
+  __sr_entry+="${__sr[more]-}}"
+  # Right before the write, so that a signal in between finds the stage neither twice nor lost.
+  [[ $1 != stage\ * ]] || { __sr[stage]='' && [[ $1 == *end ]]; } || __sr[stage]=$__sr_stage
   __sr_write
 }
 
-# RFC 3339 in UTC, or, where TZ is readonly, in local time that says so. Kept for a minute: each
-# change of TZ has bash make the whole environment anew.
+# RFC 3339 in UTC, or, where TZ is readonly, in local time that says so. Kept for a minute, as each
+# change of TZ has bash make its whole environment anew.
 __sr_format_minute() { # MINUTES since 1970
-  __sr[zone]=Z
-  builtin local TZ=UTC0 || builtin printf -v '__sr[zone]' '%(%z)T' "$(($1 * 60))"
-  [[ ${__sr[zone]} == Z ]] || __sr[zone]=${__sr[zone]%??}:${__sr[zone]: -2}
-  builtin printf -v '__sr[clock]' '%(%Y-%m-%dT%H:%M)T' "$(($1 * 60))"
-  __sr[minute]=$1
+  builtin local __sr_seconds="$(($1 * 60))" __sr_zone='' __sr_clock=''
+  if [[ ${TZ+${TZ@a}} == *r* ]]; then # an assignment would end the service
+    builtin printf -v __sr_zone '%(%z)T' "$__sr_seconds"
+    __sr_zone=${__sr_zone%??}:${__sr_zone: -2}
+    builtin printf -v __sr_clock '%(%Y-%m-%dT%H:%M)T' "$__sr_seconds"
+  else
+    __sr_zone=Z
+    TZ=UTC0 builtin printf -v __sr_clock '%(%Y-%m-%dT%H:%M)T' "$__sr_seconds"
+  fi
+  __sr[zone]=$__sr_zone __sr[clock]=$__sr_clock __sr[minute]=$1
 }
 
 __sr_write() { # __sr_entry
-  if { [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] || { __sr_load && __sr_create; }; } &&
-    if [[ ${__sr[torn]} ]]; then
+  if { [[ -f ${__sr[path]-} && ! -L ${__sr[path]-} ]] || __sr_create; } &&
+    if [[ ${__sr[torn]-} ]]; then
       __sr_write_first
     else
-      builtin printf '%s\n' "$__sr_entry" >>"${__sr[path]}"
-    fi || { __sr[torn]=1 && __sr_load && __sr_stands; }; then
+      __sr_print ''
+    fi || { __sr[torn]=1 && __sr_load && __sr_is_written; }; then
     __sr[dropped]=0 __sr[more]=''
   else
     __sr[dropped]=$((__sr[dropped] + 1))
-    __sr[more]=",\"dropped\":${__sr[dropped]}"
+    __sr[more]=",\"dropped\":${__sr[dropped]-}"
   fi
 }
 
-# The first entry, and each after a failure, look at what is there. A file keeps its layout.
+# One write. Beyond `ulimit -f` it would not only fail but kill the service by SIGXFSZ.
+__sr_print() { # TEXT_BEFORE
+  [[ ${__sr_xfsz-} ]] || builtin trap '' XFSZ
+  __sr_find_free_descriptors
+  __sr[moved]=$__sr_answer
+  builtin printf '%s%s\n' "$1" "$__sr_entry" 2>&- >>"${__sr[path]-}" &&
+    __sr_answer=1 || __sr_answer=
+  __sr[moved]=
+  [[ ${__sr_xfsz-} ]] || builtin trap - XFSZ
+  [[ $__sr_answer ]]
+}
+
+# While a builtin is redirected, bash keeps the descriptors in the first free ones from 10 on. If
+# the service dies of a signal there, its EXIT trap runs without its own descriptors 1 and 2: our
+# command in that trap puts them back.
+__sr_find_free_descriptors() { # [COUNT]; the first and the last of them in __sr_answer
+  builtin local __sr_number=9 __sr_count=0
+  __sr_answer=
+  while ((__sr_count < ${1-2})); do
+    ((__sr_number += 1))
+    [[ ! -e /proc/self/fd/$__sr_number ]] || builtin continue
+    ((__sr_count += 1))
+    __sr_answer="${__sr_answer%% *} $__sr_number"
+    ((__sr_count > 1)) || __sr_answer=$__sr_number
+  done
+}
+
+__sr_restore_descriptors() {
+  [[ ! -e /proc/self/fd/${__sr[moved]% *} ]] || \exec 2>&"${__sr[moved]% *}"
+  [[ ! -e /proc/self/fd/${__sr[moved]#* } ]] || \exec >&"${__sr[moved]#* }"
+  __sr[moved]=
+}
+
+# The first entry of a run, and each after a failure, look at the file. It keeps its layout.
 __sr_write_first() {
   builtin local __sr_head=''
-  if [[ -s ${__sr[path]} ]]; then
-    builtin read -r -n 1 -d '' __sr_head <"${__sr[path]}"
-    __sr_head=${__sr_head:-$'\n'} # of a NUL, bash shows nothing
+  if [[ -s ${__sr[path]-} ]]; then
+    [[ ! -r ${__sr[path]-} ]] || builtin read -r -n 1 -d '' -u 9 __sr_head 9<"${__sr[path]-}"
+    __sr_head=${__sr_head:-$'\n'} # bash does not show a NUL
   fi
-  if [[ ${__sr_head:-${__sr[layout]}} == @(\[|array) ]] && __sr_load; then
-    if __sr_apart array __sr_put_in_array 3<>"${__sr[path]}"; then
+  if [[ ${__sr_head:-${__sr[layout]-}} == @(\[|array) ]]; then
+    __sr_load
+    if __sr_apart array __sr_put_in_array; then
       __sr[array_end]=$__sr_answer
       builtin return 0
     fi
-    # only that it is there could not be told
-    [[ ${__sr[hung]} != *' array '* ]] && __sr_stands && builtin return 0
+    # The entry may be there, and only the message about it lost.
+    [[ ${__sr[hung]-} != *' array '* ]] && __sr_is_written && builtin return 0
   fi
-  # The last line may be torn: the entry must not end up in it. An entry that cannot go into an
-  # array is parked behind it, as are all that follow in this run. The exit helper merges them.
-  [[ ! -s ${__sr[path]} ]] || __sr_head=$'\n'
-  builtin printf '%s%s\n' "$__sr_head" "$__sr_entry" >>"${__sr[path]}" && __sr[torn]=
+  # The last line may be torn, and the entry must not end up in it. An entry that cannot go into an
+  # array is parked behind it, as are the following ones of this run. The exit helper merges them.
+  [[ ! -s ${__sr[path]-} ]] || __sr_head=$'\n'
+  __sr_print "$__sr_head" && __sr[torn]=
 }
 
-__sr_sync() { # where it is asked for: all is on the disk before the service goes on
-  [[ ${__sr[sync]} != ends ]] || ! __sr_load ||
-    __sr_apart sync __sr_run 5 sync -- "${__sr[path]}" "${__sr[path]%/*}"
+# Anything else in the place of the record is left alone: a FIFO would block for ever.
+__sr_create() {
+  builtin local __sr_record="${__sr[path]-}"
+  [[ -e $__sr_record || -L $__sr_record || ! -d ${__sr_record%/*} && -e ${__sr_record%/*} ]] ||
+    __sr_apart create __sr_make_file
+  [[ -f $__sr_record && ! -L $__sr_record ]] # perhaps made by another process
+}
+
+# OpenShift's gather packs arrays as an ordinary user, so everybody may read them.
+__sr_make_file() { # in a child
+  builtin trap '' XFSZ
+  builtin local __sr_mode=0750 __sr_umask=0137 __sr_content=''
+  [[ ${__sr[layout]-} != array ]] || __sr_mode=0755 __sr_umask=0133 __sr_content=$'[\n]\n'
+  [[ -d ${__sr_record%/*} ]] || {
+    __sr_load
+    __sr_run 5 mkdir -p -m "$__sr_mode" -- "${__sr_record%/*}" || builtin return "$?"
+  }
+  builtin umask "$__sr_umask"
+  builtin set -C # two processes may get here at once
+  builtin printf '%s' "$__sr_content" >"$__sr_record"
+}
+
+__sr_sync() { # if configured, the entries are on the disk before the service goes on
+  [[ ${__sr[sync]-} != ends ]] || ! __sr_load ||
+    __sr_apart sync __sr_run 5 sync -- "${__sr[path]-}" "${__sr[path]%/*}"
 }
 
 __sr_escape() { # TEXT; as the content of a JSON string
   __sr_answer=$1
-  # No ranges: they depend on the locale, and to change that costs as much as a write.
+  # No ranges: they depend on the locale, and changing that costs as much as a write.
   [[ $1 != *[!abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789\ .,:/_=+@-]* ]] ||
     __sr_escape_bytes
 }
@@ -339,179 +464,473 @@ __sr_escape() { # TEXT; as the content of a JSON string
 # --- Traps, and the function `exit` --------------------------------------------------------------
 __sr_on_err() { # STATUS OPTIONS LINE COMMAND PIPESTATUS...; before the service's own ERR trap
   if [[ $BASHPID == "${__sr_pid-}" ]]; then
-    __sr[err_line]=$3 __sr[err_command]=${4:0:4096} __sr[err_pipe]="${*:5}" __sr[err_status]=$1
+    if [[ ${__sr[ended]-} == later && $2 == *e* ]]; then
+      __sr_end failure ",\"exitCode\":$1" # of the service's EXIT trap, which ends here
+    fi
+    __sr[err_line]=$3 __sr[err_command]=${4:0:4096} __sr[err_pipe]='' __sr[err_status]=$1
+    builtin printf -v '__sr[err_pipe]' '%s ' "${@:5}"
+    __sr[err_pipe]=${__sr[err_pipe]% }
     __sr_err_functions=("${FUNCNAME[@]:2}") __sr_err_files=("${BASH_SOURCE[@]:2}")
     __sr_err_lines=("$3" "${BASH_LINENO[@]:2}") __sr[err_ends]=
-    [[ $2 != *e* ]] || { __sr[err_ends]=1 && __sr_chain_exit ends; }
+    [[ $2 != *e* ]] || { __sr[err_ends]=1 && __sr_look_at_traps ends; }
   fi
   builtin return "$1"
 }
 
-__sr_on_exit_call() { # STATUS [ARGUMENT...]; what `exit` does first, which alone knows its line
+__sr_on_exit_call() { # STATUS [ARGUMENT...]; called by `exit`, which alone knows its line
   if [[ $BASHPID == "${__sr_pid-}" && $# -le 2 && ${2-} != --* ]]; then
+    if [[ ${__sr[ended]-} == later ]]; then # in the service's EXIT trap
+      case ${2-$1} in
+      0) __sr_end success ',"exitCode":0' ;;
+      *[!0-9]*) __sr[ended]=1 ;; # bash will complain, and end with another status
+      *) __sr_end failure ",\"exitCode\":$((10#${2-$1} & 255))" ;;
+      esac
+    fi
     __sr[exit_line]=${BASH_LINENO[2]-} __sr[exit_command]="exit${2+ ${2:0:4096}}"
     # The frames: before bash 5.2, eval and source have ended when the EXIT trap runs.
     __sr_exit_functions=("${FUNCNAME[@]:3}") __sr_exit_files=("${BASH_SOURCE[@]:3}")
     __sr_exit_lines=("${BASH_LINENO[@]:2}")
-    __sr_chain_exit ends
+    __sr_look_at_traps ends
   fi
   builtin return "$1"
 }
 
-# In POSIX mode bash would never call it. `exit` without an argument wants the status from before.
+# A function `exit`, unless the service has its own, or POSIX mode would ignore ours. `exit` without
+# an argument needs the status of the command before.
 __sr_define_exit() {
   [[ ! -o posix ]] && ! builtin declare -F exit >/dev/null || builtin return 0
   exit() {
-    { __sr_guarded __sr_on_exit_call "$?" "$@"; } 2>/dev/null && { builtin true; } 2>/dev/null
+    { __sr_guarded __sr_on_exit_call "$?" "$@"; } 2>&"${__sr_stderr[_${-//[!x]/}]-2}" &&
+      { builtin true; } 2>&"${__sr_stderr[_${-//[!x]/}]-2}"
     builtin exit "$@"
   }
   __sr[sees_exit]=1
 }
 
-# Puts our commands before those that the service's traps have: EXIT's here; ERR's is for the caller
-# to set, as a function without -E cannot. They carry the status on, and show nothing under -x.
+# A function `trap`, for a script that only uses it in ways that a function can repeat (see
+# __sr_choose_trap_method): our command goes back into the EXIT trap at once, and the end of the
+# script is recorded. Without it, a script that sets its EXIT trap last ends unrecorded.
+__sr_define_trap() {
+  [[ ! -o posix ]] && ! builtin declare -F trap >/dev/null || builtin return 0
+  trap() {
+    builtin trap "$@" || builtin return "$?"
+    { __sr_guarded __sr_look_at_traps tracks; } 2>&"${__sr_stderr[_${-//[!x]/}]-2}"
+  }
+  __sr[traps]=tracks
+}
+
+# Puts our commands around those of the service's EXIT trap, and before those of its ERR trap, which
+# the caller has to set, as a function without -E cannot. Ours keep the status, and print nothing
+# under -x. If the service has put ours into a trap of its own, from the output of `trap -p`, that
+# trap stays as it is.
 __sr_adopt_traps() { # __sr_traps
-  builtin local __sr_index=0 __sr_exit_command=''
-  [[ ${__sr_traps[0]-} && ${__sr_traps[*]//"${__sr[hook]}"/} != *__sr_on_exit* ]] ||
-    builtin return 0
-  __sr[err]="{ __sr_guarded __sr_on_err \"\$?\" \"\$-\" \"\$LINENO\" \"\$BASH_COMMAND\""
-  __sr[err]+=" \"\${PIPESTATUS[@]}\"; } 2>/dev/null && { \\builtin true; } 2>/dev/null; "
+  builtin local __sr_index=0 __sr_own='' __sr_err=''
   for ((__sr_index = 3; __sr_index < ${#__sr_traps[@]}; __sr_index += 4)); do
     [[ ${__sr_traps[__sr_index - 1]} == - ]] || case ${__sr_traps[__sr_index]} in
-    EXIT) __sr_exit_command=${__sr_traps[__sr_index - 1]//"${__sr[hook]}"/} ;;
-    ERR) __sr[err]+=${__sr_traps[__sr_index - 1]} ;;
+    EXIT) __sr_own=${__sr_traps[__sr_index - 1]} ;;
+    ERR) __sr_err=${__sr_traps[__sr_index - 1]} ;;
     *) __sr_xfsz=taken ;;
     esac
   done
-  [[ ${__sr[traps]} != ends ]] || builtin return 0
-  # From within our `exit` it would see the parameters and the name of that function.
-  if [[ ${__sr[sees_exit]} ]] && [[ $__sr_exit_command == *\$[0-9@*#]* ||
-    $__sr_exit_command == *\$\{[0-9@*#!]* || $__sr_exit_command == *FUNCNAME* ||
-    $__sr_exit_command == *BASH_[LS]* || $__sr_exit_command == *caller* ]]; then
-    builtin unset -f exit
-    __sr[sees_exit]=
-  fi
-  builtin trap "${__sr[hook]}$__sr_exit_command" EXIT
+  __sr_own=${__sr_own//"${__sr[hook]-}"/}
+  __sr_own=${__sr_own//"${__sr[tail]-}"/}
+  [[ $__sr_own$__sr_err != *__sr_guarded* ]] || builtin return 0
+  __sr_answer=' 2>&"${__sr_stderr[_${-//[!x]/}]-2}"'
+  __sr[err]='{ __sr_guarded __sr_on_err "$?" "$-" "$LINENO" "$BASH_COMMAND" "${PIPESTATUS[@]}"; }'
+  __sr[err]+="$__sr_answer && { \\builtin true; }$__sr_answer; $__sr_err"
+  [[ ${__sr[traps]-} != ends ]] || builtin return 0
+  __sr[own]=$__sr_own
+  __sr_is_blind "$__sr_own" || __sr_forget_exit
+  __sr_answer=
+  # Behind an unfinished here-document or a backslash our text would become part of it. In bash 4.4
+  # a shell that kills itself by its trap's last command lives on, and would not with one more
+  # command.
+  [[ ! $__sr_own || $__sr_own == *'<<'* || $__sr_own == *\\ ]] ||
+    [[ $__sr_bash -lt 500 && $__sr_own == *kill*\$\$* ]] || __sr_answer=${__sr[tail]-}
+  builtin trap "${__sr[hook]-}$__sr_own$__sr_answer" EXIT
 }
 
-# Puts ours before the service's, in every call, for the service may set its own at any time.
-__sr_chain_exit() { # [ends], where the shell does right after
+__sr_forget_exit() {
+  [[ ! ${__sr[sees_exit]-} ]] || builtin unset -f exit
+  __sr[sees_exit]=
+}
+
+# Whether an EXIT trap runs in our function `exit` as it would without: it cannot see that
+# function's frame and arguments. Commands that are programs cannot, nor can functions of a script
+# that has no word for frames. All else may.
+__sr_is_blind() { # TEXT
+  builtin local __sr_rest="$1" __sr_word=''
+  [[ $1 != *\$[0-9@*#!]* && $1 != *\$\{[0-9@*#!]* && $1 != *[\`\(]* && $1 != *FUNCNAME* &&
+    $1 != *BASH_* ]] || builtin return 1
+  while [[ $__sr_rest ]]; do
+    __sr_word=${__sr_rest%%[;&|$'\n']*}
+    __sr_rest=${__sr_rest:${#__sr_word}+1}
+    __sr_word=${__sr_word#"${__sr_word%%[![:blank:]]*}"}
+    __sr_word=${__sr_word%%[[:blank:]]*}
+    case $__sr_word in
+    '' | rm | rmdir | mv | cp | cat | touch | umount | sync) ;;
+    sleep | kill | wait | echo | printf | : | true) ;;
+    *) [[ ${__sr[frames]-} == none ]] && __sr_is_function "$__sr_word" || builtin return 1 ;;
+    esac
+  done
+}
+
+__sr_is_function() { # WORD
+  [[ $1 == [a-zA-Z_]*([a-zA-Z0-9_.:-]) ]] && builtin declare -F -- "$1" >/dev/null
+}
+
+# Looks whether the EXIT trap still begins with our command, for the service may set its own at any
+# time, and puts ours back.
+__sr_look_at_traps() { # [ends], where the shell ends right after this; [tracks], from `trap`
   builtin local -a __sr_printed
-  [[ ${__sr[traps]} == @(looks|${1-looks}) && $BASHPID == "$__sr_pid" ]] || builtin return 0
+  [[ ${__sr[traps]-} == @(looks|${1-looks}) && $BASHPID == "${__sr_pid-}" ]] || builtin return 0
   __sr_capture builtin trap -p EXIT
-  [[ ${__sr_printed[0]-} != "trap -- '${__sr[hook]}"* ]] || builtin return 0
-  __sr[traps]=looks
-  __sr_read_traps EXIT
-  __sr_adopt_traps
+  [[ ${__sr_printed[0]-} != "trap -- '${__sr[hook]-}"* ]] || builtin return 0
+  [[ ${__sr[traps]-} != ends ]] || __sr[traps]=looks
+  __sr_read_traps EXIT && __sr_adopt_traps
 }
 
-# The lines that a builtin prints, in __sr_printed, without a fork: a here-document's file has no
-# name, ends with the group, and takes any length, where a pipe would fill and block.
+# The lines that a builtin prints, in __sr_printed, and a last one, `read`. In the service's shell
+# it makes no process: the builtin prints into the file of a here-document, which has no name, and
+# takes any length, where a pipe would fill and block. Since 5.1 bash makes a pipe of a short one:
+# in 5.1 it is made longer than a pipe's buffer, later BASH_COMPAT asks for a file. Only root may
+# write to the file. Three commands instead of one redirected group, because a handler may run in
+# between: it then sees one descriptor more, above 9, of a file that nothing else has open.
 __sr_capture() { # COMMAND [ARGUMENT...]
-  builtin local TMPDIR=/dev/shm
-  [[ ${__sr[here]} ]] || builtin local BASH_COMPAT=50 || builtin return 1
-  { { "$@" && builtin printf 'read'; } >|/proc/self/fd/3 &&
-    builtin mapfile -t -u 3 __sr_printed; } 3<<<${__sr[here]}
+  builtin local __sr_file=''
+  __sr_printed=()
+  if [[ ${__sr_xfsz-} == child ]]; then
+    __sr_answer=$("$@" && builtin printf read)
+    builtin mapfile -t __sr_printed <<<"$__sr_answer"
+    [[ $__sr_answer == *read ]]
+    builtin return "$?"
+  fi
+  # An assignment to a readonly variable would end the service.
+  [[ $EUID == 0 && ${BASH_COMPAT+${BASH_COMPAT@a}} != *r* ]] || builtin return 1
+  [[ ${__sr_xfsz-} ]] || builtin trap '' XFSZ
+  __sr_find_free_descriptors 3
+  __sr[moved]=$__sr_answer
+  if ((__sr_bash > 501)); then
+    BASH_COMPAT=50 "$@" 2>&- {__sr_file}<<<0 >|"/proc/self/fd/$__sr_file"
+  else
+    "$@" 2>&- {__sr_file}<<<"$__sr_here" >|"/proc/self/fd/$__sr_file"
+  fi && __sr_answer='read' || __sr_answer=''
+  __sr[moved]=
+  [[ ${__sr_xfsz-} ]] || builtin trap - XFSZ
+  [[ $__sr_file ]] || builtin return 1
+  builtin mapfile -t -u "$__sr_file" __sr_printed 2>&-
+  builtin true {__sr_file}<&-
+  [[ $__sr_answer ]] && __sr_printed+=(read)
 }
 
-# What `trap -p` prints, as words in __sr_traps: trap -- COMMAND SIGNAL, and of all a last one.
+# What `trap -p` prints, as words in __sr_traps: trap -- COMMAND SIGNAL for each, and a last word.
 __sr_read_traps() { # SIGNAL...
   builtin local -a __sr_printed
-  __sr_traps=() __sr_printed=()
-  # Where `ulimit -f` would kill the service for the file, unless it has a trap for that.
-  if [[ $__sr_xfsz == unknown ]]; then
-    builtin mapfile -t __sr_printed </proc/self/limits
-    [[ ${__sr_printed[*]} == *'Max file size '+([[:blank:]])unlimited* ]] || __sr_printed=(limited)
-  fi
-  [[ ${__sr_printed[0]-} == limited ]] || __sr_capture builtin trap -p "$@"
-  if [[ ${__sr_printed[*]: -1} != read ]]; then
-    __sr_load && __sr_has_room || builtin return
-    __sr_printed=("$(\builtin trap -p "$@" && \builtin printf 'read')")
-  fi
+  __sr_capture builtin trap -p "$@" || {
+    __sr_has_room || builtin return "$?"
+    __sr_printed=("$(\builtin trap -p "$@" && \builtin printf read)")
+  }
+  __sr_parse_traps
+}
+
+__sr_parse_traps() { # __sr_printed
+  __sr_traps=()
   builtin printf -v __sr_answer '%s\n' "${__sr_printed[@]}"
   [[ $__sr_answer == *read$'\n' ]] && builtin eval "__sr_traps=($__sr_answer)"
 }
 
-# How the EXIT trap is kept: not at all where no word shows that a trap may be set after this. A
-# script that keeps the text of its traps, and may set them again by that, would have ours for its
-# own: there only `exit` and errexit put ours before the service's. Else each call looks.
-__sr_look_for_traps() { # SCRIPT
-  builtin local LC_ALL=C __sr_text='' __sr_above='' __sr_below='' __sr_word=''
+# Chooses how the EXIT trap keeps our command, by the text of the script (__sr[traps]):
+#   ''      no word shows that a trap may be set after this;
+#   tracks  all traps are set by plain `trap COMMAND SIGNAL...`: a function `trap` sees them;
+#   ends    the script saves its traps and sets them again: it must never find ours among them. Only
+#           `exit` and errexit put ours before the service's, as the shell ends right after;
+#   looks   anything else may set traps, such as a library: each call of ours looks.
+__sr_choose_trap_method() { # SCRIPT LINE, where it sources this file
+  builtin local __sr_text='' __sr_below='' __sr_word='' __sr_line=''
   builtin local -a __sr_printed
-  [[ -f $1 ]] || builtin return 0
-  builtin read -r -N 131072 __sr_text <"$1"
-  [[ $__sr_text != *=\$'(trap -'* && $__sr_text != *=\"\$'(trap -'* || $__sr_text != *'eval '* ]] ||
-    __sr[traps]=ends
-  # To look through a long one costs more than it saves.
-  [[ ${__sr[traps]} == looks && ${#__sr_text} -le 16384 && ! ${BASH_ENV-} ]] || builtin return 0
-  builtin mapfile -t __sr_printed <"$1"
-  # Without its comments, and without the line that sources this file.
+  [[ -f $1 && -r $1 ]] || builtin return 0
+  builtin read -r -N 131072 -u 9 __sr_text 9<"$1"
+  [[ $__sr_text != *ulimit\ * ]] || __sr[ulimit]=1
+  # Code that saves its traps, unless they are others than EXIT's.
+  if [[ $__sr_text == *=\$'(trap -'* || $__sr_text == *=\"\$'(trap -'* ]] &&
+    [[ $__sr_text == *'eval '* ]]; then
+    __sr_below=$__sr_text
+    while [[ $__sr_below == *\$'(trap -'* ]]; do
+      __sr_below=${__sr_below#*\$'(trap -'}
+      __sr_word=${__sr_below:0:80}
+      [[ ${__sr_word%%\)*} != @(p|*[!A-Z]@(EXIT|0)*) ]] || __sr[traps]=ends
+    done
+  fi
+  # Searching a long one costs more than it saves.
+  [[ ${#__sr_text} -le 16384 && ! ${BASH_ENV-} ]] || builtin return 0
+  __sr_printed=()
+  builtin mapfile -t -u 9 __sr_printed 9<"$1"
+  __sr_line=${__sr_printed[*]: -1}
+  [[ $__sr_line != *([[:blank:]])record_service_stage_success*([[:blank:]]) ]] ||
+    __sr[last_line]="${#__sr_printed[@]} $1 3"
+  [[ ${__sr[traps]-} == looks ]] || builtin return 0
+  # Without the line that sources this file, and without comments.
+  __sr_line=${__sr_printed[$2 - 1]-}
+  [[ $__sr_line != *([[:blank:]])@(.|source)[[:blank:]]* || $__sr_line == *[\;\&\|\`\(]* ]] ||
+    __sr_printed[$2 - 1]=
   builtin printf -v __sr_text '\n%s' "${__sr_printed[@]/#\#*/}" ''
-  __sr_above=${__sr_text%%bootstrap-service-record.sh*}
-  __sr_below=${__sr_text:${#__sr_above}}
-  __sr_below=${__sr_below#*$'\n'} __sr_above=${__sr_above%$'\n'*}
-  [[ ${__sr_text:${#__sr_above}:${#__sr_text}-${#__sr_above}-${#__sr_below}} == *[\;\&\|]* ]] ||
-    __sr_text=$__sr_above$'\n'$__sr_below
-  for __sr_word in trap eval source enable; do
+  for __sr_word in eval source enable; do
     [[ $__sr_text != *[!a-zA-Z0-9_-]"$__sr_word"[!a-zA-Z0-9_-]* ]] || builtin return 0
   done
   [[ $__sr_text != *[[:space:]\;\&\|\(\{].[[:blank:]]* ]] || builtin return 0
   # mapfile -d '' takes a system call for each byte before bash 5.2
-  builtin read -r -N 2097152 __sr_text </proc/self/environ || [[ $__sr_text == *BASH_FUNC_* ]] ||
+  builtin read -r -N 2097152 -u 9 __sr_word 9</proc/self/environ
+  [[ $__sr_word != *BASH_FUNC_* ]] || builtin return 0
+  [[ $__sr_text == *@(FUNCNAME|BASH_LINENO|BASH_ARG|BASH_SOURCE\[[!0]|caller)* ]] ||
+    __sr[frames]=none
+  if [[ $__sr_text != *[!a-zA-Z0-9_-]trap[!a-zA-Z0-9_-]* ]]; then
     __sr[traps]=
+  elif [[ $__sr_text != *[!a-zA-Z0-9_-]@(type|command|builtin)[!a-zA-Z0-9_-]* ]]; then
+    for __sr_line in "${__sr_printed[@]}"; do
+      [[ $__sr_line != '#'* && " $__sr_line " == *[!a-zA-Z0-9_-]trap[!a-zA-Z0-9_-]* ]] ||
+        builtin continue
+      __sr_sets_plain_trap "$__sr_line" || builtin return 0
+    done
+    __sr_define_trap
+  fi
 }
 
-# --- The end -------------------------------------------------------------------------------------
-__sr_on_exit() { # STATUS COMMAND OPTIONS; what the EXIT trap does before the service's own
+# Whether a line with the word `trap` only sets traps, for EXIT and for signals. ERR, DEBUG and
+# RETURN depend on the function that sets them, and a function cannot print the traps of its caller.
+__sr_sets_plain_trap() { # LINE
+  builtin local __sr_rest="$1" __sr_quote=''
+  __sr_rest=${__sr_rest#"${__sr_rest%%[![:blank:]]*}"}
+  [[ $__sr_rest == trap[[:blank:]]* ]] || builtin return 1
+  __sr_rest=${__sr_rest#trap}
+  __sr_rest=${__sr_rest#"${__sr_rest%%[![:blank:]]*}"}
+  __sr_quote=${__sr_rest:0:1}
+  case $__sr_quote in
+  \' | \") # a command in quotes
+    __sr_rest=${__sr_rest:1}
+    [[ $__sr_rest == *"$__sr_quote"[[:blank:]]* && ${__sr_rest%%"$__sr_quote"*} != *[\\]* ]] ||
+      builtin return 1
+    __sr_rest=${__sr_rest#*"$__sr_quote"}
+    ;;
+  [a-zA-Z_:]) __sr_rest=${__sr_rest#"${__sr_rest%%[!a-zA-Z0-9_:-]*}"} ;;
+  -) __sr_rest=${__sr_rest:1} ;;
+  *) builtin return 1 ;;
+  esac
+  __sr_quote='?(SIG)@(EXIT|HUP|INT|QUIT|PIPE|ALRM|TERM|USR1|USR2|[0-9]|1[0-5])'
+  __sr_quote="+(+([[:blank:]])$__sr_quote)*([[:blank:]])?([;#]*)"
+  [[ $__sr_rest == $__sr_quote ]] &&
+    [[ $__sr_rest != *[\;\#]*trap* ]]
+}
+
+# --- The end of the service ----------------------------------------------------------------------
+# The first command of the EXIT trap. A success is recorded only where nothing can change it any
+# more: with commands of the service behind ours, after those.
+__sr_on_exit() { # STATUS COMMAND OPTIONS
+  builtin local __sr_ended="$1" __sr_members=''
   builtin local -a __sr_printed
-  __sr_printed=()
-  [[ $BASHPID == "${__sr_pid-}" && ! ${__sr[ended]} ]] || builtin return "$1"
+  [[ ! ${__sr[moved]-} ]] || __sr_restore_descriptors
+  [[ $BASHPID == "${__sr_pid-}" && ! ${__sr[ended]-} ]] || builtin return "$1"
   __sr[ended]=1 __sr[options]=${3-}
-  [[ ! ${__sr[traps]} ]] || __sr_capture builtin trap -p EXIT
-  if [[ ${__sr_printed[0]-read} != @(read|"trap -- '${__sr[hook]}"*) ]]; then
+  __sr_printed=()
+  [[ ${__sr[traps]-} != looks ]] || __sr_capture builtin trap -p EXIT
+  [[ ${__sr_printed[0]-read} == @(read|"trap -- '${__sr[hook]-}"*) ]] ||
     builtin return "$1" # the service has commands before ours, and this status is theirs
-  elif __sr_is_killed "$1" "$2"; then
-    # Nothing that takes time: it shall die when it would have died without us.
-    __sr_end failure '' '' ',"signal":"unknown"'
-  elif [[ $1 == 0 ]]; then
-    __sr_end success '' '' ',"exitCode":0'
+  __sr_read_ending "$1"
+  [[ $__sr_answer != signal ]] || {
+    # Nothing that takes time: the shell shall die when it would have died without us.
+    __sr_end failure ',"signal":"unknown"'
+    builtin return "$1"
+  }
+  [[ $1 != 0 || $__sr_bash -ge 502 || ${__sr[own]-} || ${2-} != exec\ * ]] || __sr_read_exec "$2"
+  if [[ $__sr_ended != 0 ]]; then
+    __sr_load
+    __sr_describe failure "$__sr_ended" "${2:0:4096}" # bash would take seconds for a longer one
+    __sr_end failure "$__sr_members"
+    [[ $1 != 0 ]] || builtin exit "$__sr_ended"
+  elif [[ $__sr_answer == unknown ]]; then
+    builtin true # no result is better than a wrong one
+  elif [[ ! ${__sr[own]-} || -o posix && ${__sr[own]-} == *exit* ]]; then
+    __sr_end success ',"exitCode":0'
   else
-    __sr_load && __sr_fail "$1" "${2:0:4096}" # bash would take seconds to compare a longer one
+    __sr[ended]=later
+    [[ ${__sr[sees_exit]-} ]] || __sr_define_exit
   fi
   builtin return "$1"
 }
 
-__sr_end() { # RESULT ERROR_LINE MESSAGE FACTS
-  [[ ! ${__sr[stage]} ]] || __sr_append 'stage end' "$@"
-  __sr[stage]=
-  __sr_append "${__sr[kind]} end" "$@"
+__sr_after_exit() { # the last command of the EXIT trap
+  [[ ${__sr[ended]-} != later || $BASHPID != "${__sr_pid-}" ]] || __sr_end success ',"exitCode":0'
+}
+
+__sr_end() { # RESULT MEMBERS
+  __sr[ended]=1
+  [[ ! ${__sr[stage]-} ]] || __sr_append 'stage end' "$1" '' '' "$2"
+  __sr_append "${__sr[kind]-} end" "$1" '' '' "$2"
   __sr_sync
 }
 
-# A shell that dies of a signal runs its EXIT trap and tells it nothing. But it dies while it waits
-# for a child, with SIGCHLD blocked, or before the end of its script, or by its own hand. SIGCHLD
-# proves nothing where it was blocked before, nor, until bash 5.0, in a pipeline under `lastpipe`.
-__sr_is_killed() { # STATUS COMMAND
-  builtin local LC_ALL=C __sr_text=''
-  [[ ! ${__sr[exit_line]} && $2 != *exit* ]] || builtin return 1
-  [[ $2 != kill\ *@(\$\$|\$BASHPID|\$\{BASHPID\})* || $2 == *\ -0\ * || $1 != 0 ]] ||
+# How the shell ends: `signal` if it is dying of one, else `ends`, or `unknown`. A dying shell runs
+# its EXIT trap, but does not tell it of the signal, and shows a status of 0. Where neither `exit`
+# nor errexit was seen, and the script is not at a last line that called us, a copy of the shell
+# tells: it inherits that bash is handling a terminating signal, and then treats another one in its
+# own way. Up to bash 5.1 it ignores that; since 5.2 it dies without running an EXIT trap.
+#
+# The copy prints `c` at once, `t` from its EXIT trap, and `i` if it ignored all signals; a service
+# may ignore some from its start, so it tries several. Before 5.1 a copy never runs that trap.
+__sr_read_ending() { # STATUS
+  __sr_answer=ends
+  [[ ! ${__sr[exit_line]-} && (! ${__sr[err_ends]-} || $1 == 0) ]] || builtin return 0
+  [[ ! ${__sr[last_line]-} || "${__sr[last_call]-} ${#FUNCNAME[@]}" != "${__sr[last_line]-} 4" ]] ||
     builtin return 0
-  [[ ${__sr[chld]} == blocked ]] || ! __sr_blocks_chld ||
-    { builtin shopt -q lastpipe && ((__sr_bash <= 500)); } || builtin return 0
-  [[ $1 == 0 && ${__sr[sees_exit]} && ! -o posix && -f /proc/$__sr_pid/fd/255 ]] || builtin return 1
-  __sr_read_position 255 "$__sr_pid"
-  # Whether there is one more byte; in a very long script it would take too long to get there.
-  ((__sr_answer <= 2097152)) &&
-    builtin read -r -N "$((__sr_answer + 1))" __sr_text <"/proc/$__sr_pid/fd/255"
+  if __sr_has_room; then
+    __sr_substitute __sr_run_copy || builtin true
+  else
+    __sr_answer=
+  fi
+  case $__sr_answer in
+  ct) __sr_answer=ends ;;
+  c) __sr_answer=signal && ((__sr_bash > 501)) || __sr_answer=ends ;;
+  ci) __sr_answer=signal && ((__sr_bash <= 501)) || __sr_answer=unknown ;;
+  *) __sr_answer=unknown ;;
+  esac
 }
 
-__sr_blocks_chld() {
+__sr_run_copy() { # in a subshell of its own, as an EXIT trap does not run in a command substitution
+  (
+    __sr_begin_child
+    builtin trap '\builtin printf t' EXIT
+    builtin printf c
+    for __sr_answer in TERM ALRM USR1 USR2; do
+      builtin kill -s "$__sr_answer" "$BASHPID" || builtin exit
+    done
+    builtin trap - EXIT
+    builtin printf i
+  ) 2>&-
+}
+
+# Before bash 5.2 a failing `exec` with an EXIT trap has the shell end with 0. With no trap but
+# ours, it shall end with the status that it would have without: 126 for a file that cannot be run,
+# or 127.
+__sr_read_exec() { # COMMAND; sets __sr_ended
+  builtin local __sr_word="${1#exec }" __sr_path="${PATH-}:"
+  ! builtin shopt -q execfail || builtin return 0
+  while [[ $__sr_word == -* ]]; do
+    [[ $__sr_word != -*a\ * ]] || __sr_word="- ${__sr_word#* * }"
+    __sr_word=${__sr_word#* }
+  done
+  # Only redirections: the shell goes on after them.
+  [[ $__sr_word != @(*([0-9])|\{*([!\}])\})?(\&)[\<\>]* ]] || builtin return 0
+  __sr_word=${__sr_word%%[[:blank:]]*}
+  __sr_ended=127
+  __sr_word=${__sr_word#\"} __sr_word=${__sr_word%\"}
+  [[ $__sr_word != \$?(\{)[a-zA-Z_]*([a-zA-Z0-9_])?(\}) ]] || {
+    __sr_word=${__sr_word#\$} __sr_word=${__sr_word#\{} __sr_word=${__sr_word%\}}
+    __sr_word=${!__sr_word-}
+  }
+  if [[ $__sr_word == */* ]]; then
+    [[ ! -e $__sr_word ]] || __sr_ended=126
+  else
+    for (( ; ${#__sr_path}; )); do
+      [[ ! -f ${__sr_path%%:*}/$__sr_word ]] || __sr_ended=126
+      __sr_path=${__sr_path#*:}
+    done
+  fi
+}
+
+# --- Child processes -----------------------------------------------------------------------------
+# Whatever needs a process, or options of its own, runs in one command substitution. What it starts
+# is not among the service's `$!`, `jobs` and CHLD. Its __sr_answer becomes ours, with a mark behind
+# it: where bash could not make the process, the status is that of a success. A job that was killed
+# once is not tried again. A handler of the service runs when the child has ended.
+__sr_apart() { # JOB FUNCTION [ARGUMENT...]
+  builtin local __sr_ended=0
+  __sr_answer=
+  [[ ${__sr[hung]-} != *" $1 "* ]] && __sr_has_room || builtin return 1
+  __sr_substitute __sr_run_job "${@:2}" || __sr_ended=$?
+  ((__sr_ended != 124)) || __sr[hung]+=" $1 "
+  [[ $__sr_answer == *. ]] || ((__sr_ended)) || __sr_ended=1
+  __sr_answer=${__sr_answer%.}
+  while [[ $__sr_answer == *$'\n' ]]; do __sr_answer=${__sr_answer%?}; done
+  builtin return "$__sr_ended"
+}
+
+# The options of a child; those of its parent do not change. A command `trap` would hide the
+# parent's traps from `trap -p`: what writes in a child has to see to SIGXFSZ itself.
+__sr_begin_child() {
+  builtin set +aeuxvfkmETC
+  __sr_xfsz=child
+}
+
+# In bash 5.2 a handler that runs while bash parses `$(` fails with a syntax error. Bash does not
+# parse backquotes before the child exists, and shfmt would replace them, but for the quotes around.
+\builtin eval '__sr_substitute() { __sr_answer=`"$@"`; }'
+
+__sr_run_job() { # FUNCTION [ARGUMENT...]
+  __sr_begin_child
+  builtin local __sr_ended=0
+  builtin local IFS=$' \t\n' 2>&- # fails where IFS is readonly
+  builtin shopt -s lastpipe
+  if builtin true 2>&- 2>/dev/null; then
+    "$@" </dev/null 2>/dev/null || __sr_ended=$?
+  else
+    "$@" 2>&- </dev/null || __sr_ended=$?
+  fi
+  builtin printf '%s.' "$__sr_answer"
+  builtin exit "$__sr_ended"
+}
+
+# Runs a function in a child, or, where there is no room for one, in this shell under the options of
+# a child, and evaluates its answer, which is code.
+__sr_evaluate() { # JOB FUNCTION [ARGUMENT...]
+  builtin local __sr_limited=''
+  # Under `ulimit -f` even a long here-string may kill. A child cannot set a trap, see above.
+  [[ ${__sr_limits[2]-} != 'Max file size'+([[:blank:]])[0-9]* || $__sr_xfsz ]] || __sr_limited=1
+  [[ ! $__sr_limited ]] || { builtin trap '' XFSZ && __sr_xfsz=ignored; }
+  __sr_apart "$@" || __sr_run_here "${@:2}" || __sr_answer=
+  [[ ! $__sr_limited ]] || { __sr_xfsz='' && builtin trap - XFSZ; }
+  builtin eval "$__sr_answer"
+}
+
+__sr_run_here() { # FUNCTION [ARGUMENT...]
+  if ((__sr_bash < 500)); then __sr_options=("$-"); else builtin local -; fi
+  builtin set +euf
+  builtin local IFS=$' \t\n' 2>&-
+  "$@" 2>&-
+  ((__sr_bash >= 500)) || builtin set "-${__sr_options//[!euf]/}"
+}
+
+# Whether a few more processes may be made. Where bash cannot fork, it tries for half a minute and
+# then ends the service: no fork of ours is without this check. The limits are those of the control
+# group and its parents, and `ulimit -u`, against all threads, which binds everybody but root.
+__sr_has_room() {
   builtin local -a __sr_printed
+  builtin local __sr_group='' __sr_limit='' __sr_answer=''
+  [[ $- != *r* ]] || builtin return # nor can a restricted shell redirect
   __sr_printed=()
-  builtin mapfile -t __sr_printed <"/proc/$__sr_pid/status"
-  __sr_answer=${__sr_printed[*]}
-  __sr_answer=${__sr_answer#*SigBlk:} # a tab, and 16 hexadecimal digits
-  (((16#${__sr_answer:1:16} >> 16) & 1))
+  builtin mapfile -t -u 9 __sr_printed 9</proc/self/cgroup
+  for __sr_group in "${__sr_printed[@]}"; do
+    case $__sr_group in
+    0::*) __sr_group=/sys/fs/cgroup${__sr_group#*::} ;;
+    *:pids:*) __sr_group=/sys/fs/cgroup/pids${__sr_group#*:pids:} ;;
+    *) builtin continue ;;
+    esac
+    for (( ; ${#__sr_group} > 14; )); do # more than /sys/fs/cgroup
+      __sr_answer=max
+      [[ ! -r $__sr_group/pids.max ]] || __sr_read_line "$__sr_group/pids.max"
+      __sr_limit=$__sr_answer
+      [[ $__sr_limit == max ]] || { __sr_read_line "$__sr_group/pids.current" &&
+        ((__sr_answer + 6 <= __sr_limit)); } || builtin return 1
+      __sr_group=${__sr_group%/*}
+    done
+  done
+  ((UID)) || builtin return 0
+  builtin mapfile -t -u 9 __sr_printed 9</proc/self/limits
+  __sr_limit=${__sr_printed[7]-}
+  __sr_limit=${__sr_limit#Max processes}
+  __sr_limit=${__sr_limit#"${__sr_limit%%[![:blank:]]*}"}
+  __sr_limit=${__sr_limit%%[[:blank:]]*}
+  __sr_read_line /proc/loadavg
+  __sr_answer=${__sr_answer#*/}
+  [[ ${__sr_limit:-unlimited} == unlimited ]] || ((${__sr_answer%% *} + 6 <= __sr_limit))
 }
 
 # --- Sourcing ------------------------------------------------------------------------------------
@@ -522,76 +941,120 @@ __sr_resume() { # the service's options
   [[ $__sr_reading != *x* ]] || builtin set -x
 }
 
-# The text of the second half, 25 lines below, is kept: this file may be another when a run fails.
-{ \builtin mapfile -t -s "$((LINENO + 25))" __sr_late <"${BASH_SOURCE[0]}" &&
-  [[ ${__sr_late[0]-} == '# === Second half'* ]]; } 2>/dev/null || __sr_late=()
+# Keeps the text of the second half, 44 lines below, as this file may be another when a run fails.
+\builtin mapfile -t -s "$((LINENO + 43))" -u 9 __sr_late 9<"${BASH_SOURCE[0]}" &&
+  [[ ${__sr_late[0]-} == '# === Second half'* ]] || __sr_late=()
 
-# A second time in one run, perhaps in a subshell, starts nothing. A child, or what this process has
-# become by `exec`, has no such variable, unless somebody exported it.
+__sr_bash=$((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1]))
+__sr_here=0
+((__sr_bash != 501)) || \builtin printf -v __sr_here '%065536d' 0
+
+# Sourcing it again in the same run, perhaps in a subshell, starts nothing. A child process, or the
+# program that this process became by `exec`, has no such variable, unless somebody exported it.
 if [[ ! ${__sr_pid-} || ${__sr_pid@a} == *x* || $__sr_pid != "$BASHPID" &&
   $__sr_pid != "$$" ]]; then
   __sr_pid=$BASHPID
   \builtin declare -g +x __sr_pid
-  __sr_xfsz=unknown # until __sr_start knows whether the service has a trap there
-  {
-    __sr_errtrace='' # without it bash hides ERR in functions
-    \builtin set -E
-    __sr_guarded __sr_start || \builtin true
-    [[ $__sr_reading == *E* ]] || \builtin set +E
-    __sr_errtrace=E
-  } 2>/dev/null || \builtin true
-  { [[ ! ${__sr[err]} ]] || \builtin trap "${__sr[err]}" ERR; } 2>/dev/null || \builtin true
+  \builtin unset -v __sr __sr_stderr
+  \builtin declare -gA __sr __sr_stderr
+  __sr_stderr=([_]=2 [_x]=-)
+  # The service's traps, as in __sr_capture. A function without -E would not see ERR.
+  __sr_xfsz='' __sr_file='' __sr_printed=() __sr_answer=
+  if [[ $EUID != 0 || ${BASH_COMPAT+${BASH_COMPAT@a}} == *r* ||
+    ${__sr_limits[2]-} == 'Max file size'+([[:blank:]])[0-9]* ]]; then
+    ((1))
+  elif ((__sr_bash > 501)); then
+    BASH_COMPAT=50 \builtin trap -p EXIT ERR XFSZ \
+      2>&- {__sr_file}<<<0 >|"/proc/self/fd/$__sr_file" && __sr_answer='read' || ((1))
+  else
+    \builtin trap -p EXIT ERR XFSZ \
+      2>&- {__sr_file}<<<"$__sr_here" >|"/proc/self/fd/$__sr_file" && __sr_answer='read' || ((1))
+  fi
+  [[ ! $__sr_file ]] || {
+    \builtin mapfile -t -u "$__sr_file" __sr_printed 2>&- && __sr_printed+=("$__sr_answer")
+    \builtin true {__sr_file}<&-
+  } || ((1))
+  [[ $__sr_answer ]] || ! __sr_has_room ||
+    __sr_printed=("$(\builtin trap -p EXIT ERR XFSZ && \builtin printf read)") || ((1))
+  __sr_guarded __sr_start || ((1))
+  [[ ! ${__sr[err]-} ]] || \builtin trap "${__sr[err]-}" ERR || ((1))
 fi
 
 # Here bash stops reading, but under -x, which would show that, and where the text was not kept.
 if [[ $__sr_reading != *x* && ${#__sr_late[@]} != 0 ]]; then
-  { __sr_resume; } 2>/dev/null
-  \return 0
+  { __sr_resume; } 2>&"${__sr_stderr[_${-//[!x]/}]-2}"
+  \builtin return 0
 fi
 
 # === Second half ==================================================================================
 # --- Misuse and failures -------------------------------------------------------------------------
 __sr_note() { # TEXT; for __sr_tell, with the place of the service's call
-  __sr_locate call
+  builtin local __sr_members=''
+  __sr_describe call ''
   __sr_answer=${__sr_place:+"${__sr_place#* * }:${__sr_place%% *}"}
   __sr[note]="service-record: ${__sr_answer:-$0}: $1"
 }
 
 __sr_end_open_stage() { # NAME of the next one
-  __sr_note "stage \"${__sr[stage]}\" was still open when stage \"$1\" started; recorded as failed"
-  __sr_append 'stage end' failure "$__sr_place" "not ended before stage \"$1\" started" ''
+  builtin local __sr_members=''
+  __sr_describe call "not ended before stage \"$1\" started"
+  __sr_answer=${__sr_place:+"${__sr_place#* * }:${__sr_place%% *}"}
+  __sr[note]="service-record: ${__sr_answer:-$0}: stage \"${__sr[stage]-}\" was still open when"
+  __sr[note]+=" stage \"$1\" started; recorded as failed"
+  __sr_append 'stage end' failure '' '' "$__sr_members"
   __sr_sync
 }
 
-__sr_fail() { # STATUS COMMAND
-  builtin local LC_ALL=C __sr_command="$2" __sr_facts=",\"exitCode\":$1"
-  __sr_locate failure "$1" "$2"
-  __sr_escape_part "$__sr_command" 200 400
-  __sr_facts+=${__sr_answer:+",\"command\":\"$__sr_answer\""}$__sr_stack
-  __sr_read_journal
-  __sr_end failure "$__sr_place" "$__sr_answer" "$__sr_facts"
+# Sets __sr_members, the JSON members of a failure, and __sr_place. A `call` has the place of the
+# service's call, and the given message, or else the journal's.
+__sr_describe() { # call [MESSAGE] | failure STATUS COMMAND
+  __sr_place=
+  __sr_evaluate failure __sr_print_members "$@"
+}
+
+__sr_print_members() { # as __sr_describe; the answer is code
+  builtin local LC_ALL=C __sr_command='' __sr_facts='' __sr_entry='' __sr_members=''
+  builtin local __sr_message="${2-}" __sr_head=''
+  [[ $1 == call ]] || __sr_command=$3 __sr_facts=",\"exitCode\":$2" __sr_message=
+  __sr_locate "$@"
+  if [[ $1 == failure ]]; then
+    __sr_escape_part "$__sr_command" 200 400
+    __sr_facts+=${__sr_answer:+",\"command\":\"$__sr_answer\""}
+  fi
+  __sr_facts+=$__sr_stack
+  if [[ $1 == failure || $# == 1 ]]; then
+    __sr_read_journal
+    __sr_message=$__sr_answer
+  fi
+  # Room for the members that come before these in the longest entry.
+  builtin printf -v __sr_entry '%*s' "$((130 + ${#__sr[command]} + ${#__sr[stage]}))" ''
+  __sr_head=${#__sr_entry}
+  __sr_explain "$__sr_place" "$__sr_message"
+  __sr_members=${__sr_entry:__sr_head}$__sr_facts
+  builtin printf -v __sr_answer '__sr_members=%q __sr_place=%q __sr[hung]=%q' \
+    "$__sr_members" "$__sr_place" "${__sr[hung]-}"
 }
 
 # Where the service called us, or where it failed: __sr_place, as errorLine has it, and __sr_stack,
-# the members that go with it. Another file of this version finds that out. Without it, a failure
-# has the line that ERR or `exit` noted, as approximate, and a call has none.
+# the members that go with it. Another file of this version finds that. Without it, a failure has
+# the line that ERR or `exit` noted, as approximate, and a call has none.
 __sr_locate() { # call, or failure STATUS COMMAND; this one may set __sr_command
   builtin local -a __sr_printed
   __sr_printed=() __sr_place='' __sr_stack=''
-  __sr_answer=${__sr[home]}service-record-failure.sh
+  __sr_answer=${__sr[home]-}service-record-failure.sh
   [[ -f $__sr_answer ]] ||
-    __sr_answer=${__sr[home]}../share/service-record/service-record-failure.sh
+    __sr_answer=${__sr[home]-}../share/service-record/service-record-failure.sh
   if ! builtin declare -F __sr_find >/dev/null && [[ -f $__sr_answer ]]; then
-    builtin mapfile -t -n 600 __sr_printed <"$__sr_answer"
+    builtin mapfile -t -n 1000 __sr_printed <"$__sr_answer"
     [[ ${__sr_printed[0]-} != *': service-record 0.2.0' || ${__sr_printed[*]: -1} != '# End.' ]] ||
       __sr_parse "${__sr_printed[@]}"
   fi
   if builtin declare -F __sr_find >/dev/null; then
     __sr_find "$@"
-  elif [[ $1 == failure && ${__sr[exit_line]}${__sr[err_ends]} ]]; then
+  elif [[ $1 == failure && ${__sr[exit_line]-}${__sr[err_ends]-} ]]; then
     __sr_place="${__sr[err_line]-} ${__sr_err_functions[0]-main} ${__sr_err_files[0]-}"
-    [[ ! ${__sr[exit_line]} ]] ||
-      __sr_place="${__sr[exit_line]} ${__sr_exit_functions[0]-main} ${__sr_exit_files[0]-}"
+    [[ ! ${__sr[exit_line]-} ]] ||
+      __sr_place="${__sr[exit_line]-} ${__sr_exit_functions[0]-main} ${__sr_exit_files[0]-}"
     __sr_stack=',"errorLineApproximate":true'
   fi
 }
@@ -645,6 +1108,23 @@ __sr_replace_invalid_utf8() { # by U+FFFD; what is valid is table 3-7 of the Uni
   __sr_answer+=$__sr_rest
 }
 
+# A name or a command for a member that takes 255 bytes, escaped. The locale of a child is its own.
+__sr_shorten() { # TEXT
+  __sr_apart text __sr_escape_part "$1" 255 510 || __sr_run_here __sr_escape_part "$1" 255 510
+}
+
+__sr_clean_name() { # __sr_answer, which no file name may be
+  builtin local __sr_name="$__sr_answer"
+  __sr_apart name __sr_replace_characters "$__sr_name" ||
+    __sr_run_here __sr_replace_characters "$__sr_name"
+}
+
+__sr_replace_characters() { # NAME
+  builtin local LC_ALL=C
+  __sr_answer=${1//[.\/[:cntrl:]]/_} __sr_answer=${__sr_answer:0:200}
+  __sr_answer=${__sr_answer:-unknown} __sr_answer=${__sr_answer/#-/_}
+}
+
 # Escaped, and of a longer text only the beginning, or its end behind a mark; then sets
 # __sr_truncated. What remains is cut in proportion, so that few turns are needed.
 __sr_escape_part() { # TEXT BYTES ESCAPED_BYTES [end]
@@ -681,28 +1161,10 @@ __sr_explain() { # ERROR_LINE MESSAGE; adds them to __sr_entry, and to __sr_fact
 }
 
 # --- The array layout ----------------------------------------------------------------------------
-# Anything else in the file's place is left alone: a FIFO would block for ever. Everybody may read
-# arrays, since OpenShift's gather packs them as a user like any other.
-__sr_create() {
-  builtin local __sr_record="${__sr[path]}" __sr_mode=0750 __sr_umask=0137 __sr_content=''
-  [[ ${__sr[layout]} != array ]] || __sr_mode=0755 __sr_umask=0133 __sr_content=$'[\n]\n'
-  [[ -e $__sr_record || -L $__sr_record || ! -d ${__sr_record%/*} && -e ${__sr_record%/*} ]] ||
-    __sr_apart mkdir __sr_make_file
-  [[ -f $__sr_record && ! -L $__sr_record ]] # perhaps another's
-}
-
-__sr_make_file() {
-  [[ -d ${__sr_record%/*} ]] || __sr_run 5 mkdir -p -m "$__sr_mode" -- "${__sr_record%/*}" ||
-    builtin return
-  builtin umask "$__sr_umask"
-  builtin set -C # two may get here at once
-  builtin printf '%s' "$__sr_content" >"$__sr_record"
-}
-
-# Where only what stands behind an entry could not be written, it is not lost.
-__sr_stands() {
-  [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] &&
-    __sr_apart tail __sr_run 2 tail -c 8192 -- "${__sr[path]}" &&
+# Whether the entry is in the record after all: only the text behind it could not be written.
+__sr_is_written() {
+  [[ -f ${__sr[path]-} && ! -L ${__sr[path]-} ]] &&
+    __sr_apart tail __sr_run 2 tail -c 8192 -- "${__sr[path]-}" &&
     [[ $__sr_answer$'\n' == *"$__sr_entry"[$' \n']* ]]
 }
 
@@ -711,9 +1173,14 @@ __sr_stands() {
 # is made before: a full disk tears nothing, and a reader finds only blanks more between two reads.
 # Prints where the entry ends: the next append looks from there, or else in the last 8 KiB.
 __sr_put_in_array() {
-  builtin local LC_ALL=C __sr_from="${__sr[array_end]}"
+  builtin trap '' XFSZ
+  __sr_put_in_file 3<>"${__sr[path]-}"
+}
+
+__sr_put_in_file() { # descriptor 3
+  builtin local LC_ALL=C __sr_from="${__sr[array_end]-}"
   __sr_replace_bracket 4</proc/self/fd/3 5<>/proc/self/fd/3
-  { __sr_run 2 tail -c 1 <&4 && __sr_read_position 4; } 4</proc/self/fd/3 || builtin return
+  { __sr_run 2 tail -c 1 <&4 && __sr_read_position 4; } 4</proc/self/fd/3 || builtin return "$?"
   __sr_from=$((__sr_answer > 8192 ? __sr_answer - 8192 : 0))
   __sr_replace_bracket 4</proc/self/fd/3 5<>/proc/self/fd/3
 }
@@ -721,7 +1188,7 @@ __sr_put_in_array() {
 __sr_replace_bracket() { # ends the subshell, or returns where there is no bracket to replace
   builtin local __sr_text='' __sr_size=0 __sr_until=0 __sr_bracket=0 __sr_joint='[' __sr_new=''
   __sr_run 3 flock -w 2 3 || builtin exit
-  __sr_find_bracket || builtin return
+  __sr_find_bracket || builtin return "$?"
   # All up to the old bracket is written over. bash writes so many bytes at once, up to a newline.
   builtin printf -v __sr_new "%-$((__sr_bracket - __sr_until))s\n" \
     "$__sr_joint"$'\n'"$__sr_entry"$'\n]'
@@ -780,25 +1247,7 @@ __sr_make_room() {
   ((__sr_answer == __sr_size + __sr_more)) # farther where somebody has parked a line meanwhile
 }
 
-# --- Programs: room for them, and a bound on their time ------------------------------------------
-# All that needs a process is done in one subshell, whose own children are none of the service's:
-# not `$!`, `jobs` and CHLD. Its __sr_answer becomes ours, with a mark behind it: where bash could
-# not make the subshell, its status is that of success. What was killed once is not tried again.
-__sr_apart() { # JOB FUNCTION [ARGUMENT...]
-  builtin local __sr_ended=0
-  __sr_answer=
-  [[ ${__sr[hung]} != *" $1 "* ]] && __sr_has_room || builtin return 1
-  __sr_answer=$(
-    builtin set +m && builtin shopt -s lastpipe && "${@:2}" </dev/null || __sr_ended=$?
-    builtin printf '%s.' "$__sr_answer" && builtin exit "$__sr_ended"
-  ) || __sr_ended=$?
-  ((__sr_ended != 124)) || __sr[hung]+=" $1 "
-  [[ $__sr_answer == *. ]] || ((__sr_ended)) || __sr_ended=1
-  __sr_answer=${__sr_answer%.}
-  while [[ $__sr_answer == *$'\n' ]]; do __sr_answer=${__sr_answer%?}; done
-  builtin return "$__sr_ended"
-}
-
+# --- Programs with a time limit ------------------------------------------------------------------
 # Runs a program, in the subshell of __sr_apart; __sr_answer is what it prints. After so many
 # seconds the program is killed, and the subshell ends with 124 without waiting: one in a hung NFS
 # not even SIGKILL ends. It holds the pipe on descriptor 7 until it is gone.
@@ -819,36 +1268,4 @@ __sr_run() { # SECONDS PROGRAM [ARGUMENT...]
   builtin return "${PIPESTATUS[0]}"
 }
 
-# Whether there may be some more processes. Where one cannot be made, bash tries for half a minute
-# and then ends the service: no fork of ours is without this. The limits are those of the control
-# group and its parents, and `ulimit -u`, against all threads, which binds everybody but root.
-__sr_has_room() {
-  builtin local -a __sr_printed
-  __sr_printed=()
-  builtin local __sr_group='' __sr_limit=''
-  builtin mapfile -t __sr_printed </proc/self/cgroup
-  for __sr_group in "${__sr_printed[@]}"; do
-    case $__sr_group in
-    0::*) __sr_group=/sys/fs/cgroup${__sr_group#*::} ;;
-    *:pids:*) __sr_group=/sys/fs/cgroup/pids${__sr_group#*:pids:} ;;
-    *) builtin continue ;;
-    esac
-    for (( ; ${#__sr_group} > 14; )); do # more than /sys/fs/cgroup
-      __sr_answer=max
-      [[ ! -r $__sr_group/pids.max ]] || __sr_read_line "$__sr_group/pids.max"
-      __sr_limit=$__sr_answer
-      [[ $__sr_limit == max ]] || { __sr_read_line "$__sr_group/pids.current" &&
-        ((__sr_answer + 6 <= __sr_limit)); } || builtin return 1
-      __sr_group=${__sr_group%/*}
-    done
-  done
-  ((UID)) || builtin return 0
-  builtin mapfile -t __sr_printed </proc/self/limits
-  __sr_answer=${__sr_printed[*]}
-  builtin set -- ${__sr_answer#*Max processes }
-  __sr_read_line /proc/loadavg
-  __sr_answer=${__sr_answer#*/}
-  [[ ${1-unlimited} == unlimited ]] || ((${__sr_answer%% *} + 6 <= $1))
-}
-
-{ __sr_resume; } 2>/dev/null || \builtin true
+{ __sr_resume; } 2>&"${__sr_stderr[_${-//[!x]/}]-2}" || \builtin true

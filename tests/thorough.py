@@ -47,6 +47,7 @@ FILES: Final = (
     "tests/test_round.py",
     "tests/test_shim_concurrency.py",
     "tests/test_shim_harm.py",
+    "tests/test_shim_signals.py",
     "tests/test_single_node_docs.py",
     "tests/test_snippet.py",
     "tests/test_spool.py",

@@ -41,6 +41,8 @@ END
 
 # Fails unless the service ended as it would without the shim, soon, and all of it stands in the record.
 ended_well() {
+  echo "$output; $stderr; $SECONDS s"
+  cat records/service.json
   [ "$output" = leaving ]
   ((SECONDS <= 12))
   [ "$(grep -c '"stage":"three","phase":"stage end","result":"failure"' records/service.json)" -eq 1 ]

@@ -199,3 +199,36 @@ END
   timeout 20 env -i "${surroundings[@]}" "$TEST_BASH" state.sh
   [ "$(entries | tail -n 1)" = "service end success" ]
 }
+
+@test "a run that ends by a signal is no success, whatever it was doing" {
+  for ending in 'kill -TERM $$' 'pid=$$; kill "$pid"; sleep 1' '(sleep 0.2; kill -TERM $$) & for ((;;)); do :; done' \
+    '(sleep 0.3; kill -HUP $$) & until false; do sleep 0.01; done' '(sleep 0.2; kill -TERM $$) & read -r _ <fifo' \
+    "trap 'sleep 0.3; kill -TERM \$\$; sleep 1' EXIT" \
+    'f() { (sleep 0.2; kill -ALRM $$) & while :; do record_service_stage_start a; record_service_stage_success; done; }; f'; do
+    [ -p fifo ] || mkfifo fifo
+    exec 8<>fifo
+    script ends.sh <<END
+. "\$SHIM"
+record_service_stage_start one
+record_service_stage_success
+$ending
+END
+    echo "$ending"
+    empty_records
+    env -i "${surroundings[@]}" "$TEST_BASH" ends.sh || :
+    [ -z "$(entries phase result | grep 'service end success')" ]
+  done
+}
+
+@test "a run that ends by SIGPIPE is no success" {
+  script pipe.sh <<'END'
+. "$SHIM"
+while :; do echo line; done
+END
+  "$PYTHON" -IS -c 'import os, signal, subprocess, sys
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+started = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+started.stdout.close()
+sys.exit(started.wait() != -signal.SIGPIPE)' env -i "${surroundings[@]}" "$TEST_BASH" pipe.sh
+  [ "$(entries phase result signal | tail -n 1)" = "service end failure unknown" ]
+}

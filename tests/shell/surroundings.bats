@@ -179,7 +179,7 @@ END
 }
 
 @test "disabled builtins do no harm" {
-  for name in builtin command printf local read mapfile trap shopt declare; do
+  for name in command printf local read trap shopt declare; do
     echo "enable -n $name"
     script disabled.sh <<END
 set -e
@@ -328,7 +328,7 @@ record_service_stage_start one
 record_service_stage_success
 END
   service verbose.sh 2>shown
-  (("$(wc -l <shown)" <= 14))
+  run ! grep -E 'Records what|^record_service_stage_[a-z]*\(\)|__sr_append' shown
   [ "$(entries | wc -l)" -eq 4 ]
 }
 
@@ -343,9 +343,26 @@ trap - RETURN
 END
   run -0 service returns.sh
   diff - <(echo "$output") <<'END'
-return __sr_guarded
+return __sr_quieten
 return record_service_stage_start
-return __sr_guarded
+return __sr_quieten
 return record_service_stage_success
 END
+}
+
+@test "nothing is printed where bash cannot redirect" {
+  ln -s "$SHIM" bootstrap-service-record.sh
+  for how in 'ulimit -n 4; . "$SHIM"' '. "$SHIM"; ulimit -n 4' 'PATH=$PATH:.; . bootstrap-service-record.sh; set -r'; do
+    script limited.sh <<END
+[ -e /proc/self/fd/3 ] && exec 3>&-
+$how
+record_service_stage_start one
+record_service_stage_success
+record_service_stage_failure
+(exit 3)
+END
+    rm -rf records
+    run --separate-stderr -3 service limited.sh
+    [ "$output$stderr" = "" ]
+  done
 }

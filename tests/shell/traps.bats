@@ -420,3 +420,82 @@ END
   unchanged gone.sh ends
   recorded "stage end success"
 }
+
+@test "an EXIT trap that looks at frames or returns finds none of ours" {
+  script frames.sh <<'END'
+[ "$1" = before ] && trap "$2" EXIT
+. "$SHIM"
+bye() { echo "${FUNCNAME[1]}:${BASH_LINENO[0]} $(caller)"; }
+[ "$1" = after ] && trap "$2" EXIT
+[ "$1" = plain ] && {
+trap bye EXIT
+}
+record_service_stage_start one
+record_service_stage_success
+f() { exit 3; }
+f
+END
+  for when in before after plain; do
+    for code in bye 'return 5' 'echo "$# $*"' 'echo "${FUNCNAME[*]}"'; do
+      unchanged frames.sh "$when" "$code"
+      recorded "service end failure"
+    done
+  done
+}
+
+@test "a plain script that sets its EXIT trap last has its end recorded" {
+  script plain.sh <<'END'
+. "$SHIM"
+record_service_stage_start one
+record_service_stage_success
+cleanup() { echo "bye $?"; }
+trap cleanup EXIT INT
+trap - INT # as before
+f() { [ "$1" = ends ]; true; }
+[ "$1" = ends ] || set -e
+f "$1"
+END
+  unchanged plain.sh ends
+  recorded "service end success"
+  unchanged plain.sh fails
+  recorded "service end failure"
+}
+
+@test "an EXIT trap that ends with another status decides about the recorded end" {
+  script status.sh <<'END'
+. "$SHIM"
+[ "$2" = e ] && set -e
+trap "$1" EXIT
+record_service_stage_start one
+record_service_stage_success
+END
+  for code in 'exit 5' 'rc=$?; exit $rc' 'echo bye # a comment' 'false; echo on'; do
+    for options in e -; do
+      unchanged status.sh "$code" "$options"
+      case "$code $options" in
+      'exit 5 '* | 'false'*' e') recorded "service end failure" ;;
+      *) recorded "service end success" ;;
+      esac
+    done
+  done
+}
+
+@test "exec of a command that cannot be run ends as it would" {
+  : >plain-file
+  for how in 'exec no-such-command' 'exec ./plain-file x || exit 9' 'f() { exec -a name "$missing" x; }; f' \
+    'exec 3>&1' 'if exec /no/such; then :; fi'; do
+    script exec.sh <<END
+. "\$SHIM"
+missing=no-such-command
+$how
+END
+    unchanged exec.sh
+    case $how in
+    'exec 3>&1') recorded "service end success" ;;
+    # For a path bash leaves the EXIT trap out.
+    *./plain* | *exec\ /*) run ! grep -q '"service end","result":"success"' records/service.json ;;
+    *) recorded "service end failure" ;;
+    esac
+    rm -r records
+  done
+}

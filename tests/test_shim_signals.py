@@ -1,0 +1,207 @@
+"""A signal at each system call of the shim: handlers, traps, descriptors and status stay the service's own.
+
+strace counts the system calls of one kind from the start of a process, and sends a signal with the N-th.
+"""
+
+import json
+import re
+import signal
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.shell.scripts import FINDER, SHIM, Bash, bashes, environment, every_bash
+from tests.shell.services import needs_strace
+
+CALL = re.compile(r"^(\w+)\((.*)$")
+NOT_A_POINT = {"execve", "rt_sigreturn", "exit_group"}
+FORKS = {"clone", "clone3", "vfork", "fork"}
+"""A signal with a fork also reaches strace's own bookkeeping of the child: it comes with the next call."""
+MEMORY_ONLY = ("openat", "read", "close", "dup2", "fcntl", "lseek", "write", "pipe2", "wait4", "newfstatat")
+"""System calls that the handler below does not make."""
+
+SERVICE = """
+set -euo pipefail
+exec 3>>own
+trap 'echo bye; echo bye >&2; echo bye >&3' EXIT
+{before}
+. "$SHIM"
+[[ -e /begin ]] || :
+record_service_stage_start one
+record_service_stage_success
+record_service_stage_start two
+record_service_stage_failure
+[[ -e /end ]] || :
+{after}
+"""
+HANDLED = """
+set -euo pipefail
+IFS=,
+. "$SHIM"
+seen=()
+handler() { seen+=("$?|$-|$IFS|${LC_ALL-unset}|${TZ-unset}|${TMPDIR-unset}"); }
+trap handler USR1
+[[ -e /begin ]] || :
+record_service_stage_start one
+record_service_stage_success
+record_service_stage_start two
+record_service_stage_failure
+record_service_stage_start three
+record_service_stage_success
+trap '' USR1
+printf '%s\\n' "${#seen[@]}" "${seen[@]}"
+"""
+HANDLER_THAT_FAILS = """
+set -euo pipefail
+. "$SHIM"
+trap 'echo handled >&2; false; echo "not under set -e"' USR1
+[[ -e /begin ]] || :
+record_service_stage_start one
+record_service_stage_success
+record_service_stage_failure
+[[ -e /end ]] || :
+echo end
+"""
+
+each_layout = pytest.mark.parametrize("layout", ["lines", "array"])
+
+
+class Service:
+    """A script in a directory of its own, with a record that exists."""
+
+    def __init__(self, bash: Bash, directory: Path, layout: str, text: str) -> None:
+        self.bash = bash
+        self.directory = directory
+        self.env = environment(directory) | {"SERVICE_RECORDS_LAYOUT": layout}
+        self.record = directory / "records" / "service.json"
+        directory.joinpath("shim.sh").symlink_to(SHIM)
+        directory.joinpath(FINDER.name).symlink_to(FINDER)
+        directory.joinpath("service.sh").write_text(text)
+        directory.joinpath("first.sh").write_text('. "$SHIM"\n')
+        subprocess.run([bash.path, "first.sh"], cwd=directory, env=self.env, check=True)
+        self.empty = self.record.read_bytes()
+
+    def run(self, *strace: str) -> subprocess.CompletedProcess[str]:
+        """Run the service under strace; its record begins as it was after the first run."""
+        self.record.write_bytes(self.empty)
+        return subprocess.run(
+            ["strace", "-qq", "-s", "200", "-o", "trace", *strace, str(self.bash.path), "service.sh"],
+            cwd=self.directory,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            restore_signals=True,
+        )
+
+    def points(self, begin: str, end: str) -> list[tuple[str, int]]:
+        """Return the system calls between two looks for a path: name, and number of that name."""
+        self.run()
+        counts: Counter[str] = Counter()
+        found = []
+        inside = not begin
+        for line in (self.directory / "trace").read_text().splitlines():
+            if (call := CALL.match(line)) is None:
+                continue
+            name, arguments = call.groups()
+            counts[name] += 1
+            if end and f'"{end}"' in arguments:
+                break
+            if inside and name not in NOT_A_POINT | FORKS:
+                found.append((name, counts[name]))
+            if begin and f'"{begin}"' in arguments:
+                inside = True
+        return found
+
+    def ends(self) -> list[dict[str, str]]:
+        """Return the service ends of the last run; fails if an entry is damaged."""
+        text = self.record.read_text()
+        if text.startswith("["):
+            entries = json.loads(text)
+        else:
+            entries = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        return [entry for entry in entries if entry["phase"] == "service end"][1:]
+
+
+def points_for(service: Service, begin: str, end: str, *, every: int) -> list[tuple[str, int]]:
+    """Return every n-th point, more of them under the first bash."""
+    return service.points(begin, end)[:: every if service.bash == bashes()[0] else every * 4]
+
+
+@needs_strace
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("bash", every_bash(), ids=str)
+@each_layout
+@pytest.mark.parametrize(("name", "every"), [("TERM", 1), ("PIPE", 5)])
+def test_fatal_signal_leaves_traps_and_descriptors(
+    bash: Bash, layout: str, name: str, every: int, tmp_path: Path
+) -> None:
+    service = Service(bash, tmp_path, layout, SERVICE.format(before="", after="exit 0"))
+    points = points_for(service, "/begin", "/end", every=every)
+    assert len(points) > 5
+
+    for call, number in points:
+        (tmp_path / "own").unlink(missing_ok=True)
+        ended = service.run("-e", f"inject={call}:signal={name}:when={number}")
+        where = f"{name} at {call} {number}"
+        assert (where, ended.returncode) == (where, -signal.Signals[f"SIG{name}"])
+        assert (where, (tmp_path / "own").read_text()) == (where, "bye\n")
+        assert (where, [end["result"] for end in service.ends()]) == (where, ["failure"])
+        # A process that bash is making inherits a pending signal, and bash tells of its end.
+        stderr = [line for line in ended.stderr.splitlines() if "Terminated" not in line]
+        assert (where, ended.stdout, stderr) == (where, "bye\n", ["bye"])
+
+
+@needs_strace
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("bash", every_bash(), ids=str)
+@each_layout
+def test_fatal_signal_while_sourcing_is_no_success(bash: Bash, layout: str, tmp_path: Path) -> None:
+    service = Service(bash, tmp_path, layout, SERVICE.format(before="[[ -e /sourcing ]] || :", after=""))
+
+    for call, number in points_for(service, "/sourcing", "/begin", every=4):
+        ended = service.run("-e", f"inject={call}:signal=TERM:when={number}")
+        where = f"TERM at {call} {number}"
+        assert (where, ended.returncode) == (where, -signal.SIGTERM)
+        assert (where, [end["result"] for end in service.ends() if end["result"] == "success"]) == (where, [])
+
+
+@needs_strace
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("bash", every_bash(), ids=str)
+@each_layout
+def test_handler_sees_the_services_own_state(bash: Bash, layout: str, tmp_path: Path) -> None:
+    """A handler that makes no system call of its own runs at each of ours in one run."""
+    service = Service(bash, tmp_path, layout, HANDLED)
+    first = dict(reversed(service.points("/begin", "")))
+
+    handled = 0
+    for call in MEMORY_ONLY:
+        if call not in first:
+            continue
+        ended = service.run("-e", f"inject={call}:signal=USR1:when={first[call]}+")
+        count, *states = ended.stdout.splitlines()
+        assert (call, ended.returncode, ended.stderr) == (call, 0, "")
+        handled += int(count)
+        own = {state.split("|", 1)[1] for state in states}
+        assert (call, own) in ((call, set()), (call, {"ehuB|,|unset|unset|unset"}))
+        assert [end["result"] for end in service.ends()] == ["success"]
+    assert handled > 50
+
+
+@needs_strace
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("bash", every_bash(), ids=str)
+@each_layout
+def test_failing_handler_ends_the_service(bash: Bash, layout: str, tmp_path: Path) -> None:
+    service = Service(bash, tmp_path, layout, HANDLER_THAT_FAILS)
+
+    for call, number in points_for(service, "/begin", "/end", every=4):
+        ended = service.run("-e", f"inject={call}:signal=USR1:when={number}")
+        where = f"USR1 at {call} {number}"
+        assert (where, ended.returncode, ended.stdout) == (where, 1, "")
+        assert (where, ended.stderr.splitlines()[-1:]) == (where, ["handled"])
+        assert (where, [end["result"] for end in service.ends()]) == (where, ["failure"])
