@@ -226,3 +226,21 @@ def test_bundle_answers_from_its_journal(
         assert first_line.partition(": ")[2] in shown.out
     unknown = service_record("analyze", "other", "--from", tmp_path / "b")
     assert (unknown.status, "no record of other" in unknown.err) == (3, True)
+
+
+def test_fault_is_not_listed_for_another_boot_or_period(tmp_path: Path) -> None:
+    for folder in ("services", "journals"):
+        (tmp_path / "b/bootstrap" / folder).mkdir(parents=True)
+    runs = [
+        each
+        for boot in ("a" * 32, "b" * 32)
+        for each in (entry(boot_id=boot), entry(Phase.SERVICE_END, 5, boot_id=boot))
+    ]
+    write_lines(tmp_path / "b/bootstrap/services/web.json", *runs)
+    journal = "2026-11-21T01:05:00+00:00 host systemd[1]: Dependency failed for app.service.\n"
+    (tmp_path / "b/bootstrap/journals/journal.log").write_text(journal)
+    for options, is_listed in (((), True), (("--boot", "0"), True), (("--boot", "-1"), False)):
+        answer = service_record("analyze", *options, "--from", tmp_path / "b")
+        assert ("app did not start" in answer.out) is is_listed, options
+    for period in (("--since", "2026-11-21T01:00:00Z"), ("--until", "2027-01-01T00:00:00Z")):
+        assert "app did not start" not in service_record("analyze", *period, "--from", tmp_path / "b").out

@@ -265,7 +265,8 @@ class _Request(msgspec.Struct, frozen=True):
         if self.services and unit.services.isdisjoint({*self.services, *self.expected}):
             return False
         if unit.since is None or not unit.is_failed:
-            return True
+            # When a unit could not start is not known, so it may be outside of a period.
+            return unit.is_failed or not (self.since or self.until)
         return (self.since or unit.since) <= unit.since <= (self.until or unit.since)
 
     def answer_so_far(self) -> _Answer:

@@ -138,14 +138,18 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether this is the running host."""
         return is_here(self.source, self.places, self.whole, self.boot_id)
 
+    @property
+    def is_latest_boot(self) -> bool:
+        """Return whether the latest boot is selected, the only one of which units are known."""
+        return self.boot_id is None or self.boot_id in self.whole.boots[-1:]
+
     def units(self) -> tuple[Unit, ...] | None:
         """Return the failed units, the expected and the named ones; None where systemd does not answer.
 
         Without the running host they are those of the bundle, which are of its latest boot.
         """
         if self.source.is_snapshot:
-            is_latest = self.boot_id is None or self.boot_id in self.whole.boots[-1:]
-            return read_texts(self.source.unit_texts) if is_latest else ()
+            return read_texts(self.source.unit_texts) if self.is_latest_boot else ()
         if not self.is_here:
             return ()
         stopped = [one.name for one in self.history.services if one.outcome is Outcome.STOPPED]
@@ -167,8 +171,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
             now=self.now,
             budgets=judging.budgets,
             expected=self.expected,
-            named=self.unrecorded,
-            selects=self.selects,
+            named=self.unrecorded if self.is_latest_boot else (),
+            selects=self.selects if self.is_latest_boot else _select_none,
             look_up=with_required_units if self.is_here else None,
             is_waiting=self.is_waiting,
         ).diagnosis
@@ -181,6 +185,10 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         # While something runs the answer is not final, and reading the host each time takes seconds.
         first = diagnose(self.history, now=self.now, budgets=judging.budgets) if self.is_waiting else None
         return first is None or first.verdict is not Verdict.RUNNING
+
+
+def _select_none(_unit: Unit) -> bool:
+    return False
 
 
 _MAX_STOPPED: Final = 20
