@@ -11,7 +11,6 @@ import pytest
 
 from service_record.redaction import Redactor, Rules, Secret
 from service_record.redaction.over_lines import Body, ValueFollower
-from service_record.redaction.redactor import Dump
 from service_record.redaction.secrets import OURS, PUBLIC, part, rows, shapes
 from service_record.redaction.types import compiled, views_of
 from testing.made_up import pem
@@ -242,7 +241,7 @@ def bare(text: str) -> str:
     return text.replace("«", "").replace("»", "")
 
 
-def marked(follower: Body | Dump | ValueFollower, text: str) -> str:
+def marked(follower: Body | ValueFollower, text: str) -> str:
     """Return a text with marks around what is secret in it."""
     lines = []
     for line in text.encode().split(b"\n"):
@@ -348,33 +347,6 @@ def test_a_value_behind_an_escaped_end_of_its_line_is_masked() -> None:
     text = r'{"m":"password: |\n  correct horse\n  battery\nuser: root"}'
     after = marked(ValueFollower(), text)
     assert after == '{"m":"password: |\n  «correct horse»\n  «battery»\nuser: root"}'
-
-
-_DUMPED = b"-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg\n-----END PRIVATE KEY-----\n"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"a: «{_DUMPED[:29].hex(' ')}»\nb: «{_DUMPED[29:].hex(' ')}» \nc: 41 42",
-        f"«{_DUMPED.hex()}»\n41",
-        "5052495641\n«5445204b45592d»\n«2d»",
-        "5445204b4559\n2d",
-        "«505249564154»\n«2d»",
-        "45592d 5445 4952\n2d",
-        "«50524956415445»\n«204b4559»\n«2d2d2d2d2d»\n«4142»\n«2d454e4420»\n4142",
-        "2d 50 52 49 56 41\n«54 45 20 4b 45 59 2d»\n«41 42»",
-        "00000010: «5445 204b 4559 2d2d  TE KEY--»\n00000018: «4142 4344  ABCD»",
-        "00000010: «4554 4b20 5945 2d2d  TE KEY--»\n00000018: «4241 4443  ABCD»",
-        "54: 5052 4952",
-        "00000010: «5445204b45592d2d»",
-        "000010 «54 45 20 4b 45 59 2d 2d»",
-        "x «50524956415445204b4559 y»\n" + "no\n" * 160 + "«4142»\n" + "no\n" * 161 + "4142",
-        "«50524956415445204b4559»\n" + "«4142»\n" * 1000 + "4142",
-    ],
-)
-def test_what_is_masked_of_a_dump_begins_and_ends_with_the_key(text: str) -> None:
-    assert marked(Dump(), bare(text)) == text
 
 
 def test_parts_of_patterns_know_what_begins_a_secret_in_base64_up_to_three_times() -> None:

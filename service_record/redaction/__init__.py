@@ -18,7 +18,7 @@ from service_record.redaction import types
 from service_record.redaction.host_secrets import HostSecrets, known_secrets
 from service_record.redaction.redactor import Redactor
 from service_record.redaction.rules import Rules
-from service_record.redaction.types import MASK_BEGIN, Leak, Redacting, Secret, mask, report
+from service_record.redaction.types import Leak, Redacting, Secret, mask, report
 
 if TYPE_CHECKING:
     from service_record.redaction.leak_scan import UNREADABLE, find_leak
@@ -125,31 +125,18 @@ def _is_text(data: bytes) -> bool:
 _BZIP2: Final = b"BZh"
 
 
-_MASK: Final = types.compiled(types.escaped(MASK_BEGIN) + rb"[^<>]*>")
-_SHORT: Final = b"***"
-"""Shorter than any secret that is masked."""
-
-
 def masked_in_place(lines: bytes, rules: Rules) -> bytes:
-    """Whole lines without their secrets, each as long as before: blanks stand at the end of shorter ones.
+    """Return whole lines without their secrets, each as long as before.
 
-    A line in which the masks take more room than the secrets has short ones, and where that is not enough, it
-    is masked as a whole.
+    Blanks at the end of a line make up for shorter masks. A secret that is shorter than its mask becomes
+    asterisks, so JSON stays JSON.
     """
-    redactor = Redactor(rules)
+    redactor = Redactor(rules, keeps_length=True)
     masked = redactor.feed(lines) + redactor.finish()
     if masked == lines:
         return lines
     pairs = zip(lines.split(b"\n"), masked.split(b"\n"), strict=True)
-    return b"\n".join(_fitted(line, changed) for line, changed in pairs)
-
-
-def _fitted(line: bytes, masked: bytes) -> bytes:
-    if len(masked) > len(line):
-        masked = _MASK.sub(_SHORT, masked)
-    if len(masked) > len(line):
-        return b"*" * len(line)
-    return masked.ljust(len(line))
+    return b"\n".join(changed.ljust(len(line)) for line, changed in pairs)
 
 
 _TEMPLATE_MASK: Final = mask("password")

@@ -1,9 +1,12 @@
 """Words that stand where a secret might, but are not one: placeholders, paths, and prose. Pure."""
 
+import errno
+import os
+import re
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-from service_record.redaction import types
 from service_record.redaction.types import MASK_BEGIN, from_base64
 
 _MASKED: Final = MASK_BEGIN.rstrip(b":")
@@ -28,42 +31,43 @@ _VOWELS: Final = 4
 _CHANGES: Final = 3
 """Every second random letter changes the case; in `SomeNamesLikeThis` about every fourth does."""
 
-_UPPER: Final = types.compiled(rb"[A-Z]")
-_LOWER: Final = types.compiled(rb"[a-z]")
-_DIGIT: Final = types.compiled(rb"[0-9+]")
-_HEX_NUMBER: Final = types.compiled(rb"0[xX][0-9A-Fa-f]+,?|[^=]+=0[xX][0-9A-Fa-f]+.*")
-_UUID: Final = types.compiled(rb"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}.*")
-_TIME: Final = types.compiled(rb"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?,?")
-_LOWER_RUN: Final = types.compiled(rb"[a-z]{3,}")
-_HEX: Final = types.compiled(rb"[0-9A-Fa-f]+")
-_PUBLIC: Final = types.compiled(
+_UPPER: Final = re.compile(rb"[A-Z]")
+_LOWER: Final = re.compile(rb"[a-z]")
+_DIGIT: Final = re.compile(rb"[0-9+]")
+_HEX_NUMBER: Final = re.compile(rb"0[xX][0-9A-Fa-f]+,?|[^=]+=0[xX][0-9A-Fa-f]+.*")
+_UUID: Final = re.compile(rb"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}.*")
+_TIME: Final = re.compile(rb"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?,?")
+_LOWER_RUN: Final = re.compile(rb"[a-z]{3,}")
+_HEX: Final = re.compile(rb"[0-9A-Fa-f]+")
+_PUBLIC: Final = re.compile(
     rb"(?:MII|LS0tLS1CRUdJTi|AAAA[BCEI]|ssh-|ecdsa-|(?i:(?:sha|md)[0-9]+|crio|docker|libpod|overlay|img)[-:_~]).*"
 )
 """The beginnings of a certificate, of a public key and of the names of digests and of containers."""
-_PORT: Final = types.compiled(rb"\d{1,5}(?:/|$)")
-_STRUCTURE: Final = types.compiled(rb"[A-Za-z.]+[{(]")
-_JOINTS: Final = types.compiled(rb"[^A-Za-z0-9]+")
-_WORD: Final = types.compiled(rb"[A-Z]?[a-z]{3,}(?:[A-Z][a-z]{2,})*|[A-Z]{3,}")
+_PORT: Final = re.compile(rb"\d{1,5}(?:/|$)")
+_STRUCTURE: Final = re.compile(rb"[A-Za-z.]+[{(]")
+_JOINTS: Final = re.compile(rb"[^A-Za-z0-9]+")
+_WORD: Final = re.compile(rb"[A-Z]?[a-z]{3,}(?:[A-Z][a-z]{2,})*|[A-Z]{3,}")
 
-_PLACEHOLDER: Final = types.compiled(
-    rb"(?i:[*x.#_-]{3,}|<[a-z0-9 ._:/-]{0,60}>|\[?(?:redacted|masked|hidden|sensitive|filtered|omitted)\]?"
-    rb"|\$\{?\(?[a-z_][a-z0-9_]*[)}]?|\$\(.*|%[a-z]|%\(.*|\{\{.*|\{[a-z_.]*\}"
+_PLACEHOLDER: Final = re.compile(
+    rb"(?i:\*+|[*x.#_-]{3,}|<[a-z0-9 ._:/-]{0,60}>"
+    rb"|\[?(?:redacted|masked|hidden|sensitive|filtered|omitted)\]?"
+    rb"|\$\{?\(?[a-z_][a-z0-9_]*[)}]?|\$\([^()]*\)|%[a-z]|%\([a-z_]*\)[a-z]|\{\{[^{}]*\}\}|\{[a-z_.]*\}"
     rb"|null|nil|none|true|false|yes|no|n/a|unset|empty|undefined|required|optional|string)"
 )
-_PROSE: Final = types.compiled(
+_PROSE: Final = re.compile(
     rb"(?i:a|all|an|and|any|are|as|at|auth|authentication|be|been|but|by|cannot|can't|change|changed|check|could|denied|did|do"
     rb"|does|don't|error|expired|expires?|failed|failure|for|from|has|have|if|in|incorrect|invalid|is|it|its|may"
     rb"|mismatch|missing|must|new|not|of|ok|old|on|or|please|prompt|provided|set|setenv|should|success|that|the|this|to"
     rb"|too|try|unable|unauthenticated|unauthorized|unknown|use|user|using|wait|waiting|was|we|were|when|which|will|with|would|you|your|password|passwd|options?|flags?|arguments?)[.,;:!?)]*"
 )
-_HEX_NAME: Final = types.compiled(rb"\$[0-9A-Fa-f]{24,}")
+_HEX_NAME: Final = re.compile(rb"\$[0-9A-Fa-f]{24,}")
 """No variable has such a name."""
-_FILE: Final = types.compiled(rb"[A-Za-z0-9_-]+\.(?:htpasswd|json|ya?ml|conf|cfg|txt|pem|crt|key)")
-_NAME_SERVICES: Final = types.compiled(
+_FILE: Final = re.compile(rb"[A-Za-z0-9_-]+\.(?:htpasswd|json|ya?ml|conf|cfg|txt|pem|crt|key)")
+_NAME_SERVICES: Final = re.compile(
     rb"(?:(?:files|db|compat|systemd|altfiles|sss|ldap|nis|winbind|\[[A-Za-z!=]+\])[ \t]*)+"
 )
 """The sources of a database of nsswitch.conf(5), `passwd` among them."""
-_PATH: Final = types.compiled(
+_PATH: Final = re.compile(
     rb"(?:file:/|\.)?/(?:bin|boot|dev|etc|home|lib|mnt|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)(?:/.*)?|[A-Za-z]:\\.*"
 )
 
@@ -99,6 +103,68 @@ def is_password(value: bytes) -> bool:
     return is_value(value) and not _PROSE.fullmatch(value.partition(b" ")[0])
 
 
+def is_error(value: bytes) -> bool:
+    """Tell an error of the system, or a code like EOF."""
+    is_code = value.isalpha() and value.isupper() and len(value) <= _LONGEST_CODE
+    return is_code or value.strip(b" .!?").lower().startswith(_ERRORS)
+
+
+def is_sentence(value: bytes) -> bool:
+    """Tell what a program says from a password: an error, or several words with a verb or the like."""
+    if is_error(value):
+        return True
+    words = value.split()
+    if len(words) == 1:
+        return False
+    if any(_PROSE.fullmatch(word) for word in words):
+        return True
+    return all(word.strip(b".,;:!?()'\"-").isalpha() for word in words) and (
+        words[0].istitle() and words[1].islower()
+    )
+
+
+_ERRORS: Final = (
+    *(os.strerror(number).lower().encode() for number in errno.errorcode),
+    b"eof",
+    b"unexpected eof",
+    b"end of file",
+    b"timeout",
+    b"timed out",
+)
+_LONGEST_CODE: Final = 5
+
+
+def is_password_and_no_path(value: bytes) -> bool:
+    """Tell a password from a directory, behind a name that both have."""
+    return is_password(value) and not value.startswith((b"/", b"~"))
+
+
+def is_credential_word(value: bytes) -> bool:
+    """Tell letters in no order from words, behind a name that only keys and tokens have."""
+    return (
+        len(value) >= _LEAST_LETTERS
+        and value.isalpha()
+        and is_password(value)
+        and _MOST_COMMON_SHARE * (len(value) - 1)
+        > sum(pair in _COMMON_PAIRS for pair in _pairs(value.lower()))
+    )
+
+
+def _pairs(value: bytes) -> Iterator[bytes]:
+    return (value[at : at + 2] for at in range(len(value) - 1))
+
+
+_LEAST_LETTERS: Final = 8
+_MOST_COMMON_SHARE: Final = 0.45
+"""Two of three pairs of letters in English are among the common ones, but only one of six random ones."""
+_COMMON_PAIRS: Final = frozenset(
+    b"th he in er an re nd on en at ou ed ha to or it is hi es ng st ar se te ti al as ve le de me co "
+    b"ro ra li ri ne ea io ce ic el ma ll us la ur ns om ec ac ta ho ch et no ca nt em si so wo un lo "
+    b"ut pr ge ly di ee ol il rs be am ad tr pe mo ss po ie ct id ir sh wi ot na ts ai ni do pa ow ap "
+    b"ke ul vi fi ei op im ab bl ay ey ck".split()
+)
+
+
 def is_written(value: bytes) -> bool:
     """Tell a password in a sentence from its next word."""
     word = value.rstrip(b".,;:!?)")
@@ -113,6 +179,11 @@ def is_phrase(value: bytes) -> bool:
 def is_flag_value(value: bytes) -> bool:
     """Tell the value of an option from the next option."""
     return is_password(value) and not value.startswith(b"-")
+
+
+def is_quoted_flag_value(value: bytes) -> bool:
+    """Tell the value of an option from the next option, where both are in quotes."""
+    return is_value(value) and not value.startswith(b"-")
 
 
 def is_userinfo(value: bytes) -> bool:
@@ -147,7 +218,12 @@ def is_token(value: bytes) -> bool:
         return False
     if value.lstrip(b"\\\"' ").startswith(b"{"):
         return True
-    if len(value) < _TOKEN_BYTES or b"*" in value or _HEX_NUMBER.fullmatch(value) or _TIME.fullmatch(value):
+    if (
+        len(value) < _TOKEN_BYTES
+        or b"*" in value
+        or _HEX_NUMBER.fullmatch(value)
+        or _TIME.fullmatch(value.strip(b"[]()"))
+    ):
         return False
     has_digit = any(byte in b"0123456789" for byte in value)
     has_letter = any(chr(byte).isalpha() for byte in value)
@@ -207,12 +283,10 @@ def is_registry_auth(value: bytes) -> bool:
 
 def _changes(value: bytes) -> int:
     """Count the neighbours of different classes: digits, letters of either case."""
-    return sum(_class_of(a) != _class_of(b) for a, b in pairwise(value))
+    return len(_SAME_CLASS.findall(value)) - 1
 
 
-def _class_of(byte: int) -> int:
-    character = chr(byte)
-    return 0 if character.isdigit() else 1 if character.islower() else 2
+_SAME_CLASS: Final = re.compile(rb"[0-9]+|[a-z]+|[^0-9a-z]+")
 
 
 def _is_name(value: bytes) -> bool:

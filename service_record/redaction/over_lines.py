@@ -188,7 +188,11 @@ def _generalized(text: bytes) -> bytes:
     return varying
 
 
-TRIGGER: Final = rb"""(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?::|&|%3A)[ \t]*(?:\{|\\|&|%|$)|form-data;"""
+TRIGGER: Final = (
+    rb"""chpasswd["'\\]*:"""
+    rb"""|-[ \t]["']?--?[a-z0-9-]*(?:pass(?:word|wd|phrase)?|token|secret|psk|key)["']?(?:[\\&%#]|\r?$)"""
+    rb"""|(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?::|&|%3A)[ \t]*(?:\{|\\|&|%|$)|form-data;"""
+)
 """Matches where a map begins that may be that of a Secret, and a part of a form; others have triggers."""
 _KIND: Final = "secret-value"
 _MAX_VALUE_LINES: Final = 200
@@ -226,13 +230,37 @@ _ANY: Final = types.compiled(
         rb"""(?m)"""
         + _NAME
         + rb"""[ \t]*(?:[:=][ \t]*(?:[|>][-+0-9]*)?|,|>|[ \t][^<>\n]*>)?[ \t\r]*$"""
+        + rb"""|chpasswd["']?:|-[ \t]+["']?--?[a-z0-9-]*(?:pass|token|secret|psk|key)"""
         + rb"""|form-data;|[dD]ata["']?[ \t]*:[ \t]*(?:\{|\r?$)"""
     ),
     groups=False,
 )
 """Matches wherever a name may begin to wait for its value."""
 _SCALAR: Final = types.compiled(rb"""["']?([^\s"'{\[|>#<-][^\s"']*)["']?[ \t\r,]*""")
-_BEGINNINGS: Final = {"map": _MAP, "scalar": _ASKS, "xml": _ASKS_XML, "env": _ENV, "form": _ASKS_FORM}
+_ARGUMENT: Final = types.compiled(part(rb"""^([^\n]*?)-[ \t]+["']?--?""" + _NAME + rb"""["']?[ \t\r]*$"""))
+_ARGUMENT_VALUE: Final = types.compiled(rb"""^[ \t]*-[ \t]+["']?([^\s"'][^\n]*?)["']?[ \t\r]*$""")
+_USERS: Final = types.compiled(rb"""^([^\n]*?)["']?chpasswd["']?:[ \t\r]*$""")
+_USER: Final = types.compiled(
+    rb"""^[ \t]*(?:-[ \t]+)?["']?[A-Za-z_][A-Za-z0-9_.-]*:([^\s"'][^\n]*?)["']?[ \t\r]*$"""
+)
+_BEGINNINGS: Final = {
+    "users": _USERS,
+    "argument": _ARGUMENT,
+    "map": _MAP,
+    "scalar": _ASKS,
+    "xml": _ASKS_XML,
+    "env": _ENV,
+    "form": _ASKS_FORM,
+}
+_LETTERS: Final = {
+    "users": b"chpasswd",
+    "argument": b"- ",
+    "map": b"ata",
+    "scalar": b"",
+    "xml": b">",
+    "env": b"e",
+    "form": b"form-data",
+}
 _KEY: Final = types.compiled(rb"[A-Za-z0-9_.-]+:(?:[ \t]|$)")
 
 
@@ -289,7 +317,7 @@ class ValueFollower:
             start = depth = 0
         text = line[start:] if start is not None else b""
         is_deeper = start is not None and len(text) - len(text.lstrip(b" \t")) > depth
-        if name.form in {"block", "stringData", "data"}:
+        if name.form in {"block", "stringData", "data", "users"}:
             if not is_deeper or self._lines > _MAX_VALUE_LINES:
                 self._open = None
                 return
@@ -297,7 +325,7 @@ class ValueFollower:
             return
         else:
             self._open = None
-        if start is None or not (is_deeper or name.form in {"xml", "env", "form"}):
+        if start is None or not (is_deeper or name.form in {"xml", "env", "form", "argument"}):
             return
         span = _value(name.form, text)
         if span:
@@ -305,7 +333,8 @@ class ValueFollower:
 
     def _begin(self, line: bytes) -> None:
         for form, pattern in _BEGINNINGS.items():
-            match = pattern.search(line)
+            # A look at the letters first: most lines have none of these names.
+            match = pattern.search(line) if _LETTERS[form] in line else None
             if match is not None:
                 self._open, self._lines = _Open(_form(form, match), match.group(1)), 0
                 self._is_within = True
@@ -340,7 +369,10 @@ def _value(form: str, text: bytes) -> tuple[int, int] | None:
     if form == "block":
         start = len(text) - len(text.lstrip(b" \t"))
         return (start, len(text.rstrip())) if ordinary_words.is_value(text) else None
-    if form in {"env", "stringData", "data"}:
+    if form in {"argument", "users"}:
+        match = (_ARGUMENT_VALUE if form == "argument" else _USER).search(text)
+        check = ordinary_words.is_password
+    elif form in {"env", "stringData", "data"}:
         match = (_ENV_VALUE if form == "env" else _PAIR).search(text)
         check = _is_encoded if form == "data" else ordinary_words.is_value
     else:

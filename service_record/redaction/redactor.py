@@ -1,101 +1,14 @@
-"""Masks the secrets of one stream, in one pass and in bounded memory. Pure.
+"""Masks the secrets of one stream, in one pass and in bounded memory. Pure."""
 
-Private keys in dumps of bytes, as xxd(1), hexdump(1) and od(1) print them in hexadecimal, are masked behind
-the offset of each line, with the column of characters, from the line that has `PRIVATE KEY` to the one with
-`END`.
-"""
-
-import binascii
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
-from service_record.redaction import types
-from service_record.redaction.over_lines import PRIVATE_KEY, Body, FoundSpan, ValueFollower, sub_lines
-from service_record.redaction.rules import Rules
-from service_record.redaction.types import MASK_BEGIN, MaskedSpan, UnescapedText, line_end, mask, views_of
-
-_LABEL: Final = b"PRIVATE KEY"
-_END: Final = b"-END "
-_LEAST_OF_LABEL: Final = 6
-"""The least part of the label in one of its lines, wherever a line ends in it."""
-_MAX_LINES: Final = 1000
-"""A key of RSA 8192 has 400 lines of 16 bytes."""
-_MAX_FOREIGN_LINES: Final = 160
-_WORD_DIGITS: Final = 4
-_LEAST_OFFSET_DIGITS: Final = 6
-_HINT: Final = types.compiled(rb"(?i:54 *45 *20|50 *52 *49|4952|5250|2045|4554)")
-"""A hint in each line that may have part of the label: `TE `, `PRI`, and either in words of 16 bits."""
-_GROUPS: Final = types.compiled(rb"(?:^|[\s|>])((?:[0-9A-Fa-f]+(?::[ \t]*|[ \t]+|\r?$))+)")
-_GROUP: Final = types.compiled(rb"[0-9A-Fa-f]+")
-
-
-class Dump:
-    """Follows a dump of a private key from line to line."""
-
-    def __init__(self) -> None:
-        self.is_open = False
-        self._lines = 0
-        self._foreign = 0
-        self._tails = (b"", b"")
-        """The end of the line before, in either order of bytes."""
-
-    def spans(self, view: UnescapedText) -> Iterator[FoundSpan]:
-        """Yield what of the next line is a dump of a private key, and learn where one begins."""
-        if not self.is_open and not _HINT.search(view.text):
-            return
-        for place, line in sub_lines(view):
-            span = self._span(line)
-            if span is not None:
-                yield place + span[0], place + span[1], PRIVATE_KEY
-
-    def _span(self, line: bytes) -> tuple[int, int] | None:
-        groups = _groups(line)
-        texts = _texts(groups)
-        if not self.is_open:
-            if not any(_has_label(text) for text in texts):
-                return None
-            self._lines, self._tails = 0, (b"", b"")
-        if not any(texts):
-            self._foreign += 1
-            self.is_open = self._foreign <= _MAX_FOREIGN_LINES
-            return None
-        joined = [tail + text for tail, text in zip(self._tails, texts, strict=True)]
-        self._tails = (joined[0][-len(_END) :], joined[1][-len(_END) :])
-        self._lines += 1
-        self._foreign = 0
-        self.is_open = self._lines <= _MAX_LINES and not any(_END in text for text in joined)
-        return groups[0].start(), len(line.rstrip())
-
-
-def _groups(line: bytes) -> Sequence[Any]:
-    """Return the groups of digits in a line of a dump, without its offset."""
-    runs = max(_GROUPS.finditer(line), key=lambda run: len(run.group(1)), default=None)
-    if runs is None:
-        return ()
-    groups = list(_GROUP.finditer(line, *runs.span(1)))
-    has_offset = len(groups) > 1 and (
-        line[groups[0].end() : groups[0].end() + 1] == b":"
-        or _LEAST_OFFSET_DIGITS <= len(groups[0].group()) != len(groups[1].group())
-    )
-    return groups[1:] if has_offset else groups
-
-
-def _texts(groups: Sequence[Any]) -> tuple[bytes, bytes]:
-    """Return the bytes of a dump: in the order of the digits, and with those of each 16-bit word swapped."""
-    digits = [group.group() for group in groups if len(group.group()) % 2 == 0]
-    swapped = (word[2:] + word[:2] for word in digits if len(word) == _WORD_DIGITS)
-    return binascii.unhexlify(b"".join(digits)), binascii.unhexlify(b"".join(swapped))
-
-
-def _has_label(text: bytes) -> bool:
-    """Tell a line with the label, or with the part of it that stands before or behind the end of the line."""
-    return (
-        _LABEL in text
-        or any(text.endswith(_LABEL[:size]) for size in range(_LEAST_OF_LABEL, len(_LABEL)))
-        or any(text.startswith(_LABEL[-size:] + b"-") for size in range(_LEAST_OF_LABEL - 1, len(_LABEL)))
-    )
-
+from service_record.redaction import encodings, types
+from service_record.redaction.over_lines import PRIVATE_KEY, Body, ValueFollower
+from service_record.redaction.reader import Found, placed
+from service_record.redaction.rules import Rules, replaced
+from service_record.redaction.types import MASK_BEGIN, MaskedSpan, line_end, views_of
 
 BLOCK_BYTES: Final = 1 << 20
 """The size that is redacted at once, and up to which a line is kept whole."""
@@ -113,15 +26,19 @@ class Redactor:
     Held at a time: a block, the chunk that was fed last, and what is made of both.
     """
 
-    def __init__(self, rules: Rules, *, only_certain: bool = False) -> None:
+    def __init__(
+        self, rules: Rules, *, only_certain: bool = False, keeps_length: bool = False, depth: int = 0
+    ) -> None:
+        """`keeps_length`: no mask is longer than its secret. `depth`: of encodings around the text."""
         self.counts: Counter[str] = Counter()
         """The number of secrets masked so far, by kind."""
         self.first_line = 0
         """The line of the first of them, counted from 1; known when only the certain are masked."""
         self._rules = rules
         self._only_certain = only_certain
+        self._keeps_length = keeps_length
+        self._depth = depth
         self._body = Body()
-        self._dump = Dump()
         self._values = ValueFollower()
         self._chunks: list[bytes] = []
         self._size = 0
@@ -172,7 +89,7 @@ class Redactor:
         last = text.rfind(b"\n") + 1
         before = text.rfind(b"\n", 0, last - 1) + 1
         for end in (before, last):
-            outside = _outside(text, spans, end)
+            outside = encodings.end_before_block(text, _outside(text, spans, end))
             if outside:
                 return outside
         return _outside(text, spans, self._cut(text)) if len(text) >= BLOCK_BYTES + _OVERLAP else 0
@@ -193,7 +110,7 @@ class Redactor:
         return self._rules.masked(line, Counter(), certain=self._only_certain)
 
     def _masked(self, text: bytes, spans: Sequence[MaskedSpan]) -> bytes:
-        text_out = b"".join(self._by_shape(self._by_value(text, spans)))
+        text_out = b"".join(self._pieces(text, [span for span in spans if span.end <= len(text)]))
         if self._only_certain:
             self._lines += text.count(b"\n")
         self._is_cut_in_mask |= text_out.endswith(b">") and text_out.rfind(MASK_BEGIN) > text_out.rfind(
@@ -201,26 +118,56 @@ class Redactor:
         )
         return text_out
 
-    def _by_value(self, text: bytes, spans: Sequence[MaskedSpan]) -> bytes:
-        pieces: list[bytes] = []
-        position = 0
-        for span in spans:
-            if span.end > len(text):
-                break
-            self.counts[span.kind] += span.is_first
-            self._note(text, span.start)
-            pieces += [text[position : span.start], mask(span.kind)]
-            position = span.end
-        return b"".join((*pieces, text[position:])) if pieces else text
-
-    def _by_shape(self, text: bytes) -> Iterator[bytes]:
+    def _pieces(self, text: bytes, spans: Sequence[MaskedSpan]) -> Iterator[bytes]:
+        """Yield the masked text in pieces: lines that may have a secret, and what is between them."""
         # All triggers first: on a busy machine, taking turns with the shapes costs a fifth more (caches).
-        suspects = iter(list(self._rules.suspects(text, certain=self._only_certain)))
+        suspects = list(self._rules.suspects(text, certain=self._only_certain))
+        suspects.reverse()
+        known = list(spans)
+        known.reverse()
         position = 0
-        while (place := self._next_line(text, position, suspects)) is not None:
-            start, end = place
+        seen = 0
+        """The end of the last block that was looked into."""
+        while (start := self._next_line(text, position, suspects, known)) is not None:
+            end = line_end(text, start)
             line = text[start:end]
-            masked = self._line(line)
+            is_open = self._body.is_open or self._values.is_open
+            fields = suspects[-1][2] if suspects and suspects[-1][0] == start and not is_open else None
+            if fields is not None and not (known and known[-1].start < end):
+                yield text[position:start]
+                yield replaced(
+                    line,
+                    [(first - start, last - start, kind) for first, last, kind in fields],
+                    self.counts,
+                    keeps_length=self._keeps_length,
+                )
+                yield text[end : end + 1]
+                position = end + 1
+                continue
+            if not self._body.is_open and start >= seen:
+                found, seen, dump_end = self._over_lines(text, start, position)
+                if found or dump_end:
+                    first = text.rfind(b"\n", 0, found[0][0] if found else start) + 1
+                    last = dump_end or line_end(text, found[-1][1])
+                    lines = text[first:last]
+                    spans_in = [(a - first, b - first, kind) for a, b, kind in found]
+                    if found:
+                        self._note(text, first)
+                    yield text[position:first]
+                    yield self._without_in_lines(lines, spans_in)
+                    yield text[last : last + 1]
+                    position = last + 1
+                    while known and known[-1].start < position:
+                        known.pop()
+                    if position > start:
+                        continue
+            exact: list[Found] = []
+            while known and known[-1].start < end:
+                span = known.pop()
+                exact.append(
+                    (span.start - start, span.end - start, span.kind if span.is_first else "+" + span.kind)
+                )
+            masked = self._line(line, exact)
             if masked != line:
                 self._note(text, start)
             yield text[position:start]
@@ -229,26 +176,110 @@ class Redactor:
             position = end + 1
         yield text[position:]
 
-    def _next_line(
-        self, text: bytes, position: int, suspects: Iterator[tuple[int, int]]
-    ) -> tuple[int, int] | None:
-        """Return where the next line to look at begins and ends."""
-        is_open = self._body.is_open or self._dump.is_open or self._values.is_open
-        if is_open and position < len(text):
-            return position, line_end(text, position)
-        return next((place for place in suspects if place[0] >= position), None)
+    def _over_lines(self, text: bytes, start: int, floor: int) -> tuple[list[Found], int, int]:
+        """Return the secrets in lines that encode a text together, and where these end.
 
-    def _line(self, line: bytes) -> bytes:
-        views = views_of(line)
-        spans = [*self._body.spans(views[-1]), *self._dump.spans(views[-1])]
+        The last is where a dump ends, whose lines hold nothing else; 0 for other lines.
+        """
+        line = text[start : line_end(text, start)]
+        if encodings.ends_key(line):
+            spans = encodings.key_lines_before(text, start, floor)
+            return (
+                [(first, last, "+" * bool(at) + PRIVATE_KEY) for at, (first, last) in enumerate(spans)],
+                start,
+                0,
+            )
+        block = encodings.block_around(text, start, floor)
+        if block is None:
+            return [], 0, 0
+        if block.is_key:
+            return (
+                [(*span, "+" * bool(at) + PRIVATE_KEY) for at, span in enumerate(block.spans)],
+                block.end,
+                0,
+            )
+        found: dict[tuple[int, int], str] = {}
+        for first, last, kind in self._rules.secrets_in(
+            block.plain, self._depth + 1, certain=self._only_certain
+        ):
+            for at, span in enumerate(block.spans_of(first, last)):
+                found.setdefault(span, "+" * bool(at) + kind)
+        dump_end = block.end - text.endswith(b"\n", 0, block.end) if block.is_dump else 0
+        return [(*span, kind) for span, kind in sorted(found.items())], block.end, dump_end
+
+    def _without_in_lines(self, lines: bytes, found: list[Found]) -> bytes:
+        position = 0
+        after: list[bytes] = []
+        for line in lines.split(b"\n"):
+            end = position + len(line)
+            own = [(a - position, b - position, kind) for a, b, kind in found if position <= a < end]
+            after.append(self._without(line, own) if own else line)
+            position = end + 1
+        return b"\n".join(after)
+
+    def _next_line(
+        self,
+        text: bytes,
+        position: int,
+        suspects: list[tuple[int, int, list[Found] | None]],
+        known: list[MaskedSpan],
+    ) -> int | None:
+        """Return where the next line to look at begins."""
+        is_open = self._body.is_open or self._values.is_open
+        if is_open and position < len(text):
+            return position
+        while suspects and suspects[-1][0] < position:
+            suspects.pop()
+        starts = [suspects[-1][0]] if suspects else []
+        if known:
+            starts.append(text.rfind(b"\n", 0, known[-1].start) + 1)
+        return min(starts, default=None)
+
+    def _line(self, line: bytes, known: list[Found]) -> bytes:
+        if known and b"\\u00" in line:
+            # What is found of a secret between escapes may be a part of it: look for the whole at once.
+            for view in views_of(line)[1:]:
+                known += [
+                    (view.place(start), view.place(end), f"+{kind}")
+                    for start, end, kind in self._rules.known(view.text)
+                ]
+        masked = self._without(line, known) if known else line
+        views = views_of(masked)
+        spans = list(self._body.spans(views[-1]))
         if not self._only_certain:
             spans += self._values.spans(views[-1])
         is_known = bool(spans)
-        masked = self._rules.without(line, spans, views, self.counts) if is_known else line
-        masked = self._rules.masked(masked, self.counts, certain=self._only_certain)
-        if masked != line and not is_known:
+        if is_known:
+            finest = views[-1]
+            masked = self._without(
+                masked, [(finest.place(start), finest.place(end), kind) for start, end, kind in spans]
+            )
+        before = masked
+        if not known or self._rules.is_suspect(masked, certain=self._only_certain):
+            masked = self._rules.masked(
+                masked,
+                self.counts,
+                certain=self._only_certain,
+                keeps_length=self._keeps_length,
+                depth=self._depth,
+            )
+        if masked != before and not is_known:
             self._body.follow(views[-1], masked)
         return masked
+
+    def _without(self, line: bytes, found: list[Found]) -> bytes:
+        """Return a line without secrets; a `+` before the kind is a further part of a secret."""
+        counts: Counter[str] = Counter()
+        after = replaced(
+            line,
+            [(start, end, kind.lstrip("+")) for start, end, kind in placed(line, found)],
+            counts,
+            keeps_length=self._keeps_length,
+        )
+        for _, _, kind in found:
+            if not kind.startswith("+"):
+                self.counts[kind] += 1
+        return after
 
     def _note(self, text: bytes, position: int) -> None:
         if self._only_certain and not self.first_line:

@@ -1,74 +1,23 @@
 """Patterns compiled once for all streams: a host's exact secrets, and the shapes of others. Pure."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from typing import Final
 
-from service_record.redaction import ordinary_words, types
 from service_record.redaction.exact import Exact
-from service_record.redaction.over_lines import TRIGGER
-from service_record.redaction.secrets import SecretShape, shapes
-from service_record.redaction.types import (
-    MASK_BEGIN,
-    MaskedSpan,
-    Secret,
-    UnescapedText,
-    line_end,
-    mask,
-    united,
-    views_of,
-    whole_escapes,
-)
+from service_record.redaction.reader import MAX_DEPTH, Found, LineReader, number_quote, patterns, placed
+from service_record.redaction.types import MASK_BEGIN, MaskedSpan, Secret, line_end, mask
 
 _MOST_TURNS: Final = 8
 """The limit of passes: the text that a mask lays bare is looked at again; more than two passes are seldom
 needed.
 """
-_QUOTES: Final = {b'"', b"'", b"`"}
-_LONGEST_MASK: Final = 64
-_LONGEST_NAME: Final = 48
-_NAMED: Final = "token"
-_PUBLIC_NAME: Final = types.compiled(
-    rb"(?i:(?:public|pub|host|known|verification|verify)[ _.-]?keys?"
-    rb"""(?:["'`>\]\s:=?,({-]|string|base64)*$)"""
-)
-"""Keys that are no secrets."""
-_LEAST_REPEATED: Final = 12
-"""A shorter value may stand elsewhere in its line as something else."""
-_SEPARATOR: Final = types.compiled(
-    rb"""[,;&|](?:\s|$|\\*["'{\[]|\\*["']?[A-Za-z0-9_.-]+\\*["']?\s*[=:])|[)}\]>,;.]+$"""
-)
-_NUMBER: Final = b"0123456789.eE+-"
-_NESTED: Final = frozenset(b"([")
-"""Signs in a pattern after which a `|` may not be between alternatives of the whole."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    number: int
-    shape: SecretShape
-    pattern: types.Pattern
-
-
-class _Patterns:
-    """The patterns of all shapes, compiled."""
-
-    def __init__(self, shapes: Sequence[SecretShape]) -> None:
-        self._which = types.any_of(b"(?m)" + shape.pattern for shape in shapes)
-        self._rules = [_Rule(number, shape, self._which.re(number)) for number, shape in enumerate(shapes)]
-        self.trigger = _trigger(shapes, TRIGGER)
-        self.certain_trigger = _trigger(shape for shape in shapes if shape.is_certain)
-
-    def rules_in(self, text: bytes) -> Sequence[_Rule]:
-        """Return the shapes that are in a text, in their order."""
-        return [self._rules[index] for index in sorted(self._which.Match(text) or ())]
-
-
-@cache
-def _patterns() -> _Patterns:
-    return _Patterns(shapes())
+_MASK: Final = re.compile(rb"<redacted:([a-z0-9-]*)>")
+_OTHER_MASK: Final = re.compile(rb"<redacted:(?!private-key)[a-z0-9-]*>")
+"""A mask whose kind may look like a name. What stands beside that of a key may be a part of the key."""
+_SHORT_MASK: Final = b"***"
 
 
 class Rules:
@@ -76,7 +25,11 @@ class Rules:
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         self._exact = Exact(secrets)
-        self._patterns = _patterns()
+        self._patterns = patterns()
+        self._readers = {
+            certain: LineReader(self.known, partial(self.secrets_in, certain=certain), certain=certain)
+            for certain in (False, True)
+        }
 
     @property
     def left_out(self) -> Counter[str]:
@@ -87,162 +40,128 @@ class Rules:
         """Return the exact secrets in a text of any number of lines."""
         return self._exact.spans(text)
 
-    def suspects(self, text: bytes, *, certain: bool = False) -> Iterator[tuple[int, int]]:
-        """Yield the lines that may have the shape of a secret: where each begins and ends."""
+    def known(self, text: bytes) -> list[Found]:
+        """Return the places and kinds of the exact secrets in a text."""
+        return [(span.start, span.end, span.kind) for span in self._exact.spans(text)]
+
+    def secrets_in(self, text: bytes, depth: int, *, certain: bool = False) -> list[Found]:
+        """Return the secrets in a text that stood encoded in another: about where, and of which kinds."""
+        if depth > MAX_DEPTH or not (self._exact.spans(text) or self.is_suspect(text, certain=certain)):
+            return []
+        from service_record.redaction.redactor import Redactor  # it reads lines by these rules
+
+        redactor = Redactor(self, only_certain=certain, depth=depth)
+        masked = redactor.feed(text) + redactor.finish()
+        return list(_changes(text, masked))
+
+    def is_suspect(self, text: bytes, *, certain: bool = False) -> bool:
+        """Return whether a text may have the shape of a secret."""
         trigger = self._patterns.certain_trigger if certain else self._patterns.trigger
+        return trigger.search(text) is not None
+
+    def suspects(
+        self, text: bytes, *, certain: bool = False
+    ) -> Iterator[tuple[int, int, list[Found] | None]]:
+        """Yield the lines that may have the shape of a secret: where each begins and ends, and its secrets.
+
+        The secrets are None where the line has to be read: it has more than fields.
+        """
+        trigger = self._patterns.certain_trigger if certain else self._patterns.trigger
+        fields = self._patterns.fields
         position = 0
         while (match := trigger.search(text, position)) is not None:
             place = match.start() + text.startswith(b"\n", match.start())
             start = max(position, text.rfind(b"\n", position, place) + 1)
             end = line_end(text, start)
-            yield start, end
+            found: list[Found] | None = None
+            if not certain:
+                found = []
+                while match is not None and match.start() < end:
+                    field = fields.find(text, start, match.start(), trigger)
+                    if field is None:
+                        found = None
+                        break
+                    if field[1] is not None:
+                        found.append(field[1])
+                    match = trigger.search(text, field[0], min(end + 1, len(text)))
+            if found is None or found:
+                yield start, end, found
             position = end + 1
 
-    def without(
+    def masked(
         self,
         line: bytes,
-        masked_spans: Iterable[tuple[int, int, str]],
-        views: Sequence[UnescapedText],
         counts: Counter[str],
+        *,
+        certain: bool = False,
+        keeps_length: bool = False,
+        depth: int = 0,
     ) -> bytes:
-        """Return a line without what was found in its finest view."""
-        placed = ((*_placed(views[-1], views[-1], start, end), kind) for start, end, kind in masked_spans)
-        spans = united(
-            MaskedSpan(start, end, kind, is_first=True) for start, end, kind in placed if start < end
-        )
-        return _replaced(line, [(span.start, span.end, span.kind) for span in spans], counts)
-
-    def masked(self, line: bytes, counts: Counter[str], *, certain: bool = False) -> bytes:
         """Return the line, which has no newline, without what has the shape of a secret.
 
         `certain`: without what is never legitimate, and with the rest.
         """
+        reader = self._readers[certain]
         for _ in range(_MOST_TURNS):
-            spans = self._spans_in(line, certain=certain)
-            if not spans:
+            found = placed(line, reader.secrets(line, depth))
+            if not found:
                 break
-            line = _replaced(line, spans, counts)
+            line = replaced(line, found, counts, keeps_length=keeps_length)
+            if not self.is_suspect(_OTHER_MASK.sub(MASK_BEGIN, line), certain=certain):
+                break
         return line
 
     def values(self, text: bytes) -> Iterator[Secret]:
         """Yield the values that have the shape of a secret in a text of any number of lines, as they stand
         there.
         """
-        for start, end in self.suspects(text):
-            views = views_of(text[start:end])
-            for rule in self._patterns.rules_in(_together(views)):
-                for view in views:
-                    kind = rule.shape.kind
-                    yield from (Secret(kind, view.text[a:b]) for a, b in _values(rule, view.text))
-
-    def _spans_in(self, line: bytes, *, certain: bool) -> list[tuple[int, int, str]]:
-        """Return what to mask, in the order of the line; overlapping shapes are one span, of the first one's
-        kind.
-        """
-        views = views_of(line)
-        spans: list[tuple[int, int, int, str]] = []
-        for rule in self._patterns.rules_in(_together(views)):
-            for view in views:
-                if certain <= rule.shape.is_certain:
-                    values = _with_repeats(view.text, _values(rule, view.text))
-                    places = (_placed(view, views[-1], *span) for span in values)
-                    spans.extend(
-                        (start, end, rule.number, rule.shape.kind) for start, end in places if start < end
-                    )
-        in_order: list[tuple[int, int, str]] = []
-        for start, end, _, kind in sorted(spans):
-            if in_order and start < in_order[-1][1]:
-                in_order[-1] = (in_order[-1][0], max(end, in_order[-1][1]), in_order[-1][2])
-            else:
-                in_order.append((start, end, kind))
-        return in_order
+        for start, end, _ in self.suspects(text):
+            line = text[start:end]
+            for first, last, kind in placed(line, self._readers[False].secrets(line)):
+                yield Secret(kind, line[first:last])
 
 
-def _trigger(shapes: Iterable[SecretShape], *others: bytes) -> types.Pattern:
-    """Return one pattern of all triggers, in order, so that RE2 finds what neighbours have in common."""
-    triggers = (*(shape.trigger for shape in shapes), *others)
-    alternatives = {each for trigger in triggers for each in _plain(trigger)}
-    return types.compiled(b"(?m)" + b"|".join(sorted(alternatives)), groups=False)
+def replaced(
+    line: bytes, found: Sequence[Found], counts: Counter[str], *, keeps_length: bool = False
+) -> bytes:
+    """Return a line with masks in the places of secrets.
 
-
-def _plain(trigger: bytes) -> list[bytes]:
-    """Return the alternatives of a trigger that has nothing else; any other as a whole."""
-    return [b"(?:" + trigger + b")"] if _NESTED & set(trigger) else trigger.split(b"|")
-
-
-def _values(rule: _Rule, line: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the groups of a shape that are secret."""
-    for match in rule.pattern.finditer(line):
-        for group in range(1, rule.pattern.groups + 1):
-            start, end = match.span(group)
-            if start < 0:
-                continue
-            if rule.shape.is_assigned:
-                end = _own_end(line, start, end)
-            check = rule.shape.check
-            if check is ordinary_words.is_password and line[start - 1 : start] in _QUOTES:
-                check = ordinary_words.is_value  # prose is not in quotes
-            if end - start < rule.shape.least or _is_in_mask(line, start):
-                continue
-            if rule.shape.kind == _NAMED and _PUBLIC_NAME.search(line[max(0, start - _LONGEST_NAME) : start]):
-                continue
-            if check(line[start:end]):
-                yield start, end
-
-
-def _with_repeats(line: bytes, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield each value and the other places of the same in its line, which have no name before them."""
-    values: set[bytes] = set()
-    for start, end in spans:
-        value = line[start:end]
-        if len(value) < _LEAST_REPEATED or value in values or not ordinary_words.is_token(value):
-            yield start, end
-            continue
-        values.add(value)
-        place = line.find(value)
-        while place >= 0:
-            yield place, place + len(value)
-            place = line.find(value, place + len(value))
-
-
-def _together(views: Sequence[UnescapedText]) -> bytes:
-    return b"\n".join(view.text for view in views)
-
-
-def _placed(view: UnescapedText, finest: UnescapedText, start: int, end: int) -> tuple[int, int]:
-    return whole_escapes(finest, view.place(start), view.place(end))
-
-
-def _is_in_mask(line: bytes, position: int) -> bool:
-    start = max(0, position - _LONGEST_MASK)
-    return line.rfind(MASK_BEGIN, start, position) > line.rfind(b">", start, position)
-
-
-def _own_end(line: bytes, start: int, end: int) -> int:
-    """Return where an unquoted value ends: before a separator and the next name, or a closing bracket."""
-    if line[start - 1 : start] in _QUOTES:
-        return end
-    separator = _SEPARATOR.search(line[start:end])
-    return start + separator.start() if separator else end
-
-
-def _replaced(line: bytes, spans: Iterable[tuple[int, int, str]], counts: Counter[str]) -> bytes:
+    `keeps_length`: no mask is longer than its secret.
+    """
     pieces: list[bytes] = []
     position = 0
-    for start, end, kind in spans:
+    for start, end, kind in found:
         counts[kind] += 1
-        quote = _quote(line, start, end)
-        pieces += [line[position:start], quote, mask(kind), quote]
+        quote = number_quote(line, start, end)
+        cover = quote + mask(kind) + quote
+        if keeps_length and len(cover) > end - start:
+            cover = _short_mask(quote, end - start)
+        pieces += [line[position:start], cover]
         position = end
     return b"".join((*pieces, line[position:]))
 
 
-def _quote(line: bytes, start: int, end: int) -> bytes:
-    """Return the quote to put around a mask in the place of a number in JSON: the one around its name."""
-    if line[start:end].strip(_NUMBER):
-        return b""
-    head = line[max(0, start - 64) : start].rstrip(b" \t")
-    if not head.endswith(b'":'):
-        return b""
-    name = head[:-2]
-    return name[len(name.rstrip(b"\\")) :] + b'"'
+def _changes(text: bytes, masked: bytes) -> Iterator[Found]:
+    """Yield the part of each line that is not the same behind redaction, and the kind of its first mask."""
+    position = 0
+    for before, after in zip(text.split(b"\n"), masked.split(b"\n"), strict=True):
+        if before != after:
+            head = _common(before, after)
+            tail = _common(before[head:][::-1], after[head:][::-1])
+            named = _MASK.search(after)
+            kind = named.group(1).decode() if named is not None else "secret"
+            yield position + head, position + max(len(before) - tail, head + 1), kind
+        position += len(before) + 1
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """Return how many bytes at the beginning are the same in both."""
+    sizes = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(sizes, min(len(one), len(other)))
+
+
+def _short_mask(quote: bytes, size: int) -> bytes:
+    stars = size - 2 * len(quote)
+    if stars > 0:
+        return quote + _SHORT_MASK[:stars] + quote
+    return b"0" if quote else b"*" * size

@@ -63,8 +63,7 @@ class Form:
 def forms(value: bytes, *, only_plain: bool = False) -> list[Form]:
     """Return every form of a secret; of equal forms the first. `only_plain`: as it is, and in base64.
 
-    Of a PEM block the raw form is its body alone, in one piece: header and line ends are no secrets. A JSON
-    document has encoded forms only: its secret parts are secrets of their own, and the rest may stay.
+    Of a PEM block the raw form is its body alone, in one piece: header and line ends are no secrets.
     """
     value = value.strip()[:_MOST_BYTES]
     by_text: dict[bytes, Form] = {}
@@ -90,10 +89,7 @@ def pem_body(value: bytes) -> bytes:
 
 
 def _texts(value: bytes) -> Iterator[bytes]:
-    if is_pem(value):
-        yield pem_body(value)
-    elif not value.startswith(b"{"):
-        yield value
+    yield pem_body(value) if is_pem(value) else value
 
 
 def _of_text(value: bytes) -> list[_Named]:
@@ -239,8 +235,10 @@ class SecretShape:
     """Shortest secret, in bytes. A count in the pattern costs RE2 a state for each byte."""
     is_certain: bool = False
     """Never legitimate in what leaves a host: shipping is refused for it."""
-    is_assigned: bool = False
-    """A bare value behind a name: what follows a separator belongs to the next name."""
+    named: bytes = b""
+    """A pattern of names; the pattern is empty, for the syntax says where the value of a name is."""
+    is_word: bool = False
+    """The group is where a word of a command line begins; the syntax says where it ends."""
 
 
 OURS: Final = "shapes.toml"
@@ -279,12 +277,13 @@ def _shapes_in(name: str) -> Iterator[SecretShape]:
     for row in rows(name):
         yield SecretShape(
             kind=row["kind"],
-            pattern=_whole(row["pattern"].encode(), parts),
+            pattern=_whole(row.get("pattern", "").encode(), parts),
             trigger=_whole(row["trigger"].encode(), parts),
             check=getattr(ordinary_words, row.get("check", ordinary_words.is_value.__name__)),
             least=row.get("least", 1),
             is_certain=row.get("certain", False),
-            is_assigned=row.get("assigned", False),
+            named=_whole(row.get("named", "").encode(), parts),
+            is_word="<<WORD>>" in row.get("pattern", "") or "<<VALUE>>" in row.get("pattern", ""),
         )
 
 

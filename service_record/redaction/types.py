@@ -9,6 +9,7 @@ shape needs to know about escapes. Pure.
 
 import base64
 import binascii
+import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -180,6 +181,8 @@ _ESCAPE: Final = compiled(
     rb"|(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]|\^[IMJ]",
     groups=False,
 )
+_MAY_ESCAPE: Final = re.compile(rb"[\\%&#^\x1b]")
+_QUOTED_ESCAPE: Final = compiled(rb"""\\(?:[nrtbf"'/\\$`]|u[0-9A-Fa-f]{4})""", groups=False)
 _NAMED: Final[Mapping[bytes, bytes]] = {
     b"n": b"\n",
     b"r": b"\r",
@@ -221,13 +224,30 @@ class UnescapedText:
         place = self._places[piece] + position - self._starts[piece]
         return self._below.place(place) if self._below else place
 
+    def replaced(self, spans: list[tuple[int, int]], by: bytes) -> "UnescapedText":
+        """Return the text with one character in the place of each span."""
+        pieces: list[bytes] = []
+        places: list[int] = []
+        position = 0
+        for start, end in spans:
+            pieces += [self.text[position:start], by]
+            places += [position, start]
+            position = end
+        pieces.append(self.text[position:])
+        starts = [0, *accumulate(map(len, pieces))]
+        return UnescapedText(b"".join(pieces), starts[:-1], [*places, position], self)
+
+    def part(self, start: int, end: int) -> "UnescapedText":
+        """Return a part of the text, which keeps its places."""
+        return UnescapedText(self.text[start:end], [0], [start], self)
+
 
 def views_of(text: bytes) -> list[UnescapedText]:
     """Return the text itself, and its view at each level of escapes."""
     views = [UnescapedText(text, [], [])]
     if _LEAST_SHARE_OF_NULS * text.count(_NUL) >= len(text) > 0:
         views.append(_without_nuls(views[0]))
-    while len(views) <= _MAX_LEVELS and (finer := _one_level(views[-1])) is not None:
+    while len(views) <= _MAX_LEVELS and (finer := unescape(views[-1])) is not None:
         views.append(finer)
     return views
 
@@ -247,8 +267,14 @@ def _without_nuls(below: UnescapedText) -> UnescapedText:
     return UnescapedText(b"".join(pieces), starts, [*(run.start() for run in runs), len(below.text)], below)
 
 
-def _one_level(below: UnescapedText) -> UnescapedText | None:
+def unescape(below: UnescapedText, *, is_quoted: bool = False) -> UnescapedText | None:
+    """Return a text with one level of escapes as the characters that they stand for; None without escapes.
+
+    `is_quoted`: only those of strings in quotes, as in JSON, with a backslash.
+    """
     text = below.text
+    if not _MAY_ESCAPE.search(text):
+        return None
     pieces: list[bytes] = []
     starts: list[int] = []
     places: list[int] = []
@@ -261,7 +287,7 @@ def _one_level(below: UnescapedText) -> UnescapedText | None:
         places.append(place)
         size += len(piece)
 
-    for match in _ESCAPE.finditer(text):
+    for match in (_QUOTED_ESCAPE if is_quoted else _ESCAPE).finditer(text):
         start, end = match.span()
         character = _character(text[start:end])
         if character is None:

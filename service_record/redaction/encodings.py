@@ -1,0 +1,251 @@
+"""Encodings that may hide a secret: hexadecimal, base64, dumps of bytes, and what is compressed. Pure.
+
+Escapes of single characters (JSON, percent, C, XML) are read by `types`. Forms in which a known secret is
+searched for are in `secrets`.
+"""
+
+import binascii
+import re
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+from service_record.redaction.syntax import prefix_end
+from service_record.redaction.types import UnescapedText, from_base64, line_end
+
+_MAX_PLAIN_BYTES: Final = 1 << 20
+_GZIP: Final = b"\x1f\x8b"
+_AS_GZIP: Final = 31
+
+# Three bytes of ASCII in base64: their highest bits are zero, which leaves a tenth of all groups of four.
+_GROUP: Final = rb"[I-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]"
+_BASE64_TEXT: Final = rb"(?:" + _GROUP + rb"){5}"
+_BASE64_GZIP: Final = rb"H4sI[A-Za-z0-9+/]{4}"
+_HEX_TEXT: Final = rb"(?:[2-7][0-9A-Fa-f]|0[09aAdD]){14}|=(?:[2-7][0-9A-F]|0[09AD]){6}"
+_DUMP: Final = rb"[0-9A-Fa-f]{6}:? {1,2}(?:[0-9A-Fa-f]{2} ){4}|[0-9A-Fa-f]{6}:? (?:[0-9A-Fa-f]{4} ){3}"
+TRIGGER: Final = b"|".join((_BASE64_TEXT, _BASE64_GZIP, _HEX_TEXT, _DUMP, rb"type=EXECVE"))
+"""Matches in what may be one of these encodings of a text."""
+ESCAPED: Final = rb"%3[AaDd]|%20|\\u00(?:3[aAdD]|20)"
+"""Matches where the signs around names and values are escaped."""
+
+_BASE64: Final = re.compile(rb"[A-Za-z0-9+/_-]{16,}={0,2}")
+_LOOKS_BASE64: Final = re.compile(_BASE64_TEXT + rb"|" + _BASE64_GZIP)
+_HEX: Final = re.compile(rb"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){6,}(?![0-9A-Fa-f])")
+_LOOKS_HEX: Final = re.compile(rb"(?:[2-7][0-9A-Fa-f]|0[09aAdD])+")
+_ARGUMENTS: Final = re.compile(rb"type=EXECVE[^\n]*?argc=\d+")
+_ARGUMENT: Final = re.compile(rb' a\d+(?:\[\d+\])?=(?:"([^"\n]*)"|((?:[0-9A-F]{2})+)(?![^ \n]))')
+
+
+def decoded_runs(text: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield what is encoded in a line: its place, and the text that it stands for."""
+    for run in _HEX.finditer(text):
+        if _LOOKS_HEX.fullmatch(text, *run.span()):
+            yield *run.span(), _words(binascii.unhexlify(run.group()))
+    for run in _BASE64.finditer(text):
+        looks = _LOOKS_BASE64.search(text, *run.span())
+        if looks is not None:
+            shift = (looks.start() - run.start()) % 4
+            yield *run.span(), _inflated(from_base64(text[run.start() + shift : run.end()]))
+
+
+def _words(data: bytes) -> bytes:
+    """Return the command line of a process, and each of its arguments in lines: audit(8) puts NULs between.
+
+    A blank within an argument becomes another character, so that each is still one word.
+    """
+    if b"\0" not in data:
+        return data
+    return (
+        data.replace(b" ", b"\x01").replace(b"\n", b"\x01").replace(b"\0", b" ")
+        + b"\n"
+        + data.replace(b"\0", b"\n")
+    )
+
+
+def _inflated(data: bytes) -> bytes:
+    """Return compressed data as it was before; other data as they are."""
+    if not data.startswith(_GZIP):
+        return data
+    try:
+        return zlib.decompressobj(_AS_GZIP).decompress(data, _MAX_PLAIN_BYTES)
+    except zlib.error:
+        return b""
+
+
+def audit_command(view: UnescapedText) -> UnescapedText | None:
+    """Return the command line of an EXECVE record of audit(8), whose arguments may be hexadecimal."""
+    begin = _ARGUMENTS.search(view.text) if b"type=EXECVE" in view.text else None
+    if begin is None:
+        return None
+    pieces: list[bytes] = []
+    places: list[int] = []
+    for argument in _ARGUMENT.finditer(view.text, begin.end()):
+        quoted = argument[1]
+        word = quoted if quoted is not None else binascii.unhexlify(argument[2])
+        start, end = argument.span(1 if quoted is not None else 2)
+        # All of an argument is masked, so each of its characters but the first stands where it ends.
+        pieces += [
+            word[:1].replace(b" ", b"\x01"),
+            word[1:].replace(b" ", b"\x01").replace(b"\n", b"\x01"),
+            b" ",
+        ]
+        places += [start, end - max(len(word) - 1, 0) if quoted is not None else end, end]
+    starts = [0, *accumulate(len(piece) for piece in pieces)]
+    return UnescapedText(b"".join(pieces), starts[:-1] or [0], places or [0], view)
+
+
+# --- Over several lines ---
+
+_SINGLE: Final = re.compile(
+    rb"[0-9A-Fa-f]{6,8}:? {1,2}((?:[0-9A-Fa-f]{2} {1,2}){0,31}[0-9A-Fa-f]{2})[ \r]*(?:\|.*)?\Z"
+)
+_PAIRS: Final = re.compile(
+    rb"[0-9A-Fa-f]{6,8}: ((?:[0-9A-Fa-f]{4} ){0,15}(?:[0-9A-Fa-f]{4}|[0-9A-Fa-f]{2}))(?:  .*)?[ \r]*\Z"
+)
+_SWAPPED: Final = re.compile(rb"[0-9A-Fa-f]{7} ((?:[0-9A-Fa-f]{4} ){0,15}[0-9A-Fa-f]{4})[ \r]*\Z")
+_PLAIN_HEX: Final = re.compile(rb"((?:[0-9A-Fa-f]{2}){8,})[ \r]*\Z")
+_BASE64_LINE: Final = re.compile(rb"""[ \t>|"'*#-]*([A-Za-z0-9+/]{40,}={0,2})["',\\ \t\r]*\Z""")
+_BASE64_END: Final = re.compile(rb"""[ \t>|"'*#-]*([A-Za-z0-9+/]{2,}={0,2})["',\\ \t\r]*\Z""")
+_CANDIDATE: Final = re.compile(rb"""[ \t>|"'*#-]*(?:[0-9A-Fa-f]{6,8}:? |[A-Za-z0-9+/]{16})""")
+_FORMS: Final = (_SINGLE, _PAIRS, _SWAPPED, _PLAIN_HEX, _BASE64_LINE)
+_MAX_BACK_BYTES: Final = 1 << 16
+KEY_END: Final = re.compile(rb"-----END [A-Z0-9 ]*PRIVATE KEY")
+_LEAST_LINES: Final = 2
+"""A single line of hexadecimal or base64 is read as a part of its line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Lines that encode one text together."""
+
+    start: int
+    end: int
+    """Where the line behind the last one begins."""
+    spans: list[tuple[int, int]]
+    """The encoded part of each line."""
+    starts: list[int]
+    """Where the text of each line begins in the decoded text; empty when no line can be told apart in it."""
+    plain: bytes
+    is_key: bool = False
+    """True when a line follows that ends a private key."""
+    is_dump: bool = False
+    """True when the lines hold nothing else than offsets and bytes."""
+
+    def spans_of(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the encoded parts that hold a part of the decoded text."""
+        if not self.starts:
+            return self.spans
+        first = bisect_right(self.starts, start) - 1
+        return [span for at, span in zip(self.starts[first:], self.spans[first:], strict=True) if at < end]
+
+
+def _match(text: bytes, start: int, form: re.Pattern[bytes]) -> tuple[int, int, int] | None:
+    """Return the encoded part of a line, and its end; None when it has not the form."""
+    end = line_end(text, start)
+    match = form.match(text, prefix_end(text, start), end)
+    return (*match.span(1), end) if match is not None and end - start < _MAX_BACK_BYTES else None
+
+
+def _width(text: bytes, start: int, form: re.Pattern[bytes]) -> int:
+    found = _match(text, start, form)
+    return found[1] - found[0] if found is not None else 0
+
+
+def _form_of(text: bytes, start: int) -> "re.Pattern[bytes] | None":
+    first = prefix_end(text, start)
+    if _CANDIDATE.match(text, first) is None:
+        return None
+    end = line_end(text, start)
+    if end - start >= _MAX_BACK_BYTES:
+        return None
+    return next((form for form in _FORMS if form.match(text, first, end)), None)
+
+
+def block_around(text: bytes, start: int, floor: int) -> Block | None:
+    """Return the block that the line at `start` belongs to; it begins at `floor` at the earliest."""
+    form = _form_of(text, start)
+    if form is None:
+        return None
+    begin = start
+    while begin > floor and begin > start - _MAX_BACK_BYTES:
+        before = text.rfind(b"\n", floor, begin - 1) + 1 or floor
+        found = _match(text, before, form)
+        if found is None or (form is _BASE64_LINE and found[1] - found[0] < _width(text, begin, form)):
+            break
+        begin = before
+    spans: list[tuple[int, int]] = []
+    position = begin
+    width = 0
+    while position < len(text) and (found := _match(text, position, form)) is not None:
+        size = found[1] - found[0]
+        if form is _BASE64_LINE and width and size > width:
+            break
+        spans.append((found[0], found[2] if form in (_SINGLE, _PAIRS) else found[1]))
+        position = found[2] + 1
+        if form is _BASE64_LINE and (size < width or text[found[1] - 1 : found[1]] == b"="):
+            width = 0
+            break
+        width = size
+    if form is _BASE64_LINE and width and position < len(text):
+        last = _match(text, position, _BASE64_END)
+        if last is not None and last[1] - last[0] < width and (last[1] - last[0]) % 4 == 0:
+            spans.append(last[:2])
+            position = last[2] + 1
+    position = min(position, len(text))
+    is_key = form is _BASE64_LINE and ends_key(text[position : line_end(text, position)])
+    if form in (_BASE64_LINE, _PLAIN_HEX) and len(spans) < _LEAST_LINES and not is_key:
+        return None
+    return _decoded_block(text, form, begin, position, spans, is_key=is_key)
+
+
+def _decoded_block(
+    text: bytes, form: re.Pattern[bytes], begin: int, end: int, spans: list[tuple[int, int]], *, is_key: bool
+) -> Block:
+    if form is _BASE64_LINE:
+        joined = b"".join(text[first:last] for first, last in spans)
+        return Block(begin, end, spans, [], _inflated(from_base64(joined)), is_key)
+    pieces = []
+    for first, last in spans:
+        match = form.match(text, prefix_end(text, text.rfind(b"\n", 0, first) + 1), last)
+        digits = match[1].replace(b" ", b"") if match is not None else b""
+        piece = binascii.unhexlify(digits[: len(digits) & ~1])
+        pieces.append(_swapped(piece) if form is _SWAPPED else piece)
+    starts = [0, *accumulate(len(piece) for piece in pieces)]
+    return Block(begin, end, spans, starts[:-1], b"".join(pieces), is_dump=form is not _PLAIN_HEX)
+
+
+def _swapped(data: bytes) -> bytes:
+    swapped = bytearray(data)
+    swapped[0::2], swapped[1::2] = data[1::2], data[0::2]
+    return bytes(swapped)
+
+
+def end_before_block(text: bytes, end: int) -> int:
+    """Return `end`, or where the block begins that the line before it may belong to."""
+    begin = end
+    while begin > 0 and begin > end - _MAX_BACK_BYTES:
+        before = text.rfind(b"\n", 0, begin - 1) + 1
+        if _form_of(text, before) is None:
+            break
+        begin = before
+    return begin or end
+
+
+def key_lines_before(text: bytes, start: int, floor: int) -> list[tuple[int, int]]:
+    """Return the base64 of a private key, whose first line is missing, before the line that ends it."""
+    spans: list[tuple[int, int]] = []
+    while start > floor:
+        before = text.rfind(b"\n", floor, start - 1) + 1 or floor
+        found = _match(text, before, _BASE64_END)
+        if found is None or (spans and not _match(text, before, _BASE64_LINE)):
+            break
+        spans.append(found[:2])
+        start = before
+    return spans[::-1]
+
+
+def ends_key(line: bytes) -> bool:
+    return b"-----END" in line and KEY_END.search(line) is not None

@@ -1,0 +1,414 @@
+"""Find where values begin and end in the syntaxes of logs and configuration files. Pure.
+
+Each syntax has its own grammar: JSON, quoted words of shells and logfmt, lines of YAML and INI, lists, and
+words. Patterns find where a value begins; only this module says where it ends.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from service_record.redaction.types import UnescapedText, unescape
+
+_PREFIX: Final = re.compile(
+    rb"(?:<\d{1,3}>)?(?:"
+    # syslog and journalctl: a time, a host, a program
+    rb"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*) "
+    rb"[A-Za-z0-9_.:-]+ [^\s:\[\]=\"'{]+(?:\[\d+\])?: "
+    # the container runtime interface
+    rb"|\d{4}-\d\d-\d\dT\S+ (?:stdout|stderr) [FP] "
+    # klog
+    rb"|[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [A-Za-z0-9_.-]+:\d+\] "
+    # cloud-init and other programs of Python
+    rb"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S* - \S+\[[A-Z]+\]: "
+    # a time alone; the kernel's
+    rb"|\[? *\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\s\]]*\]? (?:[+-]\d{4} )?"
+    rb"(?:(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR)[: ] ?)?"
+    rb"|\[ *\d+\.\d+\] "
+    # a trace of set -x
+    rb"|\++ )"
+)
+_MOST_PREFIXES: Final = 4
+
+
+def prefix_end(text: bytes, start: int = 0) -> int:
+    """Return where a line goes on behind the prefixes that loggers put before it, one behind the other."""
+    for _ in range(_MOST_PREFIXES):
+        match = _PREFIX.match(text, start)
+        if match is None:
+            break
+        start = match.end()
+    return start
+
+
+# --- JSON ---
+
+
+@dataclass(slots=True)
+class Leaf:
+    """A key, a string or a number of JSON."""
+
+    start: int
+    """Of a string, behind its quote."""
+    end: int
+    is_string: bool
+    name: bytes = b""
+    """The key of the value, or of the array that it is in; empty for a key."""
+    is_key: bool = False
+
+
+@dataclass(slots=True)
+class _Container:
+    name: bytes
+    label: bytes = b""
+    value: Leaf | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """JSON in a text: a whole document, or as much of one as a line has."""
+
+    start: int
+    end: int
+    leaves: Sequence[Leaf]
+    is_complete: bool
+    """False where the text breaks off, or is no JSON from there on."""
+
+
+_DOCUMENT: Final = re.compile(rb'[\[{][ \t]*["{\[]')
+_FIELD: Final = re.compile(rb'[ \t]*"[^"\\]*(?:\\.[^"\\]*)*"(?:[ \t]*:|[ \t\r]*\Z)', re.DOTALL)
+_TOKEN: Final = re.compile(
+    rb'[ \t\r\n]*(?:"([^"\\]*(?:\\.[^"\\]*)*)"([ \t\r\n]*:)?|([{\[])|([}\]])|(,)'
+    rb"|(-?[0-9][0-9.eE+-]*|true|false|null|NaN|-?Infinity))",
+    re.DOTALL,
+)
+_STRING, _COLON, _OPEN, _CLOSE, _COMMA, _SCALAR = range(1, 7)
+_LABELS: Final = frozenset({b"name", b"key", b"Name", b"Key"})
+_LABELLED: Final = frozenset({b"value", b"Value"})
+
+
+@lru_cache(maxsize=16)
+def find_documents(text: bytes, start: int) -> list[Document]:
+    """Return the JSON in a line from there on, in order."""
+    documents: list[Document] = []
+    position = start
+    if _FIELD.match(text, start) or text[start : start + 1] in (b"}", b"]"):
+        document = _read_document(text, start)
+        if document is not None:
+            documents.append(document)
+            position = document.end
+    while (begin := _DOCUMENT.search(text, position)) is not None:
+        document = _read_document(text, begin.start(), is_whole=True)
+        if document is None:
+            position = begin.start() + 1
+        else:
+            documents.append(document)
+            position = document.end
+    return documents
+
+
+def _read_document(  # noqa: C901 - one branch for each kind of token
+    text: bytes, start: int, *, is_whole: bool = False
+) -> Document | None:
+    """Read tokens up to the end of the document, or to what is no JSON; `is_whole` begins with a bracket."""
+    leaves: list[Leaf] = []
+    open_: list[_Container] = []
+    current = _Container(b"")
+    name = b""
+    position = end = start
+    while (token := _TOKEN.match(text, position)) is not None:
+        position = token.end()
+        kind = token.lastindex
+        if kind == _COLON:
+            name = token[_STRING]
+            leaves.append(Leaf(*token.span(_STRING), is_string=True, is_key=True))
+            continue
+        if kind in (_STRING, _SCALAR):
+            leaf = Leaf(*token.span(kind), is_string=kind == _STRING, name=name or current.name)
+            leaves.append(leaf)
+            if name in _LABELS and leaf.is_string:
+                current.label = token[_STRING]
+            elif name in _LABELLED:
+                current.value = leaf
+        elif kind == _OPEN:
+            open_.append(current)
+            current = _Container(name if token[_OPEN] == b"[" else b"")
+        elif kind == _CLOSE:
+            if current.label and current.value is not None:
+                current.value.name = current.label
+            if not open_ and is_whole:
+                break
+            current = open_.pop() if open_ else _Container(b"")
+        name = b""
+        end = position
+        if is_whole and not open_:
+            break
+    if current.label and current.value is not None:
+        current.value.name = current.label
+    leaves = [leaf for leaf in leaves if leaf.end <= end]
+    is_complete = not open_ and not name and (is_whole or not text[end:].strip())
+    return Document(start, end, leaves, is_complete) if leaves else None
+
+
+_JSON_ESCAPE: Final = re.compile(rb"\\(?:u[0-9A-Fa-f]{4}|.)", re.DOTALL)
+
+
+def clip_to_strings(
+    text: bytes, documents: Sequence[Document], start: int, end: int
+) -> list[tuple[int, int]]:
+    """Return the parts of a span that may be masked without damage to the JSON that it is in.
+
+    In a document these are strings from the inside, by whole escapes, and whole numbers.
+    """
+    parts: list[tuple[int, int]] = []
+    position = start
+    for document in documents:
+        if not document.is_complete or document.end <= position or document.start >= end:
+            continue
+        if position < document.start:
+            parts.append((position, document.start))
+        index = max(0, bisect_right(document.leaves, position, key=lambda leaf: leaf.start) - 1)
+        for leaf in document.leaves[index:]:
+            if leaf.start >= end:
+                break
+            first, last = max(leaf.start, position), min(leaf.end, end)
+            if first < last:
+                parts.append(
+                    _by_escapes(text, leaf, first, last) if leaf.is_string else (leaf.start, leaf.end)
+                )
+        position = document.end
+    if position < end:
+        parts.append((position, end))
+    return parts
+
+
+def _by_escapes(text: bytes, leaf: Leaf, first: int, last: int) -> tuple[int, int]:
+    if text.find(b"\\", leaf.start, last) >= 0:
+        for escape in _JSON_ESCAPE.finditer(text, leaf.start, leaf.end):
+            if escape.start() >= last:
+                break
+            if escape.start() < first < escape.end():
+                first = escape.start()
+            last = max(last, escape.end())
+    return first, last
+
+
+# --- Values in other text ---
+
+_QUOTED: Final = re.compile(
+    rb"""(?<![A-Za-z0-9\\"'])(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*(?:'(?:\\'|"'")'[^'\n]*)*')""", re.DOTALL
+)
+_DOUBLE_QUOTED: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_SHELL_QUOTED: Final = re.compile(rb"""'([^']*(?:'(?:\\'|"'")'[^']*)*)'""")
+_BACK_QUOTED: Final = re.compile(rb"`([^`\n]*)`")
+_ESCAPE_QUOTED: Final = re.compile(rb"'((?:[^'\\]|\\.)*)'", re.DOTALL)
+_AFTER_QUOTE: Final = frozenset(b" \t\r\n\0,;:.)}]>|&<\\@%/+?!#*=")
+_LINE_HEAD: Final = re.compile(
+    rb"[ \t]*(?:[-?>*|+#][ \t]+)*"
+    rb"(?:(?:export|set|setenv|declare(?:[ \t]+-\w+)*|env)[ \t]+)?[\"']?[A-Za-z0-9_.$-]*\Z"
+)
+_NEXT_FIELD: Final = re.compile(
+    rb"[ \t][\"']?[A-Za-z_][A-Za-z0-9_.-]*[\"']?[=:]|[ \t]+(?:#|//|&&|\|\||[|<>;])(?:[ \t]|\Z)"
+)
+_LIST_ITEM: Final = re.compile(rb"[,;&|][A-Za-z][a-z_]{2,}=")
+_LISTS: Final = {
+    b",": re.compile(rb",[ \t]*[A-Za-z_][A-Za-z0-9_.-]*[=:]"),
+    b";": re.compile(rb";"),
+    b"&": re.compile(rb"[&#]"),
+    b"?": re.compile(rb"[&#]"),
+}
+_ESCAPED_BREAK: Final = re.compile(rb"""\\+(?:[nrt]|u00|x[0-2]|["'])""")
+_PLAIN_RUN: Final = re.compile(rb"""[^\s\0"'\\]+""")
+_BLANK: Final = re.compile(rb"[ \t]")
+_WORD_RUN: Final = re.compile(rb"[^\s\0]+")
+_OPENING: Final = {b")": b"(", b"]": b"[", b"}": b"{", b">": b"<"}
+
+
+_PARAMETER: Final = re.compile(rb"[?&][A-Za-z0-9_.\[\]-]+=([^\s&\"'<>#]*[%+][^\s&\"'<>#]*)")
+_JOINED_QUOTES: Final = re.compile(rb"""'(?:\\'|"'")'""")
+_ANSI_QUOTED: Final = re.compile(rb"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
+_LEAST_PART: Final = 8
+
+
+def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:
+    """Yield the texts in quotes that have escapes, and the parameters of URLs, each without its escapes."""
+    text = view.text
+    if b"\\" in text or b'"\'"' in text:
+        for match in _ANSI_QUOTED.finditer(text):
+            yield _unescaped(view, *match.span(1))
+        for match in _QUOTED.finditer(text):
+            start, end = match.start() + 1, match.end() - 1
+            if end - start < _LEAST_PART:
+                continue
+            if text[match.start()] == _DOUBLE_QUOTE and text.find(b"\\", start, end) >= 0:
+                yield _unescaped(view, start, end)
+            elif text[match.start()] != _DOUBLE_QUOTE and text[start - 2 : start - 1] != b"$":
+                part = view.part(start, end)
+                joined = list(_JOINED_QUOTES.finditer(part.text))
+                if joined:
+                    yield part.replaced([each.span() for each in joined], b"'")
+    if b"=" in text and (b"?" in text or b"&" in text):
+        for match in _PARAMETER.finditer(text):
+            part = view.part(*match.span(1))
+            plain = UnescapedText(part.text.replace(b"+", b" "), [0], [0], part)
+            yield unescape(plain) or plain
+
+
+_DOUBLE_QUOTE: Final = ord('"')
+
+
+def _unescaped(view: UnescapedText, start: int, end: int) -> UnescapedText:
+    part = view.part(start, end)
+    return unescape(part, is_quoted=True) or part
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """Where a value begins and ends, and what is around it."""
+
+    start: int
+    end: int
+    is_quoted: bool = False
+    is_line: bool = False
+    """True when the name begins the line and the value is the rest of it, as in YAML and INI."""
+
+
+class Text:
+    """A text, whose quotes are looked up when they are first needed."""
+
+    __slots__ = ("_ends", "_starts", "data")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._starts: list[int] | None = None
+        self._ends: list[int] = []
+
+    def bounds(self, position: int) -> tuple[int, int, bool]:
+        """Return where the quoted text around a position begins and ends, and True; or else its line."""
+        if self._starts is None:
+            spans = [match.span() for match in _QUOTED.finditer(self.data)]
+            self._starts = [start for start, _ in spans]
+            self._ends = [end for _, end in spans]
+        index = bisect_right(self._starts, position - 1) - 1
+        if index >= 0 and position < self._ends[index]:
+            return self._starts[index] + 1, self._ends[index] - 1, True
+        start = self.data.rfind(b"\n", 0, position) + 1
+        end = self.data.find(b"\n", position)
+        return start, end if end >= 0 else len(self.data), False
+
+    def value(self, name: int, start: int, *, has_blanks: bool) -> Value:
+        """Return the value that begins at `start`, behind a name that begins at `name`.
+
+        `has_blanks`: it may be the rest of its line, with blanks in it.
+        """
+        first, limit, is_bounded = self.bounds(name)
+        if limit <= start:  # the name is in quotes by itself
+            first, limit, is_bounded = self.bounds(start)
+        if start >= limit:
+            return Value(start, start)
+        quoted = _quoted(self.data, start, limit)
+        if quoted is not None:
+            return quoted
+        end = self._line_end(name, start, first, limit, is_bounded=is_bounded)
+        is_shell = (
+            not is_bounded
+            and self.data[name : name + 1].isupper()
+            and b":" not in self.data[start - 2 : start]
+        )
+        if end and ((has_blanks and not is_shell) or not _BLANK.search(self.data, start, end)):
+            return Value(start, end, is_line=True)
+        return self._word(name, start, first, limit)
+
+    def word(self, start: int) -> Value:
+        """Return the word of a command line that begins at `start`."""
+        first, limit, _ = self.bounds(start)
+        quoted = _quoted(self.data, start, limit)
+        return quoted if quoted is not None else self._word(start, start, first, limit)
+
+    def _line_end(self, name: int, start: int, first: int, limit: int, *, is_bounded: bool) -> int:
+        """Return the end of a value that takes the rest of its line or quotes; 0 where it does not."""
+        text = self.data
+        if is_bounded:
+            if not _LINE_HEAD.match(text, first, name):
+                return 0
+        elif not _LINE_HEAD.match(text, first, name):
+            return 0
+        if text[start - 1 : start] == b":" and not is_bounded:
+            return 0  # a colon without a blank is no mapping of YAML
+        bare = text[start:limit].rstrip(b" \t\r\0")
+        if _ESCAPED_BREAK.search(bare) or _NEXT_FIELD.search(bare):
+            return 0
+        item = _LIST_ITEM.search(bare)
+        return start + (item.start() if item else len(bare))
+
+    def _word(self, name: int, start: int, first: int, limit: int) -> Value:
+        text = self.data
+        end = word_end(text, start, limit)
+        separator = _LISTS.get(text[name - 1 : name] if name > first else b"", _LIST_ITEM)
+        item = separator.search(text, start, end)
+        if item is not None:
+            end = item.start()
+        while end > start + 1:
+            last = text[end - 1 : end]
+            opening = _OPENING.get(last)
+            is_closing = (
+                opening is not None
+                and opening in text[first:start]
+                and text.count(opening, start, end) < text.count(last, start, end)
+            )
+            if not (is_closing or last in b",;" or (last == b"." and end == limit)):
+                break
+            end -= 1
+        return Value(start, end)
+
+
+def word_end(text: bytes, start: int, limit: int) -> int:
+    """Return the end of a shell's word: quoted parts belong to it, and a blank behind a backslash does."""
+    position = start
+    while position < limit:
+        run = _PLAIN_RUN.match(text, position, limit)
+        if run is not None:
+            position = run.end()
+            continue
+        character = text[position : position + 1]
+        if character == b"\\":
+            if _ESCAPED_BREAK.match(text, position, limit):
+                break
+            position += 2
+        elif character in (b'"', b"'"):
+            # A quote that is closed within the word is one of its characters; so is one that never is.
+            word = _WORD_RUN.match(text, position, limit)
+            close = text.find(character, position + 1, limit if position == start else word.end())  # type: ignore[union-attr]
+            position = close + 1 if close >= 0 else position + 1
+        else:
+            break
+    return min(position, limit)
+
+
+def _quoted(text: bytes, start: int, limit: int) -> Value | None:
+    """Return the value in quotes that begins at `start`; None when it has none."""
+    if text[start : start + 1] in (b"$", b"b", b"r", b"f", b"u") and text[start + 1 : start + 2] in (
+        b'"',
+        b"'",
+    ):
+        start += 1
+    quote = text[start : start + 1]
+    if quote == b'"':
+        match = _DOUBLE_QUOTED.match(text, start, limit)
+    elif quote == b"'":
+        match = _SHELL_QUOTED.match(text, start, limit)
+        if match is not None and match.end() < limit and text[match.end()] not in _AFTER_QUOTE:
+            match = _ESCAPE_QUOTED.match(text, start, limit) or match
+    elif quote == b"`":
+        match = _BACK_QUOTED.match(text, start, limit)
+    else:
+        return None
+    if match is None:
+        return None
+    end = match.end()
+    if end < limit and text[end] not in _AFTER_QUOTE:  # a shell joins what follows to the same word
+        return Value(start + 1, word_end(text, end, limit), is_quoted=True)
+    return Value(*match.span(1), is_quoted=True)
