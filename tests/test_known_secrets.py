@@ -242,8 +242,7 @@ def test_a_host_with_too_many_secrets_is_read_to_the_limit(host: Host) -> None:
 
 def test_a_host_with_too_much_in_its_files_is_read_to_the_limit(host: Host) -> None:
     for number in range(8):
-        host.write(f"etc/sysconfig/f{number}", "")
-        os.truncate(host.root / f"etc/sysconfig/f{number}", 8 << 20)
+        host.write(f"etc/sysconfig/f{number}", "\n" * (8 << 20))
     assert known_secrets(host.root).unread == ()
     host.write("etc/environment", f"token={host.secret('behind 64 MiB')}\n")
     assert known_secrets(host.root).unread == (f"{host.root}/etc/environment: too many files before it",)

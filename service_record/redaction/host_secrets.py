@@ -1,6 +1,6 @@
-"""The exact secrets of a host, from where its programs keep them and files known to hold some; their mask.
+"""The known secrets of a host: read from the files in `places`, decoded, and given with their kind.
 
-Only this part of redaction reads files of the host.
+Only this module of redaction reads files of the host.
 """
 
 import contextlib
@@ -17,23 +17,25 @@ from typing import Any, Final
 
 from service_record.record.directory import open_inside
 from service_record.redaction import types
-from service_record.redaction.place_parsers import INNER, Parser, anything, secrets_among, urls
+from service_record.redaction.place_parsers import INNER, Parser, anything, ini, secrets_among, urls
 from service_record.redaction.places import PLACES, Place
 from service_record.redaction.rules import Rules
 from service_record.redaction.secrets import PEM_BEGIN, is_taken
 from service_record.redaction.types import Secret, from_base64
 
 _MOST_LAYERS: Final = 4
-"""A MachineConfig holds data URLs, of manifests, that hold Secrets, whose values are base64."""
+"""A MachineConfig has data URLs, these have manifests, these have Secrets, and their values are base64."""
 _UNPACKED_BYTES: Final = 8 << 20
+_PARSED_BYTES: Final = 256 << 10
+"""The part of a file that is read by its syntax, at some 2 s a MiB: files of users may be made to be slow."""
 _MOST_PRINTED: Final = 4096
 _PEM: Final = types.compiled(
     rb"(?s)(" + PEM_BEGIN + rb".*?-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)"
 )
 _DATA_URL: Final = "data-url"
-"""Masked wherever it stands, but no secret by itself: it may hold the name of the host."""
+"""A data URL is masked by its shape but is not a known secret: it may be the name of the host."""
 _CREDENTIALS: Final = frozenset({"registry-auth", "authorization"})
-"""Kinds of what is base64 of `user:password`."""
+"""Kinds whose values are base64 of `user:password`."""
 _GZIP: Final = b"\x1f\x8b"
 
 
@@ -43,7 +45,7 @@ def _kind(name: str) -> str:
 
 
 class Contents:
-    """Reads secrets out of files; makes its patterns once."""
+    """Finds the secrets in the contents of files."""
 
     def __init__(self) -> None:
         self._rules = Rules()
@@ -55,9 +57,9 @@ class Contents:
         parser: Parser | None = None,
         names: frozenset[str] = frozenset(),
     ) -> Iterator[Secret]:
-        """Yield every secret in a text: as it stands there, and decoded. Some may come several times.
+        """Yield every secret in a text, as written and decoded. A secret may be yielded several times.
 
-        `parser` reads the syntax of the text, in which `names` are secret, too.
+        `parser` reads the syntax of the text. `names` are names that are secret in this text only.
         """
         if text.startswith(_GZIP):
             text = _unpacked(text)
@@ -77,7 +79,7 @@ class Contents:
     def _parsed(
         self, text: bytes, layers: int, parser: Parser | None, names: frozenset[str]
     ) -> Iterator[Secret]:
-        readable = text.decode(errors="surrogateescape")
+        readable = text[:_PARSED_BYTES].decode(errors="surrogateescape")
         for name, value in secrets_among(chain(urls(readable), parser(readable) if parser else ()), names):
             exact = value.encode(errors="surrogateescape")
             if name != INNER:
@@ -99,7 +101,7 @@ class Contents:
 
 
 def _bare(value: bytes) -> Iterator[bytes]:
-    """Yield a value without the escapes of JSON or of a URL, in which it may stand in its file."""
+    """Yield a value without the escapes of JSON or of a URL."""
     if b"\\" in value:
         with contextlib.suppress(ValueError):
             yield str(json.loads(b'"' + value + b'"')).encode(errors="surrogatepass")
@@ -108,9 +110,7 @@ def _bare(value: bytes) -> Iterator[bytes]:
 
 
 def _inner_texts(text: bytes) -> Iterator[bytes]:
-    """Yield texts written in a text in another way: JSON strings that hold more than a word, and
-    data URLs.
-    """
+    """Yield the texts inside a text: JSON strings of more than a word, and data URLs."""
     if text.lstrip()[:1] in {b"{", b"["}:
         yield from _strings(text)
     if b"data:," in text or b"%22auths%22" in text:
@@ -118,7 +118,7 @@ def _inner_texts(text: bytes) -> Iterator[bytes]:
 
 
 def inline_files(text: bytes) -> Iterator[tuple[str, bytes]]:
-    """Path and content of the files in an Ignition config, or in a MachineConfig with one in it."""
+    """Yield path and content of the files in an Ignition config or in a MachineConfig."""
     for value in _values(text):
         contents = value.get("contents") if isinstance(value, dict) else None
         source = contents.get("source") if isinstance(contents, dict) else None
@@ -135,7 +135,7 @@ def _strings(text: bytes) -> Iterator[bytes]:
 
 
 def _values(text: bytes) -> Iterator[Any]:
-    """Yield every value in a JSON document, however deep; none of what is not valid JSON."""
+    """Yield every value in a JSON document at any depth; nothing if the text is not valid JSON."""
     try:
         waiting = [json.loads(text)]
     except (ValueError, RecursionError):
@@ -150,7 +150,7 @@ def _values(text: bytes) -> Iterator[Any]:
 
 
 def _from_base64(value: bytes) -> bytes:
-    """Decode a value that is base64, and unpack it; return nothing if it is not."""
+    """Return the content of a base64 value, decompressed; empty if it is not base64."""
     packed = value.replace(b"%2B", b"+").replace(b"%2F", b"/").replace(b"%3D", b"=").replace(b"\\n", b"")
     decoded = from_base64(packed, is_strict=True)
     return _unpacked(decoded) if decoded.startswith(_GZIP) else decoded
@@ -164,7 +164,7 @@ def _unpacked(packed: bytes) -> bytes:
 
 
 def _is_line(decoded: bytes) -> bool:
-    """Text of one line: what was a secret in base64 is a secret without it."""
+    """Return whether decoded base64 is one printable line, so that it is the secret itself."""
     return (
         len(decoded) <= _MOST_PRINTED and decoded.isascii() and decoded.strip().decode("ascii").isprintable()
     )
@@ -179,25 +179,24 @@ _WHOLE_BYTES: Final = 16 << 10
 
 @dataclass(frozen=True, slots=True)
 class HostSecrets:
-    """The secrets of a host, and the files that may hold more."""
+    """The secrets of a host, and the files that were not read and may hold more."""
 
     secrets: tuple[Secret, ...]
     unread: tuple[str, ...]
-    """`PATH: why`, for a manifest; a file that is not there is not among them."""
+    """`PATH: REASON` for each file that was not read, or not to its end. Missing files are not listed."""
 
 
 def known_secrets(root: Path, environ: Mapping[str, str] | None = None) -> HostSecrets:
-    """Return every secret in the known places and in an environment: the userinfo of proxies, tokens,
-    passwords.
+    """Return every secret in the places of a host and in an environment.
 
-    Nothing has to be there. Raises nothing; what cannot be read, or is too much to read, is in `unread`.
+    Raises nothing. Files that cannot be read or are too large are listed in `unread`.
     """
     contents = Contents()
     by_value: dict[bytes, Secret] = {}
     unread: list[str] = []
     variables = "\n".join(f"{name}={value}" for name, value in (environ or {}).items())
-    secrets = contents.secrets(variables.encode(errors="surrogateescape"))
-    for secret in (*secrets, *_of_files(root, contents, unread)):
+    secrets = contents.secrets(variables.encode(errors="surrogateescape"), parser=ini)
+    for secret in (*secrets, *_read_places(root, contents, unread)):
         value = secret.value.strip()
         if not is_taken(secret.value) or value in by_value:
             continue
@@ -208,7 +207,7 @@ def known_secrets(root: Path, environ: Mapping[str, str] | None = None) -> HostS
     return HostSecrets(tuple(by_value.values()), tuple(unread))
 
 
-def _of_files(root: Path, contents: Contents, unread: list[str]) -> Iterator[Secret]:
+def _read_places(root: Path, contents: Contents, unread: list[str]) -> Iterator[Secret]:
     remaining = _ALL_BYTES
     for number, (path, place) in enumerate(_files(root)):
         if number == _MOST_FILES or remaining <= 0:

@@ -180,6 +180,13 @@ def test_every_place_of_a_host_is_known(tmp_path: Path) -> None:
     assert {path for path, secret in secrets.items() if secret not in known} == set()
 
 
+def test_variable_of_any_characters_is_known(tmp_path: Path) -> None:
+    secret = "{|<[$'\"=;, Qw7rT2"
+    known = known_secrets(tmp_path, {"DB_PASSWORD": secret, "HOME": "/home/somebody-else"}).secrets
+    assert secret.encode() in {one.value for one in known}
+    assert not any(b"somebody" in one.value for one in known)
+
+
 def in_double_quotes(secret: str) -> str:
     return '"' + secret.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
