@@ -387,15 +387,14 @@ __sr_print() { # TEXT_BEFORE
 # While a builtin is redirected, bash keeps the descriptors in the first free ones from 10 on. If
 # the service dies of a signal there, its EXIT trap runs without its own descriptors 1 and 2: our
 # command in that trap puts them back.
-__sr_find_free_descriptors() { # [COUNT]; the first and the last of them in __sr_answer
+__sr_find_free_descriptors() { # [COUNT]; the last two of them in __sr_answer
   builtin local __sr_number=9 __sr_count=0
   __sr_answer=
   while ((__sr_count < ${1-2})); do
     ((__sr_number += 1))
     [[ ! -e /proc/self/fd/$__sr_number ]] || builtin continue
     ((__sr_count += 1))
-    __sr_answer="${__sr_answer%% *} $__sr_number"
-    ((__sr_count > 1)) || __sr_answer=$__sr_number
+    __sr_answer="${__sr_answer##* } $__sr_number"
   done
 }
 
@@ -606,20 +605,23 @@ __sr_capture() { # COMMAND [ARGUMENT...]
     builtin return "$?"
   fi
   # An assignment to a readonly variable would end the service.
-  [[ $EUID == 0 && ${BASH_COMPAT+${BASH_COMPAT@a}} != *r* ]] || builtin return 1
+  [[ $EUID == 0 && ${__sr_execs-} && ${BASH_COMPAT+${BASH_COMPAT@a}} != *r* ]] ||
+    builtin return 1
+  # Under `ulimit -f` bash prints that it cannot make the file.
+  [[ ${__sr_limits[2]-} != 'Max file size'+([[:blank:]])[0-9]* ]] || builtin return 1
   [[ ${__sr_xfsz-} ]] || builtin trap '' XFSZ
   __sr_find_free_descriptors 3
   __sr[moved]=$__sr_answer
   if ((__sr_bash > 501)); then
-    BASH_COMPAT=50 "$@" 2>&- {__sr_file}<<<0 >|"/proc/self/fd/$__sr_file"
+    BASH_COMPAT=50 "$@" {__sr_file}<<<0 2>&- >|"/proc/self/fd/$__sr_file"
   else
-    "$@" 2>&- {__sr_file}<<<"$__sr_here" >|"/proc/self/fd/$__sr_file"
+    "$@" {__sr_file}<<<"$__sr_here" 2>&- >|"/proc/self/fd/$__sr_file"
   fi && __sr_answer='read' || __sr_answer=''
   __sr[moved]=
   [[ ${__sr_xfsz-} ]] || builtin trap - XFSZ
   [[ $__sr_file ]] || builtin return 1
   builtin mapfile -t -u "$__sr_file" __sr_printed 2>&-
-  builtin true {__sr_file}<&-
+  \exec {__sr_file}<&- # `builtin exec` would open it again
   [[ $__sr_answer ]] && __sr_printed+=(read)
 }
 
@@ -941,8 +943,8 @@ __sr_resume() { # the service's options
   [[ $__sr_reading != *x* ]] || builtin set -x
 }
 
-# Keeps the text of the second half, 44 lines below, as this file may be another when a run fails.
-\builtin mapfile -t -s "$((LINENO + 43))" -u 9 __sr_late 9<"${BASH_SOURCE[0]}" &&
+# Keeps the text of the second half, 46 lines below, as this file may be another when a run fails.
+\builtin mapfile -t -s "$((LINENO + 45))" -u 9 __sr_late 9<"${BASH_SOURCE[0]}" &&
   [[ ${__sr_late[0]-} == '# === Second half'* ]] || __sr_late=()
 
 __sr_bash=$((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1]))
@@ -960,19 +962,21 @@ if [[ ! ${__sr_pid-} || ${__sr_pid@a} == *x* || $__sr_pid != "$BASHPID" &&
   __sr_stderr=([_]=2 [_x]=-)
   # The service's traps, as in __sr_capture. A function without -E would not see ERR.
   __sr_xfsz='' __sr_file='' __sr_printed=() __sr_answer=
-  if [[ $EUID != 0 || ${BASH_COMPAT+${BASH_COMPAT@a}} == *r* ||
+  __sr_execs='' # the service has no function `exec`
+  \builtin declare -F exec >/dev/null || __sr_execs=1
+  if [[ $EUID != 0 || ! $__sr_execs || ${BASH_COMPAT+${BASH_COMPAT@a}} == *r* ||
     ${__sr_limits[2]-} == 'Max file size'+([[:blank:]])[0-9]* ]]; then
     ((1))
   elif ((__sr_bash > 501)); then
     BASH_COMPAT=50 \builtin trap -p EXIT ERR XFSZ \
-      2>&- {__sr_file}<<<0 >|"/proc/self/fd/$__sr_file" && __sr_answer='read' || ((1))
+      {__sr_file}<<<0 2>&- >|"/proc/self/fd/$__sr_file" && __sr_answer='read' || ((1))
   else
     \builtin trap -p EXIT ERR XFSZ \
-      2>&- {__sr_file}<<<"$__sr_here" >|"/proc/self/fd/$__sr_file" && __sr_answer='read' || ((1))
+      {__sr_file}<<<"$__sr_here" 2>&- >|"/proc/self/fd/$__sr_file" && __sr_answer='read' || ((1))
   fi
   [[ ! $__sr_file ]] || {
     \builtin mapfile -t -u "$__sr_file" __sr_printed 2>&- && __sr_printed+=("$__sr_answer")
-    \builtin true {__sr_file}<&-
+    \exec {__sr_file}<&-
   } || ((1))
   [[ $__sr_answer ]] || ! __sr_has_room ||
     __sr_printed=("$(\builtin trap -p EXIT ERR XFSZ && \builtin printf read)") || ((1))

@@ -499,3 +499,19 @@ END
     rm -r records
   done
 }
+
+@test "looking at the traps leaves no descriptor open" {
+  script descriptors.sh <<'END'
+. "$SHIM"
+. /dev/null # any file may set traps
+record_service_stage_start one
+before=(/proc/$$/fd/1[0-9])
+record_service_stage_success
+record_service_stage_start two
+record_service_stage_success
+after=(/proc/$$/fd/1[0-9])
+[[ ${before[*]} == "${after[*]}" ]] || echo "${before[*]}; ${after[*]}"
+END
+  run -0 service descriptors.sh
+  [ "$output" = "" ]
+}
