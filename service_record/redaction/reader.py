@@ -15,7 +15,7 @@ from service_record.redaction.secrets import SecretShape, part, shapes
 from service_record.redaction.syntax import (
     Document,
     Text,
-    Value,
+    ValueSpan,
     clip_to_strings,
     find_documents,
     prefix_end,
@@ -279,7 +279,7 @@ class LineReader:
                     break
 
     def _is_value(  # noqa: PLR0911 - one reason for each
-        self, shape: SecretShape, text: bytes, name: int, value: Value
+        self, shape: SecretShape, text: bytes, name: int, value: ValueSpan
     ) -> bool:
         secret = text[value.start : value.end]
         if value.end - value.start < shape.least or secret.startswith(MASK_BEGIN):

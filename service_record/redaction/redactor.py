@@ -1,12 +1,13 @@
 """Masks the secrets of one stream, in one pass and in bounded memory. Pure."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from service_record.redaction import encodings, types
 from service_record.redaction.over_lines import PRIVATE_KEY, Body, ValueFollower
-from service_record.redaction.reader import Found, placed
+from service_record.redaction.reader import MAX_DEPTH, Found, LineReader, placed
 from service_record.redaction.rules import Rules, replaced
 from service_record.redaction.types import MASK_BEGIN, MaskedSpan, line_end, views_of
 
@@ -38,6 +39,7 @@ class Redactor:
         self._only_certain = only_certain
         self._keeps_length = keeps_length
         self._depth = depth
+        self._reader = LineReader(rules.known, self._secrets_in, certain=only_certain)
         self._body = Body()
         self._values = ValueFollower()
         self._chunks: list[bytes] = []
@@ -199,13 +201,21 @@ class Redactor:
                 0,
             )
         found: dict[tuple[int, int], str] = {}
-        for first, last, kind in self._rules.secrets_in(
-            block.plain, self._depth + 1, certain=self._only_certain
-        ):
+        for first, last, kind in self._secrets_in(block.plain, self._depth + 1):
             for at, span in enumerate(block.spans_of(first, last)):
                 found.setdefault(span, "+" * bool(at) + kind)
         dump_end = block.end - text.endswith(b"\n", 0, block.end) if block.is_dump else 0
         return [(*span, kind) for span, kind in sorted(found.items())], block.end, dump_end
+
+    def _secrets_in(self, text: bytes, depth: int) -> list[Found]:
+        """Return the secrets in a text that stood encoded in another: about where, and of which kinds."""
+        certain = self._only_certain
+        if depth > MAX_DEPTH or not (
+            self._rules.exact_spans(text) or self._rules.is_suspect(text, certain=certain)
+        ):
+            return []
+        inner = Redactor(self._rules, only_certain=certain, depth=depth)
+        return list(_changes(text, inner.feed(text) + inner.finish()))
 
     def _without_in_lines(self, lines: bytes, found: list[Found]) -> bytes:
         position = 0
@@ -262,6 +272,7 @@ class Redactor:
                 certain=self._only_certain,
                 keeps_length=self._keeps_length,
                 depth=self._depth,
+                reader=self._reader,
             )
         if masked != before and not is_known:
             self._body.follow(views[-1], masked)
@@ -284,6 +295,28 @@ class Redactor:
     def _note(self, text: bytes, position: int) -> None:
         if self._only_certain and not self.first_line:
             self.first_line = self._lines + text.count(b"\n", 0, position) + 1
+
+
+_MASK: Final = re.compile(rb"<redacted:([a-z0-9-]*)>")
+
+
+def _changes(text: bytes, masked: bytes) -> Iterator[Found]:
+    """Yield the part of each line that is not the same behind redaction, and the kind of its first mask."""
+    position = 0
+    for before, after in zip(text.split(b"\n"), masked.split(b"\n"), strict=True):
+        if before != after:
+            head = _common(before, after)
+            tail = _common(before[head:][::-1], after[head:][::-1])
+            named = _MASK.search(after)
+            kind = named.group(1).decode() if named is not None else "secret"
+            yield position + head, position + max(len(before) - tail, head + 1), kind
+        position += len(before) + 1
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """Return how many bytes at the beginning are the same in both."""
+    sizes = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(sizes, min(len(one), len(other)))
 
 
 def _outside(text: bytes, spans: Sequence[MaskedSpan], end: int) -> int:

@@ -3,18 +3,16 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import Final
 
 from service_record.redaction.exact import Exact
-from service_record.redaction.reader import MAX_DEPTH, Found, LineReader, number_quote, patterns, placed
+from service_record.redaction.reader import Found, LineReader, number_quote, patterns, placed
 from service_record.redaction.types import MASK_BEGIN, MaskedSpan, Secret, line_end, mask
 
 _MOST_TURNS: Final = 8
 """The limit of passes: the text that a mask lays bare is looked at again; more than two passes are seldom
 needed.
 """
-_MASK: Final = re.compile(rb"<redacted:([a-z0-9-]*)>")
 _OTHER_MASK: Final = re.compile(rb"<redacted:(?!private-key)[a-z0-9-]*>")
 """A mask whose kind may look like a name. What stands beside that of a key may be a part of the key."""
 _SHORT_MASK: Final = b"***"
@@ -26,10 +24,7 @@ class Rules:
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         self._exact = Exact(secrets)
         self._patterns = patterns()
-        self._readers = {
-            certain: LineReader(self.known, partial(self.secrets_in, certain=certain), certain=certain)
-            for certain in (False, True)
-        }
+        self._reader = LineReader(self.known, _nothing)
 
     @property
     def left_out(self) -> Counter[str]:
@@ -43,16 +38,6 @@ class Rules:
     def known(self, text: bytes) -> list[Found]:
         """Return the places and kinds of the exact secrets in a text."""
         return [(span.start, span.end, span.kind) for span in self._exact.spans(text)]
-
-    def secrets_in(self, text: bytes, depth: int, *, certain: bool = False) -> list[Found]:
-        """Return the secrets in a text that stood encoded in another: about where, and of which kinds."""
-        if depth > MAX_DEPTH or not (self._exact.spans(text) or self.is_suspect(text, certain=certain)):
-            return []
-        from service_record.redaction.redactor import Redactor  # it reads lines by these rules
-
-        redactor = Redactor(self, only_certain=certain, depth=depth)
-        masked = redactor.feed(text) + redactor.finish()
-        return list(_changes(text, masked))
 
     def is_suspect(self, text: bytes, *, certain: bool = False) -> bool:
         """Return whether a text may have the shape of a secret."""
@@ -96,12 +81,14 @@ class Rules:
         certain: bool = False,
         keeps_length: bool = False,
         depth: int = 0,
+        reader: LineReader | None = None,
     ) -> bytes:
         """Return the line, which has no newline, without what has the shape of a secret.
 
-        `certain`: without what is never legitimate, and with the rest.
+        `certain`: without what is never legitimate, and with the rest. `reader` reads it, and what is encoded
+        in it; without one, nothing is decoded.
         """
-        reader = self._readers[certain]
+        reader = reader or (LineReader(self.known, _nothing, certain=True) if certain else self._reader)
         for _ in range(_MOST_TURNS):
             found = placed(line, reader.secrets(line, depth))
             if not found:
@@ -117,8 +104,12 @@ class Rules:
         """
         for start, end, _ in self.suspects(text):
             line = text[start:end]
-            for first, last, kind in placed(line, self._readers[False].secrets(line)):
+            for first, last, kind in placed(line, self._reader.secrets(line)):
                 yield Secret(kind, line[first:last])
+
+
+def _nothing(_text: bytes, _depth: int) -> list[Found]:
+    return []
 
 
 def replaced(
@@ -139,25 +130,6 @@ def replaced(
         pieces += [line[position:start], cover]
         position = end
     return b"".join((*pieces, line[position:]))
-
-
-def _changes(text: bytes, masked: bytes) -> Iterator[Found]:
-    """Yield the part of each line that is not the same behind redaction, and the kind of its first mask."""
-    position = 0
-    for before, after in zip(text.split(b"\n"), masked.split(b"\n"), strict=True):
-        if before != after:
-            head = _common(before, after)
-            tail = _common(before[head:][::-1], after[head:][::-1])
-            named = _MASK.search(after)
-            kind = named.group(1).decode() if named is not None else "secret"
-            yield position + head, position + max(len(before) - tail, head + 1), kind
-        position += len(before) + 1
-
-
-def _common(one: bytes, other: bytes) -> int:
-    """Return how many bytes at the beginning are the same in both."""
-    sizes = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    return next(sizes, min(len(one), len(other)))
 
 
 def _short_mask(quote: bytes, size: int) -> bytes:

@@ -61,7 +61,7 @@ class Leaf:
 
 
 @dataclass(slots=True)
-class _Container:
+class _OpenContainer:
     name: bytes
     label: bytes = b""
     value: Leaf | None = None
@@ -115,8 +115,8 @@ def _read_document(  # noqa: C901 - one branch for each kind of token
 ) -> Document | None:
     """Read tokens up to the end of the document, or to what is no JSON; `is_whole` begins with a bracket."""
     leaves: list[Leaf] = []
-    open_: list[_Container] = []
-    current = _Container(b"")
+    open_: list[_OpenContainer] = []
+    current = _OpenContainer(b"")
     name = b""
     position = end = start
     while (token := _TOKEN.match(text, position)) is not None:
@@ -135,13 +135,13 @@ def _read_document(  # noqa: C901 - one branch for each kind of token
                 current.value = leaf
         elif kind == _OPEN:
             open_.append(current)
-            current = _Container(name if token[_OPEN] == b"[" else b"")
+            current = _OpenContainer(name if token[_OPEN] == b"[" else b"")
         elif kind == _CLOSE:
             if current.label and current.value is not None:
                 current.value.name = current.label
             if not open_ and is_whole:
                 break
-            current = open_.pop() if open_ else _Container(b"")
+            current = open_.pop() if open_ else _OpenContainer(b"")
         name = b""
         end = position
         if is_whole and not open_:
@@ -266,7 +266,7 @@ def _unescaped(view: UnescapedText, start: int, end: int) -> UnescapedText:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class ValueSpan:
     """Where a value begins and ends, and what is around it."""
 
     start: int
@@ -299,7 +299,7 @@ class Text:
         end = self.data.find(b"\n", position)
         return start, end if end >= 0 else len(self.data), False
 
-    def value(self, name: int, start: int, *, has_blanks: bool) -> Value:
+    def value(self, name: int, start: int, *, has_blanks: bool) -> ValueSpan:
         """Return the value that begins at `start`, behind a name that begins at `name`.
 
         `has_blanks`: it may be the rest of its line, with blanks in it.
@@ -308,7 +308,7 @@ class Text:
         if limit <= start:  # the name is in quotes by itself
             first, limit, is_bounded = self.bounds(start)
         if start >= limit:
-            return Value(start, start)
+            return ValueSpan(start, start)
         quoted = _quoted(self.data, start, limit)
         if quoted is not None:
             return quoted
@@ -319,10 +319,10 @@ class Text:
             and b":" not in self.data[start - 2 : start]
         )
         if end and ((has_blanks and not is_shell) or not _BLANK.search(self.data, start, end)):
-            return Value(start, end, is_line=True)
+            return ValueSpan(start, end, is_line=True)
         return self._word(name, start, first, limit)
 
-    def word(self, start: int) -> Value:
+    def word(self, start: int) -> ValueSpan:
         """Return the word of a command line that begins at `start`."""
         first, limit, _ = self.bounds(start)
         quoted = _quoted(self.data, start, limit)
@@ -344,7 +344,7 @@ class Text:
         item = _LIST_ITEM.search(bare)
         return start + (item.start() if item else len(bare))
 
-    def _word(self, name: int, start: int, first: int, limit: int) -> Value:
+    def _word(self, name: int, start: int, first: int, limit: int) -> ValueSpan:
         text = self.data
         end = word_end(text, start, limit)
         separator = _LISTS.get(text[name - 1 : name] if name > first else b"", _LIST_ITEM)
@@ -362,7 +362,7 @@ class Text:
             if not (is_closing or last in b",;" or (last == b"." and end == limit)):
                 break
             end -= 1
-        return Value(start, end)
+        return ValueSpan(start, end)
 
 
 def word_end(text: bytes, start: int, limit: int) -> int:
@@ -388,7 +388,7 @@ def word_end(text: bytes, start: int, limit: int) -> int:
     return min(position, limit)
 
 
-def _quoted(text: bytes, start: int, limit: int) -> Value | None:
+def _quoted(text: bytes, start: int, limit: int) -> ValueSpan | None:
     """Return the value in quotes that begins at `start`; None when it has none."""
     if text[start : start + 1] in (b"$", b"b", b"r", b"f", b"u") and text[start + 1 : start + 2] in (
         b'"',
@@ -410,5 +410,5 @@ def _quoted(text: bytes, start: int, limit: int) -> Value | None:
         return None
     end = match.end()
     if end < limit and text[end] not in _AFTER_QUOTE:  # a shell joins what follows to the same word
-        return Value(start + 1, word_end(text, end, limit), is_quoted=True)
-    return Value(*match.span(1), is_quoted=True)
+        return ValueSpan(start + 1, word_end(text, end, limit), is_quoted=True)
+    return ValueSpan(*match.span(1), is_quoted=True)
