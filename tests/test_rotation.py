@@ -365,6 +365,57 @@ def test_an_entry_of_a_writer_that_held_the_replaced_file_open_is_taken_in_by_th
     assert entries_in(path)[-2:] == [late, later]
 
 
+@pytest.mark.parametrize("layout", ["lines", "array"])
+def test_late_entry_is_kept_beside_an_equal_one(
+    layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two threads that do the same in one millisecond record the same bytes."""
+    path = tmp_path / "job.json"
+    runs = [each for n in range(300) for each in good(n)]
+    path.write_bytes(our_array(*runs)) if layout == "array" else write_lines(path, *runs)
+    monkeypatch.setattr("service_record.rotation.replacing._WRITERS_SECONDS", 0.1)
+    monkeypatch.setattr("service_record.rotation.replacing._ARRAY_WRITERS_SECONDS", 0.1)
+    held = os.open(path, os.O_RDWR | os.O_APPEND)
+    assert some(rotate(path, LIMIT)).is_waiting
+    equal = entry(at=9000)
+    os.write(held, equal.to_line())
+    assert Writer(path).append(equal)
+    os.close(held)
+    rotate(path, LIMIT)
+    assert entries_in(path)[-2:] == [equal, equal]
+    assert names(tmp_path) == ["job.json"]
+
+
+@pytest.mark.parametrize("moment", ["before-the-rename", "before-the-removal"])
+def test_killed_insertion_of_late_entries_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    path = write_lines(tmp_path / "job.json", *(e for n in range(300) for e in good(n)))
+    monkeypatch.setattr("service_record.rotation.replacing._WRITERS_SECONDS", 0.1)
+    held = os.open(path, os.O_WRONLY | os.O_APPEND)
+    assert some(rotate(path, LIMIT)).is_waiting
+    late = [entry(at=9000), entry(at=9000), entry("service end", 9001)]
+    os.write(held, b"".join(each.to_line() for each in late))
+    os.close(held)
+    expected = [*entries_in(path), *late]
+
+    function = {"before-the-rename": "replace", "before-the-removal": "unlink"}[moment]
+    original = getattr(Path, function)
+
+    def be_killed(self: Path, *arguments: object, **options: object) -> object:
+        if function == "replace" or self.name.endswith(".old"):
+            raise KeyboardInterrupt
+        return original(self, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, function, be_killed)
+        with pytest.raises(KeyboardInterrupt):
+            rotate(path, LIMIT)
+    assert rotate(path, LIMIT) is None
+    assert entries_in(path) == expected
+    assert names(tmp_path) == ["job.json"]
+
+
 @pytest.mark.parametrize("field", [[], {"failed": "3"}, {"failed": -1}, {"reason": 3}], ids=str)
 def test_anything_else_than_counts_is_no_entry(field: object) -> None:
     line = json.dumps(entry().to_json() | {"leftOut": field}).encode()
@@ -405,9 +456,8 @@ def test_a_short_record_that_is_mounted_read_only_is_no_trouble(tmp_path: Path) 
 
 
 RUNS = """
-import sys, time, service_record
+import sys, service_record
 for number in range(int(sys.argv[2])):
-    time.sleep(0.002)  # two runs in one millisecond have equal entries, which a rotation takes for one
     try:
         with service_record.service("job", directory=sys.argv[1]), service_record.stage("pull"):
             if number % 17 == 0:

@@ -11,9 +11,9 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Final
@@ -36,7 +36,7 @@ _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O
 _READ_WRITE: Final = _READ | os.O_RDWR
 _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_OLD: Final = re.compile(r"\.(?P<record>.+\.json)\.(?P<old>\d{1,12})-(?P<new>\d{1,12})\.old", re.DOTALL)
+_OLD: Final = re.compile(r"\.(?P<record>.+\.json)\.(?P<numbers>\d{1,12}(-\d{1,12}){3})\.old", re.DOTALL)
 
 
 class RotationError(Exception):
@@ -72,10 +72,13 @@ def _rotate(path: Path, limit: int) -> Rotation | None:
     from service_record.rotation.choosing import AnonymousError, choose_entries  # few records are too long
 
     before = path.lstat().st_size
+    left_out = 0
 
     def choose(entries: list[Entry]) -> list[Entry]:
+        nonlocal left_out
         chosen = choose_entries(entries, [len(encoded(entry.to_json())) for entry in entries], limit // 2)
-        return chosen if len(chosen) < len(entries) else entries
+        left_out = len(entries) - len(chosen)
+        return chosen if left_out else entries
 
     try:
         replaced = _replace(path, choose)
@@ -87,19 +90,36 @@ def _rotate(path: Path, limit: int) -> Rotation | None:
     if replaced is None:
         return None
     is_waiting = not _finish(path, replaced)
-    return Rotation(before, path.lstat().st_size, replaced.left_out, is_waiting)
+    return Rotation(before, path.lstat().st_size, left_out, is_waiting)
 
 
 @dataclass(frozen=True, slots=True)
 class _Replaced:
-    """A file that was replaced."""
+    """A file that was replaced. Its name has the numbers, so that the next rotation can complete this one.
 
-    path: Path
+    Late entries are counted, and not looked for in the new file: a program may record two equal entries.
+    """
+
+    record: Path
+    turn: int
+    """0 if a rotation replaced the file; one more each time that the insertion of late entries did."""
     entries: int
     """Number of its entries that were read to make the new file."""
     new_entries: int
     """Number of entries in the new file at that time."""
-    left_out: int = 0
+    copied: int = 0
+    """Number of its next entries that were then copied to the new file, without a sync."""
+
+    @property
+    def path(self) -> Path:
+        numbers = f"{self.turn}-{self.entries}-{self.new_entries}-{self.copied}"
+        return self.record.with_name(f".{self.record.name}.{numbers}.old")
+
+    def note_copied(self, count: int) -> "_Replaced":
+        """Note in its name that `count` more entries are copied, or will be at once."""
+        changed = replace(self, copied=self.copied + count)
+        self.path.rename(changed.path)
+        return changed
 
 
 @contextmanager
@@ -114,8 +134,8 @@ def _hold_directory_lock(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _replace(path: Path, choose: Callable[[list[Entry]], list[Entry]]) -> _Replaced | None:
-    """Replace a record by the chosen entries. If `choose` returns all of them, return None.
+def _replace(path: Path, choose: Callable[[list[Entry]], list[Entry]], turn: int = 0) -> _Replaced | None:
+    """Replace a record by the chosen entries. If `choose` returns the same list, return None.
 
     The replaced file keeps a name beside the record. A power loss at any moment leaves one of the two files,
     whole, as the record.
@@ -140,20 +160,18 @@ def _replace(path: Path, choose: Callable[[list[Entry]], list[Entry]]) -> _Repla
             _keep_damage(path, damage)
             offset, caught_up = (0, 0) if is_array else _catch_up(descriptor, len(data), target)
             os.fsync(target)
-            before, after = len(entries) + caught_up, len(chosen) + caught_up
-            old = path.with_name(f".{path.name}.{before}-{after}.old")
-            os.link(path, old, follow_symlinks=False)
+            replaced = _Replaced(path, turn, len(entries) + caught_up, len(chosen) + caught_up)
+            os.link(path, replaced.path, follow_symlinks=False)
             _sync(path.parent)
             if not is_array:  # without a sync, which would take long enough for further entries
-                _catch_up(descriptor, offset, target)
+                replaced = replaced.note_copied(_catch_up(descriptor, offset, target)[1])
             new.replace(path)
             _sync(path.parent)
-            replaced = _Replaced(old, before, after, len(entries) - len(chosen))
             if is_array:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
                 os.close(descriptor)
                 descriptor = -1
-                _append_late(target, replaced)
+                replaced = _append_late(target, replaced)
         return replaced
     finally:
         with suppress(FileNotFoundError):
@@ -162,7 +180,7 @@ def _replace(path: Path, choose: Callable[[list[Entry]], list[Entry]]) -> _Repla
             os.close(descriptor)
 
 
-def _append_late(target: int, replaced: _Replaced) -> None:
+def _append_late(target: int, replaced: _Replaced) -> _Replaced:
     """Append entries that writers of an array wrote to the replaced file, before the new one gets any.
 
     Every writer that was waiting for the lock writes to the replaced file. Its next entry must not come
@@ -171,12 +189,17 @@ def _append_late(target: int, replaced: _Replaced) -> None:
     without the lock.
     """
     if not _writers_have_left(replaced.path, _ARRAY_WRITERS_SECONDS):
-        return
-    late, damage = _pieces_after(list(read_entries(BytesIO(replaced.path.read_bytes()))), replaced.entries)
+        return replaced
+    late, damage = _late_pieces(replaced)
     if late and not damage:
+        noted = replaced.note_copied(len(late))
         lines = b",\n".join(encoded(entry.to_json()).rstrip(b"\n") for entry in late)
-        with suppress(OSError, ArrayError):
+        try:
             append(target, lines, lock_seconds=0)
+        except (OSError, ArrayError):
+            return noted.note_copied(-len(late))
+        return noted
+    return replaced
 
 
 def _read_whole_lines(descriptor: int, offset: int, *, is_array: bool = False) -> bytes:
@@ -267,22 +290,24 @@ def _keep_damage(path: Path, damage: Sequence[Malformed]) -> None:
 
 
 def _find_replaced(path: Path) -> list[_Replaced]:
-    """Return the replaced files beside a record, oldest first."""
-    leftovers = []
+    """Return the replaced files beside a record, in the order in which they were replaced."""
+    found = []
     for other in path.parent.iterdir():
         named = _OLD.fullmatch(other.name)
         if named is not None and named["record"] == path.name:
-            leftovers.append(_Replaced(other, int(named["old"]), int(named["new"])))
-    return sorted(leftovers, key=lambda one: one.path.lstat().st_mtime_ns)
+            found.append(_Replaced(path, *map(int, named["numbers"].split("-"))))
+    return sorted(found, key=lambda replaced: replaced.turn)
 
 
 def _finish_earlier(path: Path) -> None:
     """Complete a rotation that was cut short."""
-    for replaced in _find_replaced(path):
-        if replaced.path.samefile(path):  # it was cut short before the new file took its place
-            replaced.path.unlink()
-        else:
-            _finish(path, replaced)
+    found = _find_replaced(path)
+    if found and found[-1].path.samefile(path):  # it was cut short before the new file took its place
+        found.pop().path.unlink()
+    for done in found[:-1]:  # the late entries of each are in the file that replaced the record next
+        done.path.unlink()
+    if found:
+        _finish(path, found[-1])
     new = path.with_name(f".{path.name}.new")
     if new.exists():  # a read-only file system refuses to remove even a missing file
         new.unlink(missing_ok=True)
@@ -301,70 +326,65 @@ def _finish(path: Path, replaced: _Replaced) -> bool:
         replaced, again = again, None
         if not _writers_have_left(replaced.path, _WRITERS_SECONDS):
             return False
-        pieces = list(read_entries(BytesIO(replaced.path.read_bytes())))
-        late, damage = _pieces_after(pieces, replaced.entries)
+        late, damage = _late_pieces(replaced)
         _keep_damage(path, damage)
         if late and turn + 1 < _MOST_TURNS:
-            again = _insert_late(path, late, replaced.new_entries)
-        elif not _append_missing(path, late, replaced.new_entries):
-            return False
+            again = _insert_late(path, late, replaced)
+        elif late:
+            there = [piece for piece in read_entries(BytesIO(path.read_bytes())) if isinstance(piece, Entry)]
+            missing = _missing(late, there, replaced)
+            replaced = replaced.note_copied(len(late) - replaced.copied)
+            writer = Writer(path)
+            if not all(writer.append(entry) for entry in missing):
+                return False
         _sync(path)
         replaced.path.unlink()
         _sync(path.parent)
     return True
 
 
-def _pieces_after(pieces: Sequence[Entry | Malformed], count: int) -> tuple[list[Entry], list[Malformed]]:
-    """Return the pieces after the first `count` entries."""
+def _late_pieces(replaced: _Replaced) -> tuple[list[Entry], list[Malformed]]:
+    """Return the pieces of a replaced file behind the entries that were read to make the new file."""
     read_count = 0
     late: list[Entry] = []
     damage: list[Malformed] = []
-    for piece in pieces:
+    for piece in read_entries(BytesIO(replaced.path.read_bytes())):
         if isinstance(piece, Malformed):
-            if read_count >= count:
+            if read_count >= replaced.entries:
                 damage.append(piece)
             continue
         read_count += 1
-        if read_count > count:
+        if read_count > replaced.entries:
             late.append(piece)
     return late, damage
 
 
-def _insert_late(path: Path, late: Sequence[Entry], place: int) -> _Replaced | None:
-    """Insert entries into a record after the first `place` entries, unless they are there already."""
+def _insert_late(path: Path, late: Sequence[Entry], replaced: _Replaced) -> _Replaced | None:
+    """Insert the late entries where they belong: behind those that were in the new file before any writer."""
+    place = replaced.new_entries + replaced.copied
 
     def choose(entries: list[Entry]) -> list[Entry]:
-        first = place
-        for entry, there in zip(late, entries[place:], strict=False):
-            if entry != there:
-                break
-            first += 1
-        missing = _missing(late[first - place :], entries[first:])
-        return [*entries[:first], *missing, *entries[first:]] if missing else entries
+        missing = _missing(late, entries, replaced)
+        return [*entries[:place], *missing, *entries[place:]] if missing else entries
 
-    return _replace(path, choose)
+    return _replace(path, choose, replaced.turn + 1)
 
 
-def _append_missing(path: Path, late: Sequence[Entry], place: int) -> bool:
-    """Append entries as a writer does, unless they are in the record after the first `place` entries."""
-    if not late:
-        return True
-    there = [piece for piece in read_entries(BytesIO(path.read_bytes())) if isinstance(piece, Entry)]
-    writer = Writer(path)
-    return all(writer.append(entry) for entry in _missing(late, there[place:]))
+def _missing(late: Sequence[Entry], record: Sequence[Entry], replaced: _Replaced) -> list[Entry]:
+    """Return the late entries that are not in the record.
 
-
-def _missing(late: Iterable[Entry], there: Iterable[Entry]) -> list[Entry]:
-    """Return the late entries that are not there yet. A rotation that was cut short may have added some."""
-    lines = Counter(encoded(entry.to_json()) for entry in there)
+    Of the copied ones some may be missing: after a loss of power, or if the rotation was killed while it
+    copied them. Only these are looked for.
+    """
+    lines = Counter(encoded(entry.to_json()) for entry in record[replaced.new_entries :])
     missing = []
-    for entry in late:
+    for entry in late[: replaced.copied]:
         line = encoded(entry.to_json())
         if lines[line]:
             lines[line] -= 1
         else:
             missing.append(entry)
-    return missing
+    return [*missing, *late[replaced.copied :]]
 
 
 def _writers_have_left(path: Path, seconds: float) -> bool:
