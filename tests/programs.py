@@ -38,6 +38,7 @@ def program(directory: Path, source: str) -> Path:
 def run_program(directory: Path, source: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, program(directory, source)],
+        cwd=directory,
         env=environment(directory, **more),
         check=False,
         capture_output=True,
