@@ -311,6 +311,39 @@ def is_prefixed(value: bytes) -> bool:
     return is_random(longest) and is_mix and is_dense_and_no_digest(value)
 
 
+def is_sole_value(value: bytes) -> bool:
+    """Tell random letters and digits from words, where a text is nothing but a name and one more word."""
+    if not is_value(value) or _PUBLIC.fullmatch(value) or _UUID.fullmatch(value) or _TIME.fullmatch(value):
+        return False
+    pieces = [piece for piece in _JOINTS.split(value) if piece]
+    longest = max(pieces, key=len, default=b"")
+    if longest.isalpha():
+        is_one_case = longest.isupper() or longest.islower() or _CHANGES * _changes(longest) >= len(longest)
+        return len(longest) >= _LONG_WORD and is_one_case and is_credential_word(longest)
+    if len(longest) < _DENSE_BYTES:
+        return len(pieces) >= _LEAST_GROUPS and all(
+            len(piece) >= _GROUP_BYTES and piece.isalnum() and not piece.isalpha() for piece in pieces
+        )
+    runs = _LETTERS.findall(value)
+    pairs = sum(len(run) - 1 for run in runs)
+    common = sum(pair in _COMMON_PAIRS for run in runs for pair in _pairs(run.lower()))
+    if longest.isdigit():
+        return len(longest) >= _LEAST_DIGITS_ALONE
+    return _HEX.fullmatch(longest) is not None or common <= _MOST_COMMON_SHARE * pairs
+
+
+_LETTERS: Final = re.compile(rb"[A-Za-z]{3,}")
+_LEAST_GROUPS: Final = 3
+_LEAST_DIGITS_ALONE: Final = 24
+"""Times and numbers are shorter."""
+_GROUP_BYTES: Final = 4
+
+
+def is_sole_value_or_uuid(value: bytes) -> bool:
+    """Tell the value of a name in capitals or in camel case from words; a UUID is one, too."""
+    return is_sole_value(value) or _UUID.fullmatch(value) is not None
+
+
 def is_registry_auth(value: bytes) -> bool:
     """Tell base64 of `user:password`, and any other token in its place."""
     return is_credential(value) or is_dense(value)

@@ -35,7 +35,9 @@ _LONGEST_NAME: Final = 64
 _NAME_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 _QUOTES: Final = (b'"', b"'", b"`")
 _PUBLIC_NAME: Final = re.compile(
-    rb"(?i:(?:(?:public|pub|host|known|verification|verify)[ _.-]?keys?|(?:token|key)[_.-]?id)"
+    rb"(?i:(?:(?:public|pub|host|known|verification|verify"
+    rb"|cache|partition|primary|foreign|sort|group|object|row|record|lock|map|index|dedup|routing|registry|idempotency)"
+    rb"[ _.-]?keys?|(?:token|key)[_.-]?id)"
     rb"""(?:["'`>\]\s:=?,({-]|string|base64)*$)"""
 )
 """Keys that are no secrets."""
