@@ -105,6 +105,15 @@ def test_a_command_killed_by_a_signal_takes_run_with_it(tmp_path: Path, name: st
     assert (end.signal, end.exit_code) == (name, None)
 
 
+@pytest.mark.parametrize(("offset", "name"), [(0, "RTMIN"), (3, "RTMIN+3")])
+def test_real_time_signal_is_recorded_by_its_name(tmp_path: Path, offset: int, name: str) -> None:
+    number = signal.SIGRTMIN + offset
+    done = run(tmp_path, "--", "sh", "-c", f"kill -{number} $$")
+
+    assert done.returncode == -number
+    assert recorded(tmp_path)[-1].signal == name
+
+
 @pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "WINCH", "ALRM", "RTMIN"])
 def test_a_signal_sent_to_run_reaches_the_command(tmp_path: Path, name: str) -> None:
     process = start(tmp_path, "--", "bash", "-c", TRAPS.format(signal=name))
@@ -178,6 +187,19 @@ def test_a_command_that_cannot_be_started_is_a_failure(
 
     assert (done.returncode, done.stderr) == (status, f"service-record run: {message}\n")
     assert (end.phase, end.exit_code, end.error_message) == ("service end", status, message)
+
+
+@pytest.mark.parametrize("interpreter", ["/no/such/interpreter", "/no/such/interpreter -x"])
+def test_missing_interpreter_is_named(tmp_path: Path, interpreter: str) -> None:
+    script = tmp_path / "script"
+    script.write_text(f"#!{interpreter}\n")
+    script.chmod(0o755)
+    done = run(tmp_path, "--", str(script))
+    end = recorded(tmp_path)[-1]
+    message = f"{script}: its interpreter /no/such/interpreter does not exist"
+
+    assert (done.returncode, done.stderr) == (126, f"service-record run: {message}\n")
+    assert (end.exit_code, end.error_message) == (126, message)
 
 
 def test_options_after_the_command_are_the_command_s(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ FILES: Final = (
     "tests/test_array_concurrency.py",
     "tests/test_array_harm.py",
     "tests/test_array_lock.py",
+    "tests/test_array_signals.py",
     "tests/test_bundle_hostile.py",
     "tests/test_charts_any.py",
     "tests/test_cleanup.py",

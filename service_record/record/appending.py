@@ -129,7 +129,9 @@ class Writer:
         self._tail_is_ours = False
         self._is_in_array = False
         self._parked: list[bytes] = []
-        """Entries that signal handlers have parked behind the array, in the middle of an append."""
+        """Entries that signal handlers have parked behind the array, or are about to, in the middle of an
+        append.
+        """
 
     @property
     def dropped(self) -> int:
@@ -173,14 +175,18 @@ class Writer:
             self._write_line(encode_line(entry), written)
             return
         first = self._first_byte()
-        if first == b"[" and self._write_in_array(entry, written):
-            return
-        # Also behind an array: this writer's entries are parked there from now on.
+        if first == b"[" and not self._is_in_array:
+            is_in_file = self._write_in_array(encode_line(entry).rstrip(), written)
+            while self._parked:  # by a handler that came after the last look, and before that could be seen
+                self._write_in_array(None, [])
+            if is_in_file:
+                return
+        # Also behind an array: this writer's entries are parked there from now on. But if this is a signal
+        # handler, in the middle of an append, that append moves the entry into the array.
         line = encode_line(entry, _SEPARATE if first else b"")
-        self._write_line(line, written)
         if self._is_in_array:
             self._parked.append(line.strip())
-            self._tail_is_ours = False  # the append below this one moves the entry into the array
+        self._write_line(line, written)
 
     def _first_byte(self) -> bytes:
         """Return the byte that shows the file's layout, creating the file if it is missing; empty for an
@@ -224,48 +230,44 @@ class Writer:
             written.extend(map(os.write, opened[-1:], (line,)))  # see open_into
             if written[-1] < len(line) - len(_SEPARATE):
                 raise OSError(f"{self._path}: only part of an entry could be written")
-            self._tail_is_ours = written[-1] == len(line)
+            self._tail_is_ours = written[-1] == len(line) and not self._is_in_array
         finally:
             for _ in closing:  # see open_into
                 pass
 
-    def _write_in_array(self, entry: Mapping[str, object] | bytes, written: list[int]) -> bool:
-        if self._is_in_array:  # this is a signal handler, on top of the very same function
-            return False
-        line, is_whole = encode_line(entry).rstrip(), False
+    def _write_in_array(self, line: bytes | None, written: list[int]) -> bool:
+        """Write an entry, if one is given, and the parked ones; return True if the entry is in the array."""
+        is_whole = False
         opened: list[int] = []
         closing = map(os.close, opened)
         try:
             self._is_in_array = True
             open_into(opened, self._path, os.O_RDWR | _SAFE)
-            if self._parked:
-                self._merge_parked(opened[0])
-            try:
-                array_file.append(opened[0], line, lock_seconds=_LOCK_SECONDS, written=written)
-            except array_file.ArrayError:
-                if not self._parked:
-                    raise
-                self._merge_parked(opened[0])
-                array_file.append(opened[0], line, lock_seconds=_LOCK_SECONDS, written=written)
-            is_whole = True
-            if self._parked:
+            self._merge_parked(opened[0])
+            while line is not None and not is_whole:
+                try:
+                    array_file.append(opened[0], line, lock_seconds=_LOCK_SECONDS, written=written)
+                    is_whole = True
+                except array_file.ArrayError:
+                    if not self._parked:
+                        raise
                 self._merge_parked(opened[0])
         except (OSError, array_file.ArrayError) as error:
             if is_foreign(error):
                 raise
             if not is_whole:
                 written.clear()
-            return is_whole
+            self._parked.clear()
         finally:
             self._is_in_array = False
             for _ in closing:  # see open_into
                 pass
-        return True
+        return is_whole
 
     def _merge_parked(self, descriptor: int) -> None:
         """Move the entries of signal handlers into the array. If that fails, the exit helper does it."""
-        lines, self._parked = self._parked, []
-        array_file.merge_parked(descriptor, lines, lock_seconds=_LOCK_SECONDS)
+        while self._parked:
+            array_file.merge_parked(descriptor, self._parked, lock_seconds=_LOCK_SECONDS)
 
 
 def _read_fields(entry: Entry | Mapping[str, object]) -> Mapping[str, object]:

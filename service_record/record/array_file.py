@@ -58,28 +58,43 @@ def append(descriptor: int, line: bytes, *, lock_seconds: float, written: list[i
         _unlock(descriptor)
 
 
-def merge_parked(descriptor: int, lines: list[bytes], *, lock_seconds: float) -> None:
+def merge_parked(descriptor: int, parked: list[bytes], *, lock_seconds: float) -> None:
     """Move entries that this process has parked behind the array into it, with one write.
 
-    `lines` are these entries in their order. Raises ArrayError, and changes nothing, if anything else is at
-    the end of the file: another writer's entries, or a torn line.
+    `parked` has these entries in their order; it may also have entries that are not there (any more). A
+    signal handler may park further ones meanwhile. The entries that are done are removed from the list.
+
+    Raises ArrayError, and changes nothing, if anything else is at the end of the file: another writer's
+    entries, or a torn line.
     """
     try:
         if not is_locked(descriptor, lock_seconds):
             raise ArrayError("another writer kept the lock")
+        # In this order: what is parked now is before `size`, or not in the file; what is before `size` is
+        # among `lines`.
+        done = set(range(len(parked)))
         size = os.fstat(descriptor).st_size
-        start = max(0, size - _TAIL_BYTES)
-        tail = os.pread(descriptor, _TAIL_BYTES, start)
-        for line in reversed(lines):
-            tail = tail.rstrip(_BLANK)
-            if not tail.endswith(b"\n" + line):
-                raise ArrayError("the parked entries are not at the end of the file")
-            tail = tail.removesuffix(line)
-        end, is_first = _closed_end(descriptor, start + len(tail))
-        text = (b"" if is_first else b",") + b"\n" + b",\n".join(lines) + _CLOSING
-        beyond = max(size, end + len(text) + 1)
-        if os.pwrite(descriptor, text + _blanks(end + len(text), beyond), end) < len(text) - len(_CLOSING):
-            raise OSError("only part of the parked entries could be written")
+        lines = parked.copy()
+        start = max(0, size - _TAIL_BYTES - sum(map(len, lines)) - 2 * len(lines))
+        tail = os.pread(descriptor, size - start, start)
+        found: list[int] = []
+        while True:  # in the order of the file: handlers interrupt each other, too
+            rest = tail.rstrip(_BLANK)
+            last = rest[rest.rfind(b"\n") + 1 :]
+            index = next((i for i, line in enumerate(lines) if line == last and i not in found), None)
+            if index is None:
+                break
+            tail = rest.removesuffix(last)
+            found.insert(0, index)
+        if found:
+            end, is_first = _closed_end(descriptor, start + len(tail))
+            text = b",\n".join(lines[index] for index in found)
+            text = (b"" if is_first else b",") + b"\n" + text + _CLOSING
+            content = text + _blanks(end + len(text), max(size, end + len(text) + 1))
+            if os.pwrite(descriptor, content, end) < len(text) - len(_CLOSING):
+                raise OSError("only part of the parked entries could be written")
+        for index in sorted(done.union(found), reverse=True):
+            del parked[index]
     finally:
         _unlock(descriptor)
 
