@@ -166,6 +166,24 @@ def test_exit_ends_a_started_service(
         assert (entry.error_line or "").endswith(f"main {tmp_path / 'job.py'}")
 
 
+def test_caught_exit_can_be_sent_to_another_process(tmp_path: Path) -> None:
+    done = run_program(
+        tmp_path,
+        """
+        import pickle
+        service_record.start_service()
+        try:
+            sys.exit(3)
+        except SystemExit as error:
+            copy = pickle.loads(pickle.dumps(error))
+            print(type(copy) is SystemExit, copy.args, copy.code, vars(error))
+        service_record.end_service()
+        """,
+    )
+
+    assert done.stdout == "True (3,) 3 {}\n", done.stderr
+
+
 def test_caught_exit_is_not_the_end(tmp_path: Path) -> None:
     done = run_program(
         tmp_path,

@@ -24,9 +24,17 @@ _noticed: Final[list[Failure | None]] = []
 
 
 class WatchedExit(SystemExit):
-    """A `SystemExit` in all but its class."""
+    """A `SystemExit` in all but its class. A copy, such as one that goes to another process, is a plain one.
 
-    failure: Failure | None = None
+    Do not simplify: only a subclass can notice who reads `code`. When a plain exception is freed, its owner
+    cannot be told from a later `SystemExit` with this one as its context, and that may have another status.
+    """
+
+    __slots__ = ("failure",)
+    failure: Failure | None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SystemExit, self.args, vars(self)
 
     @property
     def code(self) -> Any:  # an attribute of SystemExit, which CPython reads by its name
@@ -49,8 +57,9 @@ def _exit(status: object = None, /) -> NoReturn:
         _python_exit(status)  # type: ignore[arg-type]  # as the service gave it; this ends a thread only
     error = WatchedExit(*(() if status is None else status if isinstance(status, tuple) else (status,)))
     number = exit_status(_code.__get__(error))
-    if number:
-        error.failure = describe_place(find_caller(), message=describe_error(error), exit_code=number)
+    error.failure = (
+        describe_place(find_caller(), message=describe_error(error), exit_code=number) if number else None
+    )
     raise error
 
 

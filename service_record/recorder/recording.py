@@ -6,7 +6,7 @@ Nothing here raises because of recording, and an exception of the service passes
 from __future__ import annotations
 
 import os
-from contextvars import ContextVar
+from _contextvars import ContextVar  # the class that `contextvars`, another file to load, gives away
 
 from service_record.record.own_errors import is_foreign
 from service_record.recorder.exported_run import export_run, find_joined_run, withdraw_run
