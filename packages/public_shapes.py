@@ -58,12 +58,13 @@ def shapes(wheel: Path) -> Iterator[dict[str, Any]]:
     for rule in rules:
         if rule["type"] != "pattern" or rule.get("use_ml") or rule["name"] in _UNFIT:
             continue
-        row = _row(rule["name"], rule["values"][0])
+        row = shape_row(rule["name"], rule["values"][0])
         if row is not None:
             yield row
 
 
-def _row(name: str, pattern: str) -> dict[str, Any] | None:
+def shape_row(name: str, pattern: str) -> dict[str, Any] | None:
+    """Return a rule as a row of data; None when its beginning is not its own. Raises re.error."""
     value = _VALUE.match(_AFTER.sub("", _BOUNDARY.sub("", pattern)))
     if value is None or "(?" in value["inner"]:
         return None
@@ -125,10 +126,11 @@ def document(wheel: Path) -> str:
     with zipfile.ZipFile(wheel) as packed:
         (licence,) = (name for name in packed.namelist() if name.endswith("licenses/LICENSE"))
         notice = "".join(f"# {line}".rstrip() + "\n" for line in packed.read(licence).decode().splitlines())
-    return head + notice + "\n" + "\n".join(map(_table, shapes(wheel)))
+    return head + notice + "\n" + "\n".join(map(shape_table, shapes(wheel)))
 
 
-def _table(row: dict[str, Any]) -> str:
+def shape_table(row: dict[str, Any]) -> str:
+    """Return a row as TOML."""
     fields = ("name", "pattern", "trigger", "positive", "near_miss")
     lines = "".join(f"{field} = '''{row[field]}'''\n" for field in fields)
     return f'[[shape]]\nkind = "service-token"\nleast = {row["least"]}\ncheck = "is_mixed"\n{lines}'

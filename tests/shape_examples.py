@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from service_record.redaction import Redactor, Rules
-from service_record.redaction.secrets import OURS, PUBLIC, rows
+from service_record.redaction.secrets import OURS, PUBLIC, SERVICES, rows
 
 _RANDOM: Final = random.Random(20261123)
 _RUN: Final = re.compile(r"\[([^\]]+)\]\{(\d+)\}")
@@ -32,7 +32,7 @@ class ShapeExample:
 
 def shape_examples() -> Iterator[ShapeExample]:
     """Yield one of each row, always the same."""
-    for file in (OURS, PUBLIC):
+    for file in (OURS, PUBLIC, SERVICES):
         for number, row in enumerate(rows(file)):
             marked = (
                 _expanded(row["positive"]) if file == OURS else f"key «{_matching(row['positive'])}» used"

@@ -11,7 +11,7 @@ import pytest
 
 from service_record.redaction import Redactor, Rules, Secret
 from service_record.redaction.over_lines import Body, ValueFollower
-from service_record.redaction.secrets import OURS, PUBLIC, part, rows, shapes
+from service_record.redaction.secrets import OURS, PUBLIC, SERVICES, part, rows, shapes
 from service_record.redaction.types import compiled, views_of
 from testing.made_up import pem
 from tests.key_wrappings import BYTES, WRAPPINGS, key_leaks, private_keys
@@ -43,7 +43,7 @@ def test_every_shape_is_masked_in_these_surroundings(surrounding: str) -> None:
 
 def test_every_shape_has_a_source_a_positive_and_a_near_miss() -> None:
     assert len(EXAMPLES) == len(shapes())
-    for row in (*rows(OURS), *rows(PUBLIC)):
+    for row in (*rows(OURS), *rows(PUBLIC), *rows(SERVICES)):
         assert row.get("source") or row.get("name"), row
     assert [example.name for example in EXAMPLES if not example.secrets] == []
     near = [example.near_miss for example in EXAMPLES]

@@ -2,7 +2,7 @@
 
 Wrapping into lines is no form of its own: `exact` follows every form from line to line.
 
-The shapes of secrets that nobody told us are data, in two files: ours, and a public set of rules. Of what
+The shapes of secrets that nobody told us are data, in three files: ours, and public sets of rules. Of what
 several shapes match, the first names the kind.
 """
 
@@ -243,6 +243,8 @@ class SecretShape:
 
 OURS: Final = "shapes.toml"
 PUBLIC: Final = "shapes_public.toml"
+SERVICES: Final = "shapes_services.toml"
+"""Tokens of services, of other public sets of rules."""
 
 PEM_BEGIN: Final = rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
 
@@ -258,7 +260,7 @@ _THRICE: Final = (b"PRIVATE KEY-----",)
 @cache
 def shapes() -> tuple[SecretShape, ...]:
     """Return all shapes, ours first."""
-    return tuple(shape for name in (OURS, PUBLIC) for shape in _shapes_in(name))
+    return tuple(shape for name in (OURS, PUBLIC, SERVICES) for shape in shapes_in(name))
 
 
 def part(pattern: bytes) -> bytes:
@@ -267,12 +269,13 @@ def part(pattern: bytes) -> bytes:
 
 
 def rows(name: str) -> list[dict[str, Any]]:
-    """Return the rows of one of the two files, with their examples."""
+    """Return the rows of one of the files, with their examples."""
     shapes: list[dict[str, Any]] = _document(name)["shape"]
     return shapes
 
 
-def _shapes_in(name: str) -> Iterator[SecretShape]:
+def shapes_in(name: str) -> Iterator[SecretShape]:
+    """Yield the shapes of one file."""
     parts = _parts()
     for row in rows(name):
         yield SecretShape(
