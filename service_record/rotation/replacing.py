@@ -196,8 +196,10 @@ def _append_late(target: int, replaced: _Replaced) -> _Replaced:
         lines = b",\n".join(encoded(entry.to_json()).rstrip(b"\n") for entry in late)
         try:
             append(target, lines, lock_seconds=0)
-        except (OSError, ArrayError):
+        except ArrayError:  # before anything was written
             return noted.note_copied(-len(late))
+        except OSError:
+            pass  # some of them may be written: `_missing` looks for them
         return noted
     return replaced
 
