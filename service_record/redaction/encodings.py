@@ -51,6 +51,13 @@ def decoded_runs(text: bytes) -> Iterator[tuple[int, int, bytes]]:
             yield *run.span(), _inflated(from_base64(text[run.start() + shift : run.end()]))
 
 
+def from_hexadecimal(value: bytes) -> bytes | None:
+    """Return the text that a value is the hexadecimal of; None for any other value."""
+    if len(value) % 2 or not _HEX.fullmatch(value) or not _LOOKS_HEX.fullmatch(value):
+        return None
+    return _words(binascii.unhexlify(value))
+
+
 def _words(data: bytes) -> bytes:
     """Return the command line of a process, and each of its arguments in lines: audit(8) puts NULs between.
 
@@ -162,6 +169,11 @@ def _form_of(text: bytes, start: int) -> "re.Pattern[bytes] | None":
     if end - start >= _MAX_BACK_BYTES:
         return None
     return next((form for form in _FORMS if form.match(text, first, end)), None)
+
+
+def is_in_block(line: bytes) -> bool:
+    """Return whether a line may encode a text together with its neighbours."""
+    return ends_key(line) or _form_of(line, 0) is not None
 
 
 def block_around(text: bytes, start: int, floor: int) -> Block | None:

@@ -70,7 +70,14 @@ def _needles_in(form: Form, private: list[tuple[int, int]]) -> list[bytes]:
         return [text[:half], text[size - half :]]
     stride = _STRIDES.get(form.name, _STRIDE)[size > _VERY_LONG_BYTES]
     begins = (begin for start, end in private for begin in _begins(text, start, end, stride))
-    return list(dict.fromkeys(text[begin : begin + _NEEDLE_BYTES] for begin in begins))
+    needles = list(dict.fromkeys(text[begin : begin + _NEEDLE_BYTES] for begin in begins))
+    if not text.startswith(b"{"):
+        return needles
+    # The keys, hosts and addresses in a pull secret are in ordinary logs, too, and each hit takes long.
+    return [each for each in needles if not _ORDINARY.fullmatch(each)] or needles
+
+
+_ORDINARY: Final = re.compile(rb"[a-z.,:@{}\"_-]*")
 
 
 def _begins(text: bytes, start: int, end: int, stride: int) -> Iterator[int]:

@@ -18,6 +18,7 @@ from service_record.redaction.syntax import (
     ValueSpan,
     clip_to_strings,
     find_documents,
+    is_behind_words,
     prefix_end,
     quoted_parts,
 )
@@ -47,10 +48,15 @@ _NESTED: Final = frozenset(b"([")
 """Signs in a pattern after which a `|` may not be between alternatives of the whole."""
 _WORD_BEFORE: Final = re.compile(rb"[A-Za-z] \Z")
 _WORD_AFTER: Final = re.compile(rb"[ \t]+(?![A-Za-z_][A-Za-z0-9_.-]*=)[^\s#|<>&;\"'}\])]")
+_FAILURE: Final = re.compile(
+    rb"(?i:\b(?:fail(?:ed|ure|s)?|errors?|cannot|can't|could not|couldn't|unable|invalid)\b[^:=\"']*\Z)"
+)
+"""Matches before a name in a message whose colon is followed by a reason."""
+_LOCATION: Final = re.compile(rb"[A-Za-z0-9_./-]+:\d+(?::\d+)?[\]:]*")
 _HALF_MASKED: Final = re.compile(rb"<redacted:[a-z0-9-]*>([^\s,;:.)}\]>|&<\"'`\\][^\s\"'<>]*)")
 """A value whose beginning is a known secret."""
 _LABEL: Final = re.compile(rb"[A-Za-z][A-Za-z0-9_.@\[\]-]*:")
-_URL: Final = re.compile(rb"[a-z][a-z0-9+.-]*://|[a-z_]{3,}=|[A-Za-z_][A-Za-z0-9_.-]*=\"")
+_URL: Final = re.compile(rb"[a-z][a-z0-9+.-]*://|[a-z][a-z_]{2,}=(?![=>])|[A-Za-z_][A-Za-z0-9_.-]*=\"")
 """Matches an address, and the next field of logfmt: neither is a password."""
 _STRUCTURE: Final = re.compile(rb"[{\[]")
 
@@ -86,53 +92,130 @@ class Patterns:
         )
 
 
-_FIELD: Final = re.compile(rb"""[A-Za-z0-9_.-]*=(?:"([^"\\\n%&#^\x1b]*)"|([A-Za-z0-9/._:+-]+))(?=[ \n]|\Z)""")
+_FIELD: Final = re.compile(
+    rb"""[A-Za-z0-9_.-]*=(?:"([^"\\\n%&#^\x1b]*)"|([A-Za-z0-9/._:+-]+))(?=[ \n]|"[ \n,}]|\Z)"""
+)
+_PARAMETER: Final = re.compile(rb"""[A-Za-z0-9_.-]*=([A-Za-z0-9._~-]+)(?=[& \n]|"[ \n,}]|\Z)""")
+_JSON_FIELD: Final = re.compile(
+    rb'"([^"\\\n]*)"[ \t]*:[ \t]*(?:"([^"\\\n]*)"|(-?[0-9][0-9.eE+-]*|true|false|null))(?=[ \t]*[,}])'
+)
 _MOST_REMEMBERED: Final = 4096
+_MAX_FIELDS_LINE_BYTES: Final = 1 << 14
+"""Each hit looks back over its line, so a longer line would take quadratic time."""
 
 
 class Fields:
-    """Judges `name=value` between blanks at once: most lines that name secrets have nothing else.
+    """Judges fields at once: most lines that name secrets have nothing else.
 
-    Names of objects come back in line after line, so the fields without a secret are remembered.
+    These are `name=value` between blanks, parameters of URLs, and fields of JSON without escapes. Names of
+    objects come back in line after line, so the fields without a secret are remembered.
     """
 
     def __init__(self, named: Callable[[bytes], tuple[SecretShape, ...]]) -> None:
         self._named = named
-        self._harmless: dict[bytes, int] = {}
+        self._harmless: set[bytes] = set()
 
-    def find(  # noqa: PLR0911 - one reason for each
-        self, text: bytes, line: int, hit: int, trigger: types.Pattern
+    def find(  # noqa: C901, PLR0911 - one syntax after the other
+        self,
+        text: bytes,
+        line: tuple[int, int],
+        hit: int,
+        trigger: types.Pattern,
+        known: Callable[[bytes], list[Found]],
     ) -> tuple[int, Found | None] | None:
-        """Return the end of the field at a hit, and its secret; None for text in any other syntax."""
-        match = _FIELD.match(text, hit)
-        if match is None:
+        """Return the end of the field at a hit, and its secret; None for text in any other syntax.
+
+        `known` finds exact secrets in decoded text.
+        """
+        first, end = line
+        is_string = False
+        if end - first > _MAX_FIELDS_LINE_BYTES:
             return None
-        start = text.rfind(b" ", line, hit) + 1
-        if start <= line:
+        begin = text.find(b"{", first, end)
+        if (
+            0 <= begin < hit
+            and text.startswith(b'"', begin + 1)
+            and text.endswith(b"}", begin, end)
+            and text.find(b"\\", begin, end) < 0
+        ):
+            is_inside = text.count(b'"', begin, hit) % 2 == 1
+            if is_inside or text.startswith(b'"', hit):
+                opening = text.rfind(b'"', begin, hit) if is_inside else hit
+                field = _JSON_FIELD.match(text, opening)
+                if field is not None:
+                    return self._judge(text, line, field, field[1], field.lastindex or 1, trigger)
+                first, is_string = opening + 1, True
+        hit += text[hit] in b"?&"
+        parameter = _PARAMETER.match(text, hit)
+        if parameter is not None:
+            head = text[max(first, hit - _LONGEST_NAME) : hit]
+            start = hit - len(head) + len(head.rstrip(_NAME_BYTES))
+            if start > first and text[start - 1 : start] in (b"?", b"&"):
+                name = text[start : parameter.start(1) - 1]
+                if ordinary_words.is_error(parameter[1]):
+                    return None
+                return self._judge(text, line, parameter, name, 1, trigger)
+        field = _FIELD.match(text, hit)
+        if field is None:
             return None
-        field = text[start : match.end()]
-        if field in self._harmless:
-            return match.end(), None
-        name, _, _ = field.partition(b"=")
-        group = match.lastindex or 1
+        start = max(text.rfind(b" ", first, hit) + 1, first)
+        name = text[start : field.start(field.lastindex or 1)].partition(b"=")[0]
+        if not name or name.strip(_NAME_BYTES):
+            return None
+        is_quoted = field.lastindex == 1
+        if is_quoted and is_string:
+            return None
         # Where a name in lower case begins a line, its value may have blanks, and is read with its line.
-        is_field = group == 1 or name[:1].isupper() or text.find(b"=", line, start) >= 0
-        if not is_field or name.strip(_NAME_BYTES):
+        is_word = is_quoted or text.find(b"=", first, start) >= 0 or is_behind_words(text, first, start)
+        if not (name[:1].isupper() or (is_word and start > first)):
             return None
-        value = match[group]
+        if not self._named(name):
+            return self._hexadecimal(field, trigger, known)
+        return self._judge(text, line, field, name, field.lastindex or 1, trigger)
+
+    def _judge(  # noqa: PLR0917 - the parts of a field
+        self,
+        text: bytes,
+        line: tuple[int, int],
+        field: re.Match[bytes],
+        name: bytes,
+        group: int,
+        trigger: types.Pattern,
+    ) -> tuple[int, Found | None] | None:
+        value = field[group]
+        key = name + b"=" + value
+        if key in self._harmless:
+            return field.end(), None
         shapes_ = self._named(name)
-        if not shapes_:
+        if not shapes_ or value.startswith(MASK_BEGIN):
             return None
+        is_quoted = text[field.start(group) - 1] == _DOUBLE_QUOTE or field.re is _JSON_FIELD
         for shape in shapes_:
-            if _is_secret(shape, value, is_quoted=group == 1):
-                is_alone = len(value) < _LEAST_REPEATED or text.count(value, line, line_end(text, hit)) == 1
-                return (match.end(), (*match.span(group), shape.kind)) if is_alone else None
-        if trigger.search(value) is not None:
+            if _is_secret(shape, value, is_quoted=is_quoted):
+                is_alone = len(value) < _LEAST_REPEATED or text.count(value, *line) == 1
+                return (field.end(), (*field.span(group), shape.kind)) if is_alone else None
+        # A credential of systemd has its name before a colon, and a shape of its own.
+        if b":" in value or trigger.search(value) is not None:
             return None
         if len(self._harmless) >= _MOST_REMEMBERED:
             self._harmless.clear()
-        self._harmless[field] = 1
-        return match.end(), None
+        self._harmless.add(key)
+        return field.end(), None
+
+    @staticmethod
+    def _hexadecimal(
+        field: re.Match[bytes], trigger: types.Pattern, known: Callable[[bytes], list[Found]]
+    ) -> tuple[int, None] | None:
+        """Return the end of a field in hexadecimal, as audit(8) writes it, that holds no secret."""
+        plain = encodings.from_hexadecimal(field[2]) if field.lastindex == _BARE else None
+        if plain is None or trigger.search(plain) is not None or known(plain):
+            return None
+        return field.end(), None
+
+
+_BARE: Final = 2
+"""The group of a value without quotes."""
+_DOUBLE_QUOTE: Final = ord('"')
 
 
 @cache
@@ -188,6 +271,9 @@ class LineReader:
         if start:
             view = view.part(start, len(text))
             text = view.text
+        trigger = self._patterns.certain_trigger if self._certain else self._patterns.trigger
+        if depth and trigger.search(text) is None:
+            return
         documents = find_documents(text, 0)
         texts.append((view, documents))
         if documents:
@@ -290,7 +376,7 @@ class LineReader:
             return False
         if not _is_secret(shape, secret, is_quoted=value.is_quoted):
             return False
-        is_colon = b":" in text[value.start - 3 : value.start]
+        is_colon = b":" in text[max(0, value.start - _LONGEST_NAME) : value.start].rstrip(b" \t")[-3:]
         if value.is_quoted:
             is_message = is_colon and _WORD_BEFORE.search(text, max(0, name - _LONGEST_NAME), name)
             return not (is_message and ordinary_words.is_sentence(secret))
@@ -300,6 +386,9 @@ class LineReader:
             return False
         if value.is_line:
             return True
+        if _FAILURE.search(text, max(0, name - _LONGEST_NAME), name):
+            is_log = secret.startswith(b"{") or _LOCATION.fullmatch(secret) is not None
+            return not is_log and ordinary_words.is_stated(secret)
         # A message: what follows a colon is more often prose than a value.
         is_joined = text[value.start - 1 : value.start] == b":"
         is_field = is_joined and _STRUCTURE.search(text, 0, name) is not None

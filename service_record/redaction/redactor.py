@@ -9,6 +9,7 @@ from service_record.redaction import encodings, types
 from service_record.redaction.over_lines import PRIVATE_KEY, Body, ValueFollower
 from service_record.redaction.reader import MAX_DEPTH, Found, LineReader, placed
 from service_record.redaction.rules import Rules, replaced
+from service_record.redaction.syntax import prefix_end
 from service_record.redaction.types import MASK_BEGIN, MaskedSpan, line_end, views_of
 
 BLOCK_BYTES: Final = 1 << 20
@@ -18,6 +19,15 @@ _OVERLAP: Final = 1 << 16
 _NEIGHBOURS: Final = 1 << 12
 """The text on both sides of a cut that is searched to see whether something secret is cut."""
 _MOST_CUTS_TRIED: Final = 16
+_ENCODED: Final = types.compiled(encodings.TRIGGER, groups=False)
+_ESCAPES: Final = re.compile(rb"[\\%&^\x1b]|#[0-3][0-7]")
+_NUMBER: Final = re.compile(rb"(?<![A-Za-z0-9_$+])[0-9]{1,19}(?![A-Za-z0-9_$+])")
+_LATER_NUMBER: Final = re.compile(rb"(?<=0[.:,/-])0{1,3}(?![0-9])")
+_ID: Final = re.compile(
+    rb"(?<![A-Za-z0-9=:])(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32})(?![A-Za-z0-9])"
+)
+_MAX_TEMPLATE_BYTES: Final = 1 << 11
+_MOST_TEMPLATES: Final = 4096
 _RUN: Final = types.compiled(rb"""[^\s"'\\<>,]*""")
 
 
@@ -42,6 +52,11 @@ class Redactor:
         self._reader = LineReader(rules.known, self._secrets_in, certain=only_certain)
         self._body = Body()
         self._values = ValueFollower()
+        self._masked_lines: dict[bytes, tuple[bytes, Counter[str]]] = {}
+        self._shapeless: set[bytes] = set()
+        """Templates of lines without the shape of a secret."""
+        self._plain: set[bytes] = set()
+        """Templates of lines that also say nothing about the next lines."""
         self._chunks: list[bytes] = []
         self._size = 0
         self._wanted = BLOCK_BYTES
@@ -120,7 +135,9 @@ class Redactor:
         )
         return text_out
 
-    def _pieces(self, text: bytes, spans: Sequence[MaskedSpan]) -> Iterator[bytes]:
+    def _pieces(  # noqa: C901, PLR0915 - the cheapest ways to judge a line come first
+        self, text: bytes, spans: Sequence[MaskedSpan]
+    ) -> Iterator[bytes]:
         """Yield the masked text in pieces: lines that may have a secret, and what is between them."""
         # All triggers first: on a busy machine, taking turns with the shapes costs a fifth more (caches).
         suspects = list(self._rules.suspects(text, certain=self._only_certain))
@@ -146,6 +163,13 @@ class Redactor:
                 yield text[end : end + 1]
                 position = end + 1
                 continue
+            template = b""
+            if not (is_open or (known and known[-1].start < end)):
+                template = _template(line)
+                if template in self._plain:
+                    yield text[position : end + 1]
+                    position = end + 1
+                    continue
             if not self._body.is_open and start >= seen:
                 found, seen, dump_end = self._over_lines(text, start, position)
                 if found or dump_end:
@@ -172,6 +196,8 @@ class Redactor:
             masked = self._line(line, exact)
             if masked != line:
                 self._note(text, start)
+            elif template and not (self._body.is_open or self._values.is_open or encodings.is_in_block(line)):
+                _remember(self._plain, template)
             yield text[position:start]
             yield masked
             yield text[end : end + 1]
@@ -265,18 +291,37 @@ class Redactor:
                 masked, [(finest.place(start), finest.place(end), kind) for start, end, kind in spans]
             )
         before = masked
+        template = _template(masked) if not known and not is_known else b""
+        if template and template in self._shapeless:
+            return masked
         if not known or self._rules.is_suspect(masked, certain=self._only_certain):
+            masked = self._shaped_out(masked)
+        if masked != before and not is_known:
+            self._body.follow(views[-1], masked)
+        elif template and masked == before:
+            _remember(self._shapeless, template)
+        return masked
+
+    def _shaped_out(self, line: bytes) -> bytes:
+        """Return the line without what has the shape of a secret; the same line is read once."""
+        remembered = self._masked_lines.get(line)
+        if remembered is None:
+            counts: Counter[str] = Counter()
             masked = self._rules.masked(
-                masked,
-                self.counts,
+                line,
+                counts,
                 certain=self._only_certain,
                 keeps_length=self._keeps_length,
                 depth=self._depth,
                 reader=self._reader,
             )
-        if masked != before and not is_known:
-            self._body.follow(views[-1], masked)
-        return masked
+            remembered = masked, counts
+            if len(line) <= _MAX_TEMPLATE_BYTES:
+                if len(self._masked_lines) >= _MOST_TEMPLATES:
+                    self._masked_lines.clear()
+                self._masked_lines[line] = remembered
+        self.counts.update(remembered[1])
+        return remembered[0]
 
     def _without(self, line: bytes, found: list[Found]) -> bytes:
         """Return a line without secrets; a `+` before the kind is a further part of a secret."""
@@ -295,6 +340,28 @@ class Redactor:
     def _note(self, text: bytes, position: int) -> None:
         if self._only_certain and not self.first_line:
             self.first_line = self._lines + text.count(b"\n", 0, position) + 1
+
+
+def _remember(templates: set[bytes], template: bytes) -> None:
+    """Skip further lines that differ only in numbers: logs repeat few messages very often."""
+    if len(templates) >= _MOST_TEMPLATES:
+        templates.clear()
+    templates.add(template)
+
+
+def _template(line: bytes) -> bytes:
+    """Return the line with zeros for its numbers; empty for a long line, and one that encodes a text.
+
+    No judgement about a value depends on which digits a number has, only on how many; of numbers with dots
+    and the like, as addresses and times, not even on that. Escapes and encodings depend on digits.
+    """
+    if len(line) > _MAX_TEMPLATE_BYTES or _ENCODED.search(line) is not None:
+        return b""
+    rest = line[prefix_end(line) :]
+    if _ESCAPES.search(rest):
+        return rest
+    zeros = _NUMBER.sub(lambda number: b"0" * len(number[0]), _ID.sub(b"id", rest))
+    return _LATER_NUMBER.sub(b"0", zeros)
 
 
 _MASK: Final = re.compile(rb"<redacted:([a-z0-9-]*)>")

@@ -62,7 +62,7 @@ class Rules:
             if not certain:
                 found = []
                 while match is not None and match.start() < end:
-                    field = fields.find(text, start, match.start(), trigger)
+                    field = fields.find(text, (start, end), match.start(), trigger, self.known)
                     if field is None:
                         found = None
                         break

@@ -213,7 +213,7 @@ _LINE_HEAD: Final = re.compile(
 _NEXT_FIELD: Final = re.compile(
     rb"[ \t][\"']?[A-Za-z_][A-Za-z0-9_.-]*[\"']?[=:]|[ \t]+(?:#|//|&&|\|\||[|<>;])(?:[ \t]|\Z)"
 )
-_LIST_ITEM: Final = re.compile(rb"[,;&|][A-Za-z][a-z_]{2,}=")
+_LIST_ITEM: Final = re.compile(rb"(?:[,;][A-Za-z]|[&|][a-z])[a-z_]{2,}=(?![=>])")
 _LISTS: Final = {
     b",": re.compile(rb",[ \t]*[A-Za-z_][A-Za-z0-9_.-]*[=:]"),
     b";": re.compile(rb";"),
@@ -227,14 +227,24 @@ _WORD_RUN: Final = re.compile(rb"[^\s\0]+")
 _OPENING: Final = {b")": b"(", b"]": b"[", b"}": b"{", b">": b"<"}
 
 
+def is_behind_words(text: bytes, first: int, name: int) -> bool:
+    """Return whether words without quotes stand between the beginning of a line and a name in it."""
+    return not (
+        _LINE_HEAD.match(text, prefix_end(text, first), name)
+        or text.find(b'"', first, name) >= 0
+        or text.find(b"'", first, name) >= 0
+    )
+
+
 _PARAMETER: Final = re.compile(rb"[?&][A-Za-z0-9_.\[\]-]+=([^\s&\"'<>#]*[%+][^\s&\"'<>#]*)")
+_SEGMENT: Final = re.compile(rb"/([^\s/?&\"'<>#%]*%[^\s/?&\"'<>#]*)")
 _JOINED_QUOTES: Final = re.compile(rb"""'(?:\\'|"'")'""")
 _ANSI_QUOTED: Final = re.compile(rb"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _LEAST_PART: Final = 8
 
 
-def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:
-    """Yield the texts in quotes that have escapes, and the parameters of URLs, each without its escapes."""
+def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:  # noqa: C901 - one loop for each syntax
+    """Yield quoted texts with escapes, parameters of URLs and parts of their paths, without their escapes."""
     text = view.text
     if b"\\" in text or b'"\'"' in text:
         for match in _ANSI_QUOTED.finditer(text):
@@ -250,6 +260,10 @@ def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:
                 joined = list(_JOINED_QUOTES.finditer(part.text))
                 if joined:
                     yield part.replaced([each.span() for each in joined], b"'")
+    if b"%" in text and b"://" in text:
+        for match in _SEGMENT.finditer(text):
+            part = view.part(*match.span(1))
+            yield unescape(part) or part
     if b"=" in text and (b"?" in text or b"&" in text):
         for match in _PARAMETER.finditer(text):
             part = view.part(*match.span(1))

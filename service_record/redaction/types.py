@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -175,14 +176,13 @@ _MAX_BYTE: Final = 0xFF
 _MAX_CONTROL: Final = 0x20
 _DELETE: Final = 0x7F
 
-_ESCAPE: Final = compiled(
+_ESCAPE: Final = re.compile(
     rb"""\\(?:[0-3][0-7][0-7]|[nrtbfvae0"'/\\$` ]|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f][0-9A-Fa-f])"""
     rb"|%[0-9A-Fa-f][0-9A-Fa-f]|#[0-3][0-7][0-7]|&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[a-z]{2,5});"
-    rb"|(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]|\^[IMJ]",
-    groups=False,
+    rb"|(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]|\^[IMJ]"
 )
 _MAY_ESCAPE: Final = re.compile(rb"[\\%&#^\x1b]")
-_QUOTED_ESCAPE: Final = compiled(rb"""\\(?:[nrtbf"'/\\$`]|u[0-9A-Fa-f]{4})""", groups=False)
+_QUOTED_ESCAPE: Final = re.compile(rb"""\\(?:[nrtbf"'/\\$`]|u[0-9A-Fa-f]{4})""")
 _NAMED: Final[Mapping[bytes, bytes]] = {
     b"n": b"\n",
     b"r": b"\r",
@@ -280,30 +280,36 @@ def unescape(below: UnescapedText, *, is_quoted: bool = False) -> UnescapedText 
     places: list[int] = []
     size = position = 0
 
-    def add(piece: bytes, place: int) -> None:
-        nonlocal size
-        pieces.append(piece)
-        starts.append(size)
-        places.append(place)
-        size += len(piece)
-
     for match in (_QUOTED_ESCAPE if is_quoted else _ESCAPE).finditer(text):
         start, end = match.span()
-        character = _character(text[start:end])
+        character = _character(match[0])
         if character is None:
             continue
+        # A dense text has an escape for each character: no calls of functions here.
         if start > position:
-            add(text[position:start], position)
-        add(character, start)
+            pieces.append(text[position:start])
+            starts.append(size)
+            places.append(position)
+            size += start - position
+        pieces.append(character)
+        starts.append(size)
+        places.append(start)
+        size += 1
         if character.isalnum() and text[end : end + 1].isalnum():
-            add(_BOUNDARY, end)
+            pieces.append(_BOUNDARY)
+            starts.append(size)
+            places.append(end)
+            size += 1
         position = end
     if not pieces:
         return None
-    add(text[position:], position)
+    pieces.append(text[position:])
+    starts.append(size)
+    places.append(position)
     return UnescapedText(b"".join(pieces), starts, places, below)
 
 
+@lru_cache(maxsize=1024)
 def _character(escape: bytes) -> bytes | None:
     """Return what an escape stands for, in one byte; None for what is no escape."""
     return _READERS[escape[:1]](escape)

@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+from collections import Counter
 from typing import Any, Final
 
 import pytest
@@ -188,3 +190,49 @@ def test_part_of_a_key_is_masked(is_known: bool) -> None:
     part = [f"{prefix}{line}" for line in ([lines[5], "all is well"] if is_known else [*lines[4:], end])]
     output = redact("\n".join(part).encode(), rules).decode()
     assert [line for line in lines if line in output] == []
+
+
+@pytest.mark.parametrize("name", ["plain", "JSON", "journal JSON", "query", "logfmt", "journal short"])
+def test_quick_judgement_agrees_with_full_reading(name: str) -> None:
+    """`Redactor` judges most lines by single fields; reading each line in full must mask the same."""
+    rules, mask = Rules(), re.compile(rb"<redacted:[a-z-]*>")
+    wrapping = next(each for each in WRAPPINGS if each.name == name)
+    differing = []
+    for kind in KINDS:
+        text = wrapping.wrap(kind, kind.draw(random.Random(kind.name)))
+        line = (text or "").rstrip("\n").encode()
+        if not line or b"\n" in line:
+            continue
+        quick = mask.sub(b"<>", redact(line, rules))
+        full = mask.sub(b"<>", rules.masked(line, Counter()))
+        # Encodings are read by the redactor alone, so it may find more.
+        if quick.count(b"<>") < full.count(b"<>"):
+            differing.append((quick, full))
+    assert differing == []
+
+
+@pytest.mark.parametrize(
+    ("harmless", "secret"),
+    [
+        ("password: 12", "password: 12345678"),
+        ("login a password 1", "login a password 99999999"),
+        ("port 1 password is none", "port 2 password=hunter2hunter"),
+        ("x=%41 password is none", "x=%40 password=hunter2hunter"),
+        ("seen 0 proctitle=616263646566", "seen 0 proctitle=2D2D70617373776F72643D6831756E74657232"),
+    ],
+)
+def test_similar_lines_are_judged_apart(harmless: str, secret: str) -> None:
+    """A line is not taken for a harmless one that differs in numbers which decide."""
+    rules = Rules()
+    together = redact(f"{harmless}\n{secret}\n".encode(), rules)
+    assert together == redact(f"{harmless}\n".encode(), rules) + redact(f"{secret}\n".encode(), rules)
+
+
+def test_known_secrets_are_found_in_a_json_line_over_one_block() -> None:
+    secret = b"Qw7rT2yU9iP4aB3x"
+    filler = b'{"msg":"' + b"some words " * 90_000 + b'","value":"'
+    text = filler + secret + b'","more":"' + b"more words " * 90_000 + b'"}\n'
+    after = redact(text, Rules([Secret("some", secret)]))
+    assert secret not in after
+    assert after.startswith(filler)
+    json.loads(after)
