@@ -56,7 +56,9 @@
 #   `set -u`. Every local variable is assigned, because of `shopt -s localvar_inherit`;
 # - conditions are written so that the usual case is true: a handler sees the status in `$?`;
 # - `return` has a status: in a trap, it would else return the status of the service's last command;
-# - functions return text in __sr_answer. A command substitution would cost a process.
+# - functions return text in __sr_answer. A command substitution would cost a process;
+# - `name[0]=''` stands for `name=()`, which runs bash's parser. That is slower, and the parser
+#   prints which jobs of the service died of a signal: a shell that dies with them never would.
 #
 # About the first lines, which run before it is known whether this file may do anything:
 #
@@ -133,7 +135,7 @@ __sr_guarded() { # FUNCTION [ARGUMENT...]
 # Whether bash can redirect, for a script that uses `ulimit`: it would print that it cannot.
 __sr_can_redirect() {
   builtin local -a __sr_printed
-  __sr_printed=()
+  __sr_printed[0]=''
   [[ -e /proc/self/fd/3 ]] || builtin mapfile -t -u 3 __sr_printed 3</proc/self/limits
   [[ ${__sr_printed[8]-} != 'Max open files'+([[:blank:]])?(1)[0-9][[:blank:]]* ]]
 }
@@ -257,7 +259,7 @@ __sr_begin_command() { # KIND MEMBER COMMAND
 
 __sr_read_line() { # FILE; its first line
   builtin local -a __sr_printed
-  __sr_printed=()
+  __sr_printed[0]=''
   [[ ! -r $1 ]] || builtin mapfile -t -n 1 -u 9 __sr_printed 9<"$1"
   __sr_answer=${__sr_printed[0]-}
 }
@@ -297,7 +299,7 @@ __sr_choose_name() { # a file name that upstream's reader takes: no dot, no slas
 __sr_read_unit() {
   builtin local -a __sr_printed
   builtin local __sr_group=''
-  __sr_printed=()
+  __sr_printed[0]=''
   builtin mapfile -t -u 9 __sr_printed 9</proc/self/cgroup
   for __sr_group in "${__sr_printed[@]}"; do
     while [[ $__sr_group == @(0::|*:name=systemd:)*/* ]]; do
@@ -332,7 +334,7 @@ __sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE MEMBERS [STAGE]]]
   __sr_entry+=${__sr_stage:+",\"stage\":\"$__sr_stage\""}
   __sr_entry+=",\"phase\":\"$1\"${2:+",\"result\":\"$2\""}"
   [[ ! ${3-}${4-} ]] || { __sr_load && __sr_explain "$3" "$4"; }
-  __sr_printed=()
+  __sr_printed[0]=''
   builtin mapfile -t -n 1 -u 9 __sr_printed 9</proc/uptime # moves none of descriptors 0 to 2 away
   __sr_answer=${__sr[uptime]:-${__sr_printed[0]-}}
   __sr_answer=${__sr_answer%% *}
@@ -389,6 +391,11 @@ __sr_print() { # TEXT_BEFORE
 # command in that trap puts them back.
 __sr_find_free_descriptors() { # [COUNT]; the last two of them in __sr_answer
   builtin local __sr_number=9 __sr_count=0
+  # Usually they are free, and this is the hot path.
+  [[ -e /proc/self/fd/10 || -e /proc/self/fd/11 || -e /proc/self/fd/12 ]] || {
+    [[ ${1-2} == 3 ]] && __sr_answer=' 11 12' || __sr_answer=' 10 11'
+    builtin return 0
+  }
   __sr_answer=
   while ((__sr_count < ${1-2})); do
     ((__sr_number += 1))
@@ -597,7 +604,7 @@ __sr_look_at_traps() { # [ends], where the shell ends right after this; [tracks]
 # between: it then sees one descriptor more, above 9, of a file that nothing else has open.
 __sr_capture() { # COMMAND [ARGUMENT...]
   builtin local __sr_file=''
-  __sr_printed=()
+  __sr_printed[0]=''
   if [[ ${__sr_xfsz-} == child ]]; then
     __sr_answer=$("$@" && builtin printf read)
     builtin mapfile -t __sr_printed <<<"$__sr_answer"
@@ -608,9 +615,10 @@ __sr_capture() { # COMMAND [ARGUMENT...]
   [[ $EUID == 0 && ${__sr_execs-} && ${BASH_COMPAT+${BASH_COMPAT@a}} != *r* ]] ||
     builtin return 1
   # Under `ulimit -f` bash prints that it cannot make the file.
-  [[ ${__sr_limits[2]-} != 'Max file size'+([[:blank:]])[0-9]* ]] || builtin return 1
+  [[ ! ${__sr_limited-} ]] || builtin return 1
   [[ ${__sr_xfsz-} ]] || builtin trap '' XFSZ
-  builtin local TMPDIR=/dev/shm 2>&- # a file on a disk would cost half a millisecond
+  # A file on a disk would cost half a millisecond.
+  [[ ${TMPDIR+${TMPDIR@a}} == *r* ]] || builtin local TMPDIR=/dev/shm
   __sr_find_free_descriptors 3
   __sr[moved]=$__sr_answer
   if ((__sr_bash > 501)); then
@@ -621,9 +629,9 @@ __sr_capture() { # COMMAND [ARGUMENT...]
   __sr[moved]=
   [[ ${__sr_xfsz-} ]] || builtin trap - XFSZ
   [[ $__sr_file ]] || builtin return 1
-  builtin mapfile -t -u "$__sr_file" __sr_printed 2>&-
+  builtin mapfile -t -u "$__sr_file" __sr_printed
   \exec {__sr_file}<&- # `builtin exec` would open it again
-  [[ $__sr_answer ]] && __sr_printed+=(read)
+  [[ $__sr_answer ]] && __sr_printed[${#__sr_printed[@]}]='read'
 }
 
 # What `trap -p` prints, as words in __sr_traps: trap -- COMMAND SIGNAL for each, and a last word.
@@ -666,7 +674,7 @@ __sr_choose_trap_method() { # SCRIPT LINE, where it sources this file
   fi
   # Searching a long one costs more than it saves.
   [[ ${#__sr_text} -le 16384 && ! ${BASH_ENV-} ]] || builtin return 0
-  __sr_printed=()
+  __sr_printed[0]=''
   builtin mapfile -t -u 9 __sr_printed 9<"$1"
   __sr_line=${__sr_printed[*]: -1}
   [[ $__sr_line != *([[:blank:]])record_service_stage_success*([[:blank:]]) ]] ||
@@ -733,10 +741,37 @@ __sr_on_exit() { # STATUS COMMAND OPTIONS
   [[ ! ${__sr[moved]-} ]] || __sr_restore_descriptors
   [[ $BASHPID == "${__sr_pid-}" && ! ${__sr[ended]-} ]] || builtin return "$1"
   __sr[ended]=1 __sr[options]=${3-}
-  __sr_printed=()
+  # A handler that fails here under `set -e` would end the shell before its end is recorded, and
+  # bash 5.2 would print an internal error. Without us the shell would be gone. __sr_guarded sets -e
+  # again.
+  [[ $- != *e* ]] || { builtin set +e && __sr_off+=e; }
+  __sr_printed[0]=''
   [[ ${__sr[traps]-} != looks ]] || __sr_capture builtin trap -p EXIT
-  [[ ${__sr_printed[0]-read} == @(read|"trap -- '${__sr[hook]-}"*) ]] ||
+  [[ ${__sr_printed[0]-} == @(|read|"trap -- '${__sr[hook]-}"*) ]] ||
     builtin return "$1" # the service has commands before ours, and this status is theirs
+  __sr_hide_children
+  __sr_end_run "$@" || __sr_ended=$?
+  [[ ! ${__sr[chld]-} ]] || builtin trap -- "${__sr[chld]-}" CHLD
+  [[ $1 == "$__sr_ended" ]] || builtin exit "$__sr_ended"
+  builtin return "$1"
+}
+
+# A CHLD trap of the service shall not see our processes. Its own that end meanwhile would, without
+# us, end after the shell. (Not where the traps can be read only by a process.)
+__sr_hide_children() {
+  builtin local -a __sr_printed
+  __sr[chld]=''
+  [[ ! ${__sr_xfsz-} ]] && __sr_capture builtin trap -p CHLD || builtin return 0
+  builtin printf -v __sr_answer '%s\n' "${__sr_printed[@]}"
+  [[ $__sr_answer == "trap -- '"*"CHLD"$'\n'read$'\n' ]] || builtin return 0
+  __sr_answer=${__sr_answer#"trap -- '"}
+  __sr_answer=${__sr_answer%"' "*CHLD$'\n'read$'\n'}
+  __sr[chld]=${__sr_answer//"'\\''"/"'"}
+  [[ ! ${__sr[chld]-} ]] || builtin trap - CHLD
+}
+
+# Returns the status that the service shall end with.
+__sr_end_run() { # STATUS COMMAND
   __sr_read_ending "$1"
   [[ $__sr_answer != signal ]] || {
     # Nothing that takes time: the shell shall die when it would have died without us.
@@ -748,7 +783,6 @@ __sr_on_exit() { # STATUS COMMAND OPTIONS
     __sr_load
     __sr_describe failure "$__sr_ended" "${2:0:4096}" # bash would take seconds for a longer one
     __sr_end failure "$__sr_members"
-    [[ $1 != 0 ]] || builtin exit "$__sr_ended"
   elif [[ $__sr_answer == unknown ]]; then
     builtin true # no result is better than a wrong one
   elif [[ ! ${__sr[own]-} || -o posix && ${__sr[own]-} == *exit* ]]; then
@@ -757,7 +791,7 @@ __sr_on_exit() { # STATUS COMMAND OPTIONS
     __sr[ended]=later
     [[ ${__sr[sees_exit]-} ]] || __sr_define_exit
   fi
-  builtin return "$1"
+  builtin return "$__sr_ended"
 }
 
 __sr_after_exit() { # the last command of the EXIT trap
@@ -798,6 +832,8 @@ __sr_read_ending() { # STATUS
 }
 
 __sr_run_copy() { # in a subshell of its own, as an EXIT trap does not run in a command substitution
+  # Bash prints that the subshell was terminated.
+  \exec 2>&-
   (
     __sr_begin_child
     builtin trap '\builtin printf t' EXIT
@@ -807,7 +843,7 @@ __sr_run_copy() { # in a subshell of its own, as an EXIT trap does not run in a 
     done
     builtin trap - EXIT
     builtin printf i
-  ) 2>&-
+  )
 }
 
 # Before bash 5.2 a failing `exec` with an EXIT trap has the shell end with 0. With no trap but
@@ -871,7 +907,6 @@ __sr_run_job() { # FUNCTION [ARGUMENT...]
   __sr_begin_child
   builtin local __sr_ended=0
   builtin local IFS=$' \t\n' 2>&- # fails where IFS is readonly
-  builtin shopt -s lastpipe
   if builtin true 2>&- 2>/dev/null; then
     "$@" </dev/null 2>/dev/null || __sr_ended=$?
   else
@@ -884,12 +919,12 @@ __sr_run_job() { # FUNCTION [ARGUMENT...]
 # Runs a function in a child, or, where there is no room for one, in this shell under the options of
 # a child, and evaluates its answer, which is code.
 __sr_evaluate() { # JOB FUNCTION [ARGUMENT...]
-  builtin local __sr_limited=''
+  builtin local __sr_ignores=''
   # Under `ulimit -f` even a long here-string may kill. A child cannot set a trap, see above.
-  [[ ${__sr_limits[2]-} != 'Max file size'+([[:blank:]])[0-9]* || $__sr_xfsz ]] || __sr_limited=1
-  [[ ! $__sr_limited ]] || { builtin trap '' XFSZ && __sr_xfsz=ignored; }
+  [[ ! ${__sr_limited-} || $__sr_xfsz ]] || __sr_ignores=1
+  [[ ! $__sr_ignores ]] || { builtin trap '' XFSZ && __sr_xfsz=ignored; }
   __sr_apart "$@" || __sr_run_here "${@:2}" || __sr_answer=
-  [[ ! $__sr_limited ]] || { __sr_xfsz='' && builtin trap - XFSZ; }
+  [[ ! $__sr_ignores ]] || { __sr_xfsz='' && builtin trap - XFSZ; }
   builtin eval "$__sr_answer"
 }
 
@@ -908,7 +943,7 @@ __sr_has_room() {
   builtin local -a __sr_printed
   builtin local __sr_group='' __sr_limit='' __sr_answer=''
   [[ $- != *r* ]] || builtin return # nor can a restricted shell redirect
-  __sr_printed=()
+  __sr_printed[0]=''
   builtin mapfile -t -u 9 __sr_printed 9</proc/self/cgroup
   for __sr_group in "${__sr_printed[@]}"; do
     case $__sr_group in
@@ -944,8 +979,8 @@ __sr_resume() { # the service's options
   [[ $__sr_reading != *x* ]] || builtin set -x
 }
 
-# Keeps the text of the second half, 46 lines below, as this file may be another when a run fails.
-\builtin mapfile -t -s "$((LINENO + 45))" -u 9 __sr_late 9<"${BASH_SOURCE[0]}" &&
+# Keeps the text of the second half, 48 lines below, as this file may be another when a run fails.
+\builtin mapfile -t -s "$((LINENO + 47))" -u 9 __sr_late 9<"${BASH_SOURCE[0]}" &&
   [[ ${__sr_late[0]-} == '# === Second half'* ]] || __sr_late=()
 
 __sr_bash=$((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1]))
@@ -963,10 +998,12 @@ if [[ ! ${__sr_pid-} || ${__sr_pid@a} == *x* || $__sr_pid != "$BASHPID" &&
   __sr_stderr=([_]=2 [_x]=-)
   # The service's traps, as in __sr_capture. A function without -E would not see ERR.
   __sr_xfsz='' __sr_file='' __sr_printed=() __sr_answer=
+  __sr_limited='' # `ulimit -f`; matching this pattern in each call would take as long as a write
+  [[ ${__sr_limits[2]-} != 'Max file size'+([[:blank:]])[0-9]* ]] || __sr_limited=1
   __sr_execs='' # the service has no function `exec`
   \builtin declare -F exec >/dev/null || __sr_execs=1
-  if [[ $EUID != 0 || ! $__sr_execs || ${BASH_COMPAT+${BASH_COMPAT@a}} == *r* ||
-    ${__sr_limits[2]-} == 'Max file size'+([[:blank:]])[0-9]* ]]; then
+  if [[ $EUID != 0 || ! $__sr_execs || $__sr_limited ||
+    ${BASH_COMPAT+${BASH_COMPAT@a}} == *r* ]]; then
     ((1))
   elif ((__sr_bash > 501)); then
     BASH_COMPAT=50 \builtin trap -p EXIT ERR XFSZ \
@@ -1023,6 +1060,7 @@ __sr_print_members() { # as __sr_describe; the answer is code
   [[ $1 == call ]] || __sr_command=$3 __sr_facts=",\"exitCode\":$2" __sr_message=
   __sr_locate "$@"
   if [[ $1 == failure ]]; then
+    [[ $__sr_command != *__sr_* ]] || __sr_command='' # a handler failed within our code
     __sr_escape_part "$__sr_command" 200 400
     __sr_facts+=${__sr_answer:+",\"command\":\"$__sr_answer\""}
   fi
@@ -1260,6 +1298,7 @@ __sr_run() { # SECONDS PROGRAM [ARGUMENT...]
   # it need not load any other
   [[ $2 == journalctl ]] || builtin local -x PATH=/usr/bin:/bin LC_ALL=C
   __sr_answer=
+  builtin shopt -s lastpipe # only here: __sr_find looks at the service's setting
   builtin exec "${@:2}" 7>&1 >&"${__sr_to:-1}" |
     {
       [[ $2 != flock ]] || __sr_seek # meanwhile

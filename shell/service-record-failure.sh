@@ -5,8 +5,8 @@
 #
 # bootstrap-service-record.sh reads this file after a failure, or when a service has called it
 # wrongly. It uses the file only if it is complete: the first line must name the version of the
-# shim, and the last line must be the end. The code runs in the service's shell, under the rules of
-# the shim: it starts no program and no process, and every name begins with __sr_.
+# shim, and the last line must be the end. The code runs in a child process of the service, or where
+# there is no room for one, in its shell: it starts no program, and every name begins with __sr_.
 #
 # Bash does not say where a script failed. A line is exact only if it is proven in one of these
 # ways. Every other line is approximate.
@@ -79,7 +79,8 @@ __sr_count_trap_lines() {
   __sr_read_traps || builtin return 0
   __sr_trap_lines=0
   for ((__sr_index = 3; __sr_index < ${#__sr_traps[@]}; __sr_index += 4)); do # trap -- COMMAND NAME
-    [[ ${__sr_traps[__sr_index - 1]} && ${__sr_traps[__sr_index]} != @(EXIT|ERR) ]] ||
+    # POSIX mode prints `-` for a signal without a trap.
+    [[ ${__sr_traps[__sr_index - 1]} != ?(-) && ${__sr_traps[__sr_index]} != @(EXIT|ERR) ]] ||
       builtin continue
     __sr_breaks=${__sr_traps[__sr_index - 1]//[!$'\n']/}
     ((${#__sr_breaks} < __sr_trap_lines)) || __sr_trap_lines=$((${#__sr_breaks} + 1))

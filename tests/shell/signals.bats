@@ -232,3 +232,27 @@ started.stdout.close()
 sys.exit(started.wait() != -signal.SIGPIPE)' env -i "${surroundings[@]}" "$TEST_BASH" pipe.sh
   [ "$(entries phase result signal | tail -n 1)" = "service end failure unknown" ]
 }
+
+@test "the end is recorded when a handler fails under set -e in our EXIT trap" {
+  mkdir "$BATS_TEST_TMPDIR/tools"
+  printf '#!/bin/sh\n[ "$1" = --sync ] || { kill -USR1 "$(cat pid)"; sleep 0.2; }\n' >"$BATS_TEST_TMPDIR/tools/journalctl"
+  chmod +x "$BATS_TEST_TMPDIR/tools/journalctl"
+  script late.sh <<'END'
+PATH=$TOOLS:$PATH
+set -euo pipefail
+. "$SHIM"
+echo "$$" >pid
+reload() { false; echo reloaded; }
+trap reload USR1
+work() { (exit 3); }
+work
+END
+  run env -i "${surroundings[@]}" TOOLS="$BATS_TEST_TMPDIR/tools" INVOCATION_ID=0123456789abcdef0123456789abcdef \
+    "$TEST_BASH" late.sh
+  [ "$status" -eq 3 ]
+  [[ "$output" != *pop_var_context* ]]
+  entries_are phase result exitCode <<'END'
+service start - -
+service end failure 3
+END
+}
