@@ -393,7 +393,7 @@ __sr_find_free_descriptors() { # [COUNT]; the last two of them in __sr_answer
   builtin local __sr_number=9 __sr_count=0
   # Usually they are free, and this is the hot path.
   [[ -e /proc/self/fd/10 || -e /proc/self/fd/11 || -e /proc/self/fd/12 ]] || {
-    [[ ${1-2} == 3 ]] && __sr_answer=' 11 12' || __sr_answer=' 10 11'
+    [[ ${1-2} == 3 ]] && __sr_answer='11 12' || __sr_answer='10 11'
     builtin return 0
   }
   __sr_answer=
@@ -629,7 +629,7 @@ __sr_capture() { # COMMAND [ARGUMENT...]
   __sr[moved]=
   [[ ${__sr_xfsz-} ]] || builtin trap - XFSZ
   [[ $__sr_file ]] || builtin return 1
-  builtin mapfile -t -u "$__sr_file" __sr_printed
+  builtin mapfile -t -u "$__sr_file" __sr_printed 2>&- # closed under `shopt -s varredir_close`
   \exec {__sr_file}<&- # `builtin exec` would open it again
   [[ $__sr_answer ]] && __sr_printed[${#__sr_printed[@]}]='read'
 }
