@@ -630,7 +630,7 @@ __sr_capture() { # COMMAND [ARGUMENT...]
   [[ ${__sr_xfsz-} ]] || builtin trap - XFSZ
   [[ $__sr_file ]] || builtin return 1
   builtin mapfile -t -u "$__sr_file" __sr_printed 2>&- # closed under `shopt -s varredir_close`
-  \exec {__sr_file}<&- # `builtin exec` would open it again
+  \exec {__sr_file}<&-                                 # `builtin exec` would open it again
   [[ $__sr_answer ]] && __sr_printed[${#__sr_printed[@]}]='read'
 }
 
