@@ -17,6 +17,7 @@ from service_record.reporter.host_state import HostProbes, observe
 from service_record.reporter.paths import Places
 from service_record.triage.judge import judge_bundle
 from service_record.triage.rows import Reference
+from tests.archives import extract_all
 from tests.builders import some
 from tests.command_line import service_record
 from tests.programs import REPOSITORY
@@ -41,7 +42,7 @@ def installed(name: str, root: Path) -> Path:
     source = EXAMPLES / name
     if name.endswith(".tar.gz"):
         with tarfile.open(source) as archive:
-            archive.extractall(root / "unpacked", filter="data")
+            extract_all(archive, root / "unpacked")
         source = next((root / "unpacked").rglob("services"))
     shutil.copytree(source, records)
     return records

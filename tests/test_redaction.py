@@ -274,7 +274,10 @@ for _ in range(4):
 
 
 def test_the_first_pass_over_text_rich_in_secrets_takes_about_as_long_as_the_next() -> None:
-    """RE2 makes the states of its machines in the first pass of a process; there must be few of them."""
+    """RE2 makes the states of its machines in the first pass of a process; there must be few of them.
+
+    The later passes also find judgements of the first in caches.
+    """
     text = "".join(f"{example.text}\n" for example in shape_examples()).encode() * 3
     passes = [
         [
@@ -287,7 +290,7 @@ def test_the_first_pass_over_text_rich_in_secrets_takes_about_as_long_as_the_nex
     ]
     first = min(seconds[0] for seconds in passes)
     next_ = min(min(seconds[1:]) for seconds in passes)
-    assert first <= 2.5 * next_ + 0.005, f"{first:.3f} s, then {next_:.3f} s"
+    assert first <= 4 * next_ + 0.005, f"{first:.3f} s, then {next_:.3f} s"
 
 
 @pytest.mark.parametrize(

@@ -90,9 +90,13 @@ class Scanner:
             + pids
             + rb")\]: | ("
             + names
-            + rb")(?:\.sh)?\[\d+\]: | (?:systemd|\([^\s()]{1,20}\))\[\d+\]: ("
+            + rb")(?:\.sh)?\[\d+\]: | (?:systemd\[1\]|\([^\s()]{1,20}\)\[\d+\]): ("
             + names
-            + rb")\.service: ",
+            # A process that systemd made to execute a service, before systemd 254. Other lines of such pids
+            # are of user managers, whose services are not the host's.
+            + rb")\.service: | systemd\[\d+\]: ("
+            + names
+            + rb")\.service: Failed (?:at step|to) ",
             options,
         )
         self._unit_lines: deque[tuple[LogStream, int, bytes]] = deque(maxlen=_MAX_UNIT_LINES)
@@ -180,7 +184,7 @@ class Scanner:
             return
         while match := self._writer.search(block, at):
             start, end = block.rfind(b"\n", 0, match.start()) + 1, end_of_line(block, match.end())
-            name = match[2] or match[3]
+            name = match[2] or match[3] or match[4]
             service = name.decode() if name else self._pids.get(match[1])
             if service is not None and match.end() <= start + _MAX_LINE_BYTES:
                 yield start, end, service
