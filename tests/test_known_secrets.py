@@ -351,3 +351,8 @@ def test_files_in_an_ignition_config_are_found_however_they_are_written() -> Non
     text = json.dumps({"spec": {"config": {"storage": {"files": files}}}}).encode()
     assert sorted(inline_files(text)) == [("/a", b"a b"), ("/b", b"ab"), ("/c", b"packed"), ("/g", b"")]
     assert list(inline_files(b"[")) == []
+
+
+def test_working_directories_are_no_secrets(tmp_path: Path) -> None:
+    environ = {"PWD": "/srv/some/where", "OLDPWD": "/srv/else/where", "DB_PWD": "/Hunter2hunter2"}
+    assert [each.value for each in known_secrets(tmp_path, environ).secrets] == [b"/Hunter2hunter2"]

@@ -91,7 +91,7 @@ def test_nothing_waits_for_the_disk_unless_it_is_asked_for(asked: str, tmp_path:
 @pytest.mark.slow
 def test_a_disk_that_does_not_answer_holds_a_shell_up_for_five_seconds(tmp_path: Path) -> None:
     """The program that waits for it may wait on."""
-    script = 'trap \'echo "$SECONDS" >ended\' EXIT\n. "$SHIM"\n'
+    script = '"$BASH" -c \'. "$SHIM"\'\necho "$SECONDS" >ended\n'
     slow = ("strace", "-f", "-qq", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=8s", "-o", "trace")
 
     completed = run_script(bashes()[0], script, tmp_path, {"SERVICE_RECORDS_SYNC": "ends"}, wrapper=slow)

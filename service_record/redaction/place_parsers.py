@@ -44,6 +44,8 @@ _NO_SECRETS: Final = (
     *("prompt", "ref", "dir", "days", "algorithm", "hint", "count", "count3", "expire", "expires"),
 )
 """Ends of names that have a secret in them and none as their value: `psk-flags`, `token_file`."""
+_WORKING_DIRECTORIES: Final = frozenset({"PWD", "OLDPWD"})
+"""Variables of every shell. As secrets, their paths would be masked in everything that leaves the host."""
 _WITH_USER: Final = frozenset({"auth", "user", "list", "creds", "userinfo", "proxyuser"})
 """Names of `user:password`."""
 _PASSWORD: Final = re.compile(r"pass|pwd|psk|rootpw|sshpw|bindpw")
@@ -53,6 +55,8 @@ _KEY_FILE_ESCAPES: Final = {"s": " ", "n": "\n", "t": "\t", "r": "\r", "\\": "\\
 
 
 def is_secret_name(name: str) -> bool:
+    if name in _WORKING_DIRECTORIES:
+        return False
     plain = _plain(name)
     if plain in _WHOLE_NAMES:
         return True
