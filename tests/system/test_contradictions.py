@@ -36,15 +36,11 @@ CASES = {
     "cleanup-that-fails": Case(
         body="cleanup() { rm /no/such/file; }\ntrap cleanup EXIT\n" + WORK,
         exit_code=1,
-        service_result="exit-code",
         stages=(FAILURE,),
+        ends=1,
     ),
-    "exit-in-a-trap": Case(
-        body=AN_EXIT_TRAP + WORK, exit_code=6, service_result="exit-code", stages=(FAILURE,)
-    ),
-    "exit-in-a-trap-after-the-stages": Case(
-        body=AN_EXIT_TRAP + DONE, exit_code=6, service_result="exit-code"
-    ),
+    "exit-in-a-trap": Case(body=AN_EXIT_TRAP + WORK, exit_code=6, stages=(FAILURE,), ends=1),
+    "exit-in-a-trap-after-the-stages": Case(body=AN_EXIT_TRAP + DONE, exit_code=6, ends=1),
     "exit-in-a-trap-to-success": Case(
         body="trap 'exit 0' EXIT\n" + WORK + "exit 5", outcome=SUCCESS, exit_code=0
     ),
@@ -84,9 +80,8 @@ CASES = {
     "pre-command-with-an-exit-trap": Case(
         settings=("ExecStartPre=/usr/local/bin/prepare",),
         exit_code=6,
-        service_result="exit-code",
         stages=(),
-        ends=1,
+        ends=0,
     ),
     "shell-around-it-that-fails": Case(
         start="sh -c '/usr/local/bin/{}.sh; exit 3'", exit_code=3, service_result="exit-code"
@@ -105,7 +100,7 @@ CASES = {
         body=DONE + DAEMON, settings=("Type=forking",), outcome=STOPPED, signal="TERM"
     ),
     "launcher-with-an-exit-trap": Case(
-        body=AN_EXIT_TRAP + DONE, settings=("Type=forking",), exit_code=0, service_result="exit-code"
+        body=AN_EXIT_TRAP + DONE, settings=("Type=forking",), exit_code=6, ends=1
     ),
     "without-an-answer-of-systemctl": Case(
         body=WORK + "kill -KILL $$",
