@@ -115,7 +115,12 @@ class Node(Machine):
         yield from (f"--bind-ro={REPOSITORY}:/src", f"--bind-ro={sys.prefix}:/venv")
         if not sys.base_prefix.startswith("/usr"):
             yield f"--bind-ro={sys.base_prefix}"
-        for name in ("etc", "usr/local/bin", *(("var/lib", "var/log") if self.is_on_disk else ())):
+        for name in (
+            "etc",
+            "usr/local/bin",
+            "usr/local/share",
+            *(("var/lib", "var/log") if self.is_on_disk else ()),
+        ):
             yield f"--bind={self.root / name}:/{name}"
 
 
