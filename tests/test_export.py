@@ -61,12 +61,12 @@ def test_a_page_for_others_has_no_secrets(tmp_path: Path, verb: str) -> None:
     answer = service_record(verb, "--output", "html", "--from", path)
     assert "401 with" in answer.out
     assert "aB3dE9fG5iJ" not in answer.out
-    assert "&lt;redacted:secret-header&gt;" in answer.out
+    assert "&lt;redacted:token&gt;" in answer.out
 
 
 SECRETS = {
     "Authorization: Bearer aB3dE9fG5iJkLmNoP": "Authorization: Bearer <redacted:authorization>",
-    'login failed: password="hunter2secret"': 'login failed: password="<redacted:password>"',
+    'login failed: password="hunter2secret"': "login failed: password=<redacted:password>",
     "postgres://user:hunter2secret@db/x": "postgres://user:<redacted:url-password>@db/x",
     "the API answers 401\npassword: hunter2secret": "the API answers 401\npassword: <redacted:password>",
 }
