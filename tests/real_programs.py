@@ -162,7 +162,7 @@ PROGRAMS: Final = (
 
 @dataclass(frozen=True)
 class Ending:
-    """How a program ended, and what it printed, without numbers."""
+    """Exit status and output of a program, with numbers removed."""
 
     status: int
     lines: tuple[str, ...]

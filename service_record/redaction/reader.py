@@ -84,7 +84,7 @@ class Patterns:
 
     @lru_cache(maxsize=4096)  # noqa: B019 - there is one for the process
     def named(self, name: bytes) -> tuple[SecretShape, ...]:
-        """Return the kinds of secrets that a name may have for its value."""
+        """Return the kinds of secrets that a value with this name may be."""
         if _PUBLIC_NAME.search(name):
             return ()
         return tuple(

@@ -35,7 +35,7 @@ _MOST_PREFIXES: Final = 4
 
 
 def prefix_end(text: bytes, start: int = 0) -> int:
-    """Return where a line goes on behind the prefixes that loggers put before it, one behind the other."""
+    """Return the offset of the message, after any number of logger prefixes."""
     for _ in range(_MOST_PREFIXES):
         match = _PREFIX.match(text, start)
         if match is None:
@@ -92,7 +92,7 @@ _LABELLED: Final = frozenset({b"value", b"Value"})
 
 @lru_cache(maxsize=16)
 def find_documents(text: bytes, start: int) -> list[Document]:
-    """Return the JSON in a line from there on, in order."""
+    """Return the JSON values of a line from this offset on, in order."""
     documents: list[Document] = []
     position = start
     if _FIELD.match(text, start) or text[start : start + 1] in (b"}", b"]"):
