@@ -731,3 +731,14 @@ def test_waiting_goes_on_until_what_is_expected_has_started(tmp_path: Path) -> N
     answer = analyze(tmp_path, "--wait", "--timeout", "0.1s", "--expect", "a,b")
     assert first_line(answer) == "● running: b has not started yet: it has no record; nothing is wrong so far"
     assert answer.status == 124
+
+
+def test_a_record_with_a_name_that_is_not_utf_8_is_judged(tmp_path: Path) -> None:
+    records = tmp_path / "records"
+    records.mkdir()
+    write_lines(Path(os.fsdecode(os.fsencode(records) + b"/\xff.json")), *failed_run())
+
+    done = service_record("analyze", "--from", str(records))
+
+    assert done.status == 1
+    assert "failed" in done.out

@@ -139,8 +139,13 @@ VERBS: Final[Mapping[str, list[str]]] = {
 }
 
 
+READS_TWICE: Final = {"traces"}
+"""Verbs that read a file twice, so that they need not keep all of it: the clock of each boot comes first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
+    verb: str
     status: int
     seconds: float
     """Of processors: other work on the machine counts for little."""
@@ -149,7 +154,8 @@ class Cost:
 
     @property
     def is_bounded(self) -> bool:
-        seconds = LEAST_SECONDS + SECONDS_A_MEGABYTE * OPENED_BYTES / 1e6
+        readings = 2 if self.verb in READS_TWICE else 1
+        seconds = LEAST_SECONDS + readings * SECONDS_A_MEGABYTE * OPENED_BYTES / 1e6
         return (
             self.status in {0, 1, 3, 4}
             and self.seconds <= BUSY * seconds
@@ -171,7 +177,9 @@ def costs(directory: Path, name: str) -> dict[str, Cost]:
         text=True,
         check=False,
     )
-    found = [Cost(*json.loads(line)) for line in done.stdout.splitlines()]
+    found = [
+        Cost(verb, *json.loads(line)) for verb, line in zip(VERBS, done.stdout.splitlines(), strict=False)
+    ]
     assert len(found) == len(VERBS), f"ended at {[*VERBS][len(found)]}: {done.stderr[-500:]}"
     return dict(zip(VERBS, found, strict=True))
 
@@ -236,4 +244,4 @@ def test_following_costs_no_more_either(name: str, tmp_path: Path) -> None:
     assert json.loads(line)["timestamp"] == "2026-11-22T01:05:10Z"
     seconds = sum(map(int, times)) / os.sysconf("SC_CLK_TCK") - START_SECONDS
     peak = int(re.findall(r"VmHWM:\s*(\d+)", status)[0]) << 10
-    assert Cost(0, seconds, peak, len(line)).is_bounded
+    assert Cost("follow", 0, seconds, peak, len(line)).is_bounded

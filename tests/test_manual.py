@@ -12,7 +12,6 @@ import click
 import pytest
 
 from packages.manual import COMPLETIONS
-from packages.stage import main as stage
 from service_record.cli import VERBS
 from service_record.record.entry import Entry, Phase
 from service_record.version import RELEASED
@@ -34,7 +33,8 @@ pages = pytest.mark.parametrize("page", PAGES)
 @pytest.fixture(scope="module")
 def share(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("share")
-    stage([str(directory), "--pages"])
+    # In a process of its own, as `make` does: click keeps the help option of a command once it has one.
+    subprocess.run([sys.executable, "-m", "packages.stage", directory, "--pages"], cwd=REPOSITORY, check=True)
     return directory
 
 

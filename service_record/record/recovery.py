@@ -42,7 +42,7 @@ _MAX_DEPTH: Final = 16
 _NEXT_BRACES: Final = re.compile(
     rb"""
     (?: [^"{}]+
-      | " [^"\\\n{]* (?: \\["\\/bfnrtu] [^"\\\n{]* ){0,50} "  # most strings; _end_of_string takes the others
+      | " [^"\\\n{]* (?: \\["\\/bfnrtu] [^"\\\n{]* ){0,50} "  # most strings; _scan takes the others
       | \{ \s* \}
       | \{ (?! \s* (?: " | \Z ) )
     ){0,100}
@@ -130,32 +130,26 @@ def _scan(data: bytes) -> tuple[list[_RecoveredEntry], deque[int]]:
     """Return the entries in the data in order, and the offsets of the objects without an end."""
     recovered: list[_RecoveredEntry] = []
     opened: deque[int] = deque(maxlen=_MAX_DEPTH)
+    next_braces, string_part = _NEXT_BRACES.match, _STRING_PART.match  # this loop is what hostile data costs
     position = 0
-    while position < len(data):
-        match = _NEXT_BRACES.match(data, position)
-        if match is None:
-            break  # cannot happen: the pattern also matches the empty string
-        first, position = match.span(1)
-        if first < 0:
-            position = match.end()
-            if data.startswith(b'"', position):
-                position = _end_of_string(data, position)
-        elif match[1] == b"{":
-            opened.append(first)
+    while position < len(data) and (match := next_braces(data, position)):
+        position = match.end()
+        braces = match[1]
+        if braces is None:
+            if data.startswith(b'"', position):  # a string, whole or torn
+                position += 1
+                while part := string_part(data, position):
+                    position = part.end()
+                if data.startswith(b'"', position):
+                    position += 1
+        elif braces == b"{":
+            opened.append(position - 1)
         else:
-            for end in range(first + 1, position + 1):
+            for end in range(match.start(1) + 1, position + 1):
                 if not opened:
                     break
                 _keep(recovered, data, opened.pop(), end)
     return recovered, opened
-
-
-def _end_of_string(data: bytes, start: int) -> int:
-    """Return the offset after the string, whole or torn, that begins at `start`."""
-    end = start + 1
-    while part := _STRING_PART.match(data, end):
-        end = part.end()
-    return end + data.startswith(b'"', end)
 
 
 def _keep(recovered: list[_RecoveredEntry], data: bytes, start: int, end: int) -> None:

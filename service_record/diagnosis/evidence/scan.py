@@ -84,7 +84,9 @@ class Scanner:
         options = re2.Options()
         options.log_errors = False
         pids = b"|".join(sorted(self._pids)) or b"none"
-        names = b"|".join(re.escape(name).encode() for name in sorted(self._services)) or b"none"
+        # A record's name may have bytes that are not UTF-8.
+        escaped = [re.escape(name).encode(errors="surrogateescape") for name in sorted(self._services)]
+        names = b"|".join(escaped) or b"none"
         self._writer: Any = re2.compile(
             rb"\[("
             + pids
