@@ -158,6 +158,12 @@ def test_how_a_service_died_is_said(fields: dict[str, object], expected: str) ->
     assert f"{expected}, 2026-11-21 01:05:15Z" in page
 
 
+def test_end_without_a_result_is_shown_as_unknown() -> None:
+    page = text(history(job=[entry(), entry(Phase.SERVICE_END, 5, result=None)]))
+
+    assert "ended with an unknown result after 5.0s, 2026-11-21 01:05:15Z" in page
+
+
 def test_an_approximate_line_says_so_and_an_unknown_one_too() -> None:
     near = failed_run(error_line_approximate=True)
     assert "at       near /usr/local/bin/job.sh:12 in main" in text(history(job=near))

@@ -895,8 +895,19 @@ def test_only_a_recorder_alone_leaves_open_whether_a_stop_was_one(
 ) -> None:
     assert is_stop_or_kill(entry(Phase.SERVICE_END, 1, **FAILURE, **end)) is expected
     found = run(entry(), entry(Phase.SERVICE_END, 1, **FAILURE, **end))
-    assert found.is_stop_or_kill is expected
-    assert not run(entry()).is_stop_or_kill
+    assert found.has_unclear_end is expected
+    assert not run(entry()).has_unclear_end
+
+
+def test_end_without_a_result_is_neither_success_nor_failure() -> None:
+    found = run(entry(), entry(Phase.STAGE_START, 1, stage="first"), entry(Phase.SERVICE_END, 5, result=None))
+
+    assert (found.outcome, found.has_unclear_end) == (Outcome.INTERRUPTED, True)
+    assert (found.in_stage, found.stages[0].outcome, found.stages[0].duration) == (
+        "first",
+        Outcome.INTERRUPTED,
+        4,
+    )
 
 
 def test_failures_of_stages_that_a_run_goes_on_after_are_counted_until_one_succeeds() -> None:

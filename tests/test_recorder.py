@@ -8,7 +8,9 @@ import pytest
 
 import service_record
 from service_record import Failure
-from tests.programs import environment, recorded, run_program, story
+from service_record.history import build_history
+from service_record.history.outcome import Outcome
+from tests.programs import REPOSITORY, environment, recorded, run_program, story
 
 
 def test_child_program_records_stages_of_its_service(tmp_path: Path) -> None:
@@ -120,84 +122,80 @@ def test_end_is_recorded_whatever_the_cause(
         assert end.error_line == f"3 main {tmp_path / 'job.py'}"
 
 
-@pytest.mark.parametrize(
-    ("last", "ends", "said"),
-    [
-        ("1 / 0", ["stage end first failure", "service end failure"], "ZeroDivisionError"),
-        ("pass", [], "service-record: the service was started and never ended"),
-    ],
-    ids=["by-an-exception", "by-its-last-line"],
-)
-def test_program_ends_before_its_service(tmp_path: Path, last: str, ends: list[str], said: str) -> None:
+def test_uncaught_exception_fails_the_started_service(tmp_path: Path) -> None:
     done = run_program(
-        tmp_path, f"\nservice_record.start_service()\nservice_record.start_stage('first')\n{last}\n"
+        tmp_path, "\nservice_record.start_service()\nservice_record.start_stage('first')\n1 / 0\n"
     )
 
-    assert story(recorded(tmp_path))[2:] == ends
-    assert said in done.stderr.splitlines()[-1]
+    assert story(recorded(tmp_path))[2:] == ["stage end first failure", "service end failure"]
+    assert "ZeroDivisionError" in done.stderr.splitlines()[-1]
+    assert "service-record" not in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("last", "status", "end", "exit_code"),
+    ("last", "status"),
     [
-        ("sys.exit(3)", 3, "service end failure", 3),
-        ("sys.exit('no disk')", 1, "service end failure", 1),
-        ("sys.exit()", 0, "service end success", None),
-        ("sys.exit((4,))", 4, "service end failure", 4),
-        ("threading.Thread(target=sys.exit).start(); sys.exit(5)", 5, "service end failure", 5),
-        ("service_record.end_service(); sys.exit(3)", 3, "service end success", None),
-        (
-            "try: sys.exit(3)\nexcept SystemExit as error: sys.exit(error.code + 1)",
-            4,
-            "service end failure",
-            4,
-        ),
+        ("pass", 0),
+        ("sys.exit()", 0),
+        ("sys.exit(3)", 3),
+        ("raise SystemExit('no disk')", 1),
+        ("try: sys.exit(3)\nexcept SystemExit as error: sys.exit(error.code + 1)", 4),
+        ("threading.Thread(target=sys.exit, args=(3,)).start()", 0),
+        ("code.InteractiveInterpreter().runsource('1 / 0')", 0),
     ],
 )
-def test_exit_ends_a_started_service(
-    tmp_path: Path, last: str, status: int, end: str, exit_code: int | None
+def test_end_without_end_service_has_no_result(tmp_path: Path, last: str, status: int) -> None:
+    done = run_program(
+        tmp_path,
+        f"\nimport code\nservice_record.start_service()\nservice_record.start_stage('first')\n{last}\n",
+    )
+    (run,) = build_history([("job", recorded(tmp_path))]).services[0].runs
+
+    assert done.returncode == status
+    assert done.stderr.splitlines()[-1].startswith("service-record: the service was started and never ended")
+    assert story(recorded(tmp_path))[2:] == ["service end"]
+    assert (run.outcome, run.in_stage) == (Outcome.INTERRUPTED, "first")
+
+
+@pytest.mark.parametrize(
+    ("status", "systemd", "outcome"),
+    [("0", "success", Outcome.SUCCESS), ("3", "exit-code", Outcome.FAILURE)],
+    ids=["success", "failure"],
+)
+def test_exit_helper_adds_the_unknown_result(
+    tmp_path: Path, status: str, systemd: str, outcome: Outcome
 ) -> None:
-    done = run_program(tmp_path, f"\nservice_record.start_service()\n{last}\n")
-    entry = recorded(tmp_path)[-1]
+    source = f"\nservice_record.start_service()\nservice_record.start_stage('first')\nsys.exit({status})\n"
+    run_program(tmp_path, source, INVOCATION_ID="ab" * 16)
+    ended = {"SERVICE_RESULT": systemd, "EXIT_CODE": "exited", "EXIT_STATUS": status}
+    subprocess.run(
+        [REPOSITORY / "shell" / "service-record-exit.sh"],
+        env=environment(tmp_path, INVOCATION_ID="ab" * 16, **ended),
+        check=True,
+    )
+    (run,) = build_history([("job", recorded(tmp_path))]).services[0].runs
 
-    assert (done.returncode, "service-record" in done.stderr) == (status, False)
-    assert (story([entry]), entry.exit_code) == ([end], exit_code)
-    if exit_code and "Thread" not in last:
-        assert (entry.error_line or "").endswith(f"main {tmp_path / 'job.py'}")
+    assert (run.outcome, run.facts.exit_code) == (outcome, int(status))
+    assert [stage.outcome for stage in run.stages] == [outcome]
 
 
-def test_caught_exit_can_be_sent_to_another_process(tmp_path: Path) -> None:
+def test_started_service_leaves_exits_alone(tmp_path: Path) -> None:
     done = run_program(
         tmp_path,
         """
-        import pickle
+        before = sys.exit, sys.excepthook, sys.unraisablehook, threading.excepthook
         service_record.start_service()
+        print(before == (sys.exit, sys.excepthook, sys.unraisablehook, threading.excepthook))
         try:
             sys.exit(3)
         except SystemExit as error:
-            copy = pickle.loads(pickle.dumps(error))
-            print(type(copy) is SystemExit, copy.args, copy.code, vars(error))
+            print(type(error) is SystemExit)
         service_record.end_service()
         """,
     )
 
-    assert done.stdout == "True (3,) 3 {}\n", done.stderr
-
-
-def test_caught_exit_is_not_the_end(tmp_path: Path) -> None:
-    done = run_program(
-        tmp_path,
-        """
-        service_record.start_service()
-        try:
-            sys.exit(3)
-        except SystemExit as error:
-            print(type(error).__name__, repr(error), error.code)
-        """,
-    )
-
-    assert (done.returncode, done.stdout) == (0, "SystemExit SystemExit(3) 3\n")
-    assert story(recorded(tmp_path)) == ["service start"]
+    assert done.stdout == "True\nTrue\n", done.stderr
+    assert story(recorded(tmp_path)) == ["service start", "service end success"]
 
 
 @pytest.mark.parametrize(

@@ -272,7 +272,7 @@ class _Boot(msgspec.Struct):
         self.reached.update((run.service, s.name) for s in run.stages if s.outcome is Outcome.SUCCESS)
         self.is_running |= run.outcome is Outcome.RUNNING
         is_end = run.outcome is Outcome.FAILURE or (
-            run.outcome is Outcome.INTERRUPTED and run.in_stage is not None and not run.is_stop_or_kill
+            run.outcome is Outcome.INTERRUPTED and run.in_stage is not None and not run.has_unclear_end
         )
         if is_end and (self.bad is None or order(run.last_entry) >= order(self.bad.last_entry)):
             self.bad = run

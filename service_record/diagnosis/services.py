@@ -82,7 +82,7 @@ def _ended(service: ServiceHistory, streak: Streak, around: Circumstances) -> Tr
         since_uptime=streak.first.last_uptime,
         count=streak.count,
         is_rebooted=is_interrupted
-        and not run.is_stop_or_kill
+        and not run.has_unclear_end
         and run.boot_id is not None
         and run.boot_id != around.latest_boot,
     )

@@ -273,7 +273,11 @@ def _is_before_start(run: Run) -> bool:
 
 
 def _end(run: Run) -> str:
-    how = ending(run.facts) or VERBS[run.outcome] if run.outcome is not Outcome.SUCCESS else ""
+    how = ""
+    if run.outcome is Outcome.INTERRUPTED:
+        how = ending(run.facts) or "ended with an unknown result"
+    elif run.outcome is not Outcome.SUCCESS:
+        how = ending(run.facts) or VERBS[run.outcome]
     if run.duration is None:
         return how
     return f"{how} after {lasted(run)}".lstrip()

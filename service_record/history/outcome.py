@@ -38,6 +38,11 @@ def is_stop_or_kill(end: "Entry | Facts") -> bool:
     return end.signal in _STOP_SIGNALS and end.service_result is None and end.stop_request is None
 
 
+def is_unknown(end: Entry) -> bool:
+    """Return True if an end says nothing about how it ended, because its recorder could not know."""
+    return end.result is None and end.exit_code is None and _says_little(end)
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How an execution ended; after a failure also where, and with which message."""
 
@@ -163,7 +168,7 @@ class Outcome(StrEnum):
     STOPPED = "stopped"
     """systemd stopped it, or it ended by a signal that systemd counts as a good end: no trouble."""
     INTERRUPTED = "interrupted"
-    """It has no end and cannot be running any more, or a signal of unknown origin ended it."""
+    """It has no end and cannot be running any more, or it ended in an unknown way."""
 
     @property
     def is_bad(self) -> bool:
@@ -179,12 +184,12 @@ _SUCCEEDED: Final = Result.SUCCESS
 
 
 def end_outcome(end: Entry) -> Outcome:
-    """Return the outcome by an end alone. An end without a result is not a success."""
+    """Return the outcome by an end alone."""
     if end.result is _SUCCEEDED:
         return SUCCESS
     if is_stop(end):
         return STOPPED
-    return INTERRUPTED if is_stop_or_kill(end) else FAILURE
+    return INTERRUPTED if is_stop_or_kill(end) or is_unknown(end) else FAILURE
 
 
 Attributes: TypeAlias = tuple[tuple[str, AttributeValue], ...]
@@ -286,8 +291,8 @@ class Run(Span, frozen=True, kw_only=True, gc=False):
     """The runs directly before it that a rotation of the record left out."""
 
     @property
-    def is_stop_or_kill(self) -> bool:
-        """Return True if a signal ended it, and it is unknown whether that was a stop or a kill."""
+    def has_unclear_end(self) -> bool:
+        """Return True if it has an end that does not say whether it failed."""
         return self.outcome is Outcome.INTERRUPTED and self.ended is not None
 
     @property

@@ -282,9 +282,10 @@ def encode_line(entry: Mapping[str, object] | bytes, before: bytes = b"") -> byt
 
 
 def _must_be_synced(fields: Mapping[str, object]) -> bool:
-    if fields.get("result") is None or os.environ.get("SERVICE_RECORDS_SYNC") != "ends":
+    phase = str(fields.get("phase"))
+    if not phase.endswith("end") or os.environ.get("SERVICE_RECORDS_SYNC") != "ends":
         return False
-    return fields.get("phase") != "stage end" or fields.get("result") == "failure"
+    return phase != "stage end" or fields.get("result") == "failure"
 
 
 def _sync(path: str) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import atexit
 import sys
 
-from service_record.recorder.exit_watch import find_exit, unwatch_exit, watch_exit
 from service_record.recorder.recorded_run import (
     Kind,
     Part,
@@ -98,11 +97,10 @@ def start_service(
 ) -> Service:
     """Start a run as `service` describes it; `end_service` ends it.
 
-    An exception that nobody catches ends it too, and so does `sys.exit`.
+    An uncaught exception ends it too. If the program ends in another way, such as by `sys.exit`, the run ends
+    without a result: Python tells nobody the exit status. Use `with service()` to record it.
     """
-    started = service(name, directory=directory, record_sigterm=record_sigterm).start()
-    watch_exit()
-    return started
+    return service(name, directory=directory, record_sigterm=record_sigterm).start()
 
 
 def end_service(cause: Cause | None = None) -> None:
@@ -113,8 +111,6 @@ def end_service(cause: Cause | None = None) -> None:
     runs = open_services()
     if runs:
         runs[-1].end(cause)
-        if len(runs) == 1:
-            unwatch_exit()
     else:
         complain("no service is started, so none can end")
 
@@ -153,14 +149,22 @@ def _find_program() -> str:
 
 
 def _end_at_exit() -> None:
-    error = getattr(sys, "last_value", None)  # set by the interpreter for an exception that nobody caught
+    error = _find_uncaught()
     for recording in open_services():
-        if isinstance(error, BaseException):
+        if error is not None:
             recording.end(error)
-        elif find_exit():
-            recording.end(find_exit()[0])
         else:
-            complain(f"{recording} was started and never ended")
+            complain(f"{recording} was started and never ended; its result is unknown")
+            recording.run.end_without_result(recording.part)
+
+
+def _find_uncaught() -> BaseException | None:
+    """Return the exception that ends the program; None also for `SystemExit`, which Python does not keep."""
+    error = getattr(sys, "last_value", None)
+    trace = error.__traceback__ if isinstance(error, BaseException) else None
+    if trace is None or trace.tb_frame.f_back is not None:
+        return None  # `code.InteractiveInterpreter`, for one, sets the attribute while a program runs
+    return error if trace.tb_frame.f_globals.get("__name__") in {"__main__", "runpy"} else None
 
 
 atexit.register(_end_at_exit)

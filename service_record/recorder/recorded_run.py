@@ -190,6 +190,12 @@ class RecordedRun:
         self._append(part, "end", "failure" if failure else "success", failure or _NOTHING_KNOWN, written)
         self._ids.pop(part, None)
 
+    def end_without_result(self, part: Part) -> None:
+        """Record the end of a run whose result is unknown. Its open stages get no ends of their own."""
+        if self.is_open(part):
+            self._open.clear()
+            self._append(part, "end")
+
     def add_last_lines(self, failure: Failure, cause: object) -> Failure:
         """Return the failure with the last lines that the service printed in front of its message.
 
@@ -275,7 +281,7 @@ class RecordedRun:
             **self._identity,
             "uptime": systemd.uptime(),
             "stopRequest": failure.stop_request,
-            "recorder": None if result or part.kind == Kind.STAGE else self._recorder,
+            "recorder": self._recorder if moment == "start" and part.kind != Kind.STAGE else None,
             "stageId": ids[0] if ids else None,
             "parent": ids[1] if ids else None,
             "attributes": dict(part.attributes) if part.attributes else None,
