@@ -818,11 +818,11 @@ __sr_read_ending() { # STATUS
   [[ ! ${__sr[exit_line]-} && (! ${__sr[err_ends]-} || $1 == 0) ]] || builtin return 0
   [[ ! ${__sr[last_line]-} || "${__sr[last_call]-} ${#FUNCNAME[@]}" != "${__sr[last_line]-} 4" ]] ||
     builtin return 0
-  if __sr_has_room; then
-    __sr_substitute __sr_run_copy || builtin true
-  else
-    __sr_answer=
-  fi
+  # systemd signals each process that it finds until it finds no new one: a copy may die at once.
+  for __sr_answer in '' '' '' ''; do
+    ! __sr_has_room || __sr_substitute __sr_run_copy || builtin true
+    [[ ! $__sr_answer ]] || builtin break
+  done
   case $__sr_answer in
   ct) __sr_answer=ends ;;
   c) __sr_answer=signal && ((__sr_bash > 501)) || __sr_answer=ends ;;

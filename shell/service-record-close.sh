@@ -372,6 +372,7 @@ judge() {
     case ${EXIT_CODE-} in
     exited) [[ $end_result == failure && $EXIT_STATUS == 0 ]] || facts=",\"exitCode\":$EXIT_STATUS" ;;
     killed | dumped) facts=",\"signal\":\"$EXIT_STATUS\"" ;;
+    '') [[ ${SERVICE_RESULT-} != signal ]] || facts=',"signal":"unknown"' ;; # a stop ended ExecStartPre=
     esac
   fi
   systemd_facts=${SERVICE_RESULT:+",\"serviceResult\":\"$SERVICE_RESULT\""}

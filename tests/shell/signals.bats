@@ -73,6 +73,27 @@ END
   [ "$(entries phase result signal | tail -n 1)" = "service end failure unknown" ]
 }
 
+# systemd signals every process of a service until it finds no new one. The first three copies of the dying shell, by which
+# the shim tells how it ends, are killed here.
+@test "a stop that also kills the processes of the recorder" {
+  script state.sh <<'END'
+. "$SHIM"
+record_service_stage_start waiting
+copy=$(declare -f __sr_run_copy)
+eval "run_copy${copy#__sr_run_copy}"
+__sr_run_copy() {
+  echo >>copies
+  mapfile -t copies <copies
+  ((${#copies[@]} > 3)) || kill -KILL "$BASHPID"
+  run_copy
+}
+"$BASH" -c ': >ready; exec sleep 30'
+END
+  SIGNAL=TERM TO=group
+  service state.sh
+  [ "$(entries phase result signal | tail -n 1)" = "service end failure unknown" ]
+}
+
 @test "an interrupt that bash leaves to its foreground child is left to it" {
   mkfifo over
   service_in '"$BASH" -c ": >ready; exec cat over"'
