@@ -547,13 +547,31 @@ __sr_adopt_traps() { # __sr_traps
   [[ ${__sr[traps]-} != ends ]] || builtin return 0
   __sr[own]=$__sr_own
   __sr_is_blind "$__sr_own" || __sr_forget_exit
-  __sr_answer=
-  # Behind an unfinished here-document or a backslash our text would become part of it. In bash 4.4
-  # a shell that kills itself by its trap's last command lives on, and would not with one more
-  # command.
-  [[ ! $__sr_own || $__sr_own == *'<<'* || $__sr_own == *\\ ]] ||
-    [[ $__sr_bash -lt 500 && $__sr_own == *kill*\$\$* ]] || __sr_answer=${__sr[tail]-}
+  # Behind an unfinished here-document or a backslash our text would become part of it. Before bash
+  # 5.2 a shell that kills itself by its trap's last command ends with its status, and would die of
+  # the signal if one more command followed.
+  if [[ ! $__sr_own || $__sr_own == *'<<'* || $__sr_own == *\\ ]] ||
+    { ((__sr_bash < 502)) && __sr_kills_itself "$__sr_own"; }; then
+    __sr_answer=
+  else
+    __sr_answer=${__sr[tail]-}
+  fi
   builtin trap "${__sr[hook]-}$__sr_own$__sr_answer" EXIT
+}
+
+# Whether a trap may end with a signal to this shell: by its text, or that of a function. A single
+# word may be a function that is not yet defined.
+__sr_kills_itself() { # TEXT
+  builtin local -a __sr_printed
+  builtin local __sr_text="$1" __sr_word="${1%%[[:space:]]*}"
+  if __sr_is_function "$__sr_word"; then
+    __sr_capture builtin declare -f "$__sr_word" || { __sr_has_room &&
+      __sr_printed=("$(\builtin declare -f "$__sr_word")"); } || builtin return 0
+    builtin printf -v __sr_text '%s\n' "$1" "${__sr_printed[@]}"
+  elif [[ $1 == "$__sr_word" && $1 != : ]]; then
+    builtin return 0
+  fi
+  [[ $__sr_text == *kill*([!$'\n'\;\|])@(\$\$|BASHPID|[[:blank:]]0)* ]]
 }
 
 __sr_forget_exit() {

@@ -119,17 +119,19 @@ END
 [ "$1" = before ] && trap "$2" EXIT
 . "$SHIM"
 [ "$1" = after ] && trap "$2" EXIT
+die() { rm -f own; kill -TERM "$$"; }
 set -e
 record_service_stage_start one
 record_service_stage_success
 false
 END
   for when in before after; do
-    for code in 'exit 5' 'exit' 'exit 0' 'false; echo unreached' '(exit 7)' ':' 'set +e; (exit 7)' 'return 3' 'kill "$$"'; do
+    for code in 'exit 5' 'exit' 'exit 0' 'false; echo unreached' '(exit 7)' ':' 'set +e; (exit 7)' 'return 3' \
+      'kill "$$"' 'kill -- "$$" >own' die; do
       unchanged decides.sh "$when" "$code"
     done
   done
-  [ "$(entries phase | grep -c 'service end')" -eq 18 ]
+  [ "$(entries phase | grep -c 'service end')" -eq 22 ]
 }
 
 @test "an EXIT trap sees the service's variables, options and functions" {
