@@ -252,7 +252,9 @@ def charts(history: History, now: Now, *, apart: bool = False, by_duration: bool
     their start, with what is in them below; `by_duration` puts what took longest first, whatever it is.
     """
     boots: dict[str | None, list[_Placed]] = {boot_id: [] for boot_id in history.boots}
-    begun: Mapping[str | None, float] = {boot_id: _begun(history, boot_id) for boot_id in history.boots}
+    begun = _begun(history)
+    steps = _steps(history)
+    numbers: dict[str | None, int] = {boot_id: number for number, boot_id in enumerate(history.boots, 1)}
     for service in history.services:
         for run in service.runs:
             if run.first_entry is None:
@@ -260,15 +262,22 @@ def charts(history: History, now: Now, *, apart: bool = False, by_duration: bool
             boot_of_run = run.boot_id if run.boot_id in begun else _boot_then(run, service, begun)
             boots.setdefault(boot_of_run, []).append((run, service))
     drawn = [
-        _chart(history, boot_id, placed, now, apart=apart) for boot_id, placed in boots.items() if placed
+        _chart(boot_id, numbers.get(boot_id, 0), placed, steps.get(boot_id, ()), now, apart=apart)
+        for boot_id, placed in boots.items()
+        if placed
     ]
     return [replace(chart, rows=_blamed(chart.rows)) for chart in drawn] if by_duration else drawn
 
 
-def _begun(history: History, boot_id: str) -> float:
-    """Return when the first entry of a boot was written."""
-    times = (true_time(r.first_entry, s) for s in history.services for r in s.runs if r.boot_id == boot_id)
-    return min(map(order, times), default=float("inf"))
+def _begun(history: History) -> dict[str | None, float]:
+    """Return when the first entry of each boot was written, oldest boot first."""
+    begun: dict[str | None, float] = dict.fromkeys(history.boots, float("inf"))
+    for service in history.services:
+        for run in service.runs:
+            if run.boot_id in begun:
+                written = order(true_time(run.first_entry, service))
+                begun[run.boot_id] = min(begun[run.boot_id], written)
+    return begun
 
 
 def _boot_then(run: Run, service: ServiceHistory, begun: Mapping[str | None, float]) -> str | None:
@@ -278,13 +287,23 @@ def _boot_then(run: Run, service: ServiceHistory, begun: Mapping[str | None, flo
     return before[-1] if before else next(iter(begun), None)
 
 
-def _steps(history: History, boot_id: str | None) -> tuple[ClockStep, ...]:
-    steps = (step for step in history.clock_steps if step.boot_id == boot_id)
-    return tuple(step for step in steps if believable(step.uptime) and believable(abs(step.seconds)))
+def _steps(history: History) -> dict[str | None, list[ClockStep]]:
+    """Return the believable steps of the clock in each boot."""
+    steps: dict[str | None, list[ClockStep]] = {}
+    for step in history.clock_steps:
+        if believable(step.uptime) and believable(abs(step.seconds)):
+            steps.setdefault(step.boot_id, []).append(step)
+    return steps
 
 
 def _chart(
-    history: History, boot_id: str | None, placed: Sequence[_Placed], now: Now, *, apart: bool
+    boot_id: str | None,
+    number: int,
+    placed: Sequence[_Placed],
+    steps: Iterable[ClockStep],
+    now: Now,
+    *,
+    apart: bool,
 ) -> Chart:
     clock = boot_clock(placed, boot_id, now)
     rows = _all_rows(placed, clock, apart=apart)
@@ -294,10 +313,14 @@ def _chart(
         offsets.append(clock.now)
     end = max([*offsets, clock.last])
     begin = round_begin(min(offsets, default=0.0), end)
-    number = history.boots.index(boot_id) + 1 if boot_id is not None else 0
-    steps = _steps(history, boot_id)
     return Chart(
-        boot_id=boot_id, number=number, clock=clock, begin=begin, end=end, rows=rows, clock_steps=steps
+        boot_id=boot_id,
+        number=number,
+        clock=clock,
+        begin=begin,
+        end=end,
+        rows=rows,
+        clock_steps=tuple(steps),
     )
 
 

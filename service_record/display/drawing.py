@@ -9,7 +9,7 @@ chart. Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import chain, groupby, pairwise
 from typing import Final
 
 import msgspec
@@ -19,6 +19,7 @@ from service_record.display.charts import Bar, Chart, Row, RowKind, offset, tick
 from service_record.display.phrases import VERBS, glyph, headline
 from service_record.display.text import View, count
 from service_record.display.timeline import boot_title, chart_notes, row_name, took
+from service_record.history.outcome import Outcome
 
 _MAX_CUTS: Final = 3
 _LEAST_CUT_SECONDS: Final = 60
@@ -160,6 +161,10 @@ ROOM: Final = 95.0
 """Percent of the width that bars may take; signs stand behind them."""
 MAX_EXECUTIONS: Final = 20
 """Lines of the table for one row."""
+MAX_BARS: Final = 500
+"""Bars of one row that are drawn apart because one failed and the next did not."""
+MAX_ROWS: Final = 500
+"""Rows of one boot on a page: browsers take seconds for ten times as many, and nobody reads them."""
 _MAX_TICKS: Final = 8
 _MAX_LABEL: Final = 44
 _LEAST_WIDTH: Final = 0.15
@@ -220,8 +225,10 @@ class JoinedBars(msgspec.Struct):
     begin: float
     end: float
     bar: ChartBar
-    """The latest of them."""
+    """The latest of them, or the latest that failed."""
     count: int = 1
+    is_mixed: bool = False
+    """True when they ended differently."""
     is_followed: bool = False
     """True when the next bar leaves no room behind this one."""
 
@@ -229,15 +236,21 @@ class JoinedBars(msgspec.Struct):
 def thinned(bars: Iterable[ChartBar], least: float, edge: float) -> list[JoinedBars]:
     """Return the bars in their order; draw those alike, short and less than `least` seconds apart as one.
 
-    What goes on ends at the edge.
+    Where there are very many, those that are not alike are joined, too. What goes on ends at the edge.
     """
+    bars = list(bars)
+    is_crowded = len(bars) > MAX_BARS
     joined: list[JoinedBars] = []
     for bar in bars:
         last = joined[-1] if joined else None
         begin, end = bar.first, bar.end if bar.end is not None else max(edge, bar.first)
         is_short = last is not None and begin - last.end < least and end - begin < least
-        if last is not None and is_short and last.bar.look == bar.look:
-            last.end, last.bar, last.count = max(last.end, end), bar, last.count + 1
+        is_alike = last is not None and last.bar.look == bar.look
+        if last is not None and is_short and (is_alike or is_crowded):
+            if is_alike or bar.look == Outcome.FAILURE:
+                last.bar = bar
+            last.is_mixed |= not is_alike
+            last.end, last.count = max(last.end, end), last.count + 1
         else:
             joined.append(JoinedBars(begin, end, bar))
     for earlier, later in pairwise(joined):
@@ -323,7 +336,8 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
         width = max(self._percent(joined.end) - begin, _LEAST_WIDTH)
         text, sign = bar.text, _GOES_ON if bar.look == "running" else bar.sign
         if joined.count > 1:
-            several = f"{count(joined.count, 'execution')} {bar.word}"
+            some = "some of which" if joined.is_mixed else ""
+            several = " ".join(filter(None, (count(joined.count, "execution"), some, bar.word)))
             text = f"{row.whole_name}: {several}, from {_seconds(joined.begin)} to {_seconds(joined.end)}"
         return DrawnBar(
             begin=begin,
@@ -339,18 +353,44 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
 def boot_drawing(
     chart: Chart, boots: int, targets: Mapping[str, str], view: View, *, flat: bool = False
 ) -> Drawing:
-    """Return what is drawn of one boot of so many; `targets` are the places of a service's failures."""
+    """Return what is drawn of one boot of so many; `targets` are the places of a service's failures.
+
+    Of very many rows, those of services with troubles and the latest are drawn.
+    """
     title = boot_title(chart, boots)
-    rows = [_row(row, targets.get(row.service, ""), view, flat=flat) for row in chart.rows]
+    shown = _most_telling(chart.rows)
+    rows = [_row(row, targets.get(row.service, ""), view, flat=flat) for row in shown]
+    remarks = list(chart_notes(chart, view))
+    if hidden := len(chart.rows) - len(shown):
+        remarks.append(f"{count(hidden, 'row')} left out: name services to see theirs; --output json has all")
     return Drawing(
         id=f"boot-{chart.number}",
         title=title[0].upper() + title[1:],
-        remarks=tuple(chart_notes(chart, view)),
+        remarks=tuple(remarks),
         axis=axis_for(chart.begin, chart.end, chart.end, rows),
         reached=chart.end,
         rest="--output json has them",
         rows=rows,
     )
+
+
+def _most_telling(rows: Sequence[Row]) -> Sequence[Row]:
+    """Return at most `MAX_ROWS` rows in their order: services with troubles come before the latest others."""
+    if len(rows) <= MAX_ROWS:
+        return rows
+    blocks = [list(block) for _, block in groupby(rows, key=lambda row: row.service)]
+    by_interest = sorted(
+        range(len(blocks)),
+        key=lambda n: (not any(bar.outcome.is_bad for row in blocks[n] for bar in row.bars), -n),
+    )
+    kept: dict[int, list[Row]] = {}
+    room = MAX_ROWS
+    for number in by_interest:
+        if room <= 0:
+            break
+        kept[number] = blocks[number][:room]
+        room -= len(kept[number])
+    return [row for number in sorted(kept) for row in kept[number]]
 
 
 def _row(row: Row, target: str, view: View, *, flat: bool) -> ChartRow:

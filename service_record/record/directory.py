@@ -99,8 +99,9 @@ class Records:
         """Return the file listed under exactly that name, else the one that a writer makes: neither is
         outside.
         """
-        paths = (path for path in self._files() if path.name == service + SUFFIX)
-        return next(filter(_is_record, paths), self.path(service))
+        listed = self.directory / (service + SUFFIX)
+        # Looked at by itself: a directory of thousands of records is not listed for each of them.
+        return listed if "/" not in service and _is_record(listed) else self.path(service)
 
     def _files(self) -> Iterable[Path]:
         return self.directory.iterdir() if self.directory.exists() else ()

@@ -262,8 +262,9 @@ def _latest_certificates(facts: KnownFacts) -> dict[str, dict[str, KnownFact]]:
 
 def certificate_ended(facts: KnownFacts, history: History) -> Iterator[Finding]:
     """Find a certificate that was no longer good when the host last said something."""
-    now = _now(history)
-    for both in _latest_certificates(facts).values():
+    certificates = _latest_certificates(facts)
+    now = _now(history) if certificates else None  # looks at every run
+    for both in certificates.values():
         end = both["certificate-end"]
         if now is not None and datetime.fromisoformat(end.value) < now:
             yield _of_certificate(end, "notAfter")
@@ -271,8 +272,9 @@ def certificate_ended(facts: KnownFacts, history: History) -> Iterator[Finding]:
 
 def certificate_not_yet_good(facts: KnownFacts, history: History) -> Iterator[Finding]:
     """Find a certificate that was not good yet when the host last said something: its clock is behind."""
-    now = _now(history)
-    for both in _latest_certificates(facts).values():
+    certificates = _latest_certificates(facts)
+    now = _now(history) if certificates else None  # looks at every run
+    for both in certificates.values():
         start = both["certificate-start"]
         if now is not None and datetime.fromisoformat(start.value) > now:
             yield _of_certificate(start, "notBefore")

@@ -13,6 +13,7 @@ from service_record.display.charts import Chart
 from service_record.display.html.rendering import (
     UNWRAPPED,
     Section,
+    bounded,
     chart_sections,
     damage_sections,
     draw,
@@ -104,35 +105,41 @@ def _troubles(diagnosis: Diagnosis, view: View, *, repeats_verdict: bool) -> Ite
     elif diagnosis.host is not None:
         values = {"sentence": host_sentence(diagnosis.host), "known": diagnosis.host.cause}
         yield section("cause", "Root cause", _TEMPLATE, "host_cause", **values)
-    if evidence := [(place, _around(place), line) for place, line in _quoted(diagnosis).items()]:
-        yield section("evidence", "Where it stands", _TEMPLATE, "evidence", lines=evidence)
+    quoted, more = bounded(list(_quoted(diagnosis).items()))
+    if evidence := [(place, _around(place), line) for place, line in quoted]:
+        yield section("evidence", "Where it stands", _TEMPLATE, "evidence", lines=evidence, more=more)
     for place, heading, troubles in (
         ("followers", "Possible consequences", diagnosis.followers),
         ("others", "Troubles with causes of their own", diagnosis.others),
     ):
-        if cards := [(trouble_sentence(trouble), _card(trouble, view)) for trouble in troubles]:
-            yield section(place, heading, _TEMPLATE, "folded", cards=cards)
+        shown, more = bounded(troubles)
+        if cards := [(trouble_sentence(trouble), _card(trouble, view)) for trouble in shown]:
+            yield section(place, heading, _TEMPLATE, "folded", cards=cards, more=more)
 
 
 def _handled(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
-    if diagnosis.handled:
+    shown, more = bounded(diagnosis.handled)
+    if shown:
         cards = [
             (
                 handled_sentence(handled),
                 f"{name(handled.run.service)}, {when(handled.run, view)}",
                 handled.stage.facts,
             )
-            for handled in diagnosis.handled
+            for handled in shown
         ]
-        yield section("handled", "Failures that services survived", _TEMPLATE, "handled", cards=cards)
+        yield section(
+            "handled", "Failures that services survived", _TEMPLATE, "handled", cards=cards, more=more
+        )
 
 
 def _rest(diagnosis: Diagnosis) -> Iterator[Section]:
     """Yield the remaining findings, a sentence each."""
     of_kind = findings(diagnosis)
     for kind, heading in _HEADINGS.items():
-        if texts := of_kind[kind]:
-            yield section(kind, heading, "parts.html", "items", texts=texts)
+        texts, more = bounded(of_kind[kind])
+        if texts:
+            yield section(kind, heading, "parts.html", "items", texts=[*texts, more] if more else texts)
     if commands := list(unseen_commands(diagnosis)):
         yield section("next", "Next", "parts.html", "commands", lines=commands)
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -17,10 +17,12 @@ from markupsafe import Markup
 from service_record.display.charts import Chart
 from service_record.display.drawing import MAX_EXECUTIONS, boot_drawing
 from service_record.display.phrases import ending, place, rank_label
-from service_record.display.text import Ink, Line, View, utc
+from service_record.display.text import Ink, Line, View, count, utc
 from service_record.history import History
 from service_record.record.visible import visible
 from service_record.version import __version__
+
+T = TypeVar("T")
 
 _CLASSES: Final = {
     Ink.PLAIN: "",
@@ -34,6 +36,16 @@ _CLASSES: Final = {
 }
 UNWRAPPED: Final = 1 << 16
 """Columns: browsers wrap lines themselves."""
+MAX_BOOTS: Final = 50
+"""Charts on a page: a host that restarts in circles has thousands of boots that look alike."""
+MAX_ITEMS: Final = 500
+"""Cards or lines of one kind on a page."""
+
+
+def bounded(items: Sequence[T]) -> tuple[Sequence[T], str]:
+    """Return the items that a page has room for, and how many more there are; empty when that is all."""
+    hidden = len(items) - MAX_ITEMS
+    return items[:MAX_ITEMS], f"and {hidden} more: --output json has them" if hidden > 0 else ""
 
 
 def make_environment(*loaders: BaseLoader) -> Environment:
@@ -103,8 +115,10 @@ def section(id_: str, heading: str, template: str, macro: str, /, **values: Any)
 
 def damage_sections(lines: Iterable[Line]) -> Iterator[Section]:
     """Yield the section of damaged records, if any are."""
-    if damaged := list(lines):
-        yield section("damage", "Damaged records", "parts.html", "preformatted", lines=damaged)
+    damaged, more = bounded(list(lines))
+    if damaged:
+        shown = [*damaged, ((more, Ink.FAINT),)] if more else damaged
+        yield section("damage", "Damaged records", "parts.html", "preformatted", lines=shown)
 
 
 def chart_sections(
@@ -116,11 +130,16 @@ def chart_sections(
     flat: bool = False,
     has_styles: bool = True,
 ) -> Iterator[Section]:
-    """Yield a section for each boot; `targets` are where the page has the failures of a service.
+    """Yield a section for each of the newest boots; `targets` are where the page has the failures of a
+    service.
 
     `has_styles` is false for a page whose policy allows no style within it.
     """
-    for number, chart in enumerate(charts):
+    newest = charts[-MAX_BOOTS:]
+    if left_out := len(charts) - len(newest):
+        note = f"{count(left_out, 'earlier boot')} left out: `timeline --boot N` shows one of them"
+        yield section("earlier-boots", "Earlier boots", "parts.html", "items", texts=[note])
+    for number, chart in enumerate(newest):
         drawing = boot_drawing(chart, len(history.boots), targets, view, flat=flat)
         values = {"chart": drawing, "is_first": number == 0, "has_styles": has_styles}
         yield section(drawing.id, drawing.title, "chart.html", "chart", **values)

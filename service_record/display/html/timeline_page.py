@@ -11,6 +11,7 @@ from service_record.display.charts import Chart
 from service_record.display.html.rendering import (
     UNWRAPPED,
     Section,
+    bounded,
     chart_sections,
     damage_sections,
     page,
@@ -47,11 +48,11 @@ def _failures(bad: dict[str, ServiceHistory], view: View) -> Section:
 
     The service that failed first comes first: others may follow from it.
     """
+    shown, more = bounded(sorted(bad.items(), key=lambda item: _first_end(item[1])))
     services = [
-        (place, name(service.name), list(_cards(service, view)))
-        for place, service in sorted(bad.items(), key=lambda item: _first_end(item[1]))
+        (place, name(service.name), *bounded(list(_cards(service, view)))) for place, service in shown
     ]
-    return section(_ID, "Failures", "parts.html", "failures", services=services)
+    return section(_ID, "Failures", "parts.html", "failures", services=services, more=more)
 
 
 def _first_end(service: ServiceHistory) -> float:
