@@ -1,8 +1,8 @@
-# From a fresh clone: `make demo` shows what the project is for, `make test` tests it. `make help` lists the rest.
+# From a fresh clone: `make demo` shows what the project is for, `make test` tests it. `make help` lists more.
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-thorough test-all matrix golden rules check fuzz bench bench-bundle bench-boot bench-growth examples bashes lock audit \
+.PHONY: help help-all report demo test test-thorough test-all matrix golden rules check fuzz bench bench-bundle bench-boot bench-growth examples bashes lock audit \
   dependencies man install deb rpm standalone clean torture standalone-debian11 executables test-executables \
   demo-collector bench-collector bench-scale bench-triage torture-collector site dist release mutants
 
@@ -29,8 +29,14 @@ PYTEST = $(WITH_BYTECODE) -m pytest --numprocesses=auto --dist=worksteal
 # The shell tests run under `bash` and under each of these, separated by colons.
 BASHES = $(subst $() ,:,$(strip $(subst :, ,$(SERVICE_RECORD_BASHES)) $(abspath $(wildcard .cache/bashes/bash-*))))
 
-help: ## list what can be made
-	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
+help: ## list what a newcomer makes; `make help-all` lists everything
+	@sed -n 's/^\([a-z0-9-]*\):.* ## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
+
+help-all: ### list everything that can be made
+	@sed -n 's/^\([a-z0-9-]*\):.* ###* \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
+
+report: $(READY) ### print lines, functions and comments of each room, and its longest functions, for a review
+	@$(VENV_PYTHON) -m tests.report
 
 demo: $(DEMO) ## record a failing bootstrap and show what failed, where, and why
 	@$(dir $(DEMO))bin/python -m demo
@@ -46,10 +52,10 @@ test-thorough: $(READY) ## run the other tests: other versions of bash, systemd,
 
 test-all: test test-thorough ## run every test, on every core
 
-matrix: $(UPKEEP) ## test under Python 3.11, 3.12 and 3.13, with the lowest and the newest libraries; MATRIX='--list'
+matrix: $(UPKEEP) ### test under Python 3.11, 3.12 and 3.13, with the lowest and the newest libraries; MATRIX='--list'
 	@PATH=$(abspath $(dir $(UPKEEP))bin):$$PATH nox --download-python never $(MATRIX)
 
-rules: $(READY) ## write the known causes as `analyze` reads them, after a change of their YAML
+rules: $(READY) ### write the known causes as `analyze` reads them, after a change of their YAML
 	@$(VENV_PYTHON) -m packages.causes
 
 golden: $(READY) ## write what every output says of every example into tests/golden anew
@@ -58,40 +64,40 @@ golden: $(READY) ## write what every output says of every example into tests/gol
 check: $(READY) ## style, types, shell and units, a line each
 	@.ci/check
 
-fuzz: $(READY) ## hostile records, archives, settings, answers and requests for SECONDS=600; rewrites the table in docs/promises.md
-	@SERVICE_RECORD_FUZZ_SECONDS=$(SECONDS) SERVICE_RECORD_FUZZ_PAGE=$(if $(PYTEST_ARGS),,docs/promises.md) \
+fuzz: $(READY) ### hostile records, archives, settings, answers and requests for SECONDS=600; rewrites the table in docs/project/promises.md
+	@SERVICE_RECORD_FUZZ_SECONDS=$(SECONDS) SERVICE_RECORD_FUZZ_PAGE=$(if $(PYTEST_ARGS),,docs/project/promises.md) \
 	  $(VENV_PYTHON) -m pytest tests/fuzz --timeout=$$(($(SECONDS) + 600)) $(PYTEST_ARGS)
 
 torture: SECONDS = 1200
-torture: $(READY) ## break disk, power and programs for SECONDS=1200, and rewrite the tables in docs/promises.md (ORDER=N, as root)
+torture: $(READY) ### break disk, power and programs for SECONDS=1200, and rewrite the tables in docs/project/promises.md (ORDER=N, as root)
 	@SERVICE_RECORD_TORTURE_ORDER=$(ORDER) $(VENV_PYTHON) -m tests.torture --seconds $(SECONDS)
 
-mutants: $(READY) ## change the code in SAMPLE=200 small ways, count what the tests notice, rewrite a table in docs/promises.md (ORDER=N)
+mutants: $(READY) ### change the code in SAMPLE=200 small ways, count what the tests notice, rewrite a table in docs/project/promises.md (ORDER=N)
 	@$(VENV_PYTHON) -m pip install -qq --group mutants
 	@nice $(VENV_PYTHON) -m tests.mutants --sample $(SAMPLE) --order $(ORDER)
 
-bench-scale: $(READY) ## measure what collectors add up to, on SQLite and PostgreSQL, and rewrite the tables in docs/scale.md
+bench-scale: $(READY) ### measure what collectors add up to, on SQLite and PostgreSQL, and rewrite the tables in docs/project/scale.md
 	@$(WITH_BYTECODE) -m bench.scale
 
-torture-collector: $(READY) ## kill the collector KILLS=50 times under load, one of four and PostgreSQL 20 times; nothing acknowledged is lost
+torture-collector: $(READY) ### kill the collector KILLS=50 times under load, one of four and PostgreSQL 20 times; nothing acknowledged is lost
 	@SERVICE_RECORD_TORTURE=$(KILLS) $(VENV_PYTHON) -m pytest tests/collector/test_durability.py $(PYTEST_ARGS)
 
-bench: $(READY) ## measure what everything costs (four minutes), and rewrite the tables in docs/performance.md and docs/collector.md
+bench: $(READY) ## measure what everything costs (four minutes), and rewrite the tables in docs/project/performance.md and docs/collector.md
 	@$(WITH_BYTECODE) -m bench
 
-bench-bundle: $(READY) ## measure a bundle of a journal of 1 GiB, and rewrite the table in docs/bundle.md
+bench-bundle: $(READY) ### measure a bundle of a journal of 1 GiB, and rewrite the table in docs/bundle.md
 	@$(WITH_BYTECODE) -m bench.bundle
 
-bench-growth: $(READY) ## measure how costs grow, and draw docs/performance/*.svg (some minutes)
+bench-growth: $(READY) ### measure how costs grow, and draw docs/project/performance/*.svg (some minutes)
 	@$(WITH_BYTECODE) -m bench.growth
 
-bench-boot: $(READY) ## measure what the drop-in costs in a boot and a shutdown (as root), and rewrite a table in docs/performance.md
+bench-boot: $(READY) ### measure what the drop-in costs in a boot and a shutdown (as root), and rewrite a table in docs/project/performance.md
 	@$(WITH_BYTECODE) -m bench.boot
 
-bench-triage: $(READY) ## measure how fast bundles are judged and summarised, and rewrite the table in docs/triage.md
+bench-triage: $(READY) ### measure how fast bundles are judged and summarised, and rewrite the table in docs/triage.md
 	@$(WITH_BYTECODE) -m bench.triage
 
-bench-collector: $(READY) ## measure what the collector takes in and shows, and rewrite the table in docs/collector.md
+bench-collector: $(READY) ### measure what the collector takes in and shows, and rewrite the table in docs/collector.md
 	@$(WITH_BYTECODE) -m bench.collecting
 
 examples: $(READY) ## run the hosts of docs/examples anew (half an hour); EXAMPLES='good oom' for some of them
@@ -100,13 +106,13 @@ examples: $(READY) ## run the hosts of docs/examples anew (half an hour); EXAMPL
 bashes: ## fetch other versions of bash for `make test` into .cache/bashes (Debian, as root)
 	@.ci/bashes
 
-lock: $(UPKEEP) ## write requirements/*.txt anew: the newest libraries that pyproject.toml allows, with their hashes
+lock: $(UPKEEP) ### write requirements/*.txt anew: the newest libraries that pyproject.toml allows, with their hashes
 	@.ci/lock
 
-audit: $(UPKEEP) ## ask a vulnerability service about everything that requirements/*.txt has locked
+audit: $(UPKEEP) ### ask a vulnerability service about everything that requirements/*.txt has locked
 	@.ci/audit
 
-dependencies: $(READY) ## print what is installed with the command, why, how large, with which licence; into docs/dependencies.md
+dependencies: $(READY) ### print what is installed with the command, why, how large, with which licence; into docs/project/dependencies.md
 	@$(VENV_PYTHON) -m packages.dependencies
 
 man: $(READY) ## write man pages and shell completions into build/share
@@ -126,12 +132,12 @@ rpm: $(READY) $(if $(EXECUTABLE),,standalone) ## make the RPM packages of the sa
 site: $(SITE) ## build the documentation as a site into build/site; a dead link or anchor fails
 	@said=$$(NO_MKDOCS_2_WARNING=1 $(dir $(SITE))bin/mkdocs build --strict 2>&1) || { grep -v "^INFO" <<<"$$said"; exit 1; }
 
-dist: $(READY) ## build the wheel and the source archive into dist/, with SHA256SUMS; the same commit makes the same wheel
+dist: $(READY) ### build the wheel and the source archive into dist/, with SHA256SUMS; the same commit makes the same wheel
 	@rm -rf dist
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(VENV_PYTHON) -m hatchling build
 	@cd dist && sha256sum -- *.whl *.tar.gz >SHA256SUMS
 
-release: $(READY) ## build, try and tag the version that service_record/version.py names; RELEASING.md has the steps
+release: $(READY) ### build, try and tag the version that service_record/version.py names; RELEASING.md has the steps
 	@.ci/release
 
 # In an environment of its own: what is not installed there cannot get into the executable.
@@ -140,17 +146,17 @@ standalone: $(READY) ## make build/service-record, the whole command in one exec
 	@env -u PYTHONPATH .ci/install .cache/standalone standalone
 	@.cache/standalone/bin/python -B -m packages.standalone build/service-record
 
-standalone-debian11: ## the same for hosts with an older glibc, 2.31 or newer (Debian, as root; some minutes the first time)
+standalone-debian11: ### the same for hosts with an older glibc, 2.31 or newer (Debian, as root; some minutes the first time)
 	@packages/standalone/debian11.sh
 
 # The checksums are removed first: what is there is of these executables, or nothing.
-executables: ## the same for x86_64 and aarch64, with SHA256SUMS, in build/executables (on x86_64, with qemu-user-static; half an hour the first time)
+executables: ### the same for x86_64 and aarch64, with SHA256SUMS, in build/executables (on x86_64, with qemu-user-static; half an hour the first time)
 	@rm -f build/executables/SHA256SUMS
 	@packages/standalone/debian11.sh x86_64 build/executables/service-record-x86_64
 	@packages/standalone/debian11.sh aarch64 build/executables/service-record-aarch64
 	@cd build/executables && sha256sum service-record-x86_64 service-record-aarch64 >SHA256SUMS.part && mv SHA256SUMS.part SHA256SUMS
 
-test-executables: executables $(READY) ## make them, and start each in a Debian 11 of its architecture
+test-executables: executables $(READY) ### make them, and start each in a Debian 11 of its architecture
 	@$(VENV_PYTHON) -m pytest -p no:cacheprovider tests/test_executables.py $(PYTEST_ARGS)
 
 clean: ## remove everything that was made, .venv too

@@ -1,4 +1,4 @@
-"""`make bench`: print what everything costs as one table, and write it into docs/performance.md.
+"""`make bench`: print what everything costs as one table, and write it into docs/project/performance.md.
 
 What of it is the collector's goes into docs/collector.md, too.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from bench import bundle, collecting, evidence, follow, python, reading, redaction, shell
 from bench.table import Row, publish
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "project" / "performance.md"
 
 
 def measured() -> list[Row]:

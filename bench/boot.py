@@ -1,4 +1,5 @@
-"""`make bench-boot`: what the drop-in for all services costs a boot and a shutdown; see docs/performance.md.
+"""`make bench-boot`: what the drop-in for all services costs a boot and a shutdown; it goes into
+docs/project/performance.md.
 
 Boots a machine of 40 services that know nothing of us, 20 oneshots and 20 daemons, with and without the
 drop-in, in turn. It needs root and systemd-nspawn, and takes half a minute.
@@ -18,7 +19,7 @@ from bench.machine import machine as this_machine
 from bench.table import aligned, duration, replace_between
 from testing.machine import CLOSE_HELPER, Machine, why_not
 
-PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "project" / "performance.md"
 ROUNDS: Final = 5
 ONESHOTS: Final = tuple(f"oneshot-{number}" for number in range(20))
 DAEMONS: Final = tuple(f"daemon-{number}" for number in range(20))

@@ -1,6 +1,6 @@
 """`make bench-collector`: what the collector takes in and how long readers wait.
 
-It goes into docs/collector.md, and as a plot into docs/performance/hosts.svg.
+It goes into docs/collector.md, and as a plot into docs/project/performance/hosts.svg.
 
 All of it is measured at a collector in a process of its own, which this one asks over HTTP on one machine.
 """

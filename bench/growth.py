@@ -1,6 +1,7 @@
-"""`make bench-growth`: how what recording and reading cost grows, in plots and tables of docs/performance.md.
+"""`make bench-growth`: how what recording and reading cost grows.
 
-The plots are docs/performance/*.svg. It takes some minutes and 1 GB of the temporary directory.
+Tables go into docs/project/performance.md, plots into docs/project/performance/*.svg.
+It takes some minutes and 1 GB of the temporary directory.
 """
 
 import os
@@ -23,8 +24,8 @@ from bench.shell import BENCH, ENTRY, REWRITE, Shim
 from bench.table import aligned, duration, replace_between
 from service_record.record.directory import Records
 
-PAGE: Final = BENCH.parent / "docs/performance.md"
-PLOTS: Final = BENCH.parent / "docs/performance"
+PAGE: Final = BENCH.parent / "docs/project/performance.md"
+PLOTS: Final = BENCH.parent / "docs/project/performance"
 ROUNDS: Final = 3
 SIZES: Final = (0, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 LONGEST_REWRITE: Final = 100_000

@@ -1,4 +1,4 @@
-"""`python -m bench.partitions`: steps in partitions by week against one table. It goes into docs/scale.md.
+"""`python -m bench.partitions`: steps in partitions by week against one table, for docs/project/scale.md.
 
 A week of builds is forgotten, but for those that retention keeps: of each host the latest build and its first
 and last failure. A partition can be dropped only after their steps were moved out of it. How many stay

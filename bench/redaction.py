@@ -1,6 +1,6 @@
 """Measure what masking secrets costs: the throughput for many kinds of logs, and a journal beside gzip.
 
-`make bench` and `python -m bench.redaction` write the throughput into docs/performance.md.
+`make bench` and `python -m bench.redaction` write the throughput into docs/project/performance.md.
 `python -m bench.redaction FILE...` prints it for files.
 """
 
@@ -22,7 +22,7 @@ from testing.clean_lines import clean_lines
 from testing.made_up import pem, pull_secret
 from testing.ordinary_logs import KINDS, ordinary_lines
 
-PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "project" / "performance.md"
 MIB: Final = 1 << 20
 JOURNAL_BYTES: Final = 64 * MIB
 LOG_BYTES: Final = 2 * MIB

@@ -1,4 +1,4 @@
-"""`make bench-scale`: what collectors add up to, on SQLite and on PostgreSQL. It goes into docs/scale.md.
+"""`make bench-scale`: what collectors add up to, on SQLite and on PostgreSQL, for docs/project/scale.md.
 
 Each process serves hosts of its own over connections that report one step after the other, all on disk. A
 commit that takes 20 ms stands for a database on another machine with disks of its own: there collectors wait,
@@ -24,7 +24,7 @@ from bench.table import Row, publish
 from service_record.collector.store.database import Database, sqlite_url
 from testing import postgresql
 
-PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "scale.md"
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "project" / "scale.md"
 CONNECTIONS: Final = 96
 FEW: Final = 12
 """Of each process where a commit takes its time: the processors are not what is measured."""

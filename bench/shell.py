@@ -1,7 +1,7 @@
 """Measure the shim: entries, the first start, failures and whole runs, as users get them.
 
 An entry is compared with a bare append, and with jq rewriting an array. `python -m bench.shell` measures
-these rows alone and writes them into docs/performance.md.
+these rows alone and writes them into docs/project/performance.md.
 """
 
 import json
@@ -18,7 +18,7 @@ from bench.rounds import medians, wall
 from bench.table import Row, duration, publish_some, timed
 
 BENCH = Path(__file__).resolve().parent
-PAGE = BENCH.parent / "docs/performance.md"
+PAGE = BENCH.parent / "docs/project/performance.md"
 NAME = "shim: "
 """The beginning of each row's name."""
 SIZES = (0, 1_000, 10_000, 100_000)

@@ -1,7 +1,7 @@
 """`make dependencies`: what is installed with the command, and what it is developed with.
 
-It goes into docs/dependencies.md. Reasons are the comments in pyproject.toml; versions, licences, sizes and
-what each pulls in are those of what is installed here, as requirements/dev.txt has it.
+It goes into docs/project/dependencies.md. Reasons are the comments in pyproject.toml; versions, licences,
+sizes and what each pulls in are those of what is installed here, as requirements/dev.txt has it.
 """
 
 import re
@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 from bench.table import aligned, replace_between
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-PAGE: Final = ROOT / "docs/dependencies.md"
+PAGE: Final = ROOT / "docs/project/dependencies.md"
 LOCK: Final = ROOT / "requirements/dev.txt"
 _REASON: Final = re.compile(r'^ *"([^"]+)",? *# *(.+)$', re.MULTILINE)
 _PIN: Final = re.compile(r"^([a-z0-9.-]+)==([^ ;\\]+)", re.MULTILINE)

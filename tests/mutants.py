@@ -33,7 +33,7 @@ from bench.table import aligned, replace_between
 from tests.mutations import Mutation, mutated, mutations
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
-PAGE: Final = REPOSITORY / "docs/promises.md"
+PAGE: Final = REPOSITORY / "docs/project/promises.md"
 REACHED: Final = REPOSITORY / ".cache/mutants"
 """Map of the lines that each test reaches."""
 ROOMS: Final = ("record", "history", "diagnosis", "redaction", "reporter/policy", "collector/domain")
@@ -85,7 +85,7 @@ class Mutant:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try a sample of the mutants; one of all rooms is written into docs/promises.md."""
+    """Try a sample of the mutants; one of all rooms is written into docs/project/promises.md."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--sample", type=int, default=200, help="how many mutants to try")
     parser.add_argument("--order", type=int, default=int(time.time()), help="the seed that picks them")

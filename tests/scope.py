@@ -1,4 +1,4 @@
-"""The table in docs/scope.md: what five documents ask for, its state, and the tests that show it.
+"""The table in docs/project/scope.md: what five documents ask for, its state, and the tests that show it.
 
 `python -m tests.scope` counts the rows, writes the numbers above the table, and prints what is wrong with it.
 """
@@ -13,7 +13,7 @@ from typing import Final
 
 from tests.programs import REPOSITORY
 
-PAGE: Final = REPOSITORY / "docs" / "scope.md"
+PAGE: Final = REPOSITORY / "docs" / "project" / "scope.md"
 STATES: Final = ("done", "partly", "absent", "different", "not ours")
 _SWITCHED_OFF: Final = ("mark.skip(", "mark.xfail")
 _TITLE: Final = re.compile(r"^### ([A-Z]): (.+)$", re.MULTILINE)

@@ -26,7 +26,7 @@ DOORS = {
 """Modules for which a pure module has no use."""
 TWICE = {"assisted", "bundle", "collector", "export", "follow", "ignition", "preflight", "timeline", "triage"}
 """A verb's module is called like the verb, and so may be the room that does the work."""
-PAGE = REPOSITORY / "docs" / "architecture.md"
+PAGE = REPOSITORY / "docs" / "project" / "architecture.md"
 
 
 def name_of(path: Path) -> str:
@@ -302,7 +302,7 @@ def test_the_page_on_the_architecture_draws_the_imports_that_there_are() -> None
 
 
 def test_the_page_on_dependencies_names_every_module_that_uses_jsonlines() -> None:
-    page = (PACKAGE.parent / "docs" / "dependencies.md").read_text()
+    page = (PACKAGE.parent / "docs" / "project" / "dependencies.md").read_text()
     section = page.partition("## Where jsonlines is used")[2].partition("\n| where |")[0]
     users = {
         str(path.relative_to(PACKAGE.parent))

@@ -1,4 +1,4 @@
-"""What pyproject.toml asks for is locked, and docs/dependencies.md tells of each library what is so."""
+"""What pyproject.toml asks for is locked, and docs/project/dependencies.md has each library."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""docs/scope.md: the tests it names exist, each row has a test or a reason, and its numbers are right."""
+"""docs/project/scope.md: the tests it names exist, each row has a test or a reason, its numbers are right."""
 
 import re
 from xml.etree import ElementTree as ET
@@ -25,4 +25,4 @@ def test_the_picture_is_on_the_page_and_has_colours_for_dark_pages() -> None:
 
 
 def test_the_readme_leads_to_the_page() -> None:
-    assert "](docs/scope.md)" in (REPOSITORY / "README.md").read_text()
+    assert "](docs/project/scope.md)" in (REPOSITORY / "README.md").read_text()

@@ -1,5 +1,5 @@
 """`make torture`: break everything for so many seconds, print what was found, and write it into
-docs/promises.md.
+docs/project/promises.md.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from tests.programs import REPOSITORY
 from tests.torture.plan import PARTS, tortured
 from tests.torture.tally import ORDER, Tally, runs, targets
 
-PAGE = REPOSITORY / "docs" / "promises.md"
+PAGE = REPOSITORY / "docs" / "project" / "promises.md"
 
 
 def main() -> int:

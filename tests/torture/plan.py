@@ -1,5 +1,5 @@
 """What `make torture` does, in which share of its time. Whoever adds a target adds it here, and to
-docs/promises.md.
+docs/project/promises.md.
 """
 
 import sys
