@@ -201,6 +201,21 @@ def test_the_host_is_read_from_the_list_of_its_cluster(server: AssistedServer) -
     assert server.calls() == ["GET /v2/clusters/hosts"]
 
 
+def test_the_host_is_found_among_hosts_with_large_ignition_overrides(server: AssistedServer) -> None:
+    host = server.rules.add_host(role="worker", stage="Configuring")
+    override = json.dumps({"ignition": {"version": "3.2.0"}, "file": "A" * (6 << 20), "text": '"\\' * 50_000})
+    for each in (host, *(server.rules.add_host(cluster_id=host.cluster_id) for _ in range(3))):
+        each.ignition_config_overrides = override
+    assert must_be(HostView, client(server, host).host()).stage == "Configuring"
+
+
+def test_the_host_is_found_among_five_hundred(server: AssistedServer) -> None:
+    host = server.rules.add_host(role="worker", stage="Joined")
+    for _ in range(499):
+        server.rules.add_host(cluster_id=host.cluster_id).ignition_config_overrides = "x" * (1 << 17)
+    assert must_be(HostView, client(server, host).host()).stage == "Joined"
+
+
 def test_a_deleted_cluster_and_a_foreign_one_have_no_such_host(server: AssistedServer) -> None:
     host, other = server.rules.add_host(), server.rules.add_host()
     foreign = replace(service_of(host, server.url), cluster_id=str(other.cluster_id))

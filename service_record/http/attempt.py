@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Final
 import httpx2
 
 from service_record.http.answers import ASK_AGAIN, MOST_BODY
+from service_record.http.long_strings import StringShortener
 
 _LEAVE_SECONDS: Final = 1.0
 """The time in which a server may say `100 Continue`; one that says nothing is sent the file all the same."""
@@ -56,6 +57,8 @@ class Request:
     """Bytes of a good answer that are wanted; an answer without them is no answer. None where its status says
     all.
     """
+    longest_string: int | None = None
+    """Longer strings in the JSON of a good answer are emptied as they come, and do not count as its bytes."""
     most_refusal: int = MOST_BODY
     """Bytes that are read of any other answer."""
     asks_first: bool = True
@@ -185,9 +188,14 @@ class Attempt:
     def _read(self, response: httpx2.Response) -> None:
         request = self._request
         most = request.most_body if self.wants_body and request.most_body else request.most_refusal
+        shortener = None
+        if request.longest_string is not None and self.wants_body:
+            shortener = StringShortener(request.longest_string)
         size = 0
         for chunk in response.iter_raw():
             self.check_time()
+            if shortener is not None:
+                chunk = shortener.feed(chunk)  # noqa: PLW2901
             size += len(chunk)
             if size > most:
                 self.broken = f"the answer is longer than {most:,} bytes"
@@ -196,6 +204,8 @@ class Attempt:
                 request.into.write(chunk)
             else:
                 self.body += chunk
+        if shortener is not None:
+            self.body += shortener.finish()
 
     def _traced(self, name: str, info: Mapping[str, Any]) -> None:
         """Note what the library does next, or has done: nothing more once the time is up."""

@@ -30,11 +30,13 @@ BASE_PATH: Final = "/api/assisted-install"
 LONGEST_INFO: Final = 2048
 """Characters of `progress_info`; the service fails on a longer one."""
 _MOST_HOSTS: Final = 8 << 20
-"""Bytes of the list of a cluster's hosts: without inventories some kilobytes for each of them.
+"""Bytes of the list of a cluster's hosts without its long strings: some kilobytes for each of them.
 
 No call that takes an agent's key lists one host alone. Whatever fits in here is read within the unit's
 `MemoryMax=`.
 """
+_LONGEST_STRING: Final = 1 << 16
+"""Bytes. The list repeats the Ignition override of each host: 20 MB where it brings this program itself."""
 
 _GOOD: Final = range(200, 300)
 _ACCEPTED: Final = frozenset({HTTPStatus.NO_CONTENT})
@@ -69,7 +71,12 @@ class AssistedService(Connections):
 
     def host(self) -> View:
         """Return this host as the service sees it."""
-        request = Request(method="GET", url=self._cluster("hosts"), most_body=_MOST_HOSTS)
+        request = Request(
+            method="GET",
+            url=self._cluster("hosts"),
+            most_body=_MOST_HOSTS,
+            longest_string=_LONGEST_STRING,
+        )
         reply = self._transport.call(request)
         outcome = reply.outcome
         if isinstance(outcome, Unreachable):
