@@ -52,7 +52,7 @@ NAMES: Final = (
         "signature",
     ),
     *("fact_checks", "failing_hosts", "failure", "gather_facts", "golden", "healthy_hosts", "history"),
-    *("journal_export", "known_facts", "log_lines"),
+    *("journal_forms", "known_facts", "log_lines"),
     *("known_secrets", "layout", "line_patterns", "record_format", "recorder", "recording", "records"),
     *("redaction", "redaction_exact", "redaction_shapes", "reporter_policy", "reporter_settings"),
     *("reporter_state", "residual", "selection", "shipping", "source", "systemd", "timeline"),

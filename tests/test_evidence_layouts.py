@@ -104,6 +104,7 @@ LOG_BUNDLE: dict[str, bytes | str] = {
     "rendered-assets/openshift/manifests/a.yaml": "kind: ConfigMap\n",
     "gather.log": "Gathering bootstrap journals ...\n",
 }
+PICTURE = b"\xff\xd8\xff\xe0\0\x10JFIF" + bytes(range(256))
 DAMAGED = "Error: creating container storage: layer not known"
 
 
@@ -228,7 +229,9 @@ def test_collector_and_triage_judge_a_bundle_without_any_record_by_its_evidence_
     }
     quiet = {f"{TOP}{name}": text for name, text in MUST_GATHER.items()}
     shelf = tmp_path / "shelf"
-    for name, files in {"told": told, "quiet": quiet, "photos": {"summer.txt": f"{OOM}\n"}}.items():
+    photos: dict[str, bytes | str] = {"summer.jpg": PICTURE}
+    shown: dict[str, Mapping[str, bytes | str]] = {"told": told, "quiet": quiet, "photos": photos}
+    for name, files in shown.items():
         shelf.mkdir(exist_ok=True)
         (shelf / f"{name}.tar.gz").write_bytes(tar(files))
     seen = {name: read_bundle(shelf / f"{name}.tar.gz") for name in ("told", "quiet", "photos")}
@@ -320,8 +323,8 @@ def test_the_failed_units_of_a_sos_report_are_told(tmp_path: Path) -> None:
     assert analysis_of(archive, 1)["failedUnits"][0]["unit"] == "chronyd.service"
 
 
-def test_what_is_no_gathering_of_a_host_is_refused_as_before(tmp_path: Path) -> None:
-    place = unpacked(tmp_path / "photos", {"summer.txt": "out of memory: killed process 1 (a)\n"})
+def test_directory_without_any_text_is_refused(tmp_path: Path) -> None:
+    place = unpacked(tmp_path / "photos", {"summer.jpg": PICTURE})
     answer = service_record("analyze", "--from", place)
     assert (answer.status, answer.out) == (3, "")
     assert answer.err.startswith(f"Error: no records in {place}: no *.json file there")

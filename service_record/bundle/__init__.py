@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from service_record.bundle.layers import HEAD_BYTES, Limits, is_packed, looked_into
+    from service_record.bundle.layers import HEAD_BYTES, Limits, is_packed
     from service_record.bundle.opening import Bundle, LeftOut, Record, open_bundle
     from service_record.bundle.packing import pack
 
@@ -18,13 +18,12 @@ __all__ = [
     "Limits",
     "Record",
     "is_packed",
-    "looked_into",
     "open_bundle",
     "pack",
 ]
 
 _HOMES = {
-    "layers": ("HEAD_BYTES", "Limits", "is_packed", "looked_into"),
+    "layers": ("HEAD_BYTES", "Limits", "is_packed"),
     "opening": ("Bundle", "LeftOut", "Record", "open_bundle"),
     "packing": ("pack",),
 }

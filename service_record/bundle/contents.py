@@ -19,16 +19,16 @@ from service_record.bundle.layers import (
     Limits,
     ReadingBudget,
     decompressed_layer,
+    is_archive,
     is_packed,
-    is_tar,
 )
+from service_record.bundle.members import archive_members
 from service_record.bundle.opening import LeftOut
-from service_record.bundle.tar import A_DIRECTORY, TarError, members
+from service_record.bundle.tar import A_DIRECTORY, TarError
 from service_record.record.directory import open_inside
 
 _PACKING: Final = re.compile(r"(?<=[^/.])(?:\.(?:gz|bz2|xz|zst))+$")
 """The suffixes taken off the name of an unpacked file, if there is a name without them."""
-_ZIP: Final = b"PK\x03\x04"
 
 Leave = Callable[[LeftOut], None]
 """Is told each part that is not given, or not to its end."""
@@ -124,9 +124,9 @@ def _limited(contents: Iterator[Content], path: str, leave: Leave) -> Iterator[C
 def _unpacked(outside: Layer, path: str, written: float, below: str, leave: Leave) -> Iterator[Content]:
     """Yield the content of a layer, or what is in it, with `below` before the names of its members."""
     layer = decompressed_layer(outside)
-    if is_tar(layer.head) and layer.depth < layer.budget.limits.layers:
+    if is_archive(layer.head) and layer.depth < layer.budget.limits.layers:
         yield from _members(layer, path if below else "", below, leave)
-    elif is_packed(layer.head) or layer.head.startswith(_ZIP):
+    elif is_packed(layer.head):
         leave(LeftOut(path, "left out: an archive that is not read, and might have secrets in it"))
     else:
         path = path if layer is outside else _PACKING.sub("", path)
@@ -141,7 +141,7 @@ def _unpacked(outside: Layer, path: str, written: float, below: str, leave: Leav
 def _members(layer: Layer, path: str, below: str, leave: Leave) -> Iterator[Content]:
     """Yield all members, and then the end, where a compression has its checksum."""
     try:
-        for member in members(layer):
+        for member in archive_members(layer):
             name = "/".join(part for part in member.name.split("/") if part not in {"", "."})
             is_refused = not name or "\0" in name or ".." in name.split("/") or member.name.startswith("/")
             name = below + name

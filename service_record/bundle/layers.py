@@ -10,10 +10,11 @@ import sys
 import tarfile
 import zlib
 from collections.abc import Callable, Mapping
-from io import BufferedReader, RawIOBase
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
+
+from service_record.record.recognition import is_tar
 
 _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
@@ -109,8 +110,6 @@ HEAD_BYTES: Final = tarfile.BLOCKSIZE
 """The bytes that is_packed() must see to be sure."""
 CHUNK_BYTES: Final = 1 << 16
 
-_TAR_MAGIC: Final = slice(257, 262)
-
 Pull: TypeAlias = Callable[[int], bytes]
 """A function that returns at most so many bytes from where its last call ended; none at the end. May raise
 one of `_damages()`.
@@ -136,7 +135,11 @@ class Layer:
 
     @property
     def head(self) -> bytes:
-        self._ahead = self.read(HEAD_BYTES)
+        return self.peek(HEAD_BYTES)
+
+    def peek(self, size: int) -> bytes:
+        """Return the next bytes, which stay in the stream."""
+        self._ahead = self.read(size)
         return self._ahead
 
     @property
@@ -179,20 +182,16 @@ def decompressed_layer(layer: Layer) -> Layer:
 
 def is_packed(head: bytes) -> bool:
     """Return whether a stream with this beginning is an archive or compressed."""
-    return is_tar(head) or _decoder(head) is not None
+    return is_archive(head) or _decoder(head) is not None
 
 
-def is_tar(head: bytes) -> bool:
-    """Return whether this is a tar file, also if its first header is damaged or has no magic number; see
-    tar(5).
-    """
-    if head[_TAR_MAGIC] == b"ustar":
-        return True
-    try:
-        tarfile.TarInfo.frombuf(head[:HEAD_BYTES], "utf-8", "backslashreplace")
-    except tarfile.HeaderError:
-        return False
-    return True
+def is_archive(head: bytes) -> bool:
+    """Return whether a stream with this beginning has members."""
+    return is_tar(head) or is_zip(head)
+
+
+def is_zip(head: bytes) -> bool:
+    return head.startswith((b"PK\x03\x04", b"PK\x05\x06"))
 
 
 class _Decoder(Protocol):
@@ -284,42 +283,3 @@ _DECODERS: Final[Mapping[bytes, Callable[[Limits], _Decoder]]] = {
 
 def _decoder(head: bytes) -> Callable[[Limits], _Decoder] | None:
     return next((decoder for magic, decoder in _DECODERS.items() if head.startswith(magic)), None)
-
-
-_BEGINNINGS: Final = (b"{", b"[", b"\n")
-"""First bytes of records, so that a line from a pipe does not wait for more. A whole head is looked at
-anyway.
-"""
-
-
-def looked_into(stream: BufferedReader) -> tuple[bytes, BufferedReader]:
-    """Return the first bytes of a stream, and the stream with them still in it.
-
-    A record is not waited for.
-    """
-    head = stream.peek()
-    if len(head) >= HEAD_BYTES or head.startswith(_BEGINNINGS):
-        return head, stream
-    head = stream.read(HEAD_BYTES)
-    return head, BufferedReader(_Rewound(head, stream))
-
-
-class _Rewound(RawIOBase):
-    """A stream from its beginning again, after its head was read."""
-
-    def __init__(self, head: bytes, stream: BufferedReader) -> None:
-        self._head = head
-        self._stream = stream
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # what BufferedReader gives
-        data = self._head[: len(buffer)] or self._stream.read1(len(buffer))
-        self._head = self._head[len(buffer) :]
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()

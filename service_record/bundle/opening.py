@@ -17,12 +17,14 @@ from service_record.bundle.layers import (
     Pull,
     ReadingBudget,
     decompressed_layer,
+    is_archive,
     is_packed,
-    is_tar,
     size_text,
 )
+from service_record.bundle.members import AnyMember, archive_members
 from service_record.bundle.names import MANIFEST, is_unit_text, named
-from service_record.bundle.tar import Member, TarError, damage_of, members
+from service_record.bundle.tar import TarError
+from service_record.record import recognition
 from service_record.record.directory import RECORD_DIRECTORIES, UNFINISHED_SUFFIX
 from service_record.record.entry import Malformed, Piece
 from service_record.record.layout import read_entries
@@ -33,6 +35,7 @@ _MOST_MANIFEST: Final = 1 << 20  # bytes
 _MANIFEST: Final = re.compile(rf"(?:[^/]+/)?{re.escape(MANIFEST)}")
 _BOOT_ID: Final = re.compile("[0-9a-f]{32}")
 _MAX_UNIT_TEXTS: Final = 100
+_MAX_TOP_NAMES: Final = 200
 _MAX_UNIT_TEXT_BYTES: Final = 64 << 10
 
 
@@ -87,9 +90,13 @@ class Bundle(msgspec.Struct, frozen=True):
     damaged: Mapping[str, Record] = msgspec.field(default_factory=dict)
     """Service -> the copy beside its record of the damaged bytes that a writer replaced in it."""
     unpacked: bytes | None = None
-    """The content when it is no archive, only compressed."""
+    """The content of a file that is only compressed; of a log, its first 8 KiB."""
     boot_id: str | None = None
     """The boot that ran when it was made, which may have no entry yet; None where it does not say."""
+    is_of_gather: bool = False
+    """True for what OpenShift's gather makes of a bootstrap host: its layout, and no manifest of ours."""
+    top_names: tuple[str, ...] = ()
+    """The names of its directories, down to the second level."""
     unit_texts: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Path, through the archives around it -> what systemd said of the units that failed."""
 
@@ -131,6 +138,7 @@ class _ArchiveReading:
         self._boot_ids: dict[str, str | None] = {}
         """Directory of a manifest -> the boot that it names."""
         self._unit_texts: dict[str, str] = {}
+        self._top_names: dict[str, None] = {}
 
     def bundle(self) -> Bundle:
         left_out = self._left_out
@@ -143,7 +151,11 @@ class _ArchiveReading:
             self._damaged,
             self._unpacked,
             self._boot_id(),
-            self._unit_texts,
+            is_of_gather=not self._boot_ids
+            and bool(self._records)
+            and all("bootstrap/services/" in record.path for record in self._records.values()),
+            top_names=tuple(self._top_names),
+            unit_texts=self._unit_texts,
         )
 
     def _boot_id(self) -> str | None:
@@ -159,7 +171,7 @@ class _ArchiveReading:
     def read(self) -> None:
         try:
             layer = decompressed_layer(self._outermost)
-            if is_tar(layer.head):
+            if is_archive(layer.head):
                 self._archive(layer, "")
             elif is_packed(layer.head):
                 self._leave_out("", _too_deep(layer))
@@ -169,6 +181,10 @@ class _ArchiveReading:
             self._leave_out("", f"{error}; the rest was not read")
 
     def _only_compressed(self, layer: Layer) -> None:
+        head = layer.peek(recognition.HEAD_BYTES)
+        if recognition.recognise(head) in recognition.LOGS:
+            self._unpacked = head  # its lines are read later, and not kept in memory
+            return
         self._unpacked, excess = _first_of(layer.read, layer.budget)
         if excess or layer.damage:
             self._leave_out("", excess or layer.damage)
@@ -176,7 +192,7 @@ class _ArchiveReading:
     def _archive(self, layer: Layer, path: str) -> None:
         """Read all members, and then the end, where a compression has its checksum."""
         try:
-            for member in members(layer):
+            for member in archive_members(layer):
                 self._member(member, layer, _join(path, member.name))
             while layer.read():
                 pass
@@ -186,8 +202,10 @@ class _ArchiveReading:
         if layer.damage:
             self._leave_out(path, layer.damage)
 
-    def _member(self, member: Member, layer: Layer, path: str) -> None:
+    def _member(self, member: AnyMember, layer: Layer, path: str) -> None:
         parts = named(member.name)
+        if len(self._top_names) < _MAX_TOP_NAMES:
+            self._top_names.update(dict.fromkeys(member.name.split("/")[:-1][:2]))
         if is_unit_text(member.name):
             self._unit_text(member, layer, path)
         elif parts is None:
@@ -207,7 +225,7 @@ class _ArchiveReading:
             if parts.suffix and record.damage:  # nothing else says it, as the pieces of a record do
                 self._leave_out(path, record.damage)
 
-    def _unit_text(self, member: Member, layer: Layer, path: str) -> None:
+    def _unit_text(self, member: AnyMember, layer: Layer, path: str) -> None:
         """Keep the beginning of a text about failed units; of very many texts only the first."""
         if member.kind or len(self._unit_texts) >= _MAX_UNIT_TEXTS:
             return
@@ -220,7 +238,7 @@ class _ArchiveReading:
     def _nested(self, outside: Layer, path: str) -> None:
         """Read an archive in the archive. Data that is only compressed is no bundle, and is not read."""
         layer = decompressed_layer(outside)
-        if is_tar(layer.head) and layer.depth < layer.budget.limits.layers:
+        if is_archive(layer.head) and layer.depth < layer.budget.limits.layers:
             self._archive(layer, path)
         elif is_packed(layer.head):
             self._leave_out(path, _too_deep(layer))
@@ -242,17 +260,17 @@ class _ArchiveReading:
             self._untold += 1
 
 
-def _refusal(member: Member) -> str:
+def _refusal(member: AnyMember) -> str:
     """Return why a member is not read although it is named like a record; empty when it is."""
     if member.name.startswith("/") or ".." in member.name.split("/"):
         return "refused: its name leads out of the archive"
     return f"refused: {member.kind}, not a plain file" if member.kind else ""
 
 
-def _record(member: Member, layer: Layer, path: str) -> Record:
+def _record(member: AnyMember, layer: Layer, path: str) -> Record:
     data, damage = _first_of(member.read, layer.budget)
     if not damage and member.is_cut:
-        damage = damage_of(layer)
+        damage = member.damage
     return Record(path=path, data=data, written=member.written, damage=damage)
 
 

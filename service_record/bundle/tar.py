@@ -80,6 +80,11 @@ class Member:
         """Return whether some of its data is missing; known once the data has been read."""
         return self._left > 0
 
+    @property
+    def damage(self) -> str:
+        """Return why some of its data is missing; empty if nothing is."""
+        return damage_of(self._layer) if self.is_cut else ""
+
     def skip(self) -> None:
         while self.read(CHUNK_BYTES):
             pass

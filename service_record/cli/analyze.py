@@ -21,7 +21,7 @@ from service_record.cli.diagnosing import (
     expected_services,
     judging,
 )
-from service_record.cli.inputs import check_names, history_of, now_for, opened, selected_boot
+from service_record.cli.inputs import check_names, history_of, now_for, opened, selected_boot, with_places
 from service_record.cli.options import (
     DURATION,
     display_options,
@@ -149,6 +149,7 @@ def command(
     \b
     Examples:
       service-record analyze                     this host
+      service-record analyze node7-journal.txt   a journal, a directory or a bundle of another
       service-record analyze --from bundle.tar.gz
       service-record analyze bootkube --wait --timeout 30m
       service-record analyze --baseline good.tar.gz --from bad.tar.gz
@@ -160,6 +161,7 @@ def command(
         raise click.UsageError(
             "standard input holds one of --from and --baseline, not both; give a file for the other"
         )
+    services, places = with_places(services, places)
     judges = judging(budget, baseline, rules)
     expected = expected_services(expectations, judges.budgets.baseline)
     request = _Request(places, services, boot, since, until, judges, expected, is_waiting=wait)
@@ -230,6 +232,7 @@ class _Request(msgspec.Struct, frozen=True):
             expected=self.expected,
             unrecorded=unrecorded,
             selects=self._selects,
+            selects_services=bool(self.services),
             is_waiting=self.is_waiting,
         )
         diagnosis = subject.judge(self.judging)

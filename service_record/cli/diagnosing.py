@@ -131,6 +131,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """Services that were asked for by name, and that have no record."""
     selects: Callable[[Unit], bool] | None = None
     """Which units to list; by default all."""
+    selects_services: bool = False
+    """True if only some services are judged."""
     is_waiting: bool = False
 
     @property
@@ -161,7 +163,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         if self._reads_files(judging):
             from service_record.read.host_files import host_files  # only where there may be some
 
-            files = host_files(self.source, self.places, units, named=self.unrecorded, is_here=self.is_here)
+            files = host_files(self.source, units, named=self.unrecorded, is_here=self.is_here, leave=_warn)
         return judge(
             self.history,
             judging.causes,
@@ -175,16 +177,21 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
             selects=self.selects if self.is_latest_boot else _select_none,
             look_up=with_required_units if self.is_here else None,
             is_waiting=self.is_waiting,
+            is_log_bundle=self.source.is_log_bundle and not self.selects_services,
         ).diagnosis
 
     def _reads_files(self, judging: Judging) -> bool:
-        if self.source.is_snapshot:
+        if self.source.contents is not None:
             return True
         if not self.is_here:
             return False
         # While something runs the answer is not final, and reading the host each time takes seconds.
         first = diagnose(self.history, now=self.now, budgets=judging.budgets) if self.is_waiting else None
         return first is None or first.verdict is not Verdict.RUNNING
+
+
+def _warn(part: object) -> None:
+    click.echo(f"Warning: {visible(str(part))}", err=True)
 
 
 def _select_none(_unit: Unit) -> bool:

@@ -117,8 +117,8 @@ def _evidence_only_in_bad(
             built_in_causes(),
             history,
             read_texts(source.unit_texts),
-            host_files(source, [place]) or (),
+            host_files(source) or (),
         )
-        for place, source, history in (good, bad)
+        for _, source, history in (good, bad)
     )
     return evidence_only_in(after, before)

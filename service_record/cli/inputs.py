@@ -32,6 +32,23 @@ _TOMBSTONE: Final = "var/lib/service-record/reporter.stopped"
 """`Places.tombstone`, below the root of a host."""
 
 
+def with_places(words: tuple[str, ...], places: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return services and sources: without `--from`, a word that names a file or a directory is a source.
+
+    The name of a service with a record on this host is never taken for a file.
+    """
+    if places:
+        return words, places
+    found = tuple(word for word in words if _is_place(word))
+    return tuple(word for word in words if word not in found), found
+
+
+def _is_place(word: str) -> bool:
+    if word == "-" or "/" in word:
+        return True
+    return os.path.exists(word) and word not in Records().services()  # noqa: PTH110  # it never raises
+
+
 def opened(
     places: Sequence[str], services: Sequence[str], *, needs_records: bool = True, with_evidence: bool = False
 ) -> Source:

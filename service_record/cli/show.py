@@ -11,7 +11,7 @@ import click
 from msgspec.structs import replace
 
 from service_record.cli import FAILED
-from service_record.cli.inputs import check_names, history_of, opened, selected_boot
+from service_record.cli.inputs import check_names, history_of, opened, selected_boot, with_places
 from service_record.cli.options import display_options, selection_options, service_argument, source_options
 from service_record.cli.terminal import print_lines, view
 from service_record.display.text import BLANK, Ink, Line, View, count, wrapped
@@ -67,6 +67,7 @@ def command(
       service-record show --boot -1 --failed
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     gc.disable()  # no cycles are made here, and the collector would take a third of the time
+    services, places = with_places(services, places)
     selection = Selection(services=services, stage=stage, failed=failed, since=since, until=until)
     source = opened(places, (), needs_records=False)
     recorded = {name for name, _ in source.records}.union(record_name(one.unit) for one in source.running)

@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 from msgspec.structs import replace
 
-from service_record.cli.inputs import history_of, now_for, opened, selected_boot
+from service_record.cli.inputs import history_of, now_for, opened, selected_boot, with_places
 from service_record.cli.options import display_options, selection_options, service_argument, source_options
 from service_record.cli.terminal import print_lines, view
 from service_record.display.charts import charts
@@ -54,6 +54,7 @@ def command(
       service-record timeline --from bundle.tar.gz
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     gc.disable()  # nothing here forms cycles
+    services, places = with_places(services, places)
     source = opened(places, services)
     whole = history_of(source)
     selection = Selection(

@@ -26,9 +26,24 @@ ROLES: Final = {"bootstrap": ("release-image", "bootkube")}
 
 Those of a bootstrap host are what `openshift-install` judges one by.
 """
+_BOOTSTRAPPING: Final = frozenset(
+    {"approve-csr", "bootkube", "crio-configure", "node-image-pull", "release-image"}
+)
 _PASSING: Final = {Hindrance.QUEUED, Hindrance.UNREACHED}
 _OPEN: Final = {Hindrance.ABSENT, Hindrance.UNKNOWN}
 """The hindrances that may pass while somebody waits."""
+
+
+def expected_of_gather(history: History) -> tuple[str, ...]:
+    """Return the services that are missing in a log bundle of OpenShift, as `openshift-install analyze` says.
+
+    These are the services of a bootstrap host after the last one that has a record.
+    """
+    recorded = {service.name for service in history.services}
+    if recorded.isdisjoint(_BOOTSTRAPPING):
+        return ()
+    names = ROLES["bootstrap"]
+    return names[max((place + 1 for place, name in enumerate(names) if name in recorded), default=0) :]
 
 
 def add_units(

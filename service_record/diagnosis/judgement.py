@@ -13,7 +13,7 @@ from service_record.diagnosis.budget import Budgets
 from service_record.diagnosis.causes import Causes, HostFiles, causes_with, judge_evidence
 from service_record.diagnosis.diagnose import diagnose
 from service_record.diagnosis.evidence.known_facts import KnownFacts
-from service_record.diagnosis.expectations import add_units
+from service_record.diagnosis.expectations import add_units, expected_of_gather
 from service_record.diagnosis.findings import Diagnosis
 from service_record.diagnosis.units import Unit, UnitLog, with_logs
 from service_record.history import History
@@ -44,17 +44,21 @@ def judge(
     selects: Callable[[Unit], bool] | None = None,
     look_up: UnitLookup | None = None,
     is_waiting: bool = False,
+    is_log_bundle: bool = False,
 ) -> Judgement:
     """Judge a host.
 
     `units` are those that systemd or a bundle tells about, None if systemd did not answer. `files` are the
     files beside the records, None if there are none; what systemd logged about units is read from them.
     `history` may be a selection from the `whole` one, by which the times in files are understood. `expected`
-    services must have started, and the `named` ones are described even without a record. `selects` says which
+    services must have started; in a log bundle of OpenShift (`is_log_bundle`) those of a bootstrap host are
+    expected by default. The `named` ones are described even without a record. `selects` says which
     failed units and faults are listed: by default all. `look_up` adds the units that explain others, when the
     files are read.
     """
     whole = history if whole is None else whole
+    if is_log_bundle and not expected:
+        expected = expected_of_gather(whole)
     known = None if units is None else tuple(units)
     causes = rules.without_evidence(whole)
     if files is not None:

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from service_record.diagnosis.evidence.known_facts import KnownFacts
-from service_record.diagnosis.evidence.log_lines import OTHER, LogLine
+from service_record.diagnosis.evidence.log_lines import LogLine
 from service_record.diagnosis.units import UnitLog
 from service_record.history.outcome import Facts
 
@@ -230,8 +230,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_of_host(self) -> bool:
-        """Return whether anything was read that only a host has: not merely files of unknown kinds."""
-        return bool(self.facts.values) or bool(self.looked.kinds - {OTHER})
+        """Return whether any line or fact was read."""
+        return bool(self.facts.values) or bool(self.looked.kinds)
 
     def is_current(self, line: LogLine) -> bool:
         """Return whether a line stands near the end of its file, so that nothing shows it to be over."""

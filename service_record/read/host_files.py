@@ -1,76 +1,128 @@
-"""The files of a host beside its records: in a bundle, or in a directory that one was unpacked to."""
+"""Yield the files of a host that are not records: from a bundle, a directory, a file or the running host."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from io import BufferedReader, BytesIO
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from shutil import which
+from typing import TYPE_CHECKING, Final
 
 from service_record.diagnosis.causes import HostFiles
 from service_record.diagnosis.units import Unit
-from service_record.read.source import Source, records_directory
-from service_record.record.directory import RECORD_DIRECTORIES
+from service_record.read.source import Source
+from service_record.record.recognition import HEAD_BYTES, FileForm, recognise
 
 if TYPE_CHECKING:
-    from service_record.bundle.contents import Content
+    from service_record.bundle import LeftOut
+    from service_record.bundle.contents import Content, Leave
+
+_CHUNK_BYTES: Final = 1 << 20
+_LINK: Final = "a symbolic link"
 
 
 def host_files(
     source: Source,
-    places: Sequence[str],
     units: Iterable[Unit] | None = (),
     *,
     named: Iterable[str] = (),
     is_here: bool = False,
+    leave: "Leave | None" = None,
 ) -> HostFiles | None:
-    """Return the files beside the records of a source; None if there are none.
+    """Return the files of a source, with a function that reads each; None if there are none.
 
     With `is_here` the records are this host's own, and the host itself is read, for at most three seconds:
     among other things the latest lines in the journal of the failed `units` and of the `named` services.
+    `leave` is called with each file that was not read, and that opening the source has not reported.
     """
-    contents = _contents(source, places)
-    if contents is not None:
-        return ((one.path, one.read) for one in contents)
+    if source.contents is not None:
+        return _read_contents(source, leave or _ignore)
     if not is_here:
         return None
     failed = [unit.name for unit in units or () if unit.is_failed]
     return _live([*failed, *(f"{service}.service" for service in named)])
 
 
-def _live(units: Sequence[str]) -> HostFiles:
-    from service_record.read.live_host import live_contents  # only of this host
+def _live(units: list[str]) -> HostFiles:
+    from service_record.read.live_host import live_contents  # only for this host
 
     for name, data in live_contents(units):
         yield name, BytesIO(data).read
 
 
-def _directory_of(place: str) -> Path:
-    """Return the directory that has more than records, by the one that was given."""
-    path = Path(place)
-    if path.is_dir() and records_directory(path) == path:
-        inside = next((one for one in RECORD_DIRECTORIES if str(path.resolve()).endswith(f"/{one}")), None)
-        return path.resolve().parents[1] if inside is not None else path
-    return path
-
-
-def _contents(source: Source, places: Sequence[str]) -> "Iterator[Content] | None":
-    """Return the files of a source beside its records; None where there can be none."""
-    if not source.is_snapshot or len(places) != 1:
-        return None
-    if source.archive is not None:
-        return _archive_contents(source.archive, Path(places[0]).name)
-    if "://" in places[0] or places[0] == "-":
-        return None
-    from service_record.bundle.contents import directory_contents  # no bundle, no need
-
-    return directory_contents(_directory_of(places[0]), _ignore)
-
-
-def _archive_contents(archive: Callable[[], BufferedReader], name: str) -> "Iterator[Content]":
-    from service_record.bundle.contents import archive_contents  # as above
-
-    with archive() as stream:
-        yield from archive_contents(stream, name, 0.0, _ignore)
-
-
 def _ignore(_: object) -> None:
-    """Ignore what was left out: it was reported when the records were read."""
+    """Ignore what was left out."""
+
+
+def _read_contents(source: Source, leave: "Leave") -> HostFiles:
+    """Yield each file; binary journals come last, as what journalctl prints of them."""
+    reported = {str(part) for part in source.left_out}
+
+    def report(part: "LeftOut") -> None:
+        part = part.within(source.name)
+        # Other files have what links lead to: reports full of these would hide the rest.
+        if part.reason != _LINK and str(part) not in reported:
+            leave(part)
+
+    if source.contents is None:
+        return
+    with tempfile.TemporaryDirectory(prefix="service-record-") as directory:
+        journals: list[Content] = []
+        for content in source.contents(report):
+            head = content.read(HEAD_BYTES)
+            if recognise(head) is not FileForm.JOURNAL_BINARY:
+                yield content.path, _from_beginning(head, content.read)
+            elif which("journalctl") is None:
+                report(_not_installed(content.path))
+            else:
+                _copy(Path(directory, f"{len(journals)}.journal"), head, content.read)
+                journals.append(content)
+        if journals:
+            yield from _printed_journals(Path(directory), journals[0].path, report)
+
+
+def _from_beginning(head: bytes, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
+    """Return a function that reads a file of which the head was read."""
+    rest = head
+
+    def read_again(size: int) -> bytes:
+        nonlocal rest
+        if rest:
+            piece, rest = rest[:size], rest[size:]
+            return piece
+        return read(size)
+
+    return read_again
+
+
+def _copy(path: Path, head: bytes, read: Callable[[int], bytes]) -> None:
+    with path.open("wb") as copy:
+        copy.write(head)
+        while chunk := read(_CHUNK_BYTES):
+            copy.write(chunk)
+
+
+def _not_installed(path: str) -> "LeftOut":
+    from service_record.bundle import LeftOut  # few sources need it
+
+    return LeftOut(
+        path,
+        "a binary journal, not read: journalctl is not installed here; where it is, "
+        "run journalctl --file=FILE -o export >FILE.export, and give that file",
+    )
+
+
+def _printed_journals(directory: Path, path: str, report: "Leave") -> HostFiles:
+    """Yield the entries of the latest two boots in a directory of journals, as journalctl exports them."""
+    from service_record.bundle import LeftOut  # as above
+
+    folder = path.rpartition("/")[0]
+    for boot, name in (("-1", "boot-1.log"), ("0", "journal.export")):
+        command = ("journalctl", "--quiet", f"--directory={directory}", f"--boot={boot}", "--output=export")
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+            if child.stdout is None:
+                continue
+            yield f"{folder}/{name}".lstrip("/"), child.stdout.read
+            child.stdout.close()
+        if child.returncode > 0 and boot == "0":
+            report(LeftOut(path, f"a binary journal that journalctl cannot read: exit {child.returncode}"))

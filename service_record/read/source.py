@@ -1,4 +1,8 @@
-"""One interface to every source of records: a directory, files, bundles, standard input or a collector."""
+"""One interface to every source: a directory, files, bundles, standard input or a collector.
+
+`recognise` says what a file is, by its content. Files that are not records are evidence: `contents` yields
+them.
+"""
 
 import errno
 import os
@@ -7,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from io import BufferedReader, BytesIO, TextIOWrapper
+from io import BufferedReader, BytesIO, RawIOBase, TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypedDict
@@ -29,9 +33,11 @@ from service_record.record.directory import (
 from service_record.record.entry import Entry, Malformed, Piece
 from service_record.record.holes import without_holes
 from service_record.record.layout import read_entries
+from service_record.record.recognition import ARCHIVES, HEAD_BYTES, LOGS, FileForm, is_record, recognise
 
 if TYPE_CHECKING:  # a directory is read without what opens archives
     from service_record.bundle import Bundle, LeftOut
+    from service_record.bundle.contents import Content, Leave
 
 
 STANDARD_INPUTS: Final = ("-", "standard input")
@@ -39,7 +45,6 @@ STANDARD_INPUTS: Final = ("-", "standard input")
 _STANDARD_INPUT, _STREAM_NAME = STANDARD_INPUTS
 
 _COLLECTOR: Final = ("collector://", "collector+http://", "collector+https://")
-_ZIP: Final = b"PK\x03\x04"
 _FAILED_UNIT: Final = re.compile(r"^\W*\S+\.[a-z]+ +\S+ +failed ", re.MULTILINE)
 _MAX_UNIT_TEXTS: Final = 100
 _MAX_UNIT_TEXT: Final = 64 << 10  # characters
@@ -74,10 +79,12 @@ class Source(msgspec.Struct, frozen=True):
     """Services of this host that run now; those that know nothing of us have no record of that yet."""
     unit_texts: Mapping[str, str] = msgspec.field(default_factory=dict)
     """For a bundle: path and text of the files that say which units failed, and how."""
-    archive: Callable[[], BufferedReader] | None = None
-    """Opens the archive once more, for what lies beside the records; None where there is none."""
+    contents: "Callable[[Leave], Iterator[Content]] | None" = None
+    """Iterates over all files of the source, in one more pass; None where there are only records."""
     refusal: str = ""
-    """The reason why there is nothing to read, unless files beside records will do."""
+    """The reason why there are no records, if there are only other files."""
+    is_log_bundle: bool = False
+    """True for what OpenShift's gather makes of a bootstrap host: all is over that was to happen on it."""
 
 
 def open_source(places: Sequence[str] = (), *, with_evidence: bool = False) -> Source:
@@ -87,12 +94,12 @@ def open_source(places: Sequence[str] = (), *, with_evidence: bool = False) -> S
     A stream that names the `service` of its entries, as `show --output jsonl` writes it, holds as many
     records. Raises OSError when a place cannot be read, SourceError when there is no record in it.
 
-    With `with_evidence` what lies beside the records can be read, too: an archive on standard input is
-    copied to a file without a name, and a place without any record has a `refusal`.
+    With `with_evidence`, a place without records is opened too, if there are other files: the source has a
+    `refusal` then. Standard input is copied to a file without a name if it is not a record.
     """
     if not places:
         return _directory(Records().directory, is_home=True)
-    sources = [_place(place, with_evidence=with_evidence and len(places) == 1) for place in places]
+    sources = [_place(place, with_evidence=with_evidence) for place in places]
     return sources[0] if len(sources) == 1 else _joined(sources)
 
 
@@ -108,16 +115,15 @@ def liveness_for(source: Source) -> Liveness:
 def _place(place: str, *, with_evidence: bool) -> Source:
     if place == _STANDARD_INPUT:
         stream = os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
-        stream, again = _twice(stream) if with_evidence else (stream, None)
-        return replace(_stream(_STREAM_NAME, "stdin", stream, with_evidence=with_evidence), archive=again)
+        return _stream(_STREAM_NAME, "stdin", stream, None, with_evidence=with_evidence)
     if place.startswith(_COLLECTOR):
         return _of_collector(place, with_evidence=with_evidence)
     path = Path(place)
     if path.is_dir():
         return _bundle_or_directory(path, with_evidence=with_evidence)
     stream = without_holes(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-    source = _stream(place, path.name.removesuffix(".json"), stream, with_evidence=with_evidence)
-    return replace(source, archive=lambda: path.open("rb")) if source.is_snapshot else source
+    again = (lambda: path.open("rb")) if path.is_file() else None
+    return _stream(place, path.name, stream, again, with_evidence=with_evidence)
 
 
 def _of_collector(place: str, *, with_evidence: bool) -> Source:
@@ -128,13 +134,14 @@ def _of_collector(place: str, *, with_evidence: bool) -> Source:
     try:
         remote = remote_records(place)
         if remote.records or remote.bundle is None:
-            archive = remote.bundle and partial(_fetched, remote.bundle)
-            return Source(place, remote.records, is_snapshot=True, archive=archive)
+            contents = None
+            if remote.bundle is not None:
+                contents = partial(_archive_contents, partial(_fetched, remote.bundle), "bundle")
+            return Source(place, remote.records, is_snapshot=True, contents=contents)
         bundle = remote.bundle()
     except CollectorError as fault:
         raise SourceError(str(fault)) from None
-    stream, again = _twice(bundle) if with_evidence else (bundle, None)
-    return replace(_stream(place, "", stream, with_evidence=with_evidence), archive=again)
+    return _stream(place, "bundle", bundle, None, with_evidence=with_evidence)
 
 
 def _fetched(fetch: Callable[[], BufferedReader]) -> BufferedReader:
@@ -148,19 +155,73 @@ def _fetched(fetch: Callable[[], BufferedReader]) -> BufferedReader:
 
 
 def _bundle_or_directory(path: Path, *, with_evidence: bool) -> Source:
-    """Return the records in a directory, or in the bundle that was unpacked to it."""
+    """Return the records and files of a directory, or of the bundle that was unpacked to it."""
     directory = records_directory(path)
-    if directory == path and not Records(path).services() and (texts := _texts_below(path)):
-        return Source(str(path), (), is_snapshot=True, unit_texts=texts)
-    try:
-        source = _directory(directory, is_home=_is_home(directory))
-    except SourceError as error:
-        if not with_evidence or directory != path or _is_home(directory):
-            raise
-        return Source(str(path), (), is_snapshot=True, refusal=str(error))
+    is_home = _is_home(directory)
+    contents = partial(_directory_contents, path)
+    if not is_home and not recorded_services(directory):
+        texts = _texts_below(path)
+        if texts:
+            return Source(str(path), (), is_snapshot=True, unit_texts=texts, contents=contents)
+        refusal = f"no records in {path}: {_why_no_records(path)}"
+        if not with_evidence or not path.is_dir() or not any(path.iterdir()):
+            raise SourceError(refusal)
+        left_out = _unreachable(str(path), {each.name for each in (path, *path.glob("*"), *path.glob("*/*"))})
+        return Source(str(path), (), is_snapshot=True, refusal=refusal, contents=contents, left_out=left_out)
+    source = _directory(directory, is_home=is_home)
     if not is_unpacked_bundle(path):
-        return source
-    return replace(source, is_snapshot=True, unit_texts=_texts_in(path, directory.parents[1]))
+        has_more = not is_home and _has_other_files(directory)
+        return replace(source, contents=contents) if has_more else source
+    top = directory.parents[1] if directory.parents[1].is_relative_to(path) else path
+    is_log_bundle = directory.parts[-2:] == _LOG_BUNDLE and not (top / "manifest.json").exists()
+    texts = _texts_in(path, top)
+    return replace(source, is_snapshot=True, unit_texts=texts, contents=contents, is_log_bundle=is_log_bundle)
+
+
+_LOG_BUNDLE: Final = ("bootstrap", "services")
+_RECORD_SUFFIXES: Final = (".json", UNFINISHED_SUFFIX, DAMAGED_SUFFIX, ".lock")
+
+
+def _why_no_records(path: Path) -> str:
+    if not path.is_dir():
+        return "no such directory"
+    has_json = any(path.glob("*.json"))
+    return "its *.json files are not records" if has_json else "no *.json file there"
+
+
+def _unreachable(name: str, names: set[str]) -> "tuple[LeftOut, ...]":
+    """Report a log bundle of other hosts only: its maker could not reach the bootstrap host."""
+    is_gather = any(each.startswith("log-bundle") for each in {name.rpartition("/")[2], *names})
+    if not is_gather or "bootstrap" in names or not names & {"control-plane", "serial"}:
+        return ()
+    from service_record.bundle import LeftOut  # few need it
+
+    why = "not in this log bundle: the bootstrap host could not be reached when the bundle was made"
+    return (LeftOut(f"{name}: bootstrap", why),)
+
+
+def _has_other_files(directory: Path) -> bool:
+    """Return whether a directory of records has files besides, which may be evidence."""
+    with os.scandir(directory) as entries:
+        return any(
+            not entry.name.startswith(".") and (entry.is_dir() or not entry.name.endswith(_RECORD_SUFFIXES))
+            for entry in entries
+        )
+
+
+def _directory_contents(path: Path, leave: "Leave") -> "Iterator[Content]":
+    from service_record.bundle.contents import directory_contents  # few sources need it
+
+    return directory_contents(path, leave)
+
+
+def _archive_contents(
+    archive: Callable[[], BufferedReader], name: str, leave: "Leave"
+) -> "Iterator[Content]":
+    from service_record.bundle.contents import archive_contents  # as above
+
+    with archive() as stream:
+        yield from archive_contents(stream, name, 0.0, leave)
 
 
 def _texts_below(path: Path) -> dict[str, str]:
@@ -214,24 +275,56 @@ def records_directory(path: Path) -> Path:
     """
     for below in ("", "*/"):
         directories = [
-            place
-            for layout in RECORD_DIRECTORIES
-            for place in path.glob(below + layout)
-            if is_inside(path, place)
+            place for layout in _LAYOUTS for place in path.glob(below + layout) if is_inside(path, place)
         ]
+        directories = [place for place in directories if recorded_services(place)] or directories
         if len(directories) > 1:
             names = ", ".join(str(place) for place in sorted(directories))
             raise SourceError(f"several bundles in {path}: give one of {names}")
         if directories:
             return directories[0]
-        if Records(path).services():
+        if recorded_services(path):
             break
     return path
+
+
+_LAYOUTS: Final = (*RECORD_DIRECTORIES, "log/openshift", "openshift")
+"""Where a bundle has its records, and a copy of /var, of /var/log or of what is in it."""
+
+
+def recorded_services(directory: Path) -> list[str]:
+    """Return the services with a record in a directory, known by the content of its files.
+
+    JSON of other programs never makes a directory one of records. Where something is recorded, or where the
+    name of the directory says so, a damaged or empty file is a record too.
+    """
+    records = Records(directory)
+    services = records.services()
+    if str(directory).endswith(RECORD_DIRECTORIES) or _is_home(directory) or not services:
+        return services
+    heads = {service: _head(directory, directory / f"{service}.json") for service in services}
+    if not any(map(is_record, heads.values())) and _has_other_files(directory):
+        return []
+    return [service for service in services if recognise(heads[service]) not in _FOREIGN]
+
+
+_FOREIGN: Final = frozenset({FileForm.JSON, FileForm.JOURNAL_JSON, FileForm.HTML, FileForm.XML})
+
+
+def _head(directory: Path, path: Path) -> bytes:
+    """Return the first bytes of a file; none if it cannot be read, which its reader reports."""
+    try:
+        with open_inside(directory, path) as stream:
+            return stream.read(HEAD_BYTES)
+    except OSError:
+        return b""
 
 
 def _directory(path: Path, *, is_home: bool) -> Source:
     records = Records(path)
     services = records.services(with_inbox=True)
+    if services and not is_home:
+        services = recorded_services(path)
     running = systemd.running_services() if is_home and path == Path(DEFAULT_DIRECTORY) else ()
     if not services and not running:
         problem = "no *.json file there" if path.is_dir() else "no such directory"
@@ -298,31 +391,90 @@ def beside(record: Path, suffix: str) -> Path | None:
         return None
 
 
-def _stream(name: str, service: str, stream: BufferedReader, *, with_evidence: bool) -> Source:
-    """Return the records in an open file, which is read while they are."""
-    from service_record.bundle import is_packed, looked_into  # as above
-
-    head, stream = looked_into(stream)
-    if head.startswith(_ZIP):
-        raise SourceError(f"{name}: a zip archive, which is not read; unpack it, and give its directory")
-    if not is_packed(head):
-        return _of_pieces(name, service, _closing(stream))
-    from service_record.bundle import open_bundle  # as above
+def _stream(
+    name: str,
+    file_name: str,
+    stream: BufferedReader,
+    again: Callable[[], BufferedReader] | None,
+    *,
+    with_evidence: bool,
+) -> Source:
+    """Return the records and files in an open file; `again` opens it once more, if that can be done."""
+    head, stream = look_ahead(stream)
+    form = recognise(head)
+    # A damaged record may begin with anything. An archive that is text is the error of a download.
+    is_text = form is FileForm.TEXT and not file_name.endswith((_RECORD, *_ARCHIVE_NAMES))
+    if form is FileForm.JSON:
+        stream.close()
+        raise SourceError(_refusal(name, f"looks like {form}"))
+    if form not in ARCHIVES and not is_text and form not in LOGS - {FileForm.TEXT}:
+        return _of_pieces(name, file_name.removesuffix(".json"), _closing(stream))
+    if again is None and with_evidence:
+        stream = (again := _copied(stream))()
+    contents = partial(_archive_contents, again, file_name) if again is not None else None
+    if form in LOGS:
+        stream.close()
+        return _of_log(name, form, contents, with_evidence=with_evidence)
+    from service_record.bundle import open_bundle  # most files are no archive
 
     with stream:
-        return _of_bundle(name, service, open_bundle(stream), with_evidence=with_evidence)
+        return _of_bundle(name, file_name, open_bundle(stream), contents, with_evidence=with_evidence)
 
 
-def _twice(stream: BufferedReader) -> tuple[BufferedReader, Callable[[], BufferedReader] | None]:
-    """Return a stream, and what opens it again if it is an archive: a copy in a file without a name."""
+def _of_log(
+    name: str, form: FileForm, contents: "Callable[[Leave], Iterator[Content]] | None", *, with_evidence: bool
+) -> Source:
+    refusal = _refusal(name, f"looks like {form}", "service-record analyze reads logs")
+    if not with_evidence:
+        raise SourceError(refusal)
+    return Source(name, (), is_snapshot=True, refusal=refusal, contents=contents)
+
+
+def look_ahead(stream: BufferedReader) -> tuple[bytes, BufferedReader]:
+    """Return the first bytes of a stream, and the stream with them still in it.
+
+    A line of a record is not waited for any longer than it takes to come whole.
+    """
+    if stream.seekable():
+        start = stream.tell()  # standard input may have been read before
+        head = stream.read(HEAD_BYTES)
+        stream.seek(start)
+        return head, stream
+    head = b""
+    while len(head) < HEAD_BYTES and not (head.startswith(b"{") and b"\n" in head):
+        more = stream.read1(HEAD_BYTES - len(head))
+        if not more:
+            break
+        head += more
+    return head, BufferedReader(_Rewound(head, stream))
+
+
+class _Rewound(RawIOBase):
+    """A stream from its beginning again, after its head was read."""
+
+    def __init__(self, head: bytes, stream: BufferedReader) -> None:
+        self._head = head
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # what BufferedReader gives
+        data = self._head[: len(buffer)] or self._stream.read1(len(buffer))
+        self._head = self._head[len(buffer) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def _copied(stream: BufferedReader) -> Callable[[], BufferedReader]:
+    """Copy a stream to a file without a name; return what opens the copy, any number of times."""
     import tempfile  # few are read twice from a pipe
     from shutil import copyfileobj  # likewise
 
-    from service_record.bundle import is_packed, looked_into  # as above
-
-    head, stream = looked_into(stream)
-    if not is_packed(head):
-        return stream, None
     with tempfile.TemporaryFile() as file:
         copyfileobj(stream, file)
         file.flush()
@@ -332,15 +484,25 @@ def _twice(stream: BufferedReader) -> tuple[BufferedReader, Callable[[], Buffere
         os.lseek(copy, 0, os.SEEK_SET)
         return os.fdopen(copy, "rb", closefd=False)
 
-    return again(), again
+    return again
 
 
-def _of_bundle(name: str, service: str, bundle: "Bundle", *, with_evidence: bool) -> Source:
+def _of_bundle(
+    name: str,
+    file_name: str,
+    bundle: "Bundle",
+    contents: "Callable[[Leave], Iterator[Content]] | None",
+    *,
+    with_evidence: bool,
+) -> Source:
     """Return the records of an archive; one that is only compressed may hold those of several services."""
     left_out = tuple(part.within(name) for part in bundle.left_out)
     if bundle.unpacked is not None:
-        pieces = read_entries(BytesIO(bundle.unpacked))
-        source = _of_pieces(name, Path(service).stem.removesuffix(".json"), pieces)
+        form = recognise(bundle.unpacked[:HEAD_BYTES])
+        if form in LOGS:
+            return replace(_of_log(name, form, contents, with_evidence=with_evidence), left_out=left_out)
+        service = Path(file_name).stem.removesuffix(".json")
+        source = _of_pieces(name, service, read_entries(BytesIO(bundle.unpacked)))
         return replace(source, left_out=left_out)
     if not bundle.records and not _name_failed_units(bundle.unit_texts):
         layouts = " nor ".join(f"{layout}/*.json" for layout in RECORD_DIRECTORIES)
@@ -350,7 +512,8 @@ def _of_bundle(name: str, service: str, bundle: "Bundle", *, with_evidence: bool
         refusal = "; ".join([nothing, *map(str, left_out)])
         if not with_evidence:
             raise SourceError(refusal)
-        return Source(name, (), is_snapshot=True, refusal=refusal)
+        left_out += _unreachable(name, set(bundle.top_names))
+        return Source(name, (), is_snapshot=True, refusal=refusal, left_out=left_out, contents=contents)
     return Source(
         name,
         tuple((each, record.pieces()) for each, record in bundle.records.items()),
@@ -361,6 +524,8 @@ def _of_bundle(name: str, service: str, bundle: "Bundle", *, with_evidence: bool
         left_out=left_out,
         boot_id=bundle.boot_id,
         unit_texts=bundle.unit_texts,
+        contents=contents,
+        is_log_bundle=bundle.is_of_gather,
     )
 
 
@@ -402,13 +567,14 @@ def _service_in(first: Piece) -> str | None:
 
 
 def _joined(sources: Sequence[Source]) -> Source:
-    """Several sources as one; a service in more than one has one record, in the order given."""
+    """Return several sources as one; a service in more than one has one record, in the order given."""
     records: dict[str, Iterable[Piece]] = {}
     for service, pieces in chain.from_iterable(source.records for source in sources):
         records[service] = chain(records.get(service, ()), pieces)
-    name = ", ".join(source.name for source in sources)
+    readers = [source.contents for source in sources if source.contents is not None]
+    refusals = [source.refusal for source in sources if source.refusal]
     return Source(
-        name,
+        ", ".join(source.name for source in sources),
         tuple(records.items()),
         all(source.is_home for source in sources),
         dict(chain.from_iterable(source.written.items() for source in sources)),
@@ -418,17 +584,25 @@ def _joined(sources: Sequence[Source]) -> Source:
         tuple(chain.from_iterable(source.left_out for source in sources)),
         running=tuple(chain.from_iterable(source.running for source in sources)),
         unit_texts=dict(chain.from_iterable(source.unit_texts.items() for source in sources)),
+        contents=partial(_chained, readers) if readers else None,
+        refusal="; ".join(refusals) if len(refusals) == len(sources) else "",
     )
+
+
+def _chained(
+    readers: "Sequence[Callable[[Leave], Iterator[Content]]]", leave: "Leave"
+) -> "Iterator[Content]":
+    for read in readers:
+        yield from read(leave)
 
 
 PIECES: Final = 2
 """The number of pieces of a file needed to tell."""
 
-_ARCHIVES: Final = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".zip")
+_ARCHIVE_NAMES: Final = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".zip")
 _RECORD: Final = ".json"
 _JSON: Final = ("{", "[", "\0")
 """The beginnings of what is left of a record; NULs stand where a loss of power has taken the rest."""
-_PAGES: Final = ("<!doctype html", "<html", "<head", "<body")
 
 
 class ForeignError(Exception):
@@ -450,26 +624,16 @@ def refuse_foreign(name: str, beginning: Iterable[Piece]) -> None:
     if not text.strip("\0") and not is_record:
         raise ForeignError(_refusal(name, "looks like an empty archive"))
     if not text.startswith(_JSON):
-        raise ForeignError(_refusal(name, f"looks like {_kind(text)}"))
+        raise ForeignError(_refusal(name, f"looks like {recognise(text.encode(errors='replace'))}"))
 
 
 def refuse_unpacked(name: str, head: bytes) -> None:
     """Raise ForeignError for a file called like an archive whose first bytes are not those of one."""
-    if not name.endswith(_ARCHIVES):
+    if not name.endswith(_ARCHIVE_NAMES):
         return
     text = head.decode(errors="backslashreplace").strip()
     refuse_foreign(name, [Malformed(1, text, "")] if text else [])
 
 
-def _kind(text: str) -> str:
-    beginning = text.lstrip("\ufeff \t\r\n")[:1000].lower()
-    if beginning.startswith(_PAGES):
-        return "HTML"
-    if beginning.startswith("<?xml"):
-        return "XML"
-    is_text = "".join(beginning.split()).isprintable() and "\\x" not in beginning
-    return "plain text" if is_text else "binary data"
-
-
-def _refusal(name: str, looks: str) -> str:
-    return f"{name}: not a bundle and not a record: {looks}; look into it, or fetch the bundle again"
+def _refusal(name: str, looks: str, advice: str = "look into it, or fetch the bundle again") -> str:
+    return f"{name}: not a bundle and not a record: {looks}; {advice}"

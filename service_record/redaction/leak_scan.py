@@ -14,9 +14,9 @@ from service_record.bundle.layers import (
     ReadingBudget,
     decompressed_layer,
     is_packed,
-    is_tar,
 )
 from service_record.bundle.tar import Member, TarError, members
+from service_record.record.recognition import is_tar
 from service_record.redaction.redactor import Redactor
 from service_record.redaction.rules import Rules
 from service_record.redaction.types import Leak

@@ -22,8 +22,16 @@ from typing import IO, Final
 
 import msgspec
 
-from service_record.bundle.layers import Layer, LimitError, Limits, ReadingBudget, decompressed_layer, is_tar
-from service_record.bundle.tar import TarError, members
+from service_record.bundle.layers import (
+    Layer,
+    LimitError,
+    Limits,
+    ReadingBudget,
+    decompressed_layer,
+    is_archive,
+)
+from service_record.bundle.members import archive_members
+from service_record.bundle.tar import TarError
 from service_record.diagnosis.causes import built_in_causes
 from service_record.diagnosis.judgement import judge
 from service_record.diagnosis.units import read_texts
@@ -95,8 +103,9 @@ def judge_bundle(path: Path, reference: Reference) -> BundleRow:
         unfinished=source.unfinished,
         damaged=source.damaged,
     )
-    units, files = read_texts(source.unit_texts), host_files(source, [str(path)])
-    judgement = judge(history, built_in_causes(), units, files=files)
+    units = read_texts(source.unit_texts)
+    files = host_files(source, units)
+    judgement = judge(history, built_in_causes(), units, files=files, is_log_bundle=source.is_log_bundle)
     if judgement.diagnosis is None and source.refusal:
         raise SourceError(source.refusal)
     return row_of(judgement.diagnosis, history, reference, bundle_facts(judgement.facts, history))
@@ -109,11 +118,11 @@ def _hosts_of_cluster(path: Path) -> Iterator[tuple[str, Path]]:
     """
     with path.open("rb") as stream, ExitStack() as opened:
         layer = decompressed_layer(Layer(stream.read1, ReadingBudget(Limits())))
-        if not is_tar(layer.head):
+        if not is_archive(layer.head):
             return
         copy: Path | None = None  # most bundles have one host, and need no directory
         try:
-            for member in members(layer):
+            for member in archive_members(layer):
                 if any(f"{directory}/" in member.name for directory in RECORD_DIRECTORIES):
                     return
                 if member.kind or not is_cluster_member(member.name):

@@ -85,6 +85,8 @@ class BesideRecords(msgspec.Struct, frozen=True, kw_only=True):
     """Path and text of the files that say which units failed."""
     files: HostFiles = ()
     """All its other files."""
+    is_log_bundle: bool = False
+    """True for what OpenShift's gather makes of a bootstrap host."""
 
 
 def judge_records(
@@ -107,7 +109,14 @@ def judge_records(
         damaged=beside.damaged,
     )
     moment, units = _moment_of(history, silence), read_texts(beside.unit_texts)
-    diagnosis = judge(history, built_in_causes(), units, files=beside.files, now=moment).diagnosis
+    diagnosis = judge(
+        history,
+        built_in_causes(),
+        units,
+        files=beside.files,
+        now=moment,
+        is_log_bundle=beside.is_log_bundle,
+    ).diagnosis
     reasons = tuple(text[:_LONGEST] for text in left_out)[:_MOST_LEFT_OUT]
     return JudgedRecords(history, moment, diagnosis, counts, reasons)
 

@@ -207,6 +207,7 @@ def judge_stream(stream: BufferedReader, silence: float | None = None) -> Judged
         unfinished=bundle.unfinished,
         damaged=bundle.damaged,
         unit_texts=bundle.unit_texts,
+        is_log_bundle=bundle.is_of_gather,
         files=_files_in(stream),
     )
     return judge_records(records, left_out, silence, beside)

@@ -1,7 +1,7 @@
-"""Files of a host and their lines. Pure.
+"""Classify the files of a host, and take their lines apart. Pure.
 
-The kind of a file is known by its path: in our bundles, OpenShift's, must-gather, sos. Of a line, its place
-is known, and when, by whom and about what it was written, in whatever form.
+The kind of a file follows from its path, as our bundles, OpenShift's, must-gather, sos, cloud-init, Anaconda
+and other gatherers name their files. Where the path says nothing, its first bytes decide.
 
 Patterns are texts here: `re` compiles each when it is first searched for, and where there are no files, none.
 """
@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
+
+from service_record.record.recognition import KERNEL_TIMES, LOGS, TIMES, FileForm, recognise
 
 JOURNAL: Final = "journal"
 KERNEL: Final = "kernel"
@@ -24,18 +26,24 @@ KINDS_OF_LINES: Final = frozenset({JOURNAL, KERNEL, SYSTEMD, CONTAINERS, AGENT, 
 
 
 class LogStream(msgspec.Struct, frozen=True):
-    """The kind of a host's file."""
+    """A file of a host, classified."""
 
     path: str
     kind: str
     name: str = ""
-    """Of the unit, container or fact that it is about."""
+    """The unit, container or fact that the file is about."""
     host: str = ""
-    """Of which other host of the cluster it is: an address or a name; empty for the host of the records."""
+    """The address or name of another host of the cluster; empty for the host of the records."""
     is_earlier_boot: bool = False
+    form: FileForm = FileForm.TEXT
+    services: tuple[str, ...] = ()
+    """The services whose own lines these are: an installer logs to files instead of the journal."""
 
 
-_HOSTS: Final = r"(?:^|/)(?:control-plane|nodes|hosts)/([0-9A-Za-z.:_-]+)/"
+_HOSTS: Final = (
+    r"(?:^|/)(?:control-plane|nodes|hosts)/([0-9A-Za-z.:_-]+)/"
+    r"|(?:^|/)serial/(?!.*bootstrap)([^/]+)-serial\.log$"  # the consoles in a log bundle
+)
 _RECORD: Final = r"(?s)(.*?)(?:bootstrap/services|var/log/openshift)/[^/]+\.json"
 _SKIPPED: Final = (
     r"(?:^|/)(?:bootstrap/services/|var/log/openshift/|unit-files?\.|packages\.txt|rpm-qa|units\.txt$)"
@@ -50,7 +58,8 @@ _KINDS: Final = tuple(
     for kind, pattern in (
         (
             KERNEL,
-            rf"""(?:^|/) (?: pstore/ | (?:kernel|dmesg|console|vmcore-dmesg)[^/]*$ | kern\.log{_ROTATED}$ )
+            rf"""(?:^|/) (?: pstore/ | (?:kernel|dmesg|console|vmcore-dmesg)[^/]*$ | kern\.log{_ROTATED}$
+              | serial/[^/]+\.log$ | serial[^/]*\.(?:log|txt)$ )
               | journalctl_[^/]*(?:--dmesg|_-k)[^/]*$""",
         ),
         (
@@ -63,14 +72,16 @@ _KINDS: Final = tuple(
             CONTAINERS,
             rf"""(?:^|/) (?: (?:containers|pod-logs|pods|bootstrap-control-plane)/.*\.log{_ROTATED}$
               | logs/(?:current|previous|rotated[^/]*)(?:\.insecure)?\.log$
+              | [^/]+/[^/]+/logs\.txt$  # kubectl cluster-info dump: NAMESPACE/POD/logs.txt
               | (?:crictl|podman|docker)_(?:-r_\S+_)?logs_[^/]+$ )""",
         ),
         (
             INSTALLER,
             rf"""(?:^|/) (?: (?:anaconda|cloud-init|curtin|subiquity|installer)/
               | (?:cloud-init|cloud-config|anaconda|packaging|program|storage|dnf|curtin|subiquity|install
-                  |ignition|syslog|messages|autoinstall|ks-script|preseed|partman|dpkg)
+                  |ignition|syslog|messages|autoinstall|ks-script|preseed|partman|dpkg|casper|oem-config|ubiquity)
                   [^/]*?(?:\.log|\.txt|){_ROTATED}$
+              | anaconda-tb-[^/]+$
               | apt/(?:term|history)[^/]*$ )""",
         ),
         (
@@ -85,12 +96,37 @@ _CONTAINER: Final = (
     r"(?:^|/)pod-logs/[^/]+/([^/]+)/[^/]+$",
     r"/pods/[^/]+/([^/]+)/(?:[^/]+/)?logs/[^/]+$",
     r"/log/pods/[^/]+/([^/]+)/[^/]+$",
+    r"(?:^|/)pods/[^/]+/([^/]+)/\d+\.log$",  # kind export logs
+    r"(?:^|/)[^/]+/([^/]+)/logs\.txt$",
     r"(?:crictl|podman|docker)_(?:-r_\S+_)?logs_(?:-t_)?([^/]+)$",
     r"(?:^|/)(?:containers|pods|bootstrap-control-plane)/(?:.*/)?([^/]+?)(?:-[0-9a-f]{4,64})?(?:\.inspect)?\.log$",
 )
 _RUN: Final = r"(?:^|/)journals/invocations/([^/]+)-[0-9a-f]{32}\.log$"
 """The lines of one run, all of its service, whichever process wrote them."""
 _SUFFIXES: Final = r"(?:_service)?\.(?:logs?|txt)$|\.service(?:\.txt)?$"
+_ANACONDA: Final = ("anaconda", "anaconda-direct", "anaconda-pre")
+_CLOUD_INIT: Final = (
+    *("cloud-init-local", "cloud-init", "cloud-init-network", "cloud-init-main"),
+    *("cloud-config", "cloud-final"),
+)
+_SUBIQUITY: Final = (
+    *("subiquity-server", "subiquity", "snap.subiquity.subiquity-server"),
+    *("curtin-install", "curtin"),
+)
+_IGNITION: Final = tuple(f"ignition-{stage}" for stage in ("fetch", "fetch-offline", "disks", "files"))
+_INSTALLERS: Final = (
+    (
+        r"(?:^|/)(?:anaconda|packaging|program|storage|ks-script|dnf\.librepo)[^/]*$|(?:^|/)anaconda/",
+        _ANACONDA,
+    ),
+    (r"(?:^|/)cloud-(?:init|config)", _CLOUD_INIT),
+    (r"(?:^|/)(?:subiquity|curtin|autoinstall)", _SUBIQUITY),
+    (r"(?:^|/)ignition[^/]*$", _IGNITION),
+    (r"(?:^|/)partman[^/]*$", ("partman", "debian-installer")),
+)
+"""Path of an installer's log -> the services that write it."""
+_STATUS_DOCUMENTS: Final = r"(?:^|/)(?:status|result)\.json$"
+"""What cloud-init writes about its stages, with their errors: `{"v1": {"init": {"errors": []}}}`."""
 _EARLIER: Final = r"(?:^|/)boot-\d+\.log$|previous(?!\.(?:insecure\.)?log$)|(?:^|/)pstore/"
 """Logs of an earlier run. The `previous.log` of a container is of the container's run before, in whatever
 boot.
@@ -131,14 +167,19 @@ def home_of(path: str) -> str | None:
     return match[1] if match else None
 
 
-def stream_of(path: str) -> LogStream | None:
-    """Return what a file is; None for one that holds no evidence in lines or facts."""
+def stream_of(path: str, head: bytes = b"") -> LogStream | None:
+    """Classify a file by its path and its first bytes; None for one without lines or facts to use."""
     host = re.search(_HOSTS, path)
-    other = host[1] if host else ""
+    other = (host[1] or host[2]) if host else ""
     fact = None if re.search(_PRIVATE, path) else re.search(_FACTS, path)
     if fact:
         return LogStream(path, FACTS, fact["name"], other)
-    if re.search(_SKIPPED, path):
+    form = recognise(head)
+    form = FileForm.TEXT if form is FileForm.EMPTY else form
+    if form is FileForm.JSON and b'"errors"' in head and re.search(_STATUS_DOCUMENTS, path):
+        return LogStream(path, INSTALLER, "cloud-init", other, services=_CLOUD_INIT)
+    is_journal = form in _JOURNALS
+    if form not in LOGS or (form is FileForm.TEXT and re.search(_SKIPPED, path)):
         return None
     kind = next((kind for kind, pattern in _KINDS if re.search(pattern, path)), OTHER)
     name = re.sub(_SUFFIXES, "", path.rpartition("/")[2])
@@ -147,7 +188,22 @@ def stream_of(path: str) -> LogStream | None:
     elif kind == CONTAINERS:
         match = next(filter(None, (re.search(pattern, path) for pattern in _CONTAINER)), None)
         name = match[1] if match else name
-    return LogStream(path, kind, name, other, re.search(_EARLIER, path) is not None)
+    elif is_journal and kind in {OTHER, INSTALLER}:
+        kind, name = JOURNAL, ""  # of many units, whatever the file is called
+    elif kind == OTHER:
+        kind = {FileForm.KERNEL: KERNEL, FileForm.CONTAINER: CONTAINERS}.get(form, OTHER)
+    is_earlier = re.search(_EARLIER, path) is not None
+    services = _installer_services(path) if kind == INSTALLER else ()
+    return LogStream(path, kind, name, other, is_earlier, form, services)
+
+
+_JOURNALS: Final = frozenset(
+    {FileForm.JOURNAL, FileForm.JOURNAL_JSON, FileForm.JOURNAL_EXPORT, FileForm.JOURNAL_VERBOSE}
+)
+
+
+def _installer_services(path: str) -> tuple[str, ...]:
+    return next((services for pattern, services in _INSTALLERS if re.search(pattern, path)), ())
 
 
 class LinePlace(msgspec.Struct, frozen=True, order=True):
@@ -169,7 +225,11 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Of the program or container that wrote it."""
     unit: str = ""
-    """The unit whose lines its file has, where it is of one; a program may call itself otherwise."""
+    """The service that wrote it, if its file or its journal says so; its program may have another name."""
+    services: tuple[str, ...] = ()
+    """The services whose installer wrote it."""
+    priority: int | None = None
+    """The priority of syslog, from 0 (emergency) to 7 (debug), if the journal says so."""
     text: str
     time: datetime | None = None
     """None where it has no time that can be believed."""
@@ -184,10 +244,15 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _JOURNAL: Final = (
-    r"(?s)(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
-    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?) "
-    r"(?P<host>\S+) (?P<name>[^\s:\[\]]+)(?:\[(?P<pid>\d{1,9})\])?: (?P<text>.*)"
+    rf"(?s)(?P<time>{TIMES}) [^\s;]+(?:;(?P<unit>[^\s;]*);(?P<priority>[0-7]?))? "
+    r"(?P<name>[^\s:\[\]]+)(?:\[(?P<pid>\d{1,10})\])?: (?P<text>.*)"
 )
+"""A line of a journal; `journal_forms` adds the unit and the priority where the journal has them."""
+_WITH_UNIT: Final = r"(?P<unit>[^\s/]+)\.(?:service|scope|mount|socket|timer|slice)(?:/\S*)?"
+"""The name of a line of `journalctl -o with-unit`."""
+_KERNEL: Final = rf"(?s){KERNEL_TIMES} ?(?P<text>.*)"
+_USER_SPACE: Final = r"(?s)(?P<name>[a-z][\w.@-]{1,40})\[(?P<pid>\d{1,10})\]: (?P<text>.*)"
+"""What programs write to the kernel's buffer in early boot: `[    3.1] systemd[1]: Failed to start …`."""
 _CRI: Final = r"(?s)(?P<time>\d{4}-\d\d-\d\dT\S+) std(?:out|err) [FP] (?P<text>.*)"
 _KLOG: Final = r"[IWEF](?P<day>\d{4}) (?P<clock>\d\d:\d\d:\d\d(?:\.\d+)?)\s"
 _CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
@@ -245,12 +310,25 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
     """Return a line of a stream, taken apart."""
     text = raw.decode(errors="replace").rstrip("\r\n")
     place = LinePlace(stream.path, number)
-    kind, name, pid, time = stream.kind, stream.name, None, None
-    if (match := re.match(_JOURNAL, text)) is not None:
+    kind, name, pid, time, priority = stream.kind, stream.name, None, None, None
+    unit = stream.name if stream.kind == JOURNAL else ""
+    may_be_kernel = stream.form is FileForm.KERNEL or stream.kind == KERNEL
+    if may_be_kernel and (match := re.match(_KERNEL, text)) is not None:
+        text, name, kind = match["text"], "kernel", KERNEL
+        if (own := re.match(_USER_SPACE, text)) is not None:
+            text, name, pid = own["text"], own["name"], int(own["pid"])
+            kind = _kind_in_journal(KERNEL, name, has_pid=True)
+        time = _own_time(match[0], era)
+    elif (match := re.match(_JOURNAL, text)) is not None:
         text, name = match["text"], match["name"]
         pid = int(match["pid"]) if match["pid"] else None
-        time = _parsed(match["time"]) if match["time"][0].isdigit() else _of_syslog(match["time"], era)
+        time = _time_in_journal(match["time"], era)
         kind = _kind_in_journal(stream.kind, name, has_pid=pid is not None)
+        unit = _service(match["unit"] or "") or unit
+        priority = int(match["priority"]) if match["priority"] else None
+        if (whole := re.fullmatch(_WITH_UNIT, name)) is not None:
+            unit = name = whole["unit"]
+            kind = SYSTEMD if name == "init" else kind
     elif (match := re.match(_CRI, text)) is not None:
         text, time = match["text"], _parsed(match["time"])
     else:
@@ -259,13 +337,34 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
         place=place,
         kind=kind,
         name=name,
-        unit=stream.name if stream.kind == JOURNAL else "",
+        unit=unit,
+        services=stream.services,
+        priority=priority,
         text=text,
         time=era.plausible(time),
         pid=pid,
         host=stream.host,
         is_earlier_boot=stream.is_earlier_boot,
     )
+
+
+def _service(unit: str) -> str:
+    """Return the name under which a unit records; empty for a unit that runs no program."""
+    return unit.removesuffix(".service") if unit.endswith(".service") else ""
+
+
+def _time_in_journal(text: str, era: Era) -> datetime | None:
+    """Return the time of a line in one of the forms of `TIMES`; None where it counts from the boot."""
+    if text[0] == "[":
+        return None
+    if re.match(r"\d+\.", text):
+        return datetime.fromtimestamp(float(text), UTC)
+    if text[0].isdigit():
+        return _parsed(text)
+    if text[4:8].isdigit():  # with the day of the week and a zone, which is taken for UTC
+        _, day, clock, _ = text.split(" ", 3)
+        return _parsed(f"{day}T{clock}")
+    return _of_syslog(text, era)
 
 
 def _kind_in_journal(kind: str, name: str, *, has_pid: bool) -> str:
@@ -275,7 +374,7 @@ def _kind_in_journal(kind: str, name: str, *, has_pid: bool) -> str:
         return SYSTEMD
     if name in _AGENT_PROGRAMS:
         return AGENT
-    is_journal = kind in {KERNEL, SYSTEMD} or (kind == INSTALLER and has_pid)  # /var/log/messages
+    is_journal = kind in {KERNEL, SYSTEMD, OTHER} or (kind == INSTALLER and has_pid)  # /var/log/messages
     return JOURNAL if is_journal else kind
 
 
@@ -298,7 +397,7 @@ def _own_time(text: str, era: Era) -> datetime | None:
 
 
 def _of_syslog(text: str, era: Era) -> datetime | None:
-    """Return the time of a line of syslog: `Nov 25 13:00:01`."""
+    """Return the time of a line of syslog, which has no year: `Nov 25 13:00:01`."""
     return era.with_year(_month(text[:3]), _day(text[4:6]), text[7:])
 
 

@@ -12,12 +12,14 @@ from typing import Any, Final, TypeVar
 
 from service_record.diagnosis.cause_rules import LineSet, end_of_line
 from service_record.diagnosis.evidence.fact_files import facts_of
+from service_record.diagnosis.evidence.journal_forms import as_lines
 from service_record.diagnosis.evidence.known_facts import KnownFact
 from service_record.diagnosis.evidence.log_lines import (
     CONTAINERS,
     FACTS,
     INSTALLER,
     JOURNAL,
+    KERNEL,
     Era,
     LinePlace,
     LogLine,
@@ -29,6 +31,7 @@ from service_record.diagnosis.evidence.log_lines import (
 )
 from service_record.diagnosis.trouble_facts import Evidence, Looked
 from service_record.diagnosis.units import LOGGED, read_logs
+from service_record.record.recognition import HEAD_BYTES
 
 _BLOCK_BYTES: Final = 1 << 18
 _MAX_LINE_BYTES: Final = 1 << 14
@@ -42,8 +45,6 @@ _OWN: Final = 400
 """Lines kept of one service in one file: its latest."""
 _MAX_UNIT_LINES: Final = 20_000
 """Lines of systemd about units that are kept: the latest."""
-_EXPORTED: Final = b"__CURSOR="
-"""The beginning of a journal in systemd's export format."""
 
 _Of = TypeVar("_Of")
 
@@ -92,7 +93,9 @@ class Scanner:
             + pids
             + rb")\]: | ("
             + names
-            + rb")(?:\.sh)?\[\d+\]: | (?:systemd\[1\]|\([^\s()]{1,20}\)\[\d+\]): ("
+            + rb")(?:\.sh|\.service)?\[\d+\]: | [^\s;]+;("  # see journal_forms
+            + names
+            + rb")\.service;[0-7]? | (?:systemd\[1\]|\([^\s()]{1,20}\)\[\d+\]): ("
             + names
             # A process that systemd made to execute a service, before systemd 254. Other lines of such pids
             # are of user managers, whose services are not the host's.
@@ -116,26 +119,22 @@ class Scanner:
 
     def read(self, path: str, read: Callable[[int], bytes]) -> None:
         """Take one file; `read` returns at most so many bytes, and none at its end."""
-        stream = stream_of(path)
-        if stream is None:
-            home = home_of(path)
-            if home is not None:
-                self._homes.add(home)
+        home = home_of(path)
+        if home is not None:
+            self._homes.add(home)
             return
+        head = read(HEAD_BYTES)
+        stream = stream_of(path, head)
+        if stream is None:
+            return
+        read = _after(head, read)
         if stream.kind == FACTS:
             self._facts(stream, read)
             return
         self._kinds.add(stream.kind)
+        read = as_lines(stream.form, read)
         rest, number, last = b"", 0, b""
-        head = read(_BLOCK_BYTES)
-        read = _after(head, read)
-        if head.startswith(_EXPORTED):
-            from service_record.diagnosis.evidence.journal_export import export_lines  # seldom
-
-            read = export_lines(read)
         while chunk := read(_BLOCK_BYTES):
-            if number == 0 and b"\0" in chunk[:4096]:
-                return
             block = rest + chunk
             end = block.rfind(b"\n") + 1
             if not end:
@@ -155,6 +154,7 @@ class Scanner:
         data = bytearray()
         while len(data) < _MAX_FACT_BYTES and (chunk := read(_MAX_FACT_BYTES - len(data))):
             data += chunk
+        del data[_MAX_FACT_BYTES:]
         self._fact_bytes += len(data)
         if not stream.host and self._fact_bytes <= _MAX_FACTS_BYTES:
             self._texts.append((stream.path, stream.name, data.decode(errors="replace")))
@@ -175,18 +175,20 @@ class Scanner:
 
     def _own_lines(self, stream: LogStream, block: bytes) -> Iterator[tuple[int, int, str]]:
         """Yield where each line of a service begins and ends, and which service it is of."""
-        if stream.kind != JOURNAL:
-            return
         at = 0
-        if stream.name in self._services:
+        own = (stream.name,) if stream.kind == JOURNAL else stream.services
+        if recorded := [each for each in own if each in self._services]:
             while at < len(block):
                 end = end_of_line(block, at)
-                yield at, end, stream.name
+                for each in recorded:
+                    yield at, end, each
                 at = end + 1
+            return
+        if stream.kind != JOURNAL:
             return
         while match := self._writer.search(block, at):
             start, end = block.rfind(b"\n", 0, match.start()) + 1, end_of_line(block, match.end())
-            name = match[2] or match[3] or match[4]
+            name = match[2] or match[3] or match[4] or match[5]
             service = name.decode() if name else self._pids.get(match[1])
             if service is not None and match.end() <= start + _MAX_LINE_BYTES:
                 yield start, end, service
@@ -194,7 +196,7 @@ class Scanner:
 
     def _systemd_lines(self, stream: LogStream, block: bytes) -> Iterator[tuple[int, int, None]]:
         """Yield the bounds of each line that systemd logged about a unit, in this boot of this host."""
-        if stream.kind not in {JOURNAL, INSTALLER} or stream.host or stream.is_earlier_boot:
+        if stream.kind not in {JOURNAL, INSTALLER, KERNEL} or stream.host or stream.is_earlier_boot:
             return
         at = 0
         while match := self._logged.search(block, at):

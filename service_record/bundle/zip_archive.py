@@ -1,0 +1,115 @@
+"""Read the members of a zip archive, which may be damaged or made to do harm.
+
+A zip archive has its list of members at its end, so it is copied to a file without a name first. The copy
+counts towards the limits of reading.
+"""
+
+import calendar
+import stat
+import tempfile
+import zlib
+from collections.abc import Iterator
+from typing import IO, Final
+from zipfile import BadZipFile, LargeZipFile, ZipFile, ZipInfo
+
+from service_record.bundle.layers import CHUNK_BYTES, Layer
+from service_record.bundle.tar import A_DIRECTORY, TarError
+
+_END: Final = b"PK\x05\x06"  # of the record at the end, which has the size of the list in bytes 12 to 16
+_MAX_END_BYTES: Final = 22 + (1 << 16)  # with the longest comment
+_MAX_LIST_BYTES: Final = 64 << 20
+"""ZipFile reads the whole list into memory; 200,000 members with usual names take 20 MiB."""
+_ENCRYPTED: Final = 0x1
+_DAMAGES: Final = (
+    BadZipFile,
+    LargeZipFile,
+    EOFError,
+    OSError,
+    zlib.error,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+)
+"""RuntimeError is raised for a password, NotImplementedError for an unknown compression."""
+
+
+class ZipMember:
+    """One member, with the interface of a tar archive's `Member`."""
+
+    def __init__(self, archive: ZipFile, info: ZipInfo) -> None:
+        self.name = info.filename
+        self.size = info.file_size
+        self.written = calendar.timegm((*info.date_time, 0, 1, 0))
+        self.kind = _kind(info)
+        """The kind of a member that is not a plain file; empty for a plain file."""
+        self.damage = ""
+        """Why some of its data is missing; known once the data has been read."""
+        self._archive = archive
+        self._info = info
+        self._file: IO[bytes] | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Return whether some of its data is missing."""
+        return bool(self.damage)
+
+    def read(self, size: int) -> bytes:
+        """Return at most so many bytes; none at its end, which may be too early."""
+        if self.damage:
+            return b""
+        try:
+            if self._file is None:
+                self._file = self._archive.open(self._info)
+            return self._file.read(size)
+        except _DAMAGES as error:
+            self.damage = str(error) or type(error).__name__
+            return b""
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def zip_members(layer: Layer) -> Iterator[ZipMember]:
+    """Yield every member of a zip archive. Raises TarError where the archive is damaged."""
+    with tempfile.TemporaryFile() as copy:
+        while chunk := layer.read(CHUNK_BYTES):
+            copy.write(chunk)
+        if layer.reason:
+            raise TarError(layer.reason)
+        if _list_bytes(copy) > _MAX_LIST_BYTES:
+            raise TarError(f"a zip archive whose list of members has more than {_MAX_LIST_BYTES >> 20} MiB")
+        try:
+            archive = ZipFile(copy)
+        except _DAMAGES as error:
+            raise TarError(f"a damaged zip archive: {error}") from None
+        with archive:
+            for info in archive.infolist():
+                layer.budget.meet_member()
+                member = ZipMember(archive, info)
+                yield member
+                member.close()
+                if member.damage:
+                    raise TarError(
+                        f"{member.name}: {member.damage}; the rest of the zip archive was not read"
+                    )
+
+
+def _list_bytes(copy: IO[bytes]) -> int:
+    """Return the size of the list of members, as the archive gives it; 0 if it is damaged."""
+    size = copy.seek(0, 2)
+    copy.seek(max(size - _MAX_END_BYTES, 0))
+    end = copy.read()
+    place = end.rfind(_END)
+    return int.from_bytes(end[place + 12 : place + 16], "little") if place >= 0 else 0
+
+
+def _kind(info: ZipInfo) -> str:
+    mode = info.external_attr >> 16
+    if info.is_dir():
+        return A_DIRECTORY
+    if stat.S_ISLNK(mode):
+        return "a symbolic link"
+    if info.flag_bits & _ENCRYPTED:
+        return "encrypted"
+    return "" if not stat.S_IFMT(mode) or stat.S_ISREG(mode) else "a device"

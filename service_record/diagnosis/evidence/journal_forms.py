@@ -1,0 +1,260 @@
+"""Read journals in any form of journalctl, and text in UTF-16 or with colours, as plain lines. Pure.
+
+Each entry becomes lines of the form `TIME HOST;UNIT;PRIORITY PROGRAM[PID]: MESSAGE`, which `log_lines` takes
+apart. Text forms have no unit and no priority: there the part behind the host is missing. An entry becomes as
+many lines as it has in its file, so that the places of lines are those in the file.
+
+https://systemd.io/JOURNAL_EXPORT_FORMATS specifies the export format.
+"""
+
+import codecs
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from service_record.record.recognition import FileForm
+
+_BLOCK_BYTES: Final = 1 << 18
+_SIZE_BYTES: Final = 8
+_MAX_FIELD_BYTES: Final = 16 << 20
+_MAX_DIGITS: Final = 16  # of microseconds since 1970, up to the year 2286
+_MAX_KEPT_BYTES: Final = 1 << 14  # of one field
+_MAX_OBJECT_LINES: Final = 1000
+_ESCAPES: Final = rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>])|\r(?=\n)|\0"
+"""Control sequences of terminals (ECMA-48), carriage returns and NULs, as serial consoles log them."""
+_VERBOSE_TIME: Final = rb"[A-Z][a-z]{2} (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d\.\d+) \S+ \["
+_VERBOSE_STAMP: Final = rb"[;\[]t=([0-9a-f]{1,14})[;\]]"
+_VERBOSE_FIELD: Final = rb" {4}([A-Z_][A-Z0-9_]*)=(.*)"
+
+Read = Callable[[int], bytes]
+Fields = dict[bytes, bytes]
+
+
+def as_lines(form: FileForm, read: Read) -> Read:
+    """Return a function that reads a file of this form as plain lines, however many bytes are asked for."""
+    if form is FileForm.JOURNAL_EXPORT:
+        blocks = _joined(_export_entries(_Buffer(read)))
+    elif form is FileForm.JOURNAL_JSON:
+        blocks = _joined(_json_entries(_Buffer(read)))
+    elif form is FileForm.JOURNAL_VERBOSE:
+        blocks = _joined(_verbose_entries(_Buffer(read)))
+    elif form is FileForm.UTF_16:
+        blocks = _without_escapes(_decoded_utf_16(read))
+    else:
+        blocks = _without_escapes(iter(lambda: read(_BLOCK_BYTES), b""))
+    return lambda _: next(blocks, b"")
+
+
+def _without_escapes(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    for block in blocks:
+        has_some = b"\x1b" in block or b"\r\n" in block or b"\0" in block
+        # A block that is empty afterwards would end the file.
+        yield (re.sub(_ESCAPES, b"", block) or b" ") if has_some else block
+
+
+def _decoded_utf_16(read: Read) -> Iterator[bytes]:
+    """Yield text as Windows saves it, in UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-16")("replace")
+    while chunk := read(_BLOCK_BYTES):
+        yield decoder.decode(chunk).encode() or b" "
+
+
+class _Buffer:
+    """Bytes of a file, to be taken by lines or by sizes."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._data = b""
+        self._place = 0
+
+    def line(self) -> bytes:
+        """Return the next line with its end; the rest where that is missing."""
+        while (end := self._data.find(b"\n", self._place)) < 0:
+            if len(self._data) - self._place > _MAX_FIELD_BYTES or not self._has_more():
+                return self.take(len(self._data) - self._place)
+        return self.take(end + 1 - self._place)
+
+    def take(self, count: int) -> bytes:
+        """Return `count` bytes, fewer only at the end."""
+        while len(self._data) - self._place < count and self._has_more():
+            pass
+        piece = self._data[self._place : self._place + count]
+        self._place += len(piece)
+        return piece
+
+    def _has_more(self) -> bool:
+        chunk = self._read(_BLOCK_BYTES)
+        self._data, self._place = self._data[self._place :] + chunk, 0
+        return bool(chunk)
+
+
+def _joined(entries: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield entries some hundred kilobytes at a time."""
+    block = bytearray()
+    for entry in entries:
+        block += entry
+        if len(block) >= _BLOCK_BYTES:
+            yield bytes(block)
+            block.clear()
+    if block:
+        yield bytes(block)
+
+
+def _export_entries(source: _Buffer) -> Iterator[bytes]:
+    fields: Fields = {}
+    lines = message_line = 0
+    while line := source.line():
+        name, equals, value = line.rstrip(b"\n").partition(b"=")
+        begun, lines = lines, lines + 1
+        if equals:
+            fields[name] = value[:_MAX_KEPT_BYTES]
+        elif name:
+            size = source.take(_SIZE_BYTES)
+            length = int.from_bytes(size, "little")
+            if length > _MAX_FIELD_BYTES:
+                break  # damaged: nothing behind it can be told from what it says
+            value = source.take(length + 1)
+            fields[name] = value[:-1][:_MAX_KEPT_BYTES]
+            lines += size.count(b"\n") + value.count(b"\n")
+        if name == b"MESSAGE":
+            message_line = begun
+        if not name:
+            yield _entry(fields, message_line, lines)
+            fields, lines, message_line = {}, 0, 0
+    if fields:
+        yield _entry(fields, message_line, lines)
+
+
+class _JsonFields(msgspec.Struct):
+    """The fields that are kept; values are texts, lists of bytes, or null where they are very long."""
+
+    MESSAGE: Any = None
+    PRIORITY: Any = None
+    UNIT: Any = None
+    SYSLOG_IDENTIFIER: Any = None
+    SYSLOG_PID: Any = None
+    realtime: Any = msgspec.field(default=None, name="__REALTIME_TIMESTAMP")
+    comm: Any = msgspec.field(default=None, name="_COMM")
+    hostname: Any = msgspec.field(default=None, name="_HOSTNAME")
+    pid: Any = msgspec.field(default=None, name="_PID")
+    unit: Any = msgspec.field(default=None, name="_SYSTEMD_UNIT")
+    transport: Any = msgspec.field(default=None, name="_TRANSPORT")
+
+
+_JSON_NAMES: Final = {
+    "MESSAGE": b"MESSAGE",
+    "PRIORITY": b"PRIORITY",
+    "UNIT": b"UNIT",
+    "SYSLOG_IDENTIFIER": b"SYSLOG_IDENTIFIER",
+    "SYSLOG_PID": b"SYSLOG_PID",
+    "realtime": b"__REALTIME_TIMESTAMP",
+    "comm": b"_COMM",
+    "hostname": b"_HOSTNAME",
+    "pid": b"_PID",
+    "unit": b"_SYSTEMD_UNIT",
+    "transport": b"_TRANSPORT",
+}
+
+
+def _json_entries(source: _Buffer) -> Iterator[bytes]:
+    """Yield the entries of -o json, json-pretty, json-sse and json-seq, and of arrays that jq makes."""
+    decoder = msgspec.json.Decoder(_JsonFields)
+    waiting: list[bytes] = []  # the lines of an object that is not complete
+    while line := source.line():
+        text = line.strip(b" \t\r\n,\x1e").removeprefix(b"data: ")
+        if not waiting and not text.startswith(b"{"):
+            yield b"\n"  # between entries
+            continue
+        waiting.append(line)
+        if not text.endswith(b"}") and len(waiting) < _MAX_OBJECT_LINES:
+            continue
+        whole = b"".join(waiting).strip(b" \t\r\n,\x1e").removeprefix(b"data: ")
+        try:
+            entry = decoder.decode(whole)
+        except msgspec.DecodeError:
+            if len(waiting) > 1 and len(waiting) < _MAX_OBJECT_LINES:
+                continue  # a brace at the end of a value's line
+            yield b"".join(waiting)  # damaged: its lines are searched as they are
+        else:
+            fields = {name: _json_value(getattr(entry, key)) for key, name in _JSON_NAMES.items()}
+            own = [number for number, each in enumerate(waiting) if each.lstrip().startswith(b'"MESSAGE"')]
+            yield _entry(fields, own[0] if own else 0, len(waiting))
+        waiting = []
+    yield from waiting
+
+
+def _json_value(value: object) -> bytes:
+    if isinstance(value, str):
+        return value.encode(errors="replace")[:_MAX_KEPT_BYTES]
+    if isinstance(value, int):
+        return b"%d" % value
+    if isinstance(value, list):
+        if value and isinstance(value[0], str):  # a field that the entry has several times
+            return _json_value(value[0])
+        return bytes(each & 0xFF for each in value[:_MAX_KEPT_BYTES] if isinstance(each, int))
+    return b""
+
+
+def _verbose_entries(source: _Buffer) -> Iterator[bytes]:
+    fields: Fields = {}
+    lines = message_line = 0
+    name = b""
+    while line := source.line():
+        text = line.rstrip(b"\r\n")
+        if (header := re.match(_VERBOSE_TIME, text)) is not None:
+            if lines:
+                yield _entry(fields, message_line, lines)
+            stamp = re.search(_VERBOSE_STAMP, text)
+            fields, lines, message_line = {}, 0, 0
+            fields[b"__REALTIME_TIMESTAMP"] = b"%d" % int(stamp[1], 16) if stamp else b""
+            fields[b"time"] = header[1] + b"T" + header[2] + b"+00:00"
+        elif (field := re.match(_VERBOSE_FIELD, text)) is not None:
+            name = field[1]
+            fields[name] = field[2][:_MAX_KEPT_BYTES]
+            if name == b"MESSAGE":
+                message_line = lines
+        elif name and text.startswith(b"     "):
+            fields[name] = (fields.get(name, b"") + b"\n" + text.strip())[:_MAX_KEPT_BYTES]
+        lines += 1
+    if lines:
+        yield _entry(fields, message_line, lines)
+
+
+def _entry(fields: Fields, message_line: int, lines: int) -> bytes:
+    """Return an entry as its message, each line of it with what stands before, in as many lines as it has."""
+    message = fields.get(b"MESSAGE", b"").replace(b"\0", b"")
+    if not message:
+        return b"\n" * max(lines, 1)
+    parts = message.split(b"\n")
+    room = max(lines - message_line, 1)
+    if len(parts) > room:  # in JSON a message is one line, with its ends of lines as \n
+        parts = [*parts[: room - 1], b"\\n".join(parts[room - 1 :])]
+    head = _head(fields)
+    text = b"\n".join(head + part for part in parts)
+    return b"\n" * message_line + text + b"\n" * max(lines - message_line - len(parts) + 1, 1)
+
+
+def _head(fields: Fields) -> bytes:
+    stamp = fields.get(b"__REALTIME_TIMESTAMP", b"")
+    if stamp.isdigit() and len(stamp) <= _MAX_DIGITS:
+        time = datetime.fromtimestamp(int(stamp) / 1e6, UTC).isoformat(timespec="microseconds").encode()
+    else:
+        time = fields.get(b"time") or b"1970-01-01T00:00:00.000000+00:00"
+    is_kernel = fields.get(b"_TRANSPORT") == b"kernel"
+    name = fields.get(b"SYSLOG_IDENTIFIER") or fields.get(b"_COMM") or b"unknown"
+    name = b"kernel" if is_kernel else re.sub(rb"[\s:\[\]]", b"_", name)
+    pid = fields.get(b"SYSLOG_PID") or fields.get(b"_PID") or b""
+    # What systemd itself logs about a unit belongs to that unit, as in `journalctl --unit`.
+    unit = fields.get(b"UNIT") or fields.get(b"_SYSTEMD_UNIT") or b""
+    priority = fields.get(b"PRIORITY", b"")[:1]
+    details = b";%s;%s" % (re.sub(rb"[\s;]", b"_", unit), priority) if unit or priority else b""
+    return b"%s %s%s %s%s: " % (
+        time,
+        re.sub(rb"[\s;]", b"_", fields.get(b"_HOSTNAME") or b"host"),
+        details,
+        name,
+        b"[%s]" % pid if pid.isdigit() and not is_kernel else b"",
+    )
