@@ -224,7 +224,8 @@ __sr_begin() { # all state is text, and JSON where it goes into entries
     [more]='' [dropped]=0 [torn]=1 # members of the next entry; lost entries; look at the file's end
     [layout]="${SERVICE_RECORDS_LAYOUT-}" [array_end]=0
     [sync]="${SERVICE_RECORDS_SYNC-}" [hung]=''
-    [traps]=looks [own]='' [frames]='' [ulimit]='' [directory]="$PWD" [options]=''
+    [traps]=looks [own]='' [ends_trap]='' [held]='' [frames]='' [ulimit]=''
+    [directory]="$PWD" [options]=''
     [last_call]='' [last_line]='' [moved]=''
     [home]="${BASH_SOURCE[0]%"${BASH_SOURCE[0]##*/}"}" # the directory of this file
     [sees_exit]='' [exit_line]='' [exit_command]=''
@@ -556,6 +557,7 @@ __sr_adopt_traps() { # __sr_traps
   else
     __sr_answer=${__sr[tail]-}
   fi
+  __sr[ends_trap]=$__sr_answer
   builtin trap "${__sr[hook]-}$__sr_own$__sr_answer" EXIT
 }
 
@@ -778,13 +780,17 @@ __sr_on_exit() { # STATUS COMMAND OPTIONS
 # us, end after the shell. (Not where the traps can be read only by a process.)
 __sr_hide_children() {
   builtin local -a __sr_printed
-  __sr[chld]=''
-  [[ ! ${__sr_xfsz-} ]] && __sr_capture builtin trap -p CHLD || builtin return 0
-  builtin printf -v __sr_answer '%s\n' "${__sr_printed[@]}"
-  [[ $__sr_answer == "trap -- '"*"CHLD"$'\n'read$'\n' ]] || builtin return 0
-  __sr_answer=${__sr_answer#"trap -- '"}
-  __sr_answer=${__sr_answer%"' "*CHLD$'\n'read$'\n'}
-  __sr[chld]=${__sr_answer//"'\\''"/"'"}
+  builtin local __sr_index=0
+  __sr[chld]='' __sr[held]=never
+  [[ ! ${__sr_xfsz-} ]] && __sr_capture builtin trap -p CHLD TERM && __sr_parse_traps ||
+    builtin return 0
+  __sr[held]=''
+  for ((__sr_index = 3; __sr_index < ${#__sr_traps[@]}; __sr_index += 4)); do
+    case ${__sr_traps[__sr_index]} in
+    *CHLD) __sr[chld]=${__sr_traps[__sr_index - 1]} ;;
+    *TERM) __sr[held]=never ;; # the service handles or ignores it
+    esac
+  done
   [[ ! ${__sr[chld]-} ]] || builtin trap - CHLD
 }
 
@@ -798,9 +804,11 @@ __sr_end_run() { # STATUS COMMAND
   }
   [[ $1 != 0 || $__sr_bash -ge 502 || ${__sr[own]-} || ${2-} != exec\ * ]] || __sr_read_exec "$2"
   if [[ $__sr_ended != 0 ]]; then
+    __sr_hold_term
     __sr_load
     __sr_describe failure "$__sr_ended" "${2:0:4096}" # bash would take seconds for a longer one
     __sr_end failure "$__sr_members"
+    __sr_release_term
   elif [[ $__sr_answer == unknown ]]; then
     builtin true # no result is better than a wrong one
   elif [[ ! ${__sr[own]-} || -o posix && ${__sr[own]-} == *exit* ]]; then
@@ -812,7 +820,20 @@ __sr_end_run() { # STATUS COMMAND
   builtin return "$__sr_ended"
 }
 
+# The record of a failure may wait for the journal, and a stop may come meanwhile. It would end the
+# shell before the service's own commands in the EXIT trap. So SIGTERM is held until those have run. A
+# handler of the service runs as it would. Not while __sr_read_ending needs the signal itself.
+__sr_hold_term() {
+  [[ ${__sr[held]-} == never ]] || { __sr[held]=once && builtin trap '__sr[held]=again' TERM; }
+}
+
+__sr_release_term() {
+  [[ ${__sr[held]-} == never ]] || builtin trap - TERM
+  [[ ${__sr[held]-} != again || ${__sr[ends_trap]-} ]] || builtin kill -s TERM "$BASHPID"
+}
+
 __sr_after_exit() { # the last command of the EXIT trap
+  [[ ${__sr[held]-} != again || $BASHPID != "${__sr_pid-}" ]] || builtin kill -s TERM "$BASHPID"
   [[ ${__sr[ended]-} != later || $BASHPID != "${__sr_pid-}" ]] || __sr_end success ',"exitCode":0'
 }
 

@@ -94,6 +94,28 @@ END
   [ "$(entries phase result signal | tail -n 1)" = "service end failure unknown" ]
 }
 
+@test "a stop while a failure waits for the journal lets the EXIT trap of the service run" {
+  mkdir programs
+  printf '#!/bin/sh\n[ "$1" = --sync ] || : >ready\nsleep 1\n' >programs/journalctl
+  chmod +x programs/journalctl
+  surroundings+=(PATH="$PWD/programs:$PATH" INVOCATION_ID=0123456789abcdef0123456789abcdef)
+  script state.sh <<'END'
+trap 'echo "leaving with $?"; rm -f mine' EXIT
+: >mine
+. "$SHIM"
+record_service_stage_start work
+(exit 4) || exit
+END
+  SIGNAL=TERM
+  for TO in shell group; do
+    empty_records
+    service state.sh >said
+    diff said - <<<$'leaving with 4\ndied of TERM'
+    [ ! -e mine ]
+    [ "$(entries phase result exitCode | tail -n 1)" = "service end failure 4" ]
+  done
+}
+
 @test "an interrupt that bash leaves to its foreground child is left to it" {
   mkfifo over
   service_in '"$BASH" -c ": >ready; exec cat over"'
