@@ -102,17 +102,25 @@ def test_each_rule_of_stopping_has_a_case() -> None:
     assert list(STOPPING) == [rule.name for rule in ENDINGS]
 
 
+def test_a_host_that_is_done_is_installed() -> None:
+    plan = Case(view=host_view(stage="Done")).plan()
+    assert some(plan.stop).rule == "installed"
+    assert not plan.report
+
+
 @pytest.mark.parametrize(
     "view",
     [
-        pytest.param(host_view(status="added-to-existing-cluster"), id="2"),
-        pytest.param(host_view(stage="Done"), id="done"),
+        pytest.param(host_view(status="added-to-existing-cluster", stage="Done"), id="status"),
+        pytest.param(host_view(kind="AddToExistingClusterHost", stage="Done"), id="kind"),
     ],
 )
-def test_a_host_that_is_done_is_installed(view: HostView) -> None:
-    plan = Case(view=view).plan()
-    assert some(plan.stop).rule == "installed"
-    assert not plan.report
+def test_host_of_day_two_is_watched_until_its_kubelet_is_up(view: HostView) -> None:
+    failed = Case(view=view, evidence=replace(FIRST, verdict=Verdict.FAILED)).plan()
+    assert failed.stop is None
+    assert failed.ship
+    up = Case(view=view, state=TOLD_ALL, evidence=replace(SECOND, kubelet_healthy=True)).plan()
+    assert some(up.stop).rule == "kubelet-up"
 
 
 @pytest.mark.parametrize(
@@ -235,7 +243,7 @@ TOLD_ALL = second_boot(told=(str(Fact.LOCAL), str(Fact.CONTROL_PLANE)))
     [
         pytest.param(Case(view=NO, state=replace(OLD_STATE, denial=denied("not-ours"))), id="not ours"),
         pytest.param(Case(view=host_view(status="installed")), id="installed"),
-        pytest.param(Case(state=TOLD_ALL, evidence=UP), id="kubelet up"),
+        pytest.param(Case(state=TOLD_ALL, evidence=replace(UP, verdict=Verdict.SUCCEEDED)), id="kubelet up"),
         pytest.param(Case(state=replace(OLD_STATE, earlier_uptime=90000.0)), id="lifetime"),
     ],
 )
@@ -258,9 +266,11 @@ def test_an_end_on_a_healthy_host_ships_and_keeps_nothing(view: View) -> None:
     assert (plan.ship, plan.gather, some(plan.stop).is_undelivered) == ((), False, False)
 
 
-def test_a_host_that_is_up_keeps_nothing_whatever_its_records_say() -> None:
-    plan = Case(state=TOLD_ALL, evidence=UP, settings=settings(ship_to=("/mnt",))).plan()
-    assert (plan.ship, some(plan.stop).is_undelivered) == ((), False)
+@pytest.mark.parametrize("stage", ["Configuring", "Joined"])
+def test_kubelet_is_no_end_while_a_host_that_has_not_joined_has_a_trouble(stage: str) -> None:
+    plan = Case(state=TOLD_ALL, evidence=UP, view=host_view(stage=stage)).plan()
+    assert plan.ship
+    assert (plan.stop is not None) == (stage == "Joined")
 
 
 @pytest.mark.parametrize("view", [NO, DELETED], ids=["not ours", "gone"])

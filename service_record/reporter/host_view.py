@@ -29,6 +29,8 @@ class HostView:
     info: str = ""
     status: str = ""
     role: str = ""
+    kind: str = ""
+    """`AddToExistingClusterHost` of a host that is added on day two."""
     logs_info: str = ""
 
 
@@ -107,6 +109,7 @@ def _view(host: Mapping[str, object]) -> HostView:
         info=_text(progress, "progress_info"),
         status=_text(host, "status"),
         role=_text(host, "role"),
+        kind=_text(host, "kind"),
         logs_info=_text(host, "logs_info"),
     )
 

@@ -186,20 +186,37 @@ def facts_with_service(moment: Moment) -> tuple[Fact, ...]:
     return tuple(fact for fact in has if has[fact] and fact not in moment.state.told)
 
 
-_INSTALLED: Final = frozenset({"installed", "added-to-existing-cluster"})
+_ADDED: Final = "added-to-existing-cluster"
+_DAY_TWO: Final = "AddToExistingClusterHost"
+_IN_CLUSTER: Final = frozenset({"Joined", "Done"})
 
 
 def _is_installed(moment: Moment) -> bool:
-    view = moment.view
-    return isinstance(view, HostView) and (view.status in _INSTALLED or view.stage == "Done")
+    """Return whether the service says that the host is installed, and can know it.
+
+    A host that is added on day two is `Done` for the service before it boots from its disk: what fails
+    after that, the service does not see.
+    """
+    view = _view(moment)
+    if view is None or view.kind == _DAY_TWO or view.status == _ADDED:
+        return False
+    return view.status == "installed" or view.stage == "Done"
 
 
 def _is_up(moment: Moment) -> bool:
     return moment.evidence.kubelet_healthy and moment.fact is Fact.CONTROL_PLANE
 
 
+def _is_up_and_well(moment: Moment) -> bool:
+    return _is_up(moment) and not moment.is_wrong
+
+
 def _is_up_and_told(moment: Moment) -> bool:
-    if not _is_up(moment):
+    """Return whether the kubelet is proof that the work is over: not while something is wrong with a host
+    that has not joined its cluster.
+    """
+    has_joined = _stage(moment) in _IN_CLUSTER
+    if not _is_up(moment) or (moment.is_wrong and not has_joined):
         return False
     silence = first(SILENCES, moment)
     waits = silence is None or silence.name in WAITING
@@ -217,8 +234,16 @@ ENDINGS: Final = (
         lambda moment: isinstance(moment.view, NoHost) and moment.is_denied(NO_SUCH_HOST),
         "the service knows no such host any more, in three rounds over 30 minutes",
     ),
-    PolicyRule("installed", _is_installed, "the service says that the host is installed"),
-    PolicyRule("kubelet-up", _is_up_and_told, "the kubelet is up, on the configuration of the control plane"),
+    PolicyRule(
+        "installed",
+        _is_installed,
+        "the service says that the host is installed, and it was not added on day two",
+    ),
+    PolicyRule(
+        "kubelet-up",
+        _is_up_and_told,
+        "the kubelet is up on the control plane's configuration, and nothing is wrong or the host has joined",
+    ),
     PolicyRule(
         "time-limit",
         lambda moment: moment.is_over_limit and moment.is_last_boot,
@@ -245,7 +270,7 @@ def is_undelivered(moment: Moment) -> bool:
     A bundle whose place on the host the service was told of, or that stays there for the sake of the agent's
     logs, has not arrived, either.
     """
-    if not moment.is_wrong or _is_up(moment):
+    if not moment.is_wrong:
         return shipments.has_undelivered(moment)
     is_delivered = moment.state.is_delivered(moment.evidence.fingerprint)
     return not is_delivered or Fact.KEPT in moment.state.told or shipments.keeps_bundle(moment)
@@ -264,9 +289,10 @@ def decide(settings: Settings, state: ReporterState, view: View | None, evidence
     if end is None and QUIET.holds(moment):
         return RoundPlan(why=(QUIET.line,))
     plan = _with_stages(RoundPlan(stop=stop, why=(end.line,) if end else ()), moment)
-    if stop is not None and (_is_up(moment) or not (moment.is_wrong or stop.rule in _LIMITS)):
+    is_well = _is_up_and_well(moment)
+    if stop is not None and (is_well or not (moment.is_wrong or stop.rule in _LIMITS)):
         return _with_shipments(plan, moment, (shipments.SPOOLED,)) if undelivered else plan
-    return plan if _is_up(moment) else _with_shipments(plan, moment)
+    return plan if is_well else _with_shipments(plan, moment)
 
 
 _LIMITS = frozenset({"time-limit", "lifetime"})
