@@ -431,7 +431,7 @@ def test_each_answer_means_what_its_row_says(answer: Answer) -> None:
         (Call.INFO, 400, Meaning.NEVER_AGAIN),
         (Call.INFO, 409, Meaning.MOVED),
         (Call.STAGE, 409, Meaning.MOVED),
-        (Call.INFO, 500, Meaning.MOVED),
+        (Call.INFO, 500, Meaning.LATER),
         (Call.UPLOAD, 500, Meaning.LATER),
         *((Call.UPLOAD, status, Meaning.LATER) for status in (408, 423, 425, 429, 502, 503, 504, 301, 302)),
         *((Call.INFO, status, Meaning.LATER) for status in (408, 423, 425, 429, 502, 503, 504, 301)),
@@ -465,11 +465,23 @@ def test_a_service_with_the_stages_gets_the_fact_as_a_stage() -> None:
     assert (service.calls["PUT"], state.stages_known) == (1, True)
 
 
-@pytest.mark.parametrize("status", [409, 500])
-def test_a_stage_that_moved_is_read_once_more_and_then_dropped(status: int) -> None:
-    service = Answering(faults=lambda call: Answered(status) if call == "PUT" else None)
+def test_a_stage_that_moved_is_read_once_more_and_then_dropped() -> None:
+    service = Answering(faults=lambda call: Answered(409) if call == "PUT" else None)
     state, _ = whole_round(settings(), OLD_STATE, FIRST, service, SMALL)
     assert service.calls == {"GET": 2, "PUT": 2}
+    assert state.dropped == (str(Fact.LOCAL),)
+
+
+def test_fact_answered_500_is_tried_in_six_rounds_and_accepted_in_any() -> None:
+    service = Answering(faults=lambda call: Answered(500) if call == "PUT" else None)
+    state = OLD_STATE
+    for number in range(1, 4):
+        state, _ = whole_round(settings(), state, evidence(uptime=number * 60.0), service, SMALL)
+    told, _ = whole_round(settings(), state, evidence(uptime=300.0), Answering(), SMALL)
+    assert str(Fact.LOCAL) in told.told
+    for number in range(4, 12):
+        state, _ = whole_round(settings(), state, evidence(uptime=number * 60.0), service, SMALL)
+    assert service.calls["PUT"] == 6
     assert state.dropped == (str(Fact.LOCAL),)
 
 

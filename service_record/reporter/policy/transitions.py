@@ -7,6 +7,7 @@ Whatever others see is counted before it happens (`before`), and put right when 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Final, TypeVar
 
 from service_record.http.answers import Answered, Outcome, Unreachable
@@ -78,16 +79,16 @@ ANSWERS: Final = (
     Answer(
         "moved-on",
         _PUTS,
-        {409, 500},
+        {409},
         Meaning.MOVED,
-        "409: it has another stage by now; 500: its status changed meanwhile, or this can never be stored",
+        "the host has another stage by now",
     ),
     Answer(
         "busy",
         _ALL,
         {408, 423, 425, 429, *range(500, 600)},
         Meaning.LATER,
-        "the server, or what stands before it, has a bad moment",
+        "the server, or what stands before it, has a bad moment; 500: the host's status changed, too",
     ),
     Answer(
         "denied",
@@ -248,7 +249,9 @@ def _after_report(state: ReporterState, step: StageReport, result: StepResult) -
         moved = state.moved.get(step.fact, 0) + 1
         dropped = _added(state.dropped, step.fact) if moved > 1 else state.dropped
         return replace(state, moved=_with(state.moved, step.fact, moved), dropped=dropped)
-    if isinstance(result.outcome, Answered):  # surely not accepted, so that it counts as no try
+    # An answer is no acceptance for certain, so that it counts as no try; but 500 may be about the words
+    # themselves, for ever.
+    if isinstance(result.outcome, Answered) and result.outcome.status != HTTPStatus.INTERNAL_SERVER_ERROR:
         tries = max(0, state.tries.get(step.fact, 0) - 1)
         state = replace(state, tries=_with(state.tries, step.fact, tries))
     if state.tries.get(step.fact, 0) >= deciding.MOST_TRIES:
