@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from service_record.record.entry import Phase
+from service_record.reporter.assisted_service import LONGEST_INFO
+from service_record.reporter.round import with_verdict
 from service_record.reporter.state import load
 from tests.assisted_installation import LOCAL_IGNITION, Host
 from tests.assisted_server import AssistedServer, Refuses, Says, Silence, local_server
@@ -248,7 +250,8 @@ def test_the_agents_logs_stay_and_service_and_console_are_told_where_the_bundle_
     for uptime in (60, 660):
         assert host.report(uptime=uptime).status == 0
         assert server.rules.objects == with_agents_logs
-        assert host.installed.info == f"{LOCAL_IGNITION}. {PLACE}"
+        assert host.installed.info.startswith(f"{LOCAL_IGNITION}. failed: bootkube ")
+        assert host.installed.info.endswith(f". {PLACE}")
         assert f"\n{PLACE}." in host.places.issue.read_text()
     (bundle,) = host.spooled()
     assert members(bundle.read_bytes())["verdict.txt"]
@@ -265,8 +268,17 @@ def test_where_the_bundle_lies_is_told_with_the_stage_that_was_just_told(
     server.rules.knows_boot_stages = True
     host.installed.kind = "AddToExistingClusterHost"
     assert host.report().status == 0
-    assert (host.installed.stage, host.installed.info) == (LOCAL_IGNITION, PLACE)
+    assert host.installed.stage == LOCAL_IGNITION
+    assert host.installed.info.startswith("failed: bootkube ")
+    assert host.installed.info.endswith(f". {PLACE}")
     assert server.rules.objects == with_agents_logs
+
+
+def test_verdict_is_cut_so_that_the_place_of_the_bundle_stays() -> None:
+    words = with_verdict(f"{LOCAL_IGNITION}. {PLACE}", "failed: " + "x" * 5000)
+    assert len(words) == LONGEST_INFO
+    assert words.startswith(f"{LOCAL_IGNITION}. failed: x")
+    assert words.endswith(PLACE)
 
 
 def test_with_host_logs_overwrite_the_agents_logs_are_replaced(

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Final
 
+from service_record.display.phrases import place
 from service_record.display.sentences import verdict_sentence
 from service_record.http.answers import Answered, Outcome
 from service_record.record.visible import visible
@@ -73,6 +74,16 @@ def sentence(evidence: HostEvidence) -> str:
     if evidence.diagnosis is not None:
         return verdict_sentence(evidence.diagnosis)
     return f"unknown: {evidence.unread or _NOTHING}"
+
+
+def cause(evidence: HostEvidence) -> str:
+    """Return the verdict with the line of the failure: what whoever sees only this has to know."""
+    diagnosis = evidence.diagnosis
+    facts = diagnosis.root.facts if diagnosis is not None and diagnosis.root is not None else None
+    if facts is None or facts.location is None:
+        return sentence(evidence)
+    near = "near" if facts.is_approximate else "at"
+    return f"{sentence(evidence)} ({near} {place(facts.location)})"
 
 
 def page(evidence: HostEvidence, source: str, at: datetime) -> str:

@@ -16,6 +16,7 @@ from service_record.http.answers import Answered
 from service_record.record import systemd
 from service_record.record.atomic_write import clear_the_way, clear_the_way_of_all
 from service_record.reporter import console, log
+from service_record.reporter.assisted_service import LONGEST_INFO
 from service_record.reporter.cleanup import finish, read_tombstone
 from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence, observe
@@ -104,6 +105,8 @@ class Round:
     tried: set[tuple[str, ...]] = field(default_factory=set)
     is_saved: bool = True
     """True if the disk has the state."""
+    words: str = ""
+    """The verdict with the line of the failure, without secrets; empty where it holds one."""
     may_save: bool = True
     """False if the earlier state could not be read: it must not be overwritten, as the next round may be
     able to read it.
@@ -175,7 +178,7 @@ class Round:
         with clients.service() as service:
             if service is None:
                 return
-            outcome = service.report_stage(report.stage, report.info)
+            outcome = service.report_stage(report.stage, with_verdict(report.info, self.words))
         good = isinstance(outcome, Answered) and outcome.good
         text = f"{report.fact} (stage {report.stage})"
         if good:
@@ -243,6 +246,7 @@ class Round:
         try:
             sentence = outgoing_text(log.sentence(self.evidence), rules)
             advice = outgoing_text(advice, rules)
+            self.words = outgoing_text(log.cause(self.evidence), rules)
         except LeakError:
             sentence, advice = "the verdict holds a secret of this host", "Log in: service-record analyze"
         try:
@@ -269,6 +273,18 @@ class Round:
             self.say.error(line)
         tell_undelivered(self.places, self.say)
         return RoundResult.STOPPED
+
+
+def with_verdict(info: str, verdict: str) -> str:
+    """Return what the service is told, with the verdict before the place of the bundle on the host.
+
+    People see these words on the page of the host, and cannot log in to read the bundle. The verdict is cut
+    to what the service stores.
+    """
+    if not verdict or PLACE not in info:
+        return info
+    room = LONGEST_INFO - len(info) - len(". ")
+    return info.replace(PLACE, f"{verdict[: max(room, 0)]}. {PLACE}")
 
 
 def _loaded(places: Places, say: Log) -> tuple[ReporterState, bool]:
