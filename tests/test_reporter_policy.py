@@ -173,6 +173,22 @@ def test_a_host_without_service_needs_to_tell_nobody_before_its_end() -> None:
     assert alone.plan().stop is not None
 
 
+def test_bundle_that_nobody_took_is_offered_ever_less_often_in_a_quiet_boot() -> None:
+    service, state, asked = Answering(faults=lambda _: LOST), ReporterState(), []
+    for uptime in range(60, 40_000, 600):
+        before = service.calls.total()
+        found = replace(WRONG, uptime=float(uptime), kubelet_healthy=False)
+        state, _ = whole_round(settings(), state, found, service, SMALL)
+        if service.calls.total() > before and uptime > 3600:
+            asked.append(uptime // 3600)
+    assert asked == [2, 4, 8]
+    service.faults = lambda _: None
+    for uptime in range(40_060, 60_000, 600):
+        found = replace(WRONG, uptime=float(uptime), kubelet_healthy=False)
+        state, _ = whole_round(settings(), state, found, service, SMALL)
+    assert state.is_delivered(WRONG.fingerprint)
+
+
 def test_a_first_boot_beyond_its_limit_is_quiet_and_waits_for_a_second() -> None:
     long = evidence(uptime=3700.0)
     case = Case(state=seen(FIRST, long), evidence=long)

@@ -260,7 +260,8 @@ ENDINGS: Final = (
 QUIET: Final = PolicyRule(
     "quiet",
     lambda moment: moment.is_quiet,
-    "this boot has taken longer than `time_limit`, and another is expected: it is waited for without a word",
+    "this boot has taken longer than `time_limit`, and another is expected: it is waited for without a word, "
+    "but a bundle that nobody took is offered after twice that time, four times, and so on",
 )
 
 
@@ -271,7 +272,7 @@ def is_undelivered(moment: Moment) -> bool:
     logs, has not arrived, either.
     """
     if not moment.is_wrong:
-        return shipments.has_undelivered(moment)
+        return moment.has_undelivered
     is_delivered = moment.state.is_delivered(moment.evidence.fingerprint)
     return not is_delivered or Fact.KEPT in moment.state.told or shipments.keeps_bundle(moment)
 
@@ -287,7 +288,8 @@ def decide(settings: Settings, state: ReporterState, view: View | None, evidence
     undelivered = is_undelivered(moment)
     stop = Stop(rule=end.name, reason=end.reason, is_undelivered=undelivered) if end else None
     if end is None and QUIET.holds(moment):
-        return RoundPlan(why=(QUIET.line,))
+        quiet = RoundPlan(why=(QUIET.line,))
+        return _with_shipments(quiet, moment, (shipments.SPOOLED,)) if moment.is_offered_again else quiet
     plan = _with_stages(RoundPlan(stop=stop, why=(end.line,) if end else ()), moment)
     is_well = _is_up_and_well(moment)
     if stop is not None and (is_well or not (moment.is_wrong or stop.rule in _LIMITS)):

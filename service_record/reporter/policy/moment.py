@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from math import floor, log2
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -137,6 +138,8 @@ DENIED_SECONDS: Final = 1800.0
 believed. With local authentication it answers 401 while its database is away.
 """
 _JOINED: Final = "Joined"
+_TIMER_SECONDS: Final = 60.0
+"""The unit's timer looks each minute whether a round is due: one may be that late."""
 
 
 @dataclass(frozen=True)
@@ -201,6 +204,23 @@ class Moment:
         return self.is_over_limit and not self.is_last_boot and self.boot.rounds > 1
 
     @cached_property
+    def has_undelivered(self) -> bool:
+        """Return whether the spool has a bundle of something wrong with the host that no destination has."""
+        bundle = self.state.bundle
+        return bundle is not None and bundle.is_wrong and not self.state.is_delivered(bundle.fingerprint)
+
+    @cached_property
+    def is_offered_again(self) -> bool:
+        """Return whether this round of a quiet boot offers such a bundle: the first after twice `time_limit`,
+        four times, and so on, for whoever was away.
+        """
+        if not (self.is_quiet and self.has_undelivered):
+            return False
+        uptime, limit = self.evidence.uptime, self.settings.time_limit
+        doubled = limit * 2 ** floor(log2(uptime / limit)) if limit > 0 else uptime
+        return doubled > limit and uptime - doubled < self.settings.frequency + _TIMER_SECONDS
+
+    @cached_property
     def limit_near(self) -> str | None:
         """Return the limit before which there is no other round: that of this boot, or `lifetime`."""
         ahead = self.settings.frequency + self.settings.jitter
@@ -240,4 +260,5 @@ def asks(settings: Settings, state: ReporterState, evidence: HostEvidence) -> bo
     """Return whether the assisted-service is to be asked for its view in this round."""
     moment = Moment(settings, state, evidence)
     is_usable = settings.service is not None and settings.service.is_usable
-    return is_usable and not moment.is_quiet and not moment.is_paused(SERVICE)
+    is_quiet = moment.is_quiet and not moment.is_offered_again
+    return is_usable and not is_quiet and not moment.is_paused(SERVICE)

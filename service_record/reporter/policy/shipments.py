@@ -111,12 +111,6 @@ def has_agents_logs(moment: Moment) -> bool:
     return settings.host_logs is HostLogsPolicy.WHEN_EMPTY and moment.state.host_uploads == 0
 
 
-def has_undelivered(moment: Moment) -> bool:
-    """Return whether the spool has a bundle of something wrong with the host that no destination has."""
-    bundle = moment.state.bundle
-    return bundle is not None and bundle.is_wrong and not moment.state.is_delivered(bundle.fingerprint)
-
-
 def keeps_bundle(moment: Moment) -> bool:
     """Return whether a bundle of what is wrong stays on the host, for the sake of the agent's logs."""
     is_wanted = any(target.kind == HOST for target in targets(moment))
