@@ -26,7 +26,7 @@ from moto.server import ThreadedMotoServer
 
 from service_record.record.entry import Entry, Phase
 from service_record.triage.counting import is_more_often
-from service_record.triage.judge import JudgeRequest, answer
+from service_record.triage.judge import JudgeRequest, answer, rows_of
 from service_record.triage.references import references
 from service_record.triage.rows import BundleRow, Reference
 from tests.archives import member, record, tar
@@ -292,6 +292,80 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_judged(shelf: Path) -> None
     assert set(told) == {"page.tar.gz", "empty.tar.gz", "cut.tar.gz"}
     assert "looks like HTML" in told["page.tar.gz"]
     assert all(told.values())
+
+
+def write(place: Path, content: str | bytes) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+DISK_ERROR = "Mar 02 09:00:01 node7 kernel: EXT4-fs error (device sda1): ext4_find_entry: bad lblock 0\n"
+
+
+def test_mixed_folder_is_judged_or_named_item_by_item(tmp_path: Path) -> None:
+    folder = tmp_path / "cases"
+    failing(folder / "bundle.tar.gz", NO_SPACE)
+    (folder / "bundle.dat").write_bytes((folder / "bundle.tar.gz").read_bytes())
+    write(folder / "node7-journal.txt", DISK_ERROR)
+    write(folder / "sos/sosreport-a/sos_commands/logs/journalctl_--boot", DISK_ERROR)
+    write(folder / "case/messages.1", DISK_ERROR)
+    write(folder / "case/kern.txt", DISK_ERROR)
+    write(folder / "copied/log/syslog", DISK_ERROR)
+    write(folder / "records/bootkube.json", b"".join(each.to_line() for each in failed_run()))
+    write(folder / "readme.md", "These are the cases of March.\n")
+    write(folder / "page.html", "<html></html>")
+    write(folder / "photo.jpg", b"\xff\xd8\xff" + bytes(range(256)))
+    (folder / "link").symlink_to("readme.md")
+
+    document = answered("--index", tmp_path / "index", folder)
+    assert {Path(each["file"]).name: each["reason"].partition(",")[0] for each in document["skipped"]} == {
+        "readme.md": "plain text",
+        "page.html": "neither a bundle nor a log: HTML",
+        "photo.jpg": "neither a bundle nor a log: binary data",
+        "link": "a symbolic link",
+    }
+    assert document["unreadable"] == []
+    rows = triage("sql", "--index", tmp_path / "index", "-o", "json", "select uri from bundles").out
+    found = {str(Path(each["uri"]).relative_to(folder)) for each in json.loads(rows)}
+    bundles = {"bundle.tar.gz", "bundle.dat"}
+    assert found - bundles == {"node7-journal.txt", "sos/sosreport-a", "case", "copied/log", "records"}
+    assert len(found & bundles) == 1  # a copy does not count
+    text = triage(folder).out
+    assert "Skipped" in text
+    assert "readme.md: plain text" in " ".join(text.split())
+
+
+def test_source_without_anything_to_judge_is_an_error(tmp_path: Path) -> None:
+    folder = tmp_path / "cases"
+    folder.mkdir()
+    empty = triage(folder)
+    assert (empty.status, empty.err) == (3, f"Error: nothing to judge in {folder}: no files there\n")
+    write(folder / "readme.md", "These are the cases of March.\n")
+    told = triage(folder)
+    assert (told.status, told.err.count("\n")) == (3, 1)
+    assert "1 file was skipped, the first of them" in told.err
+    assert triage(folder / "readme.md").status == 0
+
+
+def test_unreadable_directory_is_skipped(tmp_path: Path) -> None:
+    failing(tmp_path / "bundle.tar.gz", NO_SPACE)
+    (tmp_path / "lost+found").mkdir(mode=0)
+    rights = "-dac_override,-dac_read_search"
+    unprivileged = (
+        ["setpriv", f"--bounding-set={rights}", f"--inh-caps={rights}"] if os.geteuid() == 0 else []
+    )
+    command = [*unprivileged, *PROGRAM, "triage", str(tmp_path), "-o", "json"]
+    done = subprocess.run(command, capture_output=True, check=True, env=environment())
+    skipped = json.loads(done.stdout)["skipped"]
+    assert skipped == [{"file": str(tmp_path / "lost+found"), "reason": "Permission denied"}]
+
+
+def test_triage_judges_a_log_like_analyze(tmp_path: Path) -> None:
+    journal = tmp_path / "out.txt"
+    write(journal, DISK_ERROR)
+    analysed = json.loads(service_record("analyze", "-o", "json", journal).out)
+    (row,) = rows_of(journal, Reference(str(journal)))
+    assert (row.verdict, row.says) == (analysed["verdict"], analysed["says"])
 
 
 def test_all_rules_are_compiled_before_the_first_bundle_is_judged() -> None:

@@ -5,6 +5,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
@@ -125,11 +126,13 @@ def bundles(
 
     try:
         with _opened(place, sources) as index:
-            _judge(index, sources, workers, scheduler, again=again)
+            skipped = _judge(index, sources, workers, scheduler, again=again)
+            if sources and not index.known_keys():
+                raise Unreadable(visible(_nothing_to_judge(sources, skipped)))
             if cause is not None:
                 _print_bundles(index, cause, output, color, pager=pager)
             else:
-                answer = _answer(index, since, against)
+                answer = replace(_answer(index, since, against), skipped=tuple(skipped))
                 _print_answer(answer, sources or (place or "",), output, color, pager=pager)
     except (TriageError, CollectorError) as fault:
         raise Unreadable(visible(str(fault))) from None
@@ -149,8 +152,8 @@ def _opened(place: str | None, sources: Sequence[str]) -> "Iterator[Index]":
 
 def _judge(
     index: "Index", sources: Iterable[str], workers: int, scheduler: str | None, *, again: bool
-) -> None:
-    """Judge the bundles of the sources that the index does not have, and add their rows."""
+) -> list[tuple[str, str]]:
+    """Judge the hosts that the index does not have, and add their rows; return the skipped files, and why."""
     from service_record.triage.engines import judge_here, judge_on_dask  # an extra
     from service_record.triage.index import add_in_parts
     from service_record.triage.references import references
@@ -158,8 +161,13 @@ def _judge(
     judged = set() if again else index.known_keys()
     keys: set[str] = set()
 
+    skipped: list[tuple[str, str]] = []
+
+    def skip(place: str, reason: str) -> None:
+        skipped.append((place, reason))
+
     def new() -> "Iterator[Reference]":
-        for reference in chain.from_iterable(map(references, sources)):
+        for reference in chain.from_iterable(references(source, skip) for source in sources):
             if reference.key not in judged and reference.uri not in keys:
                 keys.add(reference.uri)
                 yield reference
@@ -172,6 +180,15 @@ def _judge(
             click.echo(f"\r{count} bundles judged", err=True, nl=False)
     if is_terminal and count >= _TOLD_EACH:
         click.echo(f"\r{count} bundles judged", err=True)
+    return skipped
+
+
+def _nothing_to_judge(sources: Iterable[str], skipped: Sequence[tuple[str, str]]) -> str:
+    if not skipped:
+        return f"nothing to judge in {', '.join(sources)}: no files there"
+    place, reason = skipped[0]
+    files = f"{len(skipped)} file{'s were' if len(skipped) > 1 else ' was'} skipped"
+    return f"nothing to judge in {', '.join(sources)}: {files}, the first of them {place}: {reason}"
 
 
 def _answer(index: "Index", since: datetime | None, against: str | None) -> "Triage":

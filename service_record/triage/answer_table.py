@@ -14,6 +14,7 @@ _BARS: Final = "▁▂▃▄▅▆▇█"
 _ASCII_BARS: Final = ".:-=+*#%"
 _INDENT: Final = 2
 _FEW: Final = 10
+_MOST_LEFT_OUT: Final = 10
 _LEAST_SHARE: Final = 0.005
 """A smaller share would be rounded to 0%."""
 _COLUMNS: Final = (
@@ -49,11 +50,16 @@ def answer_lines(triage: Triage, view: View, *, whole: bool = False) -> Iterator
             if len(listing) < len(causes):
                 hidden = count(len(causes) - len(listing), "more cause")
                 yield ((f"{' ' * _INDENT}and {hidden}: -o wide shows all", Ink.FAINT),)
-    if triage.unreadable:
-        yield BLANK
-        yield (("Not judged", Ink.STRONG),)
-        for uri, reason in triage.unreadable:
-            yield ((visible(cut(f"{' ' * _INDENT}{uri}: {reason}", view.width, view.glyphs.cut)), Ink.PLAIN),)
+    for heading, left_out in (("Not judged", triage.unreadable), ("Skipped", triage.skipped)):
+        listed = left_out if whole else left_out[:_MOST_LEFT_OUT]
+        if left_out:
+            yield BLANK
+            yield ((heading, Ink.STRONG),)
+        for uri, reason in listed:
+            yield from wrapped(visible(f"{uri}: {reason}"), Ink.PLAIN, view, _INDENT)
+        if len(listed) < len(left_out):
+            more = f"{' ' * _INDENT}and {len(left_out) - len(listed)} more: -o wide shows all"
+            yield ((more, Ink.FAINT),)
 
 
 def _verdicts(triage: Triage) -> str:
@@ -154,9 +160,13 @@ def answer_html(triage: Triage, source: str, made_at: datetime) -> str:
         )
         if causes
     ]
-    if triage.unreadable:
-        texts = [f"{uri}: {reason}" for uri, reason in triage.unreadable]
-        sections.append(section("unreadable", "Not judged", "parts.html", "items", texts=texts))
+    for place, heading, left_out in (
+        ("unreadable", "Not judged", triage.unreadable),
+        ("skipped", "Skipped", triage.skipped),
+    ):
+        if left_out:
+            texts = [f"{uri}: {reason}" for uri, reason in left_out]
+            sections.append(section(place, heading, "parts.html", "items", texts=texts))
     return page(f"Triage of {source}", lead, sections, made_at)
 
 
@@ -187,6 +197,7 @@ def document(triage: Triage) -> dict[str, Any]:
         "causes": [_plain(cause) for cause in triage.causes],
         "unknown": [_plain(cause) for cause in triage.unknown],
         "unreadable": [{"bundle": uri, "reason": reason} for uri, reason in triage.unreadable],
+        "skipped": [{"file": uri, "reason": reason} for uri, reason in triage.skipped],
     }
 
 

@@ -72,6 +72,8 @@ class Triage:
     unknown: tuple[Cause, ...] = ()
     unreadable: tuple[tuple[str, str], ...] = ()
     """Bundles that could not be judged, and why; the first of them."""
+    skipped: tuple[tuple[str, str], ...] = ()
+    """Files that are no evidence of a host, and why."""
     bad: int = field(default=0)
 
 

@@ -46,6 +46,7 @@ select * exclude (n), case when host = '' then uri || member else host end as ma
 _BAD: Final = """
 create temp view bad as
 select * from bundles where verdict in ('failed', 'looping', 'stuck', 'interrupted') or cause <> ''
+    or (verdict = 'unknown' and line <> '')
 """
 
 

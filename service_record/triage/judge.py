@@ -54,6 +54,7 @@ from service_record.version import __version__
 
 _MIB: Final = 1 << 20
 _PIECE: Final = 1 << 20
+_MAX_LEFT_OUT: Final = 500  # characters
 _WITHHELD: Final = "withheld: a secret was left in it"
 _SHOWN_TEXTS: Final = ("says", "cause_says", "signature", "line", "left_out")
 
@@ -104,11 +105,15 @@ def judge_bundle(path: Path, reference: Reference) -> BundleRow:
         damaged=source.damaged,
     )
     units = read_texts(source.unit_texts)
-    files = host_files(source, units)
+    left_out = list(map(str, source.left_out))
+    files = host_files(source, units, leave=lambda part: left_out.append(str(part)))
     judgement = judge(history, built_in_causes(), units, files=files, is_log_bundle=source.is_log_bundle)
     if judgement.diagnosis is None and source.refusal:
         raise SourceError(source.refusal)
-    return row_of(judgement.diagnosis, history, reference, bundle_facts(judgement.facts, history))
+    facts = bundle_facts(judgement.facts, history)
+    row = row_of(judgement.diagnosis, history, reference, facts)
+    why = "; ".join(left_out).replace(str(path), reference.uri)
+    return msgspec.structs.replace(row, left_out=why[:_MAX_LEFT_OUT])
 
 
 def _hosts_of_cluster(path: Path) -> Iterator[tuple[str, Path]]:

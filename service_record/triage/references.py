@@ -1,16 +1,20 @@
-"""The bundles that a source has: a folder, a file, a pattern, an object store, a collector."""
+"""Find the evidence of hosts in a source: a folder, a file, a pattern, an object store, a collector.
+
+Each item is one host: a bundle, a directory of its logs or records, or a single log.
+"""
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias
 
 from service_record.client.address import address_of, is_collector
 from service_record.client.calls import connect, host_path
-from service_record.record.directory import RECORD_DIRECTORIES, is_inside
+from service_record.read.source import recorded_services
+from service_record.record.recognition import ARCHIVES, HEAD_BYTES, LOGS, FileForm, recognise
 from service_record.triage.rows import Reference
 
 if TYPE_CHECKING:
@@ -25,21 +29,47 @@ _PIECE: Final = 1 << 20
 _PAGE: Final = 1000
 
 
+Skip: TypeAlias = Callable[[str, str], None]
+"""Is called with the place of each file that is not judged, and the reason."""
+_LOGS: Final = (LOGS | {FileForm.RECORD}) - {FileForm.TEXT, FileForm.UTF_16}
+"""Forms of single files that certainly are of a host. Other text may be anything."""
+_HOST_NAMES: Final = frozenset(
+    {
+        *("bootstrap", "control-plane", "journals", "var", "etc", "proc", "sos_commands", "sos_logs"),
+        *("host_service_logs", "cluster-scoped-resources", "namespaces", "journal.export", "anaconda"),
+        *("anaconda.log", "basic-environment.txt", "cloud-init.log", "cloud-init-output.log", "dmesg.txt"),
+        *(
+            "kind-version.txt",
+            "kube-system",
+            "messages",
+            "nodes.json",
+            "syslog",
+            "subiquity-server-debug.log",
+        ),
+    }
+)
+"""Names of files and directories that stand at the top of what a gatherer collects from a host."""
+
+
 class TriageError(Exception):
     """The reason why bundles cannot be found or an index cannot be used, in one line."""
 
 
-def references(source: str) -> Iterator[Reference]:
-    """Yield the bundles of a source, in the order of their names where the source has one.
+def _ignore(_place: str, _reason: str) -> None:
+    pass
+
+
+def references(source: str, skip: Skip = _ignore) -> Iterator[Reference]:
+    """Yield the items of a source, in the order of their names where the source has one.
 
     Raises TriageError when there is no such place, OSError and CollectorError when it cannot be read.
     """
     if is_store(source):
-        yield from _in_store(source)
+        yield from _in_store(source, skip)
     elif is_collector(source):
         yield from _in_collector(source)
     else:
-        yield from _on_disk(source)
+        yield from _on_disk(source, skip)
 
 
 @contextmanager
@@ -102,7 +132,7 @@ def store_of(uri: str) -> "tuple[FileSystem, str]":
     return filesystem, path.rstrip("/")
 
 
-def _in_store(source: str) -> Iterator[Reference]:
+def _in_store(source: str, skip: Skip) -> Iterator[Reference]:
     from pyarrow import fs  # an extra
 
     filesystem, path = store_of(source)
@@ -110,9 +140,15 @@ def _in_store(source: str) -> Iterator[Reference]:
     is_one = source.endswith(_SUFFIXES)
     selector = [path] if is_one else fs.FileSelector(path, recursive=True)
     for each in sorted(filesystem.get_file_info(selector), key=lambda info: info.path):
-        if each.type is fs.FileType.File and each.path.endswith(_SUFFIXES):
-            changed = (each.mtime_ns or 0) / 1e9
-            yield Reference(f"{scheme}://{each.path}", each.size or 0, changed)
+        if each.type is fs.FileType.File:
+            place = f"{scheme}://{each.path}"
+            if not each.path.endswith(_SUFFIXES):
+                with filesystem.open_input_stream(each.path, compression=None) as stream:
+                    form = recognise(stream.read(HEAD_BYTES))
+                if form not in ARCHIVES | _LOGS:
+                    skip(place, _why_skipped(form))
+                    continue
+            yield Reference(place, each.size or 0, (each.mtime_ns or 0) / 1e9)
         elif is_one:
             raise TriageError(f"{source}: no such object; check bucket, prefix and keys")
 
@@ -132,34 +168,75 @@ def _in_collector(source: str) -> Iterator[Reference]:
                 return
 
 
-def _on_disk(source: str) -> Iterator[Reference]:
+def _on_disk(source: str, skip: Skip) -> Iterator[Reference]:
     path = Path(source)
-    if path.is_dir():
-        yield from _below(path)
-        return
     matches = [source] if path.exists() else sorted(glob(source, recursive=True))  # noqa: PTH207  # of any path
     if not matches:
         raise TriageError(
             f"{source}: no such file or directory, and no file matches that pattern; check the path"
         )
-    for match in matches:
-        yield from _below(Path(match)) if Path(match).is_dir() else iter((_reference(Path(match)),))
+    for match in map(Path, matches):
+        if match.is_dir():
+            yield from _below(match, skip, is_source=True)
+        else:
+            yield _reference(match)
 
 
-def _below(directory: Path) -> Iterator[Reference]:
-    """Yield the archives below a directory and the bundles unpacked there, without following links."""
-    layouts = (directory / layout for layout in RECORD_DIRECTORIES)
-    if any(layout.is_dir() and is_inside(directory, layout) for layout in layouts):
+def _below(directory: Path, skip: Skip, *, is_source: bool = False) -> Iterator[Reference]:
+    """Yield the items below a directory, without following links.
+
+    A directory is one item if it has records, the layout of a gatherer, or logs and nothing but logs. In the
+    folder that the user names, each log is an item of its own.
+    """
+    try:
+        with os.scandir(directory) as entries:
+            children = sorted(entries, key=lambda child: child.name)
+        if _is_host(directory, children):
+            yield _reference(directory)
+            return
+    except OSError as error:
+        skip(str(directory), error.strerror or "cannot be read")
+        return
+    found: list[Reference] = []
+    logs: list[Path] = []
+    for child in children:
+        path = Path(child.path)
+        if child.is_dir(follow_symlinks=False):
+            found += _below(path, skip)
+        elif not child.is_file(follow_symlinks=False):
+            skip(child.path, "a symbolic link" if child.is_symlink() else "not a plain file")
+        elif (form := _form(path, skip)) in ARCHIVES or child.name.endswith(_SUFFIXES):
+            found.append(_reference(path))  # a bundle whose upload failed is named as one that cannot be read
+        elif form in _LOGS:
+            logs.append(path)
+        elif form is not None:
+            skip(child.path, _why_skipped(form))
+    if logs and not is_source and not found:
         yield _reference(directory)
         return
-    children: list[os.DirEntry[str]] = []
-    with os.scandir(directory) as entries:
-        children = sorted(entries, key=lambda child: child.name)
-    for child in children:
-        if child.is_dir(follow_symlinks=False):
-            yield from _below(Path(child.path))
-        elif child.name.endswith(_SUFFIXES) and child.is_file(follow_symlinks=False):
-            yield _reference(Path(child.path))
+    yield from sorted([*found, *map(_reference, logs)], key=lambda each: each.uri)
+
+
+def _is_host(directory: Path, children: "list[os.DirEntry[str]]") -> bool:
+    names = {child.name for child in children}
+    if names & _HOST_NAMES:
+        return True
+    return not any(name.endswith(_SUFFIXES) for name in names) and bool(recorded_services(directory))
+
+
+def _form(path: Path, skip: Skip) -> FileForm | None:
+    try:
+        with path.open("rb") as stream:
+            return recognise(stream.read(HEAD_BYTES))
+    except OSError as error:
+        skip(str(path), error.strerror or "cannot be read")
+        return None
+
+
+def _why_skipped(form: FileForm) -> str:
+    if form in {FileForm.TEXT, FileForm.UTF_16}:
+        return f"{form}, perhaps not a log; name it as a SOURCE to judge it"
+    return f"neither a bundle nor a log: {form}"
 
 
 def _reference(path: Path) -> Reference:

@@ -148,7 +148,7 @@ def _runs(history: History) -> Iterator[Run]:
 
 
 def _root(diagnosis: Diagnosis) -> dict[str, object]:
-    """Return the columns that the root cause fills; without one, those of the first failed unit."""
+    """Return the columns that the root cause fills; without one, those of what stands out most."""
     if diagnosis.root is not None:
         return _of_trouble(diagnosis.root)
     if diagnosis.host is not None:
@@ -156,6 +156,8 @@ def _root(diagnosis: Diagnosis) -> dict[str, object]:
         return {"service": diagnosis.host.service, **_of_cause(cause), **_of_line(cause.line or cause.says)}
     if diagnosis.failed_units:
         return _of_unit(diagnosis.failed_units[0])
+    for told in getattr(diagnosis, "stands_out", ()):
+        return _of_line(told.line)
     return {}
 
 
