@@ -218,7 +218,7 @@ def _below(directory: Path, skip: Skip, *, is_source: bool = False) -> Iterator[
 
 
 def _is_host(directory: Path, children: "list[os.DirEntry[str]]") -> bool:
-    names = {child.name for child in children}
+    names = {child.name for child in children if not child.is_symlink()}
     if names & _HOST_NAMES:
         return True
     return not any(name.endswith(_SUFFIXES) for name in names) and bool(recorded_services(directory))
