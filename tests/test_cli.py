@@ -11,7 +11,7 @@ import pytest
 
 from service_record.cli import VERBS
 from service_record.version import __version__
-from tests.builders import entry, write_lines
+from tests.builders import entry, failed_run, write_lines
 from tests.command_line import PROGRAM, environment, service_record
 
 
@@ -92,8 +92,23 @@ def test_an_interrupt_ends_it_with_130_and_no_traceback() -> None:
     ) as show:
         assert show.stdin is not None
         assert show.stderr is not None
-        show.stdin.write(b"x" * 100_000)  # more than a pipe holds: it is reading when this returns
+        # More than a pipe holds: it is reading when this returns.
+        show.stdin.write((entry().to_line() + b"\n") * 1000)
         show.stdin.flush()
         show.send_signal(signal.SIGINT)
         _, errors = show.communicate()
     assert (show.returncode, errors) == (130, b"")
+
+
+def test_without_a_verb_a_host_with_records_is_judged(tmp_path: Path) -> None:
+    write_lines(tmp_path / "job.json", *failed_run())
+    answer = service_record(SERVICE_RECORDS_DIR=str(tmp_path))
+    assert answer.status == 1
+    assert answer.out.startswith("✗ failed: job")
+    assert answer.err.startswith("service-record analyze ")
+
+
+def test_without_a_verb_and_records_the_help_is_shown(tmp_path: Path) -> None:
+    answer = service_record(SERVICE_RECORDS_DIR=str(tmp_path))
+    assert answer.status == 2
+    assert "analyze" in answer.out + answer.err

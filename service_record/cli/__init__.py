@@ -117,6 +117,13 @@ class Verbs(click.Group):
         extra.setdefault("terminal_width", _width_of_help())
         return super().make_context(info_name, args, parent, **extra)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Without a verb, on a host with records, answer what people come for: what is wrong here."""
+        if not args and _has_records():
+            click.echo("service-record analyze (service-record --help lists what else there is)", err=True)
+            args = ["analyze"]
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return sorted(VERBS)
 
@@ -164,6 +171,15 @@ class Verbs(click.Group):
 
             raise missing_extra(error) or error from None
         return result
+
+
+def _has_records() -> bool:
+    from service_record.record.directory import Records  # most calls name a verb
+
+    try:
+        return bool(Records().services())
+    except OSError:  # perhaps only root may read them; the help says what there is
+        return False
 
 
 def terminal_size() -> tuple[int, int]:
