@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from service_record.diagnosis.cause_rules import LineSet, Pattern
+from service_record.diagnosis.evidence.log_lines import Era
+from service_record.diagnosis.evidence.scan import Scanner
 from tests.builders import failed_run, must_be
 from tests.command_line import Answer, service_record
 from tests.exam_journals import as_export, as_json
@@ -484,3 +487,41 @@ def test_service_of_this_host_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "job").mkdir()
     answer = service_record("show", "job", cwd=tmp_path, SERVICE_RECORDS_DIR=str(folder))
     assert (answer.status, answer.err) == (0, "")
+
+
+LATER = "Mar 02 10:00:01 node7 systemd[1]: Started again.service.\n"
+BOOTS: dict[str, bytes | str] = {
+    "journalctl": f"{JOURNAL}-- Boot {'b1' * 16} --\n{LATER}",
+    "older journalctl": f"{JOURNAL}-- Reboot --\n{LATER}",
+    "syslog": f"{JOURNAL}Mar 02 10:00:00 node7 kernel: Linux version 6.1\n{LATER}",
+    "console": f"[    5.200000] frob: {TELLING}\n[    0.000000] Linux version 6.1\n[    1.000000] x\n",
+    "json": b"".join(as_json([*ENTRIES, {**ENTRIES[0], "_BOOT_ID": "b1" * 16}])),
+    "export": b"".join(as_export([*ENTRIES, {**ENTRIES[0], "_BOOT_ID": "b1" * 16}])),
+}
+
+
+@pytest.mark.parametrize("form", BOOTS)
+def test_lines_before_the_latest_boot_are_of_an_earlier_one(form: str) -> None:
+    scanner = Scanner(LineSet([(7, Pattern.of(TELLING))]), {}, Era())
+    scanner.read("out.txt", io.BytesIO(as_bytes(BOOTS[form])).read)
+    ((line,),) = scanner.evidence().lines.values()
+    assert (line.is_earlier_boot, TELLING in line.text) == (True, True)
+
+
+@pytest.mark.parametrize("form", JOURNALS)
+def test_lines_of_the_only_boot_are_of_the_latest(form: str) -> None:
+    scanner = Scanner(LineSet([(7, Pattern.of(TELLING))]), {}, Era())
+    scanner.read("out.txt", io.BytesIO(as_bytes(JOURNALS[form])).read)
+    ((line,),) = scanner.evidence().lines.values()
+    assert not line.is_earlier_boot
+
+
+@pytest.mark.parametrize("form", ["json", "json-pretty", "export", "verbose"])
+def test_structured_journal_has_units_and_priorities(form: str) -> None:
+    scanner = Scanner(LineSet([(7, Pattern.of(TELLING))]), {"frob": [], "sshd": []}, Era())
+    scanner.read("out.txt", io.BytesIO(as_bytes(JOURNALS[form])).read)
+    evidence = scanner.evidence()
+    ((line,),) = evidence.lines.values()
+    assert (line.unit, line.name, line.pid, line.priority) == ("frob", "frob.sh", 812, 3)
+    assert line.time == datetime.fromtimestamp((MOMENT + 2_000_000) / 1e6, UTC)
+    assert [each.text for each in evidence.own["frob"]] == ["Looking for sprockets", TELLING]

@@ -1,8 +1,9 @@
 """Read journals in any form of journalctl, and text in UTF-16 or with colours, as plain lines. Pure.
 
 Each entry becomes lines of the form `TIME HOST;UNIT;PRIORITY PROGRAM[PID]: MESSAGE`, which `log_lines` takes
-apart. Text forms have no unit and no priority: there the part behind the host is missing. An entry becomes as
-many lines as it has in its file, so that the places of lines are those in the file.
+apart. Text forms have no unit and no priority: there the part behind the host is missing. `PRIORITY;boot`
+marks the first entry of another boot. An entry becomes as many lines as it has in its file, so that the
+places of lines are those in the file.
 
 https://systemd.io/JOURNAL_EXPORT_FORMATS specifies the export format.
 """
@@ -36,11 +37,11 @@ Fields = dict[bytes, bytes]
 def as_lines(form: FileForm, read: Read) -> Read:
     """Return a function that reads a file of this form as plain lines, however many bytes are asked for."""
     if form is FileForm.JOURNAL_EXPORT:
-        blocks = _joined(_export_entries(_Buffer(read)))
+        blocks = _joined(_export_entries(_Buffer(read), _Boots()))
     elif form is FileForm.JOURNAL_JSON:
-        blocks = _joined(_json_entries(_Buffer(read)))
+        blocks = _joined(_json_entries(_Buffer(read), _Boots()))
     elif form is FileForm.JOURNAL_VERBOSE:
-        blocks = _joined(_verbose_entries(_Buffer(read)))
+        blocks = _joined(_verbose_entries(_Buffer(read), _Boots()))
     elif form is FileForm.UTF_16:
         blocks = _without_escapes(_decoded_utf_16(read))
     else:
@@ -91,6 +92,21 @@ class _Buffer:
         return bool(chunk)
 
 
+class _Boots:
+    """Marks the first entry with a message of each boot after the first."""
+
+    def __init__(self) -> None:
+        self._boot = b""
+
+    def marked(self, fields: Fields) -> Fields:
+        boot = fields.get(b"_BOOT_ID", b"")
+        if boot != self._boot and boot and fields.get(b"MESSAGE"):
+            if self._boot:
+                fields[b"boot"] = b";boot"
+            self._boot = boot
+        return fields
+
+
 def _joined(entries: Iterator[bytes]) -> Iterator[bytes]:
     """Yield entries some hundred kilobytes at a time."""
     block = bytearray()
@@ -103,7 +119,7 @@ def _joined(entries: Iterator[bytes]) -> Iterator[bytes]:
         yield bytes(block)
 
 
-def _export_entries(source: _Buffer) -> Iterator[bytes]:
+def _export_entries(source: _Buffer, boots: "_Boots") -> Iterator[bytes]:
     fields: Fields = {}
     lines = message_line = 0
     while line := source.line():
@@ -122,10 +138,10 @@ def _export_entries(source: _Buffer) -> Iterator[bytes]:
         if name == b"MESSAGE":
             message_line = begun
         if not name:
-            yield _entry(fields, message_line, lines)
+            yield _entry(boots.marked(fields), message_line, lines)
             fields, lines, message_line = {}, 0, 0
     if fields:
-        yield _entry(fields, message_line, lines)
+        yield _entry(boots.marked(fields), message_line, lines)
 
 
 class _JsonFields(msgspec.Struct):
@@ -139,6 +155,7 @@ class _JsonFields(msgspec.Struct):
     realtime: Any = msgspec.field(default=None, name="__REALTIME_TIMESTAMP")
     comm: Any = msgspec.field(default=None, name="_COMM")
     hostname: Any = msgspec.field(default=None, name="_HOSTNAME")
+    boot_id: Any = msgspec.field(default=None, name="_BOOT_ID")
     pid: Any = msgspec.field(default=None, name="_PID")
     unit: Any = msgspec.field(default=None, name="_SYSTEMD_UNIT")
     transport: Any = msgspec.field(default=None, name="_TRANSPORT")
@@ -153,13 +170,14 @@ _JSON_NAMES: Final = {
     "realtime": b"__REALTIME_TIMESTAMP",
     "comm": b"_COMM",
     "hostname": b"_HOSTNAME",
+    "boot_id": b"_BOOT_ID",
     "pid": b"_PID",
     "unit": b"_SYSTEMD_UNIT",
     "transport": b"_TRANSPORT",
 }
 
 
-def _json_entries(source: _Buffer) -> Iterator[bytes]:
+def _json_entries(source: _Buffer, boots: "_Boots") -> Iterator[bytes]:
     """Yield the entries of -o json, json-pretty, json-sse and json-seq, and of arrays that jq makes."""
     decoder = msgspec.json.Decoder(_JsonFields)
     waiting: list[bytes] = []  # the lines of an object that is not complete
@@ -181,7 +199,7 @@ def _json_entries(source: _Buffer) -> Iterator[bytes]:
         else:
             fields = {name: _json_value(getattr(entry, key)) for key, name in _JSON_NAMES.items()}
             own = [number for number, each in enumerate(waiting) if each.lstrip().startswith(b'"MESSAGE"')]
-            yield _entry(fields, own[0] if own else 0, len(waiting))
+            yield _entry(boots.marked(fields), own[0] if own else 0, len(waiting))
         waiting = []
     yield from waiting
 
@@ -198,7 +216,7 @@ def _json_value(value: object) -> bytes:
     return b""
 
 
-def _verbose_entries(source: _Buffer) -> Iterator[bytes]:
+def _verbose_entries(source: _Buffer, boots: "_Boots") -> Iterator[bytes]:
     fields: Fields = {}
     lines = message_line = 0
     name = b""
@@ -206,7 +224,7 @@ def _verbose_entries(source: _Buffer) -> Iterator[bytes]:
         text = line.rstrip(b"\r\n")
         if (header := re.match(_VERBOSE_TIME, text)) is not None:
             if lines:
-                yield _entry(fields, message_line, lines)
+                yield _entry(boots.marked(fields), message_line, lines)
             stamp = re.search(_VERBOSE_STAMP, text)
             fields, lines, message_line = {}, 0, 0
             fields[b"__REALTIME_TIMESTAMP"] = b"%d" % int(stamp[1], 16) if stamp else b""
@@ -220,7 +238,7 @@ def _verbose_entries(source: _Buffer) -> Iterator[bytes]:
             fields[name] = (fields.get(name, b"") + b"\n" + text.strip())[:_MAX_KEPT_BYTES]
         lines += 1
     if lines:
-        yield _entry(fields, message_line, lines)
+        yield _entry(boots.marked(fields), message_line, lines)
 
 
 def _entry(fields: Fields, message_line: int, lines: int) -> bytes:
@@ -250,7 +268,10 @@ def _head(fields: Fields) -> bytes:
     # What systemd itself logs about a unit belongs to that unit, as in `journalctl --unit`.
     unit = fields.get(b"UNIT") or fields.get(b"_SYSTEMD_UNIT") or b""
     priority = fields.get(b"PRIORITY", b"")[:1]
-    details = b";%s;%s" % (re.sub(rb"[\s;]", b"_", unit), priority) if unit or priority else b""
+    boot = fields.get(b"boot", b"")
+    details = (
+        b";%s;%s%s" % (re.sub(rb"[\s;]", b"_", unit), priority, boot) if unit or priority or boot else b""
+    )
     return b"%s %s%s %s%s: " % (
         time,
         re.sub(rb"[\s;]", b"_", fields.get(b"_HOSTNAME") or b"host"),

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from service_record.diagnosis.cause_rules import LineSet, end_of_line
 from service_record.diagnosis.evidence.fact_files import facts_of
 from service_record.diagnosis.evidence.journal_forms import as_lines
@@ -43,6 +45,11 @@ _LAST: Final = 24
 """Of the lines that one pattern knows in one file, so many of the first and of the last are kept."""
 _OWN: Final = 400
 """Lines kept of one service in one file: its latest."""
+_BOOTED: Final = (
+    rb"(?m)^-- (?:Boot [0-9a-f]{32}|Reboot) --$|^\S+ [^\s;]+;[^\s;]*;[0-7]?;boot "
+    rb"|(?:kernel: |\] |>)Linux version [0-9]"
+)
+"""Pattern of RE2 for lines with which a boot begins in a file: what is before them is of an earlier boot."""
 _MAX_UNIT_LINES: Final = 20_000
 """Lines of systemd about units that are kept: the latest."""
 
@@ -95,7 +102,7 @@ class Scanner:
             + names
             + rb")(?:\.sh|\.service)?\[\d+\]: | [^\s;]+;("  # see journal_forms
             + names
-            + rb")\.service;[0-7]? | (?:systemd\[1\]|\([^\s()]{1,20}\)\[\d+\]): ("
+            + rb")\.service;[0-7]?(?:;boot)? | (?:systemd\[1\]|\([^\s()]{1,20}\)\[\d+\]): ("
             + names
             # A process that systemd made to execute a service, before systemd 254. Other lines of such pids
             # are of user managers, whose services are not the host's.
@@ -106,6 +113,9 @@ class Scanner:
         )
         self._unit_lines: deque[tuple[LogStream, int, bytes]] = deque(maxlen=_MAX_UNIT_LINES)
         self._logged: Any = re2.compile(LOGGED, options)
+        self._booted: Any = re2.compile(_BOOTED, options)
+        self._boots: dict[LogStream, int] = {}
+        """The line with which the latest boot begins in a file of several."""
         self._era = era
         self._kept: dict[tuple[int, LogStream], _CollectedLines] = {}
         self._own: dict[tuple[str, LogStream], deque[tuple[int, bytes]]] = {}
@@ -164,6 +174,8 @@ class Scanner:
         for line, raw, tests in _numbered(block, number + 1, self._set.lines(block, _MAX_LINE_BYTES)):
             for test in tests:
                 self._kept.setdefault((test, stream), _CollectedLines()).add(line, raw)
+        for match in self._booted.finditer(block):
+            self._boots[stream] = number + 1 + block.count(b"\n", 0, match.start())
         for line, raw, service in _numbered(block, number + 1, self._own_lines(stream, block)):
             own = self._own.get((service, stream))
             if own is None:
@@ -225,14 +237,19 @@ class Scanner:
         }
         return tuple(KnownFact(name, LinePlace(stream.path)) for name, stream in names.items())
 
+    def _log_line(self, stream: LogStream, number: int, raw: bytes) -> LogLine:
+        if number < self._boots.get(stream, 0):
+            stream = msgspec.structs.replace(stream, is_earlier_boot=True)
+        return log_line(stream, number, raw, self._era)
+
     def evidence(self) -> Evidence:
         """Return all that was found."""
         lines: dict[int, list[LogLine]] = {}
         for (test, stream), collected in self._kept.items():
-            lines.setdefault(test, []).extend(log_line(stream, *one, self._era) for one in collected)
+            lines.setdefault(test, []).extend(self._log_line(stream, *one) for one in collected)
         own: dict[str, list[LogLine]] = {}
         for (service, stream), own_lines in self._own.items():
-            own.setdefault(service, []).extend(log_line(stream, *one, self._era) for one in own_lines)
+            own.setdefault(service, []).extend(self._log_line(stream, *one) for one in own_lines)
         return Evidence(
             lines={test: _in_order(groups) for test, groups in lines.items()},
             own={service: _in_order(groups) for service, groups in own.items()},
