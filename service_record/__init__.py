@@ -6,30 +6,32 @@
         with service_record.stage("cvo-bootstrap"):
             ...
 
-Names are loaded when they are first used, for the command line needs few of them. The first name for
-recording loads everything that recording needs: from then on a service may call `os.chroot`.
+Everything that recording needs is loaded here: from then on a service may call `os.chroot`. The other names
+are loaded when they are first used, because they need libraries and a service does not need them.
 """
 
 import sys
+
+from service_record.recorder import (
+    Recording,
+    Service,
+    end_service,
+    end_stage,
+    post_command,
+    pre_command,
+    service,
+    stage,
+    start_service,
+    start_stage,
+)
+from service_record.recorder.failure import Failure
+from service_record.version import __version__
 
 TYPE_CHECKING = False  # `typing` takes as long to load as all the rest
 if TYPE_CHECKING:
     from service_record.record.directory import Records
     from service_record.record.entry import Entry, Malformed, Phase, Result
-    from service_record.recorder import (
-        end_service,
-        end_stage,
-        post_command,
-        pre_command,
-        service,
-        stage,
-        start_service,
-        start_stage,
-    )
-    from service_record.recorder.failure import Failure
     from service_record.recorder.log_handler import RecentLinesHandler
-    from service_record.recorder.recording import Recording, Service
-    from service_record.version import __version__
 
 __all__ = [
     "Entry",
@@ -52,22 +54,22 @@ __all__ = [
     "start_stage",
 ]
 
-_HOMES = {
-    "record.entry": ("Entry", "Malformed", "Phase", "Result"),
-    "recorder.failure": ("Failure",),
-    "recorder.log_handler": ("RecentLinesHandler",),
-    "record.directory": ("Records",),
-    "recorder.recording": ("Recording", "Service"),
-    "version": ("__version__",),
+_LOADED_LATER = {
+    "Entry": "record.entry",
+    "Malformed": "record.entry",
+    "Phase": "record.entry",
+    "Records": "record.directory",
+    "RecentLinesHandler": "recorder.log_handler",
+    "Result": "record.entry",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in _LOADED_LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = next((home for home, names in _HOMES.items() if name in names), "recorder")
-    __import__(f"{__name__}.{home}")
-    value: object = getattr(sys.modules[f"{__name__}.{home}"], name)
+    module = f"{__name__}.{_LOADED_LATER[name]}"
+    __import__(module)
+    value: object = getattr(sys.modules[module], name)
     globals()[name] = value
     return value
 

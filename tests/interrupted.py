@@ -15,9 +15,9 @@ from types import FrameType
 from typing import Any, Final
 
 import service_record
-from service_record.recorder import recording
+from service_record.recorder import current
 
-POINTS: Final = {"RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD"}
+POINTS: Final = {"CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD"}
 PACKAGE: Final = str(Path(service_record.__file__).parent)
 
 
@@ -34,17 +34,22 @@ class Interruption:
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode":
+        if event == "call":  # of a function; or a generator goes on
+            self._pass(frame, "begin of ")
+        elif event == "opcode":
             if self._before.get(id(frame)) in POINTS:
-                self.passed += 1
-                if self.passed > self.number:
-                    sys.settrace(None)
-                    self.where = f"{frame.f_code.co_name}:{frame.f_lineno}"
-                    raise TimeoutError("the service's own deadline")
+                self._pass(frame)
             self._before[id(frame)] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
         elif event == "return":
             self._before.pop(id(frame), None)
         return self.trace
+
+    def _pass(self, frame: FrameType, what: str = "") -> None:
+        self.passed += 1
+        if self.passed > self.number:
+            sys.settrace(None)
+            self.where = f"{what}{frame.f_code.co_name}:{frame.f_lineno}"
+            raise TimeoutError("the service's own deadline")
 
 
 def descriptors() -> list[str]:
@@ -83,7 +88,7 @@ def run(interruption: Interruption, place: str, *, fails: bool) -> dict[str, obj
         "where": interruption.where,
         "reached": reached,
         "leaks": descriptors() != before,
-        "current": str(recording.current()),
+        "current": str(current()),
         "exported": "SERVICE_RECORD_RUN" in os.environ,
     }
 

@@ -237,7 +237,7 @@ print(*sys.modules)
         ("export --to array --from {0}", {"re2", "yaml", "service_record.diagnosis"}),
         ("validate {0}", {"re2", "yaml", "service_record.diagnosis"}),
         ("report --help", {"msgspec", "orjson", "rich", "httpx2"}),
-        ("--help", {"msgspec", "rich", "service_record.record"}),
+        ("--help", {"msgspec", "rich", "service_record.record.entry"}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -93,7 +93,12 @@ def test_interruption_at_any_point_leaves_the_recorder_whole(
         pytest.skip("this Python traces no instructions")  # 3.12 does so only from 3.12.4 on
 
     for number, result in enumerate(results):
-        assert (result["reached"], result["leaks"], result["current"]) == (1, False, "None"), result
+        assert (result["reached"], result["leaks"]) == (1, False), result
+        if result["where"].startswith("begin of __exit__"):
+            # A handler that raises at the first instruction of `__exit__`, before its `try`, skips the rest
+            # of it (CPython issue 74174). The part stays open then, until its run or the process ends.
+            continue
+        assert result["current"] == "None", result
         assert result["exported"] is False, result
         read_record_of_interrupted(tmp_path / str(number), place, str(result))
 

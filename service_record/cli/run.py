@@ -18,6 +18,7 @@ import click
 
 from service_record.cli.options import complete_services, complete_stages
 from service_record.record import systemd
+from service_record.recorder import Recording, Service
 from service_record.recorder.failure import Failure
 from service_record.recorder.recorded_run import (
     Kind,
@@ -27,7 +28,6 @@ from service_record.recorder.recorded_run import (
     own_part,
     surrounding_service,
 )
-from service_record.recorder.recording import Recording, Service
 from service_record.version import __version__
 
 if TYPE_CHECKING:
@@ -170,9 +170,9 @@ def command(
     if stage is None:
         recordings: list[Recording] = [Service(run, whole)]
     elif service or pre_command or post_command:
-        recordings = [Service(run, whole), Recording(run, whole.stage_within(stage))]
+        recordings = [Service(run, whole), Recording(run, Part.of_stage(stage).place_within(whole))]
     else:
-        part = whole.stage_within(stage)
+        part = Part.of_stage(stage).place_within(whole)
         complain_if_outside(part, run)
         recordings = [Recording(run, part)]
     _end_as(_recorded(recordings, arguments))

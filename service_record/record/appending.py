@@ -4,18 +4,17 @@ A file keeps its layout; $SERVICE_RECORDS_LAYOUT, `lines` or `array`, chooses th
 $SERVICE_RECORDS_SYNC set to `ends`, the end of a run, and each failure, is on the disk before `append`
 returns.
 
-Only the standard library is imported, and little of that: every recorded service loads this module.
+Only little of the standard library is imported, because every recorded service loads this module.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 from _thread import RLock  # the class that `threading`, which costs more, gives away
+from stat import S_ISREG
 
-from service_record.record import array_file
+from service_record.record import is_foreign
 from service_record.record.line import MAX_LINE_BYTES, line_of
-from service_record.record.own_errors import is_foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
 DEFAULT_DIRECTORY: Final = "/var/log/openshift"
 _FILE_MODE: Final = 0o640
+_FILE_MODES: Final = (_FILE_MODE,)
 _DIRECTORY_MODE: Final = 0o750
 _EVERYBODYS_FILE_MODE: Final = 0o644
 _EVERYBODYS_DIRECTORY_MODE: Final = 0o755
@@ -39,12 +39,15 @@ _MAX_NAME_BYTES: Final = 200
 _SEPARATE: Final = b"\n"
 _EMPTY_ARRAY: Final = b"[\n]\n"
 _SAFE: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-_APPEND: Final = os.O_WRONLY | os.O_APPEND | _SAFE
+_APPEND_FLAGS: Final = (os.O_WRONLY | os.O_APPEND | _SAFE,)
 _SYNC: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 """A link is followed: the directory may be one."""
 _LOCK_SECONDS: Final = 2.0
 """The time limit for getting the lock of an array."""
 
+
+if os.environ.get("SERVICE_RECORDS_LAYOUT") == "array":
+    from service_record.record import array_file  # noqa: F401  # most records are lines and need none of it
 
 _process_id = os.getpid()  # asking the kernel for each entry would be an eighth of its cost
 
@@ -120,23 +123,20 @@ class Writer:
 
     def __init__(self, path: AnyPath) -> None:
         self._path = os.fspath(path)
+        self._paths = (self._path,)
         self._begin()
 
     def _begin(self) -> None:
         self._process = process_id()
         self._lock = RLock()  # reentrant: a signal handler may append while its own thread does
-        self._dropped = 0
+        self.dropped = 0
+        """The number of entries right before the next one that could not be written."""
         self._tail_is_ours = False
         self._is_in_array = False
         self._parked: list[bytes] = []
         """Entries that signal handlers have parked behind the array, or are about to, in the middle of an
         append.
         """
-
-    @property
-    def dropped(self) -> int:
-        """The number of entries right before the next one that could not be written."""
-        return self._dropped
 
     def append(self, entry: Entry | Mapping[str, object] | bytes, written: list[int] | None = None) -> bool:
         """Append an entry, its fields under their names on disk, or its line.
@@ -147,33 +147,35 @@ class Writer:
         """
         if self._process != _process_id:
             self._begin()  # the parent's lock may be held for ever here, and its count is the parent's
-        written = [] if written is None else written
+        if written is None:
+            written = []
         with self._lock:
-            counted = 0 if isinstance(entry, bytes) else self._dropped
+            counted = 0
             try:
                 if not isinstance(entry, bytes):
                     entry = entry if isinstance(entry, dict) else _read_fields(entry)
+                    counted = self.dropped
                     if counted:
                         entry = {**entry, "dropped": counted}
-                self._write(entry, written)
+                if self._tail_is_ours:
+                    self._write_line(entry if isinstance(entry, bytes) else encode_line(entry), written)
+                else:
+                    self._find_end_and_write(entry, written)
             except Exception as error:
                 if is_foreign(error):
                     raise
-                self._dropped += 1
+                self.dropped += 1
                 written.clear()
                 return False
             finally:
                 if written:
-                    self._dropped -= counted
+                    self.dropped -= counted
         if not isinstance(entry, bytes) and _must_be_synced(entry):
             _sync(self._path)
         return True
 
-    def _write(self, entry: Mapping[str, object] | bytes, written: list[int]) -> None:
+    def _find_end_and_write(self, entry: Mapping[str, object] | bytes, written: list[int]) -> None:
         """Write to the end of the array if the file is one; otherwise, and where that fails, a line."""
-        if self._tail_is_ours:
-            self._write_line(encode_line(entry), written)
-            return
         first = self._first_byte()
         if first == b"[" and not self._is_in_array:
             is_in_file = self._write_in_array(encode_line(entry).rstrip(), written)
@@ -221,12 +223,15 @@ class Writer:
         self._tail_is_ours = False  # until the whole line is known to be there
         try:
             try:
-                open_into(opened, self._path, _APPEND)
+                # As open_into does it, which is called for all other files: this is the hot path.
+                opened.extend(map(os.open, self._paths, _APPEND_FLAGS, _FILE_MODES))
             except FileNotFoundError as error:
                 if is_foreign(error):
                     raise
                 _create(opened, self._path, is_array=False)
-                open_into(opened, self._path, _APPEND)
+                opened.extend(map(os.open, self._paths, _APPEND_FLAGS, _FILE_MODES))
+            if not S_ISREG(os.fstat(opened[-1]).st_mode):
+                raise OSError(f"{self._path}: not a regular file")
             written.extend(map(os.write, opened[-1:], (line,)))  # see open_into
             if written[-1] < len(line) - len(_SEPARATE):
                 raise OSError(f"{self._path}: only part of an entry could be written")
@@ -242,6 +247,8 @@ class Writer:
         closing = map(os.close, opened)
         try:
             self._is_in_array = True
+            from service_record.record import array_file  # records of the other layout need none of it
+
             open_into(opened, self._path, os.O_RDWR | _SAFE)
             self._merge_parked(opened[0])
             while line is not None and not is_whole:
@@ -252,7 +259,7 @@ class Writer:
                     if not self._parked:
                         raise
                 self._merge_parked(opened[0])
-        except (OSError, array_file.ArrayError) as error:
+        except Exception as error:
             if is_foreign(error):
                 raise
             if not is_whole:
@@ -266,6 +273,8 @@ class Writer:
 
     def _merge_parked(self, descriptor: int) -> None:
         """Move the entries of signal handlers into the array. If that fails, the exit helper does it."""
+        from service_record.record import array_file
+
         while self._parked:
             array_file.merge_parked(descriptor, self._parked, lock_seconds=_LOCK_SECONDS)
 
@@ -337,15 +346,15 @@ def open_into(opened: list[int], path: AnyPath, flags: int) -> None:
     callers close the descriptor in the same way: they make `closing = map(os.close, opened)` before, and in
     the loop over it no handler can run until the descriptor is closed.
     """
-    opened.extend(map(os.open, (path,), (flags,), (_FILE_MODE,)))
-    if not stat.S_ISREG(os.fstat(opened[-1]).st_mode):
+    opened.extend(map(os.open, (path,), (flags,), _FILE_MODES))
+    if not S_ISREG(os.fstat(opened[-1]).st_mode):
         raise OSError(f"{os.fspath(path)}: not a regular file")
 
 
 def open_regular(path: AnyPath, flags: int) -> int:
     """Return a descriptor of a regular file; O_NONBLOCK among the flags keeps anything else from blocking."""
     descriptor = os.open(path, flags, _FILE_MODE)
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+    if S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
     raise OSError(f"{os.fspath(path)}: not a regular file")

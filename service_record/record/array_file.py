@@ -12,7 +12,7 @@ import fcntl
 import os
 from time import monotonic, sleep
 
-from service_record.record.own_errors import is_foreign
+from service_record.record import is_foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from itertools import islice
 
-from service_record.record.own_errors import comes_from_signal_handler, is_foreign
+from service_record.record import comes_from_signal_handler, is_foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -130,7 +129,10 @@ def _describe(
             break
         inner.append(place)
     stack = inner[:MAX_FRAMES] if own is None else [*inner[:_MAX_INNER], own]
-    stack += islice(places, MAX_FRAMES - len(stack))
+    for place in places:
+        if len(stack) == MAX_FRAMES:
+            break
+        stack.append(place)
     at = own or (stack[0] if stack else None)
     return Failure(
         message=message,

@@ -1,5 +1,10 @@
-"""One run while it is recorded: its identity, its open parts, and its entries on their way into the
-record.
+"""Runs as this process records them, and the environment variable that shows a run to child processes.
+
+A child that Python forks shares the memory of its parent and has its run. A child that is a new program does
+not: one that `multiprocessing` spawns, a worker of Dask, a Python program started by `subprocess`. These find
+the run in $SERVICE_RECORD_RUN, which is set from the start of a run to its end. It has five fields, separated
+by colons: the processes that share the run (`PID@UPTIME`, separated by commas), $SERVICE_NAME and
+$INVOCATION_ID at the start of the run, the service, and the directory of records.
 """
 
 from __future__ import annotations
@@ -7,12 +12,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from itertools import count
 
-from service_record.record import systemd
+from service_record.record import is_foreign, systemd
 from service_record.record.appending import Writer, process_id, writing_path
 from service_record.record.line import encode_text, encoded
-from service_record.record.own_errors import is_foreign
 from service_record.recorder.failure import Failure
 from service_record.version import __version__
 
@@ -24,9 +27,8 @@ if TYPE_CHECKING:
     from service_record.record.appending import AnyPath
 
 _RECORDER: Final = f"python/{__version__}"
-_NOTHING_KNOWN: Final = Failure()
 _BOOT_ID: Final = systemd.boot_id()  # read at the import: after a chroot there may be no /proc
-_execution_numbers: Final = count(1)
+_execution_numbers: Final = iter(range(1, 1 << 62))  # next() of it is safe between threads
 
 
 class Kind:
@@ -71,19 +73,29 @@ class Part:
             return cls(kind=kind, pre_command=name, whole=whole)
         return cls(kind=kind, post_command=name, whole=whole)
 
-    def stage_within(self, name: str, attributes: Mapping[str, object] | None = None) -> Part:
-        """Return a stage of the same run or, if this is (part of) a command, of the same command."""
+    @classmethod
+    def of_stage(cls, name: str, attributes: Mapping[str, object] | None = None) -> Part:
+        return cls(kind=Kind.STAGE, stage=check_name(name, Kind.STAGE), attributes=attributes)
+
+    def place_within(self, around: Part) -> Part:
+        """Make a stage belong to the command that `around` is, or is part of; to none if it is in none."""
+        self.pre_command, self.post_command = around.pre_command, around.post_command
+        return self
+
+    def copy(self, attributes: Mapping[str, object] | None) -> Part:
+        """Return a part of the same name with these attributes."""
         return Part(
-            kind=Kind.STAGE,
-            stage=check_name(name, Kind.STAGE),
+            kind=self.kind,
+            stage=self.stage,
             pre_command=self.pre_command,
             post_command=self.post_command,
+            whole=self.whole,
             attributes=attributes,
         )
 
     def is_in_same_command(self, other: Part) -> bool:
         """Return True if both belong to the same command, or to none."""
-        return (self.pre_command, self.post_command) == (other.pre_command, other.post_command)
+        return self.pre_command == other.pre_command and self.post_command == other.post_command
 
     def __str__(self) -> str:
         name = self.stage or self.pre_command or self.post_command
@@ -115,8 +127,12 @@ class RecordedRun:
         self._identity: dict[str, object] = {name: value for name, value in identity.items() if value}
         self._identity_text = encoded(self._identity).decode()[1:-2]
         self._open: dict[Part, int] = {}
-        self._ids: dict[Part, tuple[str, str | None]] = {}
-        """For stages whose surrounding stage is known: the id of this execution, and the id of that stage."""
+        self._ids: dict[Part, tuple[str, str | None, str]] = {}
+        """For stages whose surrounding stage is known: the ids of this execution and of that stage, and the
+        fields with both in an entry.
+        """
+        self.open_parts = self._open.keys()
+        """The parts that are open, whoever is to end them."""
         self._journal: tuple[int, str | None] | None = None
         self._writer: Writer | None = None
 
@@ -144,19 +160,18 @@ class RecordedRun:
         `start_stage` has left open.
         """
         parent = None
-        if around.kind == Kind.STAGE and around in self._open and around.is_in_same_command(stage):
-            parent = self._ids.get(around, (None, None))[0]
-            if parent is None:
+        if around.stage is not None and around in self._open and around.is_in_same_command(stage):
+            identity = self._ids.get(around)
+            if identity is None:
                 return
+            parent = identity[0]
         else:
             for part in list(self._open):
-                if part.kind == Kind.STAGE and part not in self._ids:
+                if part.stage is not None and part not in self._ids:
                     return
-        self._ids[stage] = (f"{process_id()}.{next(_execution_numbers)}", parent)
-
-    def has_open(self, part: Part) -> bool:
-        """Return True if the part is open, whoever is to end it."""
-        return part in self._open
+        own = f"{process_id()}.{next(_execution_numbers)}"
+        text = f',"stageId":"{own}"' if parent is None else f',"stageId":"{own}","parent":"{parent}"'
+        self._ids[stage] = (own, parent, text)
 
     def is_open(self, part: Part) -> bool:
         """Return True if the part is open and this process is the one to end it.
@@ -165,8 +180,10 @@ class RecordedRun:
         own, the service has become a daemon (`fork`, `setsid`, and the parent exits), and the daemon ends it.
         """
         starter = self._open.get(part)
-        if starter is None or starter == process_id():
-            return starter is not None
+        if starter is None:
+            return False
+        if starter == process_id():
+            return True
         return os.getsid(0) != self._session and systemd.is_alive(starter, None) is False
 
     def end(self, part: Part, failure: Failure | None) -> None:
@@ -187,7 +204,7 @@ class RecordedRun:
         if part.whole:
             for inner in reversed(list(self._open)):
                 self.end(inner, failure)
-        self._append(part, "end", "failure" if failure else "success", failure or _NOTHING_KNOWN, written)
+        self._append(part, "end", "failure" if failure else "success", failure, written)
         self._ids.pop(part, None)
 
     def end_without_result(self, part: Part) -> None:
@@ -216,55 +233,48 @@ class RecordedRun:
         part: Part,
         moment: str,
         result: str | None = None,
-        failure: Failure = _NOTHING_KNOWN,
+        failure: Failure | None = None,
         written: list[int] | None = None,
     ) -> None:
-        ids = self._ids.get(part)
         try:
-            if self._writer is None:
-                self._writer = Writer(writing_path(self.service, self.directory))
+            writer = self._writer
+            if writer is None:
+                writer = self._writer = Writer(writing_path(self.service, self.directory))
             line = None
-            if part.kind == Kind.STAGE and failure is _NOTHING_KNOWN and not self._writer.dropped:
-                line = self._encode_quickly(part, moment, result, ids)
-            self._writer.append(line or self._make_fields(part, moment, result, failure, ids), written)
+            if failure is None and part.stage is not None and not writer.dropped:
+                line = self._encode_quickly(part, moment, result)
+            writer.append(line or self._make_fields(part, moment, result, failure), written)
         except Exception as error:
             if is_foreign(error):
                 raise
             complain(f"no entry for {part}: {type(error).__name__}")
 
-    def _encode_quickly(
-        self, part: Part, moment: str, result: str | None, ids: tuple[str, str | None] | None
-    ) -> bytes | None:
+    def _encode_quickly(self, stage: Part, moment: str, result: str | None) -> bytes | None:
         """Return the line that `_make_fields` and `encode_line` make, in a third of the time.
 
         Nearly all entries are starts and successful ends of stages. None if a text might have to be cut.
         """
-        name, uptime = part.stage or "", systemd.uptime()
-        if len(name) > _MAX_QUICK_NAME or part.pre_command or part.post_command or part.attributes:
+        name, ids, uptime = stage.stage or "", self._ids.get(stage), systemd.uptime_text()
+        if len(name) > _MAX_QUICK_NAME or not uptime:
             return None
-        text = f'{{"timestamp":"{format_time(time.time_ns())}","stage":{encode_text(name)},"phase":"stage '
-        text += f'{moment}"' if result is None else f'{moment}","result":"success"'
-        text += f",{self._identity_text}"
-        if uptime is not None:
-            text += f',"uptime":{uptime}'
-        if ids is not None:
-            text += f',"stageId":"{ids[0]}"'
-            if ids[1] is not None:
-                text += f',"parent":"{ids[1]}"'
+        if stage.pre_command or stage.post_command or stage.attributes:
+            return None
+        phase = f'{moment}"' if result is None else f'{moment}","result":"{result}"'
+        line = (
+            f'{{"timestamp":"{format_time(time.time_ns())}","stage":{encode_text(name)},'
+            f'"phase":"stage {phase},{self._identity_text},"uptime":{uptime}{ids[2] if ids else ""}}}\n'
+        )
         try:
-            return f"{text}}}\n".encode()
+            return line.encode()
         except UnicodeEncodeError:  # a lone surrogate in the name
             return None
 
     def _make_fields(
-        self,
-        part: Part,
-        moment: str,
-        result: str | None,
-        failure: Failure,
-        ids: tuple[str, str | None] | None,
+        self, part: Part, moment: str, result: str | None, failure: Failure | None
     ) -> dict[str, object]:
         """Return the fields of an entry, in the order of writing, without those that are not known."""
+        failure = failure or Failure()
+        ids = self._ids.get(part)
         fields = {
             "timestamp": format_time(time.time_ns()),
             "preCommand": part.pre_command,
@@ -355,3 +365,102 @@ def complain(text: str) -> None:
 
 
 _complaints: Final[set[str]] = set()
+
+
+RUN_VARIABLE: Final = "SERVICE_RECORD_RUN"
+_IDENTITY: Final = ("SERVICE_NAME", "INVOCATION_ID")
+_FIELDS: Final = 5
+_ESCAPES: Final = (("%", "%25"), (":", "%3A"), ("\n", "%0A"))
+
+_exported: tuple[RecordedRun, str] | None = None
+_joined: tuple[str, RecordedRun | None] = ("", None)
+
+
+def export_run(run: RecordedRun) -> None:
+    """Put the run into the environment, unless an earlier one of this process is there."""
+    global _exported  # noqa: PLW0603  # one environment, one run in it
+    if _exported is not None:
+        return
+    try:
+        fields = [*(os.environ.get(name, "") for name in _IDENTITY), run.service, _absolute(run)]
+        text = ":".join([f"{run.pid}@{systemd.uptime() or 0}", *map(_escape, fields)])
+        _exported = (run, text)
+        os.environ[RUN_VARIABLE] = text
+    except Exception as error:
+        if is_foreign(error):
+            raise
+
+
+def withdraw_run(run: RecordedRun) -> None:
+    """Take the run out of the environment if it is there."""
+    global _exported  # noqa: PLW0603
+    if _exported is not None and _exported[0] is run:
+        if os.environ.get(RUN_VARIABLE) == _exported[1]:
+            del os.environ[RUN_VARIABLE]
+        _exported = None
+
+
+def _share_after_fork() -> None:
+    """Add a forked child to the processes that share the run: it may outlive the others, as a daemon does."""
+    global _exported  # noqa: PLW0603
+    if _exported is not None and os.environ.get(RUN_VARIABLE) == _exported[1]:
+        run, text = _exported
+        processes, _, rest = text.partition(":")
+        text = f"{processes.partition(',')[0]},{process_id()}@{systemd.uptime() or 0}:{rest}"
+        _exported = (run, text)
+        os.environ[RUN_VARIABLE] = text
+
+
+os.register_at_fork(after_in_child=_share_after_fork)
+
+
+def find_joined_run() -> RecordedRun | None:
+    """Return the run of the process that started this one; None if it is over, or not meant for this one.
+
+    It is not meant for a process with another $SERVICE_NAME or $INVOCATION_ID: that is a service of its own.
+    """
+    global _joined  # noqa: PLW0603
+    text = os.environ.get(RUN_VARIABLE)
+    if text is None:
+        return None
+    if text != _joined[0]:
+        _joined = (text, _read_run(text))
+    return _joined[1]
+
+
+def _read_run(text: str) -> RecordedRun | None:
+    processes, *fields = text.split(":")
+    if len(fields) != _FIELDS - 1:
+        return None
+    *identity, service, directory = map(_unescape, fields)
+    if not service or identity != [os.environ.get(name, "") for name in _IDENTITY]:
+        return None
+    pids = []
+    for each in processes.split(","):
+        pid, _, uptime = each.partition("@")
+        try:
+            pids.append((int(pid), float(uptime)))
+        except ValueError:  # no handler of the service raises this in between: nothing here takes long
+            return None
+    if all(systemd.is_alive(pid, uptime) is False for pid, uptime in pids):
+        return None
+    return RecordedRun(service, directory or None, pid=pids[0][0])
+
+
+def _absolute(run: RecordedRun) -> str:
+    """Return the directory that was given for the run; empty for the default."""
+    if not run.directory:
+        return ""
+    return os.path.abspath(os.fsdecode(run.directory))  # noqa: PTH100  # pathlib takes 3 ms to load
+
+
+def _escape(text: str) -> str:
+    for character, escape in _ESCAPES:
+        text = text.replace(character, escape)
+    return text
+
+
+def _unescape(text: str) -> str:
+    for character, escape in reversed(_ESCAPES):
+        text = text.replace(escape, character)
+    return text
