@@ -336,7 +336,7 @@ def test_what_a_journal_says_does_no_harm_when_it_is_pasted(host: str, command: 
                 ("symptom: true\n  rank: cause", "give `rank` or `symptom`, not both"),
                 ("rank: reason", "`rank` is cause, contributing, symptom or form of death"),
                 ("within: day", "`within` is run, boot or any"),
-                ("alone: maybe", "`alone` is true or false"),
+                ("heals: maybe", "`heals` is true or false"),
                 ("where: moon", "no place 'moon'; places are agent, any, containers, installer, journal, "),
                 ("where: 'unit:'", "no place 'unit:'; places are "),
                 ("times: 21", "`times` is a number from 1 to 20"),
@@ -392,7 +392,8 @@ FULL = """\
   needs: [{command: 'c (?P<port>d)', systemd: timeout, kind: [failed]}]
   unless: [{stage: x}]
   within: boot
-  alone: false
+  heals: true
+  noise: true
   over: [other, more]
 """
 
@@ -402,7 +403,8 @@ def test_a_rule_has_what_its_file_says_of_it() -> None:
     (rule,) = read_rules(full.replace("needs: [{command:", needed), "own.yaml")
     condition, (needs,), (unless,) = rule.condition, rule.needs, rule.unless
     lines = some(condition.lines)
-    assert (rule.rank, rule.is_last, rule.within, rule.alone) == (Rank.SYMPTOM, True, "boot", False)
+    assert (rule.rank, rule.is_last, rule.within) == (Rank.SYMPTOM, True, "boot")
+    assert (rule.heals, rule.noise) == (True, True)
     assert (rule.next, rule.sources, sorted(rule.over)) == (("ls", "curl {port}"), ("a",), ["more", "other"])
     assert (rule.says.filled({}), some(rule.explains).filled({"bytes": "7"})) == ("it", "since 7")
     assert (sorted(lines.where), lines.times, lines.measure) == (["kernel", "unit:job"], 20, "slow-pull")
@@ -415,26 +417,6 @@ def test_a_rule_has_what_its_file_says_of_it() -> None:
     assert [list(one.texts) for one in (condition, needs, unless)] == [["service"], ["command"], ["stage"]]
     with pytest.raises(FileError, match="a rule has no field 'rule'"):
         read_rules(FULL, "own.yaml")
-
-
-@pytest.mark.parametrize(
-    ("more", "is_alone"),
-    [
-        ("message: x, where: kernel", True),
-        ("message: x, where: [own, kernel]", True),
-        ("message: x", False),
-        ("fact: {os: x}", True),
-        ("exit: 1", False),
-        ("service: x", False),
-        ("check: swap-is-on, needs: [{exit: 1}]", False),
-        ("check: swap-is-on, rank: contributing", False),
-        ("check: swap-is-on, rank: contributing, alone: true", True),
-        ("check: swap-is-on, alone: false", False),
-    ],
-)
-def test_a_cause_that_needs_no_service_in_trouble_is_told_without_one(more: str, is_alone: bool) -> None:
-    (rule,) = read_rules(f"- {{name: a, says: a, {more}}}", "own.yaml")
-    assert rule.alone is is_alone
 
 
 def test_a_long_value_is_told_without_its_middle_and_not_pasted() -> None:

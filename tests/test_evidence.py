@@ -95,7 +95,7 @@ def test_of_a_failed_unit_without_a_record_the_line_that_tells_is_told(tmp_path:
     write_lines(place / "bootstrap/services/bootkube.json", entry(), entry(Phase.SERVICE_END, 5))
     root = root_of(place)
     assert root["service"] == "prepared"
-    assert root["told"]["line"] == "Error: the moon is in the wrong phase"
+    assert root["cause"]["line"] == "Error: the moon is in the wrong phase"
     assert "wrong phase; nothing is recorded" in service_record("analyze", "--from", place, COLUMNS="200").out
 
 
@@ -196,8 +196,8 @@ def test_a_line_that_its_file_has_left_behind_is_not_told_of_a_host_that_works(t
     place = bundle(tmp_path, {"bootstrap/journals/kernel.log": "\n".join([at(5, OOM), *later])})
     write_lines(place / "bootstrap/services/bootkube.json", entry(Phase.SERVICE_START))
     answer = service_record("analyze", "--from", place)
-    assert (answer.status, "nothing is wrong so far" in answer.out) == (0, True)
-    assert "its file goes on long after it" in service_record("analyze", "--explain", "--from", place).out
+    assert (answer.status, "1 line stands out" in answer.out) == (0, True)
+    assert "it has passed" in service_record("analyze", "--explain", "--from", place).out
 
 
 def test_explain_says_which_rules_fitted_and_why_the_others_lost(tmp_path: Path) -> None:

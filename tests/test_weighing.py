@@ -101,74 +101,118 @@ def test_of_rules_that_fit_the_deepest_is_named(rules: str, expected: list[tuple
     assert weighed(rules, {}) == expected
 
 
-@pytest.mark.parametrize(
-    ("path", "line", "is_found"),
-    [
-        (KUBELET, at(-291, "kubelet[9]: far"), False),  # not within five minutes before the end
-        (KUBELET, at(-290, "kubelet[9]: far"), True),
-        (KUBELET, at(130, "kubelet[9]: far"), True),
-        (KUBELET, at(131, "kubelet[9]: far"), False),
-        (KERNEL, at(-600, "kernel: far"), True),
-        (KERNEL, at(-601, "kernel: far"), False),
-        (KERNEL, "kernel: far", True),
-    ],
-)
-def test_a_line_elsewhere_counts_from_shortly_before_a_run_to_shortly_after(
-    path: str, line: str, is_found: bool
-) -> None:
-    assert bool(weighed(ELSEWHERE, {path: line}, None)) is is_found
-    assert weighed(ELSEWHERE.replace("far, says", "far, within: any, says"), {path: line}, None)
-    assert bool(weighed(ELSEWHERE.replace("far, says", "far, times: 2, says"), {path: line}, None)) is False
-    twice = f"{line}\n{line.replace('far', 'as far')}"
-    assert (
-        bool(weighed(ELSEWHERE.replace("far, says", "far, times: 2, says"), {path: twice}, None)) is is_found
-    )
+HEALS = ELSEWHERE.replace("far, says", "far, heals: true, says")
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "is_found"),
+    ("path", "line", "doubt"),
     [
-        (at(5, "a[1]: far"), [at(305, "a[1]: x")], True),
-        (at(4, "a[1]: far"), [at(305, "a[1]: x")], False),
-        (at(4, "a[1]: far"), ["x"], True),  # nothing shows it to be over
-        ("far", ["x"] * 50, True),
-        ("far", ["x"] * 51, False),
+        (KUBELET, at(-601, "kubelet[9]: far"), "it was logged long before the run"),
+        (KUBELET, at(-600, "kubelet[9]: far"), None),
+        (KUBELET, at(130, "kubelet[9]: far"), None),
+        (KUBELET, at(131, "kubelet[9]: far"), "it was logged after the failure"),
+        (KERNEL, at(-601, "kernel: far"), "it was logged long before the run"),
+        (KERNEL, "kernel: far", None),
     ],
 )
-def test_while_a_service_runs_a_line_elsewhere_counts_near_the_end_of_its_file(
-    first: str, last: Sequence[str], is_found: bool
+def test_line_outside_the_time_of_the_run_only_points_to_a_cause(
+    path: str, line: str, doubt: str | None
 ) -> None:
-    files = {KUBELET: "\n".join([first, *last])}
-    assert bool(weighed(ELSEWHERE, files, None, is_over=False)) is is_found
+    assert weighed(ELSEWHERE, {path: line}, None) == [("far", doubt)]
+    any_time = ELSEWHERE.replace("far, says", "far, within: any, says")
+    assert weighed(any_time, {path: line}, None) == [("far", None)]
 
 
-@pytest.mark.parametrize(("seconds", "is_found"), [(-3, False), (-2, True), (12, True), (13, False)])
-def test_further_lines_of_a_run_are_its_own(seconds: float, is_found: bool) -> None:
-    rules = "- {name: own, says: it, message: [deep]}"
-    assert bool(weighed(rules, {OWN: at(seconds, "job[1]: deep")})) is is_found
+def test_line_logged_less_often_than_on_healthy_hosts_only_points_to_a_cause() -> None:
+    line = at(3, "kubelet[9]: far")
+    rules = ELSEWHERE.replace("far, says", "far, times: 2, says")
+    assert weighed(rules, {KUBELET: line}, None) == [("far", "healthy hosts log it as often")]
+    assert weighed(rules, {KUBELET: f"{line}\n{at(4, 'kubelet[9]: far')}"}, None) == [("far", None)]
+    contributing = rules.replace("says: far", "says: far, rank: contributing")
+    assert weighed(contributing, {KUBELET: line}, None) == []
 
 
-def test_of_its_further_lines_the_last_forty_may_tell_and_the_nearest_comes_first() -> None:
+def test_line_of_a_program_that_the_rule_does_not_name_only_points_to_a_cause() -> None:
+    for where, doubt in (
+        ("own", "another program logged it"),
+        ("kernel", "another program logged it"),
+        ("any", None),
+    ):
+        rules = f"- {{name: far, says: far, message: [far], where: [{where}]}}"
+        assert weighed(rules, {KUBELET: at(3, "kubelet[9]: far")}, None) == [("far", doubt)]
+        symptom = rules.replace("says: far", "says: far, symptom: true")
+        assert weighed(symptom, {KUBELET: at(3, "kubelet[9]: far")}, None) == (
+            [] if doubt else [("far", None)]
+        )
+
+
+def test_line_of_systemd_about_another_unit_only_points_to_a_cause() -> None:
+    rules = "- {name: far, says: far, message: ['[Ff]ailed at step'], where: [systemd]}"
+    for unit, doubt in (("other", "it is about another unit"), ("job", None)):
+        line = at(3, f"systemd[1]: {unit}.service: Failed at step EXEC spawning /x: Permission denied")
+        assert weighed(rules, {JOURNAL: line}, None) == [("far", doubt)]
+
+
+@pytest.mark.parametrize(
+    ("line", "has_healed"),
+    [
+        (at(-291, "kubelet[9]: far"), True),  # more than five minutes before the end of the run
+        (at(-290, "kubelet[9]: far"), False),
+        (at(-291, "kernel: far"), False),  # the kernel logs a problem once, however long it lasts
+    ],
+)
+def test_problem_that_heals_needs_a_recent_line(line: str, has_healed: bool) -> None:
+    path = KERNEL if "kernel" in line else KUBELET
+    expected = "it has passed: it was logged long before the end" if has_healed else None
+    assert weighed(HEALS, {path: line}, None) == [("far", expected)]
+    assert weighed(ELSEWHERE, {path: line}, None) == [("far", None)]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "has_healed"),
+    [
+        (at(5, "a[1]: far"), [at(305, "a[1]: x")], False),
+        (at(4, "a[1]: far"), [at(305, "a[1]: x")], True),
+        (at(4, "a[1]: far"), ["x"], False),  # nothing shows it to be over
+        ("far", ["x"] * 50, False),
+        ("far", ["x"] * 51, True),
+        ("far", ["x"] * 150, True),
+    ],
+)
+def test_of_a_running_service_a_problem_heals_by_the_end_of_the_file(
+    first: str, last: Sequence[str], has_healed: bool
+) -> None:
+    log = weighed(HEALS, {KUBELET: "\n".join([first, *last])}, None, is_over=False)
+    assert (log[0][1] is not None) is has_healed
+
+
+@pytest.mark.parametrize(("seconds", "is_own"), [(-3, False), (-2, True), (12, True), (13, False)])
+def test_further_lines_of_a_run_are_its_own(seconds: float, is_own: bool) -> None:
+    rules = "- {name: own, says: it, message: [deep], where: [own]}\n"
+    rules += "- {name: far, says: it, message: [deep], where: [any]}\n"
+    log = weighed(rules, {OWN: at(seconds, "job[1]: deep")})
+    assert (log[1] == ("far", "own is nearer to the failure")) is is_own
+
+
+def test_every_line_of_a_run_may_tell_however_many_follow() -> None:
     rules = "- {name: own, says: it, message: [deep]}\n"
-    rules += "- {name: far, says: it, message: [deep], where: [kernel]}\n"
-    for before, found in ((39, ["own", "far"]), (40, ["far"])):
-        lines = [at(1, "job[1]: deep"), *(at(2, f"job[1]: {number}") for number in range(before))]
-        log = weighed(rules, {OWN: "\n".join(lines), KERNEL: at(3, "kernel: deep")})
-        assert [name for name, _ in log] == found
-    assert weighed(rule("m") + rules, {KERNEL: at(3, "kernel: deep")}) == [
-        ("m", None),
-        ("far", "m is nearer to the failure"),
-    ]
+    lines = [at(1, "job[1]: deep"), *(at(2, f"job[1]: {number}") for number in range(200))]
+    assert weighed(rules, {OWN: "\n".join(lines)}) == [("own", None)]
 
 
-def test_a_service_that_tells_of_another_error_has_no_cause_from_elsewhere() -> None:
+def test_nearest_source_comes_first() -> None:
+    rules = "- {name: far, says: it, message: [deep], where: [kernel]}\n"
+    files = {KERNEL: at(3, "kernel: deep")}
+    assert weighed(rule("m") + rules, files) == [("m", None), ("far", "m is nearer to the failure")]
+
+
+def test_service_that_logs_another_error_has_no_certain_cause_from_elsewhere() -> None:
     files = {KERNEL: at(3, "kernel: far")}
-    assert weighed(ELSEWHERE, files, "level=error msg=other") == [
-        ("far", "the service tells of another error")
-    ]
+    doubt = "the service itself logged another error"
+    assert weighed(ELSEWHERE, files, "level=error msg=other") == [("far", doubt)]
     assert weighed(ELSEWHERE, files, "other") == [("far", None)]
     fact, facts = "- {name: fact, says: it, fact: {hostname: lab}}", {"hostname": "a.lab"}
-    assert weighed(fact, facts, "level=error msg=other") == [("fact", "the service tells of another error")]
+    assert weighed(fact, facts, "level=error msg=other") == [("fact", doubt)]
     assert weighed(fact, facts, None) == [("fact", None)]
     own = rule("near") + ELSEWHERE
     assert weighed(own, files, "near\nlevel=error msg=other")[0] == ("near", None)
@@ -188,19 +232,14 @@ def test_only_what_the_bad_host_alone_has_is_told_of_it() -> None:
     assert evidence_only_in(good, bad) == ()
 
 
-@pytest.mark.parametrize(("behind", "is_found"), [(50, True), (51, False)])
-def test_of_a_host_without_trouble_a_line_counts_near_the_end_of_its_file(
-    behind: int, is_found: bool
-) -> None:
+@pytest.mark.parametrize(("behind", "has_healed"), [(50, False), (51, True)])
+def test_host_without_failure_has_a_cause_that_has_not_healed(behind: int, has_healed: bool) -> None:
     lines = [at(1, "kernel: far"), *(at(2, f"kernel: {number}") for number in range(behind))]
-    causes = host(ELSEWHERE, {KERNEL: "\n".join(lines)})
-    assert (causes.of_host() is not None) is is_found
-    expected = None if is_found else "its file goes on long after it"
-    assert [(one.rule, one.lost) for one in causes.log[""]] == [("far", expected)]
-    not_alone = host(
-        ELSEWHERE.replace("far, says", "far, alone: false, says"), {KERNEL: at(1, "kernel: far")}
-    )
-    assert not_alone.of_host() is None
+    files = {KERNEL: "\n".join(line.split(" ", 1)[1] for line in lines)}  # without times
+    assert (host(HEALS, files).of_host() is None) is has_healed
+    assert host(ELSEWHERE, files).of_host() is not None
+    noise = ELSEWHERE.replace("far, says", "far, noise: true, says")
+    assert host(noise, files).of_host() is None
 
 
 FACT = "bootstrap/storage/lsblk.txt"
@@ -342,7 +381,7 @@ def test_of_a_host_without_trouble_its_failed_unit_or_a_line_shows_the_cause() -
     assert causes_of([mount, unit], unit_rule) == ["new", "unit", None, None]
     assert causes_of([unit], unit_rule.replace("says", "symptom: true, says")) == [None, None, None]
     own = f"{at(1, 'new[7]: Error: deep')}\n{at(2, 'systemd[1]: new.service: Error: x')}"
-    assert causes_of([mount, unit], "[]", own) == [None, None, None, "Error: deep"]
+    assert causes_of([mount, unit], "[]", own) == ["new", "own-error", None, "Error: deep"]
     assert causes_of([unit], unit_rule, f"{own}\n{line}") == ["new", "unit", None]
     root = some(judged({KERNEL: at(3, "kernel: far")}, RECORDS, ELSEWHERE, [unit]))
     assert (root.host, some(some(root.root).cause).name) == (None, "far")
@@ -361,7 +400,7 @@ def test_files_are_judged_without_a_record_where_they_are_of_a_host() -> None:
     for files, is_judged in (
         ({KERNEL: "x"}, True),
         ({"hostname": "a"}, True),
-        ({"notes": "x"}, False),
+        ({"notes": "x"}, True),
         ({}, False),
     ):
         found = judged(files, {})

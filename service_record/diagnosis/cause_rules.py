@@ -353,7 +353,7 @@ class LineTest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     patterns: tuple[Pattern, ...]
     where: frozenset[str] = frozenset({OWN})
     times: int = 1
-    """Elsewhere it counts only when it is there so often: once, healthy hosts say it too."""
+    """Healthy hosts log the line less often than this. Fewer lines elsewhere only point to the cause."""
     measure: str | None = None
     """A test of the numbers in the line."""
 
@@ -411,8 +411,10 @@ class CauseRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unless: tuple[Condition, ...] = ()
     within: str = "run"
     """The part whose time lines elsewhere have to fit."""
-    alone: bool = False
-    """True where it is told of a host of which no service has failed."""
+    heals: bool = False
+    """True if the problem may pass by itself, such as a refused connection: old lines then prove nothing."""
+    noise: bool = False
+    """True if healthy hosts log it too: without a failed service it names no cause."""
     over: frozenset[str] = frozenset()
     """Rules that this one accounts for: they are not the cause where it fits."""
 

@@ -17,9 +17,11 @@ import msgspec
 from msgspec.structs import replace
 
 from service_record.diagnosis.cause_rules import CauseRule, LineSet, Rank
-from service_record.diagnosis.evidence.log_lines import SYSTEMD, Era, LogLine
+from service_record.diagnosis.evidence.log_lines import SYSTEMD, Era, LogLine, is_own_line
 from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, ToldLine, Trouble, Verdict
 from service_record.diagnosis.fitting import Match, RuleBook, Surroundings, is_between
+from service_record.diagnosis.pointing import LEAST_POINTER, likely_cause, lines_to_show
+from service_record.diagnosis.stands_out import FailureContext, StandingOut, rank_lines
 from service_record.diagnosis.trouble_facts import (
     NO_EVIDENCE,
     Evidence,
@@ -32,7 +34,7 @@ from service_record.diagnosis.trouble_facts import (
 )
 from service_record.diagnosis.units import Unit
 from service_record.history import History
-from service_record.history.outcome import Run
+from service_record.history.outcome import NOTHING, Run
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -63,6 +65,8 @@ class Causes:
         self.history = history or History(())
         self.log: dict[str, tuple[Weighed, ...]] = {}
         """Service -> what was weighed for it; of the host itself under no name. Of one host only."""
+        self.doubtful: dict[str, tuple[KnownCause, ...]] = {}
+        """Service -> the likely causes that are not proven, the nearest first."""
         self._keeps_log = history is not None
 
     def with_evidence(self, evidence: Evidence, history: History) -> "Causes":
@@ -94,17 +98,25 @@ class Causes:
 
     def explain(self, trouble: TroubleFacts) -> KnownCause | None:
         """Return the cause of a trouble, or else what is known of it; None where no rule fits."""
-        cause, weighed = _explained(self, trouble)
+        cause, weighed, doubtful = _explained(self, trouble)
         if self._keeps_log:
             self.log[trouble.service] = weighed
+            self.doubtful[trouble.service] = doubtful
         return cause
 
     def of_host(self) -> KnownCause | None:
         """Return a cause that keeps this host from getting further, although no service has failed."""
         if self.evidence is NO_EVIDENCE:
             return None
-        cause, self.log[""] = _explained(self, None)
+        cause, self.log[""], _ = _explained(self, None)
         return cause
+
+
+def _may_be_alone(rule: CauseRule) -> bool:
+    """Return True if a rule can name the cause on a host where no service has failed."""
+    needs_trouble = any(one.is_of_trouble for one in (rule.condition, *rule.needs))
+    is_of_facts = rule.rank is Rank.SYMPTOM and rule.condition.check is not None
+    return not needs_trouble and (rule.rank is Rank.CAUSE or is_of_facts)
 
 
 def evidence_only_in(bad: Causes, good: Causes) -> tuple[KnownCause, ...]:
@@ -123,13 +135,16 @@ def _evident(causes: Causes) -> Iterator[KnownCause]:
                 yield around.cause(rule, match)
 
 
-def _explained(causes: Causes, trouble: TroubleFacts | None) -> tuple[KnownCause | None, tuple[Weighed, ...]]:
+def _explained(
+    causes: Causes, trouble: TroubleFacts | None
+) -> tuple[KnownCause | None, tuple[Weighed, ...], tuple[KnownCause, ...]]:
+    """Return the known cause, all rules that matched, and the causes that the evidence does not prove."""
     around = Surroundings(causes.book, causes.evidence, causes.history, trouble)
     fits: list[Fit] = []
     weighed: list[Weighed] = []
     for order in around.candidates():
         rule = causes.rules[order]
-        if trouble is None and not rule.alone:
+        if trouble is None and not _may_be_alone(rule):
             continue
         match, lost = around.fit(rule)
         if match is None:
@@ -138,16 +153,21 @@ def _explained(causes: Causes, trouble: TroubleFacts | None) -> tuple[KnownCause
             fits.append(Fit(order, rule, match))
         else:
             weighed.append(_weighed(rule, match, lost))
-    far = around.has_unexplained_error(fit.match for fit in fits)
+    if around.unexplained_error(fit.match for fit in fits) is not None:
+        # Its own error may be another one, so that evidence from elsewhere only points to the cause.
+        doubt = "the service itself logged another error"
+        fits = [replace(fit, match=replace(fit.match, doubt=fit.match.doubt or doubt)) for fit in fits]
     ranked = sorted(fits, key=_standing)
-    if far and ranked and ranked[0].rule.rank is Rank.CAUSE:
-        weighed += [_weighed(fit.rule, fit.match, "the service tells of another error") for fit in ranked]
-        return None, tuple(weighed)
+    doubtful = [fit for fit in ranked if fit.rule.rank is Rank.CAUSE and fit.match.doubt is not None]
+    pointers = tuple(around.cause(fit.rule, fit.match) for fit in doubtful)
+    weighed += [_weighed(fit.rule, fit.match, fit.match.doubt) for fit in doubtful]
+    ranked = [fit for fit in ranked if fit not in doubtful]
     if not ranked:
-        return None, tuple(weighed)
+        return None, tuple(weighed), pointers
     chosen = _deepest(ranked)
     weighed += [_weighed(fit.rule, fit.match, _why_lost(fit, chosen)) for fit in ranked if fit is not chosen]
-    return around.cause(chosen.rule, chosen.match), (_weighed(chosen.rule, chosen.match, None), *weighed)
+    named = _weighed(chosen.rule, chosen.match, None)
+    return around.cause(chosen.rule, chosen.match), (named, *weighed), pointers
 
 
 def _deepest(ranked: Sequence[Fit]) -> Fit:
@@ -300,16 +320,25 @@ def _with_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:
 
     That is asked for only where no service is in trouble: the host may be at work, and get no further.
     """
-    root = diagnosis.root and _with_telling(diagnosis.root, causes)
+    ranked = rank_lines(causes.evidence.notable, _failures(diagnosis))
+    root = diagnosis.root and with_pointer(_with_telling(diagnosis.root, causes), causes, ranked)
+    diagnosis = replace(
+        diagnosis,
+        failed_units=tuple(unit_with_pointer(failed, causes) for failed in diagnosis.failed_units),
+    )
     host = None if root is not None else _host_cause(diagnosis, causes)
     name = causes.evidence.facts.first("hostname")
+    named = root.cause if root is not None else host.cause if host is not None else None
     return replace(
         diagnosis,
+        stands_out=tuple(
+            ToldLine(one.text, str(one.line.place), one.line.name, one.count)
+            for one in lines_to_show(ranked, named, root.telling if root is not None else None)
+        ),
         host_name=name.value if name is not None else None,
         root=root,
         followers=tuple(_with_telling(trouble, causes) for trouble in diagnosis.followers),
         others=tuple(_with_telling(trouble, causes) for trouble in diagnosis.others),
-        failed_units=tuple(_unit_with_telling(failed, causes) for failed in diagnosis.failed_units),
         host=host,
         looked=causes.evidence.looked,
         weighed=dict(causes.log),
@@ -317,19 +346,68 @@ def _with_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:
 
 
 def _host_cause(diagnosis: Diagnosis, causes: Causes) -> HostCause | None:
-    for failed in diagnosis.failed_units:
-        if failed.cause is not None and failed.cause.is_cause:
-            return HostCause(service=failed.unit.service or failed.unit.name, cause=failed.cause)
+    of_units = {
+        is_certain: next(
+            (
+                HostCause(service=one.unit.service or one.unit.name, cause=one.cause)
+                for one in diagnosis.failed_units
+                if one.cause is not None and (one.cause.is_cause if is_certain else one.cause.is_pointer)
+            ),
+            None,
+        )
+        for is_certain in (True, False)
+    }
+    if of_units[True] is not None:
+        return of_units[True]
+    for fault in (one for one in diagnosis.not_started if one.is_fault):
+        cause = causes.explain(
+            TroubleFacts(kinds=frozenset({str(Verdict.FAILED)}), service=fault.service, facts=NOTHING)
+        )
+        if cause is not None and cause.is_cause:
+            return HostCause(service=fault.service, cause=cause)
     cause = causes.of_host()
-    return HostCause(service=cause.of or "host", cause=cause) if cause is not None else None
+    if cause is not None:
+        return HostCause(service=cause.of or "host", cause=cause)
+    return of_units[False]
 
 
-def _unit_with_telling(failed: FailedUnit, causes: Causes) -> FailedUnit:
+def _failures(diagnosis: Diagnosis) -> list[FailureContext]:
+    """Return the services in trouble, with the times of their runs."""
+    troubles = [one for one in (diagnosis.root, *diagnosis.others) if one is not None]
+    failures = [
+        FailureContext(one.service, one.run.started or one.run.first_entry, one.run.ended) for one in troubles
+    ]
+    services = [one.unit.service or one.unit.name for one in diagnosis.failed_units]
+    since = [one.unit.since for one in diagnosis.failed_units]
+    return failures + [FailureContext(name, None, time) for name, time in zip(services, since, strict=True)]
+
+
+def unit_with_pointer(failed: FailedUnit, causes: Causes) -> FailedUnit:
+    """Return a failed unit with its most telling line, and the likely cause if no rule is certain."""
     service = failed.unit.service
     if service is None or (failed.cause is not None and failed.cause.is_cause):
         return failed
     telling = _telling([line for line in causes.evidence.own.get(service, ()) if line.kind != SYSTEMD])
-    return failed if telling is None else replace(failed, telling=telling)
+    ranked = rank_lines(causes.evidence.notable, [FailureContext(service, None, failed.unit.since)])
+    cause = likely_cause(service, telling, failed.cause, causes.doubtful.get(service, ()), ranked)
+    if telling is None and cause.is_pointer if cause is not None else False:
+        own = next(
+            (one for one in ranked if is_own_line(one.line, service) and one.score >= LEAST_POINTER), None
+        )
+        telling = None if own is None else ToldLine(own.text, str(own.line.place))
+    return replace(failed, telling=telling or failed.telling, cause=cause or failed.cause)
+
+
+def with_pointer(trouble: Trouble, causes: Causes, ranked: Sequence[StandingOut]) -> Trouble:
+    """Return a trouble with the likely cause, if no rule is certain of one."""
+    if trouble.cause is not None and trouble.cause.is_cause:
+        return trouble
+    told = trouble.telling
+    if told is None and (line := telling_line(trouble.facts.message)) is not None:
+        told = ToldLine(line, "")
+    doubtful = causes.doubtful.get(trouble.service, ())
+    cause = likely_cause(trouble.service, told, trouble.cause, doubtful, ranked)
+    return trouble if cause is None else replace(trouble, cause=cause)
 
 
 def _telling(lines: Sequence[LogLine], beyond: LineWeight = LineWeight.PLAIN) -> ToldLine | None:

@@ -179,7 +179,11 @@ def _failed(
         cause = None
         if explain is not None and unit.service:
             kinds = {str(Verdict.FAILED)} | ({"ended-well"} if recorded is Outcome.SUCCESS else set())
-            cause = explain(TroubleFacts(kinds=frozenset(kinds), service=unit.service, facts=unit.facts))
+            cause = explain(
+                TroubleFacts(
+                    kinds=frozenset(kinds), service=unit.service, facts=unit.facts, ended=unit.log.time
+                )
+            )
         yield FailedUnit(unit=unit, recorded=recorded, cause=cause)
 
 

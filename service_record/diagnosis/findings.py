@@ -106,6 +106,10 @@ class ToldLine(msgspec.Struct, frozen=True):
 
     line: str
     place: str
+    by: str = ""
+    """The program or container that logged it."""
+    count: int = 1
+    """How often lines like this one were logged."""
 
 
 class HostCause(msgspec.Struct, frozen=True, kw_only=True):
@@ -280,6 +284,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """True if systemd was asked about units, and did not answer."""
     host: HostCause | None = None
     """The cause found in the host's files, if no trouble is the root."""
+    stands_out: tuple[ToldLine, ...] = ()
+    """The log lines to read first; beside a certain cause, error lines that it does not explain."""
     looked: Looked = msgspec.field(default_factory=Looked)
     """How much was read beside the records."""
     host_name: str | None = None

@@ -1,5 +1,6 @@
 """One trouble, or a host without any, and what of a rule fits the evidence that bears on it. Pure."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import IntEnum
@@ -7,32 +8,47 @@ from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from service_record.diagnosis.cause_rules import (
+    OWN,
     CauseRule,
     Condition,
     LineSet,
     LineTest,
     Pattern,
+    Rank,
     commands_filled,
 )
 from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, roles_of
-from service_record.diagnosis.evidence.log_lines import INSTALLER, KERNEL, LinePlace, LogLine, is_of
-from service_record.diagnosis.trouble_facts import Evidence, KnownCause, TroubleFacts, is_labelled
+from service_record.diagnosis.evidence.log_lines import (
+    INSTALLER,
+    KERNEL,
+    SYSTEMD,
+    LinePlace,
+    LogLine,
+    is_of,
+    is_own_line,
+)
+from service_record.diagnosis.trouble_facts import POINTS_TO, Evidence, KnownCause, TroubleFacts, is_labelled
 from service_record.history import History
 
 _MAX_BYTES: Final = 1 << 16
 """Of a message so much is looked at: its end."""
 _BEFORE: Final = timedelta(minutes=10)
 _AFTER: Final = timedelta(minutes=2)
-"""Lines elsewhere that long before the start and after the end of a run may tell of it."""
+"""A line elsewhere belongs to a run from ten minutes before its start to two minutes after its end."""
 _OWN_SLACK: Final = timedelta(seconds=2)
-_LAST_OWN: Final = 40
-"""Further lines of a run that may tell its cause. What it said before, it has got over."""
-_RECENT: Final = timedelta(minutes=5)
-"""So long before the failure a program elsewhere still has to tell of the cause."""
-_SAID_ONCE: Final = frozenset({INSTALLER, KERNEL})
-"""Sources whose lines tell a cause once, however long before the failure."""
+_LOGGED_ONCE: Final = frozenset({INSTALLER, KERNEL})
+"""Sources that log a problem once, however long it lasts."""
+_HEALED_PART: Final = 4
+_LEAST_HEALED: Final = timedelta(minutes=5)
+_LEAST_HEALED_LINES: Final = 50
+"""A problem that may pass has passed if it was last logged more than five minutes and a quarter of the run
+before the failure. Without times, a quarter of the file and 50 lines count."""
+
+
+_UNIT_NAME: Final = r"(?a)[\w:.\\@-]+\.(?:service|socket|target|device|mount|swap|timer|path): "
 
 
 class Nearness(IntEnum):
@@ -44,6 +60,9 @@ class Nearness(IntEnum):
     """In further lines of the same run."""
     FACT = 2
     ELSEWHERE = 3
+    """In a source that the rule names."""
+    UNEXPECTED = 4
+    """In another source."""
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +74,8 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     time: datetime | None = None
     nearness: Nearness = Nearness.MESSAGE
     by: LogLine | None = None
+    doubt: str | None = None
+    """Why the line does not prove the cause."""
 
     def and_then(self, other: "Match") -> "Match":
         """Return both: the line of the first that has one, and the nearest of the two."""
@@ -66,6 +87,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
             time=first.time,
             nearness=first.nearness,
             by=self.by or other.by,
+            doubt=self.doubt or other.doubt,
         )
 
 
@@ -74,7 +96,7 @@ class RuleBook(msgspec.Struct, frozen=True):
 
     rules: Mapping[str, CauseRule]
     numbers: Mapping[int, int]
-    """Identity of each test of lines elsewhere -> its number."""
+    """Identity of each test of lines -> its number."""
     own_set: LineSet
     own_patterns: Sequence[Pattern]
     """All patterns of what services say themselves."""
@@ -88,7 +110,6 @@ class RuleBook(msgspec.Struct, frozen=True):
         """Return the book of these rules."""
         tests = [test for rule in rules for test in rule.line_tests()]
         own = [pattern for test in tests if test.where - test.elsewhere for pattern in test.patterns]
-        elsewhere = [test for test in tests if test.elsewhere]
         orders: dict[int, list[int]] = {}
         for order, rule in enumerate(rules):
             if (lines := rule.condition.lines) is not None:
@@ -96,7 +117,7 @@ class RuleBook(msgspec.Struct, frozen=True):
                     orders.setdefault(id(one), []).append(order)
         return cls(
             rules={rule.name: rule for rule in rules},
-            numbers={id(test): number for number, test in enumerate(elsewhere)},
+            numbers={id(test): number for number, test in enumerate(tests)},
             own_set=LineSet(enumerate(own)),
             own_patterns=own,
             orders=orders,
@@ -104,8 +125,8 @@ class RuleBook(msgspec.Struct, frozen=True):
         )
 
     def line_set(self) -> LineSet:
-        """Return the patterns of all tests of lines elsewhere."""
-        tests = (test for rule in self.rules.values() for test in rule.line_tests() if test.elsewhere)
+        """Return the patterns of all tests of lines."""
+        tests = (test for rule in self.rules.values() for test in rule.line_tests())
         return LineSet((self.numbers[id(test)], one) for test in tests for one in test.patterns)
 
 
@@ -135,7 +156,7 @@ class Surroundings:
         return frozenset(id(self._book.own_patterns[number]) for number in self._book.own_set.tests(text))
 
     def _own_lines(self) -> tuple[LogLine, ...]:
-        """Return the further lines of the run in trouble, the latest first."""
+        """Return all lines of the run in trouble that its service logged, the latest first."""
         trouble = self._trouble
         if trouble is None:
             return ()
@@ -143,7 +164,7 @@ class Surroundings:
         first = trouble.run_started and trouble.run_started - _OWN_SLACK
         last = trouble.ended and trouble.ended + _OWN_SLACK
         own = [line for line in lines if is_between(line.time, first, last)]
-        return tuple(reversed(own[-_LAST_OWN:]))
+        return tuple(reversed(own))
 
     def candidates(self) -> list[int]:
         """Return the places of all rules that may fit: most have lines that are nowhere here."""
@@ -153,11 +174,12 @@ class Surroundings:
         of_lines = (orders.get(one, ()) for one in (*self._message_hits, *self._line_hits, *tests))
         return sorted({*self._book.always, *chain.from_iterable(of_lines)})
 
-    def has_unexplained_error(self, matches: Iterable[Match]) -> bool:
-        """Return whether the service itself tells of an error, and no rule knows any of its lines."""
+    def unexplained_error(self, matches: Iterable[Match]) -> str | None:
+        """Return the last error line of the service's own message, if no rule knows a line of the service."""
         if self._trouble is None or any(match.nearness < Nearness.FACT for match in matches):
-            return False
-        return any(map(is_labelled, (self._trouble.facts.message or "").splitlines()))
+            return None
+        lines = (self._trouble.facts.message or "").splitlines()
+        return next((line for line in reversed(lines) if is_labelled(line)), None)
 
     def fit(self, rule: CauseRule) -> tuple[Match | None, str | None]:
         """Return what a rule found, and why it does not fit where it almost does."""
@@ -171,8 +193,12 @@ class Surroundings:
             match = match.and_then(part)
         if any(self._holds(condition, rule) is not None for condition in rule.unless):
             return match, "something speaks against it"
-        if self._trouble is None and match.by is not None and not self._evidence.is_current(match.by):
-            return match, "its file goes on long after it"
+        if self._trouble is None and rule.noise:
+            return match, "healthy hosts log it too, and no service has failed"
+        if rule.heals and match.by is not None and match.nearness > Nearness.MESSAGE:
+            is_kept = self._trouble is not None and match.by.kind in _LOGGED_ONCE
+            if not is_kept and self._has_healed(match.by):
+                return match, "it has passed: it was logged long before the end"
         return match, None
 
     def _holds(self, condition: Condition, rule: CauseRule) -> Match | None:
@@ -208,7 +234,8 @@ class Surroundings:
             self._known[name] = None
             rule = self._book.rules.get(name)
             match, lost = self.fit(rule) if rule is not None else (None, None)
-            self._known[name] = match if lost is None else None
+            is_certain = match is not None and lost is None and match.doubt is None
+            self._known[name] = match if is_certain else None
         return self._known[name] is not None
 
     def _line(self, test: LineTest, rule: CauseRule) -> Match | None:
@@ -216,7 +243,14 @@ class Surroundings:
             own = self._in_message(test) or self._in_own_lines(test)
             if own is not None:
                 return own
-        return self._elsewhere(test, rule) if test.elsewhere else None
+        if not test.elsewhere and rule.rank is not Rank.CAUSE:
+            return None
+        if not any(test is one.lines for one in rule.unless):
+            return self._elsewhere(test, rule)
+        lines = [
+            line for line in self._lines_elsewhere(test) if any(is_of(line, at) for at in test.elsewhere)
+        ]
+        return next(iter(self._matches_of(test, lines, Nearness.ELSEWHERE)), None)
 
     def _in_message(self, test: LineTest) -> Match | None:
         text = self._texts.get("message", b"")
@@ -233,40 +267,99 @@ class Surroundings:
         return None
 
     def _elsewhere(self, test: LineTest, rule: CauseRule) -> Match | None:
-        lines = [line for line in self._lines_elsewhere(test) if self._counts(line, test, rule)]
-        if len(lines) < test.times:
-            return None
-        matches = [
+        """Return the best match among the lines of all sources; its `doubt` says why it proves nothing."""
+        best: Match | None = None
+        is_any_boot = rule.within == "any" or self._trouble is not None
+        lines = [line for line in self._lines_elsewhere(test) if is_any_boot or not line.is_earlier_boot]
+        groups: dict[tuple[Nearness, str], list[LogLine]] = {}
+        for line in lines:
+            group = self._group(line, test, rule)
+            if group is not None:
+                groups.setdefault(group, []).append(line)
+        # The nearest source comes first, and of one source the lines without a doubt.
+        for (nearness, reason), group_lines in sorted(groups.items()):
+            doubt = reason
+            matches = self._matches_of(test, group_lines, nearness)
+            if not matches:
+                continue
+            if test.measure is not None and len(matches) < test.times:
+                continue  # one slow transfer among many fast ones says nothing
+            if len(group_lines) < test.times and nearness > Nearness.OWN_LINE:
+                if rule.rank is not Rank.CAUSE:
+                    continue
+                doubt = doubt or "healthy hosts log it as often"
+            match = replace(matches[0], doubt=doubt or None)
+            if not doubt:
+                return match
+            best = best or match
+        return best
+
+    def _matches_of(self, test: LineTest, lines: Sequence[LogLine], nearness: Nearness) -> list[Match]:
+        return [
             match
             for pattern in test.patterns
-            for match in islice(_matches(pattern, lines[::-1], test, Nearness.ELSEWHERE), test.times)
+            for match in islice(_matches(pattern, lines[::-1], test, nearness), test.times)
         ]
-        is_enough = test.measure is None or len(matches) >= test.times
-        return matches[0] if matches and is_enough else None
 
     def _lines_elsewhere(self, test: LineTest) -> tuple[LogLine, ...]:
         return self._evidence.lines.get(self._book.numbers.get(id(test), -1), ())
 
-    def _counts(self, line: LogLine, test: LineTest, rule: CauseRule) -> bool:
-        """Return whether a line is where, and of the time that, a rule looks at."""
-        if not any(is_of(line, where) for where in test.elsewhere):
-            return False
+    def _group(self, line: LogLine, test: LineTest, rule: CauseRule) -> tuple[Nearness, str] | None:
+        """Return how near a line is to the failure, and why it may not belong to it; None to ignore it."""
         trouble = self._trouble
+        is_named = any(is_of(line, where) for where in test.elsewhere)
         if trouble is None:
-            return rule.within == "any" or not line.is_earlier_boot
-        if rule.within == "any":
-            return True
+            # Nothing has failed: only a line where the rule expects it says that the host gets no further.
+            return (Nearness.ELSEWHERE, "") if is_named else None
+        is_own = is_own_line(line, trouble.service)
+        if not is_named and not is_own and rule.rank is not Rank.CAUSE:
+            return None
+        run_start = trouble.run_started and trouble.run_started - _OWN_SLACK
+        is_of_run = is_own and is_between(line.time, run_start, trouble.ended and trouble.ended + _OWN_SLACK)
+        if is_of_run and OWN in test.where:
+            nearness = Nearness.OWN_LINE
+        else:
+            nearness = Nearness.ELSEWHERE if is_named else Nearness.UNEXPECTED
+        doubt = self._doubt(line, rule, trouble)
+        if not doubt and nearness is Nearness.UNEXPECTED:
+            doubt = "another run logged it" if is_own else "another program logged it"
+        return nearness, doubt
+
+    def _doubt(self, line: LogLine, rule: CauseRule, trouble: TroubleFacts) -> str:
+        """Return why a line may not belong to a failure, by its time and unit; empty if it does."""
         first = trouble.started and trouble.started - _BEFORE
         first = trouble.booted if rule.within == "boot" else first
-        is_in_time = is_between(line.time, first, trouble.ended and trouble.ended + _AFTER)
-        return is_in_time and (line.kind in _SAID_ONCE or self._is_recent(line, trouble.ended))
+        if rule.within == "any":
+            return ""
+        if not is_between(line.time, first, None):
+            return "it was logged long before the run"
+        if not is_between(line.time, None, trouble.ended and trouble.ended + _AFTER):
+            return "it was logged after the failure"
+        if line.is_earlier_boot and line.time is None:
+            return "it was logged in an earlier boot"
+        if line.kind == SYSTEMD and re.match(_UNIT_NAME, line.text) and not self._names_unit(line.text):
+            return "it is about another unit"
+        return ""
 
-    def _is_recent(self, line: LogLine, ended: datetime | None) -> bool:
-        """Return whether a program told of it until shortly before the failure, or the end of its file."""
+    def _names_unit(self, text: str) -> bool:
+        """Return whether a line of systemd names the unit of the service in trouble."""
+        service = self._trouble.service if self._trouble is not None else ""
+        return re.search(rf"(?:^|[\s/]){re.escape(service)}(?:\.service)?(?:[:/\s]|$)", text) is not None
+
+    def _has_healed(self, line: LogLine) -> bool:
+        """Return True if a line was last logged long before the failure, or before the end of its file."""
+        trouble = self._trouble
+        ended = trouble.ended if trouble is not None else None
         last = ended or self._evidence.last_time(line)
+        if line.time is None or last is None or trouble is None:
+            behind, count = self._evidence.lines_behind(line)
+            if behind > max(_LEAST_HEALED_LINES, count // _HEALED_PART):
+                return True
         if line.time is None or last is None:
-            return self._evidence.is_current(line)
-        return line.time >= last - _RECENT
+            return False
+        began = trouble.run_started if trouble is not None else None
+        span = (last - began) / _HEALED_PART if began is not None else timedelta()
+        return last - line.time > max(_LEAST_HEALED, span)
 
     def _fact(self, name: str, patterns: Sequence[Pattern]) -> Match | None:
         for fact in self._evidence.facts.all(name):
@@ -290,7 +383,8 @@ class Surroundings:
             says=rule.says.filled(values),
             explains=rule.explains.filled(values).strip() or None if rule.explains else None,
             commands=tuple(commands_filled(rule.next, values)),
-            rank=str(rule.rank),
+            rank=str(rule.rank) if match.doubt is None or rule.rank is not Rank.CAUSE else POINTS_TO,
+            doubt=match.doubt,
             is_last=rule.is_last,
             line=match.line,
             place=str(match.place) if match.place is not None else None,

@@ -66,7 +66,11 @@ def judge(
     diagnosis = diagnose(history, now=now, budgets=budgets, explain=causes.explain)
     if known is not None:
         logs = causes.evidence.unit_logs
-        known = with_logs(known if look_up is None else look_up(known, logs), logs, named)
+        # Without records and without a listing of the failed units, the journal is all that tells of them.
+        adds_failed = not whole.services and not causes.evidence.has_unit_listing
+        known = with_logs(
+            known if look_up is None else look_up(known, logs), logs, named, adds_failed=adds_failed
+        )
     diagnosis = add_units(
         diagnosis,
         history,

@@ -13,13 +13,16 @@ import msgspec
 
 from service_record.diagnosis.evidence.known_facts import KnownFacts
 from service_record.diagnosis.evidence.log_lines import LogLine
+from service_record.diagnosis.evidence.notable import NotableLine
 from service_record.diagnosis.units import UnitLog
 from service_record.history.outcome import Facts
 
 _TELLING: Final = (
     "error", "fatal", "fail", "denied", "refused", "cannot", "can't", "could not", "unable", "no such",
     "not found", "timed out", "timeout", "panic", "invalid", "unauthorized", "forbidden", "no space",
-    "killed", "not permitted", "unreachable", "exception", "unknown", "expired",
+    "killed", "not permitted", "unreachable", "exception", "unknown", "expired", "unsupported",
+    "not supported", "does not exist", "not enough", "rejected", "mismatch", "corrupt", "in use", "held by",
+    "substitution", "not allowed", "not valid", "must not", "duplicate", "abort",
 )  # fmt: skip
 """Words, in lower case, that lines have which say what went wrong."""
 
@@ -71,8 +74,10 @@ _WRAPPER: Final = r"""(?xia)
     """
 """Lines that say only that something within failed: another line says what."""
 
-_OF_COMMAND: Final = r"(?xia)stderr: \s* [^\s'\"-]"
-"""The line in which curtin and cloud-init hand on what a command said of its failure."""
+_OTHER_ERRORS: Final = r"""(?xia)
+      ^ stderr: \s* [^\s'\"-]                     # curtin and cloud-init pass on the output of a command
+    | \b no \s (?:\S+ \s){1,3} (?:available|found)
+    """
 
 
 class TroubleFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +107,10 @@ KINDS: Final = frozenset(
 """
 
 
+POINTS_TO: Final = "points to"
+"""The certainty of a likely cause that its line does not prove."""
+
+
 class KnownCause(msgspec.Struct, frozen=True, kw_only=True):
     """A cause that a rule knows, as it applies to one trouble."""
 
@@ -113,7 +122,9 @@ class KnownCause(msgspec.Struct, frozen=True, kw_only=True):
     commands: tuple[str, ...] = ()
     """The commands to run next, filled in and safe to paste."""
     rank: str = "cause"
-    """`cause`, `contributing`, `symptom` or `form of death`."""
+    """`cause`, `points to`, `contributing`, `symptom` or `form of death`."""
+    doubt: str | None = None
+    """Why the evidence only points to the cause."""
     is_last: bool = False
     """True of a symptom that comes of other symptoms, too, whenever it began."""
     line: str | None = None
@@ -127,6 +138,11 @@ class KnownCause(msgspec.Struct, frozen=True, kw_only=True):
     def is_cause(self) -> bool:
         """Return True where the headline may name it."""
         return self.rank == "cause"
+
+    @property
+    def is_pointer(self) -> bool:
+        """Return True for the likely cause, which is not proven."""
+        return self.rank == POINTS_TO
 
     @property
     def is_symptom(self) -> bool:
@@ -203,15 +219,12 @@ def weight(line: str) -> LineWeight:
     if re.match(_AFTERMATH, line) or re.match(_SYSTEMDS, line):
         return LineWeight.AFTERMATH
     lowered = line.lower()
-    is_error = any(word in lowered for word in _TELLING) or re.match(_OF_COMMAND, line) is not None
+    is_error = any(word in lowered for word in _TELLING) or re.search(_OTHER_ERRORS, line) is not None
     return LineWeight.ERROR if is_error else LineWeight.PLAIN
 
 
 def _ends_of(line: str) -> str:
     return line if len(line) <= 2 * _MAX_END else f"{line[:_MAX_END]} {line[-_MAX_END:]}"
-
-
-_NEAR_END_LINES: Final = 50
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,16 +240,20 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     unit_logs: Mapping[str, UnitLog] = msgspec.field(default_factory=dict)
     """Unit -> what systemd logged about it."""
     looked: Looked = msgspec.field(default_factory=Looked)
+    has_unit_listing: bool = False
+    """True if a file lists the failed units."""
+    notable: tuple[NotableLine, ...] = ()
+    """Lines that speak of an error, one of each kind."""
 
     @property
     def is_of_host(self) -> bool:
         """Return whether any line or fact was read."""
         return bool(self.facts.values) or bool(self.looked.kinds)
 
-    def is_current(self, line: LogLine) -> bool:
-        """Return whether a line stands near the end of its file, so that nothing shows it to be over."""
+    def lines_behind(self, line: LogLine) -> tuple[int, int]:
+        """Return how many lines follow a line in its file, and how many lines the file has."""
         count, _ = self.ends.get(line.place.path, (0, None))
-        return count - (line.place.line or 0) <= _NEAR_END_LINES
+        return count - (line.place.line or 0), count
 
     def last_time(self, line: LogLine) -> datetime | None:
         """Return the time of the last line of the file that a line is in."""

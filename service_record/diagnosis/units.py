@@ -7,7 +7,7 @@ the reason. A bundle has the journal, and a listing of the failed units.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -89,11 +89,13 @@ class Hindrance(StrEnum):
     """A service that comes before it has not ended well."""
     QUEUED = "queued"
     """systemd has a job for it."""
+    CYCLE = "cycle"
+    """systemd left out its start, because units wait for each other in a circle."""
     UNKNOWN = "unknown"
 
 
 FAULTS: Final = frozenset(
-    {Hindrance.UNLOADABLE, Hindrance.ASSERTION, Hindrance.DEPENDENCY, Hindrance.TIMED_OUT}
+    {Hindrance.UNLOADABLE, Hindrance.ASSERTION, Hindrance.DEPENDENCY, Hindrance.TIMED_OUT, Hindrance.CYCLE}
 )
 """Hindrances that are a failure of the host even when nobody expected the unit to start.
 
@@ -120,6 +122,11 @@ class UnitLog(msgspec.Struct, frozen=True, kw_only=True):
     """Why systemd could not execute a command of it: `Failed to set up mount namespacing: …`."""
     suppressed: int = 0
     """Messages of the unit that the journal's rate limit dropped in this boot."""
+    time: datetime | None = None
+    """When that was logged."""
+    restarts: int = 0
+    """How often systemd has restarted it after a failure, and its result then."""
+    result_before: str | None = None
 
 
 NOT_LOGGED: Final = UnitLog()
@@ -236,11 +243,16 @@ def chain_to_root(unit: Unit, units: Mapping[str, Unit]) -> tuple[Unit, ...]:
 
 
 def with_logs(
-    units: Iterable[Unit], logs: Mapping[str, UnitLog], named: Iterable[str] = ()
+    units: Iterable[Unit],
+    logs: Mapping[str, UnitLog],
+    named: Iterable[str] = (),
+    *,
+    adds_failed: bool = False,
 ) -> tuple[Unit, ...]:
-    """Add what systemd logged to units; add units of which only the log tells.
+    """Add what systemd logged to units; add units that only the log has.
 
-    Those are units that did not start because of a fault, and the `named` services.
+    Those are units that did not start because of a fault, and the `named` services. With `adds_failed`, where
+    nothing else lists the failed units, also those that failed last.
     """
     known = {unit.name: unit for unit in units}
     for name, unit in known.items():
@@ -250,9 +262,12 @@ def with_logs(
     for name, log in logs.items():
         if name in known:
             continue
-        if name in asked:
+        if name in asked or (adds_failed and log.result is not None):
             facts = Facts(exit_code=log.exit_code, signal=log.signal, service_result=log.result)
-            known[name] = Unit(name=name, is_failed=log.result is not None, facts=facts, log=log)
+            is_failed = log.result is not None
+            known[name] = Unit(
+                name=name, is_failed=is_failed, facts=facts, log=log, since=log.time, restarts=log.restarts
+            )
         elif log.hindrance in FAULTS:
             known[name] = Unit(name=name, log=log)
     return tuple(known.values())
@@ -390,7 +405,8 @@ LOGGED: Final = (
     rb"[Aa]sserts? failed|Assertion failed for|[Dd]ependency|unmet condition|trigger condition|being skipped"
     rb"|exec-condition|repeated too quickly|fatal error, unit|Refusing"
     rb"|\.(?:conf|service|mount|socket|timer|path):\d+: "
-    rb"|timed out|with result|process exited|Deactivated successfully|: Succeeded\.|running in system mode)"
+    rb"|timed out|with result|Scheduled restart job|break ordering cycle|process exited"
+    rb"|Deactivated successfully|: Succeeded\.|running in system mode)"
     rb"|systemd\[1\]: (?:Start(?:ing|ed)|Finished|Reached target|Mount(?:ing|ed)|Listening on|Found device) "
     rb"|systemd-journald\[\d+\]: Suppressed \d+ messages from "
     rb"|(?:\([^\s()]{1,20}\)|systemd)\[\d+\]: [^\s:]+\.(?:service|mount|socket|swap): [^\n]*[Ff]ailed"
@@ -415,6 +431,17 @@ def _forget(_log: UnitLog, _match: re.Match[str]) -> UnitLog:
     return NOT_LOGGED
 
 
+def _with_start(log: UnitLog, _match: re.Match[str]) -> UnitLog:
+    """Forget all but the restarts: a service that fails again and again is between two failures here."""
+    before = log.result or log.result_before
+    return UnitLog(restarts=log.restarts, result_before=before, time=log.time) if log.restarts else NOT_LOGGED
+
+
+def _with_restart(log: UnitLog, match: re.Match[str]) -> UnitLog:
+    counter = int(match["restarts"]) if match["restarts"] else log.restarts + 1
+    return replace(log, restarts=counter)
+
+
 def _with_exit(log: UnitLog, match: re.Match[str]) -> UnitLog:
     """Add how a process of the unit ended; the first failure is the one that systemd's result is about."""
     if log.exit_code is not None or log.signal is not None:
@@ -436,7 +463,9 @@ def _hindered_by(hindrance: Hindrance) -> _UpdateLog:
 
 
 _EVENTS: Final[tuple[tuple[str, _UpdateLog], ...]] = (
-    (rf"{_STARTED} {_OF}{_DESCRIPTION}(?:\.|\.\.\.)$", _forget),
+    (rf"{_STARTED} {_OF}{_DESCRIPTION}(?:\.|\.\.\.)$", _with_start),
+    (rf"{_OF}: Scheduled restart job(?:, restart counter is at (?P<restarts>\d{{1,6}}))?", _with_restart),
+    (rf"\S+: Job {_OF}/start deleted to break ordering cycle", _hindered_by(Hindrance.CYCLE)),
     (rf"{_OF}: (?:Deactivated successfully|Succeeded)\.", _forget),
     (rf"{_OF}: (?:Main|Control|Mount) process exited, {_EXIT}", _with_exit),
     (
@@ -489,7 +518,7 @@ def read_logs(lines: Iterable[LogLine]) -> dict[str, UnitLog]:
         if _BOOT in text:
             log = _SystemdLog()
         else:
-            log.add(text)
+            log.add(text, line.time)
     return log.units()
 
 
@@ -504,8 +533,9 @@ class _SystemdLog:
         self._spawn_errors: dict[str, str] = {}
         self._suppressed: dict[str, int] = {}
         self._complaints: dict[str, list[str]] = {}
+        self._last_time: datetime | None = None
 
-    def add(self, text: str) -> None:
+    def add(self, text: str, time: datetime | None) -> None:
         """Take one message."""
         if (match := re.match(_SPAWN_ERROR, text)) is not None:
             # The line before `Failed at step EXEC` says more.
@@ -522,12 +552,17 @@ class _SystemdLog:
         for pattern, update in _EVENTS:
             if (match := re.match(pattern, text)) is not None:
                 unit = match["unit"]
-                self._logs[unit] = update(self._logs.get(unit, NOT_LOGGED), match)
+                log = update(self._logs.get(unit, NOT_LOGGED), match)
+                if "result" in match.groupdict() or log.hindrance is not None:
+                    log = replace(log, time=time)
+                self._logs[unit] = log
+                self._last_time = time or self._last_time
                 return
 
     def units(self) -> dict[str, UnitLog]:
         """Return the log of each unit of which something holds."""
-        logs = {unit: log for unit, log in self._logs.items() if log != NOT_LOGGED}
+        logs = {unit: self._judged(log) for unit, log in self._logs.items()}
+        logs = {unit: log for unit, log in logs.items() if log != NOT_LOGGED}
         for unit, log in logs.items():
             if log.hindrance is Hindrance.UNLOADABLE:
                 logs[unit] = replace(log, detail="; ".join([log.detail, *self._complaints.get(unit, ())]))
@@ -536,6 +571,19 @@ class _SystemdLog:
         for unit, number in self._suppressed.items():
             logs[unit] = replace(logs.get(unit, NOT_LOGGED), suppressed=number)
         return logs
+
+    def _judged(self, log: UnitLog) -> UnitLog:
+        """Return the log of a unit; one that failed again and again, and just now, has not recovered."""
+        if log.result is not None or log.hindrance is not None or log.result_before is None:
+            return log
+        is_recent = log.time is None or self._last_time is None or self._last_time - log.time <= _JUST_NOW
+        if log.restarts >= _LOOP and is_recent:
+            return replace(log, result=log.result_before)
+        return NOT_LOGGED
+
+
+_LOOP: Final = 3
+_JUST_NOW: Final = timedelta(minutes=2)
 
 
 def _add_complaint(complaints: list[str], match: re.Match[str]) -> None:

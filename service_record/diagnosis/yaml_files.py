@@ -158,7 +158,7 @@ _OF_LINES: Final = ("where", "times", "measure")
 _CONDITION: Final = ("message", *_OF_LINES, "fact", "check", "role", "rule", *_TEXTS, *_WORDS)
 _FIELDS: Final = (
     *("name", "says", "explains", "rank", "symptom", "next", "sources", "needs", "unless", "within"),
-    *("alone", "over"),
+    *("heals", "noise", "over"),
     *(name for name in _CONDITION if name != "rule"),
 )
 _ALWAYS: Final = frozenset({"service", "unit"})
@@ -197,8 +197,6 @@ def _rule(value: Value) -> CauseRule:
     rank = Rank.SYMPTOM if symptom != "false" else _rank(fields)
     needs = _conditions(fields, "needs")
     names = _BUILT_IN_NAMES.union(*map(_names, (condition, *needs)))
-    alone = _choice(fields, "alone", ("true", "false"), "")
-    can_be_alone = not any(one.is_of_trouble for one in (condition, *needs))
     return CauseRule(
         name=fields["name"].text("`name`"),
         says=_phrase(fields["says"], "says", names),
@@ -211,7 +209,8 @@ def _rule(value: Value) -> CauseRule:
         needs=needs,
         unless=_conditions(fields, "unless"),
         within=_choice(fields, "within", WITHIN, "run"),
-        alone=alone == "true" or (alone == "" and rank is Rank.CAUSE and can_be_alone),
+        heals=_choice(fields, "heals", ("true", "false"), "false") == "true",
+        noise=_choice(fields, "noise", ("true", "false"), "false") == "true",
         over=frozenset(one.text("`over`") for one in _texts(fields, "over")),
     )
 

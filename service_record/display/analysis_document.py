@@ -61,7 +61,7 @@ def analysis_document(diagnosis: Diagnosis, source: str) -> Document:
         **_head(diagnosis, source),
         **present(root=_root(diagnosis), unitsUnknown=diagnosis.are_units_unknown or None),
         **{name: documents for name, documents in findings if documents or name not in _IF_ANY},
-        **present(looked=_looked(diagnosis.looked)),
+        **present(standsOut=_stands_out(diagnosis), looked=_looked(diagnosis.looked)),
     }
 
 
@@ -120,6 +120,14 @@ def _root(diagnosis: Diagnosis) -> Document | None:
         "cause": _cause(host.cause),
         "next": list(host.cause.commands),
     }
+
+
+def _stands_out(diagnosis: Diagnosis) -> list[Document] | None:
+    """Return the log lines to read first."""
+    return [
+        present(line=told.line, place=told.place, by=told.by or None, count=told.count)
+        for told in diagnosis.stands_out
+    ] or None
 
 
 def _looked(looked: Looked) -> Document | None:
@@ -188,6 +196,7 @@ def _cause(cause: KnownCause) -> Document:
         explains=cause.explains,
         symptom=cause.is_symptom or None,
         rank=cause.rank if cause.is_symptom else None,
+        doubt=cause.doubt if cause.is_pointer else None,
         line=cause.line,
         place=cause.place,
     )

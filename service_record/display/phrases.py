@@ -60,7 +60,7 @@ _INKS: Final = {
     Outcome.SUCCESS: Ink.GOOD,
 }
 _PURPOSES: Final = {"stop": "", "restart": " for a restart", "shutdown": " for a shutdown"}
-_RANKS: Final = {"contributing": "adds", "form of death": "ended"}
+_RANKS: Final = {"contributing": "adds", "form of death": "ended", "points to": "likely"}
 """Ranks of rules whose word is too long for a label -> their label."""
 _MINUTE: Final = 60.0
 _STOP_SIGNALS: Final = {"TERM", "INT", "HUP", "unknown"}

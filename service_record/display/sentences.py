@@ -26,6 +26,7 @@ from service_record.diagnosis.findings import (
     UnsetClock,
     Verdict,
 )
+from service_record.diagnosis.pointing import OWN_ERROR
 from service_record.diagnosis.trouble_facts import LineWeight, telling_line, weight
 from service_record.diagnosis.units import START_LIMIT, Hindrance, Unit
 from service_record.display.phrases import VERBS, ending, headline, kind, lasted, name, place, whereabouts
@@ -106,7 +107,8 @@ def _failed_first(diagnosis: Diagnosis) -> list[FailedUnit]:
 
 def host_sentence(host: HostCause) -> str:
     """`agent: images come at 0.3 MB/s`."""
-    return f"{name(host.service)}: {visible(host.cause.says)}"
+    hint = "points to: " if host.cause.is_pointer else ""
+    return f"{name(host.service)}: {hint}{visible(host.cause.says)}"
 
 
 def _so_far(diagnosis: Diagnosis, run: Run) -> str:
@@ -128,6 +130,8 @@ def _without_trouble(diagnosis: Diagnosis, so_far: str = "") -> str:
     if diagnosis.host is not None:
         return host_sentence(diagnosis.host)
     nothing = f"nothing is wrong{so_far}"
+    if diagnosis.stands_out:
+        nothing = f"no service has failed{so_far}; {_lines_that_stand_out(diagnosis)}"
     if diagnosis.are_units_unknown:
         nothing = f"no record tells of a failure{so_far}; systemd does not say which units failed"
     return next(map(handled_sentence, diagnosis.handled), nothing)
@@ -152,7 +156,15 @@ def _without_records(diagnosis: Diagnosis) -> str:
         return f"no service recorded anything; {host_sentence(diagnosis.host)}"
     looked = diagnosis.looked
     read = f"{count(looked.lines, 'line')} in {count(looked.files, 'file')}"
+    if diagnosis.stands_out:
+        shown = _lines_that_stand_out(diagnosis)
+        return f"no service recorded anything; no cause is known, but {shown} of {read}"
     return f"no service recorded anything, and none of {read} names a cause"
+
+
+def _lines_that_stand_out(diagnosis: Diagnosis) -> str:
+    number = len(diagnosis.stands_out)
+    return f"{count(number, 'line')} {'stand' if number > 1 else 'stands'} out"
 
 
 def _extent(trouble: Trouble) -> str:
@@ -182,6 +194,10 @@ def _whereabouts(trouble: Trouble) -> str:
 def why(trouble: Trouble) -> str:
     """Return the cause in a few words: the known one, or what was said of it last, or how it ended."""
     cause, line = trouble.cause, telling(trouble)
+    if cause is not None and cause.is_pointer:
+        if line is not None and line.strip() == cause.line:
+            return visible(cause.line)
+        return f"{why(replace(trouble, cause=None))}; points to: {visible(cause.says)}"
     if cause is not None and (cause.is_cause or line is None or cause.rank == "form of death"):
         return visible(cause.says)
     if trouble.kind is Verdict.STUCK and trouble.overrun is not None:
@@ -267,8 +283,10 @@ def failed_unit_sentence(failed: FailedUnit) -> str:
 def _why_failed(failed: FailedUnit) -> str:
     """Return systemd's reason for a failure, in plain words."""
     cause, ended = failed.cause, _how_unit_failed(failed.unit)
-    if cause is None:
+    if cause is None or cause.name == OWN_ERROR:
         return ended
+    if cause.is_pointer:
+        return f"{ended}; points to: {visible(cause.says)}"
     return f"{visible(cause.says)} ({ended})" if failed.unit.command is not None else visible(cause.says)
 
 
@@ -291,6 +309,7 @@ _HINDRANCES: Final = {
     Hindrance.ASSERTION: "an assertion of its unit is not met",
     Hindrance.DEPENDENCY: "a unit that it requires failed",
     Hindrance.QUEUED: "systemd has queued its start",
+    Hindrance.CYCLE: "systemd left it out to break an ordering cycle",
     Hindrance.UNKNOWN: "it has no record",
 }
 _HINDRANCES_OF_REQUIRED: Final = {
@@ -299,6 +318,7 @@ _HINDRANCES_OF_REQUIRED: Final = {
     Hindrance.UNLOADABLE: "whose unit file systemd refuses",
     Hindrance.ASSERTION: "of which an assertion is not met",
     Hindrance.TIMED_OUT: "which did not appear before systemd's time limit",
+    Hindrance.CYCLE: "which systemd left out to break an ordering cycle",
 }
 
 

@@ -62,11 +62,17 @@ def analysis(
     yield from summary(history, source, view)
     if diagnosis.root is not None:
         yield BLANK
-        yield from _in_full(diagnosis.root, view, whole=whole)
+        yield from _in_full(
+            diagnosis.root, view, whole=whole, stands_out=_stands_out(diagnosis, view, whole=whole)
+        )
     elif diagnosis.host is not None:
         yield BLANK
         yield from _cause(diagnosis.host.cause, view, whole=whole)
+        yield from _stands_out(diagnosis, view, whole=whole)
         yield from _commands(diagnosis.host.cause.commands)
+    elif diagnosis.stands_out:
+        yield BLANK
+        yield from _stands_out(diagnosis, view, whole=whole)
     if diagnosis.handled:
         yield BLANK
         yield from _handled(diagnosis.handled, view, whole=whole)
@@ -100,7 +106,25 @@ def _verdict(diagnosis: Diagnosis, view: View, limit: int | None) -> Iterator[Li
         yield (lead, ink(look)), (row, ink(look))
 
 
-def _in_full(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
+def _stands_out(diagnosis: Diagnosis, view: View, *, whole: bool) -> Iterator[Line]:
+    """Yield the log lines to read first, with their places."""
+    texts = []
+    for told in diagnosis.stands_out:
+        times = f" ({told.count} times)" if told.count > 1 else ""
+        line = f"{told.by}: {told.line}" if told.by else told.line
+        text = visible(line) if whole else cut_within(visible(line), view.width * 2, view.glyphs.cut)
+        texts.append(f"{visible(told.place)}{times}: {text}")
+    label = "more" if _certain_cause(diagnosis) else "see"
+    yield from _list_lines(label, texts, view)
+
+
+def _certain_cause(diagnosis: Diagnosis) -> bool:
+    if diagnosis.root is not None:
+        return diagnosis.root.cause is not None and diagnosis.root.cause.is_cause
+    return diagnosis.host is not None and diagnosis.host.cause.is_cause
+
+
+def _in_full(trouble: Trouble, view: View, *, whole: bool, stands_out: Iterable[Line] = ()) -> Iterator[Line]:
     """Yield a trouble with all its evidence, and what to do next."""
     run = trouble.run
     yield from _list_lines("run", [", ".join(filter(None, (name(trouble.service), when(run, view))))], view)
@@ -112,6 +136,7 @@ def _in_full(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
         yield from _list_lines(
             "line", [_placed(trouble.telling.line, trouble.telling.place, view, whole=whole)], view
         )
+    yield from stands_out
     yield from details(trouble.facts, view, _INDENT, whole=whole)
     yield from stage_lines(run.stages, view, _INDENT)
     yield from _commands(next_commands(trouble))
@@ -163,7 +188,7 @@ def _looked(diagnosis: Diagnosis) -> Iterator[str]:
     if looked.files and root is not None and not (root.cause is not None and root.cause.is_cause):
         files = f"{count(looked.lines, 'line')} in {count(looked.files, 'file')}"
         kinds = f" ({', '.join(sorted(looked.kinds))})" if looked.kinds else ""
-        yield f"{files}{kinds}: none names a cause"
+        yield f"{files}{kinds}: no rule names a cause"
 
 
 def weighed_lines(diagnosis: Diagnosis, view: View) -> Iterator[Line]:

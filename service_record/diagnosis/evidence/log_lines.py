@@ -279,6 +279,21 @@ _PROGRAMS: Final = {
     "kubelet": frozenset({"hyperkube", "k3s", "k3s-agent", "kubenswrapper", "rke2"}),
     "containerd": frozenset({"dockerd", "k3s", "k3s-agent"}),
     "keepalived": frozenset({"Keepalived", "Keepalived_vrrp"}),
+    "docker": frozenset({"dockerd"}),
+    "ssh": frozenset({"sshd"}),
+    "cron": frozenset({"CRON", "crond"}),
+    "rpm-ostreed": frozenset({"rpm-ostree"}),
+    "ovs-configuration": frozenset({"configure-ovs"}),
+    "machine-config-daemon-firstboot": frozenset({"machine-config-daemon"}),
+    "named": frozenset({"named-pkcs11"}),
+    "cloud-init-local": frozenset({"cloud-init"}),
+    "cloud-init-main": frozenset({"cloud-init"}),
+    "cloud-config": frozenset({"cloud-init"}),
+    "cloud-final": frozenset({"cloud-init"}),
+    "k3s": frozenset({"k3s"}),
+    "k3s-agent": frozenset({"k3s"}),
+    "rke2-server": frozenset({"rke2"}),
+    "rke2-agent": frozenset({"rke2"}),
 }
 """Unit -> other names under which what it runs logs: `kubelet` of OpenShift is `kubenswrapper`."""
 _SCRIPT: Final = r"\.(?:sh|py)$"
@@ -431,6 +446,24 @@ def is_of(line: LogLine, where: str) -> bool:
     if where == INSTALLER:
         return line.kind == INSTALLER or line.name in _INSTALLING_PROGRAMS
     return line.kind == where
+
+
+def is_own_line(line: LogLine, service: str) -> bool:
+    """Return whether a service wrote a line: by its unit, its program, or the log file that it keeps."""
+    if line.host or line.kind in {KERNEL, SYSTEMD, CONTAINERS}:
+        return False
+    if _is_of_unit(line, service):
+        return True
+    folder = next((log for names, log in _OWN_LOGS if re.match(names, service)), None)
+    return folder is not None and re.search(folder, line.place.path) is not None
+
+
+_OWN_LOGS: Final = (
+    (r"cloud-(?:init|config|final)", r"cloud-(?:init|config|final)[^/]*\.log"),
+    (r"anaconda", r"(?:^|/)(?:anaconda|packaging|program|storage|dnf)[^/]*\.log"),
+    (r"(?:snap\.)?subiquity|curtin", r"(?:subiquity|curtin)[^/]*\.log"),
+)
+"""Pattern of services -> pattern of the files that they log to themselves."""
 
 
 def _is_of_unit(line: LogLine, unit: str) -> bool:

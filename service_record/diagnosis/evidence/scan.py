@@ -31,6 +31,7 @@ from service_record.diagnosis.evidence.log_lines import (
     stream_of,
     top_of,
 )
+from service_record.diagnosis.evidence.notable import NotableLines
 from service_record.diagnosis.trouble_facts import Evidence, Looked
 from service_record.diagnosis.units import LOGGED, read_logs
 from service_record.record.recognition import HEAD_BYTES
@@ -52,6 +53,17 @@ _BOOTED: Final = (
 """Pattern of RE2 for lines with which a boot begins in a file: what is before them is of an earlier boot."""
 _MAX_UNIT_LINES: Final = 20_000
 """Lines of systemd about units that are kept: the latest."""
+
+_UNIT_LISTINGS: Final = frozenset(
+    {
+        "failed-units",
+        "list_units",
+        "systemctl_list-units",
+        "systemctl_list-units_--failed",
+        "systemctl_list-units_--all",
+    }
+)
+"""Names of files that list the failed units."""
 
 _Of = TypeVar("_Of")
 
@@ -124,6 +136,7 @@ class Scanner:
         self._fact_bytes = 0
         self._homes: set[str] = set()
         """Folders in which records lie: facts elsewhere are of other hosts."""
+        self._notable = NotableLines()
         self._lines = 0
         self._kinds: set[str] = set()
 
@@ -183,6 +196,7 @@ class Scanner:
             own.append((line, raw))
         for line, raw, _ in _numbered(block, number + 1, self._systemd_lines(stream, block)):
             self._unit_lines.append((stream, line, raw))
+        self._notable.add(stream, block, number + 1)
         return number + block.count(b"\n") + (not block.endswith(b"\n"))
 
     def _own_lines(self, stream: LogStream, block: bytes) -> Iterator[tuple[int, int, str]]:
@@ -259,6 +273,8 @@ class Scanner:
             },
             unit_logs=read_logs(_in_order(log_line(*one, self._era) for one in self._unit_lines)),
             facts=facts_of(self._texts_at_home()).having("container", self._containers()),
+            has_unit_listing=any(name in _UNIT_LISTINGS for _, name, _ in self._texts),
+            notable=tuple(self._notable.lines(self._era)),
             looked=Looked(len(self._ends) + len(self._texts), self._lines, frozenset(self._kinds)),
         )
 

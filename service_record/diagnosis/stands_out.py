@@ -1,0 +1,201 @@
+"""Rank log lines by how much they stand out: the lines to read first when no rule is certain. Pure.
+
+No rule about a cause is used. A line scores for its severity, its writer, its time and its repetition. It
+loses points if healthy hosts log it too.
+"""
+# ruff: noqa: E501  # patterns are easier to read in long lines
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from functools import cache
+from pkgutil import get_data
+from typing import Final
+
+import msgspec
+
+from service_record.diagnosis.evidence.log_lines import CONTAINERS, INSTALLER, KERNEL, LogLine, is_own_line
+from service_record.diagnosis.evidence.notable import NotableLine, line_template
+from service_record.diagnosis.trouble_facts import LineWeight, weight
+
+MOST_SHOWN: Final = 3
+_PER_PROGRAM: Final = 2
+"""The lines shown of one program: a flood of one program must not hide the others."""
+_CLOSE: Final = timedelta(minutes=1)
+_BEFORE: Final = timedelta(minutes=10)
+_AFTER: Final = timedelta(minutes=2)
+
+_SEVERITIES: Final = {
+    LineWeight.ASIDE: -9.0,
+    LineWeight.AFTERMATH: 0.0,
+    LineWeight.PLAIN: 0.5,
+    LineWeight.WRAPPER: 1.0,
+    LineWeight.ERROR: 3.0,
+    LineWeight.LABELLED: 4.0,
+}
+_CRASH_SCORE: Final = 5.0
+_CRASH: Final = (
+    r"(?a)\bBUG: |\bOops\b|[Kk]ernel panic|general protection fault|Out of memory: Killed|Machine [Cc]heck Exception"
+    r"|EXT4-fs error|XFS \S+: (?:Corruption|metadata I/O error)|ordering cycle"
+)
+_INFORMATION: Final = (
+    r"(?xa)level=(?:info|debug)\b | ^[ID]\d{4}\s | ^\[?(?:INFO|DEBUG)\b | <(?:info|debug)> | \[DEBUG\]"
+)
+_WARNING: Final = r"(?xia)level=warn | ^W\d{4}\s | ^\[?warn | <warn> | \"level\":\"warn\" | \[WARNING\]"
+_SHALLOW: Final = r"""(?xia)
+      timed \s out \s waiting | context \s deadline \s exceeded | exit (?:ed)? \s (?:status|code|with) | re-?try
+    | connection \s refused | not \s (?:yet \s)? ready | i/o \s timeout | waiting \s for
+    | ^ (?:error: \s)? unhealthy | no \s error | \b 0 \s (?:errors|failed) | errors? [=:] \s? 0 \b
+    | timeout \s reached \s while | \b failed \. $ | see \s the \s log
+    """
+"""Lines that say only that something was waited for, or that something else failed."""
+
+
+class StandingOut(msgspec.Struct, frozen=True):
+    """A line that stands out."""
+
+    line: LogLine
+    count: int
+    score: float
+
+    @property
+    def text(self) -> str:
+        return self.line.text.strip()
+
+
+class FailureContext(msgspec.Struct, frozen=True):
+    """A service in trouble, and the time of its run."""
+
+    service: str
+    started: datetime | None = None
+    ended: datetime | None = None
+
+
+def rank_lines(
+    lines: Iterable[NotableLine],
+    failures: Sequence[FailureContext] = (),
+    known: frozenset[str] = frozenset(),
+) -> tuple[StandingOut, ...]:
+    """Return the lines, those that stand out most first.
+
+    `failures` are the services in trouble. `known` are the templates of lines that a healthy host of the same kind
+    logged too.
+    """
+    ranked = []
+    first_of_program: dict[str, NotableLine] = {}
+    lines = list(lines)
+    for one in lines:
+        name = one.line.name
+        if name not in first_of_program or _time(one) < _time(first_of_program[name]):
+            first_of_program[name] = one
+    for one in lines:
+        score = score_text(one.line.text.strip(), is_kernel=one.line.kind == KERNEL)
+        score += max((_closeness(one, failure) for failure in failures), default=0.0)
+        score += {KERNEL: 0.5, CONTAINERS: 0.5, INSTALLER: 0.5}.get(one.line.kind, 0.0)
+        score += 0.5 if one.count >= _OFTEN else 0.0
+        score += 0.5 if first_of_program[one.line.name] is one else 0.0
+        if one.template in known or is_healthy_line(one.line):
+            score -= 4.0
+        if one.line.host or one.line.is_earlier_boot:
+            score -= 2.0
+        ranked.append(StandingOut(one.line, one.count, score))
+    ranked.sort(key=lambda one: -one.score)
+    return tuple(ranked)
+
+
+_OFTEN: Final = 3
+
+
+def _time(one: NotableLine) -> float:
+    return one.line.time.timestamp() if one.line.time is not None else float("inf")
+
+
+def choose_shown(ranked: Iterable[StandingOut]) -> tuple[StandingOut, ...]:
+    """Return the few lines to show: of each program at most two, and none that says nothing."""
+    shown: list[StandingOut] = []
+    for one in ranked:
+        of_program = [other for other in shown if other.line.name == one.line.name]
+        is_repeated = any(_same(other.text, one.text) for other in shown)
+        if one.score > LEAST_SCORE and len(of_program) < _PER_PROGRAM and not is_repeated:
+            shown.append(one)
+        if len(shown) == MOST_SHOWN:
+            break
+    return tuple(shown)
+
+
+LEAST_SCORE: Final = 1.0
+"""Lines with a lower score are not worth reading."""
+
+
+def _same(text: str, other: str) -> bool:
+    return line_template(text) == line_template(other)
+
+
+def score_text(text: str, *, is_kernel: bool = False) -> float:
+    """Return the score of a line's words."""
+    severity = _SEVERITIES[weight(text)]
+    if (is_kernel and re.search(_CRASH, text)) or "ordering cycle" in text:
+        severity = _CRASH_SCORE
+    elif re.search(_INFORMATION, text):
+        severity = min(severity, 1.5)
+    elif re.search(_WARNING, text):
+        severity = min(severity, 2.5)
+    if is_shallow(text):
+        severity -= 1.5
+    # A path, an address or a quoted name: the line says what it is about.
+    return severity + (0.5 if re.search(r"""(?a)\s/\w|["']\S+["']|\w:\d{2,5}\b""", text) else 0.0)
+
+
+def is_shallow(text: str) -> bool:
+    """Return whether a line says only that something was waited for, or that something else failed."""
+    return re.search(_SHALLOW, text) is not None or weight(text) <= LineWeight.WRAPPER
+
+
+def _closeness(one: NotableLine, failure: FailureContext) -> float:
+    """Return the score for the writer and the time of a line, in relation to a failure."""
+    line = one.line
+    score = 3.0 if is_own_line(line, failure.service) else 0.0
+    if failure.service in line.text:
+        score += 0.5
+    last = one.last_time or line.time
+    if last is None or failure.ended is None:
+        return score
+    if line.time is not None and line.time > failure.ended + _AFTER:
+        return score - 1.0
+    if failure.started is not None and last < failure.started - _BEFORE:
+        return score - 1.0
+    score += 1.0
+    return score + (0.5 if failure.ended - last <= _CLOSE else 0.0)
+
+
+def is_healthy_line(line: LogLine) -> bool:
+    """Return whether healthy hosts are known to log such a line."""
+    text = f"{line.name}: {line.text.strip()}"
+    return line_template(text) in _healthy_templates() or re.search(_HARMLESS, text) is not None
+
+
+@cache
+def _healthy_templates() -> frozenset[str]:
+    data = get_data("service_record.diagnosis", "rules/healthy_lines.txt")
+    assert data is not None  # noqa: S101  # it is in the package
+    return frozenset(line for line in data.decode().splitlines() if line and not line.startswith("#"))
+
+
+_HARMLESS: Final = r"""(?xia)
+      avc: \s+ denied | apparmor="DENIED" | ACPI \s (?:BIOS \s)? (?:Error|Warning|Exception) | \[Firmware \s (?:Bug|Warn)
+    | (?:RETBleed|Spectre|MDS|MMIO|Meltdown|L1TF|VMSCAPE) | Direct \s firmware \s load | regulatory | i8042 | \b(?:fd0|floppy)\b
+    | I/O \s error, \s dev \s (?:fd|sr)\d | on \s dev \s (?:fd|sr)\d | Corrected \s error | corrected \s by | \bEDAC \s MC\d: \s \d+ \s CE
+    | device \s descriptor \s read | not \s accepting \s address | hub_ext_port_status | Assuming \s drive \s cache
+    | module \s verification \s failed | tainting \s kernel | GPT: | missing \s or \s invalid \s SUBNQN
+    | ^ (?:sshd|ssh|su|sudo|login|gdm|gnome|gkr-pam|pulseaudio|wpa_supplicant|ftpd|telnetd|klogind|xinetd|named|snmpd) [^:]* : .*
+      (?:authentication|kex|invalid \s user|failed \s password|connection|unknown|failure|illegal|could \s not \s load \s host \s key|lookup|unsupported|error)
+    | Failed \s to \s look \s up \s module \s alias | Unknown \s (?:lvalue|key \s name|section) .* ignoring | ignoring\.? $
+    | TLS \s handshake \s error | NetworkPluginNotReady | no \s networks \s found \s in | Error \s getting \s node
+    | Unable \s to \s register \s node | failed \s to \s list \s \*v | failed \s to \s watch \s \*v | Failed \s to \s create .* already
+    | dbus- (?:broker|daemon) [^:]*: .* (?:Activation|Ignoring|Invalid) | systemd-udevd | uncleanly \s shut \s down | NXDOMAIN
+    | mitigating | fallback | deprecated | DVE-2018 | no \s container \s with | Timed \s out \s waiting \s for \s reply
+    | libgpg-error | error-report | panic=\d | crashkernel | collector \s (?:initialized|started) | --\w*(?:fail|error)
+    | ERST: | HEST: | RAS: | BERT: | errors=\w+-?\w* | failed=0 | PCIe \s Bus \s Error: \s severity=Corrected
+    | scrubbed | cleanfsync | \bnscd\b | hid-generic | \bPNP0 | Bluetooth | iwlwifi | nouveau | snd_
+"""
+"""Families of lines that healthy hosts log: kernels at boot, scanners of SSH, programs that wait for one another."""
