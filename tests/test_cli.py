@@ -64,6 +64,39 @@ def test_what_was_mistyped_is_a_usage_error_that_helps(arguments: list[str], exp
     assert expected in answer.err
 
 
+@pytest.mark.parametrize("arguments", [["shwo"], ["ship"], ["ignition"], ["show", "--otput"], ["triage"]])
+def test_wrong_usage_takes_two_lines(arguments: list[str]) -> None:
+    answer = service_record(*arguments)
+    assert answer.status == 2
+    error, advice = answer.err.splitlines()
+    assert error.startswith("Error: ")
+    assert advice.startswith("Try: service-record")
+
+
+@pytest.mark.parametrize("arguments", [["help"], ["--help"], ["help", "show"]])
+def test_help_is_found_however_it_is_asked_for(arguments: list[str]) -> None:
+    answer = service_record(*arguments)
+    assert (answer.status, answer.err) == (0, "")
+    assert answer.out.startswith("Usage: service-record")
+
+
+@pytest.mark.parametrize("arguments", ["--help", "show --help", "show --from ."])
+def test_full_standard_output_is_one_line(tmp_path: Path, arguments: str) -> None:
+    write_lines(tmp_path / "job.json", entry())
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*PROGRAM, *arguments.split()],
+            cwd=tmp_path,
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.stderr == "Error: the output could not be written: No space left on device\n"
+    assert done.returncode == 3
+
+
 def test_an_unreadable_record_is_one_line(tmp_path: Path) -> None:
     write_lines(tmp_path / "job.json", entry())
     answer = service_record("show", "--from", tmp_path / "job.json" / "deeper")

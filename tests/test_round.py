@@ -893,6 +893,6 @@ def test_what_is_not_installed_is_one_line(tmp_path: Path, missing: str) -> None
         text=True,
         check=False,
     )
-    advice = "pip install 'service-record[reporter]'"
+    advice = f"{sys.executable} -m pip install 'service-record[reporter]'"
     line = f"Error: the extra 'reporter' is needed, and {missing} is not installed: {advice}\n"
     assert (done.returncode, done.stderr) == (2, line)

@@ -7,9 +7,12 @@ import errno
 import gc
 import importlib
 import os
+import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import IO, Any, Final
 
 gc.disable()  # what is loaded stays, and looking through it again and again takes a tenth of the start
 import click  # noqa: E402
@@ -78,6 +81,7 @@ DAMAGED: Final = 4
 REFUSED: Final = 6
 NOT_DELIVERED: Final = 75
 TIMED_OUT: Final = 124
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _INTERRUPTED: Final = 130
 _CLOSED_PIPE: Final = 141
 
@@ -86,6 +90,20 @@ class Unreadable(click.ClickException):
     """Nothing to read there, or not readable."""
 
     exit_code = UNREADABLE
+
+
+class WrongUsage(click.ClickException):
+    """A verb or option that does not exist, or a value that it does not take: two lines."""
+
+    exit_code = click.UsageError.exit_code
+
+    def __init__(self, error: click.UsageError) -> None:
+        super().__init__(" ".join(error.format_message().split()))
+        self._command = error.ctx.command_path if error.ctx is not None else "service-record"
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        super().show(file)
+        click.echo(f"Try: {self._command} --help", file=file, err=file is None)
 
 
 class LeakRefused(click.ClickException):
@@ -115,11 +133,21 @@ class Verbs(click.Group):
     ) -> click.Context:
         """Measure the terminal for click, which loads more for that."""
         extra.setdefault("terminal_width", _width_of_help())
-        return super().make_context(info_name, args, parent, **extra)
+        with _errors_in_a_line():
+            context = super().make_context(info_name, args, parent, **extra)
+            sys.stdout.flush()
+        return context
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Without a verb, on a host with records, answer what people come for: what is wrong here."""
-        if not args and _has_records():
+        """Without a verb, on a host with records, answer what people come for: what is wrong here.
+
+        `help`, `help show` and `version` are no verbs, but everybody tries them.
+        """
+        if args[:1] == ["help"]:
+            args = [*args[1:2], "--help"]
+        elif args == ["version"]:
+            args = ["--version"]
+        elif not args and _has_records():
             click.echo("service-record analyze (service-record --help lists what else there is)", err=True)
             args = ["analyze"]
         return super().parse_args(ctx, args)
@@ -154,23 +182,32 @@ class Verbs(click.Group):
                 formatter.write_dl(list(verbs.items()))
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the verb; turn an error of the system into an exit code and at most one line."""
-        try:
+        """Run the verb."""
+        with _errors_in_a_line():
             result = super().invoke(ctx)
             sys.stdout.flush()
-        except KeyboardInterrupt:
-            ctx.exit(_INTERRUPTED)
-        except BrokenPipeError:
-            _drop_output()
-            ctx.exit(_CLOSED_PIPE)
-        except OSError as error:
-            click.echo(f"Error: {system_error_line(error)}", err=True)
-            ctx.exit(UNREADABLE)
-        except ModuleNotFoundError as error:
-            # only where one is missing
-
-            raise missing_extra(error) or error from None
         return result
+
+
+@contextmanager
+def _errors_in_a_line() -> Iterator[None]:
+    """Turn wrong usage, an error of the system or a missing library into an exit code and its line."""
+    try:
+        yield
+    except click.UsageError as error:
+        raise WrongUsage(error) from None
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(_INTERRUPTED) from None
+    except BrokenPipeError:
+        _drop_output()
+        raise click.exceptions.Exit(_CLOSED_PIPE) from None
+    except OSError as error:
+        # What is opened has a name in its error. What is written, such as standard output, has none.
+        where = "" if error.filename or error.errno not in _FULL else "the output could not be written: "
+        click.echo(f"Error: {where}{system_error_line(error)}", err=True)
+        raise click.exceptions.Exit(UNREADABLE) from None
+    except ModuleNotFoundError as error:
+        raise missing_extra(error) or error from None
 
 
 def _has_records() -> bool:
@@ -294,9 +331,13 @@ class MissingExtra(click.ClickException):
         names = " and ".join(filter(None, (", ".join(modules[:-1]), modules[-1])))
         is_executable = "_standalone" in sys.builtin_module_names  # to which nothing can be added
         missing = "not in this executable: on a host with Python," if is_executable else "not installed:"
+        # There is often no `pip` on PATH, and in a tool's environment of uv or pipx none at all.
+        pip = "pip" if is_executable else f"{shlex.quote(sys.executable)} -m pip"
+        if not is_executable and find_spec("pip") is None:
+            pip = "uv tool"
         super().__init__(
             f"the extra '{extra}' is needed, and {names} {verb} {missing} "
-            f"pip install 'service-record[{extra}]'"
+            f"{pip} install 'service-record[{extra}]'"
         )
 
 

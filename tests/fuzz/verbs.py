@@ -54,7 +54,7 @@ PLAIN: Final = Terminal("", "utf-8")
 
 _STATUS: Final = {"show": {0, 1, 2, 3}, "export": {0, 2, 3, 4}, "validate": {0, 2, 3, 4}}
 _SAID: Final = re.compile(
-    r"(Error|Warning|Note): .+|.*: \d+ damaged pieces? left out: line \d.*|Usage: .*|  +\S.*|Try '.*|"
+    r"(Error|Warning|Note): .+|.*: \d+ damaged pieces? left out: line \d.*|Usage: .*|  +\S.*|Try: .*|"
 )
 """The lines on standard error; those of a traceback are none of them."""
 _COLOUR: Final = re.compile(rb"\x1b\[[\d;]*m")
