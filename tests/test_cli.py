@@ -145,3 +145,18 @@ def test_without_a_verb_and_records_the_help_is_shown(tmp_path: Path) -> None:
     answer = service_record(SERVICE_RECORDS_DIR=str(tmp_path))
     assert answer.status == 2
     assert "analyze" in answer.out + answer.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["bundle", "--output", "absent/x", "--redact", "/etc/hostname"], "Error: absent/x: No such file"),
+        (["ignition", "--role", "master", "--close", "a/b"], "'a/b' is not the name of a service"),
+        (["install", "--root", ".", "--close", "absent"], "Warning: there is no absent.service yet"),
+        (["preflight", "--disk", "/absent"], "/absent is no directory"),
+    ],
+    ids=["bundle", "ignition", "install", "preflight"],
+)
+def test_name_of_what_is_not_there_is_told(tmp_path: Path, arguments: list[str], expected: str) -> None:
+    answer = service_record(*arguments, cwd=tmp_path)
+    assert expected in answer.out + answer.err

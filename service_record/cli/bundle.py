@@ -173,9 +173,14 @@ def _copy(path: Path, at: datetime, foreign: str, secrets: Iterable[Path], most_
 def _new(path: Path) -> Iterator[Path]:
     """Yield a path for a new file, which is put in place when it is whole, or not at all."""
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    with put_in_place(unfinished, path):
-        yield unfinished
-        check_new(path)
+    try:
+        with put_in_place(unfinished, path):
+            yield unfinished
+            check_new(path)
+    except OSError as error:
+        if error.filename is not None and os.fspath(error.filename) == os.fspath(unfinished):
+            error.filename = str(path)  # the name that the user gave
+        raise
     sync_names(path.parent)
 
 

@@ -1,6 +1,5 @@
 """Shared parts of `install` and `uninstall`: the destination, and the report of what they did or would do."""
 
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +9,6 @@ from typing import Final
 import click
 
 from service_record.cli import FAILED
-from service_record.cli.options import service_name
 from service_record.deploy.delivered import HOST, Option
 from service_record.deploy.installing import InstallOutcome
 from service_record.deploy.planning import Action, DeployStep
@@ -27,9 +25,6 @@ _WORDS: Final = {
 }
 """The words for a step that was done, and for one of a dry run."""
 _SHIM: Final = "bootstrap-service-record.sh"
-_UNIT_NAME: Final = re.compile(r"[\w:.\\@-]+", re.ASCII)
-"""See systemd.unit(5)."""
-
 root_option: Final = click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -40,14 +35,6 @@ root_option: Final = click.option(
 trial_option: Final = click.option(
     "--dry-run", "is_trial", is_flag=True, help="Say what would be done, and do nothing."
 )
-
-
-def unit_names(_context: click.Context, _parameter: click.Parameter, names: Sequence[str]) -> tuple[str, ...]:
-    """Accept names of services, and refuse what cannot be one."""
-    for name in names:
-        if not _UNIT_NAME.fullmatch(name):
-            raise click.BadParameter(f"{visible(name)!r} is not the name of a service; use one like bootkube")
-    return tuple(map(service_name, names))
 
 
 def afterwards(outcome: InstallOutcome) -> str:

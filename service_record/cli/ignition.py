@@ -18,7 +18,7 @@ from typing import Any, Final
 import click
 
 from service_record.cli import Unreadable
-from service_record.cli.options import all_options
+from service_record.cli.options import all_options, unit_names
 from service_record.deploy.ignition import other_forms, reading, urls
 from service_record.deploy.ignition.checking import insist, insist_on_assisted_service
 from service_record.deploy.ignition.making import (
@@ -66,7 +66,12 @@ delivery_options: Final = all_options(
     click.option("--executable", metavar="URL|FILE", help="The reporter as one executable file."),
     click.option("--executable-hash", metavar="HASH", help="sha512-… or sha256-… of it; needed with a URL."),
     click.option(
-        "--close", "closes", metavar="SERVICE", multiple=True, help="systemd closes its record; repeatable."
+        "--close",
+        "closes",
+        metavar="SERVICE",
+        multiple=True,
+        callback=unit_names,
+        help="systemd closes its record; repeatable.",
     ),
     click.option("--all-services", is_flag=True, help="systemd closes every service's record."),
     click.option(

@@ -1,15 +1,34 @@
 """`install`: the shim, drop-ins and the reporter's units, onto a host."""
 
+import os
 from pathlib import Path
+from typing import Final
 
 import click
 
 from service_record.cli import Unreadable
-from service_record.cli.delivering import next_steps, report, root_option, trial_option, unit_names
+from service_record.cli.delivering import next_steps, report, root_option, trial_option
+from service_record.cli.options import unit_names
 from service_record.deploy.delivered import Option, pages
 from service_record.deploy.installed import DamagedError
 from service_record.deploy.installing import install
 from service_record.deploy.root import Root
+
+_UNIT_DIRECTORIES: Final = (
+    "etc/systemd/system",
+    "run/systemd/system",
+    "run/systemd/generator",
+    "usr/local/lib/systemd/system",
+    "usr/lib/systemd/system",
+    "lib/systemd/system",
+)
+
+
+def _has_unit(root: Path, service: str) -> bool:
+    """Return whether systemd finds a unit file of that service, or its template, below the root."""
+    template, at, _ = service.partition("@")
+    names = {f"{service}.service", f"{template}{at}.service"}
+    return any(os.path.lexists(root / directory / name) for directory in _UNIT_DIRECTORIES for name in names)
 
 
 @click.command("install")
@@ -43,6 +62,9 @@ def command(root: Path, *, closes: tuple[str, ...], replace: bool, is_trial: boo
       service-record install --all-services --dry-run    what that would do
       service-record install --root /mnt --reporter      onto a host that is mounted
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    for service in closes:
+        if not _has_unit(root, service):
+            click.echo(f"Warning: there is no {service}.service yet; its drop-in waits for it", err=True)
     options = [option for option in Option if chosen[option.value.replace("-", "_")]]
     try:
         outcome = install(

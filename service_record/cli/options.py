@@ -148,6 +148,20 @@ def service_name(name: str) -> str:
     return name.removesuffix(".service") or name
 
 
+_UNIT_NAME: Final = re.compile(r"[\w:.\\@-]+", re.ASCII)
+"""See systemd.unit(5)."""
+
+
+def unit_names(_context: click.Context, _parameter: click.Parameter, names: Sequence[str]) -> tuple[str, ...]:
+    """Accept names of services, and refuse what cannot be one."""
+    from service_record.record.visible import visible  # only where one is refused
+
+    for name in names:
+        if not _UNIT_NAME.fullmatch(name):
+            raise click.BadParameter(f"{visible(name)!r} is not the name of a service; use one like bootkube")
+    return tuple(map(service_name, names))
+
+
 def service_names(
     _context: click.Context, _parameter: click.Parameter, names: Sequence[str]
 ) -> tuple[str, ...]:

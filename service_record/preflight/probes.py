@@ -103,6 +103,10 @@ def _is_on_link(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 def check_disk(directory: Path, role: Role) -> CheckResult:
     """Measure fdatasync as etcd uses it: short writes to a file without a name, gone afterwards."""
+    if not directory.is_dir():
+        return not_checked(
+            "disk", f"{directory} is no directory", "Name one on the disk for etcd: --disk DIRECTORY."
+        )
     kind = _file_system(directory)
     if kind is None or kind in _IN_MEMORY:
         reason = f"{directory} is on {kind or 'an unknown file system'}, which may be in memory"
