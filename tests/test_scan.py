@@ -103,7 +103,10 @@ def test_of_a_long_line_the_beginning_is_looked_at() -> None:
     ]
 
 
-@pytest.mark.parametrize(("before", "is_read"), [(bytes(range(256)) * 8, False), (b"x" * 99 + b"\0", True)])
+@pytest.mark.parametrize(
+    ("before", "is_read"),
+    [(bytes(range(256)) * 8, False), (b"LPKSHHRH", False), (b"x" * 99 + b"\0", True)],
+)
 def test_binary_file_is_not_read_as_text(before: bytes, is_read: bool) -> None:
     evidence = scanned({KERNEL: before + b"\nfar\n"})
     assert (len(places(evidence)), evidence.looked.files) == (is_read, is_read)

@@ -1,7 +1,7 @@
-"""All that is in an archive or a directory, to be copied: in one pass, with nothing held in memory.
+"""Iterate over all files of an archive or a directory, in one pass and with little memory.
 
-What is compressed is unpacked, and an archive in the archive becomes a directory of its name: a secret in it
-could not be found otherwise.
+Compressed files are unpacked, and an archive in the archive becomes a directory: redaction must see what is
+inside.
 """
 
 import os
@@ -31,7 +31,7 @@ _PACKING: Final = re.compile(r"(?<=[^/.])(?:\.(?:gz|bz2|xz|zst))+$")
 """The suffixes taken off the name of an unpacked file, if there is a name without them."""
 
 Leave = Callable[[LeftOut], None]
-"""Is told each part that is not given, or not to its end."""
+"""A function that is called with each part that is not yielded, or not to its end."""
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -48,9 +48,9 @@ class Content(msgspec.Struct, frozen=True):
 def archive_contents(
     stream: BufferedReader, name: str, written: float, leave: Leave, limits: Limits | None = None
 ) -> Iterator[Content]:
-    """Yield the files in an archive, in its order; of what is none, its content under `name`.
+    """Yield the files in an archive, in its order; a file that is no archive is yielded under `name`.
 
-    Nothing in it raises: what is damaged or beyond a limit is told to `leave`, as is what is no file.
+    Damage never raises: parts that are damaged, beyond a limit or not plain files are passed to `leave`.
     """
     layer = Layer(stream.read1, ReadingBudget(limits or Limits()))
     yield from _limited(_unpacked(layer, name, written, "", leave), "", leave)
@@ -59,11 +59,11 @@ def archive_contents(
 def directory_contents(
     directory: Path, leave: Leave, limits: Limits | None = None, *, without: Path | None = None
 ) -> Iterator[Content]:
-    """Yield the files below a directory in the order of their names, archives unpacked. Links are not
+    """Yield the files below a directory in the order of their names. Archives are unpacked; links are not
     followed.
 
-    `without` is the file that is being made of them. The limits hold for each file. What cannot be read is
-    told to `leave`.
+    `without` is a file to leave out: the one that the caller is writing. The limits hold for each file. Files
+    that cannot be read are passed to `leave`.
     """
     for path in _files(directory, leave):
         if without and path.name == without.name and path.resolve() == without.resolve():

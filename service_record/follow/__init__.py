@@ -1,1 +1,1 @@
-"""Records as they grow."""
+"""Follow records while services write them."""

@@ -1,6 +1,6 @@
-"""The records of a live directory, again and again: what is new in them since the last look.
+"""Follow the records of a directory while services write them.
 
-Between two looks it sleeps until something changes in the directory, which need not exist yet: inotify(7).
+inotify(7) wakes the reader when a file changes. The directory need not exist yet.
 """
 
 import errno
@@ -24,21 +24,19 @@ from service_record.record.entry import Entry, Piece
 
 _CHANGES: Final = flags.CREATE | flags.MODIFY | flags.MOVED_TO | flags.MOVED_FROM | flags.DELETE
 _COMINGS: Final = flags.CREATE | flags.MOVED_TO
-_REST_SECONDS: Final = 1.0
-"""Between two looks where nothing is told: of a network file system, or behind a symbolic link."""
-_POLLING_SECONDS: Final = 0.05
-"""The same where the kernel has no inotify instance or watch left to give."""
+_REST_SECONDS: Final = 1.0  # longest wait: inotify misses changes on network file systems and behind links
+_POLLING_SECONDS: Final = 0.05  # the same if the kernel has no inotify instance or watch left
 
 
 class Watch:
-    """Wakes up when something changes in a directory, or on the way to one that does not exist yet."""
+    """Waits for changes in a directory, or in its nearest existing parent."""
 
     def __init__(self, directory: Path, output: int) -> None:
-        """`output` is a descriptor whose reader may leave, which also ends the wait."""
+        """Watch a directory. A wait also ends when nobody reads the descriptor `output` any more."""
         self._directory = directory.absolute()
         self._output = output
         self._poll = select.poll()
-        self._poll.register(output, 0)  # POLLERR and POLLHUP are told unasked
+        self._poll.register(output, 0)  # POLLERR and POLLHUP need no request
         self._watched: int | None = None
         self._aimed_at: tuple[int, int, int] | None = None
         self._inotify: INotify | None = None
@@ -54,9 +52,9 @@ class Watch:
             self._inotify.close()
 
     def aim(self) -> None:
-        """Watch the directory, or what is there of the way to it. What changes from here on ends a wait.
+        """Watch the directory, or its nearest existing parent. Later changes end a wait.
 
-        Raises OSError when a directory on the way may not be read.
+        Raises OSError if a parent may not be read.
         """
         while self._inotify is not None:
             place, is_all_there = self._nearest()
@@ -68,12 +66,12 @@ class Watch:
                 self._add(self._inotify, place, aim[2])
             except (FileNotFoundError, NotADirectoryError):
                 continue  # gone again
-            self._aimed_at = aim  # and look again: more of the way may be there since
+            self._aimed_at = aim  # and look again: the directory may have been made since
 
     def wait(self, due: float | None) -> None:
-        """Sleep until something changes, or until that time on the monotonic clock, but a second at most.
+        """Sleep until a change, or until `due` on the monotonic clock, at most for a second.
 
-        Raises BrokenPipeError when nobody reads the output any more.
+        Raises BrokenPipeError if nobody reads the output any more.
         """
         longest = _REST_SECONDS if self._inotify is not None else _POLLING_SECONDS
         seconds = longest if due is None else min(longest, max(0.0, due - monotonic()))
@@ -85,7 +83,7 @@ class Watch:
             self._aimed_at = None
 
     def _nearest(self) -> tuple[Path, bool]:
-        """Return the last directory that exists on the way, and whether that is the one to watch."""
+        """Return the nearest existing directory, and whether it is the one to watch."""
         for place in (self._directory, *self._directory.parents):
             if place.is_dir():
                 break
@@ -111,22 +109,22 @@ class Watch:
 
 
 _RETIREMENT_SECONDS: Final = 3.0
-"""The time for which a replaced file is still read: a writer may have opened it, and wait for its lock."""
+"""How long a replaced file is still read: a writer may have opened it before, and be waiting for its lock."""
 _MAX_FORMER: Final = 8
 _OLD_SECONDS: Final = 1.0
-"""The age from which a file's time tells whether it was written since; two writes may have the same time."""
+"""Below this age, a file with an unchanged time may still have been written: two writes can have one time."""
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class LiveRecords:
-    """Reads what is new in the records of a directory, which need not exist yet."""
+    """Reads the new pieces of all records in a directory, which need not exist yet."""
 
     def __init__(
         self, records: Records, services: Iterable[str] = (), *, history_bytes: int | None = None
     ) -> None:
-        """Follow these services, by their names or by those of their units; all when none is given.
+        """Follow these services, by the names of services or of units; without names, all services.
 
-        What is there at the first look is new, too: all of it, or so many bytes at the end of each record.
+        The first look also yields what the records have already: all of it, or the last `history_bytes`.
         """
         self._history_bytes = history_bytes
         self._records = records
@@ -134,9 +132,9 @@ class LiveRecords:
         self._tails: dict[str, _RecordTail] = {}
 
     def look(self) -> Iterator[tuple[str, Piece]]:
-        """Service and piece for all that is new, by time; the pieces of a service in the order of its file.
+        """Yield service and piece for each new piece, by time; those of one service in the order of its file.
 
-        Raises OSError where a record or the directory is there and cannot be read.
+        Raises OSError if a record or the directory cannot be read.
         """
         for service in self.services():
             if service not in self._tails:
@@ -149,7 +147,7 @@ class LiveRecords:
             yield service, piece
 
     def services(self) -> list[str]:
-        """Return the services that are followed and have a record now."""
+        """Return the followed services that have a record."""
         try:
             there = self._records.services()
         except FileNotFoundError:  # the directory was removed at this moment
@@ -158,14 +156,13 @@ class LiveRecords:
 
     @property
     def due(self) -> float | None:
-        """Return when to look again even if nothing changes, on the monotonic clock; None when there is no
-        need.
-        """
+        """Return when to look again even if nothing changes, on the monotonic clock; None if never."""
+
         return min((tail.due for tail in self._tails.values() if tail.due is not None), default=None)
 
 
 def _timed(service: str, pieces: Iterable[Piece]) -> Iterator[tuple[datetime, str, Piece]]:
-    """Yield the pieces with the latest time so far: a piece without one belongs behind the one before."""
+    """Yield each piece with the latest time so far, so that a piece without a time keeps its position."""
     latest = _BEGINNING
     for piece in pieces:
         if isinstance(piece, Entry) and piece.time is not None:
@@ -174,17 +171,17 @@ def _timed(service: str, pieces: Iterable[Piece]) -> Iterator[tuple[datetime, st
 
 
 class _OpenFile:
-    """A file that is or was a record."""
+    """An open file that is a record, or was one until it was replaced."""
 
     def __init__(self, descriptor: int, following: Following) -> None:
         self.descriptor = descriptor
         self.following = following
         self.until: float | None = None
-        """The time of the last look at it; None as long as it is the record."""
+        """When to read it for the last time; None while it is the record."""
         self._read_as: tuple[int, int] | None = None
 
     def skip_to_last(self, size: int) -> None:
-        """Leave out what stands before that many bytes at the end."""
+        """Skip all but the last `size` bytes."""
         offset = os.fstat(self.descriptor).st_size - size
         if offset > 0:
             self.following.skip(lambda start, length: os.pread(self.descriptor, length, start), offset)
@@ -209,7 +206,7 @@ class _OpenFile:
 
 
 class _RecordTail:
-    """One record, over all the files that it has."""
+    """Reads one record, also while its file is being replaced."""
 
     def __init__(self, path: Path, history_bytes: int | None) -> None:
         self._path = path
@@ -219,9 +216,8 @@ class _RecordTail:
         self._following = Following()
 
     def look(self, now: float) -> Iterator[Piece]:
-        """Yield what is new; the rest of a file that was replaced comes before the contents of its
-        successor.
-        """
+        """Yield the new pieces: first the rest of a replaced file, then the file in its place."""
+
         if self._current is not None and self._is_replaced(self._current):
             self._current.until = now + _RETIREMENT_SECONDS
             self._former.append(self._current)
@@ -256,7 +252,7 @@ class _RecordTail:
         return min((file.due for file in files if file.due is not None), default=None)
 
     def _is_replaced(self, file: _OpenFile) -> bool:
-        """Return whether the path leads to another file by now, or to none."""
+        """Return whether the path is now another file, or none."""
         try:
             return not os.path.samestat(self._path.stat(), os.fstat(file.descriptor))
         except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""A record that is being written: from one look at its bytes to the next, the pieces that are new. Pure.
+"""Find the new pieces of a record that is being written, each time its file is read. Pure.
 
-What was shown before is known again by its bytes and their place, and where these have changed by what it
-says. So a line that was parked behind an array is not new when it is taken into it, nor is an entry that
-another program wrote again with all the rest of its file. docs/follow.md has what this means for people.
+A piece that was shown before is recognised by its bytes and their place or, if the place has changed, by its
+content. So an entry is shown once, even if a writer moves a line into an array, or rewrites the whole file.
+docs/follow.md describes this for users.
 """
 
 from bisect import bisect_left
@@ -18,14 +18,13 @@ from service_record.follow.located_pieces import LocatedPiece, located_pieces_in
 from service_record.record.entry import BYTE_ORDER_MARK, Entry, Piece
 
 ReadAt: TypeAlias = Callable[[int, int], bytes]
-"""A function that returns so many bytes of a file from an offset on; fewer only at its end."""
+"""A function that returns bytes of a file, given an offset and a size; fewer only at its end."""
 
 _HEAD_BYTES: Final = 4096
 _CHUNK_BYTES: Final = 1 << 20
 _ALL_BYTES: Final = 1 << 62
 _RETRY_SECONDS: Final = 0.01
-_MAX_MARKS: Final = 20_000
-"""More than a writer may move: the entries in the last 1 MiB of an array."""
+_MAX_MARKS: Final = 20_000  # a writer moves at most the entries in the last 1 MiB of an array
 
 
 class _Mark(msgspec.Struct, frozen=True):
@@ -35,45 +34,43 @@ class _Mark(msgspec.Struct, frozen=True):
     line: int = 1
     start: int = 0
     length: int = 0
-    """0 where it has no line of its own, or is not any more where it was."""
+    """0 if it has no line of its own, or has been moved."""
     digest: int = 0
 
 
 class _FollowedTail(msgspec.Struct, frozen=True):
-    """The content behind the last mark that is still in its place."""
+    """The end of a file, from the last mark that is still in its place."""
 
     data: bytes
     offset: int
     line: int
     expected: Sequence[_Mark]
-    """The marks behind that one."""
+    """The marks that should come next."""
     is_end: bool
 
 
 class Following:
-    """The pieces of one record that were shown, whatever happened to its file since."""
+    """Remembers which pieces of a record were shown, even if its file is replaced."""
 
     def __init__(self) -> None:
         self._marks: list[_Mark] = []
         self._since: dict[tuple[int, int], float] = {}
-        """Line and key of what was seen but may be unfinished -> since when it stands there."""
+        """Line and key of each piece that may be unfinished -> when it was first seen."""
         self._is_trimmed = False
-        """True if there were more marks than are kept."""
+        """True if old marks were dropped."""
         self.due: float | None = None
-        """The time of the next look even without a change, on the clock of `look`; None when there is no
-        need.
-        """
+        """When to call `look` again even if the file does not change, on its clock; None if never."""
 
     def copy(self) -> "Following":
-        """Another that knows what this one has shown, for the file that comes in the place of this one's."""
+        """Return a copy for the file that replaces this one."""
         other = Following()
         other._marks, other._is_trimmed = list(self._marks), self._is_trimmed
         return other
 
     def skip(self, read: ReadAt, offset: int) -> None:
-        """Take all up to that offset, and the first whole entry behind it, for shown.
+        """Treat everything before an offset, and the first whole entry behind it, as shown.
 
-        Nothing is skipped where none of the next bytes is an entry on a line of its own.
+        Nothing is skipped if no entry on a line of its own follows.
         """
         data = read(offset, _CHUNK_BYTES)
         begun = data.find(b"\n") + 1
@@ -90,10 +87,11 @@ class Following:
         self._is_trimmed = bool(self._marks)
 
     def look(self, read: ReadAt, now: float, written: float, *, final: bool = False) -> Iterator[Piece]:
-        """Yield the pieces that are new, in the order of the file.
+        """Yield the new pieces, in the order of the file.
 
-        `now` is any clock, in seconds; `written` is when on that clock the file was last written. What may be
-        unfinished waits for a later look, with all behind it, unless this is the final one.
+        `now` is the time of any clock in seconds, `written` that of the last write to the file by the same
+        clock. A piece that may be unfinished, and all behind it, waits for a later call unless this one is
+        `final`.
         """
         self.due = None
         is_array = read(0, _HEAD_BYTES).removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"[")
@@ -115,7 +113,7 @@ class Following:
             size = _CHUNK_BYTES
 
     def _tail(self, read: ReadAt, size: int) -> _FollowedTail | None:
-        """Return None when the file changed between two reads."""
+        """Return the rest of the file; None if the file changed between two reads."""
         standing = self._standing(read)
         expected = self._marks[standing:]
         mark = self._marks[standing - 1] if standing else _Mark(0)
@@ -127,9 +125,9 @@ class Following:
         return _FollowedTail(rest, mark.start + mark.length, mark.line, expected, len(data) < length)
 
     def _standing(self, read: ReadAt) -> int:
-        """Return how many marks there are up to the last that is still in its place.
+        """Return the number of marks up to the last one that is still in its place.
 
-        A file is rewritten from some place on, so what is in its place stands before what is not.
+        Writers rewrite a file from some offset to its end, so a binary search finds that mark.
         """
 
         def is_gone(index: int) -> bool:
@@ -146,7 +144,7 @@ class Following:
     def _new(
         self, pieces: Sequence[LocatedPiece], tail: _FollowedTail, now: float, written: float, *, final: bool
     ) -> Sequence[Piece]:
-        """Return the pieces not yet shown, up to the first that may be unfinished, and mark those shown."""
+        """Return the new pieces before the first that may be unfinished, and remember them as shown."""
         unchanged = self._marks[: len(self._marks) - len(tail.expected)]
         met = _matched([_key(located.piece) for located in pieces], [mark.key for mark in tail.expected])
         if self._is_trimmed and not unchanged:
@@ -163,9 +161,8 @@ class Following:
         return [located.piece for located in new]
 
     def _ripe(self, unknown: Sequence[LocatedPiece], now: float, written: float) -> Sequence[LocatedPiece]:
-        """Return those before the first that has not stood long enough, and note when to look at that one
-        again.
-        """
+        """Return the pieces before the first that is too recent, and set `due` for that one."""
+
         since, self._since = self._since, {}
         for place in (_place(located) for located in unknown if located.wait_seconds > 0):
             self._since[place] = since.get(place, min(written, now))
@@ -180,10 +177,10 @@ class Following:
 def _remarked(
     pieces: Sequence[LocatedPiece], met: Sequence[int | None], expected: Sequence[_Mark], place: int
 ) -> list[_Mark]:
-    """Return the marks of what was shown before, and of what is shown now: all that is found before `place`.
+    """Return the marks of all pieces that were shown, before and now; now those before `place` are.
 
-    What was shown, but stands behind what is held or is not there just now, is kept in mind without its
-    place: the next look is to begin before it.
+    A shown piece that is missing now, or comes after a piece that waits, keeps a mark without a place: the
+    next look must begin before it.
     """
     marks: list[_Mark] = []
     passed = 0
@@ -203,9 +200,8 @@ def _without_places(marks: Sequence[_Mark]) -> list[_Mark]:
 
 
 def _matched(keys: Sequence[int], expected: Sequence[int]) -> list[int | None]:
-    """Return for each key the index at which it was expected, in the order of both; None for one that was
-    not.
-    """
+    """Return each key's index among the expected keys, in ascending order; None if it is not expected."""
+
     places: dict[int, deque[int]] = {}
     for index, key in enumerate(expected):
         places.setdefault(key, deque()).append(index)
@@ -230,8 +226,8 @@ def _place(located: LocatedPiece) -> tuple[int, int]:
 
 
 def _key(piece: Piece) -> int:
-    """Return what tells a piece from another, wherever it stands."""
+    """Return a hash of a piece that does not depend on its place."""
     if isinstance(piece, Entry):
-        # Whatever was left out before it since: it is the same entry.
+        # Rotation may note on an entry how many were left out before it: it is the same entry.
         return hash(repr(structs.replace(piece, left_out=None)))
     return hash((piece.text, piece.reason))

@@ -1,7 +1,7 @@
-"""The pieces at the end of a record with their places, and how long each has to stand to be believed. Pure.
+"""Locate the pieces at the end of a record, and say how long each must be there to count as written. Pure.
 
-`layout` says what the pieces are. Here those that have a line of their own, as all that our writers write,
-get the offset of that line too, so that the next look can begin behind it.
+`layout` defines the pieces. Here a piece on a line of its own, as our writers write them, also gets the
+offset of its line, so that the next look can begin behind it.
 """
 
 import re
@@ -18,42 +18,43 @@ from service_record.record.layout import read_entries
 from service_record.record.recovery import OBJECT_LINE, STRUCTURE, Region, entry_of
 
 UNSETTLED_SECONDS: Final = 0.03
-"""The wait for an entry that may be the half of a write to an array, seen while another half was not."""
+"""The wait for an entry of an array, of which a reader may see only a part of the write."""
 UNFINISHED_SECONDS: Final = 1.0
-"""The wait for a damaged or unfinished piece: a write takes microseconds."""
+"""The wait for a damaged piece, which may be an unfinished write. A write takes microseconds."""
 
 _FOREIGN_LINE: Final = re.compile(
     rb"^[\[\], \t\r]* (?! \{ [^\n]* \} [\[\], \t\r]* $ ) ([^\[\], \t\r\n] [^\n]*)", re.MULTILINE | re.VERBOSE
 )
 """A line that is neither blank nor an object."""
 _MAY_BE_TAKEN_APART: Final = re.compile(rb"[\[\]{]")
-"""Without these, all of a region is one piece."""
+"""A region without any of these is one piece."""
 _BETWEEN_ELEMENTS: Final = (b"[\n", b",\n")
-"""The bytes that our writers put before an element. Behind anything else an entry may be one that is just
-being taken into the array: half of that write may have removed the bracket before it, and not yet the entry
-itself.
+"""The bytes that our writers put before an element of an array.
+
+Behind other bytes, an entry may be one that a writer is just moving into the array: the bracket before it is
+gone, and the old copy of the entry is not.
 """
 
 
 class LocatedPiece(msgspec.Struct, frozen=True):
-    """A piece as it stands in the file now."""
+    """A piece with its place in the file."""
 
     piece: Piece
     line: int
     """The line, from 1; 0 for an entry that has no line of its own."""
     wait_seconds: float = 0
-    """Seconds for which it has to stand there before it is surely what it seems."""
+    """Seconds for which the piece must be there unchanged before it counts as written."""
     start: int = 0
     raw: bytes = b""
-    """The bytes at the offset `start`; empty for a piece that has no line of its own."""
+    """The bytes at `start`; empty for a piece without a line of its own."""
 
 
 def located_pieces_in(
     data: bytes, offset: int, line: int, *, is_array: bool, is_end: bool
 ) -> list[LocatedPiece]:
-    """Return the pieces from an offset in that line up to the end of the file or to a whole line.
+    """Return the pieces in `data`, which begins at `offset`, in line `line`.
 
-    Of bytes that end before the file does, the last lines that are not entries are left for a later look.
+    Unless `data` reaches the end of the file, its last lines that are not entries are left for a later look.
     """
     pieces: list[LocatedPiece] = []
     region = _Region(line, is_first=offset == 0)
@@ -75,11 +76,11 @@ def located_pieces_in(
 
 
 class _LineRow(msgspec.Struct, frozen=True):
-    """One line of the file, or several that cannot be an entry."""
+    """One line of the file, or several lines that are not entries."""
 
     content: bytes
     core: bytes
-    """The line without an array's structure around it; of several the first that is no object, if any."""
+    """The line without the brackets and commas of an array; of several lines, the first that is no object."""
     start: int = 0
     """The offset of the core of one line."""
 
@@ -89,7 +90,7 @@ class _LineRow(msgspec.Struct, frozen=True):
 
 
 class _Region(msgspec.Struct):
-    """The lines between two that are just an entry each."""
+    """The lines between two lines that are an entry each."""
 
     line: int
     is_first: bool = False
@@ -119,7 +120,7 @@ def _rows(data: bytes, offset: int) -> Iterator[_LineRow]:
 
 
 def _row(data: bytes, begin: int, offset: int) -> _LineRow:
-    """Return the line of the data that begins there, the data being from that offset of the file on."""
+    """Return the line that begins at `begin` in `data`, which begins at `offset` in the file."""
     end = data.find(b"\n", begin) + 1 or len(data)
     content = data[begin:end]
     text = content.removeprefix(BYTE_ORDER_MARK) if offset + begin == 0 else content
@@ -128,7 +129,7 @@ def _row(data: bytes, begin: int, offset: int) -> _LineRow:
 
 
 def _entry(row: _LineRow, region: _Region) -> Entry | None:
-    """Return the entry that a line is, as `layout` would take it behind the lines of this region."""
+    """Return the entry on a line, as `layout` reads it after this region; None if it is none."""
     if not row.looks_whole():
         region.is_taken_apart |= bool(row.core)
         return None
@@ -144,8 +145,8 @@ def _entry(row: _LineRow, region: _Region) -> Entry | None:
 def _in_region(region: _Region, *, is_array: bool, is_followed: bool) -> list[LocatedPiece]:
     """Return the pieces of lines that are not an entry each.
 
-    In lines, an entry that follows proves that what is damaged is not going to be finished. In an array the
-    writer of both may be at work.
+    In a file of lines, a damaged piece before an entry is never going to be finished. In an array it may be:
+    one write changes both.
     """
     if not region.content.strip(STRUCTURE):
         return []

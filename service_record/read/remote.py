@@ -1,4 +1,4 @@
-"""The records of a host as a collector has them: those it was sent live, or else its latest bundle."""
+"""Fetch a host's records from a collector: the live ones, or else its latest bundle."""
 
 import errno
 import os
@@ -24,7 +24,7 @@ class RemoteRecords(msgspec.Struct, frozen=True):
 
 
 class _Service(msgspec.Struct, frozen=True):
-    """A service with a record, as a collector tells of it."""
+    """A service with a record, in the answer of a collector."""
 
     service: str
 
@@ -37,10 +37,7 @@ class _HostRecords(msgspec.Struct, frozen=True):
 
 
 def remote_records(place: str) -> RemoteRecords:
-    """Fetch what the collector has of the host that a `collector://` names.
-
-    Raises CollectorError, OSError.
-    """
+    """Fetch the records of the host that a `collector://` URL names. Raises CollectorError, OSError."""
     address = address_of(place)
     if not address.host:
         raise CollectorError(f"{place}: no host is named; use {place.rstrip('/')}/NAME")
@@ -66,7 +63,7 @@ def _checked_answer(answer: object, url: str) -> _HostRecords:
 
 
 def _record(client: CollectorClient, host: str, service: str) -> Iterator[Piece]:
-    """Give a record, once it is here. Raises OSError at its first piece: too late for a refusal."""
+    """Download a record and yield its pieces. Raises OSError at the first piece."""
     try:
         with _downloaded(client, host_path(host, "records", service)) as file:
             yield from read_entries(file)
@@ -75,7 +72,7 @@ def _record(client: CollectorClient, host: str, service: str) -> Iterator[Piece]
 
 
 def _downloaded(client: CollectorClient, path: str) -> BufferedReader:
-    """Return what is at a path, in a file without a name."""
+    """Download a path to a file without a name, and return that."""
     with tempfile.TemporaryFile() as file:
         client.download(path, file)
         file.flush()

@@ -51,48 +51,48 @@ _MAX_UNIT_TEXT: Final = 64 << 10  # characters
 
 
 class SourceError(Exception):
-    """The reason why nothing can be read there, and what to do, in one line."""
+    """A source cannot be read. The message says why and what to do, in one line."""
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Records to read, each once."""
+    """The records and other files of one host. Each record can be read once."""
 
     name: str
-    """The place of the records, for people."""
+    """Where the records are, for people."""
     records: tuple[tuple[str, Iterable[Piece]], ...]
-    """Service and what is in its record, read as it is asked for."""
+    """Each service with the pieces of its record, which are read lazily."""
     is_home: bool = False
     """True for the records directory of this host."""
     written: Mapping[str, float] = msgspec.field(default_factory=dict)
-    """Service and when its file was last written, where that is known, in seconds since 1970."""
+    """Service -> the time of the last write to its record, if known, in seconds since 1970."""
     unfinished: frozenset[str] = frozenset()
-    """Services with a file beside theirs that upstream's shim was about to put in its place."""
+    """Services for which upstream's shim left a new file that it had not yet moved into place."""
     damaged: Mapping[str, Callable[[], bytes]] = msgspec.field(default_factory=dict)
-    """Service and what reads the copy beside its record of the damaged bytes that a writer replaced in it."""
+    """Service -> a function that reads the damaged bytes which a writer moved to a file beside the record."""
     is_snapshot: bool = False
-    """True for a bundle: what runs without an end in it was running when it was made."""
+    """True for a bundle: a run without an end was running when the bundle was made."""
     left_out: "tuple[LeftOut, ...]" = ()
-    """The parts of an archive or directory that were not read, each with its place in the path."""
+    """The parts of an archive or directory that were not read."""
     boot_id: str | None = None
-    """For a bundle: the boot that ran when it was made, if its manifest names that."""
+    """For a bundle: the boot in which it was made, if its manifest names the boot."""
     running: tuple[systemd.RunningService, ...] = ()
-    """Services of this host that run now; those that know nothing of us have no record of that yet."""
+    """Services that systemd runs on this host now; they may have no record."""
     unit_texts: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """For a bundle: path and text of the files that say which units failed, and how."""
+    """For a bundle: path -> text of the files about failed units."""
     contents: "Callable[[Leave], Iterator[Content]] | None" = None
-    """Iterates over all files of the source, in one more pass; None where there are only records."""
+    """Iterates over all files of the source; None if there are only records."""
     refusal: str = ""
-    """The reason why there are no records, if there are only other files."""
+    """Why there are no records, if there are only other files."""
     is_log_bundle: bool = False
-    """True for what OpenShift's gather makes of a bootstrap host: all is over that was to happen on it."""
+    """True for a log bundle of OpenShift's gather, which is made when the installation has ended."""
 
 
 def open_source(places: Sequence[str] = (), *, with_evidence: bool = False) -> Source:
-    """Open the records in these directories, files and bundles; by default this host's. `-` is standard
-    input, `collector://HOST/NAME` a host that a collector knows.
+    """Open the records in these directories, files and bundles; without any, those of this host.
 
-    A stream that names the `service` of its entries, as `show --output jsonl` writes it, holds as many
-    records. Raises OSError when a place cannot be read, SourceError when there is no record in it.
+    `-` is standard input, `collector://HOST/NAME` a host of a collector. A file whose entries name their
+    `service`, as `show --output jsonl` writes it, has one record for each service. Raises OSError if a place
+    cannot be read, SourceError if it has no records.
 
     With `with_evidence`, a place without records is opened too, if there are other files: the source has a
     `refusal` then. Standard input is copied to a file without a name if it is not a record.
@@ -104,9 +104,7 @@ def open_source(places: Sequence[str] = (), *, with_evidence: bool = False) -> S
 
 
 def liveness_for(source: Source) -> Liveness:
-    """Return what is known of the runs in a source that have no end; for a bundle, as of the boot that made
-    it.
-    """
+    """Return the rules by which runs without an end count as running or interrupted."""
     if source.is_snapshot:
         return Liveness(source.boot_id, is_at_home=source.boot_id is not None)
     return Liveness(systemd.boot_id(), source.is_home, systemd.is_alive)
@@ -127,7 +125,7 @@ def _place(place: str, *, with_evidence: bool) -> Source:
 
 
 def _of_collector(place: str, *, with_evidence: bool) -> Source:
-    """Return the records of a host that a collector knows, as they were when it heard of it last."""
+    """Return the records that a collector has of a host."""
     from service_record.client.address import CollectorError  # few read from there
     from service_record.read.remote import remote_records
 
@@ -145,7 +143,7 @@ def _of_collector(place: str, *, with_evidence: bool) -> Source:
 
 
 def _fetched(fetch: Callable[[], BufferedReader]) -> BufferedReader:
-    """Return a collector's bundle. Raises OSError: it is too late for a refusal."""
+    """Return a collector's bundle. Raises OSError, which callers of a reading function expect."""
     from service_record.client.address import CollectorError  # as above
 
     try:
@@ -190,7 +188,7 @@ def _why_no_records(path: Path) -> str:
 
 
 def _unreachable(name: str, names: set[str]) -> "tuple[LeftOut, ...]":
-    """Report a log bundle of other hosts only: its maker could not reach the bootstrap host."""
+    """Report a log bundle that has no logs of its bootstrap host."""
     is_gather = any(each.startswith("log-bundle") for each in {name.rpartition("/")[2], *names})
     if not is_gather or "bootstrap" in names or not names & {"control-plane", "serial"}:
         return ()
@@ -225,9 +223,7 @@ def _archive_contents(
 
 
 def _texts_below(path: Path) -> dict[str, str]:
-    """Return the same of a bundle without records that was unpacked there; empty if they name no
-    failed unit.
-    """
+    """Return the texts about units of an unpacked bundle without records; empty if no unit failed."""
     listings = [
         listing
         for name in (*LISTINGS, *(f"sos_commands/systemd/{name}" for name in LISTINGS))
@@ -244,10 +240,7 @@ def _name_failed_units(texts: Mapping[str, str]) -> bool:
 
 
 def _texts_in(directory: Path, top: Path) -> dict[str, str]:
-    """Return the readable texts about failed units of the bundle that was unpacked to a directory.
-
-    `top` is the bundle's own top directory.
-    """
+    """Return path and text of the files about failed units below `top`, a directory of an unpacked bundle."""
     texts = {}
     listings = (top / listing for listing in LISTINGS)
     for path in (*listings, *sorted(top.glob("unit-status/*.txt"))[:_MAX_UNIT_TEXTS]):
@@ -257,10 +250,7 @@ def _texts_in(directory: Path, top: Path) -> dict[str, str]:
 
 
 def is_unpacked_bundle(path: Path) -> bool:
-    """Return whether a directory is one that a bundle was unpacked to; this host's own files are none.
-
-    Raises SourceError when there are several bundles in it.
-    """
+    """Return whether a directory holds an unpacked bundle. Raises SourceError if it holds several."""
     directory = records_directory(path)
     return directory != path and not _is_home(directory)
 
@@ -270,14 +260,14 @@ def _is_home(directory: Path) -> bool:
 
 
 def records_directory(path: Path) -> Path:
-    """Return where the bundle in a directory has its records; the directory itself when there is
-    none in it.
-    """
+    """Return the directory of records in an unpacked bundle; for any other directory, itself."""
     for below in ("", "*/"):
         directories = [
             place for layout in _LAYOUTS for place in path.glob(below + layout) if is_inside(path, place)
         ]
-        directories = [place for place in directories if recorded_services(place)] or directories
+        directories = [place for place in directories if recorded_services(place)] or [
+            place for place in directories if str(place).endswith(RECORD_DIRECTORIES)
+        ]
         if len(directories) > 1:
             names = ", ".join(str(place) for place in sorted(directories))
             raise SourceError(f"several bundles in {path}: give one of {names}")
@@ -530,7 +520,7 @@ def _of_bundle(
 
 
 def _of_pieces(name: str, service: str, pieces: Iterator[Piece]) -> Source:
-    """Return the record of a service, or those of all services that its entries name."""
+    """Return one record, or one for each service if the entries name theirs."""
     beginning = list(islice(pieces, PIECES))
     try:
         refuse_foreign(name, beginning)
@@ -552,7 +542,7 @@ def _closing(stream: BufferedReader) -> Iterator[Piece]:
 
 
 def _by_service(pieces: Iterable[Piece], service: str) -> dict[str, list[Piece]]:
-    """Return the pieces of each service; one that names none belongs with the piece before it."""
+    """Group pieces by service; a piece without a service belongs to that of the piece before it."""
     records: dict[str, list[Piece]] = {}
     for piece in pieces:
         service = _service_in(piece) or service
@@ -561,7 +551,7 @@ def _by_service(pieces: Iterable[Piece], service: str) -> dict[str, list[Piece]]
 
 
 def _service_in(first: Piece) -> str | None:
-    """Return the service that an entry names; a plain one names none."""
+    """Return the service that an entry names; None if it names none."""
     name = first.extra.get("service") if isinstance(first, Entry) else None
     return name if isinstance(name, str) else None
 
@@ -596,23 +586,22 @@ def _chained(
         yield from read(leave)
 
 
-PIECES: Final = 2
-"""The number of pieces of a file needed to tell."""
+PIECES: Final = 2  # enough to tell a damaged record from another file
 
 _ARCHIVE_NAMES: Final = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".zip")
 _RECORD: Final = ".json"
 _JSON: Final = ("{", "[", "\0")
-"""The beginnings of what is left of a record; NULs stand where a loss of power has taken the rest."""
+"""How damaged records begin; a loss of power leaves NULs."""
 
 
 class ForeignError(Exception):
-    """A guess at a file that is neither a record nor a bundle, and what to do, in one line."""
+    """A file is neither a record nor a bundle. The message says what it looks like, and what to do."""
 
 
 def refuse_foreign(name: str, beginning: Iterable[Piece]) -> None:
-    """Raise ForeignError for a file of that name of which all pieces, or the first two, look foreign.
+    """Raise ForeignError if a file, by its first pieces, is not a record.
 
-    A file that is called like a record is one, even if nothing is in it; so is standard input.
+    A file named `*.json` and standard input may be empty records.
     """
     pieces = list(islice(beginning, PIECES))
     is_record = name.endswith(_RECORD) or name in STANDARD_INPUTS
@@ -628,7 +617,7 @@ def refuse_foreign(name: str, beginning: Iterable[Piece]) -> None:
 
 
 def refuse_unpacked(name: str, head: bytes) -> None:
-    """Raise ForeignError for a file called like an archive whose first bytes are not those of one."""
+    """Raise ForeignError if a file is named like an archive, and is none."""
     if not name.endswith(_ARCHIVE_NAMES):
         return
     text = head.decode(errors="backslashreplace").strip()

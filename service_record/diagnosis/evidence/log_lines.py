@@ -179,7 +179,8 @@ def stream_of(path: str, head: bytes = b"") -> LogStream | None:
     if form is FileForm.JSON and b'"errors"' in head and re.search(_STATUS_DOCUMENTS, path):
         return LogStream(path, INSTALLER, "cloud-init", other, services=_CLOUD_INIT)
     is_journal = form in _JOURNALS
-    if form not in LOGS or (form is FileForm.TEXT and re.search(_SKIPPED, path)):
+    is_unreadable = form not in LOGS or form is FileForm.JOURNAL_BINARY
+    if is_unreadable or (form is FileForm.TEXT and re.search(_SKIPPED, path)):
         return None
     kind = next((kind for kind, pattern in _KINDS if re.search(pattern, path)), OTHER)
     name = re.sub(_SUFFIXES, "", path.rpartition("/")[2])
