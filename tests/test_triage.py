@@ -332,7 +332,7 @@ def test_mixed_folder_is_judged_or_named_item_by_item(tmp_path: Path) -> None:
     assert len(found & bundles) == 1  # a copy does not count
     text = triage(folder).out
     assert "Skipped" in text
-    assert "readme.md: plain text" in " ".join(text.split())
+    assert "readme.md:plaintext,perhapsnotalog" in "".join(text.split())
 
 
 def test_source_without_anything_to_judge_is_an_error(tmp_path: Path) -> None:
@@ -358,6 +358,17 @@ def test_unreadable_directory_is_skipped(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, check=True, env=environment())
     skipped = json.loads(done.stdout)["skipped"]
     assert skipped == [{"file": str(tmp_path / "lost+found"), "reason": "Permission denied"}]
+
+
+def test_hosts_without_a_cause_are_grouped_by_what_stands_out(tmp_path: Path) -> None:
+    for number in range(3):
+        line = f"frob.sh[8{number}]: Error: frobnicator {number} cannot find its sprocket"
+        write(tmp_path / f"node{number}.txt", f"Mar 02 09:00:01 node{number} systemd[1]: Started a.\n" * 5)
+        with (tmp_path / f"node{number}.txt").open("a") as file:
+            file.write(f"Mar 02 09:00:02 node{number} {line}\n")
+    document = answered(tmp_path)
+    (group,) = document["unknown"]
+    assert (group["bundles"], "cannot find its sprocket" in group["says"]) == (3, True)
 
 
 def test_triage_judges_a_log_like_analyze(tmp_path: Path) -> None:

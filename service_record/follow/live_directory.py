@@ -157,7 +157,6 @@ class LiveRecords:
     @property
     def due(self) -> float | None:
         """Return when to look again even if nothing changes, on the monotonic clock; None if never."""
-
         return min((tail.due for tail in self._tails.values() if tail.due is not None), default=None)
 
 
@@ -217,7 +216,6 @@ class _RecordTail:
 
     def look(self, now: float) -> Iterator[Piece]:
         """Yield the new pieces: first the rest of a replaced file, then the file in its place."""
-
         if self._current is not None and self._is_replaced(self._current):
             self._current.until = now + _RETIREMENT_SECONDS
             self._former.append(self._current)

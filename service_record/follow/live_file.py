@@ -162,7 +162,6 @@ class Following:
 
     def _ripe(self, unknown: Sequence[LocatedPiece], now: float, written: float) -> Sequence[LocatedPiece]:
         """Return the pieces before the first that is too recent, and set `due` for that one."""
-
         since, self._since = self._since, {}
         for place in (_place(located) for located in unknown if located.wait_seconds > 0):
             self._since[place] = since.get(place, min(written, now))
@@ -201,7 +200,6 @@ def _without_places(marks: Sequence[_Mark]) -> list[_Mark]:
 
 def _matched(keys: Sequence[int], expected: Sequence[int]) -> list[int | None]:
     """Return each key's index among the expected keys, in ascending order; None if it is not expected."""
-
     places: dict[int, deque[int]] = {}
     for index, key in enumerate(expected):
         places.setdefault(key, deque()).append(index)

@@ -156,9 +156,7 @@ def _root(diagnosis: Diagnosis) -> dict[str, object]:
         return {"service": diagnosis.host.service, **_of_cause(cause), **_of_line(cause.line or cause.says)}
     if diagnosis.failed_units:
         return _of_unit(diagnosis.failed_units[0])
-    for told in getattr(diagnosis, "stands_out", ()):
-        return _of_line(told.line)
-    return {}
+    return _of_line(diagnosis.stands_out[0].line) if diagnosis.stands_out else {}
 
 
 def _of_trouble(trouble: Trouble) -> dict[str, object]:

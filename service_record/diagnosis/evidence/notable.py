@@ -2,13 +2,13 @@
 # ruff: noqa: E501  # a list of words is easier to read in long lines
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
-from service_record.diagnosis.evidence.log_lines import FACTS, Era, LogLine, LogStream, log_line
+from service_record.diagnosis.evidence.log_lines import FACTS, LogLine, LogStream
 
 _MAX_LINE_BYTES: Final = 4096
 _MAX_TEMPLATES: Final = 4000
@@ -79,13 +79,13 @@ class NotableLines:
                 kind.number, kind.raw = number, raw
             kind.count += 1
 
-    def lines(self, era: Era) -> Iterator[NotableLine]:
-        """Yield one line of each kind."""
+    def lines(self, log_line: Callable[[LogStream, int, bytes], LogLine]) -> Iterator[NotableLine]:
+        """Yield one line of each kind, which `log_line` takes apart."""
         left = _MAX_TEMPLATES
         seen: set[tuple[str, str, float | None]] = set()
         for stream, kinds in self._kinds.items():
             for kind in kinds.values():
-                line = log_line(stream, kind.number, kind.raw, era)
+                line = log_line(stream, kind.number, kind.raw)
                 # The journal of a unit repeats lines of the whole journal.
                 identity = line.name, line.text, line.time.timestamp() if line.time else None
                 if identity in seen or left <= 0:

@@ -274,7 +274,7 @@ class Scanner:
             unit_logs=read_logs(_in_order(log_line(*one, self._era) for one in self._unit_lines)),
             facts=facts_of(self._texts_at_home()).having("container", self._containers()),
             has_unit_listing=any(name in _UNIT_LISTINGS for _, name, _ in self._texts),
-            notable=tuple(self._notable.lines(self._era)),
+            notable=tuple(self._notable.lines(self._log_line)),
             looked=Looked(len(self._ends) + len(self._texts), self._lines, frozenset(self._kinds)),
         )
 
