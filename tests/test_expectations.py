@@ -9,7 +9,15 @@ import pytest
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
-from service_record.diagnosis.units import Hindrance, Unit, read_properties, read_texts
+from service_record.diagnosis.units import (
+    Hindrance,
+    Unit,
+    chain_to_root,
+    properties_text,
+    read_assertions,
+    read_properties,
+    read_texts,
+)
 from service_record.display.analysis_document import analysis_document
 from service_record.display.sentences import verdict_sentence
 from service_record.history.outcome import Facts, Outcome
@@ -183,6 +191,27 @@ def test_a_bundle_lists_failed_units_and_its_status_says_how() -> None:
     assert [unit.name for unit in units] == ["mnt-data.mount", "bootkube.service", "kubelet.service"]
     assert (units[1].command, units[1].facts.exit_code) == ("ExecStartPre=/bin/sh", 6)
     assert (units[2].command, units[2].facts) == (None, Facts())
+
+
+def test_properties_in_a_bundle_say_more_than_its_listing() -> None:
+    command = EXEC.format(path="/bin/a", ignored="no", code="exited", status="4")
+    bootkube = f"Id=bootkube.service\nActiveState=failed\nResult=exit-code\nExecStart={command}"
+    shown = [
+        f"{bootkube}\nStateChangeTimestampMonotonic=5000000\n",
+        "Id=kubelet.service\nActiveState=inactive\nRequires=bootkube.service\n",
+    ]
+    texts = {"log/failed-units.txt": LISTING, "log/unit-properties.txt": properties_text(shown, 1000.0)}
+    units = {unit.name: unit for unit in read_texts(texts)}
+    assert units.keys() == {"mnt-data.mount", "bootkube.service", "kubelet.service"}
+    failed = units["bootkube.service"]
+    assert (failed.command, failed.facts.exit_code) == ("ExecStart=/bin/a", 4)
+    assert failed.since == datetime.fromtimestamp(1005, UTC)
+    assert chain_to_root(units["kubelet.service"], units) == (failed,)
+
+
+def test_assertions_are_read_as_systemd_reads_them() -> None:
+    file = "[Unit]\nAssertPathExists=/a\nAssertPathExists=\nAssertHost = b\n# /x.d/y.conf\nAssertUser=|c\n"
+    assert read_assertions(file) == ("AssertHost=b", "AssertUser=|c")
 
 
 def test_what_a_status_says_counts_where_it_is_about_the_failure() -> None:

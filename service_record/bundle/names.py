@@ -16,7 +16,8 @@ _FILE: Final = re.compile(
 )
 
 _UNIT_TEXT: Final = re.compile(
-    r"(?:.*/)?(?:(?:failed-units|unit-status/[^/]+)\.txt|systemctl_list-units_--failed)", re.DOTALL
+    r"(?:.*/)?(?:(?:failed-units|unit-properties|unit-status/[^/]+)\.txt|systemctl_list-units_--failed)",
+    re.DOTALL,
 )
 
 
@@ -35,5 +36,5 @@ def named(path: str) -> Named | None:
 
 
 def is_unit_text(path: str) -> bool:
-    """Return whether a file lists the units that failed, or tells how one of them did."""
+    """Return whether a file describes units of systemd, such as a list of those that failed."""
     return _UNIT_TEXT.fullmatch(path) is not None

@@ -36,7 +36,7 @@ _MANIFEST: Final = re.compile(rf"(?:[^/]+/)?{re.escape(MANIFEST)}")
 _BOOT_ID: Final = re.compile("[0-9a-f]{32}")
 _MAX_UNIT_TEXTS: Final = 100
 _MAX_TOP_NAMES: Final = 200
-_MAX_UNIT_TEXT_BYTES: Final = 64 << 10
+_MAX_UNIT_TEXT_BYTES: Final = 256 << 10
 
 
 class LeftOut(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from service_record.cli import system_error_line
 from service_record.cli.inputs import history_of, now_for, opened
@@ -20,7 +21,18 @@ from service_record.diagnosis.budget import BudgetFile, Budgets
 from service_record.diagnosis.cause_rules import CauseRule
 from service_record.diagnosis.causes import Causes, built_in_rules
 from service_record.diagnosis.judgement import judge
-from service_record.diagnosis.units import FAULTS, PROPERTIES, Unit, UnitLog, read_properties, read_texts
+from service_record.diagnosis.units import (
+    PROPERTIES,
+    Hindrance,
+    Unit,
+    UnitLog,
+    read_assertions,
+    read_messages,
+    read_properties,
+    read_texts,
+    with_logs,
+    with_required_units,
+)
 from service_record.history import History, build_history
 from service_record.history.build import Now
 from service_record.history.outcome import Outcome, order
@@ -175,7 +187,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
             expected=self.expected,
             named=self.unrecorded if self.is_latest_boot else (),
             selects=self.selects if self.is_latest_boot else _select_none,
-            look_up=with_required_units if self.is_here else None,
+            look_up=add_explaining_units if self.is_here else None,
             is_waiting=self.is_waiting,
             is_log_bundle=self.source.is_log_bundle and not self.selects_services,
         ).diagnosis
@@ -199,7 +211,9 @@ def _select_none(_unit: Unit) -> bool:
 
 
 _MAX_STOPPED: Final = 20
-_MAX_REQUIRED: Final = 200
+_MAX_UNIT_FILES: Final = 20
+_MAX_RESTARTED: Final = 20
+_MESSAGES_OF_A_UNIT: Final = 20
 _LOOKUP_SECONDS: Final = 2.0
 
 
@@ -214,38 +228,42 @@ def units_here(services: Sequence[str]) -> tuple[Unit, ...] | None:
     if text is None:
         click.echo("Warning: systemd does not answer; which units failed is not known", err=True)
         return None
-    return read_properties(text, _booted())
+    return read_properties(text, systemd.booted())
 
 
-def with_required_units(units: Sequence[Unit], logs: Mapping[str, UnitLog]) -> tuple[Unit, ...]:
-    """Add the units that explain others: those of faults in systemd's log, and required ones up to the root.
+def add_explaining_units(units: Sequence[Unit], logs: Mapping[str, UnitLog]) -> tuple[Unit, ...]:
+    """Add the units of this host that explain others, and the assertions of units that these stopped.
 
     systemd is asked for at most two seconds in all; what is not known by then is left out.
     """
-    known = {unit.name: unit for unit in units}
     deadline = time.monotonic() + _LOOKUP_SECONDS
-    asked: set[str] = set()
-    while True:
-        wanted = {name for name, log in logs.items() if log.hindrance in FAULTS}
-        for unit in known.values():
-            wanted |= unit.bound_to
-            if not unit.is_active and not unit.is_failed:
-                wanted |= unit.requires
-        wanted -= {*known, *asked}
-        remaining = deadline - time.monotonic()
-        if not wanted or remaining <= 0 or len(asked) > _MAX_REQUIRED:
-            return tuple(known.values())
-        asked |= wanted
-        text = systemd.unit_properties(sorted(wanted), PROPERTIES, remaining, with_failed=False)
-        if text is None:
-            return tuple(known.values())
-        for unit in read_properties(text, _booted()):
-            known.setdefault(unit.name, unit)
+
+    def remaining() -> float:
+        return max(deadline - time.monotonic(), 0)
+
+    def show(names: Sequence[str]) -> tuple[Unit, ...] | None:
+        text = systemd.unit_properties(names, PROPERTIES, remaining(), with_failed=False)
+        return None if text is None else read_properties(text, systemd.booted())
+
+    known = {unit.name: unit for unit in with_required_units(units, logs, show)}
+    asserted = [name for name in known if name in logs and logs[name].hindrance is Hindrance.ASSERTION]
+    for name in asserted[:_MAX_UNIT_FILES]:
+        file = systemd.unit_file(name, remaining())
+        known[name] = replace(known[name], assertions=read_assertions(file))
+    return tuple(known.values())
 
 
-def _booted() -> float:
-    """Return the time from which systemd's monotonic timestamps count, in seconds since 1970."""
-    return time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
+def with_start_limits(units: Sequence[Unit]) -> tuple[Unit, ...]:
+    """Add what systemd logged about units that it has restarted and that failed: whether it gave up.
+
+    Where the start limit stopped a restart, the properties of the unit do not show it.
+    """
+    names = [unit.name for unit in units if unit.is_failed and unit.restarts][:_MAX_RESTARTED]
+    if not names:
+        return tuple(units)
+    messages = systemd.messages_about(names, lines=_MESSAGES_OF_A_UNIT * len(names), timeout=_LOOKUP_SECONDS)
+    logs = read_messages(messages.splitlines())
+    return with_logs(units, {name: log for name, log in logs.items() if log.has_hit_start_limit})
 
 
 def described_units(diagnosis: Diagnosis | None) -> set[str]:

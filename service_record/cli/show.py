@@ -110,6 +110,7 @@ def _units(
         Judging,
         Subject,
         described_units,
+        with_start_limits,
     )  # no unit failed on most hosts
     from service_record.diagnosis import Diagnosis, Verdict
     from service_record.diagnosis.causes import Causes, built_in_rules
@@ -129,8 +130,10 @@ def _units(
     causes = Causes(built_in_rules())
     if unrecorded:
         diagnosis = subject.judge(Judging(causes=causes))
-    else:  # the journal is not read for a unit that nobody asked about
-        diagnosis = judge(whole, causes, subject.units(), selects=subject.selects).diagnosis
+    else:  # of the journal only what decides about the start limit: all of it would take seconds
+        units = subject.units()
+        units = units if units is None or source.unit_texts else with_start_limits(units)
+        diagnosis = judge(whole, causes, units, selects=subject.selects).diagnosis
     described = described_units(diagnosis)
     recorded = [service.name for service in whole.services]
     check_names(set(unrecorded) - described, sorted(recorded), source.name)

@@ -237,7 +237,7 @@ def _not_started(unit: Unit, hindrance: Hindrance, units: Sequence[Unit], *, is_
         hindrance=hindrance,
         by=chain[0].name if chain else None,
         chain=chain,
-        detail=unit.log.detail if unit.log.hindrance is hindrance else "",
+        detail=unit.detail if unit.hindrance is hindrance else "",
         is_expected=is_expected,
     )
 

@@ -6,7 +6,7 @@ the reason. A bundle has the journal, and a listing of the failed units.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -30,6 +30,8 @@ LISTING: Final = "failed-units.txt"
 """The file of a bundle that lists the failed units: `systemctl list-units --state=failed`."""
 _LISTINGS: Final = (LISTING, "systemctl_list-units_--failed")
 """The listing's names in our bundles and in sos reports."""
+PROPERTY_TEXT: Final = "unit-properties.txt"
+"""The file of our bundles with `properties_text`."""
 STATUSES: Final = "unit-status/"
 """The directory of a bundle with `systemctl status` of each failed unit, as UNIT.txt."""
 START_LIMIT: Final = "start-limit-hit"
@@ -165,6 +167,8 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """Units with which systemd stops it: BindsTo=."""
     required_by: tuple[str, ...] = ()
     """Services that do not start without it."""
+    assertions: tuple[str, ...] = ()
+    """The `Assert…=` settings in its unit file, where those were read."""
     log: UnitLog = NOT_LOGGED
 
     @property
@@ -191,6 +195,16 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
         restart, the result stays that of the last run, and the log has the refusal.
         """
         return self.facts.service_result == START_LIMIT or (self.is_failed and self.log.has_hit_start_limit)
+
+    @property
+    def detail(self) -> str:
+        """Return the setting or the reason behind `hindrance`, where that is known."""
+        if self.log.hindrance is self.hindrance and self.log.detail:
+            return self.log.detail
+        if self.hindrance is Hindrance.ASSERTION:
+            # systemd does not log which one failed.
+            return ("one of " if len(self.assertions) > 1 else "") + ", ".join(self.assertions)
+        return ""
 
     @property
     def hindrance(self) -> Hindrance | None:
@@ -290,9 +304,26 @@ def read_properties(text: str, booted: float) -> tuple[Unit, ...]:
     return tuple(units.values())
 
 
+_ASSERTION: Final = r"(?m)^(Assert\w+) *= *(.*)$"
+
+
+def read_assertions(unit_file: str) -> tuple[str, ...]:
+    """Return the assertions in a unit file and its drop-ins, as `systemctl cat` prints them."""
+    found: list[str] = []
+    for name, value in re.findall(_ASSERTION, unit_file):
+        if value.strip():
+            found.append(f"{name}={value.strip()}")
+        else:  # an empty value removes all earlier ones, systemd.unit(5)
+            found.clear()
+    return tuple(found)
+
+
 def read_texts(texts: Mapping[str, str]) -> tuple[Unit, ...]:
-    """Read the failed units of bundles: path of a member -> its text, of a listing and below STATUSES."""
+    """Read the units of a bundle: path of a member -> its text. PROPERTY_TEXT says more than the others."""
     units: dict[str, Unit] = {}
+    for path, text in texts.items():
+        if path.endswith(PROPERTY_TEXT):
+            units |= {unit.name: unit for unit in _read_properties_text(text)}
     for path, listing in texts.items():
         if not path.endswith(_LISTINGS):
             continue
@@ -300,6 +331,46 @@ def read_texts(texts: Mapping[str, str]) -> tuple[Unit, ...]:
             status = texts.get(f"{path.removesuffix(LISTING)}{STATUSES}{name}.txt", "")
             units.setdefault(name, _read_status(name, status))
     return tuple(units.values())
+
+
+_BOOTED: Final = "# booted="
+
+
+def properties_text(shown: Iterable[str], booted: float) -> str:
+    """Join outputs of `systemctl show` into PROPERTY_TEXT, with the time from which systemd counts."""
+    return "\n\n".join((f"{_BOOTED}{booted:.3f}", *(text.strip("\n") for text in shown))) + "\n"
+
+
+def _read_properties_text(text: str) -> tuple[Unit, ...]:
+    first, _, blocks = text.partition("\n")
+    booted = re.fullmatch(rf"{_BOOTED}(\d{{1,12}}\.\d{{3}})", first)
+    return read_properties(blocks, float(booted[1])) if booted else ()
+
+
+def with_required_units(
+    units: Sequence[Unit], logs: Mapping[str, UnitLog], show: Callable[[Sequence[str]], Iterable[Unit] | None]
+) -> tuple[Unit, ...]:
+    """Add the units that explain others: those of faults in systemd's log, and required ones up to the root.
+
+    `show` describes units; None where it no longer can. What is not known by then is left out.
+    """
+    known = {unit.name: unit for unit in units}
+    asked: set[str] = set()
+    while True:
+        wanted = {name for name, log in logs.items() if log.hindrance in FAULTS}
+        for unit in known.values():
+            wanted |= unit.bound_to
+            if not unit.is_active and not unit.is_failed:
+                wanted |= unit.requires
+        wanted -= {*known, *asked}
+        if not wanted or len(asked) > _MAX_REQUIRED or (found := show(sorted(wanted))) is None:
+            return tuple(known.values())
+        asked |= wanted
+        for unit in found:
+            known.setdefault(unit.name, unit)
+
+
+_MAX_REQUIRED: Final = 200
 
 
 def failed_units(listing: str) -> Iterator[tuple[int, str]]:
@@ -512,13 +583,22 @@ def read_logs(lines: Iterable[LogLine]) -> dict[str, UnitLog]:
 
     Unit -> what still holds: a start or a good end forgets what was logged before it, and a boot forgets all.
     """
+    return _read_messages((line.text, line.time) for line in lines)
+
+
+def read_messages(messages: Iterable[str]) -> dict[str, UnitLog]:
+    """Do the same for messages without a time."""
+    return _read_messages((message, None) for message in messages)
+
+
+def _read_messages(messages: Iterable[tuple[str, datetime | None]]) -> dict[str, UnitLog]:
     log = _SystemdLog()
-    for line in lines:
-        text = line.text.strip()
+    for message, time in messages:
+        text = message.strip()
         if _BOOT in text:
             log = _SystemdLog()
         else:
-            log.add(text, line.time)
+            log.add(text, time)
     return log.units()
 
 

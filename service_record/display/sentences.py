@@ -351,7 +351,7 @@ def _chain_words(chain: Sequence[Unit]) -> str:
     reason = "which did not start either"
     if root.hindrance in _HINDRANCES_OF_REQUIRED:
         reason = _HINDRANCES_OF_REQUIRED[root.hindrance]
-    return f"{words}, {reason}" + (f" ({visible(root.log.detail)})" if root.log.detail else "")
+    return f"{words}, {reason}" + (f" ({visible(root.detail)})" if root.detail else "")
 
 
 def unrecorded_sentence(one: Unrecorded) -> str:

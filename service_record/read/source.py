@@ -47,7 +47,7 @@ _STANDARD_INPUT, _STREAM_NAME = STANDARD_INPUTS
 _COLLECTOR: Final = ("collector://", "collector+http://", "collector+https://")
 _FAILED_UNIT: Final = re.compile(r"^\W*\S+\.[a-z]+ +\S+ +failed ", re.MULTILINE)
 _MAX_UNIT_TEXTS: Final = 100
-_MAX_UNIT_TEXT: Final = 64 << 10  # characters
+_MAX_UNIT_TEXT: Final = 256 << 10  # characters
 
 
 class SourceError(Exception):
@@ -242,7 +242,7 @@ def _name_failed_units(texts: Mapping[str, str]) -> bool:
 def _texts_in(directory: Path, top: Path) -> dict[str, str]:
     """Return path and text of the files about failed units below `top`, a directory of an unpacked bundle."""
     texts = {}
-    listings = (top / listing for listing in LISTINGS)
+    listings = (top / listing for listing in (*LISTINGS, "unit-properties.txt"))
     for path in (*listings, *sorted(top.glob("unit-status/*.txt"))[:_MAX_UNIT_TEXTS]):
         with suppress(OSError), TextIOWrapper(open_inside(directory, path), "utf-8", "replace") as stream:
             texts[str(path)] = stream.read(_MAX_UNIT_TEXT)

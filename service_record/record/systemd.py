@@ -204,6 +204,23 @@ def unit_properties(
     return _output_of([*ask, "--", *names], timeout) if names else ""
 
 
+def booted() -> float:
+    """Return the time from which systemd's monotonic timestamps count, in seconds since 1970."""
+    return time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+def unit_file(unit: str, timeout: float = 2.0) -> str:
+    """Return a unit's file with its drop-ins; empty where systemd has none, or does not answer in time."""
+    return _output_of(["systemctl", "cat", "--no-pager", "--", unit], timeout) or ""
+
+
+def messages_about(units: Iterable[str], lines: int, timeout: float = 2.0) -> str:
+    """Return what systemd itself logged last about units in this boot, one message a line."""
+    matches = [f"UNIT={unit}" for unit in units]
+    options = ["--quiet", "--no-pager", "--boot", "--output=cat", f"--lines={lines}"]
+    return _output_of(["journalctl", *options, "_PID=1", *matches], timeout) or ""
+
+
 def journal_tail(invocation: str | None, lines: int = 3, timeout: float = 2.0) -> str | None:
     """Return the last journal lines of one invocation, oldest first; None if none come within `timeout`
     seconds.

@@ -95,7 +95,7 @@ def test_nothing_fails_or_hangs_on_a_host_that_has_little(machine: Machine, name
 
 
 def test_what_every_host_has_is_given(whole: Gathered) -> None:
-    of_systemd = ("failed-units", "unit-status", "jobs", "units", "unit-files", "unit-times", "boots")
+    of_systemd = ("failed-units", "unit-status", "unit-properties", "jobs", "units", "unit-files", "boots")
     of_journal = ("journal-bootkube", "journal-kubelet", "journal")
     of_network = ("reachability", "ip-addr", "sockets")
     of_disks = ("mounts", "block-devices", "disk-space", "inodes")

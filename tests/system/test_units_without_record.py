@@ -8,6 +8,8 @@ from testing.machine import Machine
 
 UNITS = {
     "asserted": "[Unit]\nAssertPathExists=/no/such\n[Service]\nExecStart=/bin/true\n",
+    "asserted-twice": "[Unit]\nAssertPathExists=/etc\nAssertPathExists=/no/such\n"
+    "[Service]\nExecStart=/bin/true\n",
     "conditional": "[Unit]\nConditionPathExists=/no/such\n[Service]\nExecStart=/bin/true\n",
     "no-user": "[Service]\nUser=no-such-user\nExecStart=/bin/true\n",
     "no-directory": "[Service]\nWorkingDirectory=/no/such\nExecStart=/bin/true\n",
@@ -22,13 +24,18 @@ UNITS = {
     "third": "[Unit]\nRequires=second.service\nAfter=second.service\n[Service]\nExecStart=/bin/true\n",
     "needy": "[Unit]\nRequires=missing.service\n[Service]\nExecStart=/bin/true\n",
     "limited": "[Unit]\nStartLimitBurst=2\nStartLimitInterval=60\n[Service]\nType=oneshot\nExecStart=true\n",
+    "spent": "[Service]\nRestart=on-failure\nRestartSec=0\nExecStart=/bin/false\n",
     "flooding": "[Service]\nLogRateLimitIntervalSec=1s\nLogRateLimitBurst=20\nExecStart=/bin/bash -c '"
     "for again in 1 2; do for number in {1..99}; do echo flood; done; sleep 1.2; done; exit 3'\n",
     "looping": "[Service]\nRestart=always\nRestartSec=1h\nExecStart=/bin/false\n",
     "lively": "[Service]\nExecStart=/bin/sleep 600\n",
 }
 ANSWERS = {
-    "asserted": (1, "✗ failed: asserted did not start: an assertion of its unit is not met"),
+    "asserted": (
+        1,
+        "✗ failed: asserted did not start: an assertion of its unit is not met (AssertPathExists=/no/such)",
+    ),
+    "asserted-twice": (1, "not met (one of AssertPathExists=/etc, AssertPathExists=/no/such)"),
     "conditional": (0, "■ stopped: conditional did not start: a condition of its unit is not met (Condition"),
     "no-user": (1, "(exit 217 of ExecStart=/bin/true): Failed to determine user credentials"),
     "no-directory": (
@@ -55,6 +62,7 @@ ANSWERS = {
         "■ stopped: needy.service is not active; it requires missing.service, and there is no such",
     ),
     "limited": (1, "✗ failed: limited.service: systemd gave up restarting it; nothing is recorded of it"),
+    "spent": (1, "; systemd does not start it again: the start limit was hit; nothing is recorded of it"),
     "flooding": (1, "✗ failed: flooding: exit 3; the journal dropped "),
     "looping": (1, "✗ failed: looping.service: exit 1 of ExecStart=/bin/false; nothing is recorded"),
     "lively": (0, "● running: lively.service is active; nothing is recorded of it"),
@@ -76,6 +84,9 @@ start web; rest web {ended}
 for unit in {asked}; do ask analyze "$unit"; ask show "$unit"; done
 ask analyze --output wide
 ask show
+ask bundle --output /observed/host.tar.gz
+ask analyze --from /observed/host.tar.gz --output wide
+ask analyze --from /observed/host.tar.gz third
 """
 
 
@@ -120,6 +131,18 @@ def test_analyze_without_a_name_lists_every_fault(said: dict[str, tuple[str, int
 
 
 def test_show_and_analyze_agree_on_the_start_limit(said: dict[str, tuple[str, int]]) -> None:
-    line = "failed: limited.service: systemd gave up restarting it; nothing is recorded of it"
-    assert line in said["show"][0]
-    assert line in said["analyze --output wide"][0]
+    for line in (
+        "failed: limited.service: systemd gave up restarting it; nothing is recorded of it",
+        "spent.service: exit 1 of ExecStart=/bin/false; systemd does not start it again: the start limit",
+    ):
+        assert line in said["show"][0]
+        assert line in said["analyze --output wide"][0]
+
+
+def test_bundle_answers_failed_dependencies_as_the_host_does(said: dict[str, tuple[str, int]]) -> None:
+    here, there = said["analyze third"], said["analyze --from /observed/host.tar.gz third"]
+    assert there == (here[0].replace("/var/log/openshift", "/observed/host.tar.gz"), here[1])
+    answer, _ = said["analyze --from /observed/host.tar.gz --output wide"]
+    for name in ("second", "third"):
+        assert f"{name} did not start: it requires " in answer
+    assert "prepared.service: exit 6 of ExecStartPre=/bin/sh" in answer

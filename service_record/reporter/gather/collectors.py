@@ -6,7 +6,7 @@ Members lie where OpenShift's own gather puts them, so far as it has them. To ga
 from typing import Final
 
 from service_record.reporter.gather import host_facts, network
-from service_record.reporter.gather.journal import FailedRuns, FailedUnits, Journal
+from service_record.reporter.gather.journal import FailedRuns, FailedUnits, Journal, UnitProperties
 from service_record.reporter.gather.model import GatherRow
 from service_record.reporter.gather.network import mask_assisted, mask_keyfile, only_certificates
 from service_record.reporter.gather.record_pieces import ServiceRecords
@@ -88,6 +88,7 @@ COLLECTORS: Final = (
         needs=_SYSTEMD,
     ),
     GatherRow("unit-status", "unit-status/", FailedUnits(), seconds=30, needs=_SYSTEMD),
+    GatherRow("unit-properties", "unit-properties.txt", UnitProperties(), needs=_SYSTEMD),
     _of_systemd("jobs", "systemctl", "list-jobs", "--full", "--no-pager"),
     _of_systemd("units", "systemctl", "list-units", "--all", "--full", "--no-pager"),
     _of_systemd("unit-files", "systemctl", "list-unit-files", "--full", "--no-pager"),

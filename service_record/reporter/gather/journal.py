@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from service_record.record import systemd
 from service_record.record.appending import record_name
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Phase, Result
@@ -149,6 +150,46 @@ def _about(unit: str, task: Task, trouble: list[GatherError]) -> Pieces:
                 trouble.append(GatherError(GatherStatus.FAILED, f"{unit}: {error}"))
             elif error.status is not GatherStatus.ABSENT:
                 raise
+
+
+@dataclass(frozen=True, slots=True)
+class UnitProperties:
+    """Properties of the units that failed or did not start, and of the units that they require.
+
+    systemd unloads a unit that did not start, so its own log in the journal has the names of these.
+    """
+
+    most_bytes: int = 200 << 10
+
+    def __call__(self, task: Task) -> Pieces:
+        """Raises GatherError when systemd does not answer, absent where there is no such unit."""
+        from service_record.diagnosis.units import (  # only for a bundle
+            PROPERTIES,
+            Unit,
+            properties_text,
+            read_messages,
+            read_properties,
+            with_required_units,
+        )
+
+        booted = systemd.booted()
+        ask = ("systemctl", "show", "--no-pager", f"--property={','.join(PROPERTIES)}")
+        shown: list[str] = []
+
+        def show(*arguments: str) -> tuple[Unit, ...] | None:
+            if sum(map(len, shown)) > self.most_bytes:
+                return None
+            shown.append(output_of((*ask, *arguments), task).decode(errors="replace"))
+            return read_properties(shown[-1], booted)
+
+        failed = show("--state=failed", "--", "*") or ()
+        messages = b""
+        with suppress(GatherError):  # without a journal the failed units are known nevertheless
+            messages = output_of((*_ASK, "--boot", "--output=cat", "--lines=4000", "_PID=1"), task)
+        logs = read_messages(messages.decode(errors="replace").splitlines())
+        if not with_required_units(failed, logs, lambda names: show("--", *names)):
+            raise GatherError(GatherStatus.ABSENT, "no unit failed")
+        yield properties_text(shown, booted).encode()
 
 
 _INVOCATION: Final = re.compile(r"[0-9a-f]{32}")
