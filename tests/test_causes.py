@@ -334,7 +334,7 @@ def test_what_a_journal_says_does_no_harm_when_it_is_pasted(host: str, command: 
             (f"- name: a\n  says: b\n  message: c\n  {wrong}", f"own.yaml:4: {fault}")
             for wrong, fault in (
                 ("symptom: true\n  rank: cause", "give `rank` or `symptom`, not both"),
-                ("rank: reason", "`rank` is cause, contributing, symptom or form of death"),
+                ("rank: reason", "`rank` is cause, points to, contributing, symptom"),
                 ("within: day", "`within` is run, boot or any"),
                 ("heals: maybe", "`heals` is true or false"),
                 ("where: moon", "no place 'moon'; places are agent, any, containers, installer, journal, "),
@@ -360,8 +360,11 @@ def test_what_a_journal_says_does_no_harm_when_it_is_pasted(host: str, command: 
                 (f"next: {'[' * 18}{']' * 18}", "a command of `next` is a text, and not empty"),
             )
         ),
-        ("- name: a\n  says: b\n  where: kernel", "own.yaml:3: `where`, `times` and `measure` are about a"),
-        ("- name: a\n  says: b\n  exit: 1\n  times: 2", "own.yaml:4: `where`, `times` and `measure` are abo"),
+        (
+            "- name: a\n  says: b\n  where: kernel",
+            "own.yaml:3: `where`, `times`, `measure` and `same` are about a",
+        ),
+        ("- name: a\n  says: b\n  exit: 1\n  times: 2", "own.yaml:4: `where`, `times`, `measure` and `same`"),
     ],
 )
 def test_a_bad_rules_file_is_refused_in_one_line_with_its_place(text: str, fault: str) -> None:

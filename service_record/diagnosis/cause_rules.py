@@ -335,6 +335,8 @@ class Rank(StrEnum):
     """The strength of a rule. Only a cause is named in the headline."""
 
     CAUSE = "cause"
+    POINTER = "points to"
+    """The likely cause, which the evidence cannot prove."""
     CONTRIBUTING = "contributing"
     """It makes failures likelier or later, and explains none by itself."""
     SYMPTOM = "symptom"
@@ -356,6 +358,8 @@ class LineTest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Healthy hosts log the line less often than this. Fewer lines elsewhere only point to the cause."""
     measure: str | None = None
     """A test of the numbers in the line."""
+    same: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Named group -> fact of this host that has the same value."""
 
     @property
     def elsewhere(self) -> frozenset[str]:

@@ -191,7 +191,7 @@ def _weighed(rule: CauseRule, match: Match, lost: str | None) -> Weighed:
     )
 
 
-_RANKS: Final = {Rank.CAUSE: 0, Rank.CONTRIBUTING: 1, Rank.FORM: 2, Rank.SYMPTOM: 3}
+_RANKS: Final = {Rank.CAUSE: 0, Rank.POINTER: 1, Rank.CONTRIBUTING: 2, Rank.FORM: 3, Rank.SYMPTOM: 4}
 """The order of ranks: a form of death says more than a line that only comes of something else."""
 
 
@@ -400,7 +400,7 @@ def unit_with_pointer(failed: FailedUnit, causes: Causes) -> FailedUnit:
 
 def with_pointer(trouble: Trouble, causes: Causes, ranked: Sequence[StandingOut]) -> Trouble:
     """Return a trouble with the likely cause, if no rule is certain of one."""
-    if trouble.cause is not None and trouble.cause.is_cause:
+    if trouble.cause is not None and (trouble.cause.is_cause or trouble.cause.is_pointer):
         return trouble
     told = trouble.telling
     if told is None and (line := telling_line(trouble.facts.message)) is not None:

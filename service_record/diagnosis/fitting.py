@@ -21,6 +21,7 @@ from service_record.diagnosis.cause_rules import (
     commands_filled,
 )
 from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, roles_of
+from service_record.diagnosis.evidence.known_facts import KnownFacts
 from service_record.diagnosis.evidence.log_lines import (
     INSTALLER,
     KERNEL,
@@ -255,13 +256,13 @@ class Surroundings:
     def _in_message(self, test: LineTest) -> Match | None:
         text = self._texts.get("message", b"")
         match = _first([one for one in test.patterns if id(one) in self._message_hits], text)
-        values = None if match is None else _values(match, test)
+        values = None if match is None else _values(match, test, self._evidence.facts)
         return Match(values=values, line=_line_of(match, text)) if values is not None else None
 
     def _in_own_lines(self, test: LineTest) -> Match | None:
         for pattern in test.patterns:
             if id(pattern) in self._line_hits:
-                match = next(_matches(pattern, self._lines, test, Nearness.OWN_LINE), None)
+                match = next(self._matches(pattern, self._lines, test, Nearness.OWN_LINE), None)
                 if match is not None:
                     return match
         return None
@@ -298,8 +299,18 @@ class Surroundings:
         return [
             match
             for pattern in test.patterns
-            for match in islice(_matches(pattern, lines[::-1], test, nearness), test.times)
+            for match in islice(self._matches(pattern, lines[::-1], test, nearness), test.times)
         ]
+
+    def _matches(
+        self, pattern: Pattern, lines: Iterable[LogLine], test: LineTest, nearness: Nearness
+    ) -> Iterator[Match]:
+        """Yield what a pattern finds in lines whose numbers and names are such as the test asks for."""
+        for line in lines:
+            match = pattern.search(line.text.encode(errors="replace"))
+            values = None if match is None else _values(match, test, self._evidence.facts)
+            if values is not None:
+                yield _of_line(line, values, nearness)
 
     def _lines_elsewhere(self, test: LineTest) -> tuple[LogLine, ...]:
         return self._evidence.lines.get(self._book.numbers.get(id(test), -1), ())
@@ -399,20 +410,13 @@ def is_between(time: datetime | None, first: datetime | None, last: datetime | N
     return (first is None or first <= time) and (last is None or time <= last)
 
 
-def _matches(
-    pattern: Pattern, lines: Iterable[LogLine], test: LineTest, nearness: Nearness
-) -> Iterator[Match]:
-    """Yield what a pattern finds in lines, where the numbers in them are such as the test asks for."""
-    for line in lines:
-        match = pattern.search(line.text.encode(errors="replace"))
-        values = None if match is None else _values(match, test)
-        if values is not None:
-            yield _of_line(line, values, nearness)
-
-
-def _values(match: Any, test: LineTest) -> Mapping[str, str] | None:
-    """Return the groups of a match and what is measured of them; None where the measure is not met."""
+def _values(match: Any, test: LineTest, facts: KnownFacts) -> Mapping[str, str] | None:
+    """Return the groups of a match and what is measured of them; None where a test of them is not met."""
     groups = _groups(match)
+    for group, fact in test.same.items():
+        # An address is known with the length of its network: 192.0.2.20/24.
+        if groups.get(group) not in {one.value.partition("/")[0] for one in facts.all(fact)}:
+            return None
     measured = {} if test.measure is None else MEASURES[test.measure].of(groups)
     return None if measured is None else {**groups, **measured}
 

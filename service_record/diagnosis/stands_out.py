@@ -191,7 +191,7 @@ _HARMLESS: Final = r"""(?xia)
       (?:authentication|kex|invalid \s user|failed \s password|connection|unknown|failure|illegal|could \s not \s load \s host \s key|lookup|unsupported|error)
     | Failed \s to \s look \s up \s module \s alias | Unknown \s (?:lvalue|key \s name|section) .* ignoring | ignoring\.? $
     | TLS \s handshake \s error | NetworkPluginNotReady | no \s networks \s found \s in | Error \s getting \s node
-    | Unable \s to \s register \s node | failed \s to \s list \s \*v | failed \s to \s watch \s \*v | Failed \s to \s create .* already
+    | Unable \s to \s register \s node | failed \s to \s list \s \*v | failed \s to \s watch \s \*v | Failed \s to \s create .* already \s exists
     | dbus- (?:broker|daemon) [^:]*: .* (?:Activation|Ignoring|Invalid) | systemd-udevd | uncleanly \s shut \s down | NXDOMAIN
     | mitigating | fallback | deprecated | DVE-2018 | no \s container \s with | Timed \s out \s waiting \s for \s reply
     | libgpg-error | error-report | panic=\d | crashkernel | collector \s (?:initialized|started) | --\w*(?:fail|error)

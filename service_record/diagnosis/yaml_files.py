@@ -154,7 +154,7 @@ _LAST: Final = "last"
 """Of `symptom`: it comes of other symptoms, too."""
 _TEXTS: Final = ("service", "stage", "command")
 _WORDS: Final = ("kind", "exit", "signal", "systemd")
-_OF_LINES: Final = ("where", "times", "measure")
+_OF_LINES: Final = ("where", "times", "measure", "same")
 _CONDITION: Final = ("message", *_OF_LINES, "fact", "check", "role", "rule", *_TEXTS, *_WORDS)
 _FIELDS: Final = (
     *("name", "says", "explains", "rank", "symptom", "next", "sources", "needs", "unless", "within"),
@@ -251,10 +251,14 @@ def _condition(fields: Mapping[str, Value]) -> Condition:
         where = frozenset(map(_where, _texts(fields, "where"))) or frozenset({OWN})
         patterns = tuple(_pattern(one, "message") for one in _texts(fields, "message"))
         lines = LineTest(
-            patterns=patterns, where=where, times=_times(fields), measure=_measure(fields, patterns)
+            patterns=patterns,
+            where=where,
+            times=_times(fields),
+            measure=_measure(fields, patterns),
+            same=_same(fields, patterns),
         )
     elif wrong := next((fields[name] for name in _OF_LINES if name in fields), None):
-        raise wrong.fault("`where`, `times` and `measure` are about a `message`, and there is none")
+        raise wrong.fault("`where`, `times`, `measure` and `same` are about a `message`, and there is none")
     return Condition(
         lines=lines,
         facts=tuple(_facts(fields["fact"])) if "fact" in fields else (),
@@ -294,6 +298,20 @@ def _measure(fields: Mapping[str, Value], patterns: Sequence[Pattern]) -> str | 
         groups = " and ".join(f"(?P<{group}>...)" for group in needed)
         raise fields["measure"].fault(f"each pattern needs {groups}, which `{name}` measures")
     return name
+
+
+def _same(fields: Mapping[str, Value], patterns: Sequence[Pattern]) -> dict[str, str]:
+    if "same" not in fields:
+        return {}
+    same = {}
+    for group, value in fields["same"].fields("`same`").items():
+        fact = value.text("a fact of `same`")
+        if fact not in FACT_NAMES:
+            raise value.fault(f"no fact {fact!r}; facts are {', '.join(sorted(FACT_NAMES))}")
+        if any(group not in pattern.names for pattern in patterns):
+            raise value.fault(f"each pattern needs (?P<{group}>...), which `same` compares")
+        same[group] = fact
+    return same
 
 
 def _role(value: Value) -> str:
