@@ -143,6 +143,24 @@ END
   [ "$(entries | wc -l)" -eq 4 ]
 }
 
+@test "functions named like builtins that are defined after sourcing are not called" {
+  {
+    echo '. "$SHIM"'
+    for name in "${BUILTINS[@]}"; do
+      [ "$name" != exec ] || continue # docs/shell.md
+      echo "$name() { builtin echo \"hijacked \$FUNCNAME \${FUNCNAME[1]}\"; builtin $name \"\$@\"; }"
+    done
+    cat <<END
+record_service_stage_start one
+record_service_stage_success
+builtin unset -f ${BUILTINS[*]}
+exit 3
+END
+  } | script functions.sh
+  unchanged functions.sh
+  [ "$(entries | wc -l)" -eq 4 ]
+}
+
 @test "a service's own exit function stays its own" {
   script own-exit.sh <<'END'
 exit() { echo "leaving with $1"; builtin exit "$1"; }
@@ -190,6 +208,24 @@ record_service_stage_success
 echo on
 END
     unchanged disabled.sh
+  done
+}
+
+# Bash prints a message, see docs/shell.md.
+@test "without builtin and mapfile a service runs as it would, unrecorded" {
+  for name in builtin mapfile; do
+    script disabled.sh <<END
+set -eu
+enable -n $name
+. "\$SHIM"
+record_service_stage_start one
+echo on
+exit 3
+END
+    run_into with disabled.sh
+    diff with/out - <<<on
+    diff with/status - <<<"ended 3"
+    [ ! -e records/service.json ]
   done
 }
 
