@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from service_record.collector.ingest.opening_bundles import read_bundle
 from service_record.diagnosis.cause_rules import LineSet, Pattern
 from service_record.diagnosis.evidence.log_lines import Era
 from service_record.diagnosis.evidence.scan import Scanner
@@ -100,6 +101,8 @@ JOURNALS: dict[str, str | bytes] = {
     "syslog": lines(lambda time, _: f"{time:%b %e %H:%M:%S}"),
     "console": "\x1b[2J[    5.200000] frob: x\r\n"
     f"[\x1b[0;1;31mFAILED\x1b[0m] frob: \x1b[1m{TELLING}\x1b[0m\r\n",
+    "cluster-info dump": '{\n    "kind": "NodeList",\n    "apiVersion": "v1",\n    "items": []\n}\n'
+    f"==== START logs for container etcd of pod kube-system/etcd-node7 ====\n{TELLING}\n",
     "rdsosreport": f"+ cat /lib/dracut/dracut-059\ndracut-059\n+ dmesg\n[    5.200000] frob: {TELLING}\n",
 }
 
@@ -167,9 +170,9 @@ def test_several_files_are_read_as_one_host(tmp_path: Path) -> None:
     assert telling_place(tmp_path, "--from", tmp_path / "cat", "--from", tmp_path / "short") == "short:3"
 
 
-def zipped(files: Mapping[str, bytes | str]) -> bytes:
+def zipped(files: Mapping[str, bytes | str], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(packed, "w", compression) as archive:
         for path, content in files.items():
             archive.writestr(path, content)
     return packed.getvalue()
@@ -251,6 +254,15 @@ LAYOUTS: dict[str, tuple[dict[str, bytes | str], str]] = {
         },
         "kube-system/etcd-node7/logs.txt:2",
     ),
+    "events of a cluster": (
+        {
+            "nodes.json": MANIFEST,
+            "default/events.json": json.dumps(
+                {"kind": "EventList", "items": [{"message": TELLING}]}, indent=4
+            ),
+        },
+        "default/events.json:5",
+    ),
     "kind export": (
         {
             "kind-version.txt": "kind v0.20.0\n",
@@ -319,6 +331,16 @@ def test_records_in_a_zip_archive_are_shown(tmp_path: Path) -> None:
     answer = service_record("show", "--from", path)
     assert (answer.status, answer.err) == (0, "")
     assert "bootkube failed" in answer.out
+
+
+def test_collector_reads_zip_archives(tmp_path: Path) -> None:
+    record = b"".join(each.to_line() for each in failed_run())
+    files: dict[str, bytes | str] = {"b/bootstrap/services/bootkube.json": record, "b/journal.txt": JOURNAL}
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(zipped(files))
+    assert read_bundle(path).look.verdict == "failed"
+    path.write_bytes(zipped({**files, "b/core": bytes(20 << 20)}, zipfile.ZIP_STORED))
+    assert any("a zip archive that cannot be copied" in each for each in read_bundle(path).look.left_out)
 
 
 def test_foreign_json_makes_no_directory_a_record_directory(tmp_path: Path) -> None:

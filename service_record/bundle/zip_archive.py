@@ -1,7 +1,7 @@
 """Read the members of a zip archive, which may be damaged or made to do harm.
 
-A zip archive has its list of members at its end, so it is copied to a file without a name first. The copy
-counts towards the limits of reading.
+A zip archive has its list of members at its end, so it is copied first: to memory, or to a file without name
+if it is large. The copy counts towards the limits of reading.
 """
 
 import calendar
@@ -15,6 +15,7 @@ from zipfile import BadZipFile, LargeZipFile, ZipFile, ZipInfo
 from service_record.bundle.layers import CHUNK_BYTES, Layer
 from service_record.bundle.tar import A_DIRECTORY, TarError
 
+_MAX_MEMORY_BYTES: Final = 16 << 20
 _END: Final = b"PK\x05\x06"  # of the record at the end, which has the size of the list in bytes 12 to 16
 _MAX_END_BYTES: Final = 22 + (1 << 16)  # with the longest comment
 _MAX_LIST_BYTES: Final = 64 << 20
@@ -72,9 +73,12 @@ class ZipMember:
 
 def zip_members(layer: Layer) -> Iterator[ZipMember]:
     """Yield every member of a zip archive. Raises TarError where the archive is damaged."""
-    with tempfile.TemporaryFile() as copy:
-        while chunk := layer.read(CHUNK_BYTES):
-            copy.write(chunk)
+    with tempfile.SpooledTemporaryFile(_MAX_MEMORY_BYTES) as copy:
+        try:
+            while chunk := layer.read(CHUNK_BYTES):
+                copy.write(chunk)
+        except OSError as error:  # a full disk, or a collector's process that may not write
+            raise TarError(f"a zip archive that cannot be copied: {error.strerror}") from None
         if layer.reason:
             raise TarError(layer.reason)
         if _list_bytes(copy) > _MAX_LIST_BYTES:

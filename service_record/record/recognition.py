@@ -73,6 +73,7 @@ _EXPORT: Final = rb"__(?:CURSOR|REALTIME_TIMESTAMP|MONOTONIC_TIMESTAMP)="
 _VERBOSE: Final = rb"[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \S+ \[(?:s=|_|$)"
 _EVENT_STREAM: Final = rb"(?:data: )?\x1e?"
 """What `journalctl -o json-sse` and `-o json-seq` write before an object."""
+_LIST_OF_NODES: Final = rb'"kind"\s*:\s*"NodeList"'
 TIMES: Final = (
     r"(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"  # short-iso, short-iso-precise
     r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"  # short, short-precise, syslog
@@ -127,8 +128,9 @@ def _json_form(text: bytes) -> FileForm | None:
         return FileForm.JOURNAL_JSON
     if re.search(_PHASE, inside) or re.match(_TORN_RECORD, inside) or not re.search(_KEY, inside):
         return FileForm.RECORD  # perhaps the rest of a torn one, or one of upstream's without an entry: []
-    # Many programs log an object in each line: those lines are evidence like any others.
-    return FileForm.TEXT if re.match(_JSON_LINES, text) else FileForm.JSON
+    # Many programs log an object in each line. `kubectl cluster-info dump` prints logs after a list of nodes.
+    is_text = re.match(_JSON_LINES, text) or re.search(_LIST_OF_NODES, text[:1000])
+    return FileForm.TEXT if is_text else FileForm.JSON
 
 
 def _markup_form(text: bytes) -> FileForm | None:

@@ -127,6 +127,8 @@ _INSTALLERS: Final = (
 """Path of an installer's log -> the services that write it."""
 _STATUS_DOCUMENTS: Final = r"(?:^|/)(?:status|result)\.json$"
 """What cloud-init writes about its stages, with their errors: `{"v1": {"init": {"errors": []}}}`."""
+_EVENTS: Final = r"(?:^|/)events\.json$"
+"""What happened to the pods of a namespace; other JSON of `kubectl cluster-info dump` has their settings."""
 _EARLIER: Final = r"(?:^|/)boot-\d+\.log$|previous(?!\.(?:insecure\.)?log$)|(?:^|/)pstore/"
 """Logs of an earlier run. The `previous.log` of a container is of the container's run before, in whatever
 boot.
@@ -178,6 +180,8 @@ def stream_of(path: str, head: bytes = b"") -> LogStream | None:
     form = FileForm.TEXT if form is FileForm.EMPTY else form
     if form is FileForm.JSON and b'"errors"' in head and re.search(_STATUS_DOCUMENTS, path):
         return LogStream(path, INSTALLER, "cloud-init", other, services=_CLOUD_INIT)
+    if form is FileForm.JSON and re.search(_EVENTS, path):
+        return LogStream(path, OTHER, "events", other)
     is_journal = form in _JOURNALS
     is_unreadable = form not in LOGS or form is FileForm.JOURNAL_BINARY
     if is_unreadable or (form is FileForm.TEXT and re.search(_SKIPPED, path)):
