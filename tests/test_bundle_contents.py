@@ -3,8 +3,10 @@
 import gzip
 import io
 import os
+import stat
 import tarfile
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import pytest
 
@@ -70,11 +72,53 @@ def test_what_is_no_file_is_left_out_and_told(kind: bytes, told: str) -> None:
 
 def test_an_archive_that_nobody_looked_into_is_not_given() -> None:
     told = "left out: an archive that is not read, and might have secrets in it"
-    assert read(tar(member("a.zip", b"PK\x03\x04..."))) == ({}, [("a.zip", told)])
+    damaged = [("a.zip", "a damaged zip archive: File is not a zip file")]
+    assert read(tar(member("a.zip", b"PK\x03\x04..."))) == ({}, damaged)
     deep = b"secret"
     for _ in range(9):
         deep = gzip.compress(deep)
     assert read(tar(member("a.gz", deep))) == ({}, [("a.gz", told)])
+
+
+def zipped(*files: tuple[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with ZipFile(packed, "w", ZIP_DEFLATED) as archive:
+        for name, content in files:
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+def test_members_of_zip_archive_are_yielded() -> None:
+    link = ZipInfo("link")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    packed = io.BytesIO()
+    with ZipFile(packed, "w") as archive:
+        archive.writestr("a/b", b"x")
+        archive.writestr("../up", b"y")
+        archive.writestr(link, b"/etc/passwd")
+        archive.writestr("in.tar", tar(member("c", b"z")))
+    assert read(tar(member("d.zip", packed.getvalue()))) == (
+        {"d.zip/a/b": b"x", "d.zip/in.tar/c": b"z"},
+        [
+            ("d.zip/../up", "refused: its name leads out of the archive"),
+            ("d.zip/link", "left out: a symbolic link, not a plain file"),
+        ],
+    )
+
+
+def test_zip_bomb_is_read_up_to_the_limit() -> None:
+    bomb = zipped(("zeros", bytes(1 << 20)))
+    contents, left = read(bomb, read_bytes=1 << 17)
+    assert len(contents["zeros"]) < 1 << 17
+    assert left == [("", "more than 128 KiB to read: the rest was not read")]
+
+
+def test_cut_zip_archive_is_left_out() -> None:
+    whole = zipped(("a", b"a" * 1000), ("b", b"b" * 1000))
+    for length in range(4, len(whole), 7):
+        contents, left = read(whole[:length])
+        assert contents == {}
+        assert left
 
 
 def test_a_bomb_is_read_up_to_the_limit() -> None:
