@@ -26,7 +26,7 @@ STAGES = 1_000
 SYNCED = 20
 IMPORTS_PER_ROUND = 5
 ARRAY_LIMIT = 100e-6
-IMPORT_LIMIT = 25e-3
+IMPORT_LIMIT = 2e-3
 HELP_LIMIT = 150e-3
 FIRST_SERVICE = """
 from time import perf_counter
@@ -55,7 +55,6 @@ def rows(root: Path) -> Iterator[Row]:
         "logging": partial(log_by_logging, root / "logging.log"),
         "first": partial(start_service, root),
         "import": partial(start, "import service_record"),
-        "recorder": partial(start, "from service_record import service, stage"),
         "python": partial(start, "pass"),
         "help": partial(wall, COMMAND, "--help"),
     }
@@ -75,15 +74,10 @@ def rows(root: Path) -> Iterator[Row]:
     yield timed(what, seconds["stage"], "two lines by structlog", seconds["structlog"])
     yield timed(what, seconds["stage"], "two lines by logging", seconds["logging"])
     yield timed("python: the first service() of a process", seconds["first"])
-    yield imported("import service_record", seconds["import"], seconds["python"], IMPORT_LIMIT)
-    yield imported("with all that records", seconds["recorder"], seconds["python"])
+    what, added = "python: import service_record", seconds["import"] - seconds["python"]
+    holds = added <= IMPORT_LIMIT
+    yield timed(what, added, "python -c pass", seconds["python"], limit=duration(IMPORT_LIMIT), holds=holds)
     yield limited("service-record --help", seconds["help"], HELP_LIMIT)
-
-
-def imported(what: str, seconds: float, python: float, limit: float | None = None) -> Row:
-    added = seconds - python
-    promise, holds = (duration(limit), added <= limit) if limit else ("", None)
-    return timed(f"python: {what}", added, "python -c pass", python, limit=promise, holds=holds)
 
 
 def append(writer: Writer) -> float:

@@ -8,6 +8,8 @@
 
 Everything that recording needs is loaded here: from then on a service may call `os.chroot`. The other names
 are loaded when they are first used, because they need libraries and a service does not need them.
+
+PYTEST_DONT_REWRITE: the package has a plugin, so a recorded program that runs pytest would get a warning.
 """
 
 import sys

@@ -65,7 +65,7 @@ def service(
         _make_run(name, directory),
         own_part(),
         record_sigterm=record_sigterm,
-        make_another=lambda: service(name, directory=directory, record_sigterm=record_sigterm),
+        make_service=lambda: service(name, directory=directory, record_sigterm=record_sigterm),
     )
 
 
@@ -89,7 +89,7 @@ def pre_command(name: str) -> Recording:
     if around is not None:
         return around.pre_command(name)
     part = Part.command(Kind.PRE_COMMAND, name, whole=True)
-    return Service(_make_run(None, None), part, make_another=lambda: pre_command(name))
+    return Service(_make_run(None, None), part, make_service=lambda: pre_command(name))
 
 
 def post_command(name: str) -> Recording:
@@ -98,7 +98,7 @@ def post_command(name: str) -> Recording:
     if around is not None:
         return around.post_command(name)
     part = Part.command(Kind.POST_COMMAND, name, whole=True)
-    return Service(_make_run(None, None), part, make_another=lambda: post_command(name))
+    return Service(_make_run(None, None), part, make_service=lambda: post_command(name))
 
 
 def start_service(
@@ -153,10 +153,8 @@ class Recording:
         self.run = run
         self.part = part
         self.around = around
-        self.previous: Recording | None = None
-        """The recording that was current when this one was entered."""
-        self.given_attributes = part.attributes
-        """The attributes with which each execution starts."""
+        self.previous: Recording | None = None  # the recording that was current when this one was entered
+        self._given_attributes = part.attributes  # each execution starts with these
 
     @property
     def is_open(self) -> bool:
@@ -195,7 +193,7 @@ class Recording:
         """Set an attribute, which the end entry will have. Returns the recording."""
         self.part.attributes = {**(self.part.attributes or {}), **check_attributes({key: value})}
         if not self.is_open:
-            self.given_attributes = self.part.attributes
+            self._given_attributes = self.part.attributes
         return self
 
     def stage(self, name: str, /, **attributes: AttributeValue) -> Recording:
@@ -224,11 +222,11 @@ class Recording:
                 raise
             complain(f"calls of {function!r:.80} are not recorded: {error}")
             return function
-        return decorate(self.make_another, function)
+        return decorate(self._make_another, function)
 
-    def make_another(self) -> Recording:
+    def _make_another(self) -> Recording:
         """Return a recording for one call of a decorated function."""
-        return Recording(self.run, self.part.copy(self.given_attributes), self.around)
+        return Recording(self.run, self.part.copy(self._given_attributes), self.around)
 
     def __str__(self) -> str:
         return str(self.part)
@@ -281,7 +279,7 @@ class Recording:
             self.run.end(self.part, None)
         elif self.run.is_open(self.part):
             self._finish(cause)
-        self.part.attributes = self.given_attributes
+        self.part.attributes = self._given_attributes
 
     def _leave(self, previous: Recording | None) -> None:
         """Make `previous` the current recording again, unless this is another context, or left out of
@@ -324,8 +322,8 @@ class FoundStage(Recording):
         Recording.__init__(self, _make_run(None, None) if around is None else around.run, part, around)
         part.place_within(own_part() if around is None else around.part)
 
-    def make_another(self) -> Recording:
-        return FoundStage(self.part.copy(self.given_attributes))
+    def _make_another(self) -> Recording:
+        return FoundStage(self.part.copy(self._given_attributes))
 
     def _find_outer_part(self) -> Part | None:
         around = current()
@@ -353,16 +351,16 @@ class Service(Recording):
         part: Part,
         *,
         record_sigterm: bool = False,
-        make_another: Callable[[], Recording] | None = None,
+        make_service: Callable[[], Recording] | None = None,
     ) -> None:
-        """`make_another` returns a recording for one call of a decorated function."""
+        """`make_service` returns a recording for one call of a decorated function."""
         super().__init__(run, part)
-        self._make_another = make_another
+        self._make_service = make_service
         self._sigterm = Sigterm(self._end_terminated) if record_sigterm else None
         self._home: str | None = None
 
-    def make_another(self) -> Recording:
-        return self._make_another() if self._make_another is not None else self
+    def _make_another(self) -> Recording:
+        return self._make_service() if self._make_service is not None else self
 
     def _begin(self) -> None:
         _services[self] = None

@@ -14,12 +14,9 @@ from service_record.history.results import handled_failure
 from service_record.record.entry import Entry, Phase, RunsLeftOut
 
 _MAX_OF_BOOT: Final = 100
-"""At most this many of the first and of the latest runs of a boot stay.
-
-Failed runs stay while there is room.
-"""
+"""Maximum number of the first runs of a boot that stay, and of its latest runs, besides failed ones."""
 _OF_BOOT_BEFORE_FAILURES: Final = 10
-"""So many of the first and of the latest runs of a boot are as important as failures."""
+"""The first 10 and the latest 10 runs of a boot are as important as failures."""
 _FIRST_BOOTS: Final = 10
 _LATEST_BOOTS: Final = 100
 """Of very many boots, the first 10 and the latest 100 always keep runs."""
@@ -51,9 +48,9 @@ class Invocation:
 
 
 def choose_entries(entries: Sequence[Entry], sizes: Sequence[int], target: int) -> list[Entry]:
-    """Return the entries of the runs that stay, together about `target` bytes.
+    """Return the entries of the runs that stay, about `target` bytes in all.
 
-    The first entry of a run carries the counts of the runs removed before it. Raises AnonymousError.
+    The first entry of a run has the counts of the runs that were removed before it. Raises AnonymousError.
     """
     invocations = _group_invocations(entries, sizes)
     retained = _choose_runs(invocations, target)
@@ -179,7 +176,7 @@ def _without_middle_boots(invocations: Sequence[Invocation], retained: set[int])
 
 
 def _count_removed(invocations: Sequence[Invocation], indexes: Sequence[int]) -> dict[int, RunsLeftOut]:
-    """Return for the first entry of a run that stays what is left out before it, where that is anything."""
+    """Return the counts of removed runs, by the index of the first entry of the next run that stays."""
     marks: dict[int, RunsLeftOut] = {}
     boots = {invocations[index].boot_id for index in indexes}
     next_index = 0

@@ -97,7 +97,7 @@ def _rotate(path: Path, limit: int) -> Rotation | None:
 class _Replaced:
     """A file that was replaced. Its name has the numbers, so that the next rotation can complete this one.
 
-    Late entries are counted, and not looked for in the new file: a program may record two equal entries.
+    Late entries are counted instead of compared with the new file: a program may record two equal entries.
     """
 
     record: Path
@@ -375,8 +375,8 @@ def _insert_late(path: Path, late: Sequence[Entry], replaced: _Replaced) -> _Rep
 def _missing(late: Sequence[Entry], record: Sequence[Entry], replaced: _Replaced) -> list[Entry]:
     """Return the late entries that are not in the record.
 
-    Of the copied ones some may be missing: after a loss of power, or if the rotation was killed while it
-    copied them. Only these are looked for.
+    Entries that were copied may be missing after a loss of power, or if the rotation was killed while it
+    copied them. The others were not copied, so all of them are missing.
     """
     lines = Counter(encoded(entry.to_json()) for entry in record[replaced.new_entries :])
     missing = []
