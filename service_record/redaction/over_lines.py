@@ -300,6 +300,11 @@ class ValueFollower:
         for place, line in sub_lines(view):
             yield from ((place + start, place + end, _KIND) for start, end in self._values(line))
 
+    @staticmethod
+    def may_begin(view: UnescapedText) -> bool:
+        """Return whether a name may be in a line that waits for a value: its digits say which."""
+        return _ANY.search(view.text) is not None
+
     def _values(self, line: bytes) -> Iterator[tuple[int, int]]:
         if self._open is not None and line.strip():
             self._lines += 1

@@ -4,10 +4,10 @@ docs/redaction.md tells how a line is read. Pure.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import chain
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from service_record.redaction import encodings, ordinary_words, types
 from service_record.redaction.over_lines import TRIGGER
@@ -18,7 +18,6 @@ from service_record.redaction.syntax import (
     ValueSpan,
     clip_to_strings,
     find_documents,
-    is_behind_words,
     prefix_end,
     quoted_parts,
 )
@@ -59,6 +58,34 @@ _LABEL: Final = re.compile(rb"[A-Za-z][A-Za-z0-9_.@\[\]-]*:")
 _URL: Final = re.compile(rb"[a-z][a-z0-9+.-]*://|[a-z][a-z_]{2,}=(?![=>])|[A-Za-z_][A-Za-z0-9_.-]*=\"")
 """Matches an address, and the next field of logfmt: neither is a password."""
 _STRUCTURE: Final = re.compile(rb"[{\[]")
+_BLANKS: Final = re.compile(rb"[ \t]*")
+_ReadText: TypeAlias = tuple[UnescapedText, Sequence[Document], int]
+"""A text, the JSON in it, and the groups of shapes that may be in it."""
+
+
+NAMES, WORDS, TOKENS, RUNS, ENCODED = 1, 2, 4, 8, 16
+"""Groups of shapes, each with one automaton that finds where they may be.
+
+Names whose values are secret; other words, of commands and headers; shapes in which certain digits matter,
+most of them the beginnings of tokens; letters and digits in a row that may be random; and those that may
+encode a text. One automaton for all of them would have a state for each combination of what has begun,
+thousands in an ordinary log, and would spend its time making them.
+"""
+GROUPS: Final = (NAMES, WORDS, TOKENS, RUNS, ENCODED)
+_ANY_DIGIT: Final = re.compile(rb"0-9|\{[0-9,]+\}")
+_LITERAL_DIGIT: Final = re.compile(rb"[0-9]")
+_TOKEN_KINDS: Final = frozenset({"service-token", "private-key", "encoded-secret"})
+_DIGIT_CHECKS: Final = (ordinary_words.is_credential, ordinary_words.is_registry_auth)
+"""What these decode depends on each digit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    triggers: Sequence[bytes]
+    trigger: types.Finder
+    filter: Any
+    """Of RE2: says which of the shapes are in a text."""
+    shapes: Sequence[tuple[int, SecretShape, types.Finder]]
 
 
 class Patterns:
@@ -66,21 +93,59 @@ class Patterns:
 
     def __init__(self, every: Sequence[SecretShape]) -> None:
         self.names = [shape for shape in every if shape.named]
-        named = b"|".join(b"(" + shape.named + b")" for shape in self.names)
-        self.scanner = types.compiled(part(b"(?i:" + named + b")<<IS>>"))
-        self._bare = [types.compiled(b"(?i:" + shape.named + b")$") for shape in self.names]
-        self.shapes = [shape for shape in every if not shape.named]
-        self._which = types.any_of(b"(?m)" + shape.pattern for shape in self.shapes)
-        self._patterns = [self._which.re(number) for number in range(len(self.shapes))]
-        self.trigger = _trigger(every, (TRIGGER, encodings.TRIGGER, encodings.ESCAPED))
-        self.certain_trigger = _trigger((shape for shape in every if shape.is_certain), (encodings.TRIGGER,))
-        self.fields = Fields(self.named)
-        self.block_trigger = types.compiled(encodings.TRIGGER, groups=False)
+        named = b"|".join(shape.named for shape in self.names)
+        self.scanner = types.Finder(part(b"(?i:(" + named + b"))<<IS>>"), groups=True)
+        self._bare = [types.Finder(b"(?i:" + shape.named + b")$") for shape in self.names]
+        others = {ENCODED: encodings.TRIGGER, WORDS: TRIGGER, TOKENS: encodings.ESCAPED}
+        self._groups = _grouped(every, others)
+        certain = [shape for shape in every if shape.is_certain]
+        self._certain = _grouped(certain, {ENCODED: encodings.TRIGGER})
+        self._scanned = _scanned(self._groups)
+        self._certain_scanned = _scanned(self._certain)
+        self.block_trigger = types.Finder(encodings.TRIGGER)
 
-    def matching(self, text: bytes) -> list[tuple[int, SecretShape, types.Pattern]]:
-        """Return the shapes that are in a text, in their order."""
-        numbers = sorted(self._which.Match(text) or ())
-        return [(number, self.shapes[number], self._patterns[number]) for number in numbers]
+    def groups_in(self, text: bytes, *, certain: bool = False) -> int:
+        """Return the groups of shapes that may be in a text."""
+        found = 0
+        for number, group in (self._certain if certain else self._groups).items():
+            if group.trigger.find(text) is not None:
+                found |= number
+        return found
+
+    def hits(self, text: bytes, start: int, end: int, *, certain: bool) -> list[tuple[int, int]]:
+        """Return the places in a part of a text where a shape may be, in order."""
+        found: list[tuple[int, int]] = []
+        for group in (self._certain if certain else self._groups).values():
+            position = start
+            while (hit := group.trigger.find(text, position, end)) is not None:
+                found.append(hit)
+                position = max(hit[1], hit[0] + 1)
+        return sorted(found)
+
+    def suspects(self, text: bytes, *, certain: bool = False) -> list[tuple[int, int, int]]:
+        """Return the lines that may have the shape of a secret, in order: begin, end and groups of shapes."""
+        lines: dict[int, tuple[int, int]] = {}
+        for numbers, trigger in self._certain_scanned if certain else self._scanned:
+            find = trigger.find
+            position = 0
+            while (hit := find(text, position)) is not None:
+                place = hit[0] + text.startswith(b"\n", hit[0])
+                start = text.rfind(b"\n", position, place) + 1 or position
+                position = text.find(b"\n", place) + 1
+                end, groups = lines.get(start) or (position - 1 if position else len(text), 0)
+                lines[start] = end, groups | numbers
+                if not position:
+                    break
+        return [(start, *lines[start]) for start in sorted(lines)]
+
+    def matching(
+        self, text: bytes, groups: int, *, certain: bool
+    ) -> Iterator[tuple[int, SecretShape, types.Finder]]:
+        """Yield the shapes of some groups that are in a text."""
+        for number, group in (self._certain if certain else self._groups).items():
+            if groups & number:
+                for index in group.filter.Match(text) or ():
+                    yield group.shapes[index]
 
     @lru_cache(maxsize=4096)  # noqa: B019 - there is one for the process
     def named(self, name: bytes) -> tuple[SecretShape, ...]:
@@ -88,134 +153,43 @@ class Patterns:
         if _PUBLIC_NAME.search(name):
             return ()
         return tuple(
-            shape for shape, pattern in zip(self.names, self._bare, strict=True) if pattern.search(name)
+            shape for shape, pattern in zip(self.names, self._bare, strict=True) if pattern.find(name)
         )
 
 
-_FIELD: Final = re.compile(
-    rb"""[A-Za-z0-9_.-]*=(?:"([^"\\\n%&#^\x1b]*)"|([A-Za-z0-9/._:+-]+))(?=[ \n]|"[ \n,}]|\Z)"""
-)
-_PARAMETER: Final = re.compile(rb"""[A-Za-z0-9_.-]*=([A-Za-z0-9._~-]+)(?=[& \n]|"[ \n,}]|\Z)""")
-_JSON_FIELD: Final = re.compile(
-    rb'"([^"\\\n]*)"[ \t]*:[ \t]*(?:"([^"\\\n]*)"|(-?[0-9][0-9.eE+-]*|true|false|null))(?=[ \t]*[,}])'
-)
-_MOST_REMEMBERED: Final = 4096
-_MAX_FIELDS_LINE_BYTES: Final = 1 << 14
-"""Each hit looks back over its line, so a longer line would take quadratic time."""
+def _grouped(every: Sequence[SecretShape], others: Mapping[int, bytes]) -> dict[int, _Group]:
+    """Return the groups of these shapes, with the triggers of what is no shape."""
+    named = {shape.trigger for shape in every if shape.named}
+    groups: dict[int, _Group] = {}
+    for number in GROUPS:
+        own = [(order, shape) for order, shape in enumerate(every) if _group(shape, named) == number]
+        triggers = [shape.trigger for _, shape in own]
+        triggers += [others[number]] if number in others else []
+        patterns = [(order, shape, b"(?m)" + shape.pattern) for order, shape in own if not shape.named]
+        groups[number] = _Group(
+            triggers,
+            types.Finder(_joined(triggers)),
+            types.any_of(pattern for _, _, pattern in patterns),
+            [(order, shape, types.Finder(pattern, groups=True)) for order, shape, pattern in patterns],
+        )
+    return groups
 
 
-class Fields:
-    """Judges fields at once: most lines that name secrets have nothing else.
-
-    These are `name=value` between blanks, parameters of URLs, and fields of JSON without escapes. Names of
-    objects come back in line after line, so the fields without a secret are remembered.
-    """
-
-    def __init__(self, named: Callable[[bytes], tuple[SecretShape, ...]]) -> None:
-        self._named = named
-        self._harmless: set[bytes] = set()
-
-    def find(  # noqa: C901, PLR0911 - one syntax after the other
-        self,
-        text: bytes,
-        line: tuple[int, int],
-        hit: int,
-        trigger: types.Pattern,
-        known: Callable[[bytes], list[Found]],
-    ) -> tuple[int, Found | None] | None:
-        """Return the end of the field at a hit, and its secret; None for text in any other syntax.
-
-        `known` finds exact secrets in decoded text.
-        """
-        first, end = line
-        is_string = False
-        if end - first > _MAX_FIELDS_LINE_BYTES:
-            return None
-        begin = text.find(b"{", first, end)
-        if (
-            0 <= begin < hit
-            and text.startswith(b'"', begin + 1)
-            and text.endswith(b"}", begin, end)
-            and text.find(b"\\", begin, end) < 0
-        ):
-            is_inside = text.count(b'"', begin, hit) % 2 == 1
-            if is_inside or text.startswith(b'"', hit):
-                opening = text.rfind(b'"', begin, hit) if is_inside else hit
-                field = _JSON_FIELD.match(text, opening)
-                if field is not None:
-                    return self._judge(text, line, field, field[1], field.lastindex or 1, trigger)
-                first, is_string = opening + 1, True
-        hit += text[hit] in b"?&"
-        parameter = _PARAMETER.match(text, hit)
-        if parameter is not None:
-            head = text[max(first, hit - _LONGEST_NAME) : hit]
-            start = hit - len(head) + len(head.rstrip(_NAME_BYTES))
-            if start > first and text[start - 1 : start] in (b"?", b"&"):
-                name = text[start : parameter.start(1) - 1]
-                if ordinary_words.is_error(parameter[1]):
-                    return None
-                return self._judge(text, line, parameter, name, 1, trigger)
-        field = _FIELD.match(text, hit)
-        if field is None:
-            return None
-        start = max(text.rfind(b" ", first, hit) + 1, first)
-        name = text[start : field.start(field.lastindex or 1)].partition(b"=")[0]
-        if not name or name.strip(_NAME_BYTES):
-            return None
-        is_quoted = field.lastindex == 1
-        if is_quoted and is_string:
-            return None
-        # Where a name in lower case begins a line, its value may have blanks, and is read with its line.
-        is_word = is_quoted or text.find(b"=", first, start) >= 0 or is_behind_words(text, first, start)
-        if not (name[:1].isupper() or (is_word and start > first)):
-            return None
-        if not self._named(name):
-            return self._hexadecimal(field, trigger, known)
-        return self._judge(text, line, field, name, field.lastindex or 1, trigger)
-
-    def _judge(  # noqa: PLR0917 - the parts of a field
-        self,
-        text: bytes,
-        line: tuple[int, int],
-        field: re.Match[bytes],
-        name: bytes,
-        group: int,
-        trigger: types.Pattern,
-    ) -> tuple[int, Found | None] | None:
-        value = field[group]
-        key = name + b"=" + value
-        if key in self._harmless:
-            return field.end(), None
-        shapes_ = self._named(name)
-        if not shapes_ or value.startswith(MASK_BEGIN):
-            return None
-        is_quoted = text[field.start(group) - 1] == _DOUBLE_QUOTE or field.re is _JSON_FIELD
-        for shape in shapes_:
-            if _is_secret(shape, value, is_quoted=is_quoted):
-                is_alone = len(value) < _LEAST_REPEATED or text.count(value, *line) == 1
-                return (field.end(), (*field.span(group), shape.kind)) if is_alone else None
-        # A credential of systemd has its name before a colon, and a shape of its own.
-        if b":" in value or trigger.search(value) is not None:
-            return None
-        if len(self._harmless) >= _MOST_REMEMBERED:
-            self._harmless.clear()
-        self._harmless.add(key)
-        return field.end(), None
-
-    @staticmethod
-    def _hexadecimal(
-        field: re.Match[bytes], trigger: types.Pattern, known: Callable[[bytes], list[Found]]
-    ) -> tuple[int, None] | None:
-        """Return the end of a field in hexadecimal, as audit(8) writes it, that holds no secret."""
-        plain = encodings.from_hexadecimal(field[2]) if field.lastindex == _BARE else None
-        if plain is None or trigger.search(plain) is not None or known(plain):
-            return None
-        return field.end(), None
+def _scanned(groups: Mapping[int, _Group]) -> list[tuple[int, types.Finder]]:
+    """Return what to search for in a block. Names and other words need hardly more states together."""
+    words = (*groups[NAMES].triggers, *groups[WORDS].triggers)
+    others = [(number, groups[number].trigger) for number in GROUPS if number not in {NAMES, WORDS}]
+    return [(NAMES | WORDS, types.Finder(_joined(words))), *others]
 
 
-_BARE: Final = 2
-"""The group of a value without quotes."""
-_DOUBLE_QUOTE: Final = ord('"')
+def _group(shape: SecretShape, named: Container[bytes]) -> int:
+    if shape.is_run:
+        return RUNS
+    if shape.trigger in named:
+        return NAMES
+    # A class of some digits is a literal, too.
+    digits = _LITERAL_DIGIT.search(_ANY_DIGIT.sub(b"", shape.pattern))
+    return TOKENS if digits or shape.kind in _TOKEN_KINDS or shape.check in _DIGIT_CHECKS else WORDS
 
 
 @cache
@@ -244,17 +218,13 @@ class LineReader:
     def secrets(self, line: bytes, depth: int = 0) -> list[Found]:
         """Return the secrets of a line, or of a text of several, in any order. They may overlap."""
         found: list[Found] = []
-        texts: list[tuple[UnescapedText, Sequence[Document]]] = []
+        texts: list[_ReadText] = []
         self._explore(UnescapedText(line, [], []), depth, found, texts)
         self._find_shapes(texts, found)
         return found
 
     def _explore(  # noqa: C901, PLR0912 - from top to bottom this is how a text is read
-        self,
-        view: UnescapedText,
-        depth: int,
-        found: list[Found],
-        texts: list[tuple[UnescapedText, Sequence[Document]]],
+        self, view: UnescapedText, depth: int, found: list[Found], texts: list[_ReadText]
     ) -> None:
         """Take a text apart: into lines, the strings of JSON, and what its escapes stand for."""
         text = view.text
@@ -267,15 +237,15 @@ class LineReader:
                     self._explore(view.part(position, position + len(line)), depth, found, texts)
                 position += len(line) + 1
             return
+        groups = self._patterns.groups_in(text, certain=self._certain)
+        if not groups:
+            return
         start = prefix_end(text)
         if start:
             view = view.part(start, len(text))
             text = view.text
-        trigger = self._patterns.certain_trigger if self._certain else self._patterns.trigger
-        if depth and trigger.search(text) is None:
-            return
         documents = find_documents(text, 0)
-        texts.append((view, documents))
+        texts.append((view, documents, groups))
         if documents:
             for document in documents:
                 self._read_document(view, document, depth, found, texts)
@@ -283,37 +253,32 @@ class LineReader:
             if not text.strip(b"\x02 \t\r,"):
                 return
             view = UnescapedText(text, [0], [0], view)
-        if not self._certain:
+        if groups & NAMES and not self._certain:
             for start, end, kind in self._assigned(text):
                 for first, last in _with_repeats(text, ((start, end),)):
                     found.append((view.place(first), view.place(last), kind))
         if depth < MAX_DEPTH:
-            self._decode(view, depth, found)
-            for part_ in quoted_parts(view):
-                if b"\n" in part_.text:
-                    for first, last, kind in self._secrets_in(part_.text, depth + 1):
-                        found.append((part_.place(first), part_.place(last), kind))
+            if groups & ENCODED:
+                self._decode(view, depth, found)
+                command = encodings.audit_command(view)
+                if command is not None:
+                    self._explore(command, depth + 1, found, texts)
+            for inner in quoted_parts(view):
+                if b"\n" in inner.text:
+                    for first, last, kind in self._secrets_in(inner.text, depth + 1):
+                        found.append((inner.place(first), inner.place(last), kind))
                 else:
-                    self._explore(part_, depth + 1, found, texts)
-            command = encodings.audit_command(view)
-            if command is not None:
-                self._explore(command, depth + 1, found, texts)
+                    self._explore(inner, depth + 1, found, texts)
             finer = unescape(view)
             if finer is not None:
                 self._find_known(finer, found)
                 self._explore(finer, depth + 1, found, texts)
 
     def _read_document(
-        self,
-        view: UnescapedText,
-        document: Document,
-        depth: int,
-        found: list[Found],
-        texts: list[tuple[UnescapedText, Sequence[Document]]],
+        self, view: UnescapedText, document: Document, depth: int, found: list[Found], texts: list[_ReadText]
     ) -> None:
         text = view.text
-        trigger = self._patterns.certain_trigger if self._certain else self._patterns.trigger
-        hits = [match.span() for match in trigger.finditer(text, document.start, document.end)]
+        hits = self._patterns.hits(text, document.start, document.end, certain=self._certain)
         hits.reverse()
         for leaf in document.leaves:
             while hits and hits[-1][1] <= leaf.start:
@@ -343,9 +308,9 @@ class LineReader:
         """Yield the values behind names in a text that is no JSON."""
         quotes = Text(text)
         position = 0
-        while (match := self._patterns.scanner.search(text, position)) is not None:
-            name, behind = match.span(match.lastindex)
-            start = len(text) - len(text[match.end() :].lstrip(b" \t"))
+        while (match := self._patterns.scanner.groups(text, position)) is not None:
+            name, behind = match[1]
+            start = _BLANKS.match(text, match[0][1]).end()  # type: ignore[union-attr]
             position = max(start, position + 1)
             head = text[max(0, name - _LONGEST_NAME) : name]
             name -= len(head) - len(head.rstrip(_NAME_BYTES))
@@ -403,7 +368,7 @@ class LineReader:
 
     def _decode(self, view: UnescapedText, depth: int, found: list[Found]) -> None:
         """Look into what is encoded, and mask all of it where something is found."""
-        if self._patterns.block_trigger.search(view.text) is None:
+        if self._patterns.block_trigger.find(view.text) is None:
             return
         for start, end, plain in encodings.decoded_runs(view.text):
             for _, _, kind in self._secrets_in(plain, depth + 1)[:1]:
@@ -414,8 +379,8 @@ class LineReader:
         text = view.text
         position = 0
         trigger = self._patterns.block_trigger
-        while (match := trigger.search(text, position)) is not None:
-            start = text.rfind(b"\n", 0, match.start()) + 1
+        while (match := trigger.find(text, position)) is not None:
+            start = text.rfind(b"\n", 0, match[0]) + 1
             block = encodings.block_around(text, start, min(start, position))
             position = block.end if block is not None else line_end(text, start) + 1
             if block is not None:
@@ -427,19 +392,18 @@ class LineReader:
                 spans = encodings.key_lines_before(text, start, 0)
                 found.extend((view.place(a), view.place(b), "private-key") for a, b in spans)
 
-    def _find_shapes(
-        self, texts: Sequence[tuple[UnescapedText, Sequence[Document]]], found: list[Found]
-    ) -> None:
-        together = b"\n".join(view.text for view, _ in texts)
-        for _, shape, pattern in self._patterns.matching(together):
-            if self._certain and not shape.is_certain:
-                continue
-            for view, documents in texts:
-                values = _with_repeats(view.text, _matches(shape, pattern, view.text))
-                for start, end in values:
-                    last = _end_in_leaf(documents, start, end)
-                    if start < last:
-                        found.append((view.place(start), view.place(last), shape.kind))
+    def _find_shapes(self, texts: Sequence[_ReadText], found: list[Found]) -> None:
+        matching = [
+            (order, shape, pattern, view, documents)
+            for view, documents, groups in texts
+            for order, shape, pattern in self._patterns.matching(view.text, groups, certain=self._certain)
+        ]
+        matching.sort(key=lambda each: each[0])
+        for _, shape, pattern, view, documents in matching:
+            for start, end in _with_repeats(view.text, _matches(shape, pattern, view.text)):
+                last = _end_in_leaf(documents, start, end)
+                if start < last:
+                    found.append((view.place(start), view.place(last), shape.kind))
 
 
 def _is_secret(shape: SecretShape, value: bytes, *, is_quoted: bool) -> bool:
@@ -455,14 +419,17 @@ _IN_QUOTES: Final[Mapping[Callable[[bytes], bool], Callable[[bytes], bool]]] = {
 }
 
 
-def _matches(shape: SecretShape, pattern: types.Pattern, text: bytes) -> Iterator[tuple[int, int]]:
+def _matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Iterator[tuple[int, int]]:
     """Yield the groups of a shape that are secret."""
     quotes: Text | None = None
-    for match in pattern.finditer(text):
-        if text.startswith(MASK_BEGIN, match.start()) and shape.kind != "private-key":
+    position = 0
+    while (match := pattern.groups(text, position)) is not None:
+        begin, position = match[0]
+        position += begin == position
+        if text.startswith(MASK_BEGIN, begin) and shape.kind != "private-key":
             continue  # a mask looks like an element of XML
-        for group in range(1, pattern.groups + 1):
-            start, end = match.span(group)
+        for first, last in match[1:]:
+            start, end = first, last
             if start < 0:
                 continue
             check = shape.check
@@ -519,11 +486,10 @@ def _is_in_mask(line: bytes, position: int) -> bool:
     return line.rfind(MASK_BEGIN, start, position) > line.rfind(b">", start, position)
 
 
-def _trigger(every: Iterable[SecretShape], others: Iterable[bytes]) -> types.Pattern:
+def _joined(triggers: Iterable[bytes]) -> bytes:
     """Return one pattern of all triggers, in order, so that RE2 finds what neighbours have in common."""
-    triggers = chain((shape.trigger for shape in every), others)
     alternatives = {each for trigger in triggers for each in _plain(trigger.replace(rb"[ \t]", _SPACE))}
-    return types.compiled(b"(?m)" + b"|".join(sorted(alternatives)), groups=False)
+    return b"(?m)" + b"|".join(sorted(alternatives))
 
 
 _SPACE: Final = rb"(?:[ \t+]|%20|\\+(?:u00|x)20)"

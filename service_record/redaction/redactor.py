@@ -7,9 +7,8 @@ from typing import Final
 
 from service_record.redaction import encodings, types
 from service_record.redaction.over_lines import PRIVATE_KEY, Body, ValueFollower
-from service_record.redaction.reader import MAX_DEPTH, Found, LineReader, placed
+from service_record.redaction.reader import ENCODED, MAX_DEPTH, RUNS, TOKENS, Found, LineReader, placed
 from service_record.redaction.rules import Rules, replaced
-from service_record.redaction.syntax import prefix_end
 from service_record.redaction.types import MASK_BEGIN, MaskedSpan, line_end, views_of
 
 BLOCK_BYTES: Final = 1 << 20
@@ -19,15 +18,12 @@ _OVERLAP: Final = 1 << 16
 _NEIGHBOURS: Final = 1 << 12
 """The text on both sides of a cut that is searched to see whether something secret is cut."""
 _MOST_CUTS_TRIED: Final = 16
-_ENCODED: Final = types.compiled(encodings.TRIGGER, groups=False)
-_ESCAPES: Final = re.compile(rb"[\\%&^\x1b]|#[0-3][0-7]")
-_NUMBER: Final = re.compile(rb"(?<![A-Za-z0-9_$+])[0-9]{1,19}(?![A-Za-z0-9_$+])")
-_LATER_NUMBER: Final = re.compile(rb"(?<=0[.:,/-])0{1,3}(?![0-9])")
-_ID: Final = re.compile(
-    rb"(?<![A-Za-z0-9=:])(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32})(?![A-Za-z0-9])"
-)
-_MAX_TEMPLATE_BYTES: Final = 1 << 11
-_MOST_TEMPLATES: Final = 4096
+_MAX_REMEMBERED_BYTES: Final = 1 << 11
+_MOST_REMEMBERED: Final = 4096
+_LEAST_REPEATED: Final = 12
+"""A value of so many bytes is masked wherever it is in its line."""
+_ZEROS_FOR_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
+_DEPENDS_ON_DIGITS: Final = re.compile(rb"0x|[%#^\x1b]|&#|\\[uxU0]")
 _RUN: Final = types.compiled(rb"""[^\s"'\\<>,]*""")
 
 
@@ -52,11 +48,8 @@ class Redactor:
         self._reader = LineReader(rules.known, self._secrets_in, certain=only_certain)
         self._body = Body()
         self._values = ValueFollower()
-        self._masked_lines: dict[bytes, tuple[bytes, Counter[str]]] = {}
-        self._shapeless: set[bytes] = set()
-        """Templates of lines without the shape of a secret."""
-        self._plain: set[bytes] = set()
-        """Templates of lines that also say nothing about the next lines."""
+        self._remembered: dict[bytes, Sequence[Found]] = {}
+        """Where the secrets of a line are, for it and for all lines that differ from it only in digits."""
         self._chunks: list[bytes] = []
         self._size = 0
         self._wanted = BLOCK_BYTES
@@ -135,42 +128,33 @@ class Redactor:
         )
         return text_out
 
-    def _pieces(  # noqa: C901, PLR0915 - the cheapest ways to judge a line come first
+    def _pieces(  # noqa: C901, PLR0912, PLR0915 - from top to bottom this is what happens to a line
         self, text: bytes, spans: Sequence[MaskedSpan]
     ) -> Iterator[bytes]:
         """Yield the masked text in pieces: lines that may have a secret, and what is between them."""
-        # All triggers first: on a busy machine, taking turns with the shapes costs a fifth more (caches).
-        suspects = list(self._rules.suspects(text, certain=self._only_certain))
+        suspects = self._rules.suspects(text, certain=self._only_certain)
         suspects.reverse()
         known = list(spans)
         known.reverse()
         position = 0
         seen = 0
         """The end of the last block that was looked into."""
-        while (start := self._next_line(text, position, suspects, known)) is not None:
-            end = line_end(text, start)
-            line = text[start:end]
-            is_open = self._body.is_open or self._values.is_open
-            fields = suspects[-1][2] if suspects and suspects[-1][0] == start and not is_open else None
-            if fields is not None and not (known and known[-1].start < end):
-                yield text[position:start]
-                yield replaced(
-                    line,
-                    [(first - start, last - start, kind) for first, last, kind in fields],
-                    self.counts,
-                    keeps_length=self._keeps_length,
-                )
-                yield text[end : end + 1]
-                position = end + 1
-                continue
-            template = b""
-            if not (is_open or (known and known[-1].start < end)):
-                template = _template(line)
-                if template in self._plain:
-                    yield text[position : end + 1]
-                    position = end + 1
-                    continue
-            if not self._body.is_open and start >= seen:
+        is_open = self._body.is_open or self._values.is_open
+        while True:
+            while suspects and suspects[-1][0] < position:
+                suspects.pop()
+            start = suspects[-1][0] if suspects else len(text)
+            if is_open:
+                start = position
+            elif known:
+                start = min(start, text.rfind(b"\n", 0, known[-1].start) + 1)
+            if start >= len(text):
+                break
+            if suspects and suspects[-1][0] == start:
+                _, end, groups = suspects.pop()
+            else:
+                end, groups = line_end(text, start), 0
+            if groups & (RUNS | TOKENS | ENCODED) and not self._body.is_open and start >= seen:
                 found, seen, dump_end = self._over_lines(text, start, position)
                 if found or dump_end:
                     first = text.rfind(b"\n", 0, found[0][0] if found else start) + 1
@@ -187,17 +171,29 @@ class Redactor:
                         known.pop()
                     if position > start:
                         continue
+            line = text[start:end]
+            key = b""
+            if not is_open and len(line) <= _MAX_REMEMBERED_BYTES and not (known and known[-1].start < end):
+                key = _key(line, groups)
+                secrets = self._remembered.get(key)
+                if secrets is not None and _are_single(line, secrets):
+                    # The hot path where many lines name secrets: most of them differ only in digits.
+                    if secrets:
+                        self._note(text, start)
+                        yield text[position:start]
+                        yield replaced(line, secrets, self.counts, keeps_length=self._keeps_length)
+                        position = end
+                    continue
             exact: list[Found] = []
             while known and known[-1].start < end:
                 span = known.pop()
                 exact.append(
                     (span.start - start, span.end - start, span.kind if span.is_first else "+" + span.kind)
                 )
-            masked = self._line(line, exact)
+            masked = self._line(line, exact, key)
+            is_open = self._body.is_open or self._values.is_open
             if masked != line:
                 self._note(text, start)
-            elif template and not (self._body.is_open or self._values.is_open or encodings.is_in_block(line)):
-                _remember(self._plain, template)
             yield text[position:start]
             yield masked
             yield text[end : end + 1]
@@ -253,25 +249,8 @@ class Redactor:
             position = end + 1
         return b"\n".join(after)
 
-    def _next_line(
-        self,
-        text: bytes,
-        position: int,
-        suspects: list[tuple[int, int, list[Found] | None]],
-        known: list[MaskedSpan],
-    ) -> int | None:
-        """Return where the next line to look at begins."""
-        is_open = self._body.is_open or self._values.is_open
-        if is_open and position < len(text):
-            return position
-        while suspects and suspects[-1][0] < position:
-            suspects.pop()
-        starts = [suspects[-1][0]] if suspects else []
-        if known:
-            starts.append(text.rfind(b"\n", 0, known[-1].start) + 1)
-        return min(starts, default=None)
-
-    def _line(self, line: bytes, known: list[Found]) -> bytes:
+    def _line(self, line: bytes, known: list[Found], key: bytes) -> bytes:
+        """Return a line without secrets. What was found is remembered for lines with the same key."""
         if known and b"\\u00" in line:
             # What is found of a secret between escapes may be a part of it: look for the whole at once.
             for view in views_of(line)[1:]:
@@ -280,48 +259,31 @@ class Redactor:
                     for start, end, kind in self._rules.known(view.text)
                 ]
         masked = self._without(line, known) if known else line
-        views = views_of(masked)
-        spans = list(self._body.spans(views[-1]))
+        finest = views_of(masked)[-1]
+        spans = list(self._body.spans(finest))
         if not self._only_certain:
-            spans += self._values.spans(views[-1])
-        is_known = bool(spans)
-        if is_known:
-            finest = views[-1]
+            spans += self._values.spans(finest)
+        if spans:
             masked = self._without(
                 masked, [(finest.place(start), finest.place(end), kind) for start, end, kind in spans]
             )
         before = masked
-        template = _template(masked) if not known and not is_known else b""
-        if template and template in self._shapeless:
-            return masked
-        if not known or self._rules.is_suspect(masked, certain=self._only_certain):
-            masked = self._shaped_out(masked)
-        if masked != before and not is_known:
-            self._body.follow(views[-1], masked)
-        elif template and masked == before:
-            _remember(self._shapeless, template)
+        masked, secrets = self._rules.read(
+            masked,
+            self.counts,
+            self._reader,
+            certain=self._only_certain,
+            keeps_length=self._keeps_length,
+            depth=self._depth,
+        )
+        if masked != before and not spans:
+            self._body.follow(finest, masked)
+        speaks_of_next = self._body.is_open or self._values.is_open or self._values.may_begin(finest)
+        if key and secrets is not None and not speaks_of_next and _are_single(line, secrets):
+            if len(self._remembered) >= _MOST_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[key] = secrets
         return masked
-
-    def _shaped_out(self, line: bytes) -> bytes:
-        """Return the line without what has the shape of a secret; the same line is read once."""
-        remembered = self._masked_lines.get(line)
-        if remembered is None:
-            counts: Counter[str] = Counter()
-            masked = self._rules.masked(
-                line,
-                counts,
-                certain=self._only_certain,
-                keeps_length=self._keeps_length,
-                depth=self._depth,
-                reader=self._reader,
-            )
-            remembered = masked, counts
-            if len(line) <= _MAX_TEMPLATE_BYTES:
-                if len(self._masked_lines) >= _MOST_TEMPLATES:
-                    self._masked_lines.clear()
-                self._masked_lines[line] = remembered
-        self.counts.update(remembered[1])
-        return remembered[0]
 
     def _without(self, line: bytes, found: list[Found]) -> bytes:
         """Return a line without secrets; a `+` before the kind is a further part of a secret."""
@@ -342,26 +304,21 @@ class Redactor:
             self.first_line = self._lines + text.count(b"\n", 0, position) + 1
 
 
-def _remember(templates: set[bytes], template: bytes) -> None:
-    """Skip further lines that differ only in numbers: logs repeat few messages very often."""
-    if len(templates) >= _MOST_TEMPLATES:
-        templates.clear()
-    templates.add(template)
+def _key(line: bytes, groups: int) -> bytes:
+    """Return what a line has in common with all lines that are read like it.
 
-
-def _template(line: bytes) -> bytes:
-    """Return the line with zeros for its numbers; empty for a long line, and one that encodes a text.
-
-    No judgement about a value depends on which digits a number has, only on how many; of numbers with dots
-    and the like, as addresses and times, not even on that. Escapes and encodings depend on digits.
+    Logs repeat few messages very often, and most of them differ only in digits. Escapes and encodings depend
+    on these, and so do some shapes.
     """
-    if len(line) > _MAX_TEMPLATE_BYTES or _ENCODED.search(line) is not None:
-        return b""
-    rest = line[prefix_end(line) :]
-    if _ESCAPES.search(rest):
-        return rest
-    zeros = _NUMBER.sub(lambda number: b"0" * len(number[0]), _ID.sub(b"id", rest))
-    return _LATER_NUMBER.sub(b"0", zeros)
+    if groups & (TOKENS | ENCODED):
+        return line
+    key = line.translate(_ZEROS_FOR_DIGITS)
+    return line if _DEPENDS_ON_DIGITS.search(key) else key
+
+
+def _are_single(line: bytes, secrets: Sequence[Found]) -> bool:
+    """Return whether no secret is anywhere else in its line, where it would be masked, too."""
+    return all(end - start < _LEAST_REPEATED or line.count(line[start:end]) == 1 for start, end, _ in secrets)
 
 
 _MASK: Final = re.compile(rb"<redacted:([a-z0-9-]*)>")

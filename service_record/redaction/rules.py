@@ -7,14 +7,17 @@ from typing import Final
 
 from service_record.redaction.exact import Exact
 from service_record.redaction.reader import Found, LineReader, number_quote, patterns, placed
-from service_record.redaction.types import MASK_BEGIN, MaskedSpan, Secret, line_end, mask
+from service_record.redaction.types import MASK_BEGIN, MaskedSpan, Secret, mask
 
 _MOST_TURNS: Final = 8
 """The limit of passes: the text that a mask lays bare is looked at again; more than two passes are seldom
 needed.
 """
-_OTHER_MASK: Final = re.compile(rb"<redacted:(?!private-key)[a-z0-9-]*>")
-"""A mask whose kind may look like a name. What stands beside that of a key may be a part of the key."""
+_OTHER_MASK: Final = re.compile(rb"""[\\"'`]{0,8}<redacted:(?!private-key)[a-z0-9-]*>[\\"'`]{0,8}""")
+"""A mask, whose kind may look like a name, and its quotes, which may look like a value.
+
+What stands beside the mask of a key may be a part of the key.
+"""
 _SHORT_MASK: Final = b"***"
 
 
@@ -41,62 +44,45 @@ class Rules:
 
     def is_suspect(self, text: bytes, *, certain: bool = False) -> bool:
         """Return whether a text may have the shape of a secret."""
-        trigger = self._patterns.certain_trigger if certain else self._patterns.trigger
-        return trigger.search(text) is not None
+        return self._patterns.groups_in(text, certain=certain) != 0
 
-    def suspects(
-        self, text: bytes, *, certain: bool = False
-    ) -> Iterator[tuple[int, int, list[Found] | None]]:
-        """Yield the lines that may have the shape of a secret: where each begins and ends, and its secrets.
+    def suspects(self, text: bytes, *, certain: bool = False) -> list[tuple[int, int, int]]:
+        """Return the lines that may have the shape of a secret, in order: begin, end and groups of shapes."""
+        return self._patterns.suspects(text, certain=certain)
 
-        The secrets are None where the line has to be read: it has more than fields.
+    def masked(self, line: bytes, counts: Counter[str], *, certain: bool = False) -> bytes:
+        """Return the line, which has no newline, without what has the shape of a secret. Nothing is decoded.
+
+        `certain`: without what is never legitimate, and with the rest.
         """
-        trigger = self._patterns.certain_trigger if certain else self._patterns.trigger
-        fields = self._patterns.fields
-        position = 0
-        while (match := trigger.search(text, position)) is not None:
-            place = match.start() + text.startswith(b"\n", match.start())
-            start = max(position, text.rfind(b"\n", position, place) + 1)
-            end = line_end(text, start)
-            found: list[Found] | None = None
-            if not certain:
-                found = []
-                while match is not None and match.start() < end:
-                    field = fields.find(text, (start, end), match.start(), trigger, self.known)
-                    if field is None:
-                        found = None
-                        break
-                    if field[1] is not None:
-                        found.append(field[1])
-                    match = trigger.search(text, field[0], min(end + 1, len(text)))
-            if found is None or found:
-                yield start, end, found
-            position = end + 1
+        reader = LineReader(self.known, _nothing, certain=True) if certain else self._reader
+        return self.read(line, counts, reader, certain=certain)[0]
 
-    def masked(
+    def read(
         self,
         line: bytes,
         counts: Counter[str],
+        reader: LineReader,
         *,
         certain: bool = False,
         keeps_length: bool = False,
         depth: int = 0,
-        reader: LineReader | None = None,
-    ) -> bytes:
-        """Return the line, which has no newline, without what has the shape of a secret.
+    ) -> tuple[bytes, list[Found] | None]:
+        """Return the masked line, and the secrets that were found by this reader.
 
-        `certain`: without what is never legitimate, and with the rest. `reader` reads it, and what is encoded
-        in it; without one, nothing is decoded.
+        These are None when they were not found all at once, so that their places are those of several texts.
         """
-        reader = reader or (LineReader(self.known, _nothing, certain=True) if certain else self._reader)
+        secrets: list[Found] | None = placed(line, reader.secrets(line, depth))
+        found = secrets
         for _ in range(_MOST_TURNS):
-            found = placed(line, reader.secrets(line, depth))
             if not found:
                 break
             line = replaced(line, found, counts, keeps_length=keeps_length)
             if not self.is_suspect(_OTHER_MASK.sub(MASK_BEGIN, line), certain=certain):
                 break
-        return line
+            found = placed(line, reader.secrets(line, depth))
+            secrets = None if found else secrets
+        return line, secrets
 
     def values(self, text: bytes) -> Iterator[Secret]:
         """Yield the values that have the shape of a secret in a text of any number of lines, as they stand

@@ -237,6 +237,8 @@ class SecretShape:
     """Never legitimate in what leaves a host: shipping is refused for it."""
     named: bytes = b""
     """A pattern of names; the pattern is empty, for the syntax says where the value of a name is."""
+    is_run: bool = False
+    """The trigger has no word: it is found by an automaton of its own, with what is encoded."""
     is_word: bool = False
     """The group is where a word of a command line begins; the syntax says where it ends."""
 
@@ -285,6 +287,7 @@ def shapes_in(name: str) -> Iterator[SecretShape]:
             check=getattr(ordinary_words, row.get("check", ordinary_words.is_value.__name__)),
             least=row.get("least", 1),
             is_certain=row.get("certain", False),
+            is_run=row.get("run", False),
             named=_whole(row.get("named", "").encode(), parts),
             is_word="<<WORD>>" in row.get("pattern", "") or "<<VALUE>>" in row.get("pattern", ""),
         )

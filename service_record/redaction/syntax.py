@@ -382,6 +382,7 @@ class Text:
 def word_end(text: bytes, start: int, limit: int) -> int:
     """Return the end of a shell's word: quoted parts belong to it, and a blank behind a backslash does."""
     position = start
+    blank = 0
     while position < limit:
         run = _PLAIN_RUN.match(text, position, limit)
         if run is not None:
@@ -394,8 +395,9 @@ def word_end(text: bytes, start: int, limit: int) -> int:
             position += 2
         elif character in (b'"', b"'"):
             # A quote that is closed within the word is one of its characters; so is one that never is.
-            word = _WORD_RUN.match(text, position, limit)
-            close = text.find(character, position + 1, limit if position == start else word.end())  # type: ignore[union-attr]
+            if blank <= position:
+                blank = _WORD_RUN.match(text, position, limit).end()  # type: ignore[union-attr]
+            close = text.find(character, position + 1, limit if position == start else blank)
             position = close + 1 if close >= 0 else position + 1
         else:
             break

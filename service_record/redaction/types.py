@@ -30,6 +30,31 @@ def compiled(pattern: bytes, *, groups: bool = True) -> Pattern:
     return re2.compile(pattern, _options(groups=groups))
 
 
+class Finder:
+    """Finds where a pattern matches, and nothing else.
+
+    The match objects of the library cost three times the search itself, so they are left out.
+    """
+
+    __slots__ = ("_match",)
+
+    def __init__(self, pattern: bytes, *, groups: bool = False) -> None:
+        self._match = compiled(pattern, groups=groups)._regexp.Match  # noqa: SLF001 - see above
+
+    def find(self, text: bytes, start: int = 0, end: int | None = None) -> tuple[int, int] | None:
+        """Return the place of the next match."""
+        span: tuple[int, int] = self._match(_ANYWHERE, text, start, len(text) if end is None else end)[0]
+        return span if span[0] >= 0 else None
+
+    def groups(self, text: bytes, start: int = 0) -> list[tuple[int, int]] | None:
+        """Return the places of the next match and of its groups; (-1, -1) for a group that has none."""
+        spans: list[tuple[int, int]] = self._match(_ANYWHERE, text, start, len(text))
+        return spans if spans[0][0] >= 0 else None
+
+
+_ANYWHERE: Final = re2._Anchor.UNANCHORED  # noqa: SLF001 - see above
+
+
 def escaped(literal: bytes) -> bytes:
     return re2.escape(literal)  # type: ignore[no-any-return]
 
