@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
+from service_record.redaction import types
 from service_record.redaction.syntax import prefix_end
 from service_record.redaction.types import UnescapedText, from_base64, line_end
 
@@ -32,9 +33,9 @@ ESCAPED: Final = rb"%3[AaDd]|%20|\\u00(?:3[aAdD]|20)"
 """Matches where the signs around names and values are escaped."""
 
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+/_-]{16,}={0,2}")
-_LOOKS_BASE64: Final = re.compile(_BASE64_TEXT + rb"|" + _BASE64_GZIP)
+_LOOKS_BASE64: Final = types.Finder(_BASE64_TEXT + rb"|" + _BASE64_GZIP)
 _HEX: Final = re.compile(rb"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){6,}(?![0-9A-Fa-f])")
-_LOOKS_HEX: Final = re.compile(rb"(?:[2-7][0-9A-Fa-f]|0[09aAdD])+")
+_LOOKS_HEX: Final = types.Finder(rb"^(?:[2-7][0-9A-Fa-f]|0[09aAdD])+$")
 _ARGUMENTS: Final = re.compile(rb"type=EXECVE[^\n]*?argc=\d+")
 _ARGUMENT: Final = re.compile(rb' a\d+(?:\[\d+\])?=(?:"([^"\n]*)"|((?:[0-9A-F]{2})+)(?![^ \n]))')
 
@@ -42,20 +43,13 @@ _ARGUMENT: Final = re.compile(rb' a\d+(?:\[\d+\])?=(?:"([^"\n]*)"|((?:[0-9A-F]{2
 def decoded_runs(text: bytes) -> Iterator[tuple[int, int, bytes]]:
     """Yield what is encoded in a line: its place, and the text that it stands for."""
     for run in _HEX.finditer(text):
-        if _LOOKS_HEX.fullmatch(text, *run.span()):
-            yield *run.span(), _words(binascii.unhexlify(run.group()))
+        if _LOOKS_HEX.find(run[0]) is not None:
+            yield *run.span(), _words(binascii.unhexlify(run[0]))
     for run in _BASE64.finditer(text):
-        looks = _LOOKS_BASE64.search(text, *run.span())
+        looks = _LOOKS_BASE64.find(text, *run.span())
         if looks is not None:
-            shift = (looks.start() - run.start()) % 4
+            shift = (looks[0] - run.start()) % 4
             yield *run.span(), _inflated(from_base64(text[run.start() + shift : run.end()]))
-
-
-def from_hexadecimal(value: bytes) -> bytes | None:
-    """Return the text that a value is the hexadecimal of; None for any other value."""
-    if len(value) % 2 or not _HEX.fullmatch(value) or not _LOOKS_HEX.fullmatch(value):
-        return None
-    return _words(binascii.unhexlify(value))
 
 
 def _words(data: bytes) -> bytes:

@@ -32,6 +32,8 @@ _CHANGES: Final = 3
 _UPPER: Final = re.compile(rb"[A-Z]")
 _LOWER: Final = re.compile(rb"[a-z]")
 _DIGIT: Final = re.compile(rb"[0-9+]")
+_ANY_DIGIT: Final = re.compile(rb"[0-9]")
+_ANY_LETTER: Final = re.compile(rb"[A-Za-z\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xff]")
 _HEX_NUMBER: Final = re.compile(rb"0[xX][0-9A-Fa-f]+,?|[^=]+=0[xX][0-9A-Fa-f]+.*")
 _UUID: Final = re.compile(rb"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}.*")
 _TIME: Final = re.compile(rb"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?,?")
@@ -260,9 +262,8 @@ def is_token(value: bytes) -> bool:
         or _TIME.fullmatch(value.strip(b"[]()"))
     ):
         return False
-    has_digit = any(byte in b"0123456789" for byte in value)
-    has_letter = any(chr(byte).isalpha() for byte in value)
-    if has_digit and has_letter:
+    has_digit = _ANY_DIGIT.search(value)
+    if has_digit and _ANY_LETTER.search(value):
         return not _is_name(value) and not _STRUCTURE.match(value)
     if has_digit:
         return len(value) >= _DIGITS and value.isdigit()
@@ -279,7 +280,7 @@ def is_mixed(value: bytes) -> bool:
     return (
         is_unmasked(value)
         and not _is_name(value)
-        and (any(byte in b"0123456789" for byte in value) or _is_random_word(value))
+        and (_ANY_DIGIT.search(value) is not None or _is_random_word(value))
     )
 
 
@@ -288,7 +289,7 @@ def is_dense(value: bytes) -> bool:
     if not is_value(value) or _PUBLIC.fullmatch(value) or _UUID.fullmatch(value):
         return False
     longest = max(_JOINTS.split(value), key=len)
-    digits = sum(byte in b"0123456789" for byte in longest)
+    digits = len(_ANY_DIGIT.findall(longest))
     if len(longest) < _DENSE_BYTES or not _DENSE_DIGITS <= digits < len(longest):
         return False
     if _HEX.fullmatch(longest):
@@ -380,7 +381,7 @@ def _is_random_word(value: bytes) -> bool:
 def is_bootstrap_token(value: bytes) -> bool:
     """`abcdef.0123456789abcdef`: the second half of a random one has digits and letters."""
     last = value.rpartition(b".")[2]
-    digits = sum(byte in b"0123456789" for byte in last)
+    digits = len(_ANY_DIGIT.findall(last))
     return _BOOTSTRAP_DIGITS <= digits < len(last)
 
 

@@ -7,9 +7,11 @@ Each line is masked by itself, so that lines stay lines and nothing is held back
 programs put before and behind each line is learnt from the lines of the key, and makes no difference.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from functools import lru_cache
+from typing import Final, TypeAlias
 
 from service_record.redaction import ordinary_words, types
 from service_record.redaction.secrets import part
@@ -33,14 +35,14 @@ _SHORT: Final = 16
 """The first line of a key is no shorter."""
 _PEM_UNIT: Final = 4
 
-_BEGIN: Final = types.compiled(rb"BEGIN[ +][A-Z0-9 +]*PRIVATE[ +]KEY(?:[ +]BLOCK)?-----")
-_END: Final = types.compiled(rb"-----END[ +][A-Z0-9 +]*PRIVATE[ +]KEY")
-_RUN: Final = types.compiled(rb"[A-Za-z0-9+/]+={0,2}")
-_URL_RUN: Final = types.compiled(rb"[A-Za-z0-9+/][A-Za-z0-9+/_-]*={0,2}")
-_MASK: Final = types.compiled(rb"<redacted:[a-z0-9-]*>")
-_VARYING: Final = types.compiled(rb"[0-9A-Fa-f]+")
-_BLANKS: Final = types.compiled(rb"[ \t]+")
-_CLOSING: Final = types.compiled(rb"""[\s\0"'`\\,;$)}\]|+&<>*]*""")
+_BEGIN: Final = re.compile(rb"BEGIN[ +][A-Z0-9 +]{0,40}PRIVATE[ +]KEY(?:[ +]BLOCK)?-----")
+_END: Final = re.compile(rb"-----END[ +][A-Z0-9 +]{0,40}PRIVATE[ +]KEY")
+_RUN: Final = re.compile(rb"[A-Za-z0-9+/]+={0,2}")
+_URL_RUN: Final = re.compile(rb"[A-Za-z0-9+/][A-Za-z0-9+/_-]*={0,2}")
+_MASK: Final = re.compile(rb"<redacted:[a-z0-9-]*>")
+_VARYING: Final = re.compile(rb"[0-9A-Fa-f]+")
+_SEVERAL_BLANKS: Final = re.compile(rb"[ \t]{2,}|\t")
+_CLOSING: Final = re.compile(rb"""[\s\0"'`\\,;$)}\]|+&<>*]*""")
 _INDENT: Final = b" \t>#*|\"'`+-\0"
 
 
@@ -184,8 +186,7 @@ class Body:
 
 def _generalized(text: bytes) -> bytes:
     """Return a text without its numbers, and with single blanks."""
-    varying: bytes = _VARYING.sub(b"0", _BLANKS.sub(b" ", text))
-    return varying
+    return _VARYING.sub(b"0", _SEVERAL_BLANKS.sub(b" ", text))
 
 
 TRIGGER: Final = (
@@ -200,32 +201,41 @@ _LEAST_ENCODED: Final = 4
 _LEAST_BINARY: Final = 24
 
 _NAME: Final = rb"""["']?[A-Za-z0-9_.-]*(?i:<<TOKENS>>|<<PASSWORDS>>|_pw)<<SUFFIX>>["']?"""
-_ASKS: Final = types.compiled(
-    part(rb"""^([^\n]*?)(?:-[ \t]+)?""" + _NAME + rb"""[ \t]*[:=][ \t]*([|>][-+0-9]*)?[ \t\r]*$""")
+_ASKS: Final = types.Finder(
+    part(rb"""^([^\n]*?)(?:-[ \t]+)?""" + _NAME + rb"""[ \t]*[:=][ \t]*([|>][-+0-9]*)?[ \t\r]*$"""),
+    groups=True,
 )
-_ASKS_XML: Final = types.compiled(part(rb"""^([^\n]*?)<""" + _NAME + rb"""(?:[ \t][^<>\n]*)?>[ \t\r]*$"""))
-_ASKS_FORM: Final = types.compiled(
-    part(rb"""^([^\n]*?)(?i:content-disposition):[^\n]*;[ \t]*name=""" + _NAME + rb"""[ \t\r]*$""")
+_ASKS_XML: Final = types.Finder(
+    part(rb"""^([^\n]*?)<""" + _NAME + rb"""(?:[ \t][^<>\n]*)?>[ \t\r]*$"""), groups=True
 )
-_ENV: Final = types.compiled(
+_ASKS_FORM: Final = types.Finder(
+    part(rb"""^([^\n]*?)(?i:content-disposition):[^\n]*;[ \t]*name=""" + _NAME + rb"""[ \t\r]*$"""),
+    groups=True,
+)
+_ENV: Final = types.Finder(
     part(
         rb"""^([^\n]*?)(?:-[ \t]+)?\{?["']?(?:name|key)["']?[ \t]*:[ \t]*"""
         + _NAME
         + rb"""[ \t]*,?[ \t\r]*$"""
-    )
+    ),
+    groups=True,
 )
-_ENV_VALUE: Final = types.compiled(
+_ENV_VALUE: Final = types.Finder(
     rb"""^[^\n]*?["']?\b[Vv]alue["']?[ \t]*:[ \t]*"""
-    rb"""(?:"([^"\n]+)|'([^'\n]+)|([^\s"'{\[|>][^\n]*?))[ \t\r,"'}]*$"""
+    rb"""(?:"([^"\n]+)|'([^'\n]+)|([^\s"'{\[|>][^\n]*?))[ \t\r,"'}]*$""",
+    groups=True,
 )
-_MAP: Final = types.compiled(rb"""^([^\n]*?)["']?(stringData|data)["']?[ \t]*:[ \t]*\{?[ \t\r]*$""")
-_PAIR: Final = types.compiled(
+_MAP: Final = types.Finder(
+    rb"""^([^\n]*?)["']?(stringData|data)["']?[ \t]*:[ \t]*\{?[ \t\r]*$""", groups=True
+)
+_PAIR: Final = types.Finder(
     rb"""^[^\n]*?["']?[A-Za-z0-9_.-]+["']?[ \t]*:[ \t]+"""
-    rb"""(?:"([^"\n]+)|'([^'\n]+)|([^\s"'{\[|>&*!][^\n]*?))[ \t\r,"']*$"""
+    rb"""(?:"([^"\n]+)|'([^'\n]+)|([^\s"'{\[|>&*!][^\n]*?))[ \t\r,"']*$""",
+    groups=True,
 )
 _MAPS_IN_LINE: Final = types.compiled(rb'"(stringData|data)"[ \t]*:[ \t]*\{((?:[^{}"\n]|"[^"\n]*")*)\}')
 _PAIRS_IN_LINE: Final = types.compiled(rb'"[^"\\\n]+"[ \t]*:[ \t]*"([^"\\\n]+)"')
-_ANY: Final = types.compiled(
+_ANY: Final = types.Finder(
     part(
         rb"""(?m)"""
         + _NAME
@@ -233,15 +243,16 @@ _ANY: Final = types.compiled(
         + rb"""|chpasswd["']?:|-[ \t]+["']?--?[a-z0-9-]*(?:pass|token|secret|psk|key)"""
         + rb"""|form-data;|[dD]ata["']?[ \t]*:[ \t]*(?:\{|\r?$)"""
     ),
-    groups=False,
 )
 """Matches wherever a name may begin to wait for its value."""
-_SCALAR: Final = types.compiled(rb"""["']?([^\s"'{\[|>#<-][^\s"']*)["']?[ \t\r,]*""")
-_ARGUMENT: Final = types.compiled(part(rb"""^([^\n]*?)-[ \t]+["']?--?""" + _NAME + rb"""["']?[ \t\r]*$"""))
-_ARGUMENT_VALUE: Final = types.compiled(rb"""^[ \t]*-[ \t]+["']?([^\s"'][^\n]*?)["']?[ \t\r]*$""")
-_USERS: Final = types.compiled(rb"""^([^\n]*?)["']?chpasswd["']?:[ \t\r]*$""")
-_USER: Final = types.compiled(
-    rb"""^[ \t]*(?:-[ \t]+)?["']?[A-Za-z_][A-Za-z0-9_.-]*:([^\s"'][^\n]*?)["']?[ \t\r]*$"""
+_SCALAR: Final = types.Finder(rb"""^[ \t\r]*["']?([^\s"'{\[|>#<-][^\s"']*)["']?[ \t\r,]*$""", groups=True)
+_ARGUMENT: Final = types.Finder(
+    part(rb"""^([^\n]*?)-[ \t]+["']?--?""" + _NAME + rb"""["']?[ \t\r]*$"""), groups=True
+)
+_ARGUMENT_VALUE: Final = types.Finder(rb"""^[ \t]*-[ \t]+["']?([^\s"'][^\n]*?)["']?[ \t\r]*$""", groups=True)
+_USERS: Final = types.Finder(rb"""^([^\n]*?)["']?chpasswd["']?:[ \t\r]*$""", groups=True)
+_USER: Final = types.Finder(
+    rb"""^[ \t]*(?:-[ \t]+)?["']?[A-Za-z_][A-Za-z0-9_.-]*:([^\s"'][^\n]*?)["']?[ \t\r]*$""", groups=True
 )
 _BEGINNINGS: Final = {
     "users": _USERS,
@@ -261,11 +272,12 @@ _LETTERS: Final = {
     "env": b"e",
     "form": b"form-data",
 }
-_KEY: Final = types.compiled(rb"[A-Za-z0-9_.-]+:(?:[ \t]|$)")
+_BLOCKS: Final = frozenset({"block", "stringData", "data", "users"})
+_KEY: Final = types.Finder(rb"^[A-Za-z0-9_.-]+:(?:[ \t]|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
+class OpenName:
     """A name whose value is to come."""
 
     form: str
@@ -286,47 +298,52 @@ class ValueFollower:
     """True when the name stands in the same line, before the escape of its end."""
 
     def __init__(self) -> None:
-        self._open: _Open | None = None
+        self._open: OpenName | None = None
 
     @property
-    def is_open(self) -> bool:
-        return self._open is not None
+    def name(self) -> OpenName | None:
+        """The name that waits for its value."""
+        return self._open
+
+    @name.setter
+    def name(self, name: OpenName | None) -> None:
+        self._open, self._lines = name, 0
+
+    @property
+    def is_in_block(self) -> bool:
+        """Return whether a value of several lines has begun."""
+        return self._open is not None and self._open.form in _BLOCKS
 
     def spans(self, view: UnescapedText) -> Iterator[FoundSpan]:
         """Yield the values in the next line whose names stand before it, and learn which names are in it."""
-        if self._open is None and not _ANY.search(view.text):
+        if self._open is None and _ANY.find(view.text) is None:
             return
         self._is_within = False
         for place, line in sub_lines(view):
             yield from ((place + start, place + end, _KIND) for start, end in self._values(line))
-
-    @staticmethod
-    def may_begin(view: UnescapedText) -> bool:
-        """Return whether a name may be in a line that waits for a value: its digits say which."""
-        return _ANY.search(view.text) is not None
 
     def _values(self, line: bytes) -> Iterator[tuple[int, int]]:
         if self._open is not None and line.strip():
             self._lines += 1
             spans = list(self._expected(self._open, line))
             yield from spans
-            if spans and not self.is_open:
+            if spans and self.name is None:
                 return
         if self._open is None or self._open.form == "data":
             self._begin(line)
         yield from _in_line(line)
 
-    def _expected(self, name: _Open, line: bytes) -> Iterator[tuple[int, int]]:
+    def _expected(self, name: OpenName, line: bytes) -> Iterator[tuple[int, int]]:
         start, depth = _behind(name.head, line), name.depth
         if start is None and self._is_within:
             start = depth = 0
         text = line[start:] if start is not None else b""
         is_deeper = start is not None and len(text) - len(text.lstrip(b" \t")) > depth
-        if name.form in {"block", "stringData", "data", "users"}:
+        if name.form in _BLOCKS:
             if not is_deeper or self._lines > _MAX_VALUE_LINES:
                 self._open = None
                 return
-        elif name.form == "form" and _KEY.match(text):
+        elif name.form == "form" and _KEY.find(text) is not None:
             return
         else:
             self._open = None
@@ -339,18 +356,15 @@ class ValueFollower:
     def _begin(self, line: bytes) -> None:
         for form, pattern in _BEGINNINGS.items():
             # A look at the letters first: most lines have none of these names.
-            match = pattern.search(line) if _LETTERS[form] in line else None
-            if match is not None:
-                self._open, self._lines = _Open(_form(form, match), match.group(1)), 0
+            spans = pattern.groups(line) if _LETTERS[form] in line else None
+            if spans is not None:
+                head, *more = (line[max(start, 0) : max(end, 0)] for start, end in spans[1:])
+                is_block = form == "scalar" and more[0]
+                self.name = OpenName(
+                    more[0].decode() if form == "map" else "block" if is_block else form, head
+                )
                 self._is_within = True
                 return
-
-
-def _form(form: str, match: Any) -> str:
-    """Return where the value is to be looked for: a map has the name that it has in the text."""
-    if form == "map":
-        return str(match.group(2).decode())
-    return "block" if form == "scalar" and match.group(2) else form
 
 
 _ZEROS_FOR_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
@@ -359,14 +373,20 @@ _ZEROS_FOR_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 
 def _behind(head: bytes, line: bytes) -> int | None:
     """Return where a line goes on behind what a program puts before each; None when that is not there."""
-    position = 0
-    for word in head.split():
-        start = position + len(line[position:]) - len(line[position:].lstrip(b" \t"))
-        end = next((at for at in range(start, len(line)) if line[at : at + 1] in b" \t"), len(line))
-        if word.translate(_ZEROS_FOR_DIGITS) != line[start:end].translate(_ZEROS_FOR_DIGITS):
-            return None
-        position = end
-    return position
+    words = head.split()
+    match = _words(len(words)).match(line)
+    if match is None:
+        return None
+    here = match[0].translate(_ZEROS_FOR_DIGITS).split()
+    return match.end() if here == [word.translate(_ZEROS_FOR_DIGITS) for word in words] else None
+
+
+@lru_cache(maxsize=64)
+def _words(number: int) -> re.Pattern[bytes]:
+    return re.compile(rb"(?:[ \t]*[^ \t]+(?![^ \t])){%d}" % min(number, _MOST_WORDS_BEFORE))
+
+
+_MOST_WORDS_BEFORE: Final = 64
 
 
 def _value(form: str, text: bytes) -> tuple[int, int] | None:
@@ -374,24 +394,17 @@ def _value(form: str, text: bytes) -> tuple[int, int] | None:
     if form == "block":
         start = len(text) - len(text.lstrip(b" \t"))
         return (start, len(text.rstrip())) if ordinary_words.is_value(text) else None
-    if form in {"argument", "users"}:
-        match = (_ARGUMENT_VALUE if form == "argument" else _USER).search(text)
-        check = ordinary_words.is_password
-    elif form in {"env", "stringData", "data"}:
-        match = (_ENV_VALUE if form == "env" else _PAIR).search(text)
-        check = _is_encoded if form == "data" else ordinary_words.is_value
-    else:
-        match = _SCALAR.fullmatch(text.strip(b" \t\r"))
-        check = _is_scalar
-    if match is None:  # of a text of several lines, each is secret
-        return _value("block", text) if form == "stringData" and not _KEY.match(text.lstrip()) else None
-    shift = len(text) - len(text.lstrip(b" \t\r")) if check is _is_scalar else 0
-    start, end = match.span(match.lastindex)
-    return (start + shift, end + shift) if check(match.group(match.lastindex)) else None
+    pattern, check = _VALUES.get(form, (_SCALAR, _is_scalar))
+    spans = pattern.groups(text)
+    if spans is None:  # of a text of several lines, each is secret
+        is_text = form == "stringData" and _KEY.find(text.lstrip()) is None
+        return _value("block", text) if is_text else None
+    start, end = next(span for span in spans[1:] if span[0] >= 0)
+    return (start, end) if check(text[start:end]) else None
 
 
 def _is_scalar(value: bytes) -> bool:
-    return ordinary_words.is_password(value) and not _KEY.match(value)
+    return ordinary_words.is_password(value) and _KEY.find(value) is None
 
 
 def _is_encoded(value: bytes) -> bool:
@@ -401,6 +414,16 @@ def _is_encoded(value: bytes) -> bool:
         return False
     is_text = decoded.isascii() and decoded.decode().replace("\n", "").replace("\t", "").isprintable()
     return is_text or (len(value) >= _LEAST_BINARY and ordinary_words.is_token(value))
+
+
+_VALUES: Final = {
+    "argument": (_ARGUMENT_VALUE, ordinary_words.is_password),
+    "users": (_USER, ordinary_words.is_password),
+    "env": (_ENV_VALUE, ordinary_words.is_value),
+    "stringData": (_PAIR, ordinary_words.is_value),
+    "data": (_PAIR, _is_encoded),
+}
+"""How the values look, and what tells that one is a secret. All others are words alone in their lines."""
 
 
 def _in_line(line: bytes) -> Iterator[tuple[int, int]]:

@@ -20,6 +20,7 @@ from service_record.redaction.syntax import (
     find_documents,
     prefix_end,
     quoted_parts,
+    starts_with_break,
 )
 from service_record.redaction.types import MASK_BEGIN, UnescapedText, line_end, unescape
 
@@ -312,14 +313,18 @@ class LineReader:
             name, behind = match[1]
             start = _BLANKS.match(text, match[0][1]).end()  # type: ignore[union-attr]
             position = max(start, position + 1)
+            if starts_with_break(text, start) or _is_in_mask(text, start):
+                continue
             head = text[max(0, name - _LONGEST_NAME) : name]
             name -= len(head) - len(head.rstrip(_NAME_BYTES))
-            if _is_in_mask(text, start):
-                continue
             # The path of a file, and most often what is wrong with it.
             is_path = text[name - 1 : name] == b"/" and b":" in text[behind:start]
+            values: dict[bool, ValueSpan] = {}
             for shape in self._patterns.named(text[name:behind]):
-                value = quotes.value(name, start, has_blanks=shape.check is ordinary_words.is_password)
+                has_blanks = shape.check is ordinary_words.is_password
+                value = values.get(has_blanks)
+                if value is None:
+                    value = values[has_blanks] = quotes.value(name, start, has_blanks=has_blanks)
                 rest = _HALF_MASKED.match(text, value.start, value.end)
                 if rest is not None:
                     yield *rest.span(1), shape.kind
@@ -410,7 +415,20 @@ def _is_secret(shape: SecretShape, value: bytes, *, is_quoted: bool) -> bool:
     check = shape.check
     if is_quoted and check is ordinary_words.is_password:
         check = ordinary_words.is_value  # prose is not in quotes
-    return len(value) >= shape.least and check(value)
+    return len(value) >= shape.least and _passes(check, value)
+
+
+def _passes(check: Callable[[bytes], bool], value: bytes) -> bool:
+    """Return what a check says. The same few words follow names in line after line."""
+    return _remembered_check(check, value) if len(value) <= _LONGEST_WORD else check(value)
+
+
+@lru_cache(maxsize=4096)
+def _remembered_check(check: Callable[[bytes], bool], value: bytes) -> bool:
+    return check(value)
+
+
+_LONGEST_WORD: Final = 64
 
 
 _IN_QUOTES: Final[Mapping[Callable[[bytes], bool], Callable[[bytes], bool]]] = {
@@ -443,7 +461,7 @@ def _matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Iterator
                 continue
             if shape.kind == "token" and _PUBLIC_NAME.search(text[max(0, start - _LONGEST_NAME) : start]):
                 continue
-            if check(text[start:end]):
+            if _passes(check, text[start:end]):
                 yield start, end
 
 

@@ -3,10 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from service_record.redaction import encodings, types
-from service_record.redaction.over_lines import PRIVATE_KEY, Body, ValueFollower
+from service_record.redaction.over_lines import PRIVATE_KEY, Body, OpenName, ValueFollower
 from service_record.redaction.reader import ENCODED, MAX_DEPTH, RUNS, TOKENS, Found, LineReader, placed
 from service_record.redaction.rules import Rules, replaced
 from service_record.redaction.types import MASK_BEGIN, MaskedSpan, line_end, views_of
@@ -25,6 +25,10 @@ _LEAST_REPEATED: Final = 12
 _ZEROS_FOR_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _DEPENDS_ON_DIGITS: Final = re.compile(rb"0x|[%#^\x1b]|&#|\\[uxU0]")
 _RUN: Final = types.compiled(rb"""[^\s"'\\<>,]*""")
+
+
+_Key = TypeVar("_Key")
+_Result = TypeVar("_Result")
 
 
 class Redactor:
@@ -48,8 +52,10 @@ class Redactor:
         self._reader = LineReader(rules.known, self._secrets_in, certain=only_certain)
         self._body = Body()
         self._values = ValueFollower()
-        self._remembered: dict[bytes, Sequence[Found]] = {}
-        """Where the secrets of a line are, for it and for all lines that differ from it only in digits."""
+        self._secrets_of: dict[bytes, Sequence[Found]] = {}
+        """Where the secrets of a line are, by its `_key`."""
+        self._name_after: dict[tuple[OpenName | None, bytes], OpenName | None] = {}
+        """Which name waits for a value below a line, by the name that waited above it and its `_key`."""
         self._chunks: list[bytes] = []
         self._size = 0
         self._wanted = BLOCK_BYTES
@@ -137,15 +143,17 @@ class Redactor:
         known = list(spans)
         known.reverse()
         position = 0
+        """The end of what was yielded."""
+        ahead = 0
+        """The end of what was read: lines that stay as they are yielded together with what follows."""
         seen = 0
         """The end of the last block that was looked into."""
-        is_open = self._body.is_open or self._values.is_open
         while True:
-            while suspects and suspects[-1][0] < position:
+            while suspects and suspects[-1][0] < ahead:
                 suspects.pop()
             start = suspects[-1][0] if suspects else len(text)
-            if is_open:
-                start = position
+            if self._body.is_open or self._values.name is not None:
+                start = ahead
             elif known:
                 start = min(start, text.rfind(b"\n", 0, known[-1].start) + 1)
             if start >= len(text):
@@ -159,45 +167,43 @@ class Redactor:
                 if found or dump_end:
                     first = text.rfind(b"\n", 0, found[0][0] if found else start) + 1
                     last = dump_end or line_end(text, found[-1][1])
-                    lines = text[first:last]
-                    spans_in = [(a - first, b - first, kind) for a, b, kind in found]
                     if found:
                         self._note(text, first)
                     yield text[position:first]
-                    yield self._without_in_lines(lines, spans_in)
+                    yield self._without_in_lines(
+                        text[first:last], [(a - first, b - first, kind) for a, b, kind in found]
+                    )
                     yield text[last : last + 1]
-                    position = last + 1
+                    position = ahead = last + 1
                     while known and known[-1].start < position:
                         known.pop()
                     if position > start:
                         continue
+            ahead = end + 1
             line = text[start:end]
-            key = b""
-            if not is_open and len(line) <= _MAX_REMEMBERED_BYTES and not (known and known[-1].start < end):
-                key = _key(line, groups)
-                secrets = self._remembered.get(key)
-                if secrets is not None and _are_single(line, secrets):
-                    # The hot path where many lines name secrets: most of them differ only in digits.
-                    if secrets:
-                        self._note(text, start)
-                        yield text[position:start]
-                        yield replaced(line, secrets, self.counts, keeps_length=self._keeps_length)
-                        position = end
-                    continue
+            is_free = not (
+                self._body.is_open or self._values.is_in_block or (known and known[-1].start < end)
+            )
+            if is_free and (secrets := self._remembered_secrets(line, groups)) is not None:
+                # The hot path where many lines name secrets: most of them differ only in digits.
+                if secrets:
+                    self._note(text, start)
+                    yield text[position:start]
+                    yield replaced(line, secrets, self.counts, keeps_length=self._keeps_length)
+                    position = end
+                continue
             exact: list[Found] = []
             while known and known[-1].start < end:
                 span = known.pop()
                 exact.append(
                     (span.start - start, span.end - start, span.kind if span.is_first else "+" + span.kind)
                 )
-            masked = self._line(line, exact, key)
-            is_open = self._body.is_open or self._values.is_open
+            masked = self._line(line, exact, groups, is_free=is_free)
             if masked != line:
                 self._note(text, start)
-            yield text[position:start]
-            yield masked
-            yield text[end : end + 1]
-            position = end + 1
+                yield text[position:start]
+                yield masked
+                position = end
         yield text[position:]
 
     def _over_lines(self, text: bytes, start: int, floor: int) -> tuple[list[Found], int, int]:
@@ -249,8 +255,23 @@ class Redactor:
             position = end + 1
         return b"\n".join(after)
 
-    def _line(self, line: bytes, known: list[Found], key: bytes) -> bytes:
-        """Return a line without secrets. What was found is remembered for lines with the same key."""
+    def _remembered_secrets(self, line: bytes, groups: int) -> Sequence[Found] | None:
+        """Return the secrets of a line that was read before, or of one that differs only in digits."""
+        key = _key(line, groups)
+        secrets = self._secrets_of.get(key)
+        if secrets is None or not _are_single(line, secrets):
+            return None
+        name = self._values.name
+        if (name, key) not in self._name_after:
+            return None
+        self._values.name = self._name_after[name, key]
+        return secrets
+
+    def _line(self, line: bytes, known: list[Found], groups: int, *, is_free: bool) -> bytes:
+        """Return a line without secrets. `groups` of shapes may be in it.
+
+        `is_free`: no other line has a part in what is secret in it, but the name of a value above it.
+        """
         if known and b"\\u00" in line:
             # What is found of a secret between escapes may be a part of it: look for the whole at once.
             for view in views_of(line)[1:]:
@@ -258,6 +279,7 @@ class Redactor:
                     (view.place(start), view.place(end), f"+{kind}")
                     for start, end, kind in self._rules.known(view.text)
                 ]
+        name = self._values.name
         masked = self._without(line, known) if known else line
         finest = views_of(masked)[-1]
         spans = list(self._body.spans(finest))
@@ -268,22 +290,36 @@ class Redactor:
                 masked, [(finest.place(start), finest.place(end), kind) for start, end, kind in spans]
             )
         before = masked
-        masked, secrets = self._rules.read(
-            masked,
+        if before is not line:
+            masked, _ = self._read(before)
+        elif groups:
+            masked = self._read_or_remembered(line, groups)
+        if masked != before and not spans:
+            self._body.follow(finest, masked)
+        if is_free and groups and before is line and not self._body.is_open and b'ata"' not in line:
+            # The base64 of a map named data depends on each digit.
+            _remember(self._name_after, (name, _key(line, groups)), self._values.name)
+        return masked
+
+    def _read_or_remembered(self, line: bytes, groups: int) -> bytes:
+        key = _key(line, groups)
+        secrets = self._secrets_of.get(key)
+        if secrets is not None and _are_single(line, secrets):
+            return replaced(line, secrets, self.counts, keeps_length=self._keeps_length) if secrets else line
+        masked, secrets = self._read(line)
+        if secrets is not None and len(line) <= _MAX_REMEMBERED_BYTES and _are_single(line, secrets):
+            _remember(self._secrets_of, key, secrets)
+        return masked
+
+    def _read(self, line: bytes) -> tuple[bytes, list[Found] | None]:
+        return self._rules.read(
+            line,
             self.counts,
             self._reader,
             certain=self._only_certain,
             keeps_length=self._keeps_length,
             depth=self._depth,
         )
-        if masked != before and not spans:
-            self._body.follow(finest, masked)
-        speaks_of_next = self._body.is_open or self._values.is_open or self._values.may_begin(finest)
-        if key and secrets is not None and not speaks_of_next and _are_single(line, secrets):
-            if len(self._remembered) >= _MOST_REMEMBERED:
-                self._remembered.clear()
-            self._remembered[key] = secrets
-        return masked
 
     def _without(self, line: bytes, found: list[Found]) -> bytes:
         """Return a line without secrets; a `+` before the kind is a further part of a secret."""
@@ -314,6 +350,12 @@ def _key(line: bytes, groups: int) -> bytes:
         return line
     key = line.translate(_ZEROS_FOR_DIGITS)
     return line if _DEPENDS_ON_DIGITS.search(key) else key
+
+
+def _remember(results: dict[_Key, _Result], key: _Key, result: _Result) -> None:
+    if len(results) >= _MOST_REMEMBERED:
+        results.clear()
+    results[key] = result
 
 
 def _are_single(line: bytes, secrets: Sequence[Found]) -> bool:

@@ -379,6 +379,11 @@ class Text:
         return ValueSpan(start, end)
 
 
+def starts_with_break(text: bytes, start: int) -> bool:
+    """Return whether an escape is at the beginning of a value, which ends it: the value is empty."""
+    return text.startswith(b"\\", start) and _ESCAPED_BREAK.match(text, start) is not None
+
+
 def word_end(text: bytes, start: int, limit: int) -> int:
     """Return the end of a shell's word: quoted parts belong to it, and a blank behind a backslash does."""
     position = start

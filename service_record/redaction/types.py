@@ -297,20 +297,28 @@ def unescape(below: UnescapedText, *, is_quoted: bool = False) -> UnescapedText 
 
     `is_quoted`: only those of strings in quotes, as in JSON, with a backslash.
     """
-    text = below.text
-    if not _MAY_ESCAPE.search(text):
+    if not _MAY_ESCAPE.search(below.text):
         return None
+    plain = _without_escapes(below.text, _QUOTED_ESCAPE if is_quoted else _ESCAPE)
+    return UnescapedText(*plain, below) if plain is not None else None
+
+
+@lru_cache(maxsize=4)
+def _without_escapes(text: bytes, pattern: re.Pattern[bytes]) -> tuple[bytes, list[int], list[int]] | None:
+    """Return the text without its escapes, and where its pieces are in it and in the text.
+
+    The same line is looked at more than once. A dense text has an escape for each character, so that there
+    are no calls of functions for characters here.
+    """
     pieces: list[bytes] = []
     starts: list[int] = []
     places: list[int] = []
     size = position = 0
-
-    for match in (_QUOTED_ESCAPE if is_quoted else _ESCAPE).finditer(text):
-        start, end = match.span()
+    for match in pattern.finditer(text):
         character = _character(match[0])
         if character is None:
             continue
-        # A dense text has an escape for each character: no calls of functions here.
+        start, end = match.span()
         if start > position:
             pieces.append(text[position:start])
             starts.append(size)
@@ -320,18 +328,21 @@ def unescape(below: UnescapedText, *, is_quoted: bool = False) -> UnescapedText 
         starts.append(size)
         places.append(start)
         size += 1
-        if character.isalnum() and text[end : end + 1].isalnum():
+        position = end
+        if character in _WORD_CHARACTERS and text[end : end + 1] in _WORD_CHARACTERS:
             pieces.append(_BOUNDARY)
             starts.append(size)
             places.append(end)
             size += 1
-        position = end
     if not pieces:
         return None
     pieces.append(text[position:])
     starts.append(size)
     places.append(position)
-    return UnescapedText(b"".join(pieces), starts, places, below)
+    return b"".join(pieces), starts, places
+
+
+_WORD_CHARACTERS: Final = frozenset(bytes([byte]) for byte in range(256) if bytes([byte]).isalnum())
 
 
 @lru_cache(maxsize=1024)
