@@ -26,7 +26,7 @@ from service_record.redaction import (
     refuse_template_leaks,
     report,
 )
-from service_record.redaction.types import from_base64, views_of, whole_escapes
+from service_record.redaction.types import from_base64, views_of
 from testing.clean_lines import clean_lines
 from testing.made_up import pem
 from tests.faults import Faults
@@ -312,11 +312,6 @@ def test_the_first_pass_over_text_rich_in_secrets_takes_about_as_long_as_the_nex
             "correct|Correct|correct.",
         ),
         (
-            ordinary_words.is_phrase,
-            "a b",
-            "a=b|",
-        ),
-        (
             ordinary_words.is_flag_value,
             "x1",
             "-x1|incorrect",
@@ -468,13 +463,6 @@ def test_each_character_of_a_view_has_its_place_in_the_text(
     assert views[-1].text == finest
     assert [views[-1].place(position) for position in range(len(finest) + 1)] == places
     assert len(views) == levels + 1
-
-
-def test_a_span_ends_beside_escapes() -> None:
-    finest = views_of(rb"x\nyz\u0041b")[-1]
-    asked = [(0, 1), (1, 3), (2, 4), (3, 5), (5, 11), (6, 11), (0, 12)]
-    given_ = [(0, 1), (1, 3), (3, 4), (3, 5), (5, 11), (11, 11), (0, 12)]
-    assert [whole_escapes(finest, *span) for span in asked] == given_
 
 
 @pytest.mark.parametrize(

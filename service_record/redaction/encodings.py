@@ -165,11 +165,6 @@ def _form_of(text: bytes, start: int) -> "re.Pattern[bytes] | None":
     return next((form for form in _FORMS if form.match(text, first, end)), None)
 
 
-def is_in_block(line: bytes) -> bool:
-    """Return whether a line may encode a text together with its neighbours."""
-    return ends_key(line) or _form_of(line, 0) is not None
-
-
 def block_around(text: bytes, start: int, floor: int) -> Block | None:
     """Return the block that the line at `start` belongs to; it begins at `floor` at the earliest."""
     form = _form_of(text, start)

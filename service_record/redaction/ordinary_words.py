@@ -208,11 +208,6 @@ def is_written(value: bytes) -> bool:
     return is_password(value) and not (word.isalpha() and (word.islower() or word.istitle()))
 
 
-def is_phrase(value: bytes) -> bool:
-    """Tell a value with blanks in it, where a name and a separator begin the line."""
-    return is_value(value) and b"=" not in value
-
-
 def is_flag_value(value: bytes) -> bool:
     """Tell the value of an option from the next option."""
     return is_password(value) and not value.startswith(b"-")

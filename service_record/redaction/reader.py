@@ -86,7 +86,8 @@ class _Group:
     trigger: types.Finder
     filter: Any
     """Of RE2: says which of the shapes are in a text."""
-    shapes: Sequence[tuple[int, SecretShape, types.Finder]]
+    shapes: Sequence[tuple[int, SecretShape, bytes]]
+    """The shapes with their places in the order of all, and with their patterns."""
 
 
 class Patterns:
@@ -146,7 +147,8 @@ class Patterns:
         for number, group in (self._certain if certain else self._groups).items():
             if groups & number:
                 for index in group.filter.Match(text) or ():
-                    yield group.shapes[index]
+                    order, shape, pattern = group.shapes[index]
+                    yield order, shape, _compiled(pattern)
 
     @lru_cache(maxsize=4096)  # noqa: B019 - there is one for the process
     def named(self, name: bytes) -> tuple[SecretShape, ...]:
@@ -156,6 +158,12 @@ class Patterns:
         return tuple(
             shape for shape, pattern in zip(self.names, self._bare, strict=True) if pattern.find(name)
         )
+
+
+@cache
+def _compiled(pattern: bytes) -> types.Finder:
+    """Return the pattern of a shape. Most are never needed, so that all of them would be a slow start."""
+    return types.Finder(pattern, groups=True)
 
 
 def _grouped(every: Sequence[SecretShape], others: Mapping[int, bytes]) -> dict[int, _Group]:
@@ -171,7 +179,7 @@ def _grouped(every: Sequence[SecretShape], others: Mapping[int, bytes]) -> dict[
             triggers,
             types.Finder(_joined(triggers)),
             types.any_of(pattern for _, _, pattern in patterns),
-            [(order, shape, types.Finder(pattern, groups=True)) for order, shape, pattern in patterns],
+            patterns,
         )
     return groups
 
@@ -311,6 +319,7 @@ class LineReader:
         position = 0
         while (match := self._patterns.scanner.groups(text, position)) is not None:
             name, behind = match[1]
+            name += text[name] not in _NAME_BYTES  # some names are found with what stands before them
             start = _BLANKS.match(text, match[0][1]).end()  # type: ignore[union-attr]
             position = max(start, position + 1)
             if starts_with_break(text, start) or _is_in_mask(text, start):

@@ -23,7 +23,8 @@ _MOST_REMEMBERED: Final = 4096
 _LEAST_REPEATED: Final = 12
 """A value of so many bytes is masked wherever it is in its line."""
 _ZEROS_FOR_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
-_DEPENDS_ON_DIGITS: Final = re.compile(rb"0x|[%#^\x1b]|&#|\\[uxU0]")
+_DEPENDS_ON_DIGITS: Final = re.compile(rb"0x|[%#^\x1b]|&[a-z]{2,5};|\\[\\uxU0]")
+"""Hexadecimal numbers, escapes, and escapes in escapes, which may hide an exact secret."""
 _RUN: Final = types.compiled(rb"""[^\s"'\\<>,]*""")
 
 

@@ -224,16 +224,9 @@ _ESCAPED_BREAK: Final = re.compile(rb"""\\+(?:[nrt]|u00|x[0-2]|["'])""")
 _PLAIN_RUN: Final = re.compile(rb"""[^\s\0"'\\]+""")
 _BLANK: Final = re.compile(rb"[ \t]")
 _WORD_RUN: Final = re.compile(rb"[^\s\0]+")
+_LONGEST_NAME: Final = 64
+_NAME_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-="
 _OPENING: Final = {b")": b"(", b"]": b"[", b"}": b"{", b">": b"<"}
-
-
-def is_behind_words(text: bytes, first: int, name: int) -> bool:
-    """Return whether words without quotes stand between the beginning of a line and a name in it."""
-    return not (
-        _LINE_HEAD.match(text, prefix_end(text, first), name)
-        or text.find(b'"', first, name) >= 0
-        or text.find(b"'", first, name) >= 0
-    )
 
 
 _PARAMETER: Final = re.compile(rb"[?&][A-Za-z0-9_.\[\]-]+=([^\s&\"'<>#]*[%+][^\s&\"'<>#]*)")
@@ -334,13 +327,15 @@ class Text:
         )
         if end and ((has_blanks and not is_shell) or not _BLANK.search(self.data, start, end)):
             return ValueSpan(start, end, is_line=True)
-        return self._word(name, start, first, limit)
+        # Before the name may be that of a parameter: in `?message=pwd=x&v=1` a list is around both.
+        before = self.data[max(first, name - _LONGEST_NAME) : name].rstrip(_NAME_BYTES)
+        return self._word(before[-1:], start, first, limit)
 
     def word(self, start: int) -> ValueSpan:
         """Return the word of a command line that begins at `start`."""
         first, limit, _ = self.bounds(start)
         quoted = _quoted(self.data, start, limit)
-        return quoted if quoted is not None else self._word(start, start, first, limit)
+        return quoted if quoted is not None else self._word(b"", start, first, limit)
 
     def _line_end(self, name: int, start: int, first: int, limit: int, *, is_bounded: bool) -> int:
         """Return the end of a value that takes the rest of its line or quotes; 0 where it does not."""
@@ -358,10 +353,11 @@ class Text:
         item = _LIST_ITEM.search(bare)
         return start + (item.start() if item else len(bare))
 
-    def _word(self, name: int, start: int, first: int, limit: int) -> ValueSpan:
+    def _word(self, before: bytes, start: int, first: int, limit: int) -> ValueSpan:
+        """Return a value of one word. `before` is the sign before its name, which may be that of a list."""
         text = self.data
         end = word_end(text, start, limit)
-        separator = _LISTS.get(text[name - 1 : name] if name > first else b"", _LIST_ITEM)
+        separator = _LISTS.get(before, _LIST_ITEM)
         item = separator.search(text, start, end)
         if item is not None:
             end = item.start()

@@ -10,7 +10,7 @@ shape needs to know about escapes. Pure.
 import base64
 import binascii
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -275,13 +275,6 @@ def views_of(text: bytes) -> list[UnescapedText]:
     while len(views) <= _MAX_LEVELS and (finer := unescape(views[-1])) is not None:
         views.append(finer)
     return views
-
-
-def whole_escapes(finest: UnescapedText, start: int, end: int) -> tuple[int, int]:
-    """Return a span of the text that begins behind an escape, not within it, and ends likewise."""
-    size = len(finest.text)
-    first, last = (bisect_left(range(size), place, key=finest.place) for place in (start, end))
-    return finest.place(first), finest.place(last)
 
 
 def _without_nuls(below: UnescapedText) -> UnescapedText:

@@ -1,0 +1,55 @@
+"""A stream of lines: what is remembered of one line is right for the next, and time is linear."""
+
+import random
+import time
+
+import pytest
+
+from bench.redaction import HOSTILE
+from service_record.redaction import Rules
+from tests.redaction.kinds import KINDS
+from tests.redaction.measure import SEED, redact
+from tests.redaction.wrappings import WRAPPINGS
+
+RULES = Rules()
+SMALL = 1 << 14
+GROWTH = 4
+MOST_GROWTH = 9
+"""Linear text takes 4 times as long when it is 4 times as long, quadratic 16 times."""
+
+
+@pytest.mark.parametrize("name", ["plain", "JSON", "journal JSON", "query", "logfmt", "journal short"])
+def test_lines_that_differ_in_digits_are_masked_as_alone(name: str) -> None:
+    wrapping = next(each for each in WRAPPINGS if each.name == name)
+    chance = random.Random(SEED)
+    lines = []
+    for kind in KINDS:
+        text = wrapping.wrap(kind, kind.draw(chance))
+        if text is None or "\n" in text.rstrip("\n"):
+            continue
+        for _ in range(4):
+            digits = str.maketrans("0123456789", "".join(chance.choices("0123456789", k=10)))
+            lines.append(text.rstrip("\n").translate(digits).encode())
+    assert len(lines) >= 100
+    separator = b"\nnothing to see here\n"
+    after = redact(separator.join(lines), RULES).split(separator)
+    alone = [redact(line, RULES) for line in lines]
+    assert [(each, line) for each, line in zip(alone, after, strict=True) if each != line] == []
+
+
+def test_value_is_masked_elsewhere_in_a_line_like_an_earlier_one() -> None:
+    """The earlier line has another word in that place."""
+    lines = b"password=Qw7rT2yU9iP4 id=Qw7rT2yU9iP5\npassword=Qw7rT2yU9iP6 id=Qw7rT2yU9iP6"
+    assert b"Qw7rT2yU9iP6" not in redact(lines, RULES)
+
+
+@pytest.mark.parametrize("piece", HOSTILE.values(), ids=list(HOSTILE))
+def test_time_grows_with_the_text(piece: bytes) -> None:
+    def seconds(size: int) -> float:
+        text = (piece * (size // len(piece) + 1))[:size]
+        begun = time.process_time()
+        redact(text, Rules())
+        return time.process_time() - begun
+
+    redact(piece * 100, RULES)
+    assert min(seconds(GROWTH * SMALL) for _ in range(2)) < MOST_GROWTH * max(seconds(SMALL), seconds(SMALL))
