@@ -26,7 +26,7 @@ from service_record.cli.options import (
     DURATION,
     display_options,
     period_options,
-    service_argument,
+    service_or_source_argument,
     source_options,
 )
 from service_record.cli.terminal import print_lines, view
@@ -87,7 +87,7 @@ _NEEDS_DIRECTORY: Final = "--wait needs one directory of records that a host wri
 
 
 @click.command("analyze")
-@service_argument
+@service_or_source_argument
 @source_options
 @click.option(
     "-o",

@@ -143,6 +143,17 @@ def service_argument(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
+def service_or_source_argument(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the argument `services`, which may also name sources: see `inputs.with_places`."""
+    return click.argument(
+        "services",
+        metavar="[SERVICE|SOURCE]...",
+        nargs=-1,
+        shell_complete=complete_services,
+        callback=service_names,
+    )(function)
+
+
 def service_name(name: str) -> str:
     """Return the name under which a unit records: `bootkube` of `bootkube.service`."""
     return name.removesuffix(".service") or name
@@ -176,7 +187,7 @@ def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "places",
         metavar="SOURCE",
         multiple=True,
-        help="Directory, file, bundle, or - for standard input; repeatable. "
+        help="Directory, file, bundle, journal, or - for standard input; repeatable. "
         "[default: $SERVICE_RECORDS_DIR, else /var/log/openshift]",
     )(function)
 

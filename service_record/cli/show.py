@@ -12,7 +12,12 @@ from msgspec.structs import replace
 
 from service_record.cli import FAILED
 from service_record.cli.inputs import check_names, history_of, opened, selected_boot, with_places
-from service_record.cli.options import display_options, selection_options, service_argument, source_options
+from service_record.cli.options import (
+    display_options,
+    selection_options,
+    service_or_source_argument,
+    source_options,
+)
 from service_record.cli.terminal import print_lines, view
 from service_record.display.text import BLANK, Ink, Line, View, count, wrapped
 from service_record.history import History
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @click.command("show")
-@service_argument
+@service_or_source_argument
 @source_options
 @click.option(
     "-o",

@@ -8,7 +8,12 @@ import click
 from msgspec.structs import replace
 
 from service_record.cli.inputs import history_of, now_for, opened, selected_boot, with_places
-from service_record.cli.options import display_options, selection_options, service_argument, source_options
+from service_record.cli.options import (
+    display_options,
+    selection_options,
+    service_or_source_argument,
+    source_options,
+)
 from service_record.cli.terminal import print_lines, view
 from service_record.display.charts import charts
 from service_record.display.text import Glyphs
@@ -16,7 +21,7 @@ from service_record.history.build import Selection
 
 
 @click.command("timeline")
-@service_argument
+@service_or_source_argument
 @source_options
 @click.option(
     "-o",
