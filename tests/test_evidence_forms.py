@@ -547,3 +547,13 @@ def test_structured_journal_has_units_and_priorities(form: str) -> None:
     assert (line.unit, line.name, line.pid, line.priority) == ("frob", "frob.sh", 812, 3)
     assert line.time == datetime.fromtimestamp((MOMENT + 2_000_000) / 1e6, UTC)
     assert [each.text for each in evidence.own["frob"]] == ["Looking for sprockets", TELLING]
+
+
+def test_journal_lines_in_other_text_belong_to_their_service() -> None:
+    ended = "Mar 02 09:00:09 node7 systemd[1]: frob.service: Failed with result 'exit-code'.\n"
+    capture = "$ cat notes\n" * 9 + JOURNAL + ended
+    scanner = Scanner(LineSet(()), {"frob": [812]}, Era())
+    scanner.read("out.txt", io.BytesIO(capture.encode()).read)
+    evidence = scanner.evidence()
+    assert [line.text for line in evidence.own["frob"]][:2] == ["Looking for sprockets", TELLING]
+    assert "frob.service" in evidence.unit_logs

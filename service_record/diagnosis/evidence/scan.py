@@ -22,6 +22,7 @@ from service_record.diagnosis.evidence.log_lines import (
     INSTALLER,
     JOURNAL,
     KERNEL,
+    OTHER,
     Era,
     LinePlace,
     LogLine,
@@ -64,6 +65,9 @@ _UNIT_LISTINGS: Final = frozenset(
     }
 )
 """Names of files that list the failed units."""
+
+_WITH_UNITS: Final = frozenset({JOURNAL, INSTALLER, KERNEL, OTHER})
+"""Kinds of files in which systemd may log about units; consoles and captured terminals do, too."""
 
 _Of = TypeVar("_Of")
 
@@ -210,7 +214,7 @@ class Scanner:
                     yield at, end, each
                 at = end + 1
             return
-        if stream.kind != JOURNAL:
+        if stream.kind not in {JOURNAL, OTHER}:
             return
         while match := self._writer.search(block, at):
             start, end = block.rfind(b"\n", 0, match.start()) + 1, end_of_line(block, match.end())
@@ -222,7 +226,7 @@ class Scanner:
 
     def _systemd_lines(self, stream: LogStream, block: bytes) -> Iterator[tuple[int, int, None]]:
         """Yield the bounds of each line that systemd logged about a unit, in this boot of this host."""
-        if stream.kind not in {JOURNAL, INSTALLER, KERNEL} or stream.host or stream.is_earlier_boot:
+        if stream.kind not in _WITH_UNITS or stream.host or stream.is_earlier_boot:
             return
         at = 0
         while match := self._logged.search(block, at):
