@@ -235,12 +235,15 @@ read_time_limit() {
   # The last change of its state is that to the commands in ExecStopPost=.
   now=${unit_state[StateChangeTimestampMonotonic]:-0}
   ((began && now >= began)) || return 0
+  # systemd sets its timers for start and stop before it notes the change of state: on a busy host, they
+  # end a little earlier after it.
   if ((active < began)); then # it never became active
-    [[ $job_type ]] || ! has_passed "$began" "$now" TimeoutStartUSec || time_limit=TimeoutStartSec
+    [[ $job_type ]] || ! has_passed "$began" "$((now + 500000))" TimeoutStartUSec ||
+      time_limit=TimeoutStartSec
   elif ((left >= active)); then
     if has_passed "$active" "$left" RuntimeMaxUSec; then
       time_limit=RuntimeMaxSec
-    elif has_passed "$left" "$now" TimeoutStopUSec; then
+    elif has_passed "$left" "$((now + 500000))" TimeoutStopUSec; then
       time_limit=TimeoutStopSec
     fi
   fi

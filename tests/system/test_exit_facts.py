@@ -1,5 +1,6 @@
 """What only systemd knows of an end: which time limit, which command, which partner; and the journal."""
 
+import json
 from dataclasses import dataclass
 
 import pytest
@@ -104,11 +105,22 @@ def test_time_limit_is_named(machine: Machine, name: str) -> None:
     assert run.facts.time_limit == LIMITS[name].expected
 
 
-def test_analyze_says_which_limit_was_hit(machine: Machine) -> None:
-    says = {name: machine.analyze(name, status=1).splitlines()[0] for name in ("runtime", "start", "stop")}
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("start", "it did not start within the time limit"),
+        ("start-oneshot", "it did not start within the time limit"),
+        ("stop", "it did not stop within the time limit"),
+        ("runtime", "it ran longer than its unit allows"),
+    ],
+)
+def test_exceeded_time_limit_is_named_in_text_and_json(machine: Machine, name: str, words: str) -> None:
+    limit = LIMITS[name].expected
+    document = json.loads(machine.analyze(name, "--output", "json", status=1))
 
-    assert len({line.split(": ", 2)[2] for line in says.values()}) == 3
-    assert "it ran longer than its unit allows" in says["runtime"]
+    assert words in machine.analyze(name, status=1).splitlines()[0]
+    assert f"{limit}=" in machine.show(name)
+    assert f'"timeLimit": "{limit}"' in json.dumps(document)
 
 
 def test_partner_whose_end_stopped_a_service_is_named(machine: Machine) -> None:
