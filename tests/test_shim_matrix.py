@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.endings.kinds import OPTIONS, kinds
-from tests.matrix.table import NAMES, minor, noted, outcomes, versions
+from tests.matrix.table import NAMES, minor, outcomes, read_table, versions
 from tests.shell.scripts import Bash, bashes, every_bash
 
 PAGE = Path(__file__).parents[1] / "docs/project/shim-matrix.md"
@@ -24,13 +24,13 @@ def test_each_case_is_recorded_as_in_the_table(bash: Bash, dimension: str) -> No
     lines = list(map(str, found))
 
     assert [complaint for outcome in found for complaint in outcome.complaints] == []
-    assert noted(minor(bash), dimension) in (lines, None), "python -m tests.matrix rewrites the table"
+    assert read_table(minor(bash), dimension) in (lines, None), "python -m tests.matrix rewrites the table"
 
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("version", list(versions()))
 def test_most_lines_are_exact(version: str, options: str) -> None:
-    lines = noted(version, "endings") or []
+    lines = read_table(version, "endings") or []
     usual = {kind.title for kind in kinds() if not kind.doubtful}
     verdicts = [
         line.rpartition("line ")[2]
@@ -44,7 +44,7 @@ def test_most_lines_are_exact(version: str, options: str) -> None:
 
 def test_page_has_the_number_of_cases() -> None:
     rows = [
-        f"| {name} | {' | '.join(str(len(noted(version, name) or ())) for version in versions())} |"
+        f"| {name} | {' | '.join(str(len(read_table(version, name) or ())) for version in versions())} |"
         for name in NAMES
     ]
     assert "\n".join(rows) in PAGE.read_text()

@@ -1,4 +1,4 @@
-"""Runs each kind of ending with the shim and without it, and judges what was recorded of it."""
+"""Run each kind of ending with the shim and without it, and judge the record."""
 
 import re
 import signal
@@ -14,7 +14,7 @@ from tests.shell.scripts import ABSENT, SHIM, Bash, Completed, Entry, run_script
 
 
 class Verdict(StrEnum):
-    """Verdict on a record's claim of where its run failed."""
+    """Verdict on the recorded line of a failure."""
 
     EXACT = "exact"
     APPROXIMATE = "approximate"
@@ -23,8 +23,7 @@ class Verdict(StrEnum):
     NO_FAILURE = "no failure"
 
 
-AT_ONCE = 4
-"""Most of an ending is waiting for processes to begin and to end."""
+PARALLEL_RUNS = 4  # more than processors: most of the time goes to starting processes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,20 +43,18 @@ class Ending:
 
     @property
     def verdict(self) -> Verdict:
-        """Return whether the recorded line is the true one; an inexact one is wrong unless it says that it
-        is.
-        """
+        """Compare the recorded line with the true one. An inexact line must be marked as approximate."""
         if self.without.returncode == 0:
             return Verdict.NO_FAILURE
         if self.end is None or "errorLine" not in self.end:
             return Verdict.ABSENT
         if self.end.get("errorLineApproximate"):
-            return Verdict.APPROXIMATE if self.is_a_line_of_the_script else Verdict.WRONG
-        return Verdict.EXACT if self.is_the_true_line else Verdict.WRONG
+            return Verdict.APPROXIMATE if self.has_existing_line else Verdict.WRONG
+        return Verdict.EXACT if self.has_true_line else Verdict.WRONG
 
     @property
-    def is_the_true_line(self) -> bool:
-        """Return whether line, function and file are the marked ones; standard input and -c are no file."""
+    def has_true_line(self) -> bool:
+        """Return True if line, function and file are the marked ones. Standard input and -c have no file."""
         place = self.kind.place(self.options)
         if place is None or self.end is None:
             return False
@@ -66,8 +63,8 @@ class Ending:
         return (line, function) == (str(place.line), place.function) and same_file
 
     @property
-    def is_a_line_of_the_script(self) -> bool:
-        """Return whether the recorded line exists: the least that can be asked of an approximate one."""
+    def has_existing_line(self) -> bool:
+        """Return True if the script has the recorded line. An approximate line must meet this."""
         assert self.end is not None
         line, _, file = self.end["errorLine"].split(" ", 2)
         texts = {self.kind.name: self.kind.text(self.options)}
@@ -75,8 +72,8 @@ class Ending:
         return file in texts and 1 <= int(line) <= texts[file].count("\n")
 
     @property
-    def has_the_true_command(self) -> bool:
-        """Return whether the recorded command is in the text that begins at the marked line.
+    def has_true_command(self) -> bool:
+        """Return True if the recorded command is in the text that begins at the marked line.
 
         Bash prints white space of its own. An `exit` is recorded with the arguments that it received.
         """
@@ -85,21 +82,21 @@ class Ending:
             return True
         if self.end["command"] in ("exit", f"exit {self.without.returncode}"):
             return True
-        return squeezed(self.end["command"]) in squeezed(self.text_from(place))
+        return without_space(self.end["command"]) in without_space(self.text_from(place))
 
     @property
     def complaints(self) -> list[str]:
-        """Return the outcomes that no ending may have, whatever the table says."""
+        """Return the faults that no ending may have, whatever the table says."""
         status = self.without.returncode
         expected = ("failure" if status else "success", status if status >= 0 else None)
-        told = None if self.end is None else (self.end["result"], self.end.get("exitCode"))
+        recorded = None if self.end is None else (self.end["result"], self.end.get("exitCode"))
         unrecorded = "unrecorded" in self.kind.settings
         wrong = {
             "a false line": self.verdict is Verdict.WRONG,
             "changed": self.recorded.behaviour != self.without.behaviour,
-            "a false end": told != (None if unrecorded else expected),
+            "a false end": recorded != (None if unrecorded else expected),
             "a damaged line": bool(self.recorded.damaged),
-            "another command": self.verdict is Verdict.EXACT and not self.has_the_true_command,
+            "another command": self.verdict is Verdict.EXACT and not self.has_true_command,
         }
         return [f"{self}: {complaint}: {self.end}" for complaint, holds in wrong.items() if holds]
 
@@ -110,17 +107,17 @@ class Ending:
         return f"{self.kind.title}; {self.options}: {ended}{line}"
 
     def text_from(self, place: Place) -> str:
-        """Return the text that begins with the line of a place."""
+        """Return the text from the line of a place to its end."""
         text = self.kind.others.get(place.file.removeprefix("./"), self.kind.text(self.options))
         return "\n".join(text.split("\n")[place.line - 1 :])
 
 
-def squeezed(text: str) -> str:
+def without_space(text: str) -> str:
     """Return a text without white space, continued lines and the `;` that bash adds when it prints."""
     return re.sub(r"\\\n|[\s;]", "", text)
 
 
-def ending(bash: Bash, options: str, kind: Kind) -> Ending:
+def run_ending(bash: Bash, options: str, kind: Kind) -> Ending:
     """Run one kind of ending, with the shim and without it."""
     return Ending(
         kind=kind,
@@ -146,15 +143,15 @@ def run(bash: Bash, options: str, kind: Kind, shim: Path) -> Completed:
         )
 
 
-def endings(bash: Bash) -> list[Ending]:
+def run_table(bash: Bash) -> list[Ending]:
     """Run each kind of the table with each set of options, the doubtful ones with `set -e` only."""
-    return judged(
+    return run_endings(
         bash,
         [(kind, name) for kind in kinds() for name in OPTIONS if not kind.doubtful or name != "none"],
     )
 
 
-def judged(bash: Bash, cases: Iterable[tuple[Kind, str]]) -> list[Ending]:
+def run_endings(bash: Bash, cases: Iterable[tuple[Kind, str]]) -> list[Ending]:
     """Run kinds of ending, each with a set of options."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda case: ending(bash, case[1], case[0]), cases))
+    with ThreadPoolExecutor(PARALLEL_RUNS) as pool:
+        return list(pool.map(lambda case: run_ending(bash, case[1], case[0]), cases))

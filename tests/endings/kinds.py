@@ -1,13 +1,13 @@
 """The kinds of ending, read from the text files in table/, and the doubtful ones in table/doubtful.
 
-In a doubtful kind another command looks as if it had failed: bash does not report the one that did, or its
-text stands elsewhere too. Its line may be approximate or absent, but never wrong.
+In a doubtful kind another command looks as if it had failed: bash does not report the one that did, or the
+same text appears twice. Its line may be approximate or absent, but never wrong.
 
-A kind begins with `=== what ends the script`. Lines that begin with `@` say what is unusual: `@run -c` or
-`@run stdin` (not from a file), `@name` (its file name), `@last` (nothing follows the failing line),
-`@unrecorded` (bash runs no EXIT trap). Then the script, and after `--- name` other files. `# HERE function`
-ends the line where it fails; `# HERE on the next line` stands above one that can have no comment. A kind
-without it has no line to tell.
+A kind begins with `=== TITLE`. Lines that begin with `@` are settings: `@run -c` or `@run stdin` (the
+script is not in a file), `@name` (the file name), `@last` (nothing follows the failing line), `@unrecorded`
+(bash runs no EXIT trap). Then comes the script, and after each `--- NAME` another file. `# HERE function`
+marks the line that fails; `# HERE on the next line` marks a line that cannot have a comment. A kind without
+a mark has no line.
 """
 
 import re
@@ -26,7 +26,7 @@ OPTIONS = {"euoE": "set -euoE pipefail", "euo": "set -euo pipefail", "none": ":"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Place where a script fails, as `errorLine` says it."""
+    """The place where a script fails, as in `errorLine`."""
 
     line: int
     function: str
@@ -35,7 +35,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kind:
-    """One kind of ending; each is the only one of its kind."""
+    """One kind of ending. Instances compare by identity."""
 
     title: str
     script: str
@@ -56,7 +56,7 @@ class Kind:
         return f'{OPTIONS[options]}\n. "$SHIM"\n{self.script}{after}'
 
     def place(self, options: str) -> Place | None:
-        """Return where it fails; None when bash has no line for it."""
+        """Return the marked place; None if bash has no line for this kind."""
         if self.fails_at is not None:
             line, function, file = self.fails_at
             if file == self.name:

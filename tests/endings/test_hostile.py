@@ -1,9 +1,9 @@
-"""Hostile scripts: composed at random, and the doubtful kinds of ending without `set -e`."""
+"""Scripts that are composed at random, and the doubtful kinds of ending without `set -e`."""
 
 import pytest
 
 from tests.endings.composed import composed
-from tests.endings.judge import Ending, Verdict, judged
+from tests.endings.judge import Ending, Verdict, run_endings
 from tests.endings.kinds import OPTIONS, kinds
 from tests.shell.scripts import Bash, every_bash
 
@@ -16,14 +16,14 @@ def false_claims(endings: list[Ending]) -> list[str]:
         f"{ending}: {ending.end}"
         for ending in endings
         if ending.verdict is Verdict.WRONG
-        or (ending.verdict is Verdict.EXACT and not ending.has_the_true_command)
+        or (ending.verdict is Verdict.EXACT and not ending.has_true_command)
     ]
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("bash", every_bash(), ids=str)
 def test_composed_scripts_have_no_false_line(bash: Bash) -> None:
-    found = judged(bash, [(kind, options) for kind in composed(0, SCRIPTS) for options in OPTIONS])
+    found = run_endings(bash, [(kind, options) for kind in composed(0, SCRIPTS) for options in OPTIONS])
 
     assert false_claims(found) == []
     assert any(ending.verdict is Verdict.EXACT for ending in found)
@@ -32,6 +32,6 @@ def test_composed_scripts_have_no_false_line(bash: Bash) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("bash", every_bash(), ids=str)
 def test_doubtful_endings_without_options_have_no_false_line(bash: Bash) -> None:
-    found = judged(bash, [(kind, "none") for kind in kinds() if kind.doubtful])
+    found = run_endings(bash, [(kind, "none") for kind in kinds() if kind.doubtful])
 
     assert [complaint for ending in found for complaint in ending.complaints] == []

@@ -1,4 +1,4 @@
-"""Runs cases with the shim and without it, and says in a line what came of each."""
+"""Run cases with the shim and without it, and describe each result in a line."""
 
 import os
 import re
@@ -16,10 +16,10 @@ from tests.shell.scripts import ABSENT, SHIM, Bash, Completed, Entry, run_script
 SIGNALLED: Final = Path(run_script.__code__.co_filename).with_name("signalled.py")
 SEEN_BY_THE_SERVICE: Final = ("DEBUG a handler", "CHLD a handler")
 """These see two commands of our EXIT trap, and the one process that sourcing forks: docs/shell.md says so."""
-_TOLD: Final = {"exitCode": "status", "signal": "signal"}
+_LABELS: Final = {"exitCode": "status", "signal": "signal"}
 _PID: Final = re.compile(rb" +\d+(?= )")
 """With the blanks before it, of which bash prints more where the number is shorter."""
-AT_ONCE: Final = 4
+PARALLEL_RUNS: Final = 4
 """Most of a case is waiting for processes to begin and to end."""
 
 
@@ -33,7 +33,7 @@ class Result:
 
     @property
     def unchanged(self) -> bool:
-        """Return whether the service printed and ended as without the shim."""
+        """Return True if output and exit status are the same as without the shim."""
         return _seen(self.recorded) == _seen(self.without)
 
     @property
@@ -45,16 +45,16 @@ class Result:
 
     @property
     def ending(self) -> str:
-        """Return what the record says of the end: `failure, status 3, line exact`."""
+        """Return the recorded end: `failure, status 3, line exact`."""
         ends = self.recorded.of("service end")
         if not ends:
             return "no end"
         end = ends[-1]
-        words = [f"{name} {end[key]}" for key, name in _TOLD.items() if key in end]
+        words = [f"{name} {end[key]}" for key, name in _LABELS.items() if key in end]
         return ", ".join([str(end["result"]), *words, *self._line(end)])
 
     def _line(self, end: Entry) -> list[str]:
-        """Return whether the line was told, where there is one to tell."""
+        """Compare the recorded line with the marked one, if the case has one."""
         lines = self.case.script.split("\n")
         true = next((number for number, text in enumerate(lines, 1) if HERE in text), None)
         if true is None or self.ended == "exited 0":
@@ -87,13 +87,13 @@ class Result:
 
 
 def _seen(completed: Completed) -> tuple[int, bytes, bytes]:
-    """Return the outside view, without process ids: bash names the child that died of a signal."""
+    """Return status and output without process ids, which bash prints for a child that died of a signal."""
     return completed.returncode, completed.stdout, _PID.sub(b" ", completed.stderr)
 
 
 def results(bash: Bash, cases: Iterable[Case]) -> list[Result]:
-    """Run each case, in its order."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    """Run the cases; return the results in the same order."""
+    with ThreadPoolExecutor(PARALLEL_RUNS) as pool:
         return list(pool.map(lambda case: result(bash, case), cases))
 
 
@@ -102,7 +102,7 @@ def result(bash: Bash, case: Case) -> Result:
 
 
 def run(bash: Bash, case: Case, shim: Path) -> Completed:
-    """Run a case in a directory of its own, and signal it as it wants to be."""
+    """Run a case in a directory of its own, and send it its signal."""
     wrapper = (sys.executable, "-IS", str(SIGNALLED), *case.signal.split()) if case.signal else ()
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)

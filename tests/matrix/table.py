@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
-from tests.endings.judge import endings
+from tests.endings.judge import run_table
 from tests.matrix.cases import DIMENSIONS
 from tests.matrix.running import results
 from tests.shell.scripts import Bash
@@ -24,12 +24,12 @@ class Outcome(Protocol):
 def outcomes(bash: Bash, dimension: str) -> list[Outcome]:
     """Run every case of a dimension under a bash."""
     if dimension == "endings":
-        return list(endings(bash))
+        return list(run_table(bash))
     return list(results(bash, DIMENSIONS[dimension](bash)))
 
 
 def minor(bash: Bash) -> str:
-    """Its version without the patch level: `5.2`."""
+    """Return the version of a bash without its patch level: `5.2`."""
     return bash.version.rpartition(".")[0]
 
 
@@ -37,12 +37,12 @@ def path_for(version: str, dimension: str) -> Path:
     return RESULTS / version / f"{dimension}.txt"
 
 
-def noted(version: str, dimension: str) -> list[str] | None:
-    """The lines of the table; None for a bash that it does not have."""
+def read_table(version: str, dimension: str) -> list[str] | None:
+    """Return the lines of the table; None for a version that it does not have."""
     path = path_for(version, dimension)
     return path.read_text().splitlines() if path.exists() else None
 
 
 def versions() -> Iterator[str]:
-    """The versions that the table has, oldest first."""
+    """Yield the versions that the table has, oldest first."""
     yield from sorted(path.name for path in RESULTS.iterdir())

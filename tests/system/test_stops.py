@@ -1,4 +1,4 @@
-"""Services that are stopped, restarted and rebooted in order, beside those that time out or are killed."""
+"""Services that are stopped, restarted or rebooted, and others that time out or are killed."""
 
 import json
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ sleep infinity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """A service, how the scenario ends it, and what its record has to say."""
+    """A service, the `systemctl` command that ends it, and the expected record."""
 
     body: str = FOREVER
     settings: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ STOPS = {
     ),
     "in-an-array": Stop(settings=("Environment=SERVICE_RECORDS_LAYOUT=array",)),
     "in-a-pre-command": Stop(settings=("ExecStartPre=/usr/local/bin/prepare",), signal="unknown"),
-    # somebody's kill of a daemon is a clean end to systemd, and no more is known of it
+    # For systemd, a daemon that somebody kills with SIGTERM has ended well.
     "terminated": Stop(ended_by="kill", request=None),
     "terminated-oneshot": Stop(settings=ONESHOT, ended_by="kill", outcome=Outcome.FAILURE, request=None),
     "killed": Stop(ended_by="kill --signal=KILL", outcome=Outcome.FAILURE, request=None, signal="KILL"),
@@ -121,13 +121,13 @@ def machine(shared_machine: Machine) -> Machine:
     return shared_machine
 
 
-def of(machine: Machine, name: str) -> Run:
+def first_run(machine: Machine, name: str) -> Run:
     return machine.runs(name)[0]
 
 
 @pytest.mark.parametrize("name", STOPS)
-def test_a_stop_is_told_from_a_death_and_on_disk_it_is_no_success(machine: Machine, name: str) -> None:
-    stop, run = STOPS[name], of(machine, name)
+def test_stop_is_recorded_and_is_no_success(machine: Machine, name: str) -> None:
+    stop, run = STOPS[name], first_run(machine, name)
     stages = run.stages or run.commands[0].stages
     ends = [e for e in machine.entries(name) if e.invocation_id == run.invocation_id and e.phase.is_end]
 
@@ -141,26 +141,26 @@ def test_a_stop_is_told_from_a_death_and_on_disk_it_is_no_success(machine: Machi
 
 
 @pytest.mark.parametrize("name", REBOOTED)
-def test_a_reboot_stops_what_runs(machine: Machine, name: str) -> None:
-    run = of(machine, name)
+def test_reboot_stops_running_services(machine: Machine, name: str) -> None:
+    run = first_run(machine, name)
 
     assert run.outcome is Outcome.STOPPED
     assert run.facts.stop_request == "shutdown"
     assert "stopped by systemd for a shutdown (SIGTERM)" in machine.show(name)
 
 
-def test_a_service_that_knows_nothing_of_us_is_stopped_too(machine: Machine) -> None:
-    assert of(machine, "unaware").outcome is Outcome.STOPPED
+def test_service_that_does_not_record_is_stopped(machine: Machine) -> None:
+    assert first_run(machine, "unaware").outcome is Outcome.STOPPED
 
 
-def test_what_only_the_shim_says_of_a_stop_is_no_certain_failure(machine: Machine) -> None:
-    run = of(machine, "by-the-shim-alone")
+def test_stop_without_the_drop_in_is_interrupted(machine: Machine) -> None:
+    run = first_run(machine, "by-the-shim-alone")
 
     assert (run.outcome, run.in_stage) == (Outcome.INTERRUPTED, "waiting")
     assert "stopped or killed by a signal" in machine.show("by-the-shim-alone")
 
 
-def test_what_was_stopped_is_no_trouble(machine: Machine) -> None:
+def test_stopped_services_are_no_trouble(machine: Machine) -> None:
     stopped = [name for name, stop in STOPS.items() if stop.outcome is Outcome.STOPPED]
     services = [*stopped, *REBOOTED, "unaware"]
 
@@ -172,7 +172,7 @@ def test_what_was_stopped_is_no_trouble(machine: Machine) -> None:
     machine.show("--fail", *services)
 
 
-def test_restarts_are_no_loop_even_where_only_the_shim_speaks(machine: Machine) -> None:
+def test_restarts_without_the_drop_in_are_no_loop(machine: Machine) -> None:
     found = json.loads(machine.analyze("again-by-the-shim-alone", "--output", "json", status=1))
 
     assert found["verdict"] == "interrupted"
