@@ -55,7 +55,7 @@ def test_the_built_in_rules_follow_the_schema(file: Path) -> None:
         {"kind": "dead"},
         {"exit": "one"},
         {"within": "day"},
-        {"alone": "maybe"},
+        {"heals": "maybe"},
         {"needs": [{"where": "kernel"}]},
         {"unless": [{"says": "x"}]},
     ],

@@ -178,7 +178,8 @@ def command(
         raise click.exceptions.Exit(TIMED_OUT)
     if answer.diagnosis.verdict.is_bad or answer.diagnosis.host is not None:
         raise click.exceptions.Exit(FAILED)
-    if answer.diagnosis.unreadable or answer.diagnosis.verdict is Verdict.UNKNOWN:
+    has_read_nothing = answer.diagnosis.verdict is Verdict.UNKNOWN and not answer.diagnosis.looked.lines
+    if answer.diagnosis.unreadable or has_read_nothing:
         raise click.exceptions.Exit(UNREADABLE)
 
 

@@ -312,7 +312,8 @@ def judge_evidence(diagnosis: Diagnosis | None, causes: Causes) -> Diagnosis | N
     """
     if diagnosis is None and (causes.history.services or not causes.evidence.is_of_host):
         return None
-    return _with_evidence(diagnosis or Diagnosis(verdict=Verdict.UNKNOWN), causes)
+    verdict = Verdict.SUCCEEDED if causes.evidence.has_systemd else Verdict.UNKNOWN
+    return _with_evidence(diagnosis or Diagnosis(verdict=verdict), causes)
 
 
 def _with_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:

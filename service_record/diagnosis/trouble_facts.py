@@ -240,6 +240,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     unit_logs: Mapping[str, UnitLog] = msgspec.field(default_factory=dict)
     """Unit -> what systemd logged about it."""
     looked: Looked = msgspec.field(default_factory=Looked)
+    has_systemd: bool = False
+    """True if systemd's own lines about units were read: they tell which failed."""
     has_unit_listing: bool = False
     """True if a file lists the failed units."""
     notable: tuple[NotableLine, ...] = ()

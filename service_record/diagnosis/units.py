@@ -269,6 +269,8 @@ def with_logs(
     nothing else lists the failed units, also those that failed last.
     """
     known = {unit.name: unit for unit in units}
+    if adds_failed:
+        logs = {name: log for name, log in logs.items() if not _is_optional(name, logs)}
     for name, unit in known.items():
         if name in logs:
             known[name] = replace(unit, log=logs[name])
@@ -285,6 +287,32 @@ def with_logs(
         elif log.hindrance in FAULTS:
             known[name] = Unit(name=name, log=log)
     return tuple(known.values())
+
+
+_OFTEN_FAILS: Final = (
+    r"(?:mcelog|(?:systemd-networkd|NetworkManager)-wait-online|plymouth-\S*|apt-daily\S*|fwupd\S*|kdump|motd-news"
+    r"|man-db|dev-hugepages|systemd-udev-settle|snapd\.\S*)\.(?:service|mount)"
+)
+"""Units that fail on many hosts which work."""
+
+
+def _is_optional(name: str, logs: Mapping[str, UnitLog]) -> bool:
+    """Return whether a host works without a unit, as far as its journal tells.
+
+    A device that did not appear, and what is mounted from it, is optional (nofail) if no service and no target
+    depends on it.
+    """
+    if re.fullmatch(_OFTEN_FAILS, name) is not None:
+        return True
+    log = logs[name]
+    if log.hindrance not in {Hindrance.TIMED_OUT, Hindrance.DEPENDENCY} or name.endswith(
+        (_SERVICE, ".target")
+    ):
+        return False
+    return not any(
+        other.hindrance is Hindrance.DEPENDENCY and unit.endswith((_SERVICE, ".target"))
+        for unit, other in logs.items()
+    )
 
 
 def read_properties(text: str, booted: float) -> tuple[Unit, ...]:

@@ -277,6 +277,7 @@ class Scanner:
             },
             unit_logs=read_logs(_in_order(log_line(*one, self._era) for one in self._unit_lines)),
             facts=facts_of(self._texts_at_home()).having("container", self._containers()),
+            has_systemd=bool(self._unit_lines),
             has_unit_listing=any(name in _UNIT_LISTINGS for _, name, _ in self._texts),
             notable=tuple(self._notable.lines(self._log_line)),
             looked=Looked(len(self._ends) + len(self._texts), self._lines, frozenset(self._kinds)),
