@@ -313,7 +313,7 @@ def judge_evidence(diagnosis: Diagnosis | None, causes: Causes) -> Diagnosis | N
     if diagnosis is None and (causes.history.services or not causes.evidence.is_of_host):
         return None
     verdict = Verdict.SUCCEEDED if causes.evidence.has_systemd else Verdict.UNKNOWN
-    return _with_evidence(diagnosis or Diagnosis(verdict=verdict), causes)
+    return _with_evidence(diagnosis or Diagnosis(verdict=verdict, has_no_records=True), causes)
 
 
 def _with_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:

@@ -286,6 +286,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """The cause found in the host's files, if no trouble is the root."""
     stands_out: tuple[ToldLine, ...] = ()
     """The log lines to read first; beside a certain cause, error lines that it does not explain."""
+    has_no_records: bool = False
+    """True if only the files of the host were judged."""
     looked: Looked = msgspec.field(default_factory=Looked)
     """How much was read beside the records."""
     host_name: str | None = None

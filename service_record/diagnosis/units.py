@@ -299,7 +299,7 @@ _OFTEN_FAILS: Final = (
 def _is_optional(name: str, logs: Mapping[str, UnitLog]) -> bool:
     """Return whether a host works without a unit, as far as its journal tells.
 
-    A device that did not appear, and what is mounted from it, is optional (nofail) if no service and no target
+    A device that did not appear, and what is mounted from it, is optional (nofail) if no service or target
     depends on it.
     """
     if re.fullmatch(_OFTEN_FAILS, name) is not None:

@@ -130,6 +130,10 @@ def _without_trouble(diagnosis: Diagnosis, so_far: str = "") -> str:
     if diagnosis.host is not None:
         return host_sentence(diagnosis.host)
     nothing = f"nothing is wrong{so_far}"
+    if diagnosis.has_no_records:
+        looked = diagnosis.looked
+        nothing = f"no unit failed in {count(looked.lines, 'line')} of {count(looked.files, 'file')}"
+        nothing += "; there is no record of a service"
     if diagnosis.stands_out:
         nothing = f"no service has failed{so_far}; {_lines_that_stand_out(diagnosis)}"
     if diagnosis.are_units_unknown:
