@@ -89,19 +89,22 @@ __sr_limits=("${COMPREPLY[@]}")
 
 # --- The public API ------------------------------------------------------------------------------
 record_service_stage_start() { # NAME
-  { builtin local __sr_off && __sr_quieten; } 2>&"${__sr_stderr[_${-//[!x]/}]-2}"
+  { builtin local __sr_off && __sr_off=${-//[!akvxT]/} && [[ ! $__sr_off ]] || __sr_quieten; } \
+    2>&"${__sr_stderr[_${-//[!x]/}]-2}"
   [[ ! ${__sr_pid-} ]] || __sr_start_stage ${1+"${1:0:1024}"} || builtin true
   [[ ! $__sr_off ]] || builtin set "-$__sr_off"
 }
 
 record_service_stage_success() {
-  { builtin local __sr_off && __sr_quieten; } 2>&"${__sr_stderr[_${-//[!x]/}]-2}"
+  { builtin local __sr_off && __sr_off=${-//[!akvxT]/} && [[ ! $__sr_off ]] || __sr_quieten; } \
+    2>&"${__sr_stderr[_${-//[!x]/}]-2}"
   [[ ! ${__sr_pid-} ]] || __sr_end_stage success || builtin true
   [[ ! $__sr_off ]] || builtin set "-$__sr_off"
 }
 
 record_service_stage_failure() {
-  { builtin local __sr_off && __sr_quieten; } 2>&"${__sr_stderr[_${-//[!x]/}]-2}"
+  { builtin local __sr_off && __sr_off=${-//[!akvxT]/} && [[ ! $__sr_off ]] || __sr_quieten; } \
+    2>&"${__sr_stderr[_${-//[!x]/}]-2}"
   [[ ! ${__sr_pid-} ]] || __sr_fail_stage || builtin true
   [[ ! $__sr_off ]] || builtin set "-$__sr_off"
 }
@@ -165,30 +168,27 @@ __sr_tell() {
 # --- Stages --------------------------------------------------------------------------------------
 __sr_start_stage() { # [NAME]
   [[ ! ${__sr[ulimit]-} ]] || __sr_can_redirect || builtin return 0
-  builtin local __sr_name="${1:-unnamed}"
-  [[ ! ${__sr[stage]-} ]] || { __sr_load && __sr_end_open_stage "$__sr_name"; }
-  [[ ${1-} ]] || { __sr_load &&
-    __sr_note 'record_service_stage_start has no stage name; recorded as "unnamed"'; }
-  __sr_answer=$__sr_name
-  [[ $__sr_name != *[!a-zA-Z0-9_\ ./:-]* && ${#__sr_name} -lt 255 ]] ||
-    { __sr_load && __sr_shorten "$__sr_name"; }
+  [[ ${1-} && ! ${__sr[stage]-} ]] || { __sr_load && __sr_mend_start "$@"; }
+  __sr_answer=${1:-unnamed}
+  [[ $__sr_answer != *[!a-zA-Z0-9_\ ./:-]* && ${#__sr_answer} -lt 255 ]] ||
+    { __sr_load && __sr_shorten "$__sr_answer"; }
   __sr_append 'stage start' '' '' '' '' "$__sr_answer"
-  __sr_look_at_traps
+  [[ ${__sr[traps]-} != looks || ${__sr_exit_trap-} == "trap -- '$__sr_hook_begins"* ]] ||
+    __sr_look_at_traps
   [[ ! ${__sr[note]-} ]] || __sr_tell
 }
 
 __sr_end_stage() { # RESULT [MEMBERS]
   [[ ! ${__sr[ulimit]-} ]] || __sr_can_redirect || builtin return 0
-  builtin local __sr_members="${2-}"
   __sr[last_call]="${BASH_LINENO[1]-} ${BASH_SOURCE[2]-} ${#FUNCNAME[@]}"
-  if [[ ! ${__sr[stage]-} ]]; then
-    __sr_load && __sr_note 'no stage is open; recorded as the end of a stage without a name'
-    [[ $__sr_members == *'"errorMessage":'* ]] ||
-      __sr_members=',"errorMessage":"no stage was open"'$__sr_members
+  if [[ ${__sr[stage]-} ]]; then
+    __sr_append 'stage end' "$1" '' '' "${2-}"
+  else
+    __sr_load && __sr_end_no_stage "$@"
   fi
-  __sr_append 'stage end' "$1" '' '' "$__sr_members"
   [[ $1 == success ]] || __sr_sync
-  __sr_look_at_traps
+  [[ ${__sr[traps]-} != looks || ${__sr_exit_trap-} == "trap -- '$__sr_hook_begins"* ]] ||
+    __sr_look_at_traps
   [[ ! ${__sr[note]-} ]] || __sr_tell
 }
 
@@ -201,11 +201,11 @@ __sr_fail_stage() { # the service has handled the failure: its place is that of 
 }
 
 # --- Start: the state of a run -------------------------------------------------------------------
-__sr_start() {
+__sr_start() { # [read], if __sr_printed has the service's traps
   __sr_begin
   __sr_define_exit
   __sr_choose_trap_method "${BASH_SOURCE[@]: -1}" "${BASH_LINENO[@]: -2:1}"
-  __sr_parse_traps && __sr_adopt_traps
+  [[ ! $1 ]] || { __sr_parse_traps && __sr_adopt_traps; }
   __sr[more]=',"recorder":"bash/0.2.0"'
   __sr_append "${__sr[kind]-} start"
 }
@@ -226,7 +226,7 @@ __sr_begin() { # all state is text, and JSON where it goes into entries
     [sync]="${SERVICE_RECORDS_SYNC-}" [hung]=''
     [traps]=looks [own]='' [ends_trap]='' [held]='' [frames]='' [ulimit]=''
     [directory]="$PWD" [options]=''
-    [last_call]='' [last_line]='' [moved]=''
+    [last_call]='' [last_line]=''
     [home]="${BASH_SOURCE[0]%"${BASH_SOURCE[0]##*/}"}" # the directory of this file
     [sees_exit]='' [exit_line]='' [exit_command]=''
     [err]='' [err_ends]='' [err_command]='' [err_pipe]=''
@@ -234,7 +234,8 @@ __sr_begin() { # all state is text, and JSON where it goes into entries
   [[ ${__sr[home]-} == /* ]] || __sr[home]=$PWD/${__sr[home]-}
   # What comes before the service's own commands in the EXIT trap, and what comes behind them.
   __sr_answer=' 2>&"${__sr_stderr[_${-//[!x]/}]-2}"'
-  __sr[hook]='{ __sr_guarded __sr_on_exit "$?" "$BASH_COMMAND" "$-"; }'$__sr_answer
+  __sr_hook_begins='{ __sr_guarded __sr_on_exit '
+  __sr[hook]=$__sr_hook_begins'"$?" "$BASH_COMMAND" "$-"; }'$__sr_answer
   __sr[hook]+=" && { \\builtin true; }$__sr_answer; "
   __sr[tail]=$'\n'"{ __sr_guarded __sr_after_exit; }$__sr_answer"
   __sr_choose_path
@@ -318,31 +319,31 @@ __sr_read_unit() {
 # --- Entries -------------------------------------------------------------------------------------
 # An entry is one line of at most 4096 bytes with its newlines, which bash writes at once (see
 # __sr_begin). The file is opened each time, so its removal, its rotation and a fork do no harm.
-# MEMBERS and __sr[more] are JSON members. This is the hot path.
+# MEMBERS and __sr[more] are JSON members. This is the hot path: each command costs 2 us.
 __sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE MEMBERS [STAGE]]]
-  builtin local __sr_time="${__sr[time]:-${EPOCHREALTIME-}}" __sr_fraction=''
-  builtin local __sr_entry='' __sr_facts="${5-}" __sr_stage="${6-${__sr[stage]-}}"
-  builtin local -a __sr_printed
+  builtin local __sr_time="${__sr[time]:-${EPOCHREALTIME-}}" __sr_fraction='' __sr_second='' \
+    __sr_entry='' __sr_facts="${5-}" __sr_stage="${6-${__sr[stage]-}}"
   if [[ $__sr_time == *[.,]* ]]; then # a comma in some locales
-    __sr_fraction=.${__sr_time: -6:3} __sr_time=${__sr_time%[.,]*}
+    __sr_fraction=.${__sr_time: -6:3} __sr_time=${__sr_time%[.,]*} __sr_exit_trap[0]=''
   else
+    __sr_exit_trap[0]=''
     builtin printf -v __sr_time '%(%s)T' -1 # before bash 5.0
   fi
   ((__sr_time / 60 == __sr[minute])) || __sr_format_minute "$((__sr_time / 60))"
-  builtin printf -v __sr_time '%s:%02d%s' \
-    "${__sr[clock]-}" "$((__sr_time % 60))" "$__sr_fraction${__sr[zone]-}"
-  __sr_entry="{\"timestamp\":\"$__sr_time\"${__sr[command]-}"
-  __sr_entry+=${__sr_stage:+",\"stage\":\"$__sr_stage\""}
-  __sr_entry+=",\"phase\":\"$1\"${2:+",\"result\":\"$2\""}"
+  __sr_second=$((__sr_time % 60 + 100)) # with a leading zero behind the 1
+  __sr_entry="{\"timestamp\":\"${__sr[clock]-}:${__sr_second:1}$__sr_fraction${__sr[zone]-}\"\
+${__sr[command]-}${__sr_stage:+",\"stage\":\"$__sr_stage\""},\"phase\":\"$1\"${2:+",\"result\":\"$2\""}"
   [[ ! ${3-}${4-} ]] || { __sr_load && __sr_explain "$3" "$4"; }
-  __sr_printed[0]=''
-  builtin mapfile -t -n 1 -u 9 __sr_printed 9</proc/uptime # moves none of descriptors 0 to 2 away
-  __sr_answer=${__sr[uptime]:-${__sr_printed[0]-}}
-  __sr_answer=${__sr_answer%% *}
-  __sr_entry+=$__sr_facts${__sr[identity]-}${__sr_answer:+",\"uptime\":$__sr_answer"}
-  __sr_entry+="${__sr[more]-}}"
+  # On a descriptor that is free: then bash has none to move away and back.
+  builtin mapfile -t -n 1 -u 9 __sr_uptime 9</proc/uptime || __sr_uptime[0]=''
+  __sr_answer=${__sr[uptime]:-${__sr_uptime[0]-}}
+  __sr_entry+="$__sr_facts${__sr[identity]-}\
+${__sr_answer:+",\"uptime\":${__sr_answer%% *}"}${__sr[more]-}}"
   # Right before the write, so that a signal in between finds the stage neither twice nor lost.
-  [[ $1 != stage\ * ]] || { __sr[stage]='' && [[ $1 == *end ]]; } || __sr[stage]=$__sr_stage
+  case $1 in
+  'stage start') __sr[stage]=$__sr_stage ;;
+  'stage end') __sr[stage]='' ;;
+  esac
   __sr_write
 }
 
@@ -362,12 +363,16 @@ __sr_format_minute() { # MINUTES since 1970
 }
 
 __sr_write() { # __sr_entry
-  if { [[ -f ${__sr[path]-} && ! -L ${__sr[path]-} ]] || __sr_create; } &&
-    if [[ ${__sr[torn]-} ]]; then
-      __sr_write_first
-    else
-      __sr_print ''
-    fi || { __sr[torn]=1 && __sr_load && __sr_is_written; }; then
+  builtin local __sr_head='' __sr_written=''
+  if [[ ! ${__sr[torn]-} && -f ${__sr[path]-} && ! -L ${__sr[path]-} ]]; then
+    __sr_print
+  elif [[ -f ${__sr[path]-} && ! -L ${__sr[path]-} ]] || __sr_create; then
+    __sr_look_at_file
+    [[ $__sr_written ]] || { __sr_print && [[ ! $__sr_written ]] || __sr[torn]=''; }
+  fi
+  [[ ! $__sr_written || ${__sr[more]-} ]] || builtin return 0
+  [[ $__sr_written ]] || { __sr[torn]=1 && __sr_load && __sr_is_written && __sr_written=1; }
+  if [[ $__sr_written ]]; then
     __sr[dropped]=0 __sr[more]=''
   else
     __sr[dropped]=$((__sr[dropped] + 1))
@@ -375,46 +380,59 @@ __sr_write() { # __sr_entry
   fi
 }
 
-# One write. Beyond `ulimit -f` it would not only fail but kill the service by SIGXFSZ.
-__sr_print() { # TEXT_BEFORE
+# One write. Beyond `ulimit -f` it would not only fail but kill the service by SIGXFSZ. Where the
+# service may have set its EXIT trap, this also reads that (see __sr_capture): one preparation
+# serves both.
+__sr_print() { # sets __sr_written and __sr_exit_trap
   [[ ${__sr_xfsz-} ]] || builtin trap '' XFSZ
-  __sr_find_free_descriptors
-  __sr[moved]=$__sr_answer
-  builtin printf '%s%s\n' "$1" "$__sr_entry" 2>&- >>"${__sr[path]-}" &&
-    __sr_answer=1 || __sr_answer=
-  __sr[moved]=
+  [[ -e /proc/self/fd/10 || -e /proc/self/fd/11 || -e /proc/self/fd/12 ]] &&
+    __sr_find_free_descriptors || __sr_free='10 11 12'
+  __sr_moved=${__sr_free% *}
+  builtin printf '%s%s\n' "$__sr_head" "$__sr_entry" 2>&- >>"${__sr[path]-}" &&
+    __sr_written=1 __sr_moved='' || __sr_moved=''
+  if [[ ${__sr[traps]-} == looks && ! ${__sr[more]-}${__sr[ended]-} ]] && __sr_can_capture; then
+    builtin local __sr_file='' TMPDIR=/dev/shm
+    __sr_moved=${__sr_free#* }
+    if ((__sr_bash > 501)); then
+      BASH_COMPAT=50 builtin trap -p EXIT {__sr_file}<<<0 2>&- >|"/proc/self/fd/$__sr_file"
+    else
+      builtin trap -p EXIT {__sr_file}<<<"$__sr_here" 2>&- >|"/proc/self/fd/$__sr_file"
+    fi && __sr_moved='' && builtin mapfile -t -u 9 __sr_exit_trap 9<&"$__sr_file"- ||
+      __sr_discard_file
+  fi
   [[ ${__sr_xfsz-} ]] || builtin trap - XFSZ
-  [[ $__sr_answer ]]
 }
 
 # While a builtin is redirected, bash keeps the descriptors in the first free ones from 10 on. If
 # the service dies of a signal there, its EXIT trap runs without its own descriptors 1 and 2: our
 # command in that trap puts them back.
-__sr_find_free_descriptors() { # [COUNT]; the last two of them in __sr_answer
-  builtin local __sr_number=9 __sr_count=0
-  # Usually they are free, and this is the hot path.
-  [[ -e /proc/self/fd/10 || -e /proc/self/fd/11 || -e /proc/self/fd/12 ]] || {
-    [[ ${1-2} == 3 ]] && __sr_answer='11 12' || __sr_answer='10 11'
-    builtin return 0
-  }
-  __sr_answer=
-  while ((__sr_count < ${1-2})); do
+__sr_find_free_descriptors() { # the first three, in __sr_free
+  builtin local __sr_number=9
+  builtin local -a __sr_found
+  __sr_found=()
+  while ((${#__sr_found[@]} < 3)); do
     ((__sr_number += 1))
-    [[ ! -e /proc/self/fd/$__sr_number ]] || builtin continue
-    ((__sr_count += 1))
-    __sr_answer="${__sr_answer##* } $__sr_number"
+    [[ -e /proc/self/fd/$__sr_number ]] || __sr_found[${#__sr_found[@]}]=$__sr_number
   done
+  __sr_free="${__sr_found[0]} ${__sr_found[1]} ${__sr_found[2]}"
 }
 
+# Bash's own copies are closed at exec. A handler's descriptor that took such a number is not.
 __sr_restore_descriptors() {
-  [[ ! -e /proc/self/fd/${__sr[moved]% *} ]] || \exec 2>&"${__sr[moved]% *}"
-  [[ ! -e /proc/self/fd/${__sr[moved]#* } ]] || \exec >&"${__sr[moved]#* }"
-  __sr[moved]=
+  ! __sr_is_copy "${__sr_moved% *}" || \exec 2>&"${__sr_moved% *}"
+  ! __sr_is_copy "${__sr_moved#* }" || \exec >&"${__sr_moved#* }"
+  __sr_moved=
+}
+
+__sr_is_copy() { # DESCRIPTOR
+  builtin local -a __sr_printed
+  __sr_printed[0]=''
+  [[ ! -r /proc/self/fdinfo/$1 ]] || builtin mapfile -t -u 9 __sr_printed 9<"/proc/self/fdinfo/$1"
+  [[ ${__sr_printed[1]-} == flags:*2?????? ]]
 }
 
 # The first entry of a run, and each after a failure, look at the file. It keeps its layout.
-__sr_write_first() {
-  builtin local __sr_head=''
+__sr_look_at_file() { # sets __sr_head, the text before the entry, or __sr_written
   if [[ -s ${__sr[path]-} ]]; then
     [[ ! -r ${__sr[path]-} ]] || builtin read -r -n 1 -d '' -u 9 __sr_head 9<"${__sr[path]-}"
     __sr_head=${__sr_head:-$'\n'} # bash does not show a NUL
@@ -422,16 +440,16 @@ __sr_write_first() {
   if [[ ${__sr_head:-${__sr[layout]-}} == @(\[|array) ]]; then
     __sr_load
     if __sr_apart array __sr_put_in_array; then
-      __sr[array_end]=$__sr_answer
+      __sr[array_end]=$__sr_answer __sr_written=1
       builtin return 0
     fi
     # The entry may be there, and only the message about it lost.
-    [[ ${__sr[hung]-} != *' array '* ]] && __sr_is_written && builtin return 0
+    [[ ${__sr[hung]-} != *' array '* ]] && __sr_is_written && __sr_written=1 && builtin return 0
   fi
   # The last line may be torn, and the entry must not end up in it. An entry that cannot go into an
   # array is parked behind it, as are the following ones of this run. The exit helper merges them.
+  __sr_head=
   [[ ! -s ${__sr[path]-} ]] || __sr_head=$'\n'
-  __sr_print "$__sr_head" && __sr[torn]=
 }
 
 # Anything else in the place of the record is left alone: a FIFO would block for ever.
@@ -606,60 +624,70 @@ __sr_is_function() { # WORD
 }
 
 # Looks whether the EXIT trap still begins with our command, for the service may set its own at any
-# time, and puts ours back.
+# time, and puts ours back. (__sr_print looks in the usual case.)
 __sr_look_at_traps() { # [ends], where the shell ends right after this; [tracks], from `trap`
   builtin local -a __sr_printed
-  [[ ${__sr[traps]-} == @(looks|${1-looks}) && $BASHPID == "${__sr_pid-}" ]] || builtin return 0
+  [[ ${__sr[traps]-} == looks || ${__sr[traps]-} == "${1-looks}" ]] &&
+    [[ $BASHPID == "${__sr_pid-}" ]] || builtin return 0
   __sr_capture builtin trap -p EXIT
-  [[ ${__sr_printed[0]-} != "trap -- '${__sr[hook]-}"* ]] || builtin return 0
+  [[ ${__sr_printed[0]-} != "trap -- '$__sr_hook_begins"* ]] || builtin return 0
   [[ ${__sr[traps]-} != ends ]] || __sr[traps]=looks
   __sr_read_traps EXIT && __sr_adopt_traps
 }
 
-# The lines that a builtin prints, in __sr_printed, and a last one, `read`. In the service's shell
-# it makes no process: the builtin prints into the file of a here-document, which has no name, and
-# takes any length, where a pipe would fill and block. Since 5.1 bash makes a pipe of a short one:
-# in 5.1 it is made longer than a pipe's buffer, later BASH_COMPAT asks for a file. Only root may
-# write to the file. Three commands instead of one redirected group, because a handler may run in
-# between: it then sees one descriptor more, above 9, of a file that nothing else has open.
+# The lines that a builtin prints, in __sr_printed. In the service's shell it makes no process: the
+# builtin prints into the file of a here-document, which has no name, and takes any length, where a
+# pipe would fill and block. Since 5.1 bash makes a pipe of a short one: in 5.1 it is made longer
+# than a pipe's buffer, later BASH_COMPAT asks for a file. Only root may write to the file. Two
+# commands instead of one redirected group, because a handler may run in between: it then sees one
+# descriptor more, above 9, of a file that nothing else has open.
 __sr_capture() { # COMMAND [ARGUMENT...]
-  builtin local __sr_file=''
+  builtin local __sr_ended=0
   __sr_printed[0]=''
-  if [[ ${__sr_xfsz-} == child ]]; then
-    __sr_answer=$("$@" && builtin printf read)
-    builtin mapfile -t __sr_printed <<<"$__sr_answer"
-    [[ $__sr_answer == *read ]]
+  if ! __sr_can_capture; then
+    __sr_capture_in_child "$@"
     builtin return "$?"
   fi
-  # An assignment to a readonly variable would end the service.
-  [[ $EUID == 0 && ${__sr_execs-} && ${BASH_COMPAT+${BASH_COMPAT@a}} != *r* ]] ||
-    builtin return 1
-  # Under `ulimit -f` bash prints that it cannot make the file.
-  [[ ! ${__sr_limited-} ]] || builtin return 1
+  builtin local __sr_file='' TMPDIR=/dev/shm # a file on a disk would cost half a millisecond
   [[ ${__sr_xfsz-} ]] || builtin trap '' XFSZ
-  # A file on a disk would cost half a millisecond.
-  [[ ${TMPDIR+${TMPDIR@a}} == *r* ]] || builtin local TMPDIR=/dev/shm
-  __sr_find_free_descriptors 3
-  __sr[moved]=$__sr_answer
+  __sr_find_free_descriptors
+  __sr_moved=${__sr_free#* }
   if ((__sr_bash > 501)); then
     BASH_COMPAT=50 "$@" {__sr_file}<<<0 2>&- >|"/proc/self/fd/$__sr_file"
   else
     "$@" {__sr_file}<<<"$__sr_here" 2>&- >|"/proc/self/fd/$__sr_file"
-  fi && __sr_answer='read' || __sr_answer=''
-  __sr[moved]=
+  fi && __sr_moved='' && builtin mapfile -t -u 9 __sr_printed 9<&"$__sr_file"- ||
+    { __sr_discard_file && __sr_ended=1; }
   [[ ${__sr_xfsz-} ]] || builtin trap - XFSZ
-  [[ $__sr_file ]] || builtin return 1
-  builtin mapfile -t -u "$__sr_file" __sr_printed 2>&- # closed under `shopt -s varredir_close`
-  \exec {__sr_file}<&-                                 # `builtin exec` would open it again
-  [[ $__sr_answer ]] && __sr_printed[${#__sr_printed[@]}]='read'
+  builtin return "$__sr_ended"
 }
 
-# What `trap -p` prints, as words in __sr_traps: trap -- COMMAND SIGNAL for each, and a last word.
+# An assignment to a readonly variable would end the service. `varredir_close` would close the file.
+__sr_can_capture() {
+  [[ ${__sr_captures-} && ${BASH_COMPAT+${BASH_COMPAT@a}}${TMPDIR+${TMPDIR@a}} != *r* &&
+    $BASHOPTS != *varredir_close* && ${__sr_xfsz-} != child && $BASHPID == "${__sr_pid-}" ]]
+}
+
+__sr_discard_file() {
+  __sr_moved='' __sr_printed[0]='' __sr_exit_trap[0]=''
+  [[ ! $__sr_file ]] || \exec {__sr_file}<&- # `builtin exec` would open it again
+}
+
+__sr_capture_in_child() { # COMMAND [ARGUMENT...]; only a child makes another one
+  __sr_printed[0]='' __sr_answer=
+  [[ ${__sr_xfsz-} == child ]] && __sr_answer=$("$@" && builtin printf read) || builtin return 1
+  builtin mapfile -t __sr_printed <<<"${__sr_answer%?($'\n')read}"
+  [[ $__sr_answer == *read ]]
+}
+
+# What `trap -p` prints, as words in __sr_traps: trap -- COMMAND SIGNAL for each.
 __sr_read_traps() { # SIGNAL...
   builtin local -a __sr_printed
   __sr_capture builtin trap -p "$@" || {
     __sr_has_room || builtin return "$?"
     __sr_printed=("$(\builtin trap -p "$@" && \builtin printf read)")
+    [[ ${__sr_printed[0]} == *read ]] || builtin return 1
+    __sr_printed[0]=${__sr_printed[0]%read}
   }
   __sr_parse_traps
 }
@@ -667,7 +695,7 @@ __sr_read_traps() { # SIGNAL...
 __sr_parse_traps() { # __sr_printed
   __sr_traps=()
   builtin printf -v __sr_answer '%s\n' "${__sr_printed[@]}"
-  [[ $__sr_answer == *read$'\n' ]] && builtin eval "__sr_traps=($__sr_answer)"
+  builtin eval "__sr_traps=($__sr_answer)"
 }
 
 # Chooses how the EXIT trap keeps our command, by the text of the script (__sr[traps]):
@@ -758,7 +786,7 @@ __sr_sets_plain_trap() { # LINE
 __sr_on_exit() { # STATUS COMMAND OPTIONS
   builtin local __sr_ended="$1" __sr_members=''
   builtin local -a __sr_printed
-  [[ ! ${__sr[moved]-} ]] || __sr_restore_descriptors
+  [[ ! ${__sr_moved-} ]] || __sr_restore_descriptors
   [[ $BASHPID == "${__sr_pid-}" && ! ${__sr[ended]-} ]] || builtin return "$1"
   __sr[ended]=1 __sr[options]=${3-}
   # A handler that fails here under `set -e` would end the shell before its end is recorded, and
@@ -767,7 +795,7 @@ __sr_on_exit() { # STATUS COMMAND OPTIONS
   [[ $- != *e* ]] || { builtin set +e && __sr_off+=e; }
   __sr_printed[0]=''
   [[ ${__sr[traps]-} != looks ]] || __sr_capture builtin trap -p EXIT
-  [[ ${__sr_printed[0]-} == @(|read|"trap -- '${__sr[hook]-}"*) ]] ||
+  [[ ${__sr_printed[0]-} == @(|"trap -- '${__sr[hook]-}"*) ]] ||
     builtin return "$1" # the service has commands before ours, and this status is theirs
   __sr_hide_children
   __sr_end_run "$@" || __sr_ended=$?
@@ -1018,8 +1046,8 @@ __sr_resume() { # the service's options
   [[ $__sr_reading != *x* ]] || builtin set -x
 }
 
-# Keeps the text of the second half, 48 lines below, as this file may be another when a run fails.
-\builtin mapfile -t -s "$((LINENO + 47))" -u 9 __sr_late 9<"${BASH_SOURCE[0]}" &&
+# Keeps the text of the second half, 50 lines below, as this file may be another when a run fails.
+\builtin mapfile -t -s "$((LINENO + 49))" -u 9 __sr_late 9<"${BASH_SOURCE[0]}" &&
   [[ ${__sr_late[0]-} == '# === Second half'* ]] || __sr_late=()
 
 __sr_bash=$((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1]))
@@ -1039,10 +1067,11 @@ if [[ ! ${__sr_pid-} || ${__sr_pid@a} == *x* || $__sr_pid != "$BASHPID" &&
   __sr_xfsz='' __sr_file='' __sr_printed=() __sr_answer=
   __sr_limited='' # `ulimit -f`; matching this pattern in each call would take as long as a write
   [[ ${__sr_limits[2]-} != 'Max file size'+([[:blank:]])[0-9]* ]] || __sr_limited=1
-  __sr_execs='' # the service has no function `exec`
-  \builtin declare -F exec >/dev/null || __sr_execs=1
-  if [[ $EUID != 0 || ! $__sr_execs || $__sr_limited ||
-    ${BASH_COMPAT+${BASH_COMPAT@a}} == *r* ]]; then
+  # Under `ulimit -f` bash prints that it cannot make the file.
+  __sr_captures=''
+  [[ $EUID != 0 || $__sr_limited ]] || __sr_captures=1
+  __sr_moved='' __sr_free='' __sr_uptime=() __sr_exit_trap=()
+  if [[ ! $__sr_captures || ${BASH_COMPAT+${BASH_COMPAT@a}} == *r* ]]; then
     ((1))
   elif ((__sr_bash > 501)); then
     BASH_COMPAT=50 \builtin trap -p EXIT ERR XFSZ \
@@ -1051,13 +1080,14 @@ if [[ ! ${__sr_pid-} || ${__sr_pid@a} == *x* || $__sr_pid != "$BASHPID" &&
     \builtin trap -p EXIT ERR XFSZ \
       {__sr_file}<<<"$__sr_here" 2>&- >|"/proc/self/fd/$__sr_file" && __sr_answer='read' || ((1))
   fi
-  [[ ! $__sr_file ]] || {
-    \builtin mapfile -t -u "$__sr_file" __sr_printed 2>&- && __sr_printed+=("$__sr_answer")
-    \exec {__sr_file}<&-
-  } || ((1))
-  [[ $__sr_answer ]] || ! __sr_has_room ||
-    __sr_printed=("$(\builtin trap -p EXIT ERR XFSZ && \builtin printf read)") || ((1))
-  __sr_guarded __sr_start || ((1))
+  [[ ! $__sr_file || ! -e /proc/self/fd/$__sr_file ]] || {
+    \builtin mapfile -t -u 9 __sr_printed 9<&"$__sr_file"-
+  } || __sr_answer=
+  [[ $__sr_answer ]] || ! __sr_has_room || {
+    __sr_answer=$(\builtin trap -p EXIT ERR XFSZ && \builtin printf read) || ((1))
+    __sr_printed=("${__sr_answer%read}")
+  }
+  __sr_guarded __sr_start "${__sr_answer#"${__sr_answer%read}"}" || ((1))
   [[ ! ${__sr[err]-} ]] || \builtin trap "${__sr[err]-}" ERR || ((1))
 fi
 
@@ -1069,6 +1099,19 @@ fi
 
 # === Second half ==================================================================================
 # --- Misuse and failures -------------------------------------------------------------------------
+__sr_mend_start() { # [NAME]
+  [[ ! ${__sr[stage]-} ]] || __sr_end_open_stage "${1:-unnamed}"
+  [[ ${1-} ]] || __sr_note 'record_service_stage_start has no stage name; recorded as "unnamed"'
+}
+
+__sr_end_no_stage() { # RESULT [MEMBERS]
+  builtin local __sr_members="${2-}"
+  __sr_note 'no stage is open; recorded as the end of a stage without a name'
+  [[ $__sr_members == *'"errorMessage":'* ]] ||
+    __sr_members=',"errorMessage":"no stage was open"'$__sr_members
+  __sr_append 'stage end' "$1" '' '' "$__sr_members"
+}
+
 __sr_note() { # TEXT; for __sr_tell, with the place of the service's call
   builtin local __sr_members=''
   __sr_describe call ''

@@ -183,7 +183,7 @@ __sr_only_reports() { # FUNCTION DEPTH
   __sr_printed=()
   (($2 > 0)) && __sr_capture builtin declare -f "$1" && ((${#__sr_printed[@]} <= 60)) ||
     builtin return 1
-  for __sr_text in "${__sr_printed[@]:1:${#__sr_printed[@]}-2}"; do # without `NAME ()` and `read`
+  for __sr_text in "${__sr_printed[@]:1}"; do # without `NAME ()`
     if [[ $__sr_document ]]; then
       [[ $__sr_text != "$__sr_document" ]] || __sr_document=
       builtin continue
@@ -479,8 +479,8 @@ __sr_is_unique() { # FUNCTION COMMAND
   builtin local __sr_text='' __sr_holder='' __sr_found=''
   __sr_printed=() __sr_next='' __sr_is_called=''
   __sr_capture builtin compgen -A function -X '__sr_*' &&
-    __sr_capture builtin declare -f "${__sr_printed[@]:0:${#__sr_printed[@]}-1}" || builtin return 1
-  for __sr_text in "${__sr_printed[@]:0:${#__sr_printed[@]}-1}"; do # without `read`
+    __sr_capture builtin declare -f "${__sr_printed[@]}" || builtin return 1
+  for __sr_text in "${__sr_printed[@]}"; do
     if [[ $__sr_text == [!\ ]*' () ' ]]; then
       __sr_holder=${__sr_text%' () '}
       builtin continue
