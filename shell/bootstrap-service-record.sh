@@ -674,10 +674,11 @@ __sr_discard_file() {
 }
 
 __sr_capture_in_child() { # COMMAND [ARGUMENT...]; only a child makes another one
-  __sr_printed[0]='' __sr_answer=
-  [[ ${__sr_xfsz-} == child ]] && __sr_answer=$("$@" && builtin printf read) || builtin return 1
-  builtin mapfile -t __sr_printed <<<"${__sr_answer%?($'\n')read}"
-  [[ $__sr_answer == *read ]]
+  __sr_answer=
+  [[ ${__sr_xfsz-} == child ]] && __sr_answer=$("$@" && builtin printf read) &&
+    [[ $__sr_answer == *read ]] || builtin return 1
+  __sr_answer=${__sr_answer%read}
+  builtin mapfile -t __sr_printed <<<"${__sr_answer%$'\n'}"
 }
 
 # What `trap -p` prints, as words in __sr_traps: trap -- COMMAND SIGNAL for each.
