@@ -974,12 +974,11 @@ __sr_begin_child() {
 __sr_run_job() { # FUNCTION [ARGUMENT...]
   __sr_begin_child
   builtin local __sr_ended=0
-  builtin local IFS=$' \t\n' 2>&- # fails where IFS is readonly
-  if builtin true 2>&- 2>/dev/null; then
-    "$@" </dev/null 2>/dev/null || __sr_ended=$?
-  else
-    "$@" 2>&- </dev/null || __sr_ended=$?
-  fi
+  # Nothing of the child is shown, whatever fails. Programs get an open descriptor 2, if possible.
+  \exec 2>&- || builtin exit 1
+  builtin local IFS=$' \t\n' # fails where IFS is readonly
+  \exec 2>/dev/null || builtin true
+  "$@" </dev/null || __sr_ended=$?
   builtin printf '%s.' "$__sr_answer"
   builtin exit "$__sr_ended"
 }

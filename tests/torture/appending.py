@@ -121,10 +121,14 @@ STORY: Final = (
 
 
 _NO_REDIRECTION: Final = re.compile(
-    rb"^\S+: (line \d+: (/dev/null|\d+)|redirection error: cannot duplicate fd): [A-Z][a-zI/ -]+\n",
+    rb"^\S+: (line \d+: (/dev/null|\d+|(mapfile|read): \d+: invalid file descriptor)"
+    rb"|redirection error: cannot duplicate fd): [A-Z][a-zI/ -]+\n",
     re.MULTILINE,
 )
-"""Messages of bash where it cannot open /dev/null, or redirect an output to it; nothing can silence them."""
+"""Messages of bash where fcntl fails for its own bookkeeping of descriptors, or /dev/null cannot be opened.
+
+To silence them, the shim would have to redirect the service's stderr, which fails in the same way.
+"""
 
 
 @dataclass(frozen=True, slots=True)
