@@ -329,8 +329,8 @@ class ValueFollower:
             yield from spans
             if spans and self.name is None:
                 return
-        if self._open is None or self._open.form == "data":
-            self._begin(line)
+        if (self._open is None or self._open.form == "data") and len(line) <= _MAX_FRAMED_BYTES:
+            self._begin(line)  # a longer line is nothing that people wrote, and the search for names is slow
         yield from _in_line(line)
 
     def _expected(self, name: OpenName, line: bytes) -> Iterator[tuple[int, int]]:

@@ -18,6 +18,8 @@ _OVERLAP: Final = 1 << 16
 _NEIGHBOURS: Final = 1 << 12
 """The text on both sides of a cut that is searched to see whether something secret is cut."""
 _MOST_CUTS_TRIED: Final = 16
+_ENCODED_TAIL: Final = 40
+"""A line that encodes a text together with its neighbours has no blank in so many bytes before its end."""
 _MAX_REMEMBERED_BYTES: Final = 1 << 11
 _MOST_REMEMBERED: Final = 4096
 _LEAST_REPEATED: Final = 12
@@ -163,7 +165,10 @@ class Redactor:
                 _, end, groups = suspects.pop()
             else:
                 end, groups = line_end(text, start), 0
-            if groups & (RUNS | TOKENS | ENCODED) and not self._body.is_open and start >= seen:
+            may_encode = groups & (TOKENS | ENCODED) or (
+                groups & RUNS and b" " not in text[max(start, end - _ENCODED_TAIL) : end].rstrip()
+            )
+            if may_encode and start >= seen and not self._body.is_open:
                 found, seen, dump_end = self._over_lines(text, start, position)
                 if found or dump_end:
                     first = text.rfind(b"\n", 0, found[0][0] if found else start) + 1
