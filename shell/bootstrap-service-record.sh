@@ -332,7 +332,8 @@ __sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE MEMBERS [STAGE]]]
   ((__sr_time / 60 == __sr[minute])) || __sr_format_minute "$((__sr_time / 60))"
   __sr_second=$((__sr_time % 60 + 100)) # with a leading zero behind the 1
   __sr_entry="{\"timestamp\":\"${__sr[clock]-}:${__sr_second:1}$__sr_fraction${__sr[zone]-}\"\
-${__sr[command]-}${__sr_stage:+",\"stage\":\"$__sr_stage\""},\"phase\":\"$1\"${2:+",\"result\":\"$2\""}"
+${__sr[command]-}${__sr_stage:+",\"stage\":\"$__sr_stage\""}\
+,\"phase\":\"$1\"${2:+",\"result\":\"$2\""}"
   [[ ! ${3-}${4-} ]] || { __sr_load && __sr_explain "$3" "$4"; }
   # On a descriptor that is free: then bash has none to move away and back.
   builtin mapfile -t -n 1 -u 9 __sr_uptime 9</proc/uptime || __sr_uptime[0]=''
@@ -850,8 +851,8 @@ __sr_end_run() { # STATUS COMMAND
 }
 
 # The record of a failure may wait for the journal, and a stop may come meanwhile. It would end the
-# shell before the service's own commands in the EXIT trap. So SIGTERM is held until those have run. A
-# handler of the service runs as it would. Not while __sr_read_ending needs the signal itself.
+# shell before the service's own commands in the EXIT trap. So SIGTERM is held until those have run.
+# A handler of the service runs as it would. Not while __sr_read_ending needs the signal itself.
 __sr_hold_term() {
   [[ ${__sr[held]-} == never ]] || { __sr[held]=once && builtin trap '__sr[held]=again' TERM; }
 }
@@ -1212,7 +1213,7 @@ __sr_escape_bytes() { # __sr_answer
   [[ $__sr_answer != *[$'\200'-$'\377']* ]] || __sr_replace_invalid_utf8
 }
 
-__sr_replace_invalid_utf8() { # by U+FFFD; what is valid is table 3-7 of the Unicode standard
+__sr_replace_invalid_utf8() { # with U+FFFD; table 3-7 of the Unicode standard lists the valid forms
   builtin local __sr_rest="$__sr_answer" __sr_plain='' __sr_length=0 __sr_next=$'[\200-\277]'
   __sr_answer=
   while [[ $__sr_rest == *[$'\200'-$'\377']* ]]; do
@@ -1233,7 +1234,8 @@ __sr_replace_invalid_utf8() { # by U+FFFD; what is valid is table 3-7 of the Uni
   __sr_answer+=$__sr_rest
 }
 
-# A name or a command for a member that takes 255 bytes, escaped. The locale of a child is its own.
+# Escapes a name or a command and cuts it to 255 bytes. This runs in a child, which may change its
+# locale.
 __sr_shorten() { # TEXT
   __sr_apart text __sr_escape_part "$1" 255 510 || __sr_run_here __sr_escape_part "$1" 255 510
 }
@@ -1250,8 +1252,9 @@ __sr_replace_characters() { # NAME
   __sr_answer=${__sr_answer:-unknown} __sr_answer=${__sr_answer/#-/_}
 }
 
-# Escaped, and of a longer text only the beginning, or its end behind a mark; then sets
-# __sr_truncated. What remains is cut in proportion, so that few turns are needed.
+# Escapes a text. A text that is too long loses its end; with `end`, its beginning, and then a mark
+# is put in front and __sr_truncated is set. Each turn of the loop cuts in proportion to the excess,
+# so a few turns are enough.
 __sr_escape_part() { # TEXT BYTES ESCAPED_BYTES [end]
   builtin local LC_ALL=C __sr_piece="$1" __sr_length="$2"
   __sr_answer=
@@ -1286,17 +1289,18 @@ __sr_explain() { # ERROR_LINE MESSAGE; adds them to __sr_entry, and to __sr_fact
 }
 
 # --- The array layout ----------------------------------------------------------------------------
-# Whether the entry is in the record after all: only the text behind it could not be written.
+# Whether the entry is in the record although its write failed: only text after it may be missing.
 __sr_is_written() {
   [[ -f ${__sr[path]-} && ! -L ${__sr[path]-} ]] &&
     __sr_apart tail __sr_run 2 tail -c 8192 -- "${__sr[path]-}" &&
     [[ $__sr_answer$'\n' == *"$__sr_entry"[$' \n']* ]]
 }
 
-# The array is closed at every moment. Under a lock on descriptor 3, which ends with its holder, one
-# write replaces the closing bracket by the entry and a new bracket. Room for it, and 1024 blanks,
-# is made before: a full disk tears nothing, and a reader finds only blanks more between two reads.
-# Prints where the entry ends: the next append looks from there, or else in the last 8 KiB.
+# Appends the entry to the array, which is valid JSON at every moment. Under a lock on descriptor 3,
+# one write replaces the closing bracket with the entry and a new bracket. The lock ends with the
+# process that holds it. The space for the entry, and 1024 blanks more, is allocated before that
+# write: so a full disk cannot tear an entry, and a reader sees at most additional blanks.
+# Prints the end of the entry. The next append searches from there, or else the last 8 KiB.
 __sr_put_in_array() {
   builtin trap '' XFSZ
   __sr_put_in_file 3<>"${__sr[path]-}"
@@ -1314,7 +1318,7 @@ __sr_replace_bracket() { # ends the subshell, or returns where there is no brack
   builtin local __sr_text='' __sr_size=0 __sr_until=0 __sr_bracket=0 __sr_joint='[' __sr_new=''
   __sr_run 3 flock -w 2 3 || builtin exit
   __sr_find_bracket || builtin return "$?"
-  # All up to the old bracket is written over. bash writes so many bytes at once, up to a newline.
+  # This overwrites everything up to the old bracket. Bash writes up to 4096 bytes at once.
   builtin printf -v __sr_new "%-$((__sr_bracket - __sr_until))s\n" \
     "$__sr_joint"$'\n'"$__sr_entry"$'\n]'
   ((${#__sr_new} <= 4096)) && __sr_make_room || builtin return 1
@@ -1328,8 +1332,9 @@ __sr_replace_bracket() { # ends the subshell, or returns where there is no brack
   builtin exit "$?"
 }
 
-# Moves descriptors 4, to read from there, and 5, to write. bash does it by reading; for a short way
-# that is cheaper than dd. Whether it went well is seen from their positions.
+# Moves descriptor 4, for reading, and descriptor 5, for writing, to the end of the last entry. Bash
+# can only do that by reading, which is cheaper than dd for short distances. The callers compare the
+# positions afterwards.
 __sr_seek() {
   builtin local __sr_to=5
   if ((__sr_from > 32768)) || [[ -o posix ]]; then
@@ -1339,8 +1344,8 @@ __sr_seek() {
   fi
 }
 
-# Sets __sr_until, where the last entry ends, and __sr_joint, what goes between it and the next. The
-# bracket stands on a line of its own (else it may be part of a torn text), with white space around.
+# Sets __sr_until, the end of the last entry, and __sr_joint, the text between that and the next
+# entry. The closing bracket must be alone on its line, as it may otherwise be part of a torn text.
 __sr_find_bracket() {
   builtin local __sr_before='' __sr_indent=''
   ! builtin read -r -N 32768 __sr_text <&4 || builtin return 1
@@ -1359,8 +1364,8 @@ __sr_find_bracket() {
   [[ $__sr_before == *\} && $__sr_indent != *[!$' \t\r']* ]]
 }
 
-# Appends white space, up to a multiple of 1024. Each sector ends with a newline: where a loss of
-# power leaves one between the halves of two entries, they make no third.
+# Appends white space up to a multiple of 1024 bytes. Each disk sector ends with a newline: if a
+# power loss leaves such a sector between parts of two entries, the parts do not join to a third.
 __sr_make_room() {
   builtin local __sr_blanks='' __sr_sectors=''
   builtin local __sr_more="$(((__sr_until + ${#__sr_new} + 2048) / 1024 * 1024 - __sr_size))"
@@ -1373,9 +1378,10 @@ __sr_make_room() {
 }
 
 # --- Programs with a time limit ------------------------------------------------------------------
-# Runs a program, in the subshell of __sr_apart; __sr_answer is what it prints. After so many
-# seconds the program is killed, and the subshell ends with 124 without waiting: one in a hung NFS
-# not even SIGKILL ends. It holds the pipe on descriptor 7 until it is gone.
+# Runs a program in the subshell of __sr_apart, and sets __sr_answer to its output. After SECONDS
+# the program is killed, and the subshell ends with 124. It does not wait for the program, as even
+# SIGKILL does not end one that hangs in NFS. The program holds the pipe on descriptor 7 until it
+# ends.
 __sr_run() { # SECONDS PROGRAM [ARGUMENT...]
   # it need not load any other
   [[ $2 == journalctl ]] || builtin local -x PATH=/usr/bin:/bin LC_ALL=C
