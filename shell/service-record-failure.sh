@@ -79,9 +79,9 @@ __sr_count_trap_lines() {
   __sr_read_traps || builtin return 0
   __sr_trap_lines=0
   for ((__sr_index = 3; __sr_index < ${#__sr_traps[@]}; __sr_index += 4)); do # trap -- COMMAND NAME
-    # POSIX mode prints `-` for a signal without a trap.
-    [[ ${__sr_traps[__sr_index - 1]} != ?(-) && ${__sr_traps[__sr_index]} != @(EXIT|ERR) ]] ||
-      builtin continue
+    # POSIX mode prints `-` for a signal without a trap. The third is ours, see __sr_hold_term.
+    [[ ${__sr_traps[__sr_index - 1]} != @(|-|'__sr[held]=again') &&
+      ${__sr_traps[__sr_index]} != @(EXIT|ERR) ]] || builtin continue
     __sr_breaks=${__sr_traps[__sr_index - 1]//[!$'\n']/}
     ((${#__sr_breaks} < __sr_trap_lines)) || __sr_trap_lines=$((${#__sr_breaks} + 1))
   done
