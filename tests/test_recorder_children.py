@@ -208,7 +208,6 @@ def test_records_work_after_chroot(tmp_path: Path) -> None:
     done = run_program(
         tmp_path,
         f"""
-        from service_record import service, stage
         try:
             os.chroot({str(jail)!r})
         except PermissionError:
@@ -216,9 +215,10 @@ def test_records_work_after_chroot(tmp_path: Path) -> None:
         os.chdir("/")
         def fail():
             raise ValueError("no disk")
-        with service("job", directory="/records"):
-            with stage("first"):
+        with service_record.service("job", directory="/records"):
+            with service_record.stage("first"):
                 pass
+            service_record.stage("second")(print)()
             fail()
         """,
     )
@@ -226,6 +226,7 @@ def test_records_work_after_chroot(tmp_path: Path) -> None:
         pytest.skip("needs root")
     entries = recorded(jail)
 
-    assert story(entries)[-1] == "service end failure"
-    assert entries[-1].error_line == f"9 fail {tmp_path / 'job.py'}"
+    assert "calls of <built-in function print> are not recorded" in done.stderr
+    assert story(entries)[1:] == ["stage start first", "stage end first success", "service end failure"]
+    assert entries[-1].error_line == f"8 fail {tmp_path / 'job.py'}"
     assert len({(entry.boot_id, entry.pid) for entry in entries}) == 1

@@ -89,7 +89,7 @@ def put(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Iterable[En
     return write
 
 
-def test_a_record_within_its_limit_is_left_alone(tmp_path: Path) -> None:
+def test_short_record_is_not_rotated(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "job.json", *good(0))
     before = path.stat()
     assert rotate(path, LIMIT) is None
@@ -97,7 +97,7 @@ def test_a_record_within_its_limit_is_left_alone(tmp_path: Path) -> None:
     assert names(tmp_path) == ["job.json"]
 
 
-def test_successful_runs_in_the_middle_are_left_out_and_counted(put: Callable[..., Path]) -> None:
+def test_successful_runs_in_the_middle_are_counted(put: Callable[..., Path]) -> None:
     runs = [handled(n) if n == 70 else bad(n) if n in {50, 90} else good(n) for n in range(200)]
     path = put(each for run in runs for each in run)
     some(rotate(path, LIMIT))
@@ -112,7 +112,7 @@ def test_successful_runs_in_the_middle_are_left_out_and_counted(put: Callable[..
     assert sum(run.outcome is Outcome.FAILURE for run in service.runs) == 2
 
 
-def test_a_loop_is_counted_whole_however_much_of_it_is_left_out(put: Callable[..., Path]) -> None:
+def test_loop_count_includes_removed_runs(put: Callable[..., Path]) -> None:
     path = put(each for n in range(400) for each in bad(n, message=f"pid {n}: no such image"))
     whole = judged(path.read_bytes())
     rotate(path, LIMIT)
@@ -124,7 +124,7 @@ def test_a_loop_is_counted_whole_however_much_of_it_is_left_out(put: Callable[..
     assert len(history(path.read_bytes()).runs) < 200
 
 
-def test_rotated_again_and_again_it_still_counts_all(put: Callable[..., Path]) -> None:
+def test_repeated_rotations_count_all_runs(put: Callable[..., Path]) -> None:
     path = put(bad(0))
     for number in range(1, 600):
         writer = Writer(path)
@@ -138,7 +138,7 @@ def test_rotated_again_and_again_it_still_counts_all(put: Callable[..., Path]) -
     assert some(some(judged(path.read_bytes()).root).loop).count == 600
 
 
-def test_of_many_failures_each_distinct_one_stays(put: Callable[..., Path]) -> None:
+def test_each_distinct_failure_stays(put: Callable[..., Path]) -> None:
     path = put(
         each
         for n in range(600)
@@ -151,14 +151,14 @@ def test_of_many_failures_each_distinct_one_stays(put: Callable[..., Path]) -> N
     assert len(service.runs) + runs_left_out(service) == 600
 
 
-def test_a_streak_is_not_joined_over_runs_that_ended_otherwise(tmp_path: Path) -> None:
+def test_streak_ends_at_removed_runs_of_another_kind(tmp_path: Path) -> None:
     runs = [good(n) if n == 200 else bad(n) for n in range(400)]
     path = write_lines(tmp_path / "job.json", *(each for run in runs for each in run))
     rotate(path, 8 << 10)
     assert some(some(judged(path.read_bytes()).root).loop).count <= 199
 
 
-def test_the_runs_of_each_boot_stay_until_there_are_too_many_boots(tmp_path: Path) -> None:
+def test_each_boot_keeps_runs_up_to_a_number_of_boots(tmp_path: Path) -> None:
     boots = [f"{n:032x}" for n in range(500)]
     path = write_lines(
         tmp_path / "job.json", *(each for n, boot in enumerate(boots) for each in good(n, boot_id=boot))
@@ -172,7 +172,7 @@ def test_the_runs_of_each_boot_stay_until_there_are_too_many_boots(tmp_path: Pat
     assert {run.attempt for run in service.runs} == {1}
 
 
-def test_what_is_damaged_goes_into_the_copy_beside_the_record(tmp_path: Path) -> None:
+def test_damage_is_copied_beside_the_record(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "job.json", *(e for n in range(100) for e in good(n)), b'{"torn":\n')
     with path.open("ab") as stream:
         stream.writelines(each.to_line() for n in range(100, 300) for each in good(n))
@@ -181,7 +181,7 @@ def test_what_is_damaged_goes_into_the_copy_beside_the_record(tmp_path: Path) ->
     assert path.with_name("job.json.damaged").read_bytes() == b'{"torn":\n'
 
 
-def test_a_torn_end_is_kept_for_whoever_writes_next(tmp_path: Path) -> None:
+def test_torn_last_line_is_kept(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "job.json", *(e for n in range(300) for e in good(n)), b'{"timestamp":"20')
     rotate(path, LIMIT)
     Writer(path).append(entry("service end", 9000))
@@ -189,7 +189,7 @@ def test_a_torn_end_is_kept_for_whoever_writes_next(tmp_path: Path) -> None:
     assert path.with_name("job.json.damaged").read_bytes() == b'{"timestamp":"20\n'
 
 
-def test_a_record_of_openshifts_own_script_is_not_touched(tmp_path: Path) -> None:
+def test_record_of_openshifts_script_is_not_rotated(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "job.json", *(upstream_entry(at=n) for n in range(2000)))
     before = path.read_bytes()
     with pytest.raises(RotationError, match="name no run"):
@@ -208,7 +208,7 @@ def test_mode_and_layout_stay(put: Callable[..., Path]) -> None:
         assert isinstance(json.loads(path.read_bytes()), list)
 
 
-def test_who_follows_the_record_is_shown_nothing_twice(tmp_path: Path) -> None:
+def test_follow_shows_no_entry_twice(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "job.json", *(e for n in range(300) for e in good(n)))
     following = Following()
 
@@ -222,7 +222,7 @@ def test_who_follows_the_record_is_shown_nothing_twice(tmp_path: Path) -> None:
     assert shown() == [entry(at=9000)]
 
 
-def test_a_collector_that_has_both_files_counts_each_run_once(tmp_path: Path) -> None:
+def test_collector_with_both_files_counts_each_run_once(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "job.json", *(e for n in range(400) for e in bad(n)))
     earlier = path.read_bytes()
     rotate(path, LIMIT)
@@ -258,7 +258,7 @@ done
 
 
 @pytest.mark.parametrize("layout", ["lines", "array"])
-def test_no_entry_is_lost_while_python_and_the_shim_record(layout: str, tmp_path: Path) -> None:
+def test_no_entry_of_python_or_the_shim_is_lost(layout: str, tmp_path: Path) -> None:
     """Rotations one after the other, some of them killed, under writers that never pause for long."""
     records = tmp_path / "records"
     records.mkdir()
@@ -345,7 +345,7 @@ def test_entries_written_during_each_sync_keep_their_order(
     assert names(tmp_path) == ["job.json"]
 
 
-def test_an_entry_of_a_writer_that_held_the_replaced_file_open_is_taken_in_by_the_next_rotation(
+def test_next_rotation_adds_late_entry_of_a_slow_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_lines(tmp_path / "job.json", *(e for n in range(300) for e in good(n)))
@@ -417,18 +417,18 @@ def test_killed_insertion_of_late_entries_is_completed(
 
 
 @pytest.mark.parametrize("field", [[], {"failed": "3"}, {"failed": -1}, {"reason": 3}], ids=str)
-def test_anything_else_than_counts_is_no_entry(field: object) -> None:
+def test_invalid_counts_make_an_entry_malformed(field: object) -> None:
     line = json.dumps(entry().to_json() | {"leftOut": field}).encode()
     (piece,) = read_entries(BytesIO(line))
     assert isinstance(piece, Malformed)
 
 
-def test_what_was_left_out_survives_a_copy() -> None:
+def test_counts_survive_a_copy() -> None:
     first = entry(left_out=RunsLeftOut(succeeded=3, failed=2, alike=2, boots=1, boot_runs=4, rotations=5))
     assert list(read_entries(BytesIO(first.to_line()))) == [first]
 
 
-def test_the_verb_rotates_and_says_what_came_of_it(tmp_path: Path) -> None:
+def test_verb_rotates_and_prints_the_result(tmp_path: Path) -> None:
     write_lines(tmp_path / "job.json", *(e for n in range(300) for e in good(n)))
     write_lines(tmp_path / "other.json", *good(0))
     done = subprocess.run(
@@ -443,7 +443,7 @@ def test_the_verb_rotates_and_says_what_came_of_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
-def test_a_short_record_that_is_mounted_read_only_is_no_trouble(tmp_path: Path) -> None:
+def test_short_record_on_a_read_only_mount_is_accepted(tmp_path: Path) -> None:
     write_lines(tmp_path / "job.json", *good(0))
     mounted = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
     done = subprocess.run(
