@@ -20,7 +20,7 @@ _NEIGHBOURS: Final = 1 << 12
 _MOST_CUTS_TRIED: Final = 16
 _ENCODED_TAIL: Final = 40
 """A line that encodes a text together with its neighbours has no blank in so many bytes before its end."""
-_MAX_REMEMBERED_BYTES: Final = 1 << 11
+_MAX_REMEMBERED_BYTES: Final = 1 << 10
 _MOST_REMEMBERED: Final = 4096
 _LEAST_REPEATED: Final = 12
 """A value of so many bytes is masked wherever it is in its line."""
@@ -37,7 +37,7 @@ _Result = TypeVar("_Result")
 class Redactor:
     """Masks one stream by rules that many may share. The number of lines stays as it is.
 
-    Held at a time: a block, the chunk that was fed last, and what is made of both.
+    Held at a time: a block, the chunk that was fed last, what is made of both, and 8 MB of lines read before.
     """
 
     def __init__(
