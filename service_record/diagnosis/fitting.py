@@ -126,9 +126,22 @@ class RuleBook(msgspec.Struct, frozen=True):
         )
 
     def line_set(self) -> LineSet:
-        """Return the patterns of all tests of lines."""
-        tests = (test for rule in self.rules.values() for test in rule.line_tests())
+        """Return the patterns of all tests of lines elsewhere."""
+        tests = (test for rule in self.rules.values() for test in tests_elsewhere(rule))
         return LineSet((self.numbers[id(test)], one) for test in tests for one in test.patterns)
+
+
+def tests_elsewhere(rule: CauseRule) -> Iterator[LineTest]:
+    """Yield the tests of lines that are looked for in every source.
+
+    A line of a problem that heals, or a symptom, says nothing in a source that the rule does not name. These
+    patterns are left out because they are in so many lines that reading a large bundle would take three times
+    as long.
+    """
+    for test in rule.line_tests():
+        is_main = test is rule.condition.lines and rule.rank is Rank.CAUSE and not rule.heals
+        if test.elsewhere or is_main:
+            yield test
 
 
 class Surroundings:
