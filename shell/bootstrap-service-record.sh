@@ -408,12 +408,11 @@ __sr_print() { # sets __sr_written and __sr_exit_trap
 # the service dies of a signal there, its EXIT trap runs without its own descriptors 1 and 2: our
 # command in that trap puts them back.
 __sr_find_free_descriptors() { # the first three, in __sr_free
-  builtin local __sr_number=9
+  builtin local __sr_number=9 __sr_count=0
   builtin local -a __sr_found
-  __sr_found=()
-  while ((${#__sr_found[@]} < 3)); do
+  while ((__sr_count < 3)); do
     ((__sr_number += 1))
-    [[ -e /proc/self/fd/$__sr_number ]] || __sr_found[${#__sr_found[@]}]=$__sr_number
+    [[ -e /proc/self/fd/$__sr_number ]] || __sr_found[__sr_count++]=$__sr_number
   done
   __sr_free="${__sr_found[0]} ${__sr_found[1]} ${__sr_found[2]}"
 }
@@ -429,7 +428,7 @@ __sr_is_copy() { # DESCRIPTOR
   builtin local -a __sr_printed
   __sr_printed[0]=''
   [[ ! -r /proc/self/fdinfo/$1 ]] || builtin mapfile -t -u 9 __sr_printed 9<"/proc/self/fdinfo/$1"
-  [[ ${__sr_printed[1]-} == flags:*2?????? ]]
+  [[ ${__sr_printed[1]-} == flags:*[2367]?????? ]] # O_CLOEXEC is octal 2000000
 }
 
 # The first entry of a run, and each after a failure, look at the file. It keeps its layout.
@@ -889,7 +888,13 @@ __sr_read_ending() { # STATUS
     builtin return 0
   # systemd signals each process that it finds until it finds no new one: a copy may die at once.
   for __sr_answer in '' '' '' ''; do
-    ! __sr_has_room || __sr_substitute __sr_run_copy || builtin true
+    ! __sr_has_room || {
+      if [[ ${__sr_execs-} ]]; then
+        __sr_substitute __sr_run_copy
+      else
+        __sr_substitute __sr_unset_exec __sr_run_copy
+      fi
+    } || builtin true
     [[ ! $__sr_answer ]] || builtin break
   done
   case $__sr_answer in
@@ -900,8 +905,14 @@ __sr_read_ending() { # STATUS
   esac
 }
 
+__sr_unset_exec() { # FUNCTION; in a child
+  builtin unset -f exec 2>&-
+  "$1"
+}
+
 __sr_run_copy() { # in a subshell of its own, as an EXIT trap does not run in a command substitution
-  # Bash prints that the subshell was terminated.
+  # Bash prints that the subshell was terminated. Nothing may run before this line: in bash 4.4 it
+  # would also print that a job of the service was.
   \exec 2>&-
   (
     __sr_begin_child
@@ -965,6 +976,7 @@ __sr_apart() { # JOB FUNCTION [ARGUMENT...]
 # parent's traps from `trap -p`: what writes in a child has to see to SIGXFSZ itself.
 __sr_begin_child() {
   builtin set +aeuxvfkmETC
+  builtin unset -f exec 2>&- # of the service
   __sr_xfsz=child
 }
 
@@ -1047,8 +1059,8 @@ __sr_resume() { # the service's options
   [[ $__sr_reading != *x* ]] || builtin set -x
 }
 
-# Keeps the text of the second half, 50 lines below, as this file may be another when a run fails.
-\builtin mapfile -t -s "$((LINENO + 49))" -u 9 __sr_late 9<"${BASH_SOURCE[0]}" &&
+# Keeps the text of the second half, 51 lines below, as this file may be another when a run fails.
+\builtin mapfile -t -s "$((LINENO + 50))" -u 9 __sr_late 9<"${BASH_SOURCE[0]}" &&
   [[ ${__sr_late[0]-} == '# === Second half'* ]] || __sr_late=()
 
 __sr_bash=$((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1]))
@@ -1068,9 +1080,10 @@ if [[ ! ${__sr_pid-} || ${__sr_pid@a} == *x* || $__sr_pid != "$BASHPID" &&
   __sr_xfsz='' __sr_file='' __sr_printed=() __sr_answer=
   __sr_limited='' # `ulimit -f`; matching this pattern in each call would take as long as a write
   [[ ${__sr_limits[2]-} != 'Max file size'+([[:blank:]])[0-9]* ]] || __sr_limited=1
-  # Under `ulimit -f` bash prints that it cannot make the file.
-  __sr_captures=''
-  [[ $EUID != 0 || $__sr_limited ]] || __sr_captures=1
+  # Under `ulimit -f` bash prints that it cannot make the file. A function `exec` would be called.
+  __sr_captures='' __sr_execs=''
+  \builtin declare -F exec >/dev/null || __sr_execs=1
+  [[ $EUID != 0 || $__sr_limited || ! $__sr_execs ]] || __sr_captures=1
   __sr_moved='' __sr_free='' __sr_uptime=() __sr_exit_trap=()
   if [[ ! $__sr_captures || ${BASH_COMPAT+${BASH_COMPAT@a}} == *r* ]]; then
     ((1))

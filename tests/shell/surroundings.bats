@@ -402,3 +402,19 @@ END
     [ "$output$stderr" = "" ]
   done
 }
+
+@test "a function exec of the service is not called" {
+  script exec.sh <<'END'
+exec() { echo "called exec $*" >>called; builtin exec "$@"; }
+. "$SHIM"
+record_service_stage_start one
+record_service_stage_failure
+(builtin exit 3)
+END
+  for SERVICE_RECORDS_LAYOUT in lines array; do
+    export SERVICE_RECORDS_LAYOUT
+    rm -rf records
+    run -3 service exec.sh
+    [ ! -e called ]
+  done
+}
