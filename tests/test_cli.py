@@ -17,7 +17,7 @@ from tests.command_line import PROGRAM, environment, service_record
 
 def test_help_lists_the_verbs_without_importing_any() -> None:
     code = "import sys; from service_record.cli import main; main(['--help'], standalone_mode=False);"
-    code += "print([name for name in sys.modules if name.startswith('service_record.')])"
+    code += "print([name for name in sys.modules if name.startswith('service_record.cli')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     *listing, modules = done.stdout.splitlines()
     for verb, summary in VERBS.items():
@@ -68,7 +68,7 @@ def test_what_was_mistyped_is_a_usage_error_that_helps(arguments: list[str], exp
 def test_wrong_usage_takes_two_lines(arguments: list[str]) -> None:
     answer = service_record(*arguments)
     assert answer.status == 2
-    error, advice = answer.err.splitlines()
+    advice, error = answer.err.splitlines()
     assert error.startswith("Error: ")
     assert advice.startswith("Try: service-record")
 

@@ -102,8 +102,8 @@ class WrongUsage(click.ClickException):
         self._command = error.ctx.command_path if error.ctx is not None else "service-record"
 
     def show(self, file: IO[Any] | None = None) -> None:
-        super().show(file)
         click.echo(f"Try: {self._command} --help", file=file, err=file is None)
+        super().show(file)
 
 
 class LeakRefused(click.ClickException):
@@ -143,7 +143,9 @@ class Verbs(click.Group):
 
         `help`, `help show` and `version` are no verbs, but everybody tries them.
         """
-        if args[:1] == ["help"]:
+        if ctx.resilient_parsing:  # a shell completes words
+            pass
+        elif args[:1] == ["help"]:
             args = [*args[1:2], "--help"]
         elif args == ["version"]:
             args = ["--version"]

@@ -189,7 +189,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
             selects=self.selects if self.is_latest_boot else _select_none,
             look_up=add_explaining_units if self.is_here else None,
             is_waiting=self.is_waiting,
-            is_log_bundle=self.source.is_log_bundle and not self.selects_services,
+            is_log_bundle=self.source.is_log_bundle and self.is_latest_boot and not self.selects_services,
         ).diagnosis
 
     def _reads_files(self, judging: Judging) -> bool:
