@@ -197,7 +197,9 @@ def test_the_host_is_read_from_the_list_of_its_cluster(server: AssistedServer) -
     host = server.rules.add_host(role="worker", stage="Configuring", info="words", bootstrap=False)
     server.rules.add_host(cluster_id=host.cluster_id)
     view = must_be(HostView, client(server, host).host())
-    assert view == HostView(stage="Configuring", info="words", status="installing-in-progress", role="worker")
+    assert view == HostView(
+        stage="Configuring", info="words", status="installing-in-progress", role="worker", kind="Host"
+    )
     assert server.calls() == ["GET /v2/clusters/hosts"]
 
 

@@ -366,6 +366,9 @@ def test_hosts_without_a_cause_are_grouped_by_what_stands_out(tmp_path: Path) ->
         write(tmp_path / f"node{number}.txt", f"Mar 02 09:00:01 node{number} systemd[1]: Started a.\n" * 5)
         with (tmp_path / f"node{number}.txt").open("a") as file:
             file.write(f"Mar 02 09:00:02 node{number} {line}\n")
+            file.write(
+                f"Mar 02 09:00:02 node{number} systemd[1]: frob.service: Failed with result 'exit-code'.\n"
+            )
     document = answered(tmp_path)
     (group,) = document["unknown"]
     assert (group["bundles"], "cannot find its sprocket" in group["says"]) == (3, True)

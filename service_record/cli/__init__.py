@@ -135,7 +135,7 @@ class Verbs(click.Group):
         extra.setdefault("terminal_width", _width_of_help())
         with _errors_in_a_line():
             context = super().make_context(info_name, args, parent, **extra)
-            sys.stdout.flush()
+            _flush_output()
         return context
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -187,7 +187,7 @@ class Verbs(click.Group):
         """Run the verb."""
         with _errors_in_a_line():
             result = super().invoke(ctx)
-            sys.stdout.flush()
+            _flush_output()
         return result
 
 
@@ -276,6 +276,12 @@ def _print_version(context: click.Context) -> None:
 
     click.echo(f"service-record, version {__version__}")
     context.exit()
+
+
+def _flush_output() -> None:
+    """Write what is buffered, so that an error of that is told in a line."""
+    if sys.stdout is not None:  # the caller may have closed it
+        sys.stdout.flush()
 
 
 def _drop_output() -> None:

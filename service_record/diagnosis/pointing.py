@@ -18,12 +18,8 @@ from service_record.diagnosis.stands_out import (
     is_shallow,
     score_text,
 )
-from service_record.diagnosis.trouble_facts import POINTS_TO, KnownCause
+from service_record.diagnosis.trouble_facts import OTHER_ERROR, OWN_ERROR, POINTS_TO, KnownCause
 
-OWN_ERROR: Final = "own-error"
-"""The name of a likely cause that no rule knows: the service's own error line."""
-OTHER_ERROR: Final = "error-elsewhere"
-"""The same for a line of another program."""
 LEAST_POINTER: Final = 4.5
 """The least score of a line that is called the likely cause: an error without any relation has 4."""
 _OWN_SCORE: Final = 4.5

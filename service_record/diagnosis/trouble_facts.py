@@ -111,6 +111,12 @@ POINTS_TO: Final = "points to"
 """The certainty of a likely cause that its line does not prove."""
 
 
+OWN_ERROR: Final = "own-error"
+"""The name of a likely cause that no rule knows: the service's own error line."""
+OTHER_ERROR: Final = "error-elsewhere"
+"""The same for a line of another program."""
+
+
 class KnownCause(msgspec.Struct, frozen=True, kw_only=True):
     """A cause that a rule knows, as it applies to one trouble."""
 
@@ -138,6 +144,11 @@ class KnownCause(msgspec.Struct, frozen=True, kw_only=True):
     def is_cause(self) -> bool:
         """Return True where the headline may name it."""
         return self.rank == "cause"
+
+    @property
+    def is_of_rule(self) -> bool:
+        """Return False for a line that no rule knows: two such causes may have nothing in common."""
+        return self.name not in {OWN_ERROR, OTHER_ERROR}
 
     @property
     def is_pointer(self) -> bool:

@@ -26,8 +26,7 @@ from service_record.diagnosis.findings import (
     UnsetClock,
     Verdict,
 )
-from service_record.diagnosis.pointing import OWN_ERROR
-from service_record.diagnosis.trouble_facts import LineWeight, telling_line, weight
+from service_record.diagnosis.trouble_facts import OWN_ERROR, LineWeight, telling_line, weight
 from service_record.diagnosis.units import START_LIMIT, Hindrance, Unit
 from service_record.display.phrases import VERBS, ending, headline, kind, lasted, name, place, whereabouts
 from service_record.display.text import Clock, View, count, duration, moment, times, utc, zone

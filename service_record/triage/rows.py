@@ -187,7 +187,7 @@ def _of_unit(failed: FailedUnit) -> dict[str, object]:
 
 
 def _of_cause(cause: KnownCause | None) -> dict[str, object]:
-    if cause is None:
+    if cause is None or not cause.is_of_rule:
         return {}
     return {"cause": cause.name, "cause_says": cause.says, "rank": cause.rank}
 

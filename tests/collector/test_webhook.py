@@ -109,7 +109,7 @@ def test_no_secret_is_in_the_news(desk: Desk) -> None:
     desk.news("web1", reason="401 with X-Secret-Key: aB3dE9fG5iJkLmNoP")
     desk.deliver()
     (told,) = desk.receiver.came
-    assert told.data["reason"] == "401 with X-Secret-Key: <redacted:token>"
+    assert told.data["reason"] == "401 with X-Secret-Key: <redacted:secret-header>"
 
 
 def test_what_is_not_taken_is_told_again_later_and_later_with_the_same_id_and_bytes(desk: Desk) -> None:
