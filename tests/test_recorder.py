@@ -247,7 +247,7 @@ def test_default_name_is_the_program(tmp_path: Path, file: str, arguments: list[
     assert story(recorded(tmp_path, name)) == ["service start", "service end success"]
 
 
-def test_import_loads_all_that_recording_needs() -> None:
+def test_import_loads_all_that_recording_needs(tmp_path: Path) -> None:
     program = """
 import sys, service_record
 before = set(sys.modules)
@@ -261,7 +261,7 @@ except ValueError:
 print(*sorted(set(sys.modules) - before))
 """
     done = subprocess.run(
-        [sys.executable, "-c", program, "/nowhere/records"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, tmp_path / "records"], capture_output=True, text=True, check=True
     )
 
     assert done.stdout == "\n"
