@@ -22,6 +22,9 @@ from service_record.diagnosis.trouble_facts import OTHER_ERROR, OWN_ERROR, POINT
 
 LEAST_POINTER: Final = 4.5
 """The least score of a line that is called the likely cause: an error without any relation has 4."""
+LEAST_ELSEWHERE: Final = 6.0
+"""The same for a line of another program: an error near the failure in time, which has 5.5, may be about
+anything."""
 _OWN_SCORE: Final = 4.5
 """The score of an own line for its writer and time, as in `stands_out`."""
 _RULE_SCORE: Final = 1.5
@@ -71,7 +74,8 @@ def _candidates(
             continue
         name = OWN_ERROR if is_own_line(one.line, service) else OTHER_ERROR
         by = "" if name == OWN_ERROR else one.line.name
-        yield one.score, _of_line(name, one.text, str(one.line.place), by)
+        if name == OWN_ERROR or one.score >= LEAST_ELSEWHERE:
+            yield one.score, _of_line(name, one.text, str(one.line.place), by)
         break
 
 

@@ -184,7 +184,7 @@ def probe() -> bytes:
     return packed.getvalue()
 
 
-ASKING: Final = RetryPolicy(read=60.0, total=60.0, tries=3, budget=120.0)
+ASKING: Final = RetryPolicy(read=60.0, total=60.0, tries=3, budget=60.0)
 """For a few hundred bytes. A service under load was seen to need 25 s for them."""
 SHIPPING: Final = RetryPolicy(upload_total=180.0, total=60.0, budget=200.0)
 """For a bundle at one destination: a slow line takes 12 MiB in three minutes at 70 kB/s."""

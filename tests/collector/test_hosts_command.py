@@ -161,7 +161,7 @@ def test_no_secret_is_in_a_page_for_others(fleet: Fleet) -> None:
 
     page = fleet.hosts("-o", "html").out
 
-    assert "401 with X-Secret-Key: &lt;redacted:token&gt;" in page
+    assert "401 with X-Secret-Key: &lt;redacted:secret-header&gt;" in page
     assert "aB3dE9fG5iJkLmNoP" not in page
 
 

@@ -78,6 +78,7 @@ def test_a_host_that_boots_twice_reports_both_and_has_no_reporter_when_its_kubel
             assert "verdict.txt" in {Path(name).name for name in archive.getnames()}
         assert TOKEN.encode() not in bundle
 
+        installed.stage = "Joined"  # as the cluster's controller tells the service
         said = host.boot("""
             start kubelet
             until [[ ! -e /etc/systemd/system/boot-reporter.service ]]; do sleep 0.1; done

