@@ -121,13 +121,15 @@ STORY: Final = (
 
 
 _NO_REDIRECTION: Final = re.compile(
-    rb"^\S+: (line \d+: (/dev/null|\d+|(mapfile|read): \d+: invalid file descriptor)"
+    rb"^\S+: (line \d+: (/dev/null|\d+|(mapfile|read): \d+: invalid file descriptor"
+    rb"|/proc/(uptime|self/\w+)|\S+/records/\S+|cannot create temp file for here-document)"
     rb"|redirection error: cannot duplicate fd): [A-Z][a-zI/ -]+\n",
     re.MULTILINE,
 )
-"""Messages of bash where fcntl fails for its own bookkeeping of descriptors, or /dev/null cannot be opened.
+"""Messages of bash where a file cannot be opened, or fcntl fails for its own bookkeeping of descriptors.
 
-To silence them, the shim would have to redirect the service's stderr, which fails in the same way.
+To silence them, the shim would have to redirect the service's stderr in each of its reads. The service's EXIT
+trap would lose what it prints when a signal ends the service in one.
 """
 
 
