@@ -20,7 +20,7 @@ from service_record.collector.serving_settings import CollectorSettings
 from testing.collector import process
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "collector.md"
-PLOT: Final = PAGE.parent / "performance" / "hosts.svg"
+PLOT: Final = PAGE.parent / "project" / "performance" / "hosts.svg"
 DRAWN: Final = ("fleet page", "fleet as JSON", "statistics page")
 
 
