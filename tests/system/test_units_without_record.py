@@ -61,7 +61,7 @@ ANSWERS = {
         0,
         "■ stopped: needy.service is not active; it requires missing.service, and there is no such",
     ),
-    "limited": (1, "✗ failed: limited.service: it was started too often, and systemd gave up"),
+    "limited": (1, "✗ failed: limited.service: systemd gave up restarting it"),
     "spent": (1, "; systemd does not start it again: the start limit was hit"),
     "flooding": (1, "✗ failed: flooding: exit 3; the journal dropped "),
     "looping": (1, "✗ failed: looping.service: exit 1 of ExecStart=/bin/false"),
