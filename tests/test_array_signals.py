@@ -35,7 +35,7 @@ print(appended, handled)
 """
 
 
-@pytest.mark.parametrize("seconds", ["0.0037", "0.0004", "0.0005"])
+@pytest.mark.parametrize("seconds", ["0.0037", "0.0004", "0.0002"])
 def test_entries_of_signal_handlers_are_in_the_array(tmp_path: Path, seconds: str) -> None:
     """At the shortest interval handlers interrupt each other, and one append more than once."""
     done = subprocess.run(
@@ -43,8 +43,9 @@ def test_entries_of_signal_handlers_are_in_the_array(tmp_path: Path, seconds: st
         env=os.environ | {"SERVICE_RECORDS_LAYOUT": "array"},
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
+    assert done.returncode == 0, done.stderr
     appended, handled = map(int, done.stdout.split())
     names = [f"stage-{number + 1}" for number in range(appended)]
     names += [f"handler-{number + 1}" for number in range(handled)]

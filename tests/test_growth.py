@@ -33,7 +33,7 @@ VERBS: Final = {
 
 
 def run(number: int, boot: int) -> list[Entry]:
-    """Return the entries of a failed run of its own, a minute after the one before it."""
+    """Return the entries of a failed run, with its own ids, a minute after the run before it."""
     identity = {"boot_id": f"{boot:032x}", "invocation_id": f"{number + 1:032x}", "pid": number + 2}
     return [replace(entry, **identity) for entry in failed_run(at=60 * number)]
 

@@ -400,7 +400,7 @@ def unit_with_pointer(failed: FailedUnit, causes: Causes) -> FailedUnit:
 
 
 def with_pointer(trouble: Trouble, causes: Causes, ranked: Sequence[StandingOut]) -> Trouble:
-    """Return a trouble with the likely cause, if no rule is certain of one."""
+    """Add the likely cause to a trouble that no rule explains with certainty."""
     if trouble.cause is not None and (trouble.cause.is_cause or trouble.cause.is_pointer):
         return trouble
     told = trouble.telling

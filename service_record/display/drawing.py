@@ -353,8 +353,9 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
 def boot_drawing(
     chart: Chart, boots: int, targets: Mapping[str, str], view: View, *, flat: bool = False
 ) -> Drawing:
-    """Return what is drawn of one boot of so many; `targets` are the places of a service's failures.
+    """Return the drawing of one boot's chart, titled `boot N of BOOTS`.
 
+    `targets` maps a service to the place on the page that tells of its failures, to which its bars link.
     Of very many rows, those of services with troubles and the latest are drawn.
     """
     title = boot_title(chart, boots)

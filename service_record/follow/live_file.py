@@ -59,7 +59,7 @@ class Following:
         self._is_trimmed = False
         """True if old marks were dropped."""
         self.due: float | None = None
-        """When to call `look` again even if the file does not change, on its clock; None if never."""
+        """The time of the reader's clock when `look` is due again although nothing changed; None if never."""
 
     def copy(self) -> "Following":
         """Return a copy for the file that replaces this one."""

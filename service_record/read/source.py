@@ -58,7 +58,7 @@ class Source(msgspec.Struct, frozen=True):
     """The records and other files of one host. Each record can be read once."""
 
     name: str
-    """Where the records are, for people."""
+    """The place of the records as messages and headings name it."""
     records: tuple[tuple[str, Iterable[Piece]], ...]
     """Each service with the pieces of its record, which are read lazily."""
     is_home: bool = False
@@ -302,7 +302,7 @@ _FOREIGN: Final = frozenset({FileForm.JSON, FileForm.JOURNAL_JSON, FileForm.HTML
 
 
 def _head(directory: Path, path: Path) -> bytes:
-    """Return the first bytes of a file; none if it cannot be read, which its reader reports."""
+    """Return the first bytes of a file; none if it cannot be read, an error that its reader reports."""
     try:
         with open_inside(directory, path) as stream:
             return stream.read(HEAD_BYTES)

@@ -125,7 +125,7 @@ class Patterns:
         return sorted(found)
 
     def suspects(self, text: bytes, *, certain: bool = False) -> list[tuple[int, int, int]]:
-        """Return the lines that may have the shape of a secret, in order: begin, end and groups of shapes."""
+        """Return begin and end of each line that may hold a secret, and the groups of shapes to try on it."""
         lines: dict[int, tuple[int, int]] = {}
         for numbers, trigger in self._certain_scanned if certain else self._scanned:
             find = trigger.find

@@ -47,7 +47,7 @@ class Rules:
         return self._patterns.groups_in(text, certain=certain) != 0
 
     def suspects(self, text: bytes, *, certain: bool = False) -> list[tuple[int, int, int]]:
-        """Return the lines that may have the shape of a secret, in order: begin, end and groups of shapes."""
+        """Return begin and end of each line that may hold a secret, and the groups of shapes to try on it."""
         return self._patterns.suspects(text, certain=certain)
 
     def masked(self, line: bytes, counts: Counter[str], *, certain: bool = False) -> bytes:

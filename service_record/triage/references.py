@@ -32,7 +32,7 @@ _PAGE: Final = 1000
 Skip: TypeAlias = Callable[[str, str], None]
 """Is called with the place of each file that is not judged, and the reason."""
 _LOGS: Final = (LOGS | {FileForm.RECORD}) - {FileForm.TEXT, FileForm.UTF_16}
-"""Forms of single files that certainly are of a host. Other text may be anything."""
+"""The forms of a file that is judged without being named: only hosts write these."""
 _HOST_NAMES: Final = frozenset(
     {
         *("bootstrap", "control-plane", "journals", "var", "etc", "proc", "sos_commands", "sos_logs"),

@@ -93,7 +93,7 @@ class _Buffer:
 
 
 class _Boots:
-    """Marks the first entry with a message of each boot after the first."""
+    """Find where each later boot of a journal begins, and mark the first message of it."""
 
     def __init__(self) -> None:
         self._boot = b""
