@@ -16,6 +16,11 @@
 # An ExecCondition= that was not met is not an end: the service was not wanted.
 [ "${INVOCATION_ID-}" ] && [ "${SERVICE_RESULT-}" != exec-condition ] || exit 0
 
+# A service has TimeoutStopSec= for what it runs at its end, this script included. After that time systemd
+# sends SIGTERM, and after the same time again SIGKILL: a short limit on a busy host is no reason to lose
+# the end. The programs that run from here ignore SIGTERM, too.
+trap '' TERM
+
 # A copy of /proc/uptime: its content and its ctime are the same moment, by uptime and by the clock. A
 # rule of tmpfiles.d makes it early in the boot; this script makes it anew when the clock was set.
 clock=/dev/shm/service-record.uptime

@@ -43,14 +43,14 @@ LIMITS = {
         settings=("ExecStartPost=/bin/sleep 60", "TimeoutStartSec=1s"), expected="TimeoutStartSec"
     ),
     "stop": Limit(
-        body=IGNORES_TERM, settings=("TimeoutStopSec=1s",), is_stopped=True, expected="TimeoutStopSec"
+        body=IGNORES_TERM, settings=("TimeoutStopSec=3s",), is_stopped=True, expected="TimeoutStopSec"
     ),
     "stop-command": Limit(
-        body="exit 0", settings=("ExecStop=/bin/sleep 60", "TimeoutStopSec=1s"), expected="TimeoutStopSec"
+        body="exit 0", settings=("ExecStop=/bin/sleep 60", "TimeoutStopSec=3s"), expected="TimeoutStopSec"
     ),
     "runtime": Limit(settings=("RuntimeMaxSec=1s",), expected="RuntimeMaxSec"),
     "runtime-and-stop": Limit(
-        body=IGNORES_TERM, settings=("RuntimeMaxSec=1s", "TimeoutStopSec=1s"), expected="RuntimeMaxSec"
+        body=IGNORES_TERM, settings=("RuntimeMaxSec=1s", "TimeoutStopSec=3s"), expected="RuntimeMaxSec"
     ),
 }
 

@@ -17,7 +17,7 @@ exec /usr/local/bin/close/service-record-close.sh "$@"
 WORK = "record_service_stage_start work; record_service_stage_success"
 ONESHOT = "Type=oneshot"
 SLEEP = "ExecStart=/bin/sleep 0.5"
-SLOW = '#!/bin/sh\nsleep 2\nexec /usr/bin/stat "$@"\n'
+SLOW = '#!/bin/sh\nsleep 2\nexec "/usr/bin/${0##*/}" "$@"\n'
 HUNG = "#!/bin/bash\ntrap '' TERM INT\nwhile :; do sleep 60; done\n"
 ORDINARY = (
     "unaware",
@@ -69,6 +69,12 @@ def machine(shared_machine: Machine) -> Machine:
         "hung-stat", ONESHOT, "ExecStart=/bin/true", "Environment=PATH=/observed/hung:/usr/bin"
     )
     shared_machine.unit("hung-systemctl", "ExecStart=/bin/false", "Environment=PATH=/observed/out:/usr/bin")
+    shared_machine.unit(
+        "short-of-time",
+        "ExecStart=/bin/false",
+        "TimeoutStopSec=1900ms",
+        "Environment=PATH=/observed/late:/usr/bin",
+    )
     shared_machine.program("service-record-close.sh", SPY)
     shared_machine.tmpfiles()
     shared_machine.drop_in()
@@ -77,7 +83,12 @@ def machine(shared_machine: Machine) -> Machine:
     for name in ("service-record-close.sh", "bootstrap-service-record.sh"):
         (closer / name).write_bytes(CLOSE_HELPER.with_name(name).read_bytes())
         (closer / name).chmod(0o755)
-    for name, program, text in (("slow", "stat", SLOW), ("hung", "stat", HUNG), ("out", "systemctl", HUNG)):
+    for name, program, text in (
+        ("slow", "stat", SLOW),
+        ("late", "systemctl", SLOW),
+        ("hung", "stat", HUNG),
+        ("out", "systemctl", HUNG),
+    ):
         directory = shared_machine.observed / name
         directory.mkdir()
         (directory / program).write_text(text)
@@ -85,7 +96,7 @@ def machine(shared_machine: Machine) -> Machine:
     # Whoever starts before systemd-tmpfiles has copied the uptime is closed by bash.
     shared_machine.boot(r"""
         until [[ -e /dev/shm/service-record.uptime ]]; do sleep 0.05; done
-        systemctl start --no-block hung-stat hung-systemctl
+        systemctl start --no-block hung-stat hung-systemctl short-of-time
         systemctl start daemon daemon-of-a-user bound restarted killed aware-stopped
         until grep -q '"stage start"' /var/log/openshift/aware-stopped.json; do sleep 0.05; done
         for name in unaware dotted.name 'with\x2ddash' aware aware-python failing synced renamed large \
@@ -96,7 +107,7 @@ def machine(shared_machine: Machine) -> Machine:
         systemctl restart restarted
         systemctl kill --signal=KILL killed
         systemctl stop daemon aware-stopped
-        rest bound killed hung-stat hung-systemctl
+        rest bound killed hung-stat hung-systemctl short-of-time
         systemctl show --property=Result,ExecMainStatus hung-stat >/observed/hung-stat
     """)
     (shared_machine.observed / "closed").rename(shared_machine.observed / "closed-in-first-boot")
@@ -166,6 +177,12 @@ def test_partner_of_a_service_that_does_not_record_is_named(machine: Machine) ->
     (run,) = machine.runs("bound")
 
     assert run.facts.stopped_with == "partner.service"
+
+
+def test_failure_is_recorded_where_the_helper_exceeds_the_time_to_stop(machine: Machine) -> None:
+    (run,) = machine.runs("short-of-time")
+
+    assert (run.outcome, run.facts.exit_code) == (Outcome.FAILURE, 1)
 
 
 @pytest.mark.parametrize("name", DURATIONS)

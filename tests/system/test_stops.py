@@ -56,7 +56,7 @@ STOPS = {
     "killed": Stop(ended_by="kill --signal=KILL", outcome=Outcome.FAILURE, request=None, signal="KILL"),
     "not-stopped-in-time": Stop(
         body="trap '' TERM\nrecord_service_stage_start waiting; while :; do sleep 0.05; done",
-        settings=("TimeoutStopSec=1s",),
+        settings=("TimeoutStopSec=3s",),
         outcome=Outcome.FAILURE,
         request=None,
         signal="KILL",
