@@ -66,6 +66,7 @@ def test_a_packed_record_is_a_closed_array_where_upstreams_reader_looks() -> Non
     assert read_strictly(packed(bootkube=run)) == {"bootkube": [one.to_json() for one in run]}
 
 
+@pytest.mark.slow
 @given(st.lists(entries(), max_size=4))
 def test_whatever_is_packed_satisfies_a_strict_reader_and_comes_back(written: list[Entry]) -> None:
     archive = packed(job=written)

@@ -489,6 +489,7 @@ def filled(directory: Path, *arguments: object, before: str = "", program: str =
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="a small disk of one's own takes root")
 
 
+@pytest.mark.slow
 @as_root
 @pytest.mark.parametrize("left", [0, 4096, 40_000, 400_000])
 def test_a_disk_that_fills_up_takes_nothing_from_a_bundle_that_was_begun(tmp_path: Path, left: int) -> None:

@@ -148,6 +148,7 @@ def test_a_child_process_speaks_for_its_run_where_the_bundle_tells_the_invocatio
 SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "line", "message", "shown"),
     [

@@ -119,6 +119,7 @@ def test_a_collector_whose_needs_are_there_is_run(host: Host) -> None:
     assert result.only.status is GatherStatus.GIVEN
 
 
+@pytest.mark.slow
 def test_a_program_that_hangs_is_killed_and_what_it_printed_is_kept(host: Host) -> None:
     hang = f"trap '' TERM; echo first; echo slow >&2; echo $$ >{host.root}/pid; while :; do sleep 1000; done"
     host.program("df", hang)
@@ -176,6 +177,7 @@ def test_a_grandchild_that_keeps_the_pipe_holds_nobody_and_does_not_stay(host: H
     wait_until_gone(int((host.root / "pid").read_text()))
 
 
+@pytest.mark.slow
 def test_the_grandchildren_of_a_hanging_program_do_not_stay(host: Host) -> None:
     host.program("podman", f"sleep 1000 & echo $! >{host.root}/pid; wait")
 
@@ -183,6 +185,7 @@ def test_the_grandchildren_of_a_hanging_program_do_not_stay(host: Host) -> None:
     wait_until_gone(int((host.root / "pid").read_text()))
 
 
+@pytest.mark.slow
 def test_a_program_that_closes_its_output_and_goes_on_is_stopped(host: Host) -> None:
     host.program("podman", "echo done; exec >&- 2>&-; sleep 1000")
 
@@ -235,6 +238,7 @@ def test_what_a_collector_raises_is_its_own_failure(host: Host) -> None:
     assert result.of("ip").status is GatherStatus.GIVEN
 
 
+@pytest.mark.slow
 def test_python_that_hangs_is_left_behind(host: Host) -> None:
     def hanging(task: Task) -> Pieces:
         yield b"before\n"
@@ -249,6 +253,7 @@ def test_python_that_hangs_is_left_behind(host: Host) -> None:
     assert result.of("ip").status is GatherStatus.GIVEN
 
 
+@pytest.mark.slow
 def test_python_that_gives_for_ever_is_left_behind(host: Host) -> None:
     def endless(task: Task) -> Pieces:
         while True:
@@ -259,6 +264,7 @@ def test_python_that_gives_for_ever_is_left_behind(host: Host) -> None:
     assert result.only.status is GatherStatus.TIMED_OUT
 
 
+@pytest.mark.slow
 def test_when_the_time_of_all_is_over_the_rest_is_not_begun(host: Host) -> None:
     host.program("df", "sleep 1000")
     host.program("ip", "echo address")

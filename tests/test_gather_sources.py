@@ -239,6 +239,7 @@ def test_earlier_boots_are_not_told_again_after_a_cursor(host: Host) -> None:
     assert gathered(host, Journal(boot=-1), cursor="s=17;i=3").only.status is GatherStatus.EMPTY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("endless", "cursor"),
     [("sleep 1000", None), ("exec yes 'and again'", None), ("exec yes 'and again'", "s=17;i=3")],

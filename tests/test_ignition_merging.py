@@ -53,6 +53,7 @@ def test_everything_of_the_base_stays_and_the_higher_version_counts(role: str, b
         assert added == ours(role)["storage"][kind]
 
 
+@pytest.mark.slow
 @given(st.sets(st.sampled_from(["passwd", "storage", "systemd"])), st.sampled_from(VERSIONS))
 def test_whatever_sections_a_base_lacks_they_come_with_ours(absent: set[str], version: str) -> None:
     base = {name: value for name, value in discovery(version).items() if name not in absent}

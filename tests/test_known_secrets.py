@@ -220,6 +220,7 @@ def test_a_file_that_is_too_large_is_named_and_its_beginning_read(host: Host) ->
     assert left(host, said(host)) == []
 
 
+@pytest.mark.slow
 def test_a_host_with_too_many_files_is_read_to_the_limit(host: Host) -> None:
     for number in range(3999):
         host.write(f"etc/sysconfig/f{number}", "")
@@ -240,6 +241,7 @@ def test_a_host_with_too_many_secrets_is_read_to_the_limit(host: Host) -> None:
     assert len(known.secrets) == 4000
 
 
+@pytest.mark.slow
 def test_a_host_with_too_much_in_its_files_is_read_to_the_limit(host: Host) -> None:
     for number in range(8):
         host.write(f"etc/sysconfig/f{number}", "\n" * (8 << 20))

@@ -199,6 +199,7 @@ def damaged_at(content: bytes, place: int) -> Iterator[bytes]:
         yield content[:place] + byte + content[place + 1 :]
 
 
+@pytest.mark.slow
 @small_file
 def test_one_wrong_byte_costs_at_most_the_entry_it_stands_in(content: bytes) -> None:
     places = spans(content)
@@ -235,6 +236,7 @@ def test_nothing_makes_the_reader_raise_and_lines_are_counted(content: bytes) ->
     assert all(0 < number <= content.count(b"\n") + 1 for number in numbers)
 
 
+@pytest.mark.slow
 @given(st.lists(written_entries(), max_size=4))
 def test_what_is_written_is_read_in_either_layout(written: list[Entry]) -> None:
     assert read(array(*written)) == written
@@ -242,6 +244,7 @@ def test_what_is_written_is_read_in_either_layout(written: list[Entry]) -> None:
     assert [piece.to_line() for piece in entries(lines)] == [entry.to_line() for entry in written]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [1, 20, 40, 60, 200], ids=lambda room: f"{room}-bytes-left")
 def test_more_than_is_held_at_once_is_read_as_if_it_were_not(room: int) -> None:
     """What is held ends behind the brace of an element, and in other places within one."""
@@ -278,6 +281,7 @@ HOSTILE = {repr(unit): unit * ((4 << 20) // len(unit)) for unit in UNITS} | {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_content_takes_time_in_proportion_to_its_size(content: bytes) -> None:
     """A reader that looks again at what it has seen takes hours for what takes a second or two here."""

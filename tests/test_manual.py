@@ -220,6 +220,7 @@ def test_installing_puts_pages_and_completions_where_they_are_looked_for(tmp_pat
     assert [path for path in COMPLETIONS.values() if not (tmp_path / "usr/share" / path).exists()] == []
 
 
+@pytest.mark.slow
 def test_the_wheel_has_the_pages_and_install_delivers_them(share: Path, tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True)

@@ -276,6 +276,7 @@ def test_an_address_that_a_host_has_is_taken() -> None:
     assert answer.status == 1
 
 
+@pytest.mark.slow
 def test_an_address_is_free_only_where_a_host_that_has_it_would_answer() -> None:
     if os.geteuid() != 0:
         pytest.skip("not root, so no network of its own")
@@ -296,6 +297,7 @@ def test_a_host_without_a_network_checks_none() -> None:
         assert lines_of(answer, check).startswith(f"- {check}: not checked: ")
 
 
+@pytest.mark.slow
 def test_a_disk_whose_writes_are_slow_is_too_slow_and_nothing_is_left_on_it(tmp_path: Path) -> None:
     needs("strace")
     slow = "fdatasync:delay_exit=15000:when=1..60"

@@ -299,6 +299,7 @@ def test_closed_handler_is_forgotten(service_records: RecordedServices) -> None:
     assert service_records.entries("job")[-1].error_message == "no disk"
 
 
+@pytest.mark.slow
 def test_fixture_for_pytest_is_found_by_its_plugin(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "import service_record\n"

@@ -273,6 +273,7 @@ for _ in range(4):
 """
 
 
+@pytest.mark.slow
 def test_the_first_pass_over_text_rich_in_secrets_takes_about_as_long_as_the_next() -> None:
     """RE2 makes the states of its machines in the first pass of a process; there must be few of them.
 

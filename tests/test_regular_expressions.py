@@ -83,6 +83,7 @@ def test_no_module_compiles_mismatched_syntax(tmp_path: Path) -> None:
     assert [module for module, pattern in patterns if is_mismatched(pattern)] == ["planted"]
 
 
+@pytest.mark.slow
 def test_no_source_file_has_mismatched_syntax() -> None:
     planted = "def f(x):\n    return re.sub(rf'{x}(?:a*+)', '', x)\n"
     assert any(map(is_mismatched, literal_patterns(planted)))

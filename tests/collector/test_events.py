@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+import pytest
+
 from service_record.collector.domain.access import presented
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
@@ -114,6 +116,7 @@ def test_a_page_of_one_process_shows_what_another_one_was_told(
             assert "web1" in change["whole"]
 
 
+@pytest.mark.slow
 def test_a_stream_ends_with_its_session(running: Served) -> None:
     token = running.client("reader").token
     visitor = Visitor(running)

@@ -157,6 +157,7 @@ def long_text() -> bytes:
     return "".join(parts).encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "size", [case(f"chunks of {each}", each, is_slow=each < 1000) for each in (997, 1 << 16, (1 << 20) + 1)]
 )
