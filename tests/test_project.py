@@ -23,7 +23,18 @@ FROZEN_NAMES = {
     *("RecentLinesHandler", "start_service", "start_stage"),
 }
 FROZEN_VERBS = {
-    *("analyze", "assisted", "bundle", "collector", "diff", "export", "follow", "hosts", "ignition"),
+    *(
+        "analyze",
+        "assisted",
+        "bundle",
+        "collector",
+        "diff",
+        "doctor",
+        "export",
+        "follow",
+        "hosts",
+        "ignition",
+    ),
     *("install", "mcp", "preflight", "report", "rotate", "run", "ship", "show", "snippet", "timeline"),
     *("triage", "uninstall", "validate"),
 }

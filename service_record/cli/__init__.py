@@ -37,6 +37,7 @@ GROUPS: Final = {
         "uninstall": "Remove what `install` has put onto a host.",
         "ignition": "Make an Ignition config of what hosts record and report with.",
         "snippet": "Print shell code that reports the steps of an installation.",
+        "doctor": "Check the recorder's set-up on this host, and say what to mend.",
         "preflight": "Check whether host and network are ready for an installation.",
     },
     "Deliver": {
@@ -63,6 +64,7 @@ _EXIT_CODES: Final[dict[str, dict[int, str]]] = {
     "diff": {1: "something differs"},
     "export": {4: "damaged pieces were left out"},
     "validate": {4: "a record is damaged"},
+    "doctor": {1: "something is to be mended"},
     "preflight": {1: "a check failed"},
     "install": {1: "a file was kept", 3: "not allowed"},
     "uninstall": {1: "a file was kept", 3: "not allowed"},

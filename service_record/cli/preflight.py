@@ -133,7 +133,7 @@ def command(
     network = [result for probe in probes for result in probe.results(deadline.seconds_left())]
     results = [*network, *disk_result, check_memory(needs), check_cpus(needs), check_time()]
     if form == "json":
-        click.echo(as_json(as_document(results, needs)), nl=False)
+        click.echo(as_json(as_document(results, role=needs.name)), nl=False)
     else:
         for result in results:
             click.echo(visible(as_line(result)))

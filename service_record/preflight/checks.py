@@ -148,13 +148,13 @@ def as_summary(results: Sequence[CheckResult]) -> str:
     return ", ".join(f"{count} {state}" for count, state in counts)
 
 
-def as_document(results: Sequence[CheckResult], role: Role) -> dict[str, Any]:
-    """Return the results for programs."""
+def as_document(results: Sequence[CheckResult], **more: str) -> dict[str, Any]:
+    """Return the results for programs, with more members, such as the role of a host."""
     rows = [
         {"check": each.check, "state": each.state.value, "detail": each.detail, "advice": each.advice or None}
         for each in results
     ]
-    return {"version": 1, "role": role.name, "failed": is_failed(results), "checks": rows}
+    return {"version": 1, **more, "failed": is_failed(results), "checks": rows}
 
 
 def is_failed(results: Iterable[CheckResult]) -> bool:

@@ -107,7 +107,7 @@ def check_disk(directory: Path, role: Role) -> CheckResult:
         return not_checked(
             "disk", f"{directory} is no directory", "Name one on the disk for etcd: --disk DIRECTORY."
         )
-    kind = _file_system(directory)
+    kind = file_system(directory)
     if kind is None or kind in _IN_MEMORY:
         reason = f"{directory} is on {kind or 'an unknown file system'}, which may be in memory"
         return not_checked("disk", reason, "Name a directory on the disk for etcd: --disk DIRECTORY.")
@@ -131,7 +131,7 @@ def _fdatasync_seconds(directory: Path) -> list[float]:
     return seconds
 
 
-def _file_system(directory: Path) -> str | None:
+def file_system(directory: Path) -> str | None:
     """Return the type of the file system of a directory; None when the kernel does not tell."""
     try:
         device = directory.stat().st_dev

@@ -1,5 +1,7 @@
 """`install` and `uninstall` on a host whose systemd runs: it knows its units anew each time."""
 
+import json
+
 import pytest
 
 from service_record.history.outcome import Outcome
@@ -30,6 +32,7 @@ service_record install --all-services --array --reporter 2>&1
 stat --format='inbox %a, at once' /dev/shm/service-record
 systemctl show --property=ExecStopPost,NeedDaemonReload --value killed
 systemctl is-enabled boot-reporter.timer
+service_record doctor --output json >/observed/doctor.json
 start killed; rest killed
 systemctl start boot-reporter.timer
 service_record install
@@ -73,6 +76,15 @@ def test_systemd_knows_at_once_what_came_and_what_went(machine: Machine, output:
     ]
     assert [line for line in output if "run it yourself" in line] == []
     assert [line for line in output if "inbox" in line] == ["inbox 1733, at once", "inbox 1733"]
+
+
+def test_doctor_finds_the_host_armed(machine: Machine, output: list[str]) -> None:
+    document = json.loads((machine.observed / "doctor.json").read_text())
+    states = {each["check"]: each["state"] for each in document["checks"]}
+
+    assert output
+    assert [states[check] for check in ("files", "drop-ins", "records", "inbox")] == ["passed"] * 4
+    assert states["boot reporter"] == "failed"  # its settings are empty
 
 
 def test_uninstall_collects_what_root_left_in_the_inbox(machine: Machine, output: list[str]) -> None:
