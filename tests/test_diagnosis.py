@@ -20,8 +20,8 @@ from service_record.diagnosis.findings import (
     Trouble,
     UnsetClock,
     commands_for_missing,
+    host_commands,
     next_commands,
-    unseen_commands,
 )
 from service_record.diagnosis.services import running_spans
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
@@ -923,7 +923,7 @@ def test_commands_look_into_failed_units_behind_what_did_not_start() -> None:
     absent = NotStarted(service="a", hindrance=Hindrance.QUEUED)
     found = Diagnosis(verdict=Verdict.FAILED, failed_units=(unit, known), not_started=(absent, absent))
     status, journal = "systemctl status a.mount", "journalctl --boot --unit=a.mount"
-    assert unseen_commands(found) == ("systemctl list-jobs", status, journal, "look")
+    assert host_commands(found) == ("systemctl list-jobs", status, journal, "look")
 
 
 def test_steps_that_changed_their_places_are_told_with_what_they_follow() -> None:

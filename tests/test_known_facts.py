@@ -145,7 +145,20 @@ NAME="x"
 ID="rhcos" => os rhcos (ID)
 VARIANT_ID='coreos' => os coreos (VARIANT_ID)
 VERSION_ID=4.15 => os 4.15 (VERSION_ID)
-ID_LIKE=x
+ID_LIKE="rhel fedora" => os rhel fedora (ID_LIKE)
+= packages.txt
+bash-5.1.8-9.el9.x86_64 => package bash
+kernel-core-5.14.0-427.el9.x86_64 => package kernel-core
+gpg-pubkey-fd431d51-4ae0493b
+package x is not installed
+= installed-rpms
+containerd.io-1.6.33-3.1.el9.x86_64       Mon Jul  1 10:00:00 2026 => package containerd.io
+= dpkg_-l
+||/ Name           Version      Architecture Description
+ii  libc6:amd64    2.35-0ubuntu3.8 amd64 GNU C Library => package libc6
+rc  nano           6.2-1        amd64        text editor
+= programs-on-path
+nmcli => program nmcli
 = journalctl_--list-boots
  -1 00112233445566778899aabbccddeeff Mon 2026-11-21 01:05:10 UTC => boots 2026-11-21 01:05:10 (00112233445566778899aabbccddeeff)
   0 ffeeddccbbaa99887766554433221100 Tue 2026-11-22 01:05:10 UTC => boots 2026-11-22 01:05:10 (ffeeddccbbaa99887766554433221100)

@@ -20,6 +20,7 @@ from service_record.diagnosis.cause_rules import CauseRule, LineSet, Rank
 from service_record.diagnosis.evidence.log_lines import SYSTEMD, Era, LogLine, is_own_line
 from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, ToldLine, Trouble, Verdict
 from service_record.diagnosis.fitting import Match, RuleBook, Surroundings, is_between
+from service_record.diagnosis.judged_host import JudgedHost
 from service_record.diagnosis.pointing import LEAST_POINTER, likely_cause, lines_to_show
 from service_record.diagnosis.stands_out import FailureContext, StandingOut, rank_lines
 from service_record.diagnosis.trouble_facts import (
@@ -82,6 +83,11 @@ class Causes:
         return self.with_evidence(NO_EVIDENCE, history)
 
     @cached_property
+    def host(self) -> JudgedHost:
+        """Return what the evidence says of the host."""
+        return JudgedHost(self.evidence, self.history)
+
+    @cached_property
     def book(self) -> RuleBook:
         """Return the rules with all their patterns."""
         return RuleBook.of(self.rules)
@@ -127,7 +133,7 @@ def evidence_only_in(bad: Causes, good: Causes) -> tuple[KnownCause, ...]:
 
 def _evident(causes: Causes) -> Iterator[KnownCause]:
     """Yield what causes and contributing rules find in the files of a host, whatever its services came to."""
-    around = Surroundings(causes.book, causes.evidence, causes.history, None)
+    around = Surroundings(causes.book, causes.evidence, causes.host, None)
     for rule in map(causes.rules.__getitem__, around.candidates()):
         if rule.rank in {Rank.CAUSE, Rank.CONTRIBUTING} and not rule.condition.is_of_trouble:
             match, lost = around.fit(rule)
@@ -139,7 +145,7 @@ def _explained(
     causes: Causes, trouble: TroubleFacts | None
 ) -> tuple[KnownCause | None, tuple[Weighed, ...], tuple[KnownCause, ...]]:
     """Return the known cause, all rules that matched, and the causes that the evidence does not prove."""
-    around = Surroundings(causes.book, causes.evidence, causes.history, trouble)
+    around = Surroundings(causes.book, causes.evidence, causes.host, trouble)
     fits: list[Fit] = []
     weighed: list[Weighed] = []
     for order in around.candidates():

@@ -1,9 +1,11 @@
 """The values of a diagnosis: findings with evidence, the verdict, and the commands to run next. Pure."""
 
+import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -304,7 +306,21 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 def next_commands(trouble: Trouble) -> tuple[str, ...]:
     """Return the commands to run next, those of the known cause first. All names in them are quoted."""
     commands = trouble.cause.commands if trouble.cause else ()
-    return tuple(dict.fromkeys((*commands, *_always(trouble))))
+    return unrepeated((*commands, *_always(trouble)))
+
+
+ELSEWHERE: Final = "  # on another host"
+"""The end of a command that this host cannot answer. A shell ignores it."""
+
+
+def unrepeated(commands: Iterable[str]) -> tuple[str, ...]:
+    """Return the commands without those that differ from an earlier one in form or length of output only."""
+    first: dict[str, str] = {}
+    for command in commands:
+        text = re.sub(r"--(unit|boot|grep|identifier)=", r"--\1 ", command.removesuffix(ELSEWHERE))
+        text = re.sub(r" --lines[ =]\d+", "", text)
+        first.setdefault(re.sub(r"\.service(?=\s|$)", "", text), command)
+    return tuple(first.values())
 
 
 def _always(trouble: Trouble) -> Iterator[str]:
@@ -320,16 +336,16 @@ def _always(trouble: Trouble) -> Iterator[str]:
         yield f"journalctl --unit={unit}"
 
 
-def unseen_commands(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """Return commands for the failed units, and for the units that did not start."""
-    commands: list[str] = []
+def host_commands(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Return the commands where no trouble is the root: for the host, its failed and its missing units."""
+    commands = list(diagnosis.host.cause.commands) if diagnosis.host is not None else []
     for one in diagnosis.not_started:
         commands += commands_for_missing(one)
     for failed in diagnosis.failed_units:
         commands += commands_for_unit(failed)
     for unrecorded in diagnosis.unrecorded:
         commands.append(f"systemctl status {shlex.quote(unrecorded.unit.name)}")
-    return tuple(dict.fromkeys(commands))
+    return unrepeated(commands)
 
 
 def commands_for_unit(failed: FailedUnit) -> tuple[str, ...]:

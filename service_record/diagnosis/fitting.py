@@ -20,7 +20,7 @@ from service_record.diagnosis.cause_rules import (
     Rank,
     commands_filled,
 )
-from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, roles_of
+from service_record.diagnosis.evidence.fact_checks import MEASURES
 from service_record.diagnosis.evidence.known_facts import KnownFacts
 from service_record.diagnosis.evidence.log_lines import (
     INSTALLER,
@@ -31,8 +31,9 @@ from service_record.diagnosis.evidence.log_lines import (
     is_of,
     is_own_line,
 )
+from service_record.diagnosis.findings import unrepeated
+from service_record.diagnosis.judged_host import JudgedHost
 from service_record.diagnosis.trouble_facts import POINTS_TO, Evidence, KnownCause, TroubleFacts, is_labelled
-from service_record.history import History
 
 _MAX_BYTES: Final = 1 << 16
 """Of a message so much is looked at: its end."""
@@ -148,16 +149,15 @@ class Surroundings:
     """One trouble, or a host without any, and the evidence that bears on it."""
 
     def __init__(
-        self, book: RuleBook, evidence: Evidence, history: History, trouble: TroubleFacts | None
+        self, book: RuleBook, evidence: Evidence, host: JudgedHost, trouble: TroubleFacts | None
     ) -> None:
         self._book = book
         self._evidence = evidence
-        self._history = history
+        self._host = host
         self._trouble = trouble
         self._words = _words(trouble) if trouble is not None else {}
         self._texts = _texts(trouble) if trouble is not None else {}
         self._known: dict[str, Match | None] = {}
-        self._roles = roles_of(evidence.facts, history)
         self._message_hits = self._own_hits(self._texts.get("message", b""))
         self._lines = self._own_lines()
         own = b"\n".join(line.text.encode(errors="replace") for line in self._lines)
@@ -238,7 +238,7 @@ class Surroundings:
         if condition.check is not None:
             yield self._checked(condition.check)
         if condition.roles:
-            yield None if condition.roles.isdisjoint(self._roles) else Match()
+            yield None if condition.roles.isdisjoint(self._host.roles) else Match()
         if condition.rules:
             yield Match() if any(map(self._fits, condition.rules)) else None
 
@@ -394,7 +394,7 @@ class Surroundings:
         return None
 
     def _checked(self, name: str) -> Match | None:
-        finding = next(CHECKS[name].find(self._evidence.facts, self._history), None)
+        finding = self._host.finding(name)
         if finding is None:
             return None
         return Match(values=finding.values, line=finding.line, place=finding.place, nearness=Nearness.FACT)
@@ -406,7 +406,7 @@ class Surroundings:
             name=rule.name,
             says=rule.says.filled(values),
             explains=rule.explains.filled(values).strip() or None if rule.explains else None,
-            commands=tuple(commands_filled(rule.next, values)),
+            commands=unrepeated(self._host.adapt(commands_filled(rule.next, values))),
             rank=str(rule.rank) if match.doubt is None or rule.rank is not Rank.CAUSE else POINTS_TO,
             doubt=match.doubt,
             is_last=rule.is_last,

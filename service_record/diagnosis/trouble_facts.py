@@ -248,6 +248,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     ends: Mapping[str, tuple[int, LogLine | None]] = msgspec.field(default_factory=dict)
     """File -> how many lines it has, and the last."""
     facts: KnownFacts = msgspec.field(default_factory=KnownFacts)
+    programs: frozenset[str] = frozenset()
+    """The programs that log, and the units with a journal of their own."""
     unit_logs: Mapping[str, UnitLog] = msgspec.field(default_factory=dict)
     """Unit -> what systemd logged about it."""
     looked: Looked = msgspec.field(default_factory=Looked)

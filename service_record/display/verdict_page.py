@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from service_record.diagnosis.findings import Diagnosis, Trouble, next_commands, unseen_commands
+from service_record.diagnosis.findings import Diagnosis, Trouble, host_commands, next_commands
 from service_record.diagnosis.trouble_facts import KnownCause
 from service_record.display.phrases import (
     LABEL_WIDTH,
@@ -81,7 +81,8 @@ def analysis(
         yield BLANK
         yield from lists
     if diagnosis.root is None:
-        yield from _commands(unseen_commands(diagnosis)[: None if whole else _MAX_LISTED])
+        shown = len(diagnosis.host.cause.commands) if diagnosis.host is not None else 0
+        yield from _commands(host_commands(diagnosis)[shown:][: None if whole else _MAX_LISTED])
     if whole:
         for trouble in (*diagnosis.followers, *diagnosis.others):
             yield BLANK

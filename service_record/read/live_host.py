@@ -4,6 +4,7 @@ All programs run at the same time with one deadline, so that `analyze` does not 
 """
 
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,8 @@ from contextlib import suppress
 from glob import glob
 from pathlib import Path
 from typing import Final
+
+from service_record.diagnosis.judged_host import PROGRAMS_FILE, SOFTWARE
 
 SECONDS: Final = 3.0  # for everything together
 _MAX_OUTPUT_BYTES: Final = 4 << 20  # of one program
@@ -65,10 +68,18 @@ def live_contents(units: Sequence[str] = (), seconds: float = SECONDS) -> Iterat
         programs["journalctl --unit"] = (*_JOURNAL, "--boot", "--lines=2000", *of_units)
     with ThreadPoolExecutor(len(programs)) as pool:
         printed = {name: pool.submit(_printed, argv, deadline) for name, argv in programs.items()}
+        yield PROGRAMS_FILE, "\n".join(_programs()).encode()
         yield from _files(deadline)
         for name, output in printed.items():
             if data := output.result():
                 yield name, data
+
+
+def _programs() -> Iterator[str]:
+    """Yield the programs on PATH of those that hosts may lack: they decide which commands are shown."""
+    path = _environment()["PATH"]
+    for software in SOFTWARE.values():
+        yield from (name for name in sorted(software.programs) if shutil.which(name, path=path))
 
 
 def _printed(argv: tuple[str, ...], deadline: float) -> bytes:

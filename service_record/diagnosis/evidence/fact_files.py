@@ -14,7 +14,8 @@ from service_record.diagnosis.units import failed_units
 
 NamedFact = tuple[str, str, int, str]
 """Name, value, line and what it is of."""
-_MAX_FACTS: Final = 2_000
+MAX_FACTS: Final = 2_000  # of one name
+MAX_FACT_BYTES: Final = 1 << 18  # of one file
 
 
 def facts_of(texts: Iterable[tuple[str, str, str]]) -> KnownFacts:
@@ -23,7 +24,7 @@ def facts_of(texts: Iterable[tuple[str, str, str]]) -> KnownFacts:
     for path, name, text in texts:
         for fact, value, line, of in _named(name, text):
             of_name = values.setdefault(fact, [])
-            if len(of_name) < _MAX_FACTS:
+            if len(of_name) < MAX_FACTS:
                 of_name.append(KnownFact(value, LinePlace(path, line), of))
     return KnownFacts({name: tuple(of_name) for name, of_name in values.items()})
 
@@ -254,8 +255,21 @@ def _deployments(text: str) -> Iterator[NamedFact]:
 def _release(text: str) -> Iterator[NamedFact]:
     for number, line in _rows(text):
         word, _, rest = line.partition("=")
-        if word in {"ID", "VARIANT_ID", "VERSION_ID"}:
+        if word in {"ID", "ID_LIKE", "VARIANT_ID", "VERSION_ID"}:
             yield "os", rest.strip("\"' "), number, word
+
+
+_RPM: Final = re.compile(r"(?P<name>[\w.+-]+)-\d[^-\s]*-[^-\s]+(?:\s|$)")
+_DEB: Final = re.compile(r"ii\s+(?P<name>[^\s:]+)")
+
+
+def _packages(text: str) -> Iterator[NamedFact]:
+    """Yield installed packages as rpm and dpkg list them; none of a list that may have been cut short."""
+    if len(text) >= MAX_FACT_BYTES:
+        return
+    for number, line in _rows(text):
+        if (package := _RPM.match(line) or _DEB.match(line)) is not None:
+            yield "package", package["name"], number, ""
 
 
 _BOOT: Final = re.compile(
@@ -352,6 +366,8 @@ _READERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], Iterator[NamedFact]
     (re.compile(r"timedatectl"), partial(_labelled, _TIME_SETTINGS)),
     (re.compile(r"rpm-ostree"), _deployments),
     (re.compile(r"os-release"), _release),
+    (re.compile(r"programs-on-path"), partial(_plain, "program")),
+    (re.compile(r"packages|rpm-qa|installed-|dpkg"), _packages),
     (re.compile(r"boots|journalctl_"), _boots),
     (re.compile(r"secure-boot|mokutil"), partial(_plain, "secure-boot")),
     (re.compile(r"cgroup"), partial(_plain, "cgroup")),

@@ -46,7 +46,7 @@ _HOSTS: Final = (
 )
 _RECORD: Final = r"(?s)(.*?)(?:bootstrap/services|var/log/openshift)/[^/]+\.json"
 _SKIPPED: Final = (
-    r"(?:^|/)(?:bootstrap/services/|var/log/openshift/|unit-files?\.|packages\.txt|rpm-qa|units\.txt$)"
+    r"(?:^|/)(?:bootstrap/services/|var/log/openshift/|unit-files?\.|units\.txt$)"
     r"|\.(?:json|ign|ya?ml|key|html|svg|png|jou?rnal|img|rpm|deb|service|conf\.d|pem|inspect|pyc?)"
     r"(?:\.[a-z0-9]+)?$"
     r"|(?:^|/)(?:audit|secrets?|sos_reports|sos_logs|version\.txt|list_units_files|coredump_exe_[^/]*)(?:/|$)"
@@ -144,6 +144,7 @@ _FACTS: Final = r"""(?x)(?:^|/) (?P<name>
         | boots | journalctl_[^/]*--list-boots | secure-boot | mokutil_--sb-state | efibootmgr(?:_-v)?
         | failed-units | list_units | systemctl_list-units(?:_--(?:all|failed))?
         | cluster-names | cgroup | selinux | sestatus(?:_-b)? | crictl[-_]images
+        | packages | programs-on-path | rpm-qa | installed-(?:rpms|debs) | dpkg_-l
         | cleanfsynctest\.log
       ) (?:\.txt)?
     | [^/]+\.crt | (?:certificates|pki|tls)/(?:[^/]+/)?[^/]+\.pem ) $"""

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from service_record.diagnosis.cause_rules import LineSet, end_of_line
-from service_record.diagnosis.evidence.fact_files import facts_of
+from service_record.diagnosis.evidence.fact_files import MAX_FACT_BYTES, facts_of
 from service_record.diagnosis.evidence.journal_forms import as_lines
 from service_record.diagnosis.evidence.known_facts import KnownFact
 from service_record.diagnosis.evidence.log_lines import (
@@ -39,7 +39,6 @@ from service_record.record.recognition import HEAD_BYTES
 
 _BLOCK_BYTES: Final = 1 << 18
 _MAX_LINE_BYTES: Final = 1 << 14
-_MAX_FACT_BYTES: Final = 1 << 18
 _MAX_FACTS_BYTES: Final = 8 << 20
 """Of all files of facts together."""
 _FIRST: Final = 8
@@ -52,6 +51,7 @@ _BOOTED: Final = (
     rb"|(?:kernel: |\] |>)Linux version [0-9]"
 )
 """Pattern of RE2 for lines with which a boot begins in a file: what is before them is of an earlier boot."""
+_PROGRAM: Final = rb"\s([A-Za-z][\w.@-]{1,40})\[\d{1,10}\]: "
 _MAX_UNIT_LINES: Final = 20_000
 """Lines of systemd about units that are kept: the latest."""
 
@@ -141,6 +141,7 @@ class Scanner:
         self._homes: set[str] = set()
         """Folders in which records lie: facts elsewhere are of other hosts."""
         self._notable = NotableLines()
+        self._programs: set[bytes] = set()
         self._lines = 0
         self._kinds: set[str] = set()
 
@@ -179,9 +180,9 @@ class Scanner:
 
     def _facts(self, stream: LogStream, read: Callable[[int], bytes]) -> None:
         data = bytearray()
-        while len(data) < _MAX_FACT_BYTES and (chunk := read(_MAX_FACT_BYTES - len(data))):
+        while len(data) < MAX_FACT_BYTES and (chunk := read(MAX_FACT_BYTES - len(data))):
             data += chunk
-        del data[_MAX_FACT_BYTES:]
+        del data[MAX_FACT_BYTES:]
         self._fact_bytes += len(data)
         if not stream.host and self._fact_bytes <= _MAX_FACTS_BYTES:
             self._texts.append((stream.path, stream.name, data.decode(errors="replace")))
@@ -191,6 +192,8 @@ class Scanner:
         for line, raw, tests in _numbered(block, number + 1, self._set.lines(block, _MAX_LINE_BYTES)):
             for test in tests:
                 self._kept.setdefault((test, stream), _CollectedLines()).add(line, raw)
+        if not number and not stream.host:  # the beginning of a log has most of the programs of a host
+            self._programs.update(re.findall(_PROGRAM, block))
         for match in self._booted.finditer(block):
             self._boots[stream] = number + 1 + block.count(b"\n", 0, match.start())
         for line, raw, service in _numbered(block, number + 1, self._own_lines(stream, block)):
@@ -255,6 +258,11 @@ class Scanner:
         }
         return tuple(KnownFact(name, LinePlace(stream.path)) for name, stream in names.items())
 
+    def _program_names(self) -> Iterator[str]:
+        """Yield the programs that log, and the units that have a journal of their own."""
+        yield from (name.decode() for name in self._programs)
+        yield from (stream.name for stream in self._ends if stream.kind == JOURNAL and not stream.host)
+
     def _log_line(self, stream: LogStream, number: int, raw: bytes) -> LogLine:
         if number < self._boots.get(stream, 0):
             stream = msgspec.structs.replace(stream, is_earlier_boot=True)
@@ -276,6 +284,7 @@ class Scanner:
                 for stream, (count, last) in self._ends.items()
             },
             unit_logs=read_logs(_in_order(log_line(*one, self._era) for one in self._unit_lines)),
+            programs=frozenset(self._program_names()),
             facts=facts_of(self._texts_at_home()).having("container", self._containers()),
             has_systemd=bool(self._unit_lines),
             has_unit_listing=any(name in _UNIT_LISTINGS for _, name, _ in self._texts),

@@ -8,7 +8,7 @@ from typing import Final
 from markupsafe import Markup
 from msgspec.structs import replace
 
-from service_record.diagnosis.findings import Diagnosis, Trouble, next_commands, unseen_commands
+from service_record.diagnosis.findings import Diagnosis, Trouble, host_commands, next_commands
 from service_record.display.charts import Chart
 from service_record.display.html.rendering import (
     UNWRAPPED,
@@ -140,7 +140,7 @@ def _rest(diagnosis: Diagnosis) -> Iterator[Section]:
         texts, more = bounded(of_kind[kind])
         if texts:
             yield section(kind, heading, "parts.html", "items", texts=[*texts, more] if more else texts)
-    if commands := list(unseen_commands(diagnosis)):
+    if commands := list(host_commands(diagnosis)):
         yield section("next", "Next", "parts.html", "commands", lines=commands)
 
 
