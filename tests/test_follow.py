@@ -270,6 +270,14 @@ def test_a_missing_directory_is_said_to_be_waited_for(tmp_path: Path) -> None:
         process.kill()
 
 
+def test_missing_record_is_named(tmp_path: Path) -> None:
+    write_lines(tmp_path / "kubelet.json", entry())
+    command = [*PROGRAM, "follow", "--from", str(tmp_path), "kubelet", "crio"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment()) as process:
+        assert some(process.stderr).readline().decode() == "Waiting for the first record of crio\n"
+        process.kill()
+
+
 def test_on_a_terminal_each_entry_is_a_line_that_fits(tmp_path: Path) -> None:
     run = failed_run(error_message="first line\nlast line \x1b[2J" + "m" * 200)
     write_lines(tmp_path / "bootkube.json", *run, b"oops\n", stage("n" * 300, 30))

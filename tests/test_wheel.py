@@ -45,6 +45,21 @@ def library(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     return directory
 
 
+def test_examples_come_with_the_wheel(library: Path, tmp_path: Path) -> None:
+    command = "from service_record.cli import main; main(prog_name='service-record')"
+    there = os.environ | {"PYTHONPATH": f"{library}:{WHAT_ELSE_IT_NEEDS}"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", command, "show", "example:failed-stage"],
+        cwd=tmp_path,
+        env=there,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.stdout.startswith("6 services: 2 failed")
+
+
 def test_the_description_has_no_link_that_an_index_could_not_follow(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))

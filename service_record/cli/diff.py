@@ -71,6 +71,7 @@ def command(
     Examples:
       service-record diff good.tar.gz bad.tar.gz
       service-record diff /mnt/good /var/log/openshift --ratio 3
+      service-record diff example:good example:failed-stage
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     if good == bad == "-":
         raise click.UsageError("standard input is one source: name a directory, file or bundle for the other")

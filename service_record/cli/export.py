@@ -61,6 +61,7 @@ def command(
       service-record export --to jsonl --from /mnt/logs --directory lines
       service-record export --to array --from - < record.json | jq .
       service-record export --to chrome-trace > trace.json
+      service-record export --to jsonl --from example:good --directory lines
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     source = opened(places, services)
     records = [

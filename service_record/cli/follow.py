@@ -87,6 +87,8 @@ def command(
         watch.aim()
         if not records.directory.is_dir():
             click.echo(f"Waiting for {visible(str(records.directory))}", err=True)
+        elif missing := sorted(set(services) - set(live.services())):
+            click.echo(f"Waiting for the first record of {visible(', '.join(missing))}", err=True)
         _show_all(_last(live.look(), selection, lines), show)
         while True:
             watch.wait(live.due)

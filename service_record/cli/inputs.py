@@ -44,7 +44,7 @@ def with_places(words: tuple[str, ...], places: tuple[str, ...]) -> tuple[tuple[
 
 
 def _is_place(word: str) -> bool:
-    if word == "-" or "/" in word:
+    if word == "-" or "/" in word or word.startswith("example:"):
         return True
     return os.path.exists(word) and word not in Records().services()  # noqa: PTH110  # it never raises
 
@@ -64,7 +64,8 @@ def opened(
     except (FileNotFoundError, NotADirectoryError) as error:
         if error.filename not in places:
             raise
-        raise Unreadable(f"{visible(error.filename)}: {error.strerror}; {_SOURCES}") from None
+        advice = "" if error.filename.startswith("example:") else f"; {_SOURCES}"
+        raise Unreadable(f"{visible(error.filename)}: {error.strerror}{advice}") from None
     if needs_records and source.refusal:
         raise Unreadable(visible(source.refusal))
     if needs_records and not source.records and not source.running and source.unit_texts:

@@ -70,6 +70,7 @@ def command(
       service-record show bootkube -o wide  every run of one service
       service-record show --from -          records from standard input
       service-record show --boot -1 --failed
+      service-record show example:failed-stage
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     gc.disable()  # no cycles are made here, and the collector would take a third of the time
     services, places = with_places(services, places)

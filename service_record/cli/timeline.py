@@ -57,6 +57,7 @@ def command(
       service-record timeline --boot 0 bootkube     one service in the latest boot
       service-record timeline --by-duration         what took longest first
       service-record timeline --from bundle.tar.gz
+      service-record timeline --from example:boot-loop
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     gc.disable()  # nothing here forms cycles
     services, places = with_places(services, places)

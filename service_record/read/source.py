@@ -90,9 +90,9 @@ class Source(msgspec.Struct, frozen=True):
 def open_source(places: Sequence[str] = (), *, with_evidence: bool = False) -> Source:
     """Open the records in these directories, files and bundles; without any, those of this host.
 
-    `-` is standard input, `collector://HOST/NAME` a host of a collector. A file whose entries name their
-    `service`, as `show --output jsonl` writes it, has one record for each service. Raises OSError if a place
-    cannot be read, SourceError if it has no records.
+    `-` is standard input, `collector://HOST/NAME` a host of a collector, `example:NAME` an example. A file
+    whose entries name their `service`, as `show --output jsonl` writes it, has one record for each service.
+    Raises OSError if a place cannot be read, SourceError if it has no records.
 
     With `with_evidence`, a place without records is opened too, if there are other files: the source has a
     `refusal` then. Standard input is copied to a file without a name if it is not a record.
@@ -117,6 +117,10 @@ def _place(place: str, *, with_evidence: bool) -> Source:
     if place.startswith(_COLLECTOR):
         return _of_collector(place, with_evidence=with_evidence)
     path = Path(place)
+    if place.startswith("example:"):
+        from service_record.read.examples import example_path  # few read one
+
+        path = example_path(place)
     if path.is_dir():
         return _bundle_or_directory(path, with_evidence=with_evidence)
     stream = without_holes(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
