@@ -35,11 +35,11 @@ _SHORT: Final = 16
 """The first line of a key is no shorter."""
 _PEM_UNIT: Final = 4
 
-_BEGIN: Final = re.compile(rb"BEGIN[ +][A-Z0-9 +]{0,40}PRIVATE[ +]KEY(?:[ +]BLOCK)?-----")
+_BEGIN: Final = re.compile(rb"(?:-----)?BEGIN[ +][A-Z0-9 +]{0,40}PRIVATE[ +]KEY(?:[ +]BLOCK)?-----")
 _END: Final = re.compile(rb"-----END[ +][A-Z0-9 +]{0,40}PRIVATE[ +]KEY")
-_RUN: Final = re.compile(rb"[A-Za-z0-9+/]+={0,2}")
-_URL_RUN: Final = re.compile(rb"[A-Za-z0-9+/][A-Za-z0-9+/_-]*={0,2}")
-_MASK: Final = re.compile(rb"<redacted:[a-z0-9-]*>")
+_MASK: Final = MASK_BEGIN + rb"[a-z0-9-]*>"
+_RUN: Final = re.compile(_MASK + rb"|[A-Za-z0-9+/]+={0,2}")
+_URL_RUN: Final = re.compile(_MASK + rb"|[A-Za-z0-9+/][A-Za-z0-9+/_-]*={0,2}")
 _VARYING: Final = re.compile(rb"[0-9A-Fa-f]+")
 _SEVERAL_BLANKS: Final = re.compile(rb"[ \t]{2,}|\t")
 _CLOSING: Final = re.compile(rb"""[\s\0"'`\\,;$)}\]|+&<>*]*""")
@@ -92,12 +92,12 @@ class Body:
         for place, line in sub_lines(view):
             position = 0
             for begin in _BEGIN.finditer(line):
-                yield from self._secret(place, line, position, begin.start())
+                if begin.start() > position:
+                    yield from self._secret(place, line, position, begin.start())
                 position = begin.end()
                 self._open(PRIVATE_KEY)
             if position:
-                first = line.rfind(b"-----", 0, begin.start())
-                self._frames.add(_Frame.of(line, max(first, 0), position))
+                self._frames.add(_Frame.of(line, begin.start(), position))
             if self.is_open:
                 yield from self._secret(place, line, position, len(line))
 
@@ -133,12 +133,10 @@ class Body:
     def _runs(self, line: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield the base64 of the secret in a part of a line."""
         previous = 0
-        pattern = _URL_RUN if self._kind == _ENCODED else _RUN
-        masks = [mask.span() for mask in _MASK.finditer(line, start, end)]
-        for run in pattern.finditer(line, start, end):
+        for run in (_URL_RUN if self._kind == _ENCODED else _RUN).finditer(line, start, end):
             first, last = run.span()
-            if any(a < last and first < b for a, b in masks):
-                previous = max(previous, *(b for a, b in masks if a < last))
+            if line.startswith(MASK_BEGIN, first):
+                previous = last
                 continue
             goes_on = 0 < previous <= first and not line[previous:first].strip(_INDENT)
             if self._is_part(line, first, last, goes_on=goes_on):

@@ -4,6 +4,7 @@ docs/redaction.md tells how a line is read. Pure.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -58,7 +59,6 @@ _HALF_MASKED: Final = re.compile(rb"<redacted:[a-z0-9-]*>([^\s,;:.)}\]>|&<\"'`\\
 _LABEL: Final = re.compile(rb"[A-Za-z][A-Za-z0-9_.@\[\]-]*:")
 _URL: Final = re.compile(rb"[a-z][a-z0-9+.-]*://|[a-z][a-z_]{2,}=(?![=>])|[A-Za-z_][A-Za-z0-9_.-]*=\"")
 """Matches an address, and the next field of logfmt: neither is a password."""
-_STRUCTURE: Final = re.compile(rb"[{\[]")
 _BLANKS: Final = re.compile(rb"[ \t]*")
 _ReadText: TypeAlias = tuple[UnescapedText, Sequence[Document], int]
 """A text, the JSON in it, and the groups of shapes that may be in it."""
@@ -263,9 +263,8 @@ class LineReader:
                 return
             view = UnescapedText(text, [0], [0], view)
         if groups & NAMES and not self._certain:
-            for start, end, kind in self._assigned(text):
-                for first, last in _with_repeats(text, ((start, end),)):
-                    found.append((view.place(first), view.place(last), kind))
+            for start, end, kind in _with_repeats(text, self._assigned(text)):
+                found.append((view.place(start), view.place(end), kind))
         if depth < MAX_DEPTH:
             if groups & ENCODED:
                 self._decode(view, depth, found)
@@ -338,41 +337,12 @@ class LineReader:
                 if rest is not None:
                     yield *rest.span(1), shape.kind
                     break
-                if is_path and not ordinary_words.is_stated(text[value.start : value.end]):
+                if is_path and not ordinary_words.is_stated(_judged(text, value)):
                     continue
-                if self._is_value(shape, text, name, value):
+                if _is_value(shape, quotes, name, value):
                     yield value.start, value.end, shape.kind
                     position = max(position, value.end)
                     break
-
-    def _is_value(  # noqa: PLR0911 - one reason for each
-        self, shape: SecretShape, text: bytes, name: int, value: ValueSpan
-    ) -> bool:
-        secret = text[value.start : value.end]
-        if value.end - value.start < shape.least or secret.startswith(MASK_BEGIN):
-            return False
-        if shape.kind == "token" and _PUBLIC_NAME.search(text[max(0, name - 16) : value.start]):
-            return False
-        if not _is_secret(shape, secret, is_quoted=value.is_quoted):
-            return False
-        is_colon = b":" in text[max(0, value.start - _LONGEST_NAME) : value.start].rstrip(b" \t")[-3:]
-        if value.is_quoted:
-            is_message = is_colon and _WORD_BEFORE.search(text, max(0, name - _LONGEST_NAME), name)
-            return not (is_message and ordinary_words.is_sentence(secret))
-        if not is_colon:
-            return not ordinary_words.is_error(secret)
-        if _URL.match(secret) or _LABEL.fullmatch(secret) or ordinary_words.is_sentence(secret):
-            return False
-        if value.is_line:
-            return True
-        if _FAILURE.search(text, max(0, name - _LONGEST_NAME), name):
-            is_log = secret.startswith(b"{") or _LOCATION.fullmatch(secret) is not None
-            return not is_log and ordinary_words.is_stated(secret)
-        # A message: what follows a colon is more often prose than a value.
-        is_joined = text[value.start - 1 : value.start] == b":"
-        is_field = is_joined and _STRUCTURE.search(text, 0, name) is not None
-        is_prose = is_joined or _WORD_AFTER.match(text, value.end) is not None
-        return is_field or not is_prose or ordinary_words.is_stated(secret)
 
     def _find_known(self, view: UnescapedText, found: list[Found]) -> None:
         """Find known secrets in a text whose escapes are no form that is searched for in the line."""
@@ -414,10 +384,49 @@ class LineReader:
         ]
         matching.sort(key=lambda each: each[0])
         for _, shape, pattern, view, documents in matching:
-            for start, end in _with_repeats(view.text, _matches(shape, pattern, view.text)):
+            for start, end, kind in _with_repeats(view.text, _matches(shape, pattern, view.text)):
                 last = _end_in_leaf(documents, start, end)
                 if start < last:
-                    found.append((view.place(start), view.place(last), shape.kind))
+                    found.append((view.place(start), view.place(last), kind))
+
+
+def _is_value(  # noqa: PLR0911 - one reason for each
+    shape: SecretShape, line: Text, name: int, value: ValueSpan
+) -> bool:
+    text = line.data
+    secret = _judged(text, value)
+    if value.end - value.start < shape.least or secret.startswith(MASK_BEGIN):
+        return False
+    if shape.kind == "token" and _PUBLIC_NAME.search(text[max(0, name - 16) : value.start]):
+        return False
+    if not _is_secret(shape, secret, is_quoted=value.is_quoted):
+        return False
+    is_colon = b":" in text[max(0, value.start - _LONGEST_NAME) : value.start].rstrip(b" \t")[-3:]
+    if value.is_quoted:
+        is_message = is_colon and _WORD_BEFORE.search(text, max(0, name - _LONGEST_NAME), name)
+        return not (is_message and ordinary_words.is_sentence(secret))
+    if not is_colon:
+        return not ordinary_words.is_error(secret)
+    if _URL.match(secret) or _LABEL.fullmatch(secret) or ordinary_words.is_sentence(secret):
+        return False
+    if value.is_line:
+        return True
+    if _FAILURE.search(text, max(0, name - _LONGEST_NAME), name):
+        is_log = secret.startswith(b"{") or _LOCATION.fullmatch(secret) is not None
+        return not is_log and ordinary_words.is_stated(secret)
+    # A message: what follows a colon is more often prose than a value.
+    is_joined = text[value.start - 1 : value.start] == b":"
+    is_field = is_joined and line.has_structure(name)
+    is_prose = is_joined or _WORD_AFTER.match(text, value.end) is not None
+    return is_field or not is_prose or ordinary_words.is_stated(secret)
+
+
+def _judged(text: bytes, value: ValueSpan) -> bytes:
+    """Return the part of a value that tells whether it is a secret: values of nested names overlap."""
+    return text[value.start : min(value.end, value.start + _JUDGED_BYTES)]
+
+
+_JUDGED_BYTES: Final = 512
 
 
 def _is_secret(shape: SecretShape, value: bytes, *, is_quoted: bool) -> bool:
@@ -446,7 +455,7 @@ _IN_QUOTES: Final[Mapping[Callable[[bytes], bool], Callable[[bytes], bool]]] = {
 }
 
 
-def _matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Iterator[tuple[int, int]]:
+def _matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Iterator[Found]:
     """Yield the groups of a shape that are secret."""
     quotes: Text | None = None
     position = 0
@@ -471,31 +480,38 @@ def _matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Iterator
             if shape.kind == "token" and _PUBLIC_NAME.search(text[max(0, start - _LONGEST_NAME) : start]):
                 continue
             if _passes(check, text[start:end]):
-                yield start, end
+                yield start, end, shape.kind
 
 
-def _with_repeats(line: bytes, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield each value and the other places of the same in its line, which have no name before them."""
+def _with_repeats(line: bytes, secrets: Iterable[Found]) -> Iterator[Found]:
+    """Yield each secret and the other places of its value in the line, which have no name before them."""
     values: set[bytes] = set()
-    for start, end in spans:
-        value = line[start:end]
-        if len(value) < _LEAST_REPEATED or value in values or not ordinary_words.is_token(value):
-            yield start, end
+    for start, end, kind in secrets:
+        value = line[start:end] if end - start >= _LEAST_REPEATED else b""
+        if value in values:
+            continue
+        yield start, end, kind
+        if not value or len(values) == _MOST_REPEATED or not ordinary_words.is_token(value):
             continue
         values.add(value)
         place = line.find(value)
         while place >= 0:
-            yield place, place + len(value)
+            yield place, place + len(value), kind
             place = line.find(value, place + len(value))
+
+
+_MOST_REPEATED: Final = 100
+"""The number of values in a line that are searched for elsewhere in it: each search reads all of it."""
 
 
 def _end_in_leaf(documents: Sequence[Document], start: int, end: int) -> int:
     """Return where a secret ends that begins in a document: in the same string at the latest."""
-    for document in documents:
-        if document.start <= start < document.end:
-            leaf = next((leaf for leaf in document.leaves if leaf.start <= start < leaf.end), None)
-            return min(end, leaf.end) if leaf is not None else start
-    return end
+    at = bisect_right(documents, start, key=lambda document: document.start) - 1
+    if at < 0 or start >= documents[at].end:
+        return end
+    leaves = documents[at].leaves
+    at = bisect_right(leaves, start, key=lambda leaf: leaf.start) - 1
+    return min(end, leaves[at].end) if at >= 0 and start < leaves[at].end else start
 
 
 def _without(text: bytes, documents: Sequence[Document]) -> bytes:

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 from service_record.redaction.types import UnescapedText, unescape
@@ -165,8 +166,11 @@ def clip_to_strings(
     """
     parts: list[tuple[int, int]] = []
     position = start
-    for document in documents:
-        if not document.is_complete or document.end <= position or document.start >= end:
+    at = max(0, bisect_right(documents, start, key=lambda document: document.start) - 1)
+    for document in islice(documents, at, None):
+        if document.start >= end:
+            break
+        if not document.is_complete or document.end <= position:
             continue
         if position < document.start:
             parts.append((position, document.start))
@@ -202,7 +206,7 @@ _QUOTED: Final = re.compile(
     rb"""(?<![A-Za-z0-9\\"'])(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*(?:'(?:\\'|"'")'[^'\n]*)*')""", re.DOTALL
 )
 _DOUBLE_QUOTED: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-_SHELL_QUOTED: Final = re.compile(rb"""'([^']*(?:'(?:\\'|"'")'[^']*)*)'""")
+_SHELL_QUOTED: Final = re.compile(rb"""'([^']*(?:'(?:\\'|"'")'[^']*){0,64})'""")
 _BACK_QUOTED: Final = re.compile(rb"`([^`\n]*)`")
 _ESCAPE_QUOTED: Final = re.compile(rb"'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _AFTER_QUOTE: Final = frozenset(b" \t\r\n\0,;:.)}]>|&<\\@%/+?!#*=")
@@ -211,7 +215,7 @@ _LINE_HEAD: Final = re.compile(
     rb"(?:(?:export|set|setenv|declare(?:[ \t]+-\w+)*|env)[ \t]+)?[\"']?[A-Za-z0-9_.$-]*\Z"
 )
 _NEXT_FIELD: Final = re.compile(
-    rb"[ \t][\"']?[A-Za-z_][A-Za-z0-9_.-]*[\"']?[=:]|[ \t]+(?:#|//|&&|\|\||[|<>;])(?:[ \t]|\Z)"
+    rb"[ \t](?:[\"']?[A-Za-z_][A-Za-z0-9_.-]*[\"']?[=:]|(?:#|//|&&|\|\||[|<>;])(?=[\s\0\"']|\Z))"
 )
 _LIST_ITEM: Final = re.compile(rb"(?:[,;][A-Za-z]|[&|][a-z])[a-z_]{2,}=(?![=>])")
 _LISTS: Final = {
@@ -221,9 +225,18 @@ _LISTS: Final = {
     b"?": re.compile(rb"[&#]"),
 }
 _ESCAPED_BREAK: Final = re.compile(rb"""\\+(?:[nrt]|u00|x[0-2]|["'])""")
-_PLAIN_RUN: Final = re.compile(rb"""[^\s\0"'\\]+""")
+_INNER_BREAK: Final = re.compile(rb"(?<!\\)" + _ESCAPED_BREAK.pattern)
+"""The same anywhere in a value. Without the condition a long run of backslashes would take quadratic time."""
+_STRUCTURE: Final = re.compile(rb"[{\[]")
 _BLANK: Final = re.compile(rb"[ \t]")
-_WORD_RUN: Final = re.compile(rb"[^\s\0]+")
+_WORD_END: Final = re.compile(rb"[\s\0]")
+_WORD_SIGN: Final = re.compile(rb"""[\s\0"'\\]""")
+_MOST_PIECES: Final = 64
+"""A word with more quoted parts and escapes goes on to the next blank."""
+_LONGEST_HEAD: Final = 1 << 12
+_COUNTED_BYTES: Final = 1 << 8
+_NOWHERE: Final = 1 << 62
+_QUOTE_PREFIXES: Final = (b"$", b"b", b"r", b"f", b"u")
 _LONGEST_NAME: Final = 64
 _NAME_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-="
 _OPENING: Final = {b")": b"(", b"]": b"[", b"}": b"{", b">": b"<"}
@@ -284,17 +297,37 @@ class ValueSpan:
 
 
 class Text:
-    """A text, whose quotes are looked up when they are first needed."""
+    """One line, and where its values end.
 
-    __slots__ = ("_ends", "_starts", "data")
+    Names may be nested in values: in `password=password=...` each value goes on to the end of its word. So no
+    method may read a value from its beginning to its end. They look for the next sign that may end it, and
+    `_next` remembers where that is: for names that are read in order, each sign is searched for once.
+    """
+
+    __slots__ = ("_ends", "_found", "_starts", "data")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self._starts: list[int] | None = None
         self._ends: list[int] = []
+        self._found: dict[tuple[re.Pattern[bytes], int], tuple[int, int, int]] = {}
+        """For each pattern and piece: where the search began, and where its match begins and ends."""
+
+    def _next(self, pattern: re.Pattern[bytes], position: int, limit: int, piece: int = 0) -> int:
+        """Return where the next match begins; `limit` when it does not end before that."""
+        since, start, end = self._found.get((pattern, piece), (_NOWHERE, 0, 0))
+        if not since <= position <= start:
+            match = pattern.search(self.data, position)
+            start, end = match.span() if match is not None else (_NOWHERE, _NOWHERE)
+            self._found[pattern, piece] = position, start, end
+        return start if end <= limit else limit
+
+    def has_structure(self, end: int) -> bool:
+        """Return whether a bracket of JSON or of a structure of Go is in the line before `end`."""
+        return self._next(_STRUCTURE, 0, end) < end
 
     def bounds(self, position: int) -> tuple[int, int, bool]:
-        """Return where the quoted text around a position begins and ends, and True; or else its line."""
+        """Return where the quoted text around a position begins and ends, and True; or else the line."""
         if self._starts is None:
             spans = [match.span() for match in _QUOTED.finditer(self.data)]
             self._starts = [start for start, _ in spans]
@@ -302,9 +335,7 @@ class Text:
         index = bisect_right(self._starts, position - 1) - 1
         if index >= 0 and position < self._ends[index]:
             return self._starts[index] + 1, self._ends[index] - 1, True
-        start = self.data.rfind(b"\n", 0, position) + 1
-        end = self.data.find(b"\n", position)
-        return start, end if end >= 0 else len(self.data), False
+        return 0, len(self.data), False
 
     def value(self, name: int, start: int, *, has_blanks: bool) -> ValueSpan:
         """Return the value that begins at `start`, behind a name that begins at `name`.
@@ -316,7 +347,7 @@ class Text:
             first, limit, is_bounded = self.bounds(start)
         if start >= limit:
             return ValueSpan(start, start)
-        quoted = _quoted(self.data, start, limit)
+        quoted = self._quoted(start, limit)
         if quoted is not None:
             return quoted
         end = self._line_end(name, start, first, limit, is_bounded=is_bounded)
@@ -325,7 +356,7 @@ class Text:
             and self.data[name : name + 1].isupper()
             and b":" not in self.data[start - 2 : start]
         )
-        if end and ((has_blanks and not is_shell) or not _BLANK.search(self.data, start, end)):
+        if end and ((has_blanks and not is_shell) or self._next(_BLANK, start, end) >= end):
             return ValueSpan(start, end, is_line=True)
         # Before the name may be that of a parameter: in `?message=pwd=x&v=1` a list is around both.
         before = self.data[max(first, name - _LONGEST_NAME) : name].rstrip(_NAME_BYTES)
@@ -334,98 +365,80 @@ class Text:
     def word(self, start: int) -> ValueSpan:
         """Return the word of a command line that begins at `start`."""
         first, limit, _ = self.bounds(start)
-        quoted = _quoted(self.data, start, limit)
-        return quoted if quoted is not None else self._word(b"", start, first, limit)
+        return self._quoted(start, limit) or self._word(b"", start, first, limit)
 
     def _line_end(self, name: int, start: int, first: int, limit: int, *, is_bounded: bool) -> int:
         """Return the end of a value that takes the rest of its line or quotes; 0 where it does not."""
         text = self.data
-        if is_bounded:
-            if not _LINE_HEAD.match(text, first, name):
-                return 0
-        elif not _LINE_HEAD.match(text, first, name):
+        if name - first > _LONGEST_HEAD or not _LINE_HEAD.match(text, first, name):
             return 0
         if text[start - 1 : start] == b":" and not is_bounded:
             return 0  # a colon without a blank is no mapping of YAML
-        bare = text[start:limit].rstrip(b" \t\r\0")
-        if _ESCAPED_BREAK.search(bare) or _NEXT_FIELD.search(bare):
+        end = start + len(text[start:limit].rstrip(b" \t\r\0"))
+        if any(self._next(sign, start, end) < end for sign in (_INNER_BREAK, _NEXT_FIELD)):
             return 0
-        item = _LIST_ITEM.search(bare)
-        return start + (item.start() if item else len(bare))
+        return self._next(_LIST_ITEM, start, end)
 
     def _word(self, before: bytes, start: int, first: int, limit: int) -> ValueSpan:
         """Return a value of one word. `before` is the sign before its name, which may be that of a list."""
         text = self.data
-        end = word_end(text, start, limit)
-        separator = _LISTS.get(before, _LIST_ITEM)
-        item = separator.search(text, start, end)
-        if item is not None:
-            end = item.start()
-        while end > start + 1:
+        end = self._next(_LISTS.get(before, _LIST_ITEM), start, self._word_end(start, limit))
+        for _ in range(min(end - start - 1, _MOST_PIECES)):
             last = text[end - 1 : end]
             opening = _OPENING.get(last)
+            near = max(start, end - _COUNTED_BYTES)
             is_closing = (
                 opening is not None
-                and opening in text[first:start]
-                and text.count(opening, start, end) < text.count(last, start, end)
+                and text.rfind(opening, max(first, start - _LONGEST_HEAD), start) >= 0
+                and text.count(opening, near, end) < text.count(last, near, end)
             )
             if not (is_closing or last in b",;" or (last == b"." and end == limit)):
                 break
             end -= 1
         return ValueSpan(start, end)
 
+    def _word_end(self, start: int, limit: int) -> int:
+        """Return the end of a shell's word, which includes quoted parts and blanks behind a backslash."""
+        position = start
+        for piece in range(_MOST_PIECES):
+            position = self._next(_WORD_SIGN, position, limit, piece)
+            sign = self.data[position : position + 1]
+            if position >= limit or sign not in (b"\\", b'"', b"'"):
+                return position
+            if sign == b"\\":
+                if _ESCAPED_BREAK.match(self.data, position, limit):
+                    return position
+                position = min(position + 2, limit)
+            else:
+                # A quote that is closed within the word is one of its characters; so is one that never is.
+                blank = limit if position == start else self._next(_WORD_END, position, limit)
+                position = max(self.data.find(sign, position + 1, blank), position) + 1
+        return self._next(_WORD_END, position, limit)
+
+    def _quoted(self, start: int, limit: int) -> ValueSpan | None:
+        """Return the value in quotes that begins at `start`; None when it has none."""
+        text = self.data
+        if text[start : start + 1] in _QUOTE_PREFIXES and text[start + 1 : start + 2] in (b'"', b"'"):
+            start += 1
+        quote = text[start : start + 1]
+        if quote == b'"':
+            match = _DOUBLE_QUOTED.match(text, start, limit)
+        elif quote == b"'":
+            match = _SHELL_QUOTED.match(text, start, limit)
+            if match is not None and match.end() < limit and text[match.end()] not in _AFTER_QUOTE:
+                match = _ESCAPE_QUOTED.match(text, start, limit) or match
+        elif quote == b"`":
+            match = _BACK_QUOTED.match(text, start, limit)
+        else:
+            return None
+        if match is None:
+            return None
+        end = match.end()
+        if end < limit and text[end] not in _AFTER_QUOTE:  # a shell joins what follows to the same word
+            return ValueSpan(start + 1, self._word_end(end, limit), is_quoted=True)
+        return ValueSpan(*match.span(1), is_quoted=True)
+
 
 def starts_with_break(text: bytes, start: int) -> bool:
     """Return whether an escape is at the beginning of a value, which ends it: the value is empty."""
     return text.startswith(b"\\", start) and _ESCAPED_BREAK.match(text, start) is not None
-
-
-def word_end(text: bytes, start: int, limit: int) -> int:
-    """Return the end of a shell's word: quoted parts belong to it, and a blank behind a backslash does."""
-    position = start
-    blank = 0
-    while position < limit:
-        run = _PLAIN_RUN.match(text, position, limit)
-        if run is not None:
-            position = run.end()
-            continue
-        character = text[position : position + 1]
-        if character == b"\\":
-            if _ESCAPED_BREAK.match(text, position, limit):
-                break
-            position += 2
-        elif character in (b'"', b"'"):
-            # A quote that is closed within the word is one of its characters; so is one that never is.
-            if blank <= position:
-                blank = _WORD_RUN.match(text, position, limit).end()  # type: ignore[union-attr]
-            close = text.find(character, position + 1, limit if position == start else blank)
-            position = close + 1 if close >= 0 else position + 1
-        else:
-            break
-    return min(position, limit)
-
-
-def _quoted(text: bytes, start: int, limit: int) -> ValueSpan | None:
-    """Return the value in quotes that begins at `start`; None when it has none."""
-    if text[start : start + 1] in (b"$", b"b", b"r", b"f", b"u") and text[start + 1 : start + 2] in (
-        b'"',
-        b"'",
-    ):
-        start += 1
-    quote = text[start : start + 1]
-    if quote == b'"':
-        match = _DOUBLE_QUOTED.match(text, start, limit)
-    elif quote == b"'":
-        match = _SHELL_QUOTED.match(text, start, limit)
-        if match is not None and match.end() < limit and text[match.end()] not in _AFTER_QUOTE:
-            match = _ESCAPE_QUOTED.match(text, start, limit) or match
-    elif quote == b"`":
-        match = _BACK_QUOTED.match(text, start, limit)
-    else:
-        return None
-    if match is None:
-        return None
-    end = match.end()
-    if end < limit and text[end] not in _AFTER_QUOTE:  # a shell joins what follows to the same word
-        return ValueSpan(start + 1, word_end(text, end, limit), is_quoted=True)
-    return ValueSpan(*match.span(1), is_quoted=True)

@@ -202,12 +202,12 @@ _MAX_CONTROL: Final = 0x20
 _DELETE: Final = 0x7F
 
 _ESCAPE: Final = re.compile(
-    rb"""\\(?:[0-3][0-7][0-7]|[nrtbfvae0"'/\\$` ]|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f][0-9A-Fa-f])"""
+    rb"""(\\(?:[0-3][0-7][0-7]|[nrtbfvae0"'/\\$` ]|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f][0-9A-Fa-f])"""
     rb"|%[0-9A-Fa-f][0-9A-Fa-f]|#[0-3][0-7][0-7]|&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[a-z]{2,5});"
-    rb"|(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]|\^[IMJ]"
+    rb"|(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]|\^[IMJ])"
 )
 _MAY_ESCAPE: Final = re.compile(rb"[\\%&#^\x1b]")
-_QUOTED_ESCAPE: Final = re.compile(rb"""\\(?:[nrtbf"'/\\$`]|u[0-9A-Fa-f]{4})""")
+_QUOTED_ESCAPE: Final = re.compile(rb"""(\\(?:[nrtbf"'/\\$`]|u[0-9A-Fa-f]{4}))""")
 _NAMED: Final[Mapping[bytes, bytes]] = {
     b"n": b"\n",
     b"r": b"\r",
@@ -300,39 +300,23 @@ def unescape(below: UnescapedText, *, is_quoted: bool = False) -> UnescapedText 
 def _without_escapes(text: bytes, pattern: re.Pattern[bytes]) -> tuple[bytes, list[int], list[int]] | None:
     """Return the text without its escapes, and where its pieces are in it and in the text.
 
-    The same line is looked at more than once. A dense text has an escape for each character, so that there
-    are no calls of functions for characters here.
+    A dense text has an escape for each character: do not call a function of Python for each.
     """
-    pieces: list[bytes] = []
-    starts: list[int] = []
-    places: list[int] = []
-    size = position = 0
-    for match in pattern.finditer(text):
-        character = _character(match[0])
-        if character is None:
-            continue
-        start, end = match.span()
-        if start > position:
-            pieces.append(text[position:start])
-            starts.append(size)
-            places.append(position)
-            size += start - position
-        pieces.append(character)
-        starts.append(size)
-        places.append(start)
-        size += 1
-        position = end
-        if character in _WORD_CHARACTERS and text[end : end + 1] in _WORD_CHARACTERS:
-            pieces.append(_BOUNDARY)
-            starts.append(size)
-            places.append(end)
-            size += 1
-    if not pieces:
+    plain, escapes = (parts := pattern.split(text))[::2], parts[1::2]
+    characters = [each or escape for each, escape in zip(map(_character, escapes), escapes, strict=True)]
+    if characters == escapes:
         return None
-    pieces.append(text[position:])
-    starts.append(size)
-    places.append(position)
-    return b"".join(pieces), starts, places
+    # A piece without escapes, what the escape behind it stands for, and a boundary before a word; and again.
+    pieces = [b""] * (3 * len(escapes) + 1)
+    pieces[::3], pieces[1::3] = plain, characters
+    pieces[2::3] = [
+        _BOUNDARY if character in _WORD_CHARACTERS and behind[:1] in _WORD_CHARACTERS else b""
+        for character, behind in zip(characters, plain[1:], strict=True)
+    ]
+    sizes = [0] * len(pieces)
+    sizes[::3], sizes[1::3] = map(len, plain), map(len, escapes)
+    starts, places = accumulate(map(len, pieces), initial=0), accumulate(sizes, initial=0)
+    return b"".join(pieces), list(starts)[:-1], list(places)[:-1]
 
 
 _WORD_CHARACTERS: Final = frozenset(bytes([byte]) for byte in range(256) if bytes([byte]).isalnum())
