@@ -284,3 +284,18 @@ def test_what_runs_in_no_boot_of_a_bundle_was_interrupted(tmp_path: Path) -> Non
         source = open_source([str(path)])
         history = build_history(source.records, liveness_for(source))
         assert history.services[0].outcome is expected
+
+
+def test_records_of_a_copied_directory_are_known_by_their_content() -> None:
+    archive = tar(
+        record("job", *failed_run(), below="copy/of-node7"),
+        member("copy/of-node7/settings.json", b'{"phase": "spring"}'),
+    )
+
+    assert list(opened(archive).records) == ["job"]
+
+
+def test_records_of_a_host_come_before_copies_elsewhere() -> None:
+    archive = tar(record("job", entry(), below="old"), record("other", entry()))
+
+    assert list(opened(archive).records) == ["other"]

@@ -160,3 +160,10 @@ def test_without_a_verb_and_records_the_help_is_shown(tmp_path: Path) -> None:
 def test_name_of_what_is_not_there_is_told(tmp_path: Path, arguments: list[str], expected: str) -> None:
     answer = service_record(*arguments, cwd=tmp_path)
     assert expected in answer.out + answer.err
+
+
+def test_zone_of_a_host_in_utc_is_written_as_in_a_pipe() -> None:
+    in_a_pipe = service_record("show", "example:good", TZ="UTC")
+    local = service_record("show", "example:good", "--local", TZ="UTC")
+
+    assert local.out == in_a_pipe.out

@@ -33,6 +33,7 @@ from service_record.record.recovery import STRUCTURE
 _MAX_LEFT_OUT: Final = 20
 _MOST_MANIFEST: Final = 1 << 20  # bytes
 _MANIFEST: Final = re.compile(rf"(?:[^/]+/)?{re.escape(MANIFEST)}")
+_LOOSE: Final = re.compile(r"(?:[^/]+/){0,2}(?P<service>[^/.][^/]*)\.json", re.DOTALL)
 _BOOT_ID: Final = re.compile("[0-9a-f]{32}")
 _MAX_UNIT_TEXTS: Final = 100
 _MAX_TOP_NAMES: Final = 200
@@ -130,6 +131,8 @@ class _ArchiveReading:
     def __init__(self, outermost: Layer) -> None:
         self._outermost = outermost
         self._records: dict[str, Record] = {}
+        self._loose: dict[str, Record] = {}
+        """Service -> a record by its content, in a directory that is not one of a host's layouts."""
         self._damaged: dict[str, Record] = {}
         self._unfinished: set[str] = set()
         self._left_out: list[LeftOut] = []
@@ -142,10 +145,11 @@ class _ArchiveReading:
 
     def bundle(self) -> Bundle:
         left_out = self._left_out
+        records = self._records or self._loose  # somebody packed a copy of a directory of records
         if self._untold:
             left_out = [*left_out, LeftOut("", f"and {self._untold} more")]
         return Bundle(
-            dict(sorted(self._records.items())),
+            dict(sorted(records.items())),
             tuple(left_out),
             frozenset(self._unfinished),
             self._damaged,
@@ -213,7 +217,7 @@ class _ArchiveReading:
                 manifest, _ = _first_of(member.read, layer.budget)
                 self._boot_ids[path.removesuffix(MANIFEST)] = boot_id_in(manifest)
             elif member.size and not member.kind:
-                self._nested(Layer(member.read, layer.budget, layer), path)
+                self._other(Layer(member.read, layer.budget, layer), member, path)
         elif refusal := _refusal(member):
             self._leave_out(path, refusal)
         elif parts.suffix == UNFINISHED_SUFFIX:
@@ -235,8 +239,20 @@ class _ArchiveReading:
         layer.budget.keep(len(data))
         self._unit_texts[path] = data.decode(errors="replace")
 
-    def _nested(self, outside: Layer, path: str) -> None:
-        """Read an archive in the archive. Data that is only compressed is no bundle, and is not read."""
+    def _other(self, outside: Layer, member: AnyMember, path: str) -> None:
+        """Read an archive in the archive, or a record under another path than on a host.
+
+        Data that is only compressed is no bundle, and is not read.
+        """
+        if (match := _LOOSE.fullmatch(member.name)) is not None:
+            head = outside.peek(recognition.HEAD_BYTES)
+            if recognition.recognise(head) is recognition.FileForm.RECORD and b'"phase"' in head:
+                outside.budget.meet_record()
+                data, damage = _first_of(outside.read, outside.budget)
+                damage = damage or (member.damage if member.is_cut else "")
+                record = Record(path=path, data=data, written=member.written, damage=damage)
+                self._keep(self._loose, match["service"], record)
+                return
         layer = decompressed_layer(outside)
         if is_archive(layer.head) and layer.depth < layer.budget.limits.layers:
             self._archive(layer, path)

@@ -114,7 +114,7 @@ def moment(time: datetime | None, clock: Clock, now: datetime) -> str:
     if clock is Clock.UTC:
         return utc(time, "seconds").replace("T", " ")
     if clock is Clock.LOCAL:
-        return time.astimezone().isoformat(" ", "seconds")
+        return time.astimezone().isoformat(" ", "seconds").replace("+00:00", "Z")
     passed = (now - time).total_seconds()
     return f"{duration(passed)} ago" if passed >= 0 else f"in {duration(-passed)}"
 
