@@ -5,10 +5,14 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from service_record.collector.domain.access import Grant, TokenKind
 from service_record.collector.domain.reports import UnreadableReport, event_of, step_of, update_of
 from service_record.collector.domain.steps import LONGEST_LOGS, ReportedStep, StepStatus, label_of
+from service_record.collector.serving_settings import CollectorSettings
+from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.schema import steps
-from tests.collector.serving import Served
+from tests.collector.installing import Clock
+from tests.collector.serving import Served, served
 
 
 def test_a_step_that_is_acknowledged_is_in_the_database(server: Served) -> None:
@@ -184,3 +188,98 @@ def test_an_event_of_cloud_init_is_a_step(
     else:
         step = event_of(event, has_failed=has_failed)
         assert differing(step) == {"label": label_of(name), "name": name, "time": 1.5, **told}
+
+
+def verdict_of(server: Served, host: str) -> str:
+    server.settle()
+    return str(server.client("reader").get(f"/api/v1/hosts/{host}").json["summary"]["verdict"])
+
+
+def stored_steps(server: Served) -> list[tuple[str, str]]:
+    with server.collector.database.reading() as connection:
+        return [(row.label, row.status) for row in connection.execute(select(steps).order_by(steps.c.id))]
+
+
+@pytest.mark.parametrize(
+    ("fields", "headers"),
+    [
+        pytest.param({"boot": "b1", "sequence": 7}, {}, id="boot and sequence number"),
+        pytest.param({}, {"Idempotency-Key": "7b1e"}, id="header"),
+    ],
+)
+def test_repeated_report_gets_the_first_answer(
+    settings: CollectorSettings, clock: Clock, fields: dict[str, Any], headers: dict[str, str]
+) -> None:
+    with served(settings, now=clock) as server:
+        host = server.client("group", "")
+        path, report = "/api/v1/hosts/web1/steps", {"name": "Packages", "status": "init", **fields}
+
+        first = host.ask("POST", path, data=report, headers=headers)
+        host.step("web1", "Packages", "failed", logs="no route to host")
+        clock.now += 3600
+        again = [host.ask("POST", path, data=report, headers=headers) for _ in range(3)]
+
+        assert [(reply.status, reply.json) for reply in again] == [(first.status, first.json)] * 3
+        assert stored_steps(server) == [("packages", "init"), ("packages", "failed")]
+        assert verdict_of(server, "web1") == "failed"
+
+
+def test_same_key_of_another_host_is_another_report(server: Served) -> None:
+    group = server.client("group", "")
+    for host in ("web1", "web2"):
+        path = f"/api/v1/hosts/{host}/steps"
+        reply = group.ask("POST", path, data={"name": "Disk"}, headers={"Idempotency-Key": "1"})
+        assert reply.json["host"] == host
+
+    assert len(stored_steps(server)) == 2
+
+
+def test_key_of_another_step_is_refused(server: Served) -> None:
+    host, key = server.client("host", "web1"), {"Idempotency-Key": "1"}
+    path = "/api/v1/hosts/web1/steps"
+    assert host.ask("POST", path, data={"name": "Disk", "status": "init"}, headers=key).status == 201
+
+    reply = host.ask("POST", path, data={"name": "Packages", "status": "init"}, headers=key)
+
+    assert (reply.status, stored_steps(server)) == (422, [("disk", "init")])
+
+
+@pytest.mark.parametrize("time", ["", "2026-11-28T10:00:00Z"])
+def test_unchanged_report_without_id_counts_once_in_a_minute(
+    settings: CollectorSettings, clock: Clock, time: str
+) -> None:
+    with served(settings, now=clock) as server:
+        host = server.client("host", "web1")
+        ids = []
+        for _ in range(3):
+            ids.append(host.step("web1", "Packages", "init", time=time).json["id"])
+            clock.now += 20
+        assert ids == [1, 1, 1]
+        assert verdict_of(server, "web1") == "progressing"
+
+        clock.now += 60
+        assert host.step("web1", "Packages", "init", time=time).json["id"] > 1
+        assert host.step("web1", "Packages", "init", time=time, logs="another").json["id"] > 2
+
+
+def test_step_that_starts_over_counts_again(server: Served) -> None:
+    host = server.client("host", "web1")
+    for _ in range(3):
+        host.step("web1", "Packages", "init")
+        host.step("web1", "Packages", "failed")
+
+    assert len(stored_steps(server)) == 6
+    assert verdict_of(server, "web1") == "looping"
+
+
+def test_repeats_in_one_transaction_count_once(server: Served) -> None:
+    server.client("admin")
+    grant = Grant(1, TokenKind.ADMIN)
+    step = step_of({"name": "Packages", "status": "init", "boot": "b1", "sequence": 1})
+    reports = [Report("web1", step, 1.0, grant), Report("web1", step, 2.0, grant)]
+
+    with server.collector.database.changing() as connection:
+        first, second = record_steps(connection, reports)
+
+    assert first == second
+    assert stored_steps(server) == [("packages", "init")]

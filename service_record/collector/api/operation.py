@@ -61,6 +61,8 @@ class StepReport(msgspec.Struct, omit_defaults=True):
     time: str = ""
     """RFC 3339, or seconds since 1970."""
     boot: str = ""
+    sequence: int | None = None
+    """The number of this report in its boot. With `boot` it identifies a report that is sent again."""
     build: str = ""
     group: str = ""
     release: str = ""

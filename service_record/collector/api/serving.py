@@ -25,6 +25,7 @@ from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.installations import TakenId, group_of
 from service_record.collector.store.objects import ObjectError
 from service_record.collector.store.record_rows import TooMuch
+from service_record.collector.store.reporting import ReusedKeyError
 from service_record.collector.store.row_writer import Unavailable
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ _STATUSES: Final[Mapping[type[Exception], HTTPStatus]] = {
     Forbidden: HTTPStatus.FORBIDDEN,
     UnreadableReport: HTTPStatus.BAD_REQUEST,
     TakenId: HTTPStatus.CONFLICT,
+    ReusedKeyError: HTTPStatus.UNPROCESSABLE_ENTITY,
     TooMuch: HTTPStatus.INSUFFICIENT_STORAGE,
     TooMany: HTTPStatus.SERVICE_UNAVAILABLE,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,

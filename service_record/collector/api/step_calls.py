@@ -94,7 +94,8 @@ async def _take(request: Request, grant: Grant, host: str, step: ReportedStep) -
     defined = serving.collector.definitions
     step = defined.applied(step)
     now = serving.collector.now()
-    report = Report(name, step, now, grant, defined.is_last(step), serving.collector.sweeper.due_at(now))
+    key = request.headers.get("idempotency-key", "")
+    report = Report(name, step, now, grant, defined.is_last(step), serving.collector.sweeper.due_at(now), key)
     accepted: Accepted = await asyncio.wrap_future(serving.collector.writer.add(record_steps, report))
     serving.collector.sweeper.tell(accepted.host_id)
     if not step.is_known:

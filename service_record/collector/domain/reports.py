@@ -46,6 +46,7 @@ def step_of(fields: Mapping[str, Any]) -> ReportedStep:
         time=_time(fields, notes),
         boot_id=_text(fields, "boot", notes)[:64],
         build=_text(fields, "build", notes),
+        sequence=_sequence(fields, notes),
         group=_text(fields, "group", notes),
         release=_text(fields, "release", notes),
         notes=tuple(notes),
@@ -133,6 +134,16 @@ def _status(fields: Mapping[str, Any], notes: list[str]) -> StepStatus:
 def _priority(fields: Mapping[str, Any], notes: list[str]) -> int:
     number = _number(fields, "priority", notes)
     return 0 if number is None else int(max(-(2**31), min(number, 2**31 - 1)))
+
+
+def _sequence(fields: Mapping[str, Any], notes: list[str]) -> int | None:
+    number = _number(fields, "sequence", notes)
+    if number is None:
+        return None
+    if number.is_integer() and number >= 0:
+        return int(number)
+    notes.append(f"sequence was {number:g}")
+    return None
 
 
 def _percentage(fields: Mapping[str, Any], notes: list[str]) -> float | None:

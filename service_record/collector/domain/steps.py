@@ -3,8 +3,9 @@
 The words are those of the RFC "Tracking provisioning progress of hosts": name, label, priority, status, logs.
 """
 
+import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -48,12 +49,40 @@ class ReportedStep:
     boot_id: str = ""
     build: str = ""
     """The template's name of this build; another one than before begins a new build."""
+    sequence: int | None = None
+    """The number of this report among the reports of its host in one boot."""
     group: str = ""
     release: str = ""
     notes: tuple[str, ...] = ()
     """Faults of the report, and how each was mended."""
     is_known: bool = True
     """False where an operator has defined the steps, and this is not one of them."""
+
+
+REPEAT_SECONDS: Final = 60.0
+"""A report without an id counts once if it comes again, unchanged, within this time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportIdentity:
+    """Recognizes a report that is sent again."""
+
+    number: int
+    """63 bits of a digest; compare it only among the reports of one host."""
+    has_id: bool
+    """True if the sender named the report. Otherwise all its fields are compared, for REPEAT_SECONDS."""
+
+
+def identify_report(step: ReportedStep, key: str = "") -> ReportIdentity:
+    """Return the identity of a report: the sender's key, boot and sequence number, or all its fields."""
+    if key:
+        named: tuple[object, ...] | None = ("key", key)
+    elif step.boot_id and step.sequence is not None:
+        named = ("sequence", step.boot_id, step.sequence)
+    else:
+        named = None
+    digest = hashlib.blake2b(repr(named or astuple(step)).encode("utf-8", "surrogatepass"), digest_size=8)
+    return ReportIdentity(int.from_bytes(digest.digest()) >> 1, named is not None)
 
 
 def label_of(name: str) -> str:

@@ -4,6 +4,7 @@ A stage that is new is written down as a step of the host's build, too, so that 
 that sends anything but steps is found or made here, and marked as heard of.
 """
 
+import secrets
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from http import HTTPStatus
@@ -264,6 +265,10 @@ def _report(connection: Connection, arrival: Arrival, installation: Installation
         logs=(installation.info or installation.status_info)[:LONGEST_LOGS],
         build=build,
     )
-    (result,) = record_steps(connection, [Report(arrival.host, step, arrival.at, arrival.grant)])
+    (result,) = record_steps(
+        # A stage becomes a step when it changes, so it is never a repeated report.
+        connection,
+        [Report(arrival.host, step, arrival.at, arrival.grant, key=secrets.token_hex(16))],
+    )
     if isinstance(result, Exception):
         raise result

@@ -17,7 +17,12 @@ from service_record.collector.domain.progress import (
     ended,
     first,
 )
-from service_record.collector.domain.steps import ReportedStep
+from service_record.collector.domain.steps import (
+    REPEAT_SECONDS,
+    ReportedStep,
+    ReportIdentity,
+    identify_report,
+)
 from service_record.collector.store.dialects import (
     ManyRows,
     among,
@@ -38,9 +43,10 @@ _LONGEST_MESSAGE: Final = 500
 
 
 def _step_row(
-    number: int, host_id: int, build: int, step: ReportedStep, now: float, *, notes: tuple[str, ...]
+    number: int, host_id: int, build: int, report: "Report", notes: tuple[str, ...]
 ) -> dict[str, Any]:
     """Return the row of a report; `notes` are remarks on it besides its own."""
+    step = report.step
     return {
         "id": number,
         "host_id": host_id,
@@ -55,8 +61,9 @@ def _step_row(
         "notes": "\n".join((*step.notes, *notes)),
         "boot_id": step.boot_id,
         "host_time": step.time,
-        "received_at": now,
+        "received_at": report.received_at,
         "is_known": step.is_known,
+        "identity": report.identity.number,
     }
 
 
@@ -273,6 +280,12 @@ class Report:
     """The time at which any process may judge the host; 0: at once. The process that set it is notified and
     judges at once.
     """
+    key: str = ""
+    """The sender's own id of this report; empty without one."""
+
+    @property
+    def identity(self) -> ReportIdentity:
+        return identify_report(self.step, self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +295,10 @@ class Accepted:
     id: int
     build: int
     host_id: int
+
+
+class ReusedKeyError(Exception):
+    """A report has the id of another report of its host. It is not stored."""
 
 
 @dataclass(slots=True)
@@ -303,6 +320,7 @@ class _Host:
 def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequence[Accepted | Exception]:
     """Store reports, in order; a `Forbidden` stands in the place of one that may not be made."""
     by_name, numbers = _hosts(connection, reports)
+    seen = _Seen(connection, by_name, reports)
     earlier = _EarlierBuilds(connection, by_name, reports)
     rows: list[dict[str, Any]] = []
     ends: list[dict[str, Any]] = []
@@ -312,13 +330,84 @@ def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequen
         if host is None or not report.grant.may_write(report.host, host.row.group):
             results.append(Forbidden(f"this token may not write for {report.host}"))
             continue
+        if (answer := seen.find(host, report)) is not None:
+            results.append(answer)
+            continue
         build, finished = _take(earlier, host, report)
         step, now = report.step, report.received_at
-        rows.append(_step_row(number, host.row.id, build, step, now, notes=_notes(host, build)))
+        rows.append(_step_row(number, host.row.id, build, report, _notes(host, build)))
         ends.extend(_duration_row(host.row, build, step.release, finish, now) for finish in finished)
         results.append(Accepted(number, build, host.row.id))
+        seen.add(host.row.id, report, number, build)
     _write(connection, by_name.values(), rows, ends)
     return results
+
+
+@dataclass(frozen=True, slots=True)
+class _SeenReport:
+    accepted: Accepted
+    label: str
+    status: str
+    received_at: float
+
+
+class _Seen:
+    """Earlier reports with the identities of those of a batch: all are looked up with one query.
+
+    Their hosts are locked, so no other process stores one of them meanwhile.
+    """
+
+    def __init__(
+        self, connection: Connection, by_name: "Mapping[str, _Host]", reports: Sequence["Report"]
+    ) -> None:
+        self._identities = {id(report): report.identity for report in reports}
+        self._reports: dict[tuple[int, int], _SeenReport] = {}
+        numbers = [self._identities[id(report)].number for report in reports if report.host in by_name]
+        if not numbers:
+            return
+        query = _seen_statement(is_sqlite(connection))
+        (rows,) = ask(connection, (query, {"identities": among(connection, numbers)}))
+        for row in rows:  # the latest comes last
+            accepted = Accepted(row.id, row.build, row.host_id)
+            self._reports[row.host_id, row.identity] = _SeenReport(
+                accepted, row.label, row.status, row.received_at
+            )
+
+    def find(self, host: "_Host", report: "Report") -> "Accepted | ReusedKeyError | None":
+        """Return the answer that the report got when it came first; None if it is new.
+
+        A report without an id and without a time repeats only the latest report of its host: after another
+        report, it may be a step that starts over.
+        """
+        identity = self._identities[id(report)]
+        earlier = self._reports.get((host.row.id, identity.number))
+        if earlier is None:
+            return None
+        if not identity.has_id:
+            is_recent = abs(report.received_at - earlier.received_at) <= REPEAT_SECONDS
+            latest_at = host.progress.updated_at if host.progress else 0.0
+            is_repeat = is_recent and (report.step.time is not None or latest_at <= earlier.received_at)
+            return earlier.accepted if is_repeat else None
+        if (earlier.label, earlier.status) != (report.step.label, report.step.status.value):
+            return ReusedKeyError(
+                f"step {earlier.accepted.id} ({earlier.label}) of {report.host} has this id"
+            )
+        return earlier.accepted
+
+    def add(self, host_id: int, report: "Report", number: int, build: int) -> None:
+        """Remember a report for the rest of the batch."""
+        step = report.step
+        self._reports[host_id, self._identities[id(report)].number] = _SeenReport(
+            Accepted(number, build, host_id), step.label, step.status.value, report.received_at
+        )
+
+
+@cache
+def _seen_statement(is_on_sqlite: bool) -> Select[Any]:
+    columns = (
+        steps.c[name] for name in ("id", "host_id", "build", "label", "status", "received_at", "identity")
+    )
+    return select(*columns).where(is_among(is_on_sqlite, steps.c.identity, "identities")).order_by(steps.c.id)
 
 
 def _hosts(connection: Connection, reports: Sequence[Report]) -> tuple[dict[str, _Host], Sequence[int]]:

@@ -101,6 +101,7 @@ steps = Table(
     Column("host_time", Double),
     Column("received_at", Double, nullable=False),
     Column("is_known", Boolean, nullable=False, server_default="1"),
+    Column("identity", BigInteger, index=True),  # domain.steps.identify_report; null before version 0.3
     Index("ix_steps_host_id_build_id", "host_id", "build", "id"),
 )
 
