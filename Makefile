@@ -20,6 +20,7 @@ EXECUTABLE =
 
 READY = .venv/.ready
 DEMO = .cache/demo/.ready
+DEMO_COLLECTOR = .cache/demo-collector/.ready
 UPKEEP = .cache/upkeep/.ready
 SITE = .cache/site/.ready
 VENV_PYTHON = .venv/bin/python
@@ -41,8 +42,8 @@ report: $(READY) ### print lines, functions and comments of each room, and its l
 demo: $(DEMO) ## record a failing bootstrap and show what failed, where, and why
 	@$(dir $(DEMO))bin/python -m demo
 
-demo-collector: $(READY) ## have thirty simulated hosts and a cluster of five report to a collector, and show which are in trouble
-	@$(VENV_PYTHON) -m demo.collector
+demo-collector: $(DEMO_COLLECTOR) ## have thirty simulated hosts and a cluster of five report to a collector, and show which are in trouble
+	@$(dir $(DEMO_COLLECTOR))bin/python -m demo.collector
 
 test: $(READY) ## run what a change should pass before it is committed (three minutes); PYTEST_ARGS='-k name' for some
 	@$(PYTEST) -m 'not thorough' $(PYTEST_ARGS)
@@ -181,4 +182,8 @@ $(READY): pyproject.toml requirements/dev.txt .ci/setup .ci/python .ci/install
 
 $(DEMO): pyproject.toml requirements/demo.txt .ci/setup .ci/python .ci/install
 	@.ci/setup demo
+	@touch $@
+
+$(DEMO_COLLECTOR): pyproject.toml requirements/demo-collector.txt .ci/setup .ci/python .ci/install
+	@.ci/setup demo-collector
 	@touch $@

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,11 +77,15 @@ class Demonstration:
 
 
 def provisioned(
-    running: Running, machines: tuple[Machine, ...], seconds: float, patience: float
+    running: Running,
+    machines: tuple[Machine, ...],
+    seconds: float,
+    patience: float,
+    show: Callable[[Running, str], None] = lambda _running, _title: None,
 ) -> tuple[Demonstration, dict[str, str]]:
     """Have the hosts provision until the collector has said of each what is to be said, or it takes too long.
 
-    The hosts, of which some go on, and what was said last.
+    The hosts, of which some go on, and what was said last. `show` prints the hosts once before the end.
     """
     with running.asking() as client:
         for machine in machines:
@@ -92,8 +96,12 @@ def provisioned(
     hosts.start(machines)
     demonstration.cluster.start()
     expected = {machine.name: machine.expected for machine in machines} | dict(cluster.EXPECTED)
-    until = time.monotonic() + patience
-    while (verdicts := running.verdicts()) != expected and time.monotonic() < until:
+    began = time.monotonic()
+    is_early = False
+    while (verdicts := running.verdicts()) != expected and time.monotonic() < began + patience:
+        if not is_early and time.monotonic() > began + seconds / 6:
+            is_early = True
+            show(running, f"After {seconds / 6:g} s:")
         time.sleep(seconds / 30)
     return demonstration, verdicts
 
@@ -110,13 +118,9 @@ def main() -> None:
     ):
         _note(f"Thirty hosts provision, and five form a cluster, for {chosen.seconds:g} s: {running.url}")
         _note(f"To look at it meanwhile, sign in there with the token in {running.reader}")
-        hosts, _ = provisioned(running, fleet(), chosen.seconds, 3 * chosen.seconds)
+        hosts, _ = provisioned(running, fleet(), chosen.seconds, 3 * chosen.seconds, _print_hosts)
         try:
-            color = "always" if sys.stdout.isatty() else "never"
-            width = {"COLUMNS": str(os.get_terminal_size().columns)} if sys.stdout.isatty() else {}
-            os.environ.update(width)
-            sys.stdout.write(running.hosts("--color", color).stdout)
-            sys.stdout.flush()
+            _print_hosts(running, "At the end:")
             if not chosen.once:
                 _note(f"\nThe page: {running.url}, with the token in {running.reader}. Ctrl-C ends it.")
                 with suppress(KeyboardInterrupt):
@@ -124,6 +128,15 @@ def main() -> None:
                         time.sleep(3600)
         finally:
             hosts.stop()
+
+
+def _print_hosts(running: Running, title: str) -> None:
+    is_terminal = sys.stdout.isatty()
+    if is_terminal:
+        os.environ["COLUMNS"] = str(os.get_terminal_size().columns)
+    hosts = running.hosts("--color", "always" if is_terminal else "never").stdout
+    sys.stdout.write(f"\n{title}\n{hosts}")
+    sys.stdout.flush()
 
 
 def _note(text: str) -> None:
