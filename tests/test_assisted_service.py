@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from service_record.http.answers import (
     one_line,
     retry_after,
 )
-from service_record.http.attempt import _LEAVE_SECONDS
+from service_record.http.deadline import LEAVE_SECONDS
 from service_record.http.proxies import Proxies, proxy_for
 from service_record.http.transport import trusted
 from service_record.reporter.assisted_service import _MOST_HOSTS, LONGEST_INFO, AssistedService, base_url
@@ -421,7 +421,7 @@ def test_tries_and_limits_stand_in_the_documentation() -> None:
     assert f"printable line of at most {MOST_TEXT} characters" in prose
     assert ("`Retry-After` (at most an hour;" in prose, LONGEST_RETRY_AFTER) == (True, 3600)
     assert ("within six requests for a fact" in prose, MOST_TRIES) == (True, 6)
-    assert f"is sent the bundle after {_LEAVE_SECONDS:g} s" in prose
+    assert f"is sent the bundle after {LEAVE_SECONDS:g} s" in prose
     assert f"at least three rounds over at least {DENIED_SECONDS / 60:g} minutes" in prose
     assert DENIED_ROUNDS == 3
 
@@ -572,7 +572,7 @@ def test_a_name_that_nobody_knows_is_unreachable() -> None:
 
 def left_behind() -> list[threading.Thread]:
     """Threads of requests that do not end soon, although nobody waits for them."""
-    threads = [thread for thread in threading.enumerate() if thread.name == "request"]
+    threads = [thread for thread in threading.enumerate() if thread.name == "name lookup"]
     for thread in threads:
         thread.join(20)
     return [thread for thread in threads if thread.is_alive()]
@@ -605,12 +605,24 @@ def test_a_request_that_was_given_up_is_never_sent() -> None:
         assert AssistedService(service, retry_policy=limits).host() == Unreachable(
             "no whole answer within 0.3 s"
         )
-        while True:
-            connection, (_, port) = listening.accept()
-            with connection:
-                if port not in fillers:
-                    assert connection.recv(1) == b""
-                    return
+        listening.settimeout(3)
+        with suppress(TimeoutError):
+            while True:
+                connection, (_, port) = listening.accept()
+                with connection:
+                    assert port in fillers or connection.recv(1) == b""
+
+
+def test_hanging_name_lookup_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: released.wait(60) and [])
+    limits = replace(QUICK, connect=60, total=0.3, tries=1)
+    begin = time.monotonic()
+    outcome = AssistedService(service_at("http://assisted.invalid"), retry_policy=limits).host()
+    released.set()
+    assert outcome == Unreachable("no whole answer within 0.3 s")
+    assert time.monotonic() - begin < 10
+    assert left_behind() == []
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 from urllib.parse import unquote
 
+import httpcore2
 import httpx2
 
 from service_record.http.answers import (
@@ -32,6 +33,7 @@ from service_record.http.answers import (
     wait_before_next,
 )
 from service_record.http.attempt import Attempt, Request
+from service_record.http.deadline import DeadlineBackend
 from service_record.http.proxies import Proxies, proxy_for, split_url
 from service_record.version import __version__
 
@@ -79,38 +81,49 @@ class Transport:
         }
         _silence()
         self._spent = 0.0
-        self._client: httpx2.Client | None = None
+        self._backend = DeadlineBackend()
+        self._pool: httpcore2.ConnectionPool | None = None
         self.fault: Unreachable | None = None
         """The fault of a setting, or None. With a fault no request is made."""
         try:
             _check(url, self._headers)
-            self._client = self._new_client(url, ca_bundle, proxies or Proxies(), keeps_connections)
+            self._pool = self._open_pool(
+                url, ca_bundle, proxies or Proxies(), keeps_connections=keeps_connections
+            )
         except FaultySettingError as fault:
             self.fault = Unreachable(str(fault), is_tls=fault.is_tls, tries=0)
 
-    def _new_client(self, url: str, ca_bundle: Path | None, proxies: Proxies, keeps: bool) -> httpx2.Client:
+    def _open_pool(
+        self, url: str, ca_bundle: Path | None, proxies: Proxies, *, keeps_connections: bool
+    ) -> httpcore2.ConnectionPool:
         trust = trusted(ca_bundle)
-        retry_policy = self._retry_policy
-        return httpx2.Client(
-            verify=trust,
-            proxy=_proxy(proxy_for(url, proxies), trust),
-            trust_env=False,  # what the environment says has become settings already
-            follow_redirects=False,  # what is sent goes where it was meant to go, the key with it, or nowhere
-            limits=httpx2.Limits() if keeps else httpx2.Limits(max_keepalive_connections=0),
-            timeout=httpx2.Timeout(
-                connect=retry_policy.connect,
-                read=retry_policy.read,
-                write=retry_policy.write,
-                pool=retry_policy.connect,
+        options: dict[str, Any] = {
+            "ssl_context": trust,
+            "max_connections": None,
+            "max_keepalive_connections": None if keeps_connections else 0,
+            "keepalive_expiry": 5.0,
+            "network_backend": self._backend,
+        }
+        proxy = _proxy(proxy_for(url, proxies), trust)
+        if proxy is None:
+            return httpcore2.ConnectionPool(**options)
+        place = proxy.url
+        return httpcore2.HTTPProxy(
+            httpcore2.URL(
+                scheme=place.raw_scheme, host=place.raw_host, port=place.port, target=place.raw_path
             ),
+            proxy_auth=proxy.raw_auth,
+            proxy_headers=proxy.headers.raw,
+            proxy_ssl_context=proxy.ssl_context,
+            **options,
         )
 
     def call(self, request: Request, tries: int | None = None) -> Reply:
         """Return the answer to a request, asked for again where that makes sense; the last one when all
         tries are used up.
         """
-        client, retry_policy, begin = self._client, self._retry_policy, time.monotonic()
-        if client is None:
+        pool, retry_policy, begin = self._pool, self._retry_policy, time.monotonic()
+        if pool is None:
             return Reply(self.fault or Unreachable("the connection is closed", tries=0))
         end = begin + retry_policy.budget - self._spent
         tries = tries or (retry_policy.upload_tries if request.file is not None else retry_policy.tries)
@@ -125,7 +138,7 @@ class Transport:
         try:
             for attempt in _attempts(judge, tries if end > begin else 1, retry_policy):
                 with attempt:
-                    reply = self._once(client, request)
+                    reply = self._once(pool, request)
                     outcomes.append(reply.outcome)
                     _raise_unless_final(reply.outcome, () if _is_spent(request, reply.outcome) else again)
         except _TryAgain:
@@ -135,14 +148,21 @@ class Transport:
         sent = sum(outcome.sent for outcome in outcomes)
         return replace(reply, outcome=replace(reply.outcome, tries=len(outcomes), sent=sent))
 
-    def _once(self, client: httpx2.Client, request: Request) -> Reply:
+    def _once(self, pool: httpcore2.ConnectionPool, request: Request) -> Reply:
         policy, is_transfer = self._retry_policy, request.file is not None or request.into is not None
         total = policy.upload_total if is_transfer else policy.total
         request = replace(request, headers={**self._headers, **request.headers})
-        attempt = Attempt(client, request, total, policy.answer if request.into is None else None)
-        attempt.run()
+        answer = math.inf if request.into is not None or policy.answer is None else policy.answer
+        timeouts = {
+            "connect": policy.connect,
+            "read": policy.read,
+            "write": policy.write,
+            "pool": policy.connect,
+        }
+        attempt = Attempt(request)
+        attempt.run(pool, self._backend.state, timeouts, total, answer)
         if attempt.status == HTTPStatus.EXPECTATION_FAILED and request.expects_leave:
-            return self._once(client, replace(request, asks_first=False))
+            return self._once(pool, replace(request, asks_first=False))
         if attempt.is_premature:
             reason = f"answered {attempt.status} before the file was sent, which a portal does"
             return Reply(Unreachable(reason, sent=attempt.sent))
@@ -163,9 +183,9 @@ class Transport:
 
     def close(self) -> None:
         """Close what is open; later calls are `Unreachable`."""
-        if self._client is not None:
-            self._client.close()
-        self._client = None
+        if self._pool is not None:
+            self._pool.close()
+        self._pool = None
 
 
 class Connections:
