@@ -9,8 +9,8 @@ from typing import Final
 
 import orjson
 
-from service_record.client.address import CollectorError
-from service_record.client.calls import CollectorClient
+from service_record.http.address import CollectorError
+from service_record.http.collector_client import CollectorClient
 
 NAME: Final = "prod"
 GROUP: Final = "dc1/rack1"

@@ -18,8 +18,8 @@ from typing import Final
 from demo import cluster
 from demo.cluster import Cluster
 from demo.fleet import Machine, Provisioning, fleet
-from service_record.client.calls import CollectorClient
 from service_record.collector.serving_settings import CollectorSettings
+from service_record.http.collector_client import CollectorClient
 from testing.collector import PROGRAM, process
 
 _GROUPS: Final = ("dc1", "dc2")

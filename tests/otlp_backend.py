@@ -44,6 +44,8 @@ class OtlpBackend(RunningServer):
 
     def __init__(self, *replies: Reply, port: int = 0, certificate: Path | None = None) -> None:
         self.replies = list(replies)
+        self.is_closed = False
+        """Set at the end: kept connections break then, like those of a process that was stopped."""
         self.asked: list[tuple[str, dict[str, str]]] = []
         """Path and headers, names in lower case, of each request."""
         self.statuses: list[int] = []
@@ -54,6 +56,10 @@ class OtlpBackend(RunningServer):
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate)
             self._httpd.socket = context.wrap_socket(self._httpd.socket, server_side=True)
+
+    def __exit__(self, *_: object) -> None:
+        self.is_closed = True
+        super().__exit__()
 
     @property
     def place(self) -> str:
@@ -75,6 +81,9 @@ class _Handler(Quiet):
     def do_POST(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         body = self.body()
+        if self.front.is_closed:
+            self.close_connection = True
+            return
         self.front.asked.append((self.path, headers))
         reply = self.front.replies.pop(0) if self.front.replies else Reply()
         time.sleep(reply.seconds)

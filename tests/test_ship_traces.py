@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTracePartialSuccess
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from service_record.client.address import CollectorError, NotTaken
+from service_record.export.trace_backend import TraceBackend
+from service_record.export.trace_endpoint import read_headers, traces_url
+from service_record.export.trace_sending import TraceSender
+from service_record.http.address import CollectorError, NotTaken
 from service_record.record import systemd
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Phase, Result
-from service_record.telemetry.backend import TraceBackend
-from service_record.telemetry.endpoint import read_headers, traces_url
-from service_record.telemetry.trace_sending import TraceSender
 from tests.assisted_server import Authority
 from tests.builders import BOOT_ID, array, entry, failed_run, some, write_lines
 from tests.command_line import PROGRAM, Answer, environment, service_record

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from service_record.client.calls import CollectorClient
-from service_record.client.sending import Sender
 from service_record.collector.domain.access import TokenKind
 from service_record.deploy.ignition.checking import check, content_of
+from service_record.http.collector_client import CollectorClient
+from service_record.http.record_sending import Sender
 from service_record.record.directory import Records
 from tests.assisted_contract import assert_contract_kept
 from tests.assisted_installation import STAGES

@@ -18,8 +18,6 @@ from msgspec.structs import replace
 from service_record.cli import FAILED, Unreadable, terminal_size
 from service_record.cli.options import display_options
 from service_record.cli.terminal import paint, print_lines, view
-from service_record.client.address import CollectorError, address_of
-from service_record.client.calls import CollectorClient, connect
 from service_record.display.fleet_table import (
     VERDICTS,
     Cluster,
@@ -32,6 +30,8 @@ from service_record.display.fleet_table import (
     wide,
 )
 from service_record.display.text import Glyphs, Ink, Line, View
+from service_record.http.address import CollectorError, address_of
+from service_record.http.collector_client import CollectorClient, connect
 from service_record.record.visible import visible
 
 T = TypeVar("T")

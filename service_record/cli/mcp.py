@@ -13,7 +13,7 @@ import click
 
 from service_record.bundle.contents import Content, archive_contents, directory_contents
 from service_record.cli import require_extra
-from service_record.client.address import is_collector
+from service_record.http.address import is_collector
 from service_record.record.directory import Records
 from service_record.record.visible import visible
 from service_record.redaction import LeakError, Rules, known_secrets, outgoing_text

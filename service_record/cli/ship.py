@@ -17,7 +17,10 @@ import click
 from service_record.cli import LeakRefused, NotDelivered, Unreadable, require_extra
 from service_record.cli.options import directory_option, service_argument
 from service_record.cli.terminal import rules_with
-from service_record.client.address import (
+from service_record.display.text import count
+from service_record.export.trace_endpoint import is_otlp, read_headers, traces_url
+from service_record.follow.live_directory import Watch
+from service_record.http.address import (
     CA_VARIABLE,
     TOKEN_VARIABLE,
     URL_VARIABLE,
@@ -25,16 +28,13 @@ from service_record.client.address import (
     NotTaken,
     address_of,
 )
-from service_record.display.text import count
-from service_record.follow.live_directory import Watch
 from service_record.record.directory import Records
 from service_record.record.visible import visible
 from service_record.redaction import HostMask, LeakError, outgoing_template
-from service_record.telemetry.endpoint import is_otlp, read_headers, traces_url
 
 if TYPE_CHECKING:
-    from service_record.client.calls import CollectorClient
-    from service_record.telemetry.backend import TraceBackend
+    from service_record.export.trace_backend import TraceBackend
+    from service_record.http.collector_client import CollectorClient
 
 _FIRST_WAIT: Final = 1.0
 _LONGEST_WAIT: Final = 60.0
@@ -135,8 +135,8 @@ def command(
     if headers_file is not None:
         raise click.UsageError("--headers-file is for otlp+https://; a collector takes --token-file")
     require_extra("client")
-    from service_record.client.calls import connect  # an extra
-    from service_record.client.sending import Sender  # an extra
+    from service_record.http.collector_client import connect  # an extra
+    from service_record.http.record_sending import Sender  # an extra
 
     try:
         name = host or address_of(url).host or socket.gethostname()
@@ -161,7 +161,7 @@ def _is_given(parameter: str) -> bool:
 def _backend(url: str, headers_file: Path | None, ca_bundle: Path | None) -> "TraceBackend":
     """Return the backend of OpenTelemetry at that address. Close it."""
     require_extra("otlp")
-    from service_record.telemetry.backend import TraceBackend  # an extra
+    from service_record.export.trace_backend import TraceBackend  # an extra
 
     try:
         headers = {} if headers_file is None else read_headers(headers_file)
@@ -174,7 +174,7 @@ def _ship_traces(
     backend: "TraceBackend", host: str, records: Records, services: frozenset[str], *, follow: bool
 ) -> None:
     """Send the traces of a directory of records."""
-    from service_record.telemetry.trace_sending import TraceSender  # an extra
+    from service_record.export.trace_sending import TraceSender  # an extra
 
     mask = HostMask(Path("/"), os.environ).text
     sender = TraceSender(backend, host, records, services, mask)

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from service_record.client.address import HOST_RULE, is_host_name
 from service_record.deploy.snippets import BOOTED, FIRST_BOOT, KINDS, STEPS, SnippetValues, snippet
+from service_record.http.address import HOST_RULE, is_host_name
 from service_record.http.proxies import split_url
 from service_record.record.visible import visible
 

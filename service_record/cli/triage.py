@@ -16,8 +16,8 @@ import click
 from service_record.cli import Unreadable, require_extra
 from service_record.cli.options import MomentType, color_option, pager_option
 from service_record.cli.terminal import aligned, print_lines, view
-from service_record.client.address import CollectorError
 from service_record.display.text import Clock
+from service_record.http.address import CollectorError
 from service_record.record.visible import visible
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from service_record.client.address import URL_VARIABLE, CollectorError, address_of, is_collector
 from service_record.deploy.delivered import CLOSING, HOST, SCRIPTS, below, pages
 from service_record.deploy.installed import DamagedError
 from service_record.deploy.installing import install
 from service_record.deploy.planning import Action
 from service_record.deploy.root import Root
+from service_record.http.address import URL_VARIABLE, CollectorError, address_of, is_collector
 from service_record.http.proxies import proxies_of, proxy_for, split_url
 from service_record.preflight.checks import CheckResult, CheckState, not_checked
 from service_record.preflight.probes import check_time, file_system

@@ -1,4 +1,4 @@
-"""Convert records to other formats. Pure.
+"""Convert records to other formats, and send traces to a backend.
 
 JSON Lines and arrays are here; the trace formats have a module each.
 """

@@ -1,4 +1,4 @@
-"""Write a history as OTLP/JSON, the TracesData of the OpenTelemetry protocol.
+"""Write a history as OTLP/JSON, the TracesData of the OpenTelemetry protocol. Pure.
 
 There is a trace for each boot, a resource for each service in it, and a span for each run, command and stage.
 In the protocol's JSON, ids are lowercase hexadecimal and 64-bit integers are strings:

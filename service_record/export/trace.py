@@ -1,4 +1,4 @@
-"""Turn a history into nested spans, and these into Google's Trace Event Format.
+"""Turn a history into nested spans, and these into Google's Trace Event Format. Pure.
 
 Every trace format is made from these spans. Perfetto (ui.perfetto.dev) and chrome://tracing open Trace Event
 Format: JSON with a process for each service, one thread for spans that follow or contain each other, further

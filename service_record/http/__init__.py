@@ -1,1 +1,1 @@
-"""The one HTTP client: deadlines, retries, proxies, trust and bounded answers."""
+"""The one HTTP client, with deadlines, retries, proxies and trust, and the client of a collector."""

@@ -1,7 +1,7 @@
-"""Requests to one server: patient, verified, never redirected, and silent about secrets.
+"""Requests to one server, with retries, verified TLS and no redirects. No text that it returns has a secret.
 
-Nothing is raised on account of a network, a server or a setting: what went wrong is an `Unreachable`, whose
-reason says what to do.
+Faults of the network, the server and the settings are returned as `Unreachable`, not raised. Its reason says
+what to do.
 """
 
 import logging
@@ -101,7 +101,8 @@ class Transport:
             "ssl_context": trust,
             "max_connections": None,
             "max_keepalive_connections": None if keeps_connections else 0,
-            "keepalive_expiry": 5.0,
+            # Less than the 5 s after which uvicorn closes an idle connection: a request sent then would fail.
+            "keepalive_expiry": 2.0,
             "network_backend": self._backend,
         }
         proxy = _proxy(proxy_for(url, proxies), trust)

@@ -9,8 +9,8 @@ from io import BufferedReader
 
 import msgspec
 
-from service_record.client.address import CollectorError, address_of
-from service_record.client.calls import CollectorClient, connect, host_path
+from service_record.http.address import CollectorError, address_of
+from service_record.http.collector_client import CollectorClient, connect, host_path
 from service_record.record.entry import Piece
 from service_record.record.layout import read_entries
 

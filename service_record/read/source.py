@@ -130,7 +130,7 @@ def _place(place: str, *, with_evidence: bool) -> Source:
 
 def _of_collector(place: str, *, with_evidence: bool) -> Source:
     """Return the records that a collector has of a host."""
-    from service_record.client.address import CollectorError  # few read from there
+    from service_record.http.address import CollectorError  # few read from there
     from service_record.read.remote import remote_records
 
     try:
@@ -148,7 +148,7 @@ def _of_collector(place: str, *, with_evidence: bool) -> Source:
 
 def _fetched(fetch: Callable[[], BufferedReader]) -> BufferedReader:
     """Return a collector's bundle. Raises OSError, which callers of a reading function expect."""
-    from service_record.client.address import CollectorError  # as above
+    from service_record.http.address import CollectorError  # as above
 
     try:
         return fetch()

@@ -33,7 +33,7 @@ def send_records(places: Places, environ: Mapping[str, str], settings: Settings,
     """Send what is new to each collector that settings name; what is not taken is said."""
     if not settings.records_to:
         return
-    from service_record.client.address import CollectorError, NotTaken  # few have those
+    from service_record.http.address import CollectorError, NotTaken  # few have those
     from service_record.redaction import HostMask, LeakError
 
     mask = HostMask(places.root, environ, secrets_in(settings)) if settings.redact else bytes
@@ -53,8 +53,8 @@ def send_records(places: Places, environ: Mapping[str, str], settings: Settings,
 
 def _sent(where: str, host: str, settings: Settings, records: Records, mask: "HostMask | type[bytes]") -> int:
     """Return how many bytes the collector took."""
-    from service_record.client.calls import CollectorClient  # as above
-    from service_record.client.sending import Sender
+    from service_record.http.collector_client import CollectorClient  # as above
+    from service_record.http.record_sending import Sender
 
     with CollectorClient(
         where,

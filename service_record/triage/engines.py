@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from service_record.client.address import CollectorError
+from service_record.http.address import CollectorError
 from service_record.triage.judge import JudgeRequest
 from service_record.triage.references import local_file
 from service_record.triage.rows import BundleRow, Reference, unreadable_row

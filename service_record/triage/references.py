@@ -11,8 +11,8 @@ from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias
 
-from service_record.client.address import address_of, is_collector
-from service_record.client.calls import connect, host_path
+from service_record.http.address import address_of, is_collector
+from service_record.http.collector_client import connect, host_path
 from service_record.read.source import recorded_services
 from service_record.record.recognition import ARCHIVES, HEAD_BYTES, LOGS, FileForm, recognise
 from service_record.triage.rows import Reference

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.client.address import (
+from service_record.http.address import (
     TOKEN_VARIABLE,
     Address,
     CollectorError,
@@ -13,9 +13,10 @@ from service_record.client.address import (
     is_collector,
     read_token,
 )
-from service_record.client.calls import CollectorClient, connect, host_path
+from service_record.http.collector_client import CollectorClient, connect, host_path
 from tests.assisted_server import AssistedServer, Drips
 from tests.collector.serving import Served
+from tests.running_server import Quiet, serving
 
 
 @pytest.mark.parametrize(
@@ -81,6 +82,21 @@ def test_an_answer_is_read_with_the_token_of_a_file(
         answer = client.get(host_path("web1", "steps"), name="Disk setup")
 
     assert answer["host"] == "web1"
+
+
+def test_requests_share_a_kept_connection() -> None:
+    ports = set()
+
+    class Answers(Quiet):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            ports.add(self.client_address[1])
+            self.say(200, b"{}")
+
+    with serving(Answers) as port, CollectorClient(f"http://127.0.0.1:{port}", "token") as client:
+        assert [client.get("/") for _ in range(3)] == [{}, {}, {}]
+    assert len(ports) == 1
 
 
 def test_a_refusal_says_what_the_collector_says(server: Served) -> None:

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from service_record.client.calls import CollectorClient
-from service_record.client.sending import Sender
+from service_record.http.collector_client import CollectorClient
+from service_record.http.record_sending import Sender
 from service_record.record.directory import Records
 from tests.archives import member, record, tar
 from tests.assisted_rules import AssistedRules

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from service_record.client.address import NotTaken
-from service_record.client.calls import CollectorClient
-from service_record.client.sending import Sender
+from service_record.http.address import NotTaken
+from service_record.http.collector_client import CollectorClient
+from service_record.http.record_sending import Sender
 from service_record.record.directory import Records
 from tests.assisted_rules import AssistedRules
 from tests.builders import array, entry, failed_run, our_array, some, write_lines
@@ -340,7 +340,7 @@ def test_a_plain_directory_is_read_without_what_asks_collectors(directory: Path)
     program = (
         "import sys; from service_record.cli import main; "
         f"main(['show', '--from', {str(directory)!r}], standalone_mode=False); "
-        "sys.exit('service_record.client.calls' in sys.modules or 'ssl' in sys.modules)"
+        "sys.exit('service_record.http.collector_client' in sys.modules or 'ssl' in sys.modules)"
     )
 
     assert subprocess.run([PROGRAM[0], "-c", program], check=False, capture_output=True).returncode == 0

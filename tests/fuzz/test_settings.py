@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import service_record as recorder
-from service_record.client.address import is_collector
 from service_record.collector.domain.definitions import DefinitionError, parse
+from service_record.http.address import is_collector
 from service_record.record.entry import Entry
 from service_record.record.layout import read_entries
 from service_record.record.visible import UNSEEN

@@ -10,7 +10,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service_record.client.address import HOST_RULE, is_host_name
 from service_record.collector.api.answering import Refusal
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.operation import READERS, Handler, Operation
@@ -27,6 +26,7 @@ from service_record.collector.store.objects import ObjectError
 from service_record.collector.store.record_rows import TooMuch
 from service_record.collector.store.reporting import ReusedKeyError
 from service_record.collector.store.row_writer import Unavailable
+from service_record.http.address import HOST_RULE, is_host_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from service_record.client.address import HOST_RULE, is_host_name
+from service_record.http.address import HOST_RULE, is_host_name
 from service_record.record.quantities import parse_duration
 
 GROUP_RULE: Final = "a group's name has letters, digits and . _ : - only, and / before a group below it"

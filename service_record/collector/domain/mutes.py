@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from service_record.client.address import HOST_RULE, is_host_name
 from service_record.collector.domain.access import GROUP_RULE, is_group, is_within
 from service_record.collector.domain.verdicts import FleetVerdict
+from service_record.http.address import HOST_RULE, is_host_name
 from service_record.record.quantities import parse_duration
 
 _CAUSE: Final = re.compile("[0-9a-f]{16}")

@@ -10,16 +10,16 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Final
 
-from service_record.client.sending import signature_of
 from service_record.export.otlp import name_of_unnamed_boot, span_id, traces_data
 from service_record.export.trace import SteadyClock, TraceSpan, trace_spans
+from service_record.export.trace_backend import TraceBackend, request_of
 from service_record.history import History, build_history
 from service_record.history.outcome import Outcome
 from service_record.history.results import Liveness
+from service_record.http.record_sending import signature_of
 from service_record.record import systemd
 from service_record.record.directory import Records
 from service_record.record.entry import Piece
-from service_record.telemetry.backend import TraceBackend, request_of
 
 MARK_SECONDS: Final = 10.0
 """A span that has been running for this long is marked as running."""

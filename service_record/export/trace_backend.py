@@ -20,10 +20,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from service_record.client.address import CA_VARIABLE, NotTaken, environment_path
-from service_record.client.calls import SingleTryClient, reason_of
+from service_record.http.address import CA_VARIABLE, NotTaken, environment_path
 from service_record.http.answers import Unreachable, printable
 from service_record.http.attempt import Request
+from service_record.http.collector_client import SingleTryClient, reason_of
 from service_record.http.transport import acknowledged
 
 _IDS: Final = frozenset(("traceId", "spanId", "parentSpanId"))

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from service_record.client.address import CollectorError
+from service_record.http.address import CollectorError
 from service_record.http.proxies import split_url
 
 _PATH: Final = "/v1/traces"

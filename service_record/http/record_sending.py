@@ -21,8 +21,8 @@ from typing import Annotated, Any, Final
 import msgspec
 import orjson
 
-from service_record.client.address import CollectorError, NotTaken
-from service_record.client.calls import CollectorClient, host_path
+from service_record.http.address import CollectorError, NotTaken
+from service_record.http.collector_client import CollectorClient, host_path
 from service_record.record.directory import Records, open_record
 from service_record.record.entry import BYTE_ORDER_MARK, Entry
 from service_record.record.layout import read_entries

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import orjson
 
-from service_record.client.address import (
+from service_record.http.address import (
     CA_VARIABLE,
     URL_VARIABLE,
     CollectorError,

@@ -1,1 +1,0 @@
-"""Send traces to a backend by OTLP over HTTP."""
