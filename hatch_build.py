@@ -1,4 +1,4 @@
-"""Adds man pages and completions to the wheel, and absolute links to its description.
+"""Adds man pages and completions to what is built, and absolute links to its description.
 
 hatchling runs this when it makes a wheel or a source archive.
 """
@@ -16,15 +16,28 @@ import packages  # noqa: F401  # first, because it exits with one line under a P
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
+SHIPPED_PAGES = "share"
+"""The folder of man pages and completions in a source archive. A checkout has none: it is not in git."""
+
 
 class PagesHook(BuildHookInterface[Any]):
-    """Makes man pages and completions from the command line. Without its libraries they are left out."""
+    """Adds man pages and completions to the source archive and to the wheel.
+
+    They are made from the command line, which needs its libraries. A source archive has them, so its wheel is
+    the same whatever is installed. In a checkout a missing library ends the build: a wheel without pages would
+    be a different wheel with the same name.
+    """
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the pages and add them to the wheel. An editable checkout uses those of `make man`."""
+        """Add the pages. An editable checkout uses those of `make man`."""
         if version == "editable":
+            return
+        target = SHIPPED_PAGES if self.target_name == "sdist" else "service_record/host/share"
+        shipped = Path(self.root, SHIPPED_PAGES)
+        if shipped.is_dir():
+            build_data["force_include"][str(shipped)] = target
             return
         try:
             from packages.manual import pages
@@ -32,14 +45,16 @@ class PagesHook(BuildHookInterface[Any]):
 
             texts = dict(pages(main))
         except ModuleNotFoundError as error:
-            self.app.display_warning(f"No {error.name}: man pages and completions are left out.")
-            return
+            self.app.abort(
+                f"No {error.name}: man pages and completions cannot be made. Install the dependencies in "
+                "pyproject.toml, or build from the source archive, which has the pages."
+            )
         self._directory = TemporaryDirectory()
         for path, text in texts.items():
             file = Path(self._directory.name, path)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-            build_data["force_include"][str(file)] = f"service_record/host/share/{path}"
+            build_data["force_include"][str(file)] = f"{target}/{path}"
 
     def finalize(self, _version: str, _build_data: dict[str, Any], _artifact: str) -> None:
         """Remove the written pages."""

@@ -147,13 +147,44 @@ def test_the_wheel_has_nothing_of_the_tests_or_of_the_build(wheel: Path) -> None
     assert {top for top in tops if not top.endswith(".dist-info")} == {"service_record"}
 
 
-def test_the_source_distribution_makes_the_same_wheel(tmp_path: Path, wheel: Path) -> None:
-    sources = built(tmp_path / "sdist", "sdist")
-    with tarfile.open(sources) as archive:
-        extract_all(archive, tmp_path / "unpacked")
-    (unpacked,) = (tmp_path / "unpacked").iterdir()
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source archive, unpacked."""
+    directory = tmp_path_factory.mktemp("sources")
+    with tarfile.open(built(directory / "sdist", "sdist")) as archive:
+        extract_all(archive, directory / "unpacked")
+    (folder,) = (directory / "unpacked").iterdir()
+    return folder
+
+
+def test_source_archive_makes_the_same_wheel(tmp_path: Path, wheel: Path, unpacked: Path) -> None:
     again = built(tmp_path / "wheel", "wheel", unpacked)
     assert again.read_bytes() == wheel.read_bytes()
+
+
+@pytest.fixture
+def bare_environment(tmp_path: Path) -> dict[str, str]:
+    """Variables for a build without click, as if it were not installed."""
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "click.py").write_text("raise ModuleNotFoundError(\"No module named 'click'\", name='click')\n")
+    return {"PYTHONPATH": str(hidden)}
+
+
+def test_wheel_is_the_same_without_runtime_libraries(
+    tmp_path: Path, wheel: Path, unpacked: Path, bare_environment: dict[str, str]
+) -> None:
+    again = built(tmp_path / "wheel", "wheel", unpacked, **bare_environment)
+    assert again.read_bytes() == wheel.read_bytes()
+
+
+def test_checkout_without_libraries_makes_no_other_wheel(
+    tmp_path: Path, bare_environment: dict[str, str]
+) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        built(tmp_path / "wheel", "wheel", **bare_environment)
+    assert b"No click: man pages and completions cannot be made." in refused.value.stderr
+    assert not list(tmp_path.glob("wheel/*"))
 
 
 def another_checkout(directory: Path) -> Path:
