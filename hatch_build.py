@@ -24,8 +24,8 @@ class PagesHook(BuildHookInterface[Any]):
     """Adds man pages and completions to the source archive and to the wheel.
 
     They are made from the command line, which needs its libraries. A source archive has them, so its wheel is
-    the same whatever is installed. In a checkout a missing library ends the build: a wheel without pages would
-    be a different wheel with the same name.
+    the same whatever is installed. In a checkout, a missing library ends the build: a wheel without pages
+    would be a different wheel with the same name.
     """
 
     PLUGIN_NAME = "custom"

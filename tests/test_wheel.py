@@ -163,26 +163,24 @@ def test_source_archive_makes_the_same_wheel(tmp_path: Path, wheel: Path, unpack
 
 
 @pytest.fixture
-def bare_environment(tmp_path: Path) -> dict[str, str]:
-    """Variables for a build without click, as if it were not installed."""
+def without_click(tmp_path: Path) -> str:
+    """PYTHONPATH of a build as if click were not installed."""
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     (hidden / "click.py").write_text("raise ModuleNotFoundError(\"No module named 'click'\", name='click')\n")
-    return {"PYTHONPATH": str(hidden)}
+    return str(hidden)
 
 
 def test_wheel_is_the_same_without_runtime_libraries(
-    tmp_path: Path, wheel: Path, unpacked: Path, bare_environment: dict[str, str]
+    tmp_path: Path, wheel: Path, unpacked: Path, without_click: str
 ) -> None:
-    again = built(tmp_path / "wheel", "wheel", unpacked, **bare_environment)
+    again = built(tmp_path / "wheel", "wheel", unpacked, PYTHONPATH=without_click)
     assert again.read_bytes() == wheel.read_bytes()
 
 
-def test_checkout_without_libraries_makes_no_other_wheel(
-    tmp_path: Path, bare_environment: dict[str, str]
-) -> None:
+def test_checkout_without_libraries_makes_no_other_wheel(tmp_path: Path, without_click: str) -> None:
     with pytest.raises(subprocess.CalledProcessError) as refused:
-        built(tmp_path / "wheel", "wheel", **bare_environment)
+        built(tmp_path / "wheel", "wheel", PYTHONPATH=without_click)
     assert b"No click: man pages and completions cannot be made." in refused.value.stderr
     assert not list(tmp_path.glob("wheel/*"))
 
