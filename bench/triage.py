@@ -154,7 +154,7 @@ def _memory(directory: Path) -> int:
     watching.start()
     with tempfile.TemporaryDirectory() as place:
         index = Index(place, create=True)
-        for _ in add_in_parts(index, judge_here(references(str(directory)), 2), 2000):
+        for _ in add_in_parts(index, judge_here(references(str(directory)), 2)):
             pass
     is_over.set()
     watching.join()

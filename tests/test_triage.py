@@ -3,29 +3,34 @@
 import contextlib
 import csv
 import gzip
-import hashlib
 import io
 import json
 import os
+import random
 import re
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from math import comb
+from math import comb, isclose
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import jsonschema
+import pyarrow as pa
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
+from pyarrow import parquet
 
 from service_record.record.entry import Entry, Phase
-from service_record.triage.counting import is_more_often
+from service_record.triage.counting import probability_of_rise, significance_limit
 from service_record.triage.judge import JudgeRequest, answer, rows_of
 from service_record.triage.references import references
 from service_record.triage.rows import BundleRow, Reference
@@ -36,6 +41,8 @@ from tests.pages import parsed
 from tests.waiting import wait_for
 
 DAY = 86_400.0
+LONG_AGO = -400 * DAY
+"""Bundles are older than their judgement."""
 NO_IMAGE = (
     "Error: initializing source docker://quay.io/x:1: reading manifest 1 in quay.io/x: manifest unknown"
 )
@@ -49,21 +56,21 @@ def bundle(path: Path, *entries: Entry) -> Path:
 
 
 def failing(path: Path, message: str, at: float = 0) -> Path:
-    return bundle(path, *failed_run(at=at, error_message=message))
+    return bundle(path, *failed_run(at=LONG_AGO + at, error_message=message))
 
 
 def healthy(path: Path, at: float = 0) -> Path:
-    return bundle(path, entry(at=at), entry(Phase.SERVICE_END, at + 5))
+    return bundle(path, entry(at=LONG_AGO + at), entry(Phase.SERVICE_END, LONG_AGO + at + 5))
 
 
 def triage(*arguments: object, **variables: Any) -> Answer:
     return service_record("triage", *arguments, **variables)
 
 
-def answered(*arguments: object, **variables: Any) -> Any:
-    told = triage(*arguments, "-o", "json", **variables)
-    assert told.status == 0, told.err
-    return json.loads(told.out)
+def answered(*arguments: object, status: int = 0, variables: Mapping[str, str] = MappingProxyType({})) -> Any:
+    answer = triage(*arguments, "-o", "json", **variables)
+    assert answer.status == status, answer.err
+    return json.loads(answer.out)
 
 
 def counts(document: Any) -> dict[str, int]:
@@ -139,7 +146,7 @@ def test_what_began_in_the_period_is_new_and_what_came_more_often_rises(tmp_path
     failing(tmp_path / "b/old-image.tar", NO_IMAGE)
     failing(tmp_path / "b/new-space.tar", NO_SPACE, 31 * DAY)
 
-    found = {each["cause"]: each for each in answered(tmp_path / "b", "--since", "2026-12-10")["causes"]}
+    found = {each["cause"]: each for each in answered(tmp_path / "b", "--since", "2025-11-05")["causes"]}
 
     assert (found["image-not-found"]["new"], found["image-not-found"]["rising"]) == (False, True)
     assert (found["disk-full"]["new"], found["disk-full"]["rising"]) == (True, False)
@@ -179,37 +186,37 @@ def test_new_is_also_what_another_index_does_not_have(shelf: Path, tmp_path: Pat
 
 
 @given(st.integers(1, 40), st.integers(1, 60), st.integers(1, 40), st.integers(1, 60))
-def test_rising_is_fisher_s_exact_test(now: int, more_now: int, before: int, more_before: int) -> None:
-    all_now, all_before = now + more_now, before + more_before
-    cases, ways = now + before, comb(all_now + all_before, now + before)
-    tail = sum(comb(all_now, k) * comb(all_before, cases - k) for k in range(now, min(cases, all_now) + 1))
-    exact = tail / ways
-    assume(abs(exact - 0.01) > 1e-9)
-    is_larger = now * all_before > before * all_now
-    assert is_more_often(now, all_now, before, all_before, 0.01) is (is_larger and exact < 0.01)
-
-
-@pytest.mark.parametrize(
-    ("now", "all_now", "before", "all_before", "is_more"),
-    [
-        (30, 100, 10, 100, True),
-        (12, 100, 10, 100, False),
-        (3, 3, 1, 2, False),
-        (10, 100, 30, 100, False),
-        (5, 100, 0, 100, False),
-        (10, 10, 5, 1000, True),
-        (3_000, 50_000, 2_500, 50_000, True),
-        (2_550, 50_000, 2_500, 50_000, False),
-    ],
-    ids=[
-        *("clearly", "by chance", "too few", "less", "new", "all of now"),
-        *("of very many", "of very many by chance"),
-    ],
-)
-def test_rising_is_what_chance_does_not_explain(
-    now: int, all_now: int, before: int, all_before: int, *, is_more: bool
+def test_probability_of_rise_is_fisher_s_mid_p(
+    now: int, more_now: int, before: int, more_before: int
 ) -> None:
-    assert is_more_often(now, all_now, before, all_before, 0.01) is is_more
+    all_now, all_before = now + more_now, before + more_before
+    cases = now + before
+
+    def ways(k: int) -> int:
+        return comb(all_now, k) * comb(all_before, cases - k)
+
+    tail = ways(now) / 2 + sum(ways(k) for k in range(now + 1, min(cases, all_now) + 1))
+    exact = tail / comb(all_now + all_before, cases)
+    assert isclose(probability_of_rise(now, all_now, before, all_before), exact, rel_tol=1e-6)
+
+
+def test_few_of_many_rises_are_false() -> None:
+    """Twenty causes, three of which rise from 2 to 9 in 100: most are found, and few others."""
+    chance = random.Random(5)
+    found = 0
+    false_shares = []
+    for _ in range(200):
+        probabilities = []
+        for cause in range(20):
+            before = sum(chance.random() < (0.02 if cause < 3 else 0.05) for _ in range(300))
+            now = sum(chance.random() < (0.09 if cause < 3 else 0.05) for _ in range(100))
+            probabilities.append(probability_of_rise(now, 100, before, 300))
+        limit = significance_limit(probabilities)
+        found += sum(one <= limit for one in probabilities[:3])
+        marked = sum(one <= limit for one in probabilities)
+        false_shares.append(sum(one <= limit for one in probabilities[3:]) / max(marked, 1))
+    assert found > 0.6 * 600
+    assert sum(false_shares) / len(false_shares) < 0.1
 
 
 def test_the_bundles_of_a_cause_are_listed(shelf: Path) -> None:
@@ -273,30 +280,276 @@ def test_a_row_has_what_a_bundle_says_of_its_host(tmp_path: Path) -> None:
         "service": "bootkube",
         "stage": "pull",
         "line": NO_SPACE,
-        "digest": hashlib.sha256(content).hexdigest(),
     }
     assert {name: row[name] for name in expected} == expected
     assert row["since"] <= row["latest"]
     assert row["signature"]
 
 
-def test_what_cannot_be_read_is_told_and_the_rest_is_judged(shelf: Path) -> None:
+def test_unreadable_bundles_are_listed_and_others_judged(shelf: Path) -> None:
     (shelf / "page.tar.gz").write_text("<html>502 Bad Gateway</html>")
     (shelf / "empty.tar.gz").write_bytes(b"")
     (shelf / "cut.tar.gz").write_bytes((shelf / "good.tar.gz").read_bytes()[:40])
 
-    document = answered(shelf)
+    document = answered(shelf, status=3)
 
     assert document["verdicts"]["failed"] == 6
-    told = {Path(each["bundle"]).name: each["reason"] for each in document["unreadable"]}
-    assert set(told) == {"page.tar.gz", "empty.tar.gz", "cut.tar.gz"}
-    assert "looks like HTML" in told["page.tar.gz"]
-    assert all(told.values())
+    reasons = {Path(each["bundle"]).name: each["reason"] for each in document["unreadable"]}
+    assert set(reasons) == {"page.tar.gz", "empty.tar.gz", "cut.tar.gz"}
+    assert "looks like HTML" in reasons["page.tar.gz"]
+    assert all(reasons.values())
+    assert "Not judged" in triage(shelf).out
+
+
+def test_bundle_name_that_is_not_utf8_is_judged(tmp_path: Path) -> None:
+    failing(tmp_path / "b/plain.tar.gz", NO_SPACE)
+    (tmp_path / "b/plain.tar.gz").rename(os.fsdecode(os.fsencode(tmp_path) + b"/b/caf\xe9.tar.gz"))
+    (cause,) = answered(tmp_path / "b")["causes"]
+    assert cause["example"].endswith("/caf\\xe9.tar.gz")
+
+
+def test_truncated_bundle_without_trouble_is_not_judged(tmp_path: Path) -> None:
+    log = member("bootstrap/journals/journal.log", random.Random(1).randbytes(50_000).hex().encode())
+    record_ = record("bootkube", entry(at=LONG_AGO), entry(Phase.SERVICE_END, LONG_AGO + 5))
+    failure = record("bootkube", *failed_run(at=LONG_AGO, error_message=NO_SPACE))
+    for name, first in (("good", record_), ("bad", failure)):
+        whole = gzip.compress(tar(first, log))
+        write(tmp_path / f"{name}.tar.gz", whole[: len(whole) * 6 // 10])
+
+    document = answered(tmp_path, status=3)
+
+    (unread,) = document["unreadable"]
+    assert unread["bundle"].endswith("/good.tar.gz")
+    assert "no end" in unread["reason"]
+    assert counts(document) == {"disk-full": 1}
+    assert [Path(each["bundle"]).name for each in document["incomplete"]] == ["bad.tar.gz"]
+
+
+def test_truncated_cluster_archive_names_missing_hosts(tmp_path: Path) -> None:
+    host = gzip.compress(tar(record("bootkube", *failed_run(at=LONG_AGO, error_message=NO_SPACE))))
+    filler = member("prod_master_m2.tar.gz", random.Random(1).randbytes(50_000))
+    whole = tar(member("prod_master_m1.tar.gz", host), filler)
+    write(tmp_path / "cluster.tar", whole[: len(whole) // 2])
+
+    document = answered(tmp_path, status=3)
+
+    assert counts(document) == {"disk-full": 1}
+    assert any("are missing" in each["reason"] for each in document["unreadable"])
+
+
+def test_folder_of_several_hosts_is_judged_host_by_host(tmp_path: Path) -> None:
+    for name, message in (("a", NO_SPACE), ("b", NO_IMAGE)):
+        lines = b"".join(each.to_line() for each in failed_run(at=LONG_AGO, error_message=message))
+        write(tmp_path / f"case/{name}/bootstrap/services/bootkube.json", lines)
+    assert counts(answered(tmp_path / "case")) == {"disk-full": 1, "image-not-found": 1}
+
+
+def test_wrong_clock_is_marked_and_left_out_of_trends(tmp_path: Path) -> None:
+    for n in range(5):
+        failing(tmp_path / f"b/image-{n}.tar", NO_IMAGE, n * DAY)
+    failing(tmp_path / "b/space.tar", NO_SPACE, 20 * DAY)
+    failing(tmp_path / "b/future.tar", NO_IMAGE, 4000 * DAY)
+    failing(tmp_path / "b/past.tar", NO_IMAGE, -20_000 * DAY)
+
+    document = answered(tmp_path / "b")
+
+    assert {Path(each["bundle"]).name for each in document["wrongClocks"]} == {"future.tar", "past.tar"}
+    assert {each["cause"]: each["new"] for each in document["causes"]} == {
+        "image-not-found": False,
+        "disk-full": True,
+    }
+    assert document["since"].startswith("2025-10-30")
+    assert "Wrong clocks" in triage(tmp_path / "b").out
+
+
+def named_host(name: str, *, message: str = NO_SPACE, at: float = 0) -> bytes:
+    hostname = member("bootstrap/network/hostname.txt", f"{name}\n".encode())
+    return tar(record("bootkube", *failed_run(at=LONG_AGO + at, error_message=message)), hostname)
+
+
+def test_rising_counts_hosts_and_not_their_bundles(tmp_path: Path) -> None:
+    for n in range(60):
+        healthy(tmp_path / f"old-{n}.tar", n)
+        healthy(tmp_path / f"new-{n}.tar", 20 * DAY + n)
+    for n in range(12):
+        write(tmp_path / f"repeated-{n}.tar", named_host("m1.lab", message=NO_IMAGE, at=20 * DAY + n))
+        write(tmp_path / f"spread-{n}.tar", named_host(f"s{n}.lab", at=20 * DAY + n))
+    write(tmp_path / "before-1.tar", named_host("m1.lab", message=NO_IMAGE))
+    write(tmp_path / "before-2.tar", named_host("s20.lab"))
+
+    found = {each["cause"]: each for each in answered(tmp_path)["causes"]}
+
+    assert (found["image-not-found"]["rising"], found["image-not-found"]["hosts"]) == (False, 1)
+    assert (found["disk-full"]["rising"], found["disk-full"]["now"]) == (True, 12)
+    assert found["disk-full"]["probability"] < 0.01
+    text = " ".join(triage(tmp_path).out.split())
+    assert re.search(r"1 of 62 hosts before, 12 of 73 now: 10\.2 times as frequent \(by chance alone: ", text)
+
+
+def test_errors_of_hosts_that_succeeded_are_listed(tmp_path: Path) -> None:
+    journal = "".join(
+        f"2025-10-17T00:00:{n:02d}+00:00 h frob.sh[8]: Error: frobnicator cannot find its sprocket\n"
+        for n in range(3)
+    )
+    done = record("bootkube", entry(at=LONG_AGO), entry(Phase.SERVICE_END, LONG_AGO + 5))
+    write(tmp_path / "a.tar", tar(done, member("bootstrap/journals/journal.log", journal.encode())))
+    document = answered(tmp_path)
+    assert document["verdicts"] == {"succeeded": 1}
+    assert ["sprocket" in each["says"] for each in document["unexpected"]] == [True]
+    assert "sprocket" in triage(tmp_path).out
+
+
+def test_one_bundle_in_five_forms_counts_once(tmp_path: Path) -> None:
+    folder = tmp_path / "b"
+    whole = named_host("m1.lab")
+    write(folder / "plain.tar", whole)
+    write(folder / "packed.tar.gz", gzip.compress(whole, 1))
+    write(folder / "again.tgz", gzip.compress(whole, 9))
+    with tarfile.open(fileobj=io.BytesIO(whole)) as archive:
+        archive.extractall(folder / "unpacked", filter="data")
+    (tmp_path / "link").symlink_to(folder)
+
+    document = answered(
+        "--index", tmp_path / "i", folder, tmp_path / "link", folder / "../b", folder / "plain.tar"
+    )
+
+    assert document["bundles"] == 1
+    assert counts(document) == {"disk-full": 1}
+
+
+def test_unpacked_bundle_is_judged_again_when_its_record_changed(tmp_path: Path) -> None:
+    path = tmp_path / "b/host/bootstrap/services/bootkube.json"
+    write(path, b"".join(each.to_line() for each in failed_run(at=LONG_AGO, error_message=NO_SPACE)))
+    assert counts(answered("--index", tmp_path / "i", tmp_path / "b")) == {"disk-full": 1}
+    write(path, b"".join(each.to_line() for each in failed_run(at=LONG_AGO, error_message=NO_IMAGE)))
+    assert counts(answered("--index", tmp_path / "i", tmp_path / "b")) == {"image-not-found": 1}
+
+
+def test_damaged_and_foreign_files_of_an_index_are_left_out(shelf: Path, tmp_path: Path) -> None:
+    index = tmp_path / "i"
+    answered("--index", index, shelf)
+    (whole,) = index.glob("*.parquet")
+    (index / "empty.parquet").write_bytes(b"")
+    data = bytearray(whole.read_bytes())
+    data[len(data) // 4 : len(data) // 2] = bytes(len(data) // 2 - len(data) // 4)
+    (index / "holes.parquet").write_bytes(data)
+    parquet.write_table(pa.table({"a": [1]}), index / "foreign.parquet")
+
+    answer = triage("--index", index, shelf, "-o", "json")
+
+    assert (answer.status, json.loads(answer.out)["bundles"]) == (0, 7)
+    warned = {line.partition(".parquet:")[0].rpartition("/")[2] for line in answer.err.splitlines()}
+    assert warned == {"empty", "holes", "foreign"}
+    assert triage("sql", "--index", index, "select count(*) from bundles").out.split()[-1] == "7"
+
+
+def test_full_disk_names_the_index(shelf: Path, tmp_path: Path) -> None:
+    limits = ["prlimit", "--fsize=1000:1000"]
+    command = [*limits, *PROGRAM, "triage", "--index", str(tmp_path / "i"), str(shelf)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    assert f"{tmp_path / 'i'}: " in done.stderr
+    assert "make room" in done.stderr
+    assert not list((tmp_path / "i").iterdir())
+    assert answered("--index", tmp_path / "i", shelf)["bundles"] == 7
+
+
+WRITES_OFTEN = """
+from service_record.triage import index
+index._WRITE_SECONDS = 0.1
+from service_record.cli import main
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_run_that_was_ended_is_completed_by_the_next(tmp_path: Path, number: signal.Signals) -> None:
+    for n in range(80):
+        failing(tmp_path / f"b/{n}.tar", NO_SPACE, n)
+    index = tmp_path / "i"
+    command = [
+        sys.executable,
+        "-c",
+        WRITES_OFTEN,
+        "triage",
+        "--workers",
+        "2",
+        "--index",
+        index,
+        tmp_path / "b",
+    ]
+    with program(command, stderr=subprocess.PIPE) as running:
+        wait_for(lambda: list(index.glob("*.parquet")))
+        running.send_signal(number)
+        _, error = running.communicate(timeout=60)
+    rows = int(triage("sql", "--index", index, "select count(*) from bundles").out.split()[-1])
+    assert 0 < rows < 80
+    if number == signal.SIGKILL:
+        assert error == b""
+    else:
+        assert running.returncode == 128 + number
+        text = f"Interrupted: {rows} hosts were judged and kept; the same command judges the rest\n"
+        assert error.decode() == text
+
+    assert counts(answered("--index", index, tmp_path / "b")) == {"disk-full": 80}
+
+
+def test_query_answers_of_every_type_are_json(shelf: Path, tmp_path: Path) -> None:
+    answered("--index", tmp_path / "i", shelf)
+
+    def ask(query: str) -> Answer:
+        return triage("sql", "--index", tmp_path / "i", "-o", "json", query)
+
+    values = "max(latest) - min(latest) a, 1.5 b, date '2026-01-02' c, [1] d, 'nan'::double e"
+    assert json.loads(ask(f"select {values} from bundles").out) == [
+        {"a": 2 * DAY + 5, "b": 1.5, "c": "2026-01-02", "d": [1], "e": None}
+    ]
+    empty = ask("")
+    assert (empty.status, empty.err.count("\n")) == (3, 1)
+    assert "the query has no answer" in empty.err
+
+
+def test_since_limits_the_comparison_with_another_index(tmp_path: Path) -> None:
+    failing(tmp_path / "other/a.tar", NO_IMAGE)
+    failing(tmp_path / "b/space.tar", NO_SPACE)
+    failing(tmp_path / "b/image.tar", NO_IMAGE, 50 * DAY)
+    answered("--index", tmp_path / "i", tmp_path / "other")
+    against = ("--against", tmp_path / "i")
+
+    def new(*arguments: object) -> set[str]:
+        return {each["cause"] for each in answered(*arguments)["causes"] if each["new"]}
+
+    assert new(tmp_path / "b", *against) == {"disk-full"}
+    assert new(tmp_path / "b", *against, "--since", "2025-11-20") == set()
+    assert "all bundles, against" in triage(tmp_path / "b", *against).out
+
+
+def test_printed_words_of_a_cause_find_its_bundles(shelf: Path) -> None:
+    document = answered(shelf)
+    printed = [each["says"] for each in (*document["causes"], *document["unknown"])]
+    found = [json.loads(triage(shelf, "--cause", words, "-o", "json").out) for words in printed]
+    assert [len(rows) for rows in found] == [3, 1, 2]
+
+
+def test_object_store_needs_a_bucket() -> None:
+    answer = triage("s3://")
+    assert (answer.status, "no bucket is named" in answer.err) == (3, True)
+
+
+def test_answer_fits_its_schema(shelf: Path) -> None:
+    schema = json.loads((Path(__file__).parents[1] / "docs/triage.schema.json").read_text())
+    (shelf / "empty.tar.gz").write_bytes(b"")
+    jsonschema.validate(answered(shelf, status=3), schema)
 
 
 def write(place: Path, content: str | bytes) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def disk_error(disk: str) -> str:
+    return DISK_ERROR.replace("sda1", disk)
 
 
 DISK_ERROR = "Mar 02 09:00:01 node7 kernel: EXT4-fs error (device sda1): ext4_find_entry: bad lblock 0\n"
@@ -306,11 +559,11 @@ def test_mixed_folder_is_judged_or_named_item_by_item(tmp_path: Path) -> None:
     folder = tmp_path / "cases"
     failing(folder / "bundle.tar.gz", NO_SPACE)
     (folder / "bundle.dat").write_bytes((folder / "bundle.tar.gz").read_bytes())
-    write(folder / "node7-journal.txt", DISK_ERROR)
-    write(folder / "sos/sosreport-a/sos_commands/logs/journalctl_--boot", DISK_ERROR)
-    write(folder / "case/messages.1", DISK_ERROR)
-    write(folder / "case/kern.txt", DISK_ERROR)
-    write(folder / "copied/log/syslog", DISK_ERROR)
+    write(folder / "node7-journal.txt", disk_error("sda2"))
+    write(folder / "sos/sosreport-a/sos_commands/logs/journalctl_--boot", disk_error("sdb2"))
+    write(folder / "case/messages.1", disk_error("sdc2"))
+    write(folder / "case/kern.txt", disk_error("sdd2"))
+    write(folder / "copied/log/syslog", disk_error("sde2"))
     write(folder / "records/bootkube.json", b"".join(each.to_line() for each in failed_run()))
     write(folder / "readme.md", "These are the cases of March.\n")
     write(folder / "page.html", "<html></html>")
@@ -347,7 +600,7 @@ def test_source_without_anything_to_judge_is_an_error(tmp_path: Path) -> None:
     assert triage(folder / "readme.md").status == 0
 
 
-def test_unreadable_directory_is_skipped(tmp_path: Path) -> None:
+def test_unreadable_directory_is_listed_as_not_judged(tmp_path: Path) -> None:
     failing(tmp_path / "bundle.tar.gz", NO_SPACE)
     (tmp_path / "lost+found").mkdir(mode=0)
     rights = "-dac_override,-dac_read_search"
@@ -355,9 +608,10 @@ def test_unreadable_directory_is_skipped(tmp_path: Path) -> None:
         ["setpriv", f"--bounding-set={rights}", f"--inh-caps={rights}"] if os.geteuid() == 0 else []
     )
     command = [*unprivileged, *PROGRAM, "triage", str(tmp_path), "-o", "json"]
-    done = subprocess.run(command, capture_output=True, check=True, env=environment())
-    skipped = json.loads(done.stdout)["skipped"]
-    assert skipped == [{"file": str(tmp_path / "lost+found"), "reason": "Permission denied"}]
+    done = subprocess.run(command, capture_output=True, check=False, env=environment())
+    unread = json.loads(done.stdout)["unreadable"]
+    assert unread == [{"bundle": str(tmp_path / "lost+found"), "reason": "Permission denied"}]
+    assert done.returncode == 3
 
 
 def test_hosts_without_a_cause_are_grouped_by_what_stands_out(tmp_path: Path) -> None:
@@ -378,7 +632,7 @@ def test_triage_judges_a_log_like_analyze(tmp_path: Path) -> None:
     journal = tmp_path / "out.txt"
     write(journal, DISK_ERROR)
     analysed = json.loads(service_record("analyze", "-o", "json", journal).out)
-    (row,) = rows_of(journal, Reference(str(journal)))
+    (row,) = rows_of(str(journal), Reference(str(journal)))
     assert (row.verdict, row.says) == (analysed["verdict"], analysed["says"])
 
 
@@ -400,7 +654,7 @@ def test_a_bundle_that_takes_too_much_has_a_row_that_says_so(tmp_path: Path, lim
     records = (member(f"bootstrap/services/{name}.json", large) for name in "abc")
     path.write_bytes(gzip.compress(tar(*records), 1))
 
-    (row,) = json.loads(answer(JudgeRequest(Reference(str(path)), str(path), **limits)))
+    (row,) = json.loads(answer(JudgeRequest(Reference(str(path)), os.fsencode(path), **limits)))
 
     assert row["verdict"] == "unreadable"
     assert re.fullmatch(r"not judged: it takes more than .+ (memory|s|MiB of memory)", row["left_out"])
@@ -501,7 +755,7 @@ def test_bundles_and_index_may_be_in_an_object_store(shelf: Path, s3: dict[str, 
         )
 
     for _ in range(2):
-        document = answered("--index", "s3://shelf/index", "s3://shelf/2026", **s3)
+        document = answered("--index", "s3://shelf/index", "s3://shelf/2026", variables=s3)
         assert counts(document) == {"image-not-found": 3}
     told = triage("sql", "--index", "s3://shelf/index", "-o", "json", "select count(*) n from bundles", **s3)
     assert json.loads(told.out) == [{"n": 3}]

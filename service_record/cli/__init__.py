@@ -72,6 +72,7 @@ _EXIT_CODES: Final[dict[str, dict[int, str]]] = {
     "report": {6: _REFUSAL, 75: "with --stop something could not be removed"},
     "ship": {6: _REFUSAL, 75: "not delivered"},
     "assisted": {1: "a host was left alone", 3: "refused", 75: "the service cannot be reached"},
+    "triage": {3: "something was not judged, or there is nothing to judge"},
     "hosts": {1: "with --fail a host is in trouble", 3: "the collector did not answer"},
 }
 _COMMON_CODES: Final = {0: "done", 2: "wrong usage", 3: "nothing to read there"}

@@ -1,19 +1,22 @@
 """`service-record triage`: what is failing in many bundles, how often, since when, and what is new."""
 
+import math
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from service_record.cli import Unreadable, require_extra
+from service_record.cli import UNREADABLE, Unreadable, require_extra
 from service_record.cli.options import MomentType, color_option, pager_option
 from service_record.cli.terminal import aligned, print_lines, view
 from service_record.display.text import Clock
@@ -23,59 +26,31 @@ from service_record.record.visible import visible
 if TYPE_CHECKING:
     from service_record.triage.counting import Triage
     from service_record.triage.index import Index
+    from service_record.triage.references import Skipped
     from service_record.triage.rows import Reference
 
-_ROWS_EACH: Final = 2_000
-"""Rows in one file of the index."""
 _WEEK: Final = "last-week"
-_TOLD_EACH: Final = 100
+_PROGRESS_BUNDLES: Final = 100
 
 
-class _Triage(click.Group):
-    """A group whose first word is a source unless it is a command."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
-            args = ["bundles", *args]
-        return super().parse_args(ctx, args)
-
-
-@click.group("triage", cls=_Triage)
-def command() -> None:
-    """Say what is failing in many bundles, how often, and what is new.
-
-    \b
-    triage SOURCE...      judge what is new in the sources, and answer
-    triage sql "QUERY"    ask the index with SQL
-
-    \b
-    Examples:
-      service-record triage bundles/
-      service-record triage --index shelf s3://support/2026/ bundles/*.tar.gz
-      service-record triage --index shelf --against last-week
-      service-record triage --index shelf --cause disk-missing
-      service-record triage sql --index shelf "select cause, count(*) from bad group by all"
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
-
-
-_index_option = click.option(
+@click.command("triage")
+@click.argument("sources", metavar="[SOURCE]...", nargs=-1)
+@click.option(
     "--index",
     "place",
     metavar="DIR|s3://...",
-    help="Keep the rows there: the next run reads only bundles that are new.",
+    help="Keep the results there: the next run judges only bundles that are new or changed.",
 )
-
-
-@command.command("bundles", hidden=True)
-@click.argument("sources", metavar="[SOURCE]...", nargs=-1)
-@_index_option
 @click.option(
-    "--since", type=MomentType(), help="New is what began then or later. [default: the last seven days]"
+    "--since",
+    type=MomentType(),
+    help="Compare bundles from TIME on. [default: the last seven days; with --against INDEX all]",
 )
 @click.option(
     "--against",
     metavar="INDEX|last-week",
-    help="New is what that index does not have, or what the week before --since does not have.",
+    help="Compare with the bundles of another index, or with the week before --since. "
+    "[default: all earlier bundles]",
 )
 @click.option("--cause", metavar="NAME", help="List the bundles with this cause, or with these words.")
 @click.option(
@@ -83,22 +58,22 @@ _index_option = click.option(
     "--output",
     type=click.Choice(["table", "wide", "json", "csv", "html"]),
     default="table",
-    help="table: the ten most frequent; wide: all; html: a page with the trend; the others for programs.",
+    help="table: ten items of each list; wide: all; html: a page with trends; json and csv: for programs.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(1, 512),
     default=os.cpu_count() or 1,
     show_default="one for each processor",
-    help="How many bundles are judged at once on this machine.",
+    help="Number of bundles to judge at once on this machine.",
 )
 @click.option(
     "--on", "scheduler", metavar="tcp://HOST:PORT", help="Judge on the workers of a Dask scheduler."
 )
-@click.option("--again", is_flag=True, help="Judge bundles that are in the index already, too.")
+@click.option("--again", is_flag=True, help="Judge all bundles, including those in the index.")
 @color_option
 @pager_option
-def bundles(
+def command(
     *,
     sources: tuple[str, ...],
     place: str | None,
@@ -112,13 +87,29 @@ def bundles(
     color: str,
     pager: bool,
 ) -> None:
-    """Judge the bundles of sources, and say what they come to.
+    """Say what is failing in many bundles, how often, and what is new.
 
-    A SOURCE is a folder, a file, a pattern, s3://BUCKET/PREFIX, or a collector as collector://HOST. Of an
+    A SOURCE is a folder, a file, a pattern, s3://BUCKET/PREFIX, or a collector as collector://HOST. In the
     archive of a whole cluster, as assisted-service makes it, each host is judged by itself.
-    """
+
+    `triage sql QUERY` queries the index with SQL. Its tables are `bundles`, with a row for each host of each
+    bundle, and `bad`, with the hosts in trouble. (A folder named sql is ./sql.)
+
+    \b
+    Examples:
+      service-record triage bundles/
+      service-record triage --index shelf s3://support/2026/ bundles/*.tar.gz
+      service-record triage --index shelf --against last-week
+      service-record triage --index shelf --cause disk-missing
+      service-record triage sql --index shelf "select cause, count(*) from bad group by all"
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    if sources[:1] == ("sql",):
+        _print_query(place, sources[1:], output)
+        return
     if not sources and place is None:
         raise click.UsageError("give a SOURCE to judge, or --index with bundles that were judged before")
+    if cause is not None and output == "html":
+        raise click.UsageError("--cause has no page: use -o table, json or csv")
     require_extra("triage")
     if scheduler is not None:
         require_extra("dask")
@@ -126,16 +117,22 @@ def bundles(
 
     try:
         with _opened(place, sources) as index:
-            skipped = _judge(index, sources, workers, scheduler, again=again)
+            skipped = _judge(index, sources, workers, scheduler, again=again, is_kept=place is not None)
             if sources and not index.known_keys():
                 raise Unreadable(visible(_nothing_to_judge(sources, skipped)))
             if cause is not None:
                 _print_bundles(index, cause, output, color, pager=pager)
-            else:
-                answer = replace(_answer(index, since, against), skipped=tuple(skipped))
-                _print_answer(answer, sources or (place or "",), output, color, pager=pager)
+                return
+            answer = _answer(index, since, against)
     except (TriageError, CollectorError) as fault:
         raise Unreadable(visible(str(fault))) from None
+    _warn_of_files(index)
+    unread = tuple((one.place, one.reason) for one in skipped if one.is_unread)
+    others = tuple((one.place, one.reason) for one in skipped if not one.is_unread)
+    answer = replace(answer, skipped=others, unreadable=(*answer.unreadable, *unread))
+    _print_answer(answer, sources or (place or "",), output, color, pager=pager)
+    if answer.unreadable:
+        raise click.exceptions.Exit(UNREADABLE)
 
 
 @contextmanager
@@ -150,45 +147,78 @@ def _opened(place: str | None, sources: Sequence[str]) -> "Iterator[Index]":
         yield Index(directory)
 
 
+class _Terminated(Exception):  # noqa: N818  # a signal, not an error
+    """SIGTERM."""
+
+
+@contextmanager
+def _raised_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into an exception, so that rows are written before the program ends."""
+
+    def end(_number: int, _frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _judge(
-    index: "Index", sources: Iterable[str], workers: int, scheduler: str | None, *, again: bool
-) -> list[tuple[str, str]]:
-    """Judge the hosts that the index does not have, and add their rows; return the skipped files, and why."""
+    index: "Index", sources: Iterable[str], workers: int, scheduler: str | None, *, again: bool, is_kept: bool
+) -> "list[Skipped]":
+    """Judge the bundles that the index does not have, add their rows, and return the skipped files."""
     from service_record.triage.engines import judge_here, judge_on_dask  # an extra
     from service_record.triage.index import add_in_parts
     from service_record.triage.references import references
 
     judged = set() if again else index.known_keys()
-    keys: set[str] = set()
-
-    skipped: list[tuple[str, str]] = []
-
-    def skip(place: str, reason: str) -> None:
-        skipped.append((place, reason))
+    seen: set[str] = set()
+    skipped: list[Skipped] = []
 
     def new() -> "Iterator[Reference]":
-        for reference in chain.from_iterable(references(source, skip) for source in sources):
-            if reference.key not in judged and reference.uri not in keys:
-                keys.add(reference.uri)
+        for reference in chain.from_iterable(references(source, skipped.append) for source in sources):
+            if reference.key not in judged and reference.uri not in seen:
+                seen.add(reference.uri)
                 yield reference
 
     answers = judge_on_dask(new(), scheduler) if scheduler else judge_here(new(), workers)
     is_terminal = sys.stderr.isatty()
     count = 0
-    for count in add_in_parts(index, answers, _ROWS_EACH):
-        if is_terminal and count % _TOLD_EACH == 0:
-            click.echo(f"\r{count} bundles judged", err=True, nl=False)
-    if is_terminal and count >= _TOLD_EACH:
+    try:
+        with _raised_sigterm(), closing(answers), closing(add_in_parts(index, answers)) as counts:
+            for count in counts:
+                if is_terminal and count % _PROGRESS_BUNDLES == 0:
+                    click.echo(f"\r{count} bundles judged", err=True, nl=False)
+    except (KeyboardInterrupt, _Terminated) as signal_:
+        kept = " and kept; the same command judges the rest" if is_kept else ""
+        click.echo(f"Interrupted: {index.added} hosts were judged{kept}", err=True)
+        code = _INTERRUPTED if isinstance(signal_, KeyboardInterrupt) else _TERMINATED
+        raise click.exceptions.Exit(code) from None
+    if is_terminal and count >= _PROGRESS_BUNDLES:
         click.echo(f"\r{count} bundles judged", err=True)
     return skipped
 
 
-def _nothing_to_judge(sources: Iterable[str], skipped: Sequence[tuple[str, str]]) -> str:
+_INTERRUPTED: Final = 128 + signal.SIGINT
+_TERMINATED: Final = 128 + signal.SIGTERM
+
+
+def _nothing_to_judge(sources: Iterable[str], skipped: "Sequence[Skipped]") -> str:
     if not skipped:
         return f"nothing to judge in {', '.join(sources)}: no files there"
-    place, reason = skipped[0]
+    first = skipped[0]
     files = f"{len(skipped)} file{'s were' if len(skipped) > 1 else ' was'} skipped"
-    return f"nothing to judge in {', '.join(sources)}: {files}, the first of them {place}: {reason}"
+    return (
+        f"nothing to judge in {', '.join(sources)}: {files}, the first of them {first.place}: {first.reason}"
+    )
+
+
+def _warn_of_files(index: "Index") -> None:
+    for path, reason in index.left_out.items():
+        click.echo(visible(f"Warning: {path}: {reason}; its rows are left out"), err=True)
 
 
 def _answer(index: "Index", since: datetime | None, against: str | None) -> "Triage":
@@ -224,60 +254,74 @@ def _print_answer(
 
 
 def _print_bundles(index: "Index", cause: str, output: str, color: str, *, pager: bool) -> None:
-    from service_record.display.machine import csv_of
     from service_record.triage.answer_table import bundle_lines  # an extra
-    from service_record.triage.counting import bundles_of
+    from service_record.triage.counting import bundles_with
 
-    bundle_rows = bundles_of(index.connect(), cause)
+    bundle_rows = bundles_with(index.connect(), cause)
+    _warn_of_files(index)
     if output in {"table", "wide"}:
         print_lines(bundle_lines(cause, bundle_rows, view(Clock.UTC)), color, pager=pager)
-    elif output == "json":
-        _write_json([_plain(row) for row in bundle_rows])
-    elif output == "csv":
-        rows = [_plain(row) for row in bundle_rows]
-        _write(csv_of(rows[0] if rows else (), (row.values() for row in rows)))
     else:
-        raise click.UsageError("--cause has no page: use -o table, json or csv")
+        _write_rows(
+            list(bundle_rows[0]) if bundle_rows else [], [row.values() for row in bundle_rows], output
+        )
 
 
-@command.command("sql")
-@click.argument("query")
-@_index_option
-@click.option("-o", "--output", type=click.Choice(["table", "json", "csv"]), default="table")
-def sql(*, query: str, place: str | None, output: str) -> None:
-    """Ask the index with a QUERY of DuckDB.
-
-    It has the tables `bundles`, a row for each host of each bundle, and `bad`, those with trouble.
-
-    \b
-    Example:
-      service-record triage sql --index shelf "select release, count(*) from bad group by all"
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+def _print_query(place: str | None, words: Sequence[str], output: str) -> None:
+    """Print the answer of the index to a query in SQL."""
+    if len(words) != 1:
+        raise click.UsageError("give one query, in quotes")
     if place is None:
         raise click.UsageError("--index is missing; name the index to ask")
+    if output == "html":
+        raise click.UsageError("sql has no page: use -o table, json or csv")
     require_extra("triage")
-    from service_record.display.machine import csv_of  # only for an output
-    from service_record.triage.index import Index, ask
+    from service_record.triage.index import Index, ask  # an extra
     from service_record.triage.references import TriageError
 
     try:
-        columns, rows = ask(Index(place), query)
+        index = Index(place)
+        columns, rows = ask(index, words[0])
     except TriageError as fault:
         raise Unreadable(visible(str(fault))) from None
-    if output == "json":
-        _write_json([_plain(dict(zip(columns, row, strict=True))) for row in rows])
-    elif output == "csv":
-        _write(csv_of(columns, rows))
+    _warn_of_files(index)
+    if output in {"json", "csv"}:
+        _write_rows(columns, rows, output)
     else:
         cells = [[visible("" if value is None else str(value)) for value in row] for row in rows]
         _write(aligned([columns, *cells]))
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    def plain(value: Any) -> Any:
-        return f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if isinstance(value, datetime) else value
+def _write_rows(columns: Sequence[str], rows: Iterable[Iterable[Any]], output: str) -> None:
+    from service_record.display.machine import csv_of  # only for programs
 
-    return {name: plain(value) for name, value in row.items()}
+    plain = [[_plain(value) for value in row] for row in rows]
+    if output == "csv":
+        _write(csv_of(columns, plain))
+    else:
+        _write_json([dict(zip(columns, row, strict=True)) for row in plain])
+
+
+def _plain(value: Any) -> Any:  # noqa: PLR0911  # one for each type
+    """Return a value of DuckDB as JSON has it: times in UTC, intervals in seconds, the rest as text."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < _JSON_LIMIT else str(value)  # sums in DuckDB have 128 bits
+    if isinstance(value, float | Decimal):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, datetime):
+        return f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return str(value)
+
+
+_JSON_LIMIT: Final = 1 << 63
 
 
 def _write(text: str) -> None:

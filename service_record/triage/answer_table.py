@@ -1,4 +1,4 @@
-"""Output of `triage`: lines for a terminal, a page, documents and CSV for programs. Pure."""
+"""Display the answer of `triage`: lines for a terminal, a page, JSON and CSV. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -13,20 +13,20 @@ from service_record.triage.counting import Cause, Triage
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _ASCII_BARS: Final = ".:-=+*#%"
 _INDENT: Final = 2
-_FEW: Final = 10
-_MOST_LEFT_OUT: Final = 10
-_LEAST_SHARE: Final = 0.005
-"""A smaller share would be rounded to 0%."""
+_MAX_CAUSES: Final = 10
+_MAX_LEFT_OUT: Final = 10
+_MIN_SHARE: Final = 0.005  # a smaller one would be shown as 0%
+_MIN_DAYS: Final = 2  # with trouble, for a trend
 _COLUMNS: Final = (
     *("cause", "says", "rank", "bundles", "hosts", "share", "first", "last", "new", "rising"),
-    *("now", "before", "releases", "platforms", "services", "example", "line"),
+    *("now", "before", "probability", "releases", "platforms", "services", "example", "line"),
 )
 
 
 def answer_lines(triage: Triage, view: View, *, whole: bool = False) -> Iterator[Line]:
-    """Yield the answer: what is new, what is rising, what failed how often, and what no rule knows.
+    """Yield the answer: what is new and rising first, then all causes, and what could not be judged.
 
-    Without `whole` the ten most frequent of each are shown.
+    Without `whole`, at most ten items of each part are shown.
     """
     everything = (*triage.causes, *triage.unknown)
     new = tuple(cause for cause in everything if cause.is_new)
@@ -35,31 +35,58 @@ def answer_lines(triage: Triage, view: View, *, whole: bool = False) -> Iterator
         (f"{count(triage.bundles, 'bundle')} of {count(triage.hosts, 'host')}", Ink.STRONG),
         (f": {_verdicts(triage)}", Ink.PLAIN),
     )
-    if triage.since is not None:
-        compared = f"since {_day(triage.since)}, against {triage.compared_with}"
-        what = "new and rising" if new or rising else "nothing is new or rising"
-        yield ((visible(f"{what}: {compared}"), Ink.FAINT),)
-    parts = (("New", new), ("Rising", rising), ("Causes", triage.causes), ("No rule knows", triage.unknown))
-    for heading, causes in parts:
+    if compared := _comparison(triage):
+        state = "new and rising" if new or rising else "nothing is new or rising"
+        yield ((visible(f"{state}: {compared}"), Ink.FAINT),)
+    for heading, causes in (
+        ("New", new),
+        ("Rising", rising),
+        ("Causes", triage.causes),
+        ("No rule knows", triage.unknown),
+        (_UNEXPECTED, triage.unexpected),
+    ):
         if causes:
             yield BLANK
             yield ((heading, Ink.STRONG),)
-            listing = causes if whole else causes[:_FEW]
+            listing = causes if whole else causes[:_MAX_CAUSES]
             for cause in listing:
-                yield from _cause_lines(cause, view, () if heading in {"New", "Rising"} else _marks(cause))
+                marks = () if heading in {"New", "Rising"} else _marks(cause)
+                yield from _cause_lines(cause, triage, view, marks)
             if len(listing) < len(causes):
                 hidden = count(len(causes) - len(listing), "more cause")
                 yield ((f"{' ' * _INDENT}and {hidden}: -o wide shows all", Ink.FAINT),)
-    for heading, left_out in (("Not judged", triage.unreadable), ("Skipped", triage.skipped)):
-        listed = left_out if whole else left_out[:_MOST_LEFT_OUT]
-        if left_out:
-            yield BLANK
-            yield ((heading, Ink.STRONG),)
-        for uri, reason in listed:
-            yield from wrapped(visible(f"{uri}: {reason}"), Ink.PLAIN, view, _INDENT)
-        if len(listed) < len(left_out):
-            more = f"{' ' * _INDENT}and {len(left_out) - len(listed)} more: -o wide shows all"
+    for _, heading, items in _left_out(triage):
+        yield BLANK
+        yield ((heading, Ink.STRONG),)
+        listed = items if whole else items[:_MAX_LEFT_OUT]
+        for place, reason in listed:
+            yield from wrapped(visible(f"{place}: {reason}"), Ink.PLAIN, view, _INDENT)
+        if len(listed) < len(items):
+            more = f"{' ' * _INDENT}and {len(items) - len(listed)} more: -o wide shows all"
             yield ((more, Ink.FAINT),)
+
+
+_UNEXPECTED: Final = "Errors on hosts that have not failed"
+
+
+def _left_out(triage: Triage) -> Iterator[tuple[str, str, Sequence[tuple[str, str]]]]:
+    """Yield name, heading and items of each list of bundles and files that are not counted in full."""
+    for name, heading, items in (
+        ("unreadable", "Not judged", triage.unreadable),
+        ("incomplete", "Judged in part", triage.incomplete),
+        ("clocks", "Wrong clocks, left out of new and rising", triage.wrong_clocks),
+        ("skipped", "Skipped", triage.skipped),
+    ):
+        if items:
+            yield name, heading, items
+
+
+def _comparison(triage: Triage) -> str:
+    """Return which bundles are compared with which; empty if there are none."""
+    if not triage.compared_with:
+        return ""
+    recent = f"since {_day(triage.since)}" if triage.since is not None else "all bundles"
+    return f"{recent}, against {triage.compared_with}"
 
 
 def _verdicts(triage: Triage) -> str:
@@ -68,7 +95,9 @@ def _verdicts(triage: Triage) -> str:
     )
 
 
-def _cause_lines(cause: Cause, view: View, marks: Sequence[tuple[str, Ink]]) -> Iterator[Line]:
+def _cause_lines(
+    cause: Cause, triage: Triage, view: View, marks: Sequence[tuple[str, Ink]]
+) -> Iterator[Line]:
     head = f"{cause.bundles:>5} {_share(cause):>5}  "
     room = view.width - len(head) - sum(len(mark) + 2 for mark, _ in marks)
     yield (
@@ -85,6 +114,8 @@ def _cause_lines(cause: Cause, view: View, marks: Sequence[tuple[str, Ink]]) -> 
         ", ".join(cause.platforms),
     ]
     yield from wrapped(visible(", ".join(filter(None, facts))), Ink.FAINT, view, len(indent))
+    if cause.is_rising:
+        yield from wrapped(_rise(cause, triage), Ink.FAINT, view, len(indent))
     if trend := _trend(cause, view):
         yield ((indent + trend, Ink.FAINT),)
     if not cause.name and cause.line:
@@ -101,10 +132,21 @@ def _marks(cause: Cause) -> list[tuple[str, Ink]]:
     return marks
 
 
+def _rise(cause: Cause, triage: Triage) -> str:
+    """Return how much more frequent a rising cause is, and the probability that this is chance."""
+    times = (cause.now / triage.hosts_now) / (cause.before / triage.hosts_before)
+    chance = max(cause.probability or 0.0, 0.001)
+    sign = "" if cause.probability == chance else "less than "
+    return (
+        f"{cause.before} of {count(triage.hosts_before, 'host')} before, {cause.now} of {triage.hosts_now} "
+        f"now: {times:.1f} times as frequent (by chance alone: {sign}{chance:.1%})"
+    )
+
+
 def _trend(cause: Cause, view: View) -> str:
-    """Return the last days as a row of bars; empty where all came on one day."""
+    """Return the last days as a row of bars; empty if all came on one day."""
     most = max(cause.days, default=0)
-    if sum(1 for day in cause.days if day) < _INDENT:
+    if sum(1 for day in cause.days if day) < _MIN_DAYS:
         return ""
     bars = _BARS if view.glyphs.bar == "━" else _ASCII_BARS
     none = "·" if bars is _BARS else " "
@@ -112,7 +154,7 @@ def _trend(cause: Cause, view: View) -> str:
 
 
 def _share(cause: Cause) -> str:
-    return f"{cause.share:.0%}" if cause.share >= _LEAST_SHARE else "<1%"
+    return f"{cause.share:.0%}" if cause.share >= _MIN_SHARE else "<1%"
 
 
 def _day(moment: datetime | None) -> str:
@@ -120,7 +162,7 @@ def _day(moment: datetime | None) -> str:
 
 
 def bundle_lines(cause: str, bundles: Iterable[dict[str, Any]], view: View) -> Iterator[Line]:
-    """Yield the bundles that have a cause, two lines each."""
+    """Yield the bundles with a cause, two lines each."""
     number = 0
     for number, row in enumerate(bundles, 1):  # noqa: B007  # counted
         place = row["uri"] + (f": {row['member']}" if row["member"] else "")
@@ -138,7 +180,7 @@ _TREND: Final = (168, 32)
 
 
 def answer_html(triage: Triage, source: str, made_at: datetime) -> str:
-    """Return the page in one file: causes by count, what is new, what is rising, what no rule knows."""
+    """Return the answer as one HTML file."""
     from service_record.display.html.rendering import page, section  # only for a page
 
     everything = (*triage.causes, *triage.unknown)
@@ -147,31 +189,28 @@ def answer_html(triage: Triage, source: str, made_at: datetime) -> str:
         ((f"{bad} among {count(triage.bundles, 'bundle')}", Ink.STRONG),),
         ((_verdicts(triage), Ink.PLAIN),),
     ]
-    if triage.since is not None:
-        comparison = f"New and rising: since {_day(triage.since)}, against {triage.compared_with}."
-        lead.append(((comparison, Ink.FAINT),))
+    if compared := _comparison(triage):
+        lead.append(((f"New and rising: {compared}.", Ink.FAINT),))
     sections = [
         section(place, heading, "triage.html", "causes", rows=[_page_row(cause, triage) for cause in causes])
         for place, heading, causes in (
             ("new", "New", [cause for cause in everything if cause.is_new]),
             ("rising", "Rising", [cause for cause in everything if cause.is_rising]),
             ("causes", "Causes", triage.causes),
-            ("unknown", "What no rule knows", triage.unknown),
+            ("unknown", "No rule knows", triage.unknown),
+            ("unexpected", _UNEXPECTED, triage.unexpected),
         )
         if causes
     ]
-    for place, heading, left_out in (
-        ("unreadable", "Not judged", triage.unreadable),
-        ("skipped", "Skipped", triage.skipped),
-    ):
-        if left_out:
-            texts = [f"{uri}: {reason}" for uri, reason in left_out]
-            sections.append(section(place, heading, "parts.html", "items", texts=texts))
+    sections += [
+        section(name, heading, "parts.html", "items", texts=[f"{place}: {reason}" for place, reason in items])
+        for name, heading, items in _left_out(triage)
+    ]
     return page(f"Triage of {source}", lead, sections, made_at)
 
 
 def _page_row(cause: Cause, triage: Triage) -> tuple[object, ...]:
-    """Return a cause, its share and times, and a column for each day: left edge, width, height and title."""
+    """Return a cause, its share, rise and times, and a bar for each day: left edge, width, height, title."""
     most = max(cause.days, default=0) or 1
     width, height = _TREND
     step = width / max(len(cause.days), 1)
@@ -181,11 +220,12 @@ def _page_row(cause: Cause, triage: Triage) -> tuple[object, ...]:
             date = triage.first_day + timedelta(days=day) if triage.first_day is not None else None
             title = f"{date:%Y-%m-%d}: {number}" if date is not None else ""
             columns.append((round(day * step, 1), step - 1, round(max(number / most * height, 2), 1), title))
-    return cause, _share(cause), f"{_day(cause.first)} to {_day(cause.last)}", most, columns
+    rise = _rise(cause, triage) if cause.is_rising else ""
+    return cause, _share(cause), rise, f"{_day(cause.first)} to {_day(cause.last)}", most, columns
 
 
 def document(triage: Triage) -> dict[str, Any]:
-    """Return the answer for programs; times are RFC 3339 in UTC."""
+    """Return the answer as docs/triage.schema.json describes it; times are RFC 3339 in UTC."""
     return {
         "version": 1,
         "bundles": triage.bundles,
@@ -194,9 +234,14 @@ def document(triage: Triage) -> dict[str, Any]:
         "since": _time(triage.since),
         "comparedWith": triage.compared_with,
         "firstDay": _time(triage.first_day),
+        "hostsNow": triage.hosts_now,
+        "hostsBefore": triage.hosts_before,
         "causes": [_plain(cause) for cause in triage.causes],
         "unknown": [_plain(cause) for cause in triage.unknown],
+        "unexpected": [_plain(cause) for cause in triage.unexpected],
         "unreadable": [{"bundle": uri, "reason": reason} for uri, reason in triage.unreadable],
+        "incomplete": [{"bundle": uri, "reason": reason} for uri, reason in triage.incomplete],
+        "wrongClocks": [{"bundle": uri, "latest": latest} for uri, latest in triage.wrong_clocks],
         "skipped": [{"file": uri, "reason": reason} for uri, reason in triage.skipped],
     }
 
@@ -213,6 +258,6 @@ def _time(moment: datetime | None) -> str | None:
 
 
 def as_csv(triage: Triage) -> str:
-    """Return a line for each cause, those that no rule knows behind the others."""
+    """Return a line for each cause, with lines that no rule knows last."""
     rows = (_plain(cause) for cause in (*triage.causes, *triage.unknown))
     return csv_of(_COLUMNS, ([row[name] for name in _COLUMNS] for row in rows))

@@ -1,11 +1,15 @@
-"""Judging many bundles at once: by programs of this machine, or on a Dask cluster."""
+"""Judge many bundles at once, by programs on this machine or on a Dask cluster."""
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from itertools import islice
+from queue import SimpleQueue
 from typing import Final
 
 import msgspec
@@ -17,7 +21,8 @@ from service_record.triage.rows import BundleRow, Reference, unreadable_row
 
 _TRIES: Final = 3
 _AHEAD: Final = 4
-"""The number of bundles that wait for each worker, so that memory does not grow with their number."""
+"""Bundles that wait for each worker; a limit keeps memory independent of the number of bundles."""
+_TICK_SECONDS: Final = 5.0
 _PROGRAM: Final = (sys.executable, "-m", "service_record.triage.judge")
 
 Rows = tuple[BundleRow, ...]
@@ -28,6 +33,19 @@ class JudgeProgram:
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
+        self._is_stopped = False
+
+    def judge(self, reference: Reference) -> Rows:
+        """Return the rows of a bundle. Never raises for a bundle: the reason becomes its row."""
+        try:
+            with local_file(reference) as path:
+                return self.rows(JudgeRequest(reference, path))
+        except CollectorError as reason:
+            return (unreadable_row(reference, str(reason)),)
+        except OSError as reason:
+            return (unreadable_row(reference, reason.strerror or str(reason)),)
+        except Exception as fault:  # noqa: BLE001  # one bad bundle must not end the run
+            return (unreadable_row(reference, f"not judged: {type(fault).__name__}: {fault}"),)
 
     def rows(self, request: JudgeRequest) -> Rows:
         """Return the rows of a bundle; after three deaths of the program, a row that says so."""
@@ -35,19 +53,30 @@ class JudgeProgram:
             line = self._ask(msgspec.json.encode(request) + b"\n")
             if line.endswith(b"\n"):
                 return msgspec.json.decode(line, type=Rows)
-            self.close()
+            if self._is_stopped:
+                break
+            self._end()
         return (unreadable_row(request.reference, f"not judged: its reader died {_TRIES} times"),)
 
-    def close(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-            self._child.communicate()
-            self._child = None
+    def stop(self) -> None:
+        """End the program and what it has begun; may be called from another thread."""
+        self._is_stopped = True
+        self._end()
+
+    def _end(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
 
     def _ask(self, line: bytes) -> bytes:
-        """Return the line that answers; one without an end when the program has died."""
+        """Return the line that answers; without a newline if the program has died."""
         if self._child is None:
-            self._child = subprocess.Popen(_PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            # A group of its own: Ctrl-C does not reach it, and one signal ends it with its children.
+            self._child = subprocess.Popen(
+                _PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
+            )
         stdin, stdout = self._child.stdin, self._child.stdout
         if stdin is None or stdout is None:
             return b""
@@ -63,24 +92,46 @@ _OF_THREAD = threading.local()
 
 
 def judge_reference(reference: Reference) -> Rows:
-    """Return the rows of a bundle, by a program that this thread keeps for the next one, too."""
+    """Return the rows of a bundle; a worker of Dask keeps the program for the next bundle."""
     if not hasattr(_OF_THREAD, "program"):
         _OF_THREAD.program = JudgeProgram()
     program: JudgeProgram = _OF_THREAD.program
+    return program.judge(reference)
+
+
+def judge_here(references: Iterable[Reference], workers: int) -> Generator[Rows, None, None]:
+    """Yield the rows of each bundle as they come, from `workers` programs.
+
+    Yields nothing at least every five seconds, so that the caller can save rows while a bundle takes long.
+    """
+    programs = [JudgeProgram() for _ in range(workers)]
+    idle: SimpleQueue[JudgeProgram] = SimpleQueue()
+    for program in programs:
+        idle.put(program)
+
+    def judge(reference: Reference) -> Rows:
+        program = idle.get()
+        try:
+            return program.judge(reference)
+        finally:
+            idle.put(program)
+
+    pool = ThreadPoolExecutor(workers)
     try:
-        with local_file(reference) as path:
-            return program.rows(JudgeRequest(reference, str(path)))
-    except (OSError, CollectorError) as reason:
-        return (unreadable_row(reference, str(reason)),)
+        waiting = iter(references)
+        running = {pool.submit(judge, one) for one in islice(waiting, workers * _AHEAD)}
+        while running:
+            done, running = wait(running, _TICK_SECONDS, return_when=FIRST_COMPLETED)
+            running.update(pool.submit(judge, one) for one in islice(waiting, len(done)))
+            yield from [one.result() for one in done] or [()]
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for program in programs:
+            program.stop()
+        pool.shutdown()
 
 
-def judge_here(references: Iterable[Reference], workers: int) -> Iterator[Rows]:
-    """Yield the rows of each bundle as they come, by so many programs at once."""
-    with ThreadPoolExecutor(workers) as pool:
-        yield from _windowed(references, workers * _AHEAD, lambda one: pool.submit(judge_reference, one))
-
-
-def judge_on_dask(references: Iterable[Reference], address: str) -> Iterator[Rows]:
+def judge_on_dask(references: Iterable[Reference], address: str) -> Generator[Rows, None, None]:
     """Yield the rows of each bundle as they come, judged by the workers of a Dask scheduler.
 
     The workers need this package, and see the bundles under the same names. A task whose worker dies is given
@@ -100,15 +151,3 @@ def judge_on_dask(references: Iterable[Reference], address: str) -> Iterator[Row
             if reference is not None:
                 running.add(submit(reference))
             yield done.result()
-
-
-def _windowed(
-    references: Iterable[Reference], window: int, submit: Callable[[Reference], "Future[Rows]"]
-) -> Iterator[Rows]:
-    """Yield results as they come, with at most so many references under way."""
-    waiting = iter(references)
-    running = {submit(one) for one in islice(waiting, window)}
-    while running:
-        done, running = wait(running, return_when=FIRST_COMPLETED)
-        running.update(submit(one) for one in islice(waiting, len(done)))
-        yield from (one.result() for one in done)

@@ -1,8 +1,10 @@
 """The rows of all bundles judged so far: Parquet files in a folder or an object store, read by DuckDB."""
 
+import errno
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,10 +13,15 @@ import msgspec
 import pyarrow as pa
 from pyarrow import dataset, fs, parquet
 
+from service_record.record.atomic_write import write_whole
 from service_record.triage.references import TriageError, is_store, store_of
 from service_record.triage.rows import BundleRow
 
 _SUFFIX: Final = ".parquet"
+_WRITE_SECONDS: Final = 5.0
+_MAX_ROWS: Final = 2000
+_REQUIRED: Final = {"key", "uri", "verdict", "judged"}
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _TYPES: Final = {
     str: pa.string(),
     int: pa.int64(),
@@ -29,33 +36,49 @@ SCHEMA: Final = pa.schema(
 )
 """The columns of a row, as BundleRow has them."""
 
-_LATEST: Final = """
+_BUNDLES: Final = """
 create temp table bundles as
-select * exclude (n), case when host = '' then uri || member else host end as machine from (
+select * exclude (copy),
+    case when latest between timestamptz '2010-01-01' and judged + interval 1 day then latest end as moment,
+    case when lower(host) in ('', '(none)', 'localhost', 'localhost.localdomain') then uri || member
+        when cluster <> '' then cluster || '/' || host else host end as machine
+from (
     select *, row_number() over (
-        partition by case when digest = '' then uri else digest end, member order by judged desc, key
-    ) as n
+        partition by case when digest = '' then uri || member else digest end order by judged desc, uri
+    ) as copy
     from (
-        select * exclude (v) from (
-            select *, row_number() over (partition by uri, member order by judged desc, key) as v from parts
-        ) where v = 1
+        select * exclude (newest, turn) from (
+            select *,
+                first_value(key) over (partition by uri order by judged desc, key) as newest,
+                row_number() over (partition by uri, member order by judged desc, key) as turn
+            from parts
+        ) where key = newest and turn = 1
     )
-) where n = 1
+) where copy = 1
 """
-"""A bundle that was judged again counts as it was judged last; a copy of a bundle does not count."""
+"""The latest judgement of each bundle; copies of a bundle do not count.
+
+`moment` is `latest`, or empty if the host's clock was wrong: after the time of the judgement (plus a day), or
+before any service was recorded. `machine` identifies the host as far as its bundle names it.
+"""
 _BAD: Final = """
 create temp view bad as
-select * from bundles where verdict in ('failed', 'looping', 'stuck', 'interrupted') or cause <> ''
-    or (verdict = 'unknown' and line <> '')
+select * from bundles where verdict in ('failed', 'looping', 'stuck', 'interrupted')
+    or cause <> '' or (verdict = 'unknown' and line <> '')
 """
 
 
 class Index:
-    """Parquet files with a row for each host of each bundle. Each is added whole, and never changed."""
+    """Parquet files with a row for each host of each bundle. A file is added whole, and never changed.
+
+    Files that are damaged or not of an index are left out; `left_out` has their names and the reasons.
+    """
 
     def __init__(self, place: str, *, create: bool = False) -> None:
-        """Raise TriageError where the folder is not there, unless it is to be made."""
+        """Open an index. Raises TriageError if the folder does not exist and is not to be created."""
         self.place = place
+        self.left_out: dict[str, str] = {}
+        self.added = 0
         if is_store(place):
             self._files, self._path = store_of(place)
         else:
@@ -66,61 +89,81 @@ class Index:
             self._files, self._path = fs.LocalFileSystem(), str(Path(place).absolute())
 
     def known_keys(self) -> set[str]:
-        names = self._names()
-        if not names:
-            return set()
-        table = dataset.dataset(names, SCHEMA, filesystem=self._files).to_table(columns=["key"])
-        return set(table.column("key").unique().to_pylist())
+        """Return the keys of all bundles that have a row."""
+        keys: set[str] = set()
+        for table in self._tables(["key"]):
+            keys.update(table.column("key").to_pylist())
+        return keys
 
     def add(self, rows: Sequence[BundleRow]) -> None:
-        """Write rows as one more file. Raises OSError."""
+        """Write rows as one more file. Raises TriageError if they could not be written."""
         if not rows:
             return
+        self.added += len(rows)
         table = pa.Table.from_pylist([_columns(row) for row in rows], SCHEMA)
-        name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid.uuid4().hex}"
-        path = f"{self._path}/{name}{_SUFFIX}"
-        if isinstance(self._files, fs.LocalFileSystem):
-            part = f"{path}.part"
-            parquet.write_table(table, part, filesystem=self._files, compression="zstd")
-            self._files.move(part, path)
-        else:  # an object is there when all of it has been sent
-            parquet.write_table(table, path, filesystem=self._files, compression="zstd")
+        data = BytesIO()
+        parquet.write_table(table, data, compression="zstd")
+        name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid.uuid4().hex}{_SUFFIX}"
+        path = f"{self._path}/{name}"
+        try:
+            if isinstance(self._files, fs.LocalFileSystem):
+                write_whole(Path(path), data.getvalue(), 0o644)
+            else:  # an object appears when all of it has been sent
+                with self._files.open_output_stream(path) as stream:
+                    stream.write(data.getvalue())
+        except OSError as error:
+            advice = "; make room there and run it again" if error.errno in _FULL else ""
+            raise TriageError(
+                f"{self.place}: {len(rows)} rows could not be written: {error.strerror or error}{advice}"
+            ) from None
 
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """Return a database with the table `bundles`: the latest row of each bundle."""
+        """Return a database with the tables `bundles` and `bad`."""
         connection = duckdb.connect(":memory:", config={"threads": 2, "preserve_insertion_order": False})
-        names = self._names()
-        parts: Any = dataset.dataset(names, SCHEMA, filesystem=self._files) if names else SCHEMA.empty_table()
-        connection.register("parts", parts)
+        connection.register("parts", pa.concat_tables([SCHEMA.empty_table(), *self._tables()]))
         connection.execute("set timezone = 'UTC'")
-        connection.execute(_LATEST)
+        connection.execute(_BUNDLES)
         connection.execute(_BAD)
         connection.unregister("parts")
         return connection
 
-    def _names(self) -> list[str]:
-        """Return the files of the index. Raises TriageError where there is no such place."""
+    def _tables(self, columns: list[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows of each file. Raises TriageError if the place cannot be listed."""
         try:
             infos = self._files.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
         except OSError as error:
             raise TriageError(f"{self.place}: {error}") from None
-        return sorted(each.path for each in infos if each.path.endswith(_SUFFIX))
+        for path in sorted(each.path for each in infos if each.path.endswith(_SUFFIX)):
+            try:
+                with self._files.open_input_file(path) as stream:
+                    names = set(parquet.read_schema(stream).names)
+                if not names >= _REQUIRED:
+                    self.left_out[path] = "not a file of an index"
+                    continue
+                # Missing columns of an older version become empty.
+                yield dataset.dataset([path], SCHEMA, filesystem=self._files).to_table(columns=columns)
+            except (pa.ArrowException, OSError) as error:
+                self.left_out[path] = f"damaged: {str(error).splitlines()[0]}"
 
 
 def ask(index: Index, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Return the columns and rows that a query of somebody's comes to. Raises TriageError.
+    """Return the columns and rows of a user's query. Raises TriageError.
 
-    The query sees the table `bundles` and no file of this machine.
+    The query sees the tables `bundles` and `bad`, and no file of this machine.
     """
     connection = index.connect()
     connection.execute("set enable_external_access = false")
     connection.execute("set lock_configuration = true")
     try:
-        answer = connection.execute(query)
-        columns = [column[0] for column in answer.description or ()]
-        return columns, answer.fetchall()
+        # An empty query has no answer at all, which the types of duckdb do not say.
+        answer: duckdb.DuckDBPyConnection | None = connection.execute(query)
+        columns = [column[0] for column in answer.description or ()] if answer is not None else []
+        rows = answer.fetchall() if answer is not None and columns else []
     except duckdb.Error as error:
         raise TriageError(f"the query failed: {str(error).splitlines()[0]}") from None
+    if not columns:
+        raise TriageError('the query has no answer; ask for example "select count(*) from bundles"')
+    return columns, rows
 
 
 def _columns(row: BundleRow) -> dict[str, Any]:
@@ -131,17 +174,22 @@ def _columns(row: BundleRow) -> dict[str, Any]:
     return columns
 
 
-def add_in_parts(index: Index, answers: Iterable[tuple[BundleRow, ...]], rows_each: int) -> Iterable[int]:
-    """Write rows as they come, so many in a file, and yield how many bundles have been judged so far."""
+def add_in_parts(index: Index, answers: Iterable[tuple[BundleRow, ...]]) -> Generator[int, None, None]:
+    """Write rows every few seconds as they come, and yield the number of bundles judged so far.
+
+    What is waiting is written when the caller stops, for whatever reason.
+    """
     waiting: list[BundleRow] = []
     count = 0
+    due = time.monotonic() + _WRITE_SECONDS
     try:
         for rows in answers:
             waiting += rows
-            count += 1
-            if len(waiting) >= rows_each:
-                index.add(waiting)
-                waiting = []
+            count += bool(rows)
+            if waiting and (time.monotonic() >= due or len(waiting) >= _MAX_ROWS):
+                written, waiting = waiting, []
+                index.add(written)
+                due = time.monotonic() + _WRITE_SECONDS
             yield count
     finally:
         index.add(waiting)

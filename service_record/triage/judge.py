@@ -16,19 +16,19 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
 import msgspec
 
+from service_record.bundle.contents import Content, archive_contents, directory_contents
 from service_record.bundle.layers import (
     Layer,
     LimitError,
     Limits,
     ReadingBudget,
     decompressed_layer,
-    is_archive,
 )
 from service_record.bundle.members import archive_members
 from service_record.bundle.tar import TarError
@@ -42,10 +42,14 @@ from service_record.record.directory import RECORD_DIRECTORIES
 from service_record.redaction import LeakError, outgoing_text
 from service_record.redaction.rules import Rules
 from service_record.triage.rows import (
+    TROUBLE,
+    UNREADABLE,
     BundleRow,
     Reference,
     bundle_facts,
+    cluster_member,
     is_cluster_member,
+    printable,
     row_of,
     unreadable_row,
     within_cluster,
@@ -53,50 +57,57 @@ from service_record.triage.rows import (
 from service_record.version import __version__
 
 _MIB: Final = 1 << 20
-_PIECE: Final = 1 << 20
+_CHUNK_BYTES: Final = 1 << 20
 _MAX_LEFT_OUT: Final = 500  # characters
+_TEMPORARY: Final = "service-record-triage-"
 _WITHHELD: Final = "withheld: a secret was left in it"
 _SHOWN_TEXTS: Final = ("says", "cause_says", "signature", "line", "left_out")
 
 
 class JudgeRequest(msgspec.Struct, frozen=True):
-    """A bundle to judge, and what that may take."""
+    """A bundle to judge, with limits."""
 
     reference: Reference
-    path: str
-    """The file or directory on this machine."""
+    path: bytes
+    """The file or directory on this machine, or the place of a host's records at a collector."""
     memory_bytes: int = 1024 * _MIB
     cpu_seconds: int = 60
-    """Three times as many of the clock."""
+    """Wall-clock time may be three times as long."""
 
 
-def rows_of(path: Path, reference: Reference) -> Iterator[BundleRow]:
-    """Yield a row for each host in a bundle. What cannot be read becomes a row with the reason."""
-    digest = _digest(path)
+def rows_of(path: str, reference: Reference) -> Iterator[BundleRow]:
+    """Yield a row for each host in a bundle. A part that cannot be read becomes a row with the reason."""
     for row in _rows(path, reference):
-        yield msgspec.structs.replace(_masked(row), digest=digest, judged=time.time(), version=__version__)
+        # Bundles of which little could be read may have that little in common, and are no copies.
+        if row.verdict == UNREADABLE:
+            row = msgspec.structs.replace(row, digest="")  # noqa: PLW2901
+        masked = _masked(row, printable(path), reference.uri)
+        yield msgspec.structs.replace(masked, judged=time.time(), version=__version__)
 
 
-def _rows(path: Path, reference: Reference) -> Iterator[BundleRow]:
-    has_hosts = False
-    if path.is_file():
-        for member, copy in _hosts_of_cluster(path):
-            has_hosts = True
-            yield within_cluster(_row(copy, reference), member)
-    if not has_hosts:
-        yield _row(path, reference)
+def _rows(path: str, reference: Reference) -> Iterator[BundleRow]:
+    content = _content_digests(path)
+    if not content.by_host:
+        yield msgspec.structs.replace(_row(path, reference), digest=content.whole)
+        return
+    for member, copy in _hosts_of_cluster(path):
+        if isinstance(copy, str):
+            yield unreadable_row(reference, copy)
+        else:
+            row = within_cluster(_row(str(copy), reference), member)
+            yield msgspec.structs.replace(row, digest=content.by_host.get(member, ""))
 
 
-def _row(path: Path, reference: Reference) -> BundleRow:
+def _row(path: str, reference: Reference) -> BundleRow:
     try:
         return judge_bundle(path, reference)
     except (SourceError, OSError) as reason:
-        return unreadable_row(reference, str(reason).replace(str(path), reference.uri))
+        return unreadable_row(reference, str(reason).removeprefix(f"{path}: ").replace(path, reference.uri))
 
 
-def judge_bundle(path: Path, reference: Reference) -> BundleRow:
+def judge_bundle(path: str, reference: Reference) -> BundleRow:
     """Return the row of the host whose bundle is at this path. Raises SourceError, OSError."""
-    source = open_source([str(path)], with_evidence=True)
+    source = open_source([path], with_evidence=True)
     history = host_history(
         source.records,
         liveness_for(source),
@@ -105,59 +116,108 @@ def judge_bundle(path: Path, reference: Reference) -> BundleRow:
         damaged=source.damaged,
     )
     units = read_texts(source.unit_texts)
-    left_out = list(map(str, source.left_out))
-    files = host_files(source, units, leave=lambda part: left_out.append(str(part)))
+    parts = list(source.left_out)
+    files = host_files(source, units, leave=parts.append)
     judgement = judge(history, built_in_causes(), units, files=files, is_log_bundle=source.is_log_bundle)
     if judgement.diagnosis is None and source.refusal:
         raise SourceError(source.refusal)
     facts = bundle_facts(judgement.facts, history)
     row = row_of(judgement.diagnosis, history, reference, facts)
-    why = "; ".join(left_out).replace(str(path), reference.uri)
+    # Archives of whole systems have hundreds of links and sockets, and these hold no evidence.
+    left_out = dict.fromkeys(str(part) for part in parts if not part.reason.endswith(", not a plain file"))
+    is_cut = any(part.path in {"", path} for part in parts)
+    if is_cut and row.verdict not in TROUBLE and not row.cause:
+        # The missing rest of an archive may show the trouble, so its absence is not stated.
+        row = msgspec.structs.replace(row, verdict=UNREADABLE)
+    why = "; ".join(left_out).replace(f"{path}: ", "").replace(path, reference.uri)
     return msgspec.structs.replace(row, left_out=why[:_MAX_LEFT_OUT])
 
 
-def _hosts_of_cluster(path: Path) -> Iterator[tuple[str, Path]]:
+class _Digests(msgspec.Struct, frozen=True):
+    """The digest of a bundle's content, and of each host's in the archive of a cluster."""
+
+    whole: str
+    by_host: dict[str, str]
+
+
+def _content_digests(path: str) -> _Digests:
+    """Hash the files of a bundle, each by itself, so that packing, order and names make no difference.
+
+    An archive with records of its own is that of one host, even if archives of hosts are in it.
+    """
+    place = Path(path)
+    hashes: dict[str, set[bytes]] = {}
+    try:
+        if place.is_dir():
+            found = directory_contents(place, lambda _: None)
+            _hash_each(found, hashes)
+        elif place.is_file():
+            with place.open("rb") as stream:
+                _hash_each(archive_contents(stream, place.name, 0.0, lambda _: None), hashes)
+    except OSError:
+        return _Digests("", {})  # the reader of the bundle says why
+    by_host = {} if place.is_dir() else {member: _joined(some) for member, some in hashes.items() if member}
+    everything = _joined(set().union(*hashes.values()))
+    return _Digests(everything, {} if _ONE_HOST in hashes else by_host)
+
+
+_ONE_HOST: Final = "/"
+"""Stands for records outside the archives of hosts; no member of an archive has this name."""
+
+
+def _hash_each(contents: Iterator[Content], hashes: dict[str, set[bytes]]) -> None:
+    """Add the hash of each file to those of the host's archive that it is in, or to those of ""."""
+    for content in contents:
+        hashed = hashlib.sha256()
+        while chunk := content.read(_CHUNK_BYTES):
+            hashed.update(chunk)
+        member = cluster_member(content.path)
+        if not member and any(f"{directory}/" in content.path for directory in RECORD_DIRECTORIES):
+            hashes.setdefault(_ONE_HOST, set())
+        hashes.setdefault(member, set()).add(hashed.digest())
+
+
+def _joined(hashes: set[bytes]) -> str:
+    return hashlib.sha256(b"".join(sorted(hashes))).hexdigest() if hashes else ""
+
+
+def _hosts_of_cluster(path: str) -> Iterator[tuple[str, Path | str]]:
     """Yield the archives of hosts in the archive that assisted-service makes of a cluster, each as a file.
 
-    An archive with records of its own is that of one host: the rest of it is not read here.
+    If the archive is damaged, the last item has the reason in place of a file.
     """
-    with path.open("rb") as stream, ExitStack() as opened:
+    with Path(path).open("rb") as stream, tempfile.TemporaryDirectory(prefix=_TEMPORARY) as around:
         layer = decompressed_layer(Layer(stream.read1, ReadingBudget(Limits())))
-        if not is_archive(layer.head):
-            return
-        copy: Path | None = None  # most bundles have one host, and need no directory
+        copy = Path(around) / "host"
+        damage = ""
         try:
             for member in archive_members(layer):
-                if any(f"{directory}/" in member.name for directory in RECORD_DIRECTORIES):
-                    return
                 if member.kind or not is_cluster_member(member.name):
                     continue
-                if copy is None:
-                    around = tempfile.TemporaryDirectory(prefix="service-record-triage-")
-                    copy = Path(opened.enter_context(around)) / "host"
                 with copy.open("wb") as file:
-                    while piece := member.read(_PIECE):
-                        file.write(piece)
+                    while chunk := member.read(_CHUNK_BYTES):
+                        file.write(chunk)
                 yield member.name, copy
-        except (TarError, LimitError):
-            return  # the hosts before the damage have their rows
+            while layer.read():
+                pass
+        except (TarError, LimitError) as error:
+            damage = str(error)
+        if damage or layer.damage:
+            yield "", f"{damage or layer.damage}; hosts behind the damage are missing"
 
 
-def _digest(path: Path) -> str:
-    """Return the SHA-256 of a file; empty for a directory, and for what cannot be read."""
-    if not path.is_file():
-        return ""
-    try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError:
-        return ""
+def _masked(row: BundleRow, path: str, uri: str) -> BundleRow:
+    """Return the row without secrets: it is kept beside those of other hosts, and shown to many.
 
-
-def _masked(row: BundleRow) -> BundleRow:
-    """Return the row without secrets: it is kept beside those of other hosts, and shown to many."""
+    Its texts can be stored: names of files may have bytes that are not UTF-8.
+    """
     rules = Rules(())
-    texts = {name: getattr(row, name) for name in _SHOWN_TEXTS}
+    stages = {printable(name): seconds for name, seconds in row.stages.items()}
+    names = (field.name for field in msgspec.structs.fields(BundleRow) if field.type is str)
+    row = msgspec.structs.replace(
+        row, stages=stages, **{name: printable(getattr(row, name)) for name in names}
+    )
+    texts = {name: getattr(row, name).replace(path, uri) for name in _SHOWN_TEXTS}
     try:
         return msgspec.structs.replace(
             row, **{name: outgoing_text(text, rules) for name, text in texts.items() if text}
@@ -197,7 +257,7 @@ def _read_until(pipe: IO[bytes], deadline: float) -> bytes | None:
     while (remaining := deadline - time.monotonic()) > 0:
         if not select.select([pipe], [], [], remaining)[0]:
             break
-        piece = pipe.read(_PIECE)
+        piece = pipe.read(_CHUNK_BYTES)
         if not piece:
             return b"".join(parts)
         parts.append(piece)
@@ -214,7 +274,7 @@ def _child(request: JudgeRequest, write_end: int) -> None:
             (resource.RLIMIT_CORE, 0),
         ):
             resource.setrlimit(limit, (most, most))
-        written = msgspec.json.encode(list(rows_of(Path(request.path), request.reference)))
+        written = msgspec.json.encode(list(rows_of(os.fsdecode(request.path), request.reference)))
         status = 0
     except MemoryError:
         written = f"it takes more than {request.memory_bytes // _MIB} MiB of memory".encode()
@@ -259,26 +319,31 @@ _SAMPLE: Final = {
 
 
 def _warm_up() -> None:
-    """Judge a sample, so that what is compiled at its first use is there before the first child is made."""
+    """Judge a sample, so that each child inherits what is compiled at its first use."""
     built_in_causes().prepare()
-    with tempfile.TemporaryDirectory(prefix="service-record-triage-") as directory:
+    with suppress(OSError), tempfile.TemporaryDirectory(prefix=_TEMPORARY) as directory:
         path = Path(directory) / "sample.tar"
         with tarfile.open(path, "w") as archive:
             for name, data in _SAMPLE.items():
                 member = tarfile.TarInfo(name)
                 member.size = len(data)
                 archive.addfile(member, io.BytesIO(data))
-        tuple(rows_of(path, Reference(str(path))))
+        tuple(rows_of(str(path), Reference(str(path))))
 
 
 def main() -> None:
     """Answer requests until standard input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that asks
     _warm_up()
     gc.collect()
     gc.freeze()  # what is loaded is shared with the children, and not looked through by them
     for line in sys.stdin.buffer:
-        sys.stdout.buffer.write(answer(msgspec.json.decode(line, type=JudgeRequest)) + b"\n")
-        sys.stdout.buffer.flush()
+        reply = answer(msgspec.json.decode(line, type=JudgeRequest)) + b"\n"
+        try:
+            sys.stdout.buffer.write(reply)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:  # the program that asks was killed
+            os._exit(1)
 
 
 if __name__ == "__main__":

@@ -3,19 +3,23 @@
 Each item is one host: a bundle, a directory of its logs or records, or a single log.
 """
 
+import hashlib
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias
 
+import msgspec
+
 from service_record.http.address import address_of, is_collector
-from service_record.http.collector_client import connect, host_path
-from service_record.read.source import recorded_services
+from service_record.http.collector_client import CollectorClient, connect, host_path
+from service_record.read.source import SourceError, recorded_services
 from service_record.record.recognition import ARCHIVES, HEAD_BYTES, LOGS, FileForm, recognise
-from service_record.triage.rows import Reference
+from service_record.triage.rows import Reference, printable
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -25,12 +29,21 @@ _SUFFIXES: Final = (
     *(f".tar.{packing}" for packing in ("gz", "xz", "zst", "bz2")),
 )
 _STORES: Final = ("s3://", "gs://")
-_PIECE: Final = 1 << 20
-_PAGE: Final = 1000
+_CHUNK_BYTES: Final = 1 << 20
+_HOSTS_PER_PAGE: Final = 1000
 
 
-Skip: TypeAlias = Callable[[str, str], None]
-"""Is called with the place of each file that is not judged, and the reason."""
+class Skipped(msgspec.Struct, frozen=True):
+    """A file or directory that yields no row."""
+
+    place: str
+    reason: str
+    is_unread: bool = False
+    """True if it may hold evidence but could not be read; false for files that are no evidence."""
+
+
+Skip: TypeAlias = Callable[[Skipped], None]
+"""A function that is called with each skipped file."""
 _LOGS: Final = (LOGS | {FileForm.RECORD}) - {FileForm.TEXT, FileForm.UTF_16}
 """The forms of a file that is judged without being named: only hosts write these."""
 _HOST_NAMES: Final = frozenset(
@@ -55,17 +68,20 @@ class TriageError(Exception):
     """The reason why bundles cannot be found or an index cannot be used, in one line."""
 
 
-def _ignore(_place: str, _reason: str) -> None:
-    pass
+def _ignore(_skipped: Skipped) -> None:
+    """Ignore a skipped file."""
 
 
 def references(source: str, skip: Skip = _ignore) -> Iterator[Reference]:
-    """Yield the items of a source, in the order of their names where the source has one.
+    """Yield the items of a source, ordered by name within a folder.
 
-    Raises TriageError when there is no such place, OSError and CollectorError when it cannot be read.
+    Raises TriageError if the place does not exist or cannot be listed, CollectorError if a collector refuses.
     """
     if is_store(source):
-        yield from _in_store(source, skip)
+        try:
+            yield from _in_store(source, skip)
+        except OSError as error:
+            raise TriageError(f"{source}: {error}") from None
     elif is_collector(source):
         yield from _in_collector(source)
     else:
@@ -73,8 +89,8 @@ def references(source: str, skip: Skip = _ignore) -> Iterator[Reference]:
 
 
 @contextmanager
-def local_file(reference: Reference) -> Iterator[Path]:
-    """Have a bundle as a file or directory of this machine for as long as it is read.
+def local_file(reference: Reference) -> Iterator[bytes]:
+    """Provide a bundle as a file or directory of this machine while it is read.
 
     Raises OSError, CollectorError.
     """
@@ -82,11 +98,11 @@ def local_file(reference: Reference) -> Iterator[Path]:
     if is_store(uri):
         filesystem, path = store_of(uri)
         with filesystem.open_input_stream(path, compression=None) as stream, _copy() as (file, copy):
-            while piece := stream.read(_PIECE):
-                file.write(piece)
+            while chunk := stream.read(_CHUNK_BYTES):
+                file.write(chunk)
             file.flush()
             yield copy
-    elif is_collector(uri):
+    elif is_collector(uri) and reference.version:
         place, _, bundle = uri.rpartition("@")
         path = host_path(address_of(place).host, "bundles", bundle)
         with connect(place) as client, _copy() as (file, copy):
@@ -94,16 +110,16 @@ def local_file(reference: Reference) -> Iterator[Path]:
             file.flush()
             yield copy
     else:
-        yield Path(uri)
+        yield reference.path or os.fsencode(uri)
 
 
 @contextmanager
-def _copy() -> Iterator[tuple[BinaryIO, Path]]:
-    """Have a file to write a bundle to, which is gone afterwards."""
+def _copy() -> Iterator[tuple[BinaryIO, bytes]]:
+    """Provide a temporary file, open for writing, and its path."""
     with tempfile.TemporaryDirectory(prefix="service-record-triage-") as around:
         path = Path(around) / "bundle"
         with path.open("wb") as file:
-            yield file, path
+            yield file, os.fsencode(path)
 
 
 def is_store(place: str) -> bool:
@@ -114,9 +130,14 @@ def is_store(place: str) -> bool:
 def store_of(uri: str) -> "tuple[FileSystem, str]":
     """Return the object store that a URI names, and the path in it.
 
-    The environment has keys, region and AWS_ENDPOINT_URL, as every S3 client reads them.
+    The environment has keys, region and AWS_ENDPOINT_URL, as every S3 client reads them. Raises TriageError
+    if no bucket is named: all buckets of an account are never meant.
     """
     from pyarrow import fs  # an extra
+
+    scheme = uri.partition("://")[0]
+    if not uri.partition("://")[2].strip("/"):
+        raise TriageError(f"{uri}: no bucket is named; use {scheme}://BUCKET/PREFIX")
 
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if uri.startswith("s3://") and endpoint:
@@ -143,10 +164,14 @@ def _in_store(source: str, skip: Skip) -> Iterator[Reference]:
         if each.type is fs.FileType.File:
             place = f"{scheme}://{each.path}"
             if not each.path.endswith(_SUFFIXES):
-                with filesystem.open_input_stream(each.path, compression=None) as stream:
-                    form = recognise(stream.read(HEAD_BYTES))
+                try:
+                    with filesystem.open_input_stream(each.path, compression=None) as stream:
+                        form = recognise(stream.read(HEAD_BYTES))
+                except OSError as error:
+                    skip(Skipped(place, str(error), is_unread=True))
+                    continue
                 if form not in ARCHIVES | _LOGS:
-                    skip(place, _why_skipped(form))
+                    skip(Skipped(place, _why_skipped(form)))
                     continue
             yield Reference(place, each.size or 0, (each.mtime_ns or 0) / 1e9)
         elif is_one:
@@ -154,18 +179,32 @@ def _in_store(source: str, skip: Skip) -> Iterator[Reference]:
 
 
 def _in_collector(source: str) -> Iterator[Reference]:
-    """Yield the latest bundle of each host that a collector knows. Raises CollectorError."""
+    """Yield the hosts of a collector, or the one host that the source names. Raises CollectorError.
+
+    A host's latest bundle is judged; a host without a bundle is judged by the records that it has sent.
+    """
+    address = address_of(source)
     with connect(source) as client:
+        if address.host:
+            yield from _host_in_collector(client, source.rstrip("/"), address.host)
+            return
         after = None
         while True:
-            page = client.get("/api/v1/hosts", all="true", limit=_PAGE, after=after)
+            page = client.get("/api/v1/hosts", all="true", limit=_HOSTS_PER_PAGE, after=after)
             for host in page["hosts"]:
-                bundle = client.get(host_path(host["name"], "records")).get("bundle")
-                if bundle is not None:
-                    yield Reference(f"{source.rstrip('/')}/{host['name']}@{bundle}", 0, float(bundle))
+                yield from _host_in_collector(client, f"{source.rstrip('/')}/{host['name']}", host["name"])
             after = page.get("next")
             if not after:
                 return
+
+
+def _host_in_collector(client: CollectorClient, place: str, name: str) -> Iterator[Reference]:
+    known = client.get(host_path(name, "records"))
+    if known.get("bundle") is not None:
+        yield Reference(f"{place}@{known['bundle']}", version=str(known["bundle"]))
+    elif known.get("services"):
+        # Records grow, so they are judged in each run: a run's own time is in the key.
+        yield Reference(place, changed=time.time())
 
 
 def _on_disk(source: str, skip: Skip) -> Iterator[Reference]:
@@ -175,11 +214,13 @@ def _on_disk(source: str, skip: Skip) -> Iterator[Reference]:
         raise TriageError(
             f"{source}: no such file or directory, and no file matches that pattern; check the path"
         )
-    for match in map(Path, matches):
-        if match.is_dir():
-            yield from _below(match, skip, is_source=True)
+    for match in matches:
+        # The same file by a link, a relative path or `..` has one name.
+        real = Path(os.path.realpath(match))
+        if real.is_dir():
+            yield from _below(real, skip, is_source=True)
         else:
-            yield _reference(match)
+            yield from _file(real, skip)
 
 
 def _below(directory: Path, skip: Skip, *, is_source: bool = False) -> Iterator[Reference]:
@@ -192,36 +233,40 @@ def _below(directory: Path, skip: Skip, *, is_source: bool = False) -> Iterator[
         with os.scandir(directory) as entries:
             children = sorted(entries, key=lambda child: child.name)
         if _is_host(directory, children):
-            yield _reference(directory)
+            yield Reference(_place(directory), version=_fingerprint(directory), path=os.fsencode(directory))
             return
     except OSError as error:
-        skip(str(directory), error.strerror or "cannot be read")
+        skip(Skipped(_place(directory), error.strerror or "cannot be read", is_unread=True))
         return
     found: list[Reference] = []
-    logs: list[Path] = []
+    logs: list[Reference] = []
     for child in children:
         path = Path(child.path)
+        place = _place(path)
         if child.is_dir(follow_symlinks=False):
             found += _below(path, skip)
         elif not child.is_file(follow_symlinks=False):
-            skip(child.path, "a symbolic link" if child.is_symlink() else "not a plain file")
+            skip(Skipped(place, "a symbolic link" if child.is_symlink() else "not a plain file"))
         elif (form := _form(path, skip)) in ARCHIVES or child.name.endswith(_SUFFIXES):
-            found.append(_reference(path))  # a bundle whose upload failed is named as one that cannot be read
+            found += _file(path, skip)  # a bundle whose upload failed is named as one that cannot be read
         elif form in _LOGS:
-            logs.append(path)
+            logs += _file(path, skip)
         elif form is not None:
-            skip(child.path, _why_skipped(form))
+            skip(Skipped(place, _why_skipped(form)))
     if logs and not is_source and not found:
-        yield _reference(directory)
+        yield Reference(_place(directory), version=_fingerprint(directory), path=os.fsencode(directory))
         return
-    yield from sorted([*found, *map(_reference, logs)], key=lambda each: each.uri)
+    yield from sorted([*found, *logs], key=lambda each: each.uri)
 
 
 def _is_host(directory: Path, children: "list[os.DirEntry[str]]") -> bool:
     names = {child.name for child in children if not child.is_symlink()}
     if names & _HOST_NAMES:
         return True
-    return not any(name.endswith(_SUFFIXES) for name in names) and bool(recorded_services(directory))
+    try:
+        return not any(name.endswith(_SUFFIXES) for name in names) and bool(recorded_services(directory))
+    except SourceError:  # several hosts below it, and each is found by itself
+        return False
 
 
 def _form(path: Path, skip: Skip) -> FileForm | None:
@@ -229,7 +274,7 @@ def _form(path: Path, skip: Skip) -> FileForm | None:
         with path.open("rb") as stream:
             return recognise(stream.read(HEAD_BYTES))
     except OSError as error:
-        skip(str(path), error.strerror or "cannot be read")
+        skip(Skipped(_place(path), error.strerror or "cannot be read", is_unread=True))
         return None
 
 
@@ -239,6 +284,29 @@ def _why_skipped(form: FileForm) -> str:
     return f"neither a bundle nor a log: {form}"
 
 
-def _reference(path: Path) -> Reference:
-    status = path.stat()
-    return Reference(str(path.absolute()), status.st_size, status.st_mtime)
+def _file(path: Path, skip: Skip) -> Iterator[Reference]:
+    try:
+        status = path.stat()
+    except OSError as error:  # removed meanwhile, for example
+        skip(Skipped(_place(path), error.strerror or "cannot be read", is_unread=True))
+        return
+    yield Reference(_place(path), status.st_size, status.st_mtime, path=os.fsencode(path))
+
+
+def _fingerprint(directory: Path) -> str:
+    """Return a text that changes with the names, sizes and times of the files below a directory."""
+    seen = hashlib.blake2b(digest_size=16)
+    for parent, directories, names in os.walk(os.fsencode(directory)):
+        directories.sort()
+        for name in sorted(names):
+            path = os.path.join(parent, name)  # noqa: PTH118  # bytes, which Path does not take
+            try:
+                status = os.lstat(path)
+            except OSError:
+                continue
+            seen.update(b"%b\0%d %d\n" % (path, status.st_size, status.st_mtime_ns))
+    return seen.hexdigest()
+
+
+def _place(path: Path) -> str:
+    return printable(str(path))

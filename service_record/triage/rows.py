@@ -17,7 +17,9 @@ from service_record.history import History
 from service_record.history.outcome import Run
 
 UNREADABLE: Final = "unreadable"
-"""The verdict of a bundle that could not be judged."""
+"""The verdict of a bundle that could not be judged: nothing was read, or too little to rule out trouble."""
+TROUBLE: Final = frozenset({"failed", "looping", "stuck", "interrupted"})
+"""The verdicts of a host in trouble."""
 _MAX_LINE: Final = 500
 _MAX_STAGES: Final = 200
 _CLUSTER_MEMBER: Final = re.compile(
@@ -27,17 +29,22 @@ _CLUSTER_MEMBER: Final = re.compile(
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """A bundle that can be read, and what changes when it does."""
+    """The place of a bundle, with what changes when the bundle changes."""
 
     uri: str
+    """The place for people. A file name that is not UTF-8 has its bytes written out here."""
     size: int = 0
     changed: float = 0.0
-    """Seconds since 1970."""
+    """Seconds since 1970; 0 if unknown."""
+    version: str = ""
+    """A fingerprint of the files of a directory, or the number of a collector's bundle."""
+    path: bytes = b""
+    """The file or directory on this machine, byte for byte; empty for places elsewhere."""
 
     @property
     def key(self) -> str:
         """Name this version of the bundle, the same in each run."""
-        return f"{self.uri}@{self.size}@{self.changed:.3f}"
+        return f"{self.uri}@{self.size}@{self.changed:.3f}{self.version and '@'}{self.version}"
 
 
 class BundleRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +56,7 @@ class BundleRow(msgspec.Struct, frozen=True, kw_only=True):
     member: str = ""
     """The host's archive within an archive of a whole cluster; empty for a bundle of one host."""
     digest: str = ""
-    """SHA-256 of the file."""
+    """Identifies the content of the bundle's files, however they are packed and named."""
     host: str = ""
     cluster: str = ""
     release: str = ""
@@ -73,7 +80,7 @@ class BundleRow(msgspec.Struct, frozen=True, kw_only=True):
     since: float | None = None
     """The time at which the trouble began."""
     latest: float | None = None
-    """The time of the last entry: when the bundle tells of the host."""
+    """The time of the last entry by the host's clock; without a record, when the file was written."""
     stages: dict[str, float] = {}
     """`service/stage` -> the seconds of its longest execution."""
     left_out: str = ""
@@ -136,11 +143,25 @@ def is_cluster_member(name: str) -> bool:
     return _CLUSTER_MEMBER.fullmatch(name) is not None
 
 
+def cluster_member(path: str) -> str:
+    """Return the member of a cluster's archive in which a file is; empty if it is in no host's archive."""
+    parts = path.split("/")
+    return next(("/".join(parts[:n]) for n, part in enumerate(parts[:-1], 1) if is_cluster_member(part)), "")
+
+
 def unreadable_row(reference: Reference, reason: str) -> BundleRow:
     """Return the row of a bundle that could not be judged, with the reason."""
     return BundleRow(
         key=reference.key, uri=reference.uri, left_out=reason[:_MAX_LINE], latest=reference.changed or None
     )
+
+
+def printable(text: str) -> str:
+    r"""Return a text that can be stored: bytes of a file name that are not UTF-8 become `\xe9`."""
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # half of a pair of surrogates, as JSON may have it
+        return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _runs(history: History) -> Iterator[Run]:
