@@ -29,6 +29,8 @@ class ShownStep(msgspec.Struct, frozen=True):
     logs_length: int = 0
     """Characters of all of them."""
     notes: str = ""
+    is_known: bool = True
+    """False if it is not among the steps that an operator defined."""
 
 
 class RepeatedReports(msgspec.Struct, frozen=True):
@@ -150,6 +152,8 @@ def _logs(reports: Sequence[ShownStep], view: View) -> Iterator[Line]:
     """Yield the latest logs of a step, and what was wrong with its latest report."""
     logged = next((report for report in reversed(reports) if report.logs.strip()), None)
     texts = [f"note: {note}" for note in reports[-1].notes.splitlines()]
+    if not reports[-1].is_known:
+        texts.insert(0, "note: not among the defined steps; it decides nothing")
     if logged is not None:
         if logged.logs_length > len(logged.logs):
             texts.append(f"the end of {logged.logs_length} characters of logs:")

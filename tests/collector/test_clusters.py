@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -78,7 +79,9 @@ class Installed:
 
     def event(self, name: str, message: str, host: str = "", **more: object) -> Reply:
         of = {"host_id": self.hosts[host].id} if host else {"cluster_id": self.id}
-        said = {"severity": "info", "event_time": "2026-11-23T10:00:00Z", "name": name, "message": message}
+        self.clock.now += 0.001  # the assisted-service's events have their own times
+        time = datetime.fromtimestamp(self.clock.now, UTC).isoformat()
+        said = {"severity": "info", "event_time": time, "name": name, "message": message}
         return self.ask("POST", "/v2/events", said | of | more)
 
     def controller(self, method: str, what: str, data: object) -> Reply:
@@ -523,3 +526,51 @@ def test_a_narrowed_fleet_shows_no_clusters_but_those_that_were_asked_for(
 
     assert "/clusters/" not in visitor.get(f"/?machine={five.name('m1')}").body.decode()
     assert visitor.get(f"/?machine=m1*&cluster={five.id}").body.decode().count("/clusters/") == 1
+
+
+# Order of events
+
+
+def at(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def test_old_event_leaves_an_installed_host_and_its_cluster_alone(five: Installed) -> None:
+    for short in (*MASTERS, *WORKERS):
+        five.stage(short, "Done")
+    before = five.detail()
+
+    said = "Host m1: updated status from known to discovering "
+    old = {"event_time": "2020-01-01T00:00:00Z"}
+    assert five.event("host_status_updated", said, "m1", **old).status == 201
+    assert five.event("cluster_installation_reset", "Reset the installation", **old).status == 201
+
+    after = five.detail()
+    assert (after["summary"]["status"], after["hosts"]) == (before["summary"]["status"], before["hosts"])
+    assert after["summary"]["installed_control_planes"] == 3
+
+
+def test_events_that_come_in_another_order_lead_to_the_same_state(five: Installed) -> None:
+    now = five.clock.now
+    for status, time in (("disabled", now + 2), ("known", now + 1)):
+        said = f"Host m1: updated status from insufficient to {status} "
+        five.event("host_status_updated", said, "m1", event_time=at(time))
+    for status, time in (("available", now + 2), ("failed", now + 1)):
+        said = f"Operator etcd status: {status} message: m"
+        five.event("cluster_operator_status", said, event_time=at(time))
+    for count in (7, 3):
+        five.event("csr_approved", f"Approved {count}", props=f'{{"csrs_approved": {count}}}')
+
+    detail = five.detail()
+    assert five.states()["m1"] == "disabled"
+    assert [operator["status"] for operator in detail["operators"]] == ["available"]
+    assert detail["summary"]["csrs_approved"] == 7
+
+
+def test_repeated_event_is_stored_once(five: Installed) -> None:
+    for host in ("", "m1"):
+        for _ in range(3):
+            assert five.event("note", "by hand", host, event_time=at(five.clock.now)).status == 201
+            five.clock.now -= 0.001
+
+    assert [event["message"] for event in five.detail()["events"]] == ["by hand"]

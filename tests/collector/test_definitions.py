@@ -15,8 +15,10 @@ from service_record.collector.domain.definitions import DefinitionError, Definit
 from service_record.collector.domain.steps import ReportedStep, StepStatus, label_of
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import hosts, steps
+from tests.collector.installing import Clock
 from tests.collector.serving import Served, served
 from tests.command_line import PROGRAM
+from tests.waiting import wait_for
 
 FILE = """\
 [[step]]
@@ -222,3 +224,33 @@ def test_a_step_that_two_files_define_is_refused_with_both_files(tmp_path: Path)
         3,
         f"Error: {files[1]}: disk is defined in {files[0]} already; remove one of them\n",
     )
+
+
+def test_undefined_step_decides_no_verdict(settings: CollectorSettings, tmp_path: Path) -> None:
+    file, clock = tmp_path / "steps.toml", Clock()
+    file.write_text(FILE)
+    with served(replace(settings, steps=(file,)), clock) as server:
+        host = server.client("host", "web1")
+        host.step("web1", "Disk setup", "init")
+        clock.now += 550
+        assert host.step("web1", "Make coffee", "failed", logs="no milk").status == 422
+        assert shown(server)["verdict"] == "progressing"
+
+        clock.now += 100
+        server.collector.sweeper.wake()
+        wait_for(lambda: shown(server)["verdict"] == "stuck")
+
+
+def test_host_with_only_undefined_steps_shows_them(strict: Served) -> None:
+    strict.client("host", "web1").step("web1", "Make coffee", "done", percentage=100)
+
+    strict.settle()
+    detail = strict.client("reader").get("/api/v1/hosts/web1").json
+    assert detail["summary"]["verdict"] == "progressing"
+    assert [step["is_known"] for group in detail["steps"] for step in group["latest"]] == [False]
+
+
+def shown(server: Served) -> dict[str, object]:
+    server.settle()
+    summary: dict[str, object] = server.client("reader").get("/api/v1/hosts/web1").json["summary"]
+    return summary

@@ -160,7 +160,7 @@ MESSAGE = "Host m1: updated status from {} to {} {}"
 def test_an_event_of_the_service_tells_the_state_of_a_host(
     name: str, message: str, status: str, info: str
 ) -> None:
-    event = Event(host_id="h", cluster_id="", severity="info", name=name, message=message)
+    event = Event(host_id="h", cluster_id="", severity="info", time=START, name=name, message=message)
 
     after = after_event(host(), event, START)
 
@@ -177,7 +177,7 @@ def test_an_event_of_the_service_tells_the_state_of_a_host(
     ],
 )
 def test_what_an_event_says_by_its_name_moves_a_host(name: str, status: str) -> None:
-    event = Event(host_id="h", cluster_id="", severity="info", name=name, message="m")
+    event = Event(host_id="h", cluster_id="", severity="info", time=START, name=name, message="m")
 
     assert after_event(host(), event, START).status == status
 
@@ -193,7 +193,9 @@ def test_what_an_event_says_by_its_name_moves_a_host(name: str, status: str) -> 
 )
 def test_a_host_that_is_discovered_anew_is_in_no_stage(before: str, said: str, stage: str) -> None:
     message = MESSAGE.format(before, said, "")
-    event = Event(host_id="h", cluster_id="", severity="info", name="host_status_updated", message=message)
+    event = Event(
+        host_id="h", cluster_id="", severity="info", time=START, name="host_status_updated", message=message
+    )
 
     assert after_event(host(before), event, START).stage == stage
 
@@ -349,7 +351,7 @@ def test_the_reason_counts_what_is_installed_and_names_who_is_in_trouble() -> No
 
 def test_events_of_the_service_tell_the_state_of_a_cluster_and_its_operators() -> None:
     def event(name: str, message: str) -> Event:
-        return Event(host_id="", cluster_id="c", severity="info", name=name, message=message)
+        return Event(host_id="", cluster_id="c", severity="info", time=START, name=name, message=message)
 
     updated = "Updated status of the cluster to {}"
     assert state_in(event("cluster_status_updated", updated.format("finalizing"))) == S.FINALIZING

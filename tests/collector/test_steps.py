@@ -283,3 +283,24 @@ def test_repeats_in_one_transaction_count_once(server: Served) -> None:
 
     assert first == second
     assert stored_steps(server) == [("packages", "init")]
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ("failed", "failed"),
+        ("missing disk", "failed"),
+        ("The disk is missing", "failed"),
+        ("installation_failed", "failed"),
+        ("Could not mount /dev/sda1", "failed"),
+        ("timed out waiting for DHCP", "failed"),
+        ("Installing missing packages", "reported"),
+        ("finished without errors", "reported"),
+        ("0 failed", "reported"),
+        ("Waiting for network", "reported"),
+    ],
+)
+def test_update_at_full_percentage_can_be_a_failure(status: str, expected: str) -> None:
+    _, step = update_of({"name": "web1", "status": status, "percentage": 100})
+
+    assert step.status == expected

@@ -15,6 +15,7 @@ from service_record.collector.domain.installation_rules import (
     Installation,
     bad_request,
     check_fields,
+    is_outdated,
     registered,
     signalled,
     text_in,
@@ -95,7 +96,17 @@ _CLUSTER: Final = {
 
 
 def after_event(host: Installation, event: Event, now: float) -> Installation:
-    """Return the installation of a host after an event; the same object if the event names no state."""
+    """Return the installation of a host after an event; the same object if the event changes no state.
+
+    An event that is older than the known state changes nothing.
+    """
+    if is_outdated(event, host.event_at, host.stage_updated_at):
+        return host
+    after = _state_after(host, event, now)
+    return host if after is host else replace(after, event_at=event.time)
+
+
+def _state_after(host: Installation, event: Event, now: float) -> Installation:
     if event.name == "host_registration_succeeded":
         return registered(host, now)
     if (signal := _SIGNALS.get(event.name)) is not None:

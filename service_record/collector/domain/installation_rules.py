@@ -8,7 +8,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final
 
@@ -114,15 +114,30 @@ def is_id(text: str) -> bool:
         return False
 
 
-def _is_time(text: str) -> bool:
-    """Return whether a text is a time, in one of the forms that the assisted-service accepts."""
+def _time_in(text: str) -> float | None:
+    """Return a time in one of the forms that the assisted-service accepts; None for any other text."""
     if not _TIME.fullmatch(text):
-        return False
+        return None
     try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+        time = datetime.fromisoformat(text)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+CLOCK_DIFFERENCE_SECONDS: Final = 300.0
+"""Tolerated difference between the clocks of the assisted-service and of the collector."""
+
+
+def is_outdated(event: "Event", event_at: float | None, reported_at: float | None) -> bool:
+    """Return whether an event is older than the state that is known.
+
+    `event_at` is the time of the newest event, by the same clock. `reported_at` is the time of the latest
+    direct report, by the collector's clock.
+    """
+    if event_at is not None and event.time < event_at:
+        return True
+    return reported_at is not None and event.time < reported_at - CLOCK_DIFFERENCE_SECONDS
 
 
 def _is_true(fields: Mapping[str, object], name: str) -> bool:
@@ -145,6 +160,8 @@ class Installation(Mapped):
     checked_in_at: float | None = None
     """The time of its agent's last call; None without one: then it never counts as disconnected."""
     logs_state: str = ""
+    event_at: float | None = None
+    """The time of the newest event that reported a state, by the assisted-service's clock."""
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -281,6 +298,8 @@ class Event:
     severity: str
     name: str
     message: str
+    time: float
+    """Seconds since 1970 by the assisted-service's clock. A time without a zone is in UTC."""
     csrs_approved: int | None = None
     """The number of certificate requests that the controller has approved, if `props` name it."""
 
@@ -290,7 +309,8 @@ def event_of(body: Mapping[str, object]) -> Event:
     for name in ("severity", "message", "event_time"):
         if not body.get(name):
             raise bad_request(f"{name} in body is required")
-    if not _is_time(text_in(body, "event_time")):
+    time = _time_in(text_in(body, "event_time"))
+    if time is None:
         raise bad_request("event_time in body must be of type date-time")
     severity = text_in(body, "severity")
     if severity not in _SEVERITIES:
@@ -308,6 +328,7 @@ def event_of(body: Mapping[str, object]) -> Event:
         severity=severity,
         name=text_in(body, "name")[:255],
         message=message.replace("\0", " "),
+        time=time,
         csrs_approved=_csrs(text_in(body, "props")),
     )
 

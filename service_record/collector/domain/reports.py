@@ -21,7 +21,14 @@ from service_record.collector.domain.steps import (
     readable,
 )
 
-_WORDS: Final = re.compile(r"\w+")
+_FAILURE: Final = re.compile(
+    r"\b(fail(s|ed|ing|ures?)?|errors?|fatal|abort(ed|ing)?|(?<!ing )missing|unable|cannot|can't|could not"
+    r"|couldn't|timed out|panic(ked)?|denied|refused|not found|unreachable|crashed|no such)\b"
+)
+_NO_FAILURE: Final = re.compile(
+    r"\b(no|0|zero|without( any)?|not|never|for|after|until) (\w+ )?(fail(ed|ures?)|errors?|fatal)\b"
+    r"|\b(fail(ed|ures?)|errors?) ?[:=] ?0\b"
+)
 
 
 class UnreadableReport(Exception):  # noqa: N818  # what is told of a report, not a fault of ours
@@ -103,9 +110,9 @@ _RESULTS: Final = {"SUCCESS": StepStatus.DONE, "WARN": StepStatus.DONE, "FAIL": 
 
 
 def _status_in(text: str) -> str:
-    """Return the status; that webhook reports failures in words."""
-    words = _WORDS.findall(text.lower())
-    return StepStatus.FAILED if {"failed", "failure", "error"} & set(words) else StepStatus.REPORTED
+    """Return the status; that webhook reports failures in words, at any percentage."""
+    words = _NO_FAILURE.sub(" ", text.lower().replace("_", " "))
+    return StepStatus.FAILED if _FAILURE.search(words) else StepStatus.REPORTED
 
 
 def _text(fields: Mapping[str, Any], name: str, notes: list[str]) -> str:

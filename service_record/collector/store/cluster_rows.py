@@ -3,7 +3,7 @@
 The state is written down when a host of the cluster is judged, and with each report of its controller.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
@@ -34,7 +34,12 @@ from service_record.collector.domain.cluster_states import (
     next_state,
     reason_of,
 )
-from service_record.collector.domain.installation_rules import CallRefused, Event, Installation
+from service_record.collector.domain.installation_rules import (
+    CallRefused,
+    Event,
+    Installation,
+    is_outdated,
+)
 from service_record.collector.store.dialects import inserting
 from service_record.collector.store.fleet import SHOWN_DONE, is_within
 from service_record.collector.store.host_rows import EventShown, HostInstallation, of_cluster
@@ -271,24 +276,38 @@ def report_operator(
 def add_event(connection: Connection, event: Event, grant: Grant, now: float) -> None:
     """Store an event of a cluster, and the state that it reports. Raises Refused, Forbidden."""
     _check(connection, event.cluster_id, grant)
-    row = {"severity": event.severity, "name": event.name, "message": event.message}
-    connection.execute(insert(cluster_events).values(cluster_id=event.cluster_id, received_at=now, **row))
+    if not insert_event(connection, cluster_events, {"cluster_id": event.cluster_id}, event, now):
+        return
+    before = connection.execute(select(clusters).where(clusters.c.id == event.cluster_id)).one()
     values: dict[str, Any] = {}
-    if event.csrs_approved is not None:
-        values["csrs_approved"] = event.csrs_approved
+    if event.csrs_approved is not None:  # a count that only grows, in whatever order the events come
+        values["csrs_approved"] = max(event.csrs_approved, before.csrs_approved or 0)
     state = state_in(event)
-    if state is not None:
-        before = connection.execute(
-            select(clusters.c.status).where(clusters.c.id == event.cluster_id)
-        ).scalar_one()
-        values |= {"status": state.value, "is_told": True, **({} if before == state else {"since": now})}
+    if state is not None and not is_outdated(event, before.event_at, before.since):
+        values |= {"status": state.value, "is_told": True, "event_at": event.time}
+        if before.status != state:
+            values["since"] = now
         values["completion_info"] = event.message if state is ClusterState.ERROR else ""
         if state in {ClusterState.PREPARING, ClusterState.INSTALLING}:  # another try
             values["completion"] = ""
     if (operator := operator_in(event)) is not None:
-        _put_operator(connection, event.cluster_id, operator, now)
+        _put_operator(connection, event.cluster_id, operator, now, event)
     _change(connection, event.cluster_id, values, now)
     refresh(connection, {event.cluster_id}, now)
+
+
+def insert_event(
+    connection: Connection, table: Table, of: Mapping[str, Any], event: Event, now: float
+) -> bool:
+    """Store an event; return False if it was stored before, as when the assisted-service sends it again.
+
+    `of` is the column that names its host or cluster, whose row is locked.
+    """
+    row = {**of, "event_time": event.time, "name": event.name, "message": event.message}
+    if connection.execute(select(table.c.id).filter_by(**row).limit(1)).first() is not None:
+        return False
+    connection.execute(insert(table).values(**row, received_at=now, severity=event.severity))
+    return True
 
 
 def add_logs(connection: Connection, cluster_id: str, new: NewObject, grant: Grant, now: float) -> str | None:
@@ -418,9 +437,18 @@ def _change(connection: Connection, cluster_id: str, values: dict[str, Any], now
     connection.execute(update(clusters).where(clusters.c.id == cluster_id).values(changed))
 
 
-def _put_operator(connection: Connection, cluster_id: str, operator: Operator, now: float) -> None:
+def _put_operator(
+    connection: Connection, cluster_id: str, operator: Operator, now: float, event: Event | None = None
+) -> None:
+    """Store the status of an operator; `event` reported it, unless it is older than the stored status."""
     of = (cluster_operators.c.cluster_id == cluster_id) & (cluster_operators.c.name == operator.name)
+    before = connection.execute(select(cluster_operators).where(of)).one_or_none() if event else None
+    if event and before:
+        reported_at = before.updated_at if before.event_at is None else None
+        if is_outdated(event, before.event_at, reported_at):
+            return
     values: dict[str, Any] = {"status": operator.status, "info": operator.info, "updated_at": now}
+    values["event_at"] = event.time if event else None
     if operator.version:  # an event of the service tells none
         values["version"] = operator.version
     if not connection.execute(update(cluster_operators).where(of).values(values)).rowcount:

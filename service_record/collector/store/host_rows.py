@@ -135,6 +135,8 @@ class InstallationShown:
     checked_in_at: float | None
     """The time of its agent's last call."""
     logs_state: str
+    event_at: float | None
+    """The time of the newest event that reported a state, by the assisted-service's clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +167,8 @@ def host(connection: Connection, name: str, now: float, build: int | None = None
     row = connection.execute(select(hosts).where(hosts.c.name == name)).one_or_none()
     if row is None:
         return None
-    number = row.build if build is None else build
+    # Before its first build, a host has at most steps that are not among the defined ones.
+    number = (row.build or 1) if build is None else build
     shown_builds = _latest(connection, BuildSummary, builds, row.id, _LATEST_BUILDS)
     if build is not None and all(one.number != build for one in shown_builds):
         requested = _build(connection, row.id, build)
@@ -177,7 +180,7 @@ def host(connection: Connection, name: str, now: float, build: int | None = None
         first_seen=row.first_seen,
         last_seen=row.last_seen,
         builds=shown_builds,
-        shown_build=number,
+        shown_build=number if build is not None else row.build,
         steps=repeated(_steps(connection, row.id, number), lambda step: (step.label, step.status)),
         bundles=_latest(connection, BundleShown, bundles, row.id, _LATEST_BUNDLES),
         events=_latest(connection, EventShown, events, row.id, _LATEST_EVENTS),

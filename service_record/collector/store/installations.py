@@ -24,7 +24,7 @@ from service_record.collector.domain.installation_rules import (
 )
 from service_record.collector.domain.steps import LONGEST_LOGS, ReportedStep, StepStatus, label_of
 from service_record.collector.store.administration import begin_build
-from service_record.collector.store.cluster_rows import refresh
+from service_record.collector.store.cluster_rows import insert_event, refresh
 from service_record.collector.store.dialects import inserting
 from service_record.collector.store.host_rows import HostInstallation, select_installed
 from service_record.collector.store.reporting import Report, record_steps
@@ -230,8 +230,8 @@ def add_event(connection: Connection, event: Event, grant: Grant, now: float) ->
     if installation is None and not grant.scope:
         raise _unknown(event.host_id, grant)
     host = arrive(connection, Arrival(installation.host if installation else event.host_id, grant, now))
-    row = {"host_id": host.id, "received_at": now, "severity": event.severity}
-    connection.execute(insert(events).values(**row, name=event.name, message=event.message))
+    if not insert_event(connection, events, {"host_id": host.id}, event, now):
+        return
     if installation is not None:
         change(connection, event.host_id, grant, now, lambda host: after_event(host, event, now))
 

@@ -315,6 +315,8 @@ class _Host:
     """Rows."""
     late: dict[int, float] = field(default_factory=dict)
     """Earlier build -> when it was heard of."""
+    has_unknown: bool = False
+    """True if one of the steps is not among those that an operator defined."""
 
 
 def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequence[Accepted | Exception]:
@@ -332,6 +334,14 @@ def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequen
             continue
         if (answer := seen.find(host, report)) is not None:
             results.append(answer)
+            continue
+        if not report.step.is_known:
+            # The answer is a refusal: the step is stored, but decides no verdict and moves no deadline.
+            build = host.progress.number if host.progress else 1
+            rows.append(_step_row(number, host.row.id, build, report, ()))
+            results.append(Accepted(number, build, host.row.id))
+            seen.add(host.row.id, report, number, build)
+            host.has_unknown = True
             continue
         build, finished = _take(earlier, host, report)
         step, now = report.step, report.received_at
@@ -455,7 +465,7 @@ def _new_host(report: Report) -> dict[str, Any]:
     """Return the row of a host that reports for the first time."""
     group, now = report.grant.group_of_new_host(report.step.group), report.received_at
     names = {"name": report.host, "group": group, "release": report.step.release}
-    return {**names, "first_seen": now, "last_seen": now}
+    return {**names, "first_seen": now, "last_seen": now, "due_at": report.due_at}
 
 
 def _take(earlier: _EarlierBuilds, host: _Host, report: Report) -> tuple[int, tuple[StepFinished, ...]]:
@@ -515,5 +525,6 @@ def _write(
         _UPDATE_BUILDS.execute(connection, changed_builds)
         UPDATE_VERDICTS.execute(connection, overtaken)
         _UPDATE_EARLIER_BUILDS.execute(connection, late)
-    if late:
-        connection.execute(_TELL_OF_HOSTS, [{"of": host_id} for host_id in {row["of"] for row in late}])
+    changed = {host.row.id for host in host_rows if host.late or host.has_unknown}
+    if changed:
+        connection.execute(_TELL_OF_HOSTS, [{"of": host_id} for host_id in sorted(changed)])

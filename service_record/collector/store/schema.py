@@ -200,6 +200,7 @@ installations = Table(  # what an assisted-service knows of a host
     Column("stage_updated_at", Double, nullable=False),
     Column("checked_in_at", Double),  # the latest call of its agent
     Column("logs_state", String(16), nullable=False, server_default=""),
+    Column("event_at", Double),  # event_time of the newest event that reported a state
 )
 
 
@@ -233,6 +234,7 @@ clusters = Table(  # what is known of a cluster; its hosts are those of `install
     Column("completion", String(16), nullable=False, server_default=""),  # `success`, `failure`
     Column("completion_info", Text, nullable=False, server_default=""),
     Column("logs_state", String(16), nullable=False, server_default=""),
+    Column("event_at", Double),  # event_time of the newest event that reported a state
 )
 
 cluster_operators = Table(
@@ -244,6 +246,7 @@ cluster_operators = Table(
     Column("version", String(255), nullable=False, server_default=""),
     Column("info", Text, nullable=False, server_default=""),
     Column("updated_at", Double, nullable=False),
+    Column("event_at", Double),  # event_time, if an event reported the status
     PrimaryKeyConstraint("cluster_id", "name"),
 )
 
@@ -256,6 +259,7 @@ cluster_events = Table(
     Column("severity", String(16), nullable=False),
     Column("name", String(255), nullable=False, server_default=""),
     Column("message", Text, nullable=False),
+    Column("event_time", Double),  # by the assisted-service's clock
     Index("ix_cluster_events_cluster_id", "cluster_id"),
 )
 
@@ -289,6 +293,7 @@ events = Table(
     Column("severity", String(16), nullable=False),
     Column("name", String(255), nullable=False, server_default=""),
     Column("message", Text, nullable=False),
+    Column("event_time", Double),  # by the assisted-service's clock
 )
 
 tokens = Table(
