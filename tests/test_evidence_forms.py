@@ -366,9 +366,9 @@ def test_files_beside_records_are_evidence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["show", "timeline"])
-def test_verbs_of_records_say_that_a_journal_is_one(verb: str, tmp_path: Path) -> None:
+def test_verbs_of_records_name_the_verb_that_reads_logs(verb: str, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    path.write_bytes(as_bytes(JOURNAL))
+    path.write_text("2026-11-21T01:05:10+0000 node program[7]: of no unit\n")
     answer = service_record(verb, "--from", path)
     advice = "service-record analyze reads logs"
     assert (answer.status, answer.err) == (

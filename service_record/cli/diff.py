@@ -76,7 +76,7 @@ def command(
     if good == bad == "-":
         raise click.UsageError("standard input is one source: name a directory, file or bundle for the other")
     gc.disable()  # nothing here forms cycles
-    sources = opened([good], ()), opened([bad], ())
+    sources = opened([good], (), derives=True), opened([bad], (), derives=True)
     before, after = history_of(sources[0]), history_of(sources[1])
     recorded = {service.name for history in (before, after) for service in history.services}
     check_names(services, sorted(recorded), "either")

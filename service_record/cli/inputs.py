@@ -50,23 +50,37 @@ def _is_place(word: str) -> bool:
 
 
 def opened(
-    places: Sequence[str], services: Sequence[str], *, needs_records: bool = True, with_evidence: bool = False
+    places: Sequence[str],
+    services: Sequence[str],
+    *,
+    needs_records: bool = True,
+    with_evidence: bool = False,
+    derives: bool = False,
+    reads_journal: bool = False,
 ) -> Source:
     """Return the source at these places; it has a record of each of these services.
 
     A bundle without records may say which units failed: it will do where `needs_records` is False. With
     `with_evidence` it may be without both, and what lies beside its records can be read.
+
+    With `derives`, a source without records has the runs that its journals and logs tell of; with
+    `reads_journal`, one with records has them too. Without places, that is the journal of this host.
     """
     try:
-        source = open_source(places, with_evidence=with_evidence)
+        source = open_source(places, with_evidence=with_evidence or derives)
     except SourceError as error:
-        raise Unreadable(visible(str(error))) from None
+        derived = _journal_of_this_host(None) if derives and not places else None
+        if derived is None:
+            raise Unreadable(visible(str(error))) from None
+        return derived
     except (FileNotFoundError, NotADirectoryError) as error:
         if error.filename not in places:
             raise
         advice = "" if error.filename.startswith("example:") else f"; {_SOURCES}"
         raise Unreadable(f"{visible(error.filename)}: {error.strerror}{advice}") from None
-    if needs_records and source.refusal:
+    if derives and (reads_journal or not source.records or len(places) > 1):
+        source = _with_derived(source, places)
+    if source.refusal and (needs_records or (derives and not with_evidence)):
         raise Unreadable(visible(source.refusal))
     if needs_records and not source.records and not source.running and source.unit_texts:
         raise Unreadable(f"no records in {visible(source.name)}, but units that failed: use show or analyze")
@@ -76,6 +90,23 @@ def opened(
     check_names(services, sorted(running.union(name for name, _ in source.records)), source.name)
     _tell_undelivered(Path(places[0]) if len(places) == 1 else None if places else Records().directory)
     return source
+
+
+def _with_derived(source: Source, places: Sequence[str]) -> Source:
+    """Add the runs that journals tell of; warn of files that are not read."""
+    if not places:
+        return _journal_of_this_host(source) or source
+    if source.contents is None:
+        return source
+    from service_record.read.derived import add_derived  # most sources have records
+
+    return add_derived(source, lambda part: click.echo(f"Warning: {visible(str(part))}", err=True))
+
+
+def _journal_of_this_host(source: Source | None) -> Source | None:
+    from service_record.read.derived import journal_of_this_host  # as above
+
+    return journal_of_this_host(source)
 
 
 def check_names(services: Iterable[str], recorded: Sequence[str], place: str) -> None:

@@ -192,6 +192,13 @@ def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
+journal_option = click.option(
+    "--journal",
+    is_flag=True,
+    help="Add the runs that journals tell of. [default: where there are no records]",
+)
+
+
 def directory_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the option for the one directory of records: `directory`, None for this host's."""
     return click.option(

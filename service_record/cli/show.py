@@ -14,6 +14,7 @@ from service_record.cli import FAILED
 from service_record.cli.inputs import check_names, history_of, opened, selected_boot, with_places
 from service_record.cli.options import (
     display_options,
+    journal_option,
     selection_options,
     service_or_source_argument,
     source_options,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     default="table",
     help="table: one screen; wide: every run; the others are for programs.",
 )
+@journal_option
 @selection_options
 @display_options
 @click.option(
@@ -52,6 +54,7 @@ def command(
     services: tuple[str, ...],
     places: tuple[str, ...],
     output: str,
+    journal: bool,
     boot: str,
     stage: str | None,
     failed: bool,
@@ -75,7 +78,7 @@ def command(
     gc.disable()  # no cycles are made here, and the collector would take a third of the time
     services, places = with_places(services, places)
     selection = Selection(services=services, stage=stage, failed=failed, since=since, until=until)
-    source = opened(places, (), needs_records=False)
+    source = opened(places, (), needs_records=False, derives=True, reads_journal=journal)
     recorded = {name for name, _ in source.records}.union(record_name(one.unit) for one in source.running)
     unrecorded = [name for name in services if name not in recorded]
     if output == "jsonl" and boot == ALL_BOOTS and not fail and not unrecorded:

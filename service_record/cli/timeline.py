@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from service_record.cli.inputs import history_of, now_for, opened, selected_boot, with_places
 from service_record.cli.options import (
     display_options,
+    journal_option,
     selection_options,
     service_or_source_argument,
     source_options,
@@ -32,6 +33,8 @@ from service_record.history.build import Selection
     "html: a page in one file; the others for programs.",
 )
 @click.option("--by-duration", is_flag=True, help="What took longest first.")
+@click.option("--startup", is_flag=True, help="Only until the host has started, where a journal tells that.")
+@journal_option
 @selection_options
 @display_options
 def command(
@@ -39,7 +42,9 @@ def command(
     services: tuple[str, ...],
     places: tuple[str, ...],
     output: str,
+    journal: bool,
     by_duration: bool,
+    startup: bool,
     boot: str,
     stage: str | None,
     failed: bool,
@@ -61,7 +66,7 @@ def command(
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     gc.disable()  # nothing here forms cycles
     services, places = with_places(services, places)
-    source = opened(places, services)
+    source = opened(places, services, derives=True, reads_journal=journal)
     whole = history_of(source)
     selection = Selection(
         services=services,
@@ -73,7 +78,7 @@ def command(
     )
     history = selection.of(whole)
     is_apart = output == "wide"
-    drawn = charts(history, now_for(whole, source), apart=is_apart, by_duration=by_duration)
+    drawn = charts(history, now_for(whole, source), apart=is_apart, by_duration=by_duration, startup=startup)
     page_view = view(clock)
     if output in {"table", "wide"}:
         from service_record.display.timeline import timeline_page  # only what is shown

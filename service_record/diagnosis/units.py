@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from service_record.diagnosis.evidence.log_lines import LogLine
 from service_record.history.outcome import NOTHING, Facts
+from service_record.history.unit_events import UNIT, UnitEvent, read_event
 
 PROPERTIES: Final = (
     *("Id", "Names", "LoadState", "ActiveState", "SubState", "Result", "NRestarts", "Job"),
@@ -53,9 +54,6 @@ OTHER_SUFFIXES: Final = (
     ),
 )
 """Endings of the names of units that are not services."""
-_UNIT: Final = (
-    r"(?a:[\w:.\\@-]+\.(?:service|socket|target|device|mount|automount|swap|timer|path|slice|scope))"
-)
 _BLOCKS: Final = rf"\n\n(?=(?:{'|'.join(PROPERTIES)})=)"
 _EXEC: Final = (
     r"\{ path=(?P<path>.*?) ; argv\[\]=.* ; ignore_errors=no ;.*"
@@ -405,7 +403,7 @@ def failed_units(listing: str) -> Iterator[tuple[int, str]]:
     """Yield the failed units in what `systemctl list-units` prints: line and name."""
     for number, line in enumerate(listing.splitlines(), 1):
         words = line.replace("●", " ").replace("*", " ").split()
-        if words[2:3] == ["failed"] and re.fullmatch(_UNIT, words[0]):
+        if words[2:3] == ["failed"] and re.fullmatch(UNIT, words[0]):
             yield number, words[0]
 
 
@@ -426,7 +424,7 @@ def _unit(values: Mapping[str, list[str]], booted: float) -> Unit | None:
     def names(*properties: str) -> Iterator[str]:
         return (name for one in properties for name in first(one).split())
 
-    if not re.fullmatch(_UNIT, first("Id")):
+    if not re.fullmatch(UNIT, first("Id")):
         return None
     state = first("ActiveState")
     is_restarted = first("SubState").startswith("auto-restart") and first("Result") not in {"", "success"}
@@ -511,10 +509,7 @@ LOGGED: Final = (
     rb"|(?:\([^\s()]{1,20}\)|systemd)\[\d+\]: [^\s:]+\.(?:service|mount|socket|swap): [^\n]*[Ff]ailed"
 )
 """Pattern of RE2 for the lines that `read_logs` uses, in the text form of a journal."""
-_OF: Final = rf"(?P<unit>{_UNIT})"
-_DESCRIPTION: Final = r"(?: - .*)?"
-_STARTED: Final = "(?:Start(?:ing|ed)|Finished|Reached target|Mount(?:ing|ed)|Listening on|Found device)"
-_EXIT: Final = r"code=(?P<code>exited|killed|dumped), status=(?P<number>\d{1,9})(?:/(?P<name>\S+))?"
+_OF: Final = rf"(?P<unit>{UNIT})"
 _BOOT: Final = "running in system mode"
 _MAX_COMPLAINTS: Final = 3
 _FILE_LINE: Final = rf"(?P<place>/\S*?/{_OF}(?:\.d/[^/\s]+\.conf)?:\d+): (?P<what>.*)"
@@ -561,49 +556,23 @@ def _hindered_by(hindrance: Hindrance) -> _UpdateLog:
     return update
 
 
-_EVENTS: Final[tuple[tuple[str, _UpdateLog], ...]] = (
-    (rf"{_STARTED} {_OF}{_DESCRIPTION}(?:\.|\.\.\.)$", _with_start),
-    (rf"{_OF}: Scheduled restart job(?:, restart counter is at (?P<restarts>\d{{1,6}}))?", _with_restart),
-    (rf"\S+: Job {_OF}/start deleted to break ordering cycle", _hindered_by(Hindrance.CYCLE)),
-    (rf"{_OF}: (?:Deactivated successfully|Succeeded)\.", _forget),
-    (rf"{_OF}: (?:Main|Control|Mount) process exited, {_EXIT}", _with_exit),
-    (
-        rf"{_OF}: Failed with result '(?P<result>[a-z-]+)'",
-        lambda log, match: replace(log, result=match["result"]),
-    ),
-    (
-        rf"{_OF}: Start request repeated too quickly",
-        lambda log, _match: replace(log, has_hit_start_limit=True),
-    ),
-    (rf"{_OF}: Starting requested but asserts failed", _hindered_by(Hindrance.ASSERTION)),
-    (rf"Assertion failed for {_OF}{_DESCRIPTION}\.$", _hindered_by(Hindrance.ASSERTION)),
-    (
-        rf"{_OF}{_DESCRIPTION} was skipped because of an unmet condition check \((?P<detail>.*)\)\.$",
-        _hindered_by(Hindrance.CONDITION),
-    ),
-    (
-        rf"{_OF}{_DESCRIPTION} was skipped because (?P<detail>no trigger condition) checks were met",
-        _hindered_by(Hindrance.CONDITION),
-    ),
-    (
-        rf"Condition check resulted in {_OF}{_DESCRIPTION} being skipped",
-        _hindered_by(Hindrance.CONDITION),
-    ),
-    (rf"{_OF}: Skipped due to '(?P<detail>exec-condition)'", _hindered_by(Hindrance.CONDITION)),
-    (rf"Dependency failed for {_OF}{_DESCRIPTION}\.$", _hindered_by(Hindrance.DEPENDENCY)),
-    (rf"{_OF}: Job \S+/start failed with result 'dependency'", _hindered_by(Hindrance.DEPENDENCY)),
-    (rf"{_OF}: Job \S+/start timed out", _hindered_by(Hindrance.TIMED_OUT)),
-    (
-        rf"{_OF}: (?P<detail>Unit configuration has fatal error), unit will not be started",
-        _hindered_by(Hindrance.UNLOADABLE),
-    ),
-    (rf"{_OF}: (?P<detail>.*[^\s.])\.? Refusing\.$", _hindered_by(Hindrance.UNLOADABLE)),
-)
-"""Patterns of systemd's messages (unit.c, job.c, service.c in its source), and how each changes a unit's log.
-
-A message with a unit's description instead of its name fits none. systemd before version 249 writes such
-messages, mostly beside one that has the name.
-"""
+_UPDATES: Final[dict[UnitEvent, _UpdateLog]] = {
+    UnitEvent.STARTING: _with_start,
+    UnitEvent.STARTED: _with_start,
+    UnitEvent.FINISHED: _with_start,
+    UnitEvent.RESTARTED: _with_restart,
+    UnitEvent.DEACTIVATED: _forget,
+    UnitEvent.EXITED: _with_exit,
+    UnitEvent.FAILED: lambda log, match: replace(log, result=match["result"]),
+    UnitEvent.START_LIMIT: lambda log, _match: replace(log, has_hit_start_limit=True),
+    UnitEvent.CYCLE: _hindered_by(Hindrance.CYCLE),
+    UnitEvent.ASSERTION: _hindered_by(Hindrance.ASSERTION),
+    UnitEvent.CONDITION: _hindered_by(Hindrance.CONDITION),
+    UnitEvent.DEPENDENCY: _hindered_by(Hindrance.DEPENDENCY),
+    UnitEvent.TIMED_OUT: _hindered_by(Hindrance.TIMED_OUT),
+    UnitEvent.UNLOADABLE: _hindered_by(Hindrance.UNLOADABLE),
+}
+"""How each event changes a unit's log; the others do not."""
 
 
 def read_logs(lines: Iterable[LogLine]) -> dict[str, UnitLog]:
@@ -657,15 +626,15 @@ class _SystemdLog:
         if (match := re.match(_FILE_LINE, text)) is not None:
             _add_complaint(self._complaints.setdefault(match["unit"], []), match)
             return
-        for pattern, update in _EVENTS:
-            if (match := re.match(pattern, text)) is not None:
-                unit = match["unit"]
-                log = update(self._logs.get(unit, NOT_LOGGED), match)
-                if "result" in match.groupdict() or log.hindrance is not None:
-                    log = replace(log, time=time)
-                self._logs[unit] = log
-                self._last_time = time or self._last_time
-                return
+        event, match = read_event(text) or (None, None)
+        if match is None or event not in _UPDATES:
+            return
+        unit = match["unit"]
+        log = _UPDATES[event](self._logs.get(unit, NOT_LOGGED), match)
+        if event is UnitEvent.FAILED or log.hindrance is not None:
+            log = replace(log, time=time)
+        self._logs[unit] = log
+        self._last_time = time or self._last_time
 
     def units(self) -> dict[str, UnitLog]:
         """Return the log of each unit of which something holds."""

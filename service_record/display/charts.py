@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from service_record.history import History, ServiceHistory
 from service_record.history.build import Now, true_time
+from service_record.history.critical_chain import Link, critical_chain, startup_end, startup_seconds
 from service_record.history.outcome import Command, Outcome, Run, Span, Stage, alike, order
 from service_record.history.results import ClockStep
 
@@ -194,6 +195,8 @@ class Bar(msgspec.Struct, frozen=True):
     run: Run
     time: datetime | None
     """The time shown for its beginning, or else its end."""
+    ready: float | None = None
+    """Where a journal says so, when it had started: `seconds` is how long that took."""
 
     @property
     def outcome(self) -> Outcome:
@@ -202,7 +205,7 @@ class Bar(msgspec.Struct, frozen=True):
     @property
     def is_whole(self) -> bool:
         """False when it took `seconds` or longer."""
-        return self.outcome in {Outcome.SUCCESS, Outcome.FAILURE, Outcome.STOPPED}
+        return self.ready is not None or self.outcome in {Outcome.SUCCESS, Outcome.FAILURE, Outcome.STOPPED}
 
     @property
     def first(self) -> float:
@@ -243,13 +246,18 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     end: float
     rows: tuple[Row, ...]
     clock_steps: tuple[ClockStep, ...] = ()
+    chain: tuple[Link, ...] = ()
+    """What the start-up waited for, as far as a journal tells: with the offsets of this chart."""
 
 
-def charts(history: History, now: Now, *, apart: bool = False, by_duration: bool = False) -> list[Chart]:
+def charts(
+    history: History, now: Now, *, apart: bool = False, by_duration: bool = False, startup: bool = False
+) -> list[Chart]:
     """Return the charts of a history, oldest boot first. A run without any time is in none.
 
     A row has all runs of a service; with `apart`, those that came to the same. Services are in the order of
-    their start, with what is in them below; `by_duration` puts what took longest first, whatever it is.
+    their start, with what is in them below; `by_duration` puts what took longest first, whatever it is. With
+    `startup`, a chart ends when the host has started, if a journal tells that.
     """
     boots: dict[str | None, list[_Placed]] = {boot_id: [] for boot_id in history.boots}
     begun = _begun(history)
@@ -266,6 +274,8 @@ def charts(history: History, now: Now, *, apart: bool = False, by_duration: bool
         for boot_id, placed in boots.items()
         if placed
     ]
+    if startup:
+        drawn = [_until_started(chart) for chart in drawn]
     return [replace(chart, rows=_blamed(chart.rows)) for chart in drawn] if by_duration else drawn
 
 
@@ -313,7 +323,12 @@ def _chart(
         offsets.append(clock.now)
     end = max([*offsets, clock.last])
     begin = round_begin(min(offsets, default=0.0), end)
+    origin = 0.0 if clock.is_by_uptime else clock.zero.timestamp()
+    chain = critical_chain(run for run, _ in placed)
     return Chart(
+        chain=tuple(
+            replace(link, started=link.started - origin, ready=link.ready - origin) for link in chain
+        ),
         boot_id=boot_id,
         number=number,
         clock=clock,
@@ -322,6 +337,20 @@ def _chart(
         rows=rows,
         clock_steps=tuple(steps),
     )
+
+
+def _until_started(chart: Chart) -> Chart:
+    end = startup_end(chart.chain)
+    if end is None:
+        return chart
+    rows = (
+        replace(row, bars=tuple(_cut(bar, end) for bar in row.bars if bar.first <= end)) for row in chart.rows
+    )
+    return replace(chart, rows=tuple(row for row in rows if row.bars), end=end)
+
+
+def _cut(bar: Bar, end: float) -> Bar:
+    return replace(bar, end=end) if bar.end is None or bar.end > end else bar
 
 
 def _all_rows(placed: Iterable[_Placed], clock: BootClock, *, apart: bool) -> tuple[Row, ...]:
@@ -403,9 +432,13 @@ def _bar(span: Span, run: Run, service: ServiceHistory, clock: BootClock) -> Bar
         seconds = (
             round(max(end_offset - start, 0.0), 3) if end_offset is not None and end_offset != start else None
         )
+    startup = startup_seconds(span) if isinstance(span, Run) and not span.outcome.is_bad else None
+    ready = start + startup if start is not None and startup is not None else None
+    if ready is not None:
+        seconds = startup
     recorded = span.started or span.ended
     time = clock.corrected(recorded, service) if recorded is not None else None
-    return Bar(start, end, seconds, span, run, time)
+    return Bar(start, end, seconds, span, run, time, ready)
 
 
 def _blamed(rows: Iterable[Row]) -> tuple[Row, ...]:

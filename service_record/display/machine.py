@@ -85,6 +85,7 @@ def _run(run: Run) -> Document:
         **present(lastEntry=run.last_entry and utc(run.last_entry)),
         **present(inStage=run.in_stage, inCommand=run.in_command, bootId=run.boot_id),
         **present(invocationId=run.invocation_id, pid=run.pid, recorder=run.recorder),
+        **present(derived=run.is_derived or None),
         **present(dropped=run.dropped or None, leftOut=run.left_out and run.left_out.to_json()),
         **facts_document(run.facts),
         "commands": [_command(command) for command in run.commands],

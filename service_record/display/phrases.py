@@ -26,6 +26,7 @@ from service_record.display.text import (
 )
 from service_record.history import History, ServiceHistory
 from service_record.history.outcome import (
+    DERIVED,
     Command,
     Facts,
     Location,
@@ -292,10 +293,15 @@ _MAX_PIECES: Final = 3
 _INDENT: Final = 2
 
 
+_UNKNOWN_HERE: Final = "failing lines of scripts are not known, nor stages that no log names"
+
+
 def summary(history: History, source: str, view: View) -> Iterator[Line]:
     """`3 services: 1 failed, 2 succeeded`, and where that was read."""
+    derived = {run.recorder for service in history.services for run in service.runs if run.is_derived}
     if history.services:
-        yield (count(len(history.services), "service"), Ink.STRONG), *_counts(history)
+        what = "unit" if derived else "service"
+        yield (count(len(history.services), what), Ink.STRONG), *_counts(history)
     else:
         yield (("no run matches", Ink.STRONG),)
     parts = [visible(source)]
@@ -305,6 +311,9 @@ def summary(history: History, source: str, view: View) -> Iterator[Line]:
     if damaged:
         parts.append(f"{count(damaged, 'damaged piece')}")
     yield from wrapped(", ".join(parts), Ink.FAINT, view)
+    if derived:
+        logs = ", ".join(sorted((recorder or "").removeprefix(DERIVED) for recorder in derived))
+        yield from wrapped(f"derived from {logs}: {_UNKNOWN_HERE}", Ink.FAINT, view)
 
 
 def _counts(history: History) -> Line:

@@ -27,6 +27,7 @@ from service_record.display.phrases import (
 )
 from service_record.display.text import BLANK, Ink, Line, View, count, cut, moment, times, wrapped
 from service_record.history import History, ServiceHistory
+from service_record.history.critical_chain import startup_seconds
 from service_record.history.outcome import (
     NOTHING,
     Command,
@@ -111,11 +112,28 @@ def table(history: History, source: str, view: View) -> Iterator[Line]:
             yield BLANK
             yield from _told_in_full(story, story.bad, view)
     calm = [story for story in stories if story.bad is None]
+    shown = _worth_telling(calm)
     if calm:
         yield BLANK
-    for story in calm:
+    for story in shown:
         yield from _told_in_short(story, view)
+    if len(shown) < len(calm):
+        others = f"{count(len(calm) - len(shown), 'other unit')} without a failure: --output wide shows all"
+        yield from wrapped(others, Ink.FAINT, view)
     yield from damages(history, view)
+
+
+_MAX_CALM: Final = 12
+
+
+def _worth_telling(calm: Sequence["_Story"]) -> Sequence["_Story"]:
+    """Leave out most units of a journal that started well: those stay that took longest to start."""
+    derived = [story for story in calm if story.attempts[-1].is_derived]
+    if len(derived) <= _MAX_CALM:
+        return calm
+    slowest = sorted(derived, key=lambda story: startup_seconds(story.attempts[-1]) or 0.0, reverse=True)
+    left_out = {id(story) for story in slowest[_MAX_CALM:]}
+    return [story for story in calm if id(story) not in left_out]
 
 
 class _Story(msgspec.Struct, frozen=True):

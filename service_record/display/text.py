@@ -162,6 +162,7 @@ class Glyphs(msgspec.Struct, frozen=True, kw_only=True):
     times: str = "×"  # noqa: RUF001
     bar: str = "━"
     ongoing: str = "→"
+    up: str = "·"
 
 
 ASCII: Final = Glyphs(
@@ -171,6 +172,7 @@ ASCII: Final = Glyphs(
     stopped="o",
     interrupted="-",
     gutter="|",
+    up=".",
     cut="...",
     times="x",
     bar="=",

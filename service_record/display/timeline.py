@@ -25,6 +25,7 @@ from service_record.display.text import (
     zone,
 )
 from service_record.history import History
+from service_record.history.critical_chain import Link
 from service_record.history.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -79,7 +80,9 @@ def bar_line(bars: Iterable[Bar], scale: Scale, glyphs: Glyphs) -> Line:
     bars = list(bars)
     for bar in bars:
         first, last = _cells(bar, scale)
-        cells[first:last] = [(glyphs.bar, ink(bar.outcome))] * (last - first)
+        ready = last if bar.ready is None else min(max(scale.cell(bar.ready), first), last)
+        cells[first:ready] = [(glyphs.bar, ink(bar.outcome))] * (ready - first)
+        cells[ready:last] = [(glyphs.up, Ink.FAINT)] * (last - ready)
     for bar in sorted(bars, key=lambda bar: _WORST_LAST.index(bar.outcome)):
         cells[_cells(bar, scale)[1]] = (_sign(bar, glyphs), ink(bar.outcome))
     return _joined(cells)
@@ -129,6 +132,16 @@ def _chart_document(chart: Chart) -> "Document":
         "end": round(chart.end, 3),
         "clockSteps": [{"at": round(step.uptime, 3), "seconds": step.seconds} for step in chart.clock_steps],
         "rows": [_row(row) for row in chart.rows],
+        **({"criticalChain": [_link(link) for link in chart.chain]} if chart.chain else {}),
+    }
+
+
+def _link(link: Link) -> "Document":
+    return {
+        "service": link.service,
+        "start": round(link.started, 3),
+        "end": round(link.ready, 3),
+        "gap": link.gap,
     }
 
 
@@ -183,8 +196,28 @@ def timeline_page(
     for chart in visible_charts:
         yield BLANK
         yield from _chart(chart, len(history.boots), view, wide=wide, flat=flat)
+        yield from chain_lines(chart, view)
     yield from _untimed(history, view)
     yield from damages(history, view, whole=wide)
+
+
+_LEAST_PART: Final = 0.01
+"""Of the start-up: shorter links of the chain are left out."""
+
+
+def chain_lines(chart: Chart, view: View) -> Iterator[Line]:
+    """Yield what the start-up waited for, each unit with how long it took to start."""
+    if not chart.chain:
+        return
+    whole = chart.chain[-1].ready - chart.begin
+    links = [link for link in chart.chain if link.ready - link.started + link.gap >= whole * _LEAST_PART]
+    yield BLANK
+    yield from wrapped("critical chain, by the times at which units became ready:", Ink.FAINT, view)
+    for link in links:
+        at = f"{link.ready:>9.3f}s"
+        took = f"  {duration(link.ready - link.started)}"
+        gap = f", {duration(link.gap)} after the one before" if link.gap >= whole * _LEAST_PART else ""
+        yield (at, Ink.FAINT), (f"  {name(link.service)}", Ink.PLAIN), (took + gap, Ink.FAINT)
 
 
 def _untimed(history: History, view: View) -> Iterator[Line]:

@@ -291,6 +291,11 @@ class Run(Span, frozen=True, kw_only=True, gc=False):
     """The runs directly before it that a rotation of the record left out."""
 
     @property
+    def is_derived(self) -> bool:
+        """Return True if a journal or an installer's log tells of it instead of a record."""
+        return self.recorder is not None and self.recorder.startswith(DERIVED)
+
+    @property
     def has_unclear_end(self) -> bool:
         """Return True if it has an end that does not say whether it failed."""
         return self.outcome is Outcome.INTERRUPTED and self.ended is not None
@@ -300,6 +305,10 @@ class Run(Span, frozen=True, kw_only=True, gc=False):
         """Return a key that is equal for runs that ended the same way in the same place."""
         facts = self.facts
         return self.outcome, self.in_stage, self.in_command, facts.location, facts.exit_code, facts.signal
+
+
+DERIVED: Final = "derived/"
+"""How the recorder begins of entries that no recorder wrote."""
 
 
 class Repeat(msgspec.Struct, frozen=True):

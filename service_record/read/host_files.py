@@ -28,15 +28,17 @@ def host_files(
     named: Iterable[str] = (),
     is_here: bool = False,
     leave: "Leave | None" = None,
+    every_boot: bool = False,
 ) -> HostFiles | None:
     """Return the files of a source, with a function that reads each; None if there are none.
 
     With `is_here` the records are this host's own, and the host itself is read, for at most three seconds:
     among other things the latest lines in the journal of the failed `units` and of the `named` services.
-    `leave` is called with each file that was not read, and that opening the source has not reported.
+    `leave` is called with each file that was not read, and that opening the source has not reported. Of
+    binary journals the latest two boots are read, or `every_boot`.
     """
     if source.contents is not None:
-        return _read_contents(source, leave or _ignore)
+        return _read_contents(source, leave or _ignore, every_boot=every_boot)
     if not is_here:
         return None
     failed = [unit.name for unit in units or () if unit.is_failed]
@@ -54,7 +56,7 @@ def _ignore(_: object) -> None:
     """Ignore what was left out."""
 
 
-def _read_contents(source: Source, leave: "Leave") -> HostFiles:
+def _read_contents(source: Source, leave: "Leave", *, every_boot: bool) -> HostFiles:
     """Yield each file; binary journals come last, as what journalctl prints of them."""
     reported = {str(part) for part in source.left_out}
 
@@ -78,7 +80,8 @@ def _read_contents(source: Source, leave: "Leave") -> HostFiles:
                 _copy(Path(directory, f"{len(journals)}.journal"), head, content.read)
                 journals.append(content)
         if journals:
-            yield from _printed_journals(Path(directory), journals[0].path, report)
+            boots = _EVERY_BOOT if every_boot else _LATEST_BOOTS
+            yield from _printed_journals(Path(directory), journals[0].path, boots, report)
 
 
 def _from_beginning(head: bytes, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
@@ -112,17 +115,23 @@ def _not_installed(path: str) -> "LeftOut":
     )
 
 
-def _printed_journals(directory: Path, path: str, report: "Leave") -> HostFiles:
-    """Yield the entries of the latest two boots in a directory of journals, as journalctl exports them."""
+_LATEST_BOOTS: Final = (("--boot=-1", "boot-1.log"), ("--boot=0", "journal.export"))
+_EVERY_BOOT: Final = (("--boot=all", "journal.export"),)
+
+
+def _printed_journals(
+    directory: Path, path: str, boots: Iterable[tuple[str, str]], report: "Leave"
+) -> HostFiles:
+    """Yield the entries of these boots in a directory of journals, as journalctl exports them."""
     from service_record.bundle import LeftOut  # as above
 
     folder = path.rpartition("/")[0]
-    for boot, name in (("-1", "boot-1.log"), ("0", "journal.export")):
-        command = ("journalctl", "--quiet", f"--directory={directory}", f"--boot={boot}", "--output=export")
+    for boot, name in boots:
+        command = ("journalctl", "--quiet", f"--directory={directory}", boot, "--output=export")
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
             if child.stdout is None:
                 continue
             yield f"{folder}/{name}".lstrip("/"), child.stdout.read
             child.stdout.close()
-        if child.returncode > 0 and boot == "0":
+        if child.returncode > 0 and name == "journal.export":
             report(LeftOut(path, f"a binary journal that journalctl cannot read: exit {child.returncode}"))

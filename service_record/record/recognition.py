@@ -91,8 +91,8 @@ KERNEL_TIMES: Final = (
 _KERNEL_LINE: Final = KERNEL_TIMES.encode()
 _CONTAINER_LINE: Final = rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(?:Z|[+-]\d\d:\d\d) std(?:out|err) [FP] "
 _LEAST_PRINTABLE: Final = 0.95  # NULs and noise stand in the logs of serial lines
-_PREFACE: Final = rb"(?:-- .* --|-- [A-Z].*)$"
-"""What journalctl prints between entries: `-- Boot … --`, `-- Logs begin at …`."""
+_PREFACE: Final = rb"(?:-- .* --|-- [A-Z].*|\xe2\x96\x91\xe2\x96\x91.*|-- )$"
+"""What journalctl prints between entries: `-- Boot … --`, `-- Logs begin at …`, and the catalog's texts."""
 
 
 def recognise(head: bytes) -> FileForm:

@@ -12,7 +12,7 @@ import codecs
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -32,21 +32,43 @@ _VERBOSE_FIELD: Final = rb" {4}([A-Z_][A-Z0-9_]*)=(.*)"
 
 Read = Callable[[int], bytes]
 Fields = dict[bytes, bytes]
+_T = TypeVar("_T")
 
 
 def as_lines(form: FileForm, read: Read) -> Read:
     """Return a function that reads a file of this form as plain lines, however many bytes are asked for."""
-    if form is FileForm.JOURNAL_EXPORT:
-        blocks = _joined(_export_entries(_Buffer(read), _Boots()))
-    elif form is FileForm.JOURNAL_JSON:
-        blocks = _joined(_json_entries(_Buffer(read), _Boots()))
-    elif form is FileForm.JOURNAL_VERBOSE:
-        blocks = _joined(_verbose_entries(_Buffer(read), _Boots()))
+    if form in WITH_FIELDS:
+        boots = _Boots()
+        blocks = _joined(
+            _entries(
+                form, read, lambda fields, line, lines: _as_lines_of_file(boots.marked(fields), line, lines)
+            )
+        )
     elif form is FileForm.UTF_16:
         blocks = _without_escapes(_decoded_utf_16(read))
     else:
         blocks = _without_escapes(iter(lambda: read(_BLOCK_BYTES), b""))
     return lambda _: next(blocks, b"")
+
+
+WITH_FIELDS: Final = frozenset({FileForm.JOURNAL_EXPORT, FileForm.JOURNAL_JSON, FileForm.JOURNAL_VERBOSE})
+"""Forms of journals whose entries have named fields."""
+
+
+def read_fields(form: FileForm, read: Read) -> Iterator[Fields]:
+    """Yield the fields of each entry of a journal in one of the forms `WITH_FIELDS`."""
+    return (entry for entry in _entries(form, read, lambda fields, *_: fields) if isinstance(entry, dict))
+
+
+def _entries(
+    form: FileForm, read: Read, convert: "Callable[[Fields, int, int], _T]"
+) -> "Iterator[_T | bytes]":
+    """Yield each entry as `convert` returns it, and lines between entries as they are."""
+    if form is FileForm.JOURNAL_EXPORT:
+        return _export_entries(_Buffer(read), convert)
+    if form is FileForm.JOURNAL_JSON:
+        return _json_entries(_Buffer(read), convert)
+    return _verbose_entries(_Buffer(read), convert)
 
 
 def _without_escapes(blocks: Iterator[bytes]) -> Iterator[bytes]:
@@ -119,7 +141,7 @@ def _joined(entries: Iterator[bytes]) -> Iterator[bytes]:
         yield bytes(block)
 
 
-def _export_entries(source: _Buffer, boots: "_Boots") -> Iterator[bytes]:
+def _export_entries(source: _Buffer, convert: Callable[[Fields, int, int], _T]) -> Iterator[_T]:
     fields: Fields = {}
     lines = message_line = 0
     while line := source.line():
@@ -138,10 +160,10 @@ def _export_entries(source: _Buffer, boots: "_Boots") -> Iterator[bytes]:
         if name == b"MESSAGE":
             message_line = begun
         if not name:
-            yield _entry(boots.marked(fields), message_line, lines)
+            yield convert(fields, message_line, lines)
             fields, lines, message_line = {}, 0, 0
     if fields:
-        yield _entry(boots.marked(fields), message_line, lines)
+        yield convert(fields, message_line, lines)
 
 
 class _JsonFields(msgspec.Struct):
@@ -159,6 +181,14 @@ class _JsonFields(msgspec.Struct):
     pid: Any = msgspec.field(default=None, name="_PID")
     unit: Any = msgspec.field(default=None, name="_SYSTEMD_UNIT")
     transport: Any = msgspec.field(default=None, name="_TRANSPORT")
+    monotonic: Any = msgspec.field(default=None, name="__MONOTONIC_TIMESTAMP")
+    own_invocation: Any = msgspec.field(default=None, name="_SYSTEMD_INVOCATION_ID")
+    MESSAGE_ID: Any = None
+    INVOCATION_ID: Any = None
+    JOB_RESULT: Any = None
+    UNIT_RESULT: Any = None
+    EXIT_CODE: Any = None
+    EXIT_STATUS: Any = None
 
 
 _JSON_NAMES: Final = {
@@ -174,10 +204,18 @@ _JSON_NAMES: Final = {
     "pid": b"_PID",
     "unit": b"_SYSTEMD_UNIT",
     "transport": b"_TRANSPORT",
+    "monotonic": b"__MONOTONIC_TIMESTAMP",
+    "own_invocation": b"_SYSTEMD_INVOCATION_ID",
+    **{
+        name: name.encode()
+        for name in (
+            *("MESSAGE_ID", "INVOCATION_ID", "JOB_RESULT", "UNIT_RESULT", "EXIT_CODE", "EXIT_STATUS"),
+        )
+    },
 }
 
 
-def _json_entries(source: _Buffer, boots: "_Boots") -> Iterator[bytes]:
+def _json_entries(source: _Buffer, convert: Callable[[Fields, int, int], _T]) -> Iterator[_T | bytes]:
     """Yield the entries of -o json, json-pretty, json-sse and json-seq, and of arrays that jq makes."""
     decoder = msgspec.json.Decoder(_JsonFields)
     waiting: list[bytes] = []  # the lines of an object that is not complete
@@ -199,7 +237,7 @@ def _json_entries(source: _Buffer, boots: "_Boots") -> Iterator[bytes]:
         else:
             fields = {name: _json_value(getattr(entry, key)) for key, name in _JSON_NAMES.items()}
             own = [number for number, each in enumerate(waiting) if each.lstrip().startswith(b'"MESSAGE"')]
-            yield _entry(boots.marked(fields), own[0] if own else 0, len(waiting))
+            yield convert(fields, own[0] if own else 0, len(waiting))
         waiting = []
     yield from waiting
 
@@ -216,7 +254,7 @@ def _json_value(value: object) -> bytes:
     return b""
 
 
-def _verbose_entries(source: _Buffer, boots: "_Boots") -> Iterator[bytes]:
+def _verbose_entries(source: _Buffer, convert: Callable[[Fields, int, int], _T]) -> Iterator[_T]:
     fields: Fields = {}
     lines = message_line = 0
     name = b""
@@ -224,7 +262,7 @@ def _verbose_entries(source: _Buffer, boots: "_Boots") -> Iterator[bytes]:
         text = line.rstrip(b"\r\n")
         if (header := re.match(_VERBOSE_TIME, text)) is not None:
             if lines:
-                yield _entry(boots.marked(fields), message_line, lines)
+                yield convert(fields, message_line, lines)
             stamp = re.search(_VERBOSE_STAMP, text)
             fields, lines, message_line = {}, 0, 0
             fields[b"__REALTIME_TIMESTAMP"] = b"%d" % int(stamp[1], 16) if stamp else b""
@@ -238,10 +276,10 @@ def _verbose_entries(source: _Buffer, boots: "_Boots") -> Iterator[bytes]:
             fields[name] = (fields.get(name, b"") + b"\n" + text.strip())[:_MAX_KEPT_BYTES]
         lines += 1
     if lines:
-        yield _entry(boots.marked(fields), message_line, lines)
+        yield convert(fields, message_line, lines)
 
 
-def _entry(fields: Fields, message_line: int, lines: int) -> bytes:
+def _as_lines_of_file(fields: Fields, message_line: int, lines: int) -> bytes:
     """Return an entry as its message, each line of it with what stands before, in as many lines as it has."""
     message = fields.get(b"MESSAGE", b"").replace(b"\0", b"")
     if not message:

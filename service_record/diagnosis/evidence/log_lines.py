@@ -343,7 +343,7 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
     elif (match := re.match(_JOURNAL, text)) is not None:
         text, name = match["text"], match["name"]
         pid = int(match["pid"]) if match["pid"] else None
-        time = _time_in_journal(match["time"], era)
+        time = time_in_journal(match["time"], era)
         kind = _kind_in_journal(stream.kind, name, has_pid=pid is not None)
         unit = _service(match["unit"] or "") or unit
         priority = int(match["priority"]) if match["priority"] else None
@@ -374,7 +374,7 @@ def _service(unit: str) -> str:
     return unit.removesuffix(".service") if unit.endswith(".service") else ""
 
 
-def _time_in_journal(text: str, era: Era) -> datetime | None:
+def time_in_journal(text: str, era: Era) -> datetime | None:
     """Return the time of a line in one of the forms of `TIMES`; None where it counts from the boot."""
     if text[0] == "[":
         return None
@@ -476,3 +476,8 @@ def _is_of_unit(line: LogLine, unit: str) -> bool:
     """Return whether a unit, or what it runs, wrote a line."""
     program = re.sub(_SCRIPT, "", line.name)
     return unit in {program, line.unit} or program in _PROGRAMS.get(unit, ())
+
+
+def programs_of(unit: str) -> frozenset[str]:
+    """Return the names under which a unit's programs may log."""
+    return _PROGRAMS.get(unit, frozenset()) | {unit}

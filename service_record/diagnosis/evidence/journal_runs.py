@@ -1,0 +1,243 @@
+"""Read a journal in any form into the runs of its units: see `history.from_journal`. Pure.
+
+Only what systemd logs is taken apart, and the lines of a unit that failed: a journal has millions of others.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from io import BytesIO
+from itertools import chain
+from typing import Final
+
+import msgspec
+
+from service_record.diagnosis.evidence.journal_forms import WITH_FIELDS, Fields, Read, as_lines, read_fields
+from service_record.diagnosis.evidence.log_lines import Era, programs_of, time_in_journal
+from service_record.history.from_journal import JournalMessage, JournalMoment, JournalRuns
+from service_record.record.recognition import TIMES, FileForm
+
+_BLOCK_BYTES: Final = 1 << 20
+_MAX_LOOKBACK_BYTES: Final = 64 << 10
+"""In a journal as text, a unit's last lines are looked for in so many bytes before its failure."""
+_MAX_TAIL: Final = 3
+_MAX_LINE_BYTES: Final = 1 << 12
+_SYSTEMD_LINE: Final = rf"(?P<time>{TIMES}) \S+ (?:systemd(?:\[1\])?|init\.scope\[1\]): (?P<text>.*)"
+_NEEDLES: Final = (
+    *(b" systemd[1]: ", b" systemd: ", b" init.scope[1]: "),
+    *(b"\n-- Boot ", b"\n-- Reboot --", b" kernel: Linux version "),
+)
+_MAX_ENTRY_BYTES: Final = 16 << 20
+_EVENT_FIELDS: Final = (*(b"MESSAGE_ID", b"JOB_RESULT", b"UNIT_RESULT", b"EXIT_CODE", b"EXIT_STATUS"),)
+_MAX_DIGITS: Final = 16
+_FAILURES: Final = (": Failed with result ", " entered failed state.")
+
+
+def read_runs(form: FileForm, read: Read, era: Era) -> JournalRuns:
+    """Read a journal. `era` dates the lines of forms whose times have no year."""
+    if form is FileForm.JOURNAL_EXPORT:
+        return _read_entries(form, _export_entries(read), _EXPORT_MARKS)
+    if form is FileForm.JOURNAL_JSON:
+        head = read(_BLOCK_BYTES)
+        read = _after(head, read)
+        first = head.partition(b"\n")[0]
+        if b'"__REALTIME_TIMESTAMP":"' in first and first.rstrip(b", \r").endswith(b"}"):  # not of jq
+            return _read_entries(form, _lines(read), _JSON_MARKS)
+    if form in WITH_FIELDS:
+        runs = JournalRuns()
+        for fields in read_fields(form, read):
+            _take(runs, fields)
+        return runs
+    return _read_text(as_lines(form, read), era)
+
+
+class _Marks(msgspec.Struct, frozen=True):
+    """How an entry looks before it is taken apart."""
+
+    of_systemd: tuple[bytes, ...]
+    unit: bytes
+    invocation: bytes
+    boot: bytes
+    end: bytes
+
+
+_EXPORT_MARKS: Final = _Marks(
+    (b"\n_PID=1\n", b"\nUNIT="), b"\n_SYSTEMD_UNIT=", b"\n_SYSTEMD_INVOCATION_ID=", b"\n_BOOT_ID=", b"\n"
+)
+_JSON_MARKS: Final = _Marks(
+    (b'"_PID":"1"', b'"UNIT":"'), b'"_SYSTEMD_UNIT":"', b'"_SYSTEMD_INVOCATION_ID":"', b'"_BOOT_ID":"', b'"'
+)
+
+
+def _read_entries(form: FileForm, entries: Iterable[bytes], marks: _Marks) -> JournalRuns:
+    """Take apart the entries of systemd, and of the others only the last lines of a unit that failed.
+
+    To take all apart would take three times as long: a journal has a hundred others for each of systemd's.
+    """
+    runs = JournalRuns(lambda entry: _message_of(form, entry))
+    first, second = marks.of_systemd
+    for entry in entries:
+        if first in entry or second in entry:
+            for fields in read_fields(form, BytesIO(entry).read):
+                _take(runs, fields)
+        elif unit := _value(entry, marks.unit, marks.end):
+            invocation = _value(entry, marks.invocation, marks.end)
+            runs.add_line(unit, invocation or None, entry, _value(entry, marks.boot, marks.end) or None)
+    return runs
+
+
+def _value(entry: bytes, mark: bytes, end: bytes) -> str:
+    at = entry.find(mark)
+    if at < 0:
+        return ""
+    at += len(mark)
+    stop = entry.find(end, at)
+    return entry[at : stop if stop >= 0 else len(entry)].decode(errors="replace")
+
+
+def _message_of(form: FileForm, entry: bytes | str) -> str:
+    """Return the message of an entry; of one that was taken apart, that is what was kept."""
+    if isinstance(entry, str):
+        return entry
+    fields = next(read_fields(form, BytesIO(entry).read), {})
+    return fields.get(b"MESSAGE", b"")[:_MAX_LINE_BYTES].decode(errors="replace")
+
+
+def _export_entries(read: Read) -> Iterator[bytes]:
+    """Yield the entries of a journal in the export format, whole.
+
+    An empty line ends an entry, unless it is in the text of a field. The next entry begins with `__CURSOR`.
+    """
+    pending = b""
+    while chunk := read(_BLOCK_BYTES):
+        parts = (pending + chunk).split(b"\n\n")
+        pending = parts[0]
+        for part in parts[1:]:
+            if part.startswith(b"__") or len(pending) > _MAX_ENTRY_BYTES:
+                yield pending + b"\n"
+                pending = part
+            else:
+                pending += b"\n\n" + part
+    if pending:
+        yield pending + b"\n"
+
+
+def _lines(read: Read) -> Iterator[bytes]:
+    pending = b""
+    while chunk := read(_BLOCK_BYTES):
+        lines = (pending + chunk).split(b"\n")
+        pending = lines.pop()[-_MAX_ENTRY_BYTES:]
+        yield from lines
+    if pending:
+        yield pending
+
+
+def _after(head: bytes, read: Read) -> Read:
+    blocks = chain([head], iter(lambda: read(_BLOCK_BYTES), b""))
+    return lambda _: next(blocks, b"")
+
+
+def _take(runs: JournalRuns, fields: Fields) -> None:
+    text = fields.get(b"MESSAGE")
+    if not text:
+        return
+    boot_id = fields.get(b"_BOOT_ID", b"").decode(errors="replace") or None
+    if fields.get(b"_PID") != b"1" and fields.get(b"SYSLOG_IDENTIFIER") != b"systemd":
+        own = fields.get(b"_SYSTEMD_UNIT", b"").decode(errors="replace")
+        invocation = fields.get(b"_SYSTEMD_INVOCATION_ID", b"").decode(errors="replace")
+        if own:
+            runs.add_line(own, invocation or None, text[:_MAX_LINE_BYTES].decode(errors="replace"), boot_id)
+        return
+    unit = fields.get(b"UNIT", b"")
+    if not unit and (fields.get(b"_PID") != b"1" or b"USER_UNIT" in fields):
+        return  # of a user's manager
+    runs.add(
+        JournalMessage(
+            at=JournalMoment(
+                _seconds(fields.get(b"__REALTIME_TIMESTAMP")), _seconds(fields.get(b"__MONOTONIC_TIMESTAMP"))
+            ),
+            boot_id=boot_id,
+            text=text[:_MAX_LINE_BYTES].decode(errors="replace").strip(),
+            unit=unit.decode(errors="replace"),
+            invocation_id=fields.get(b"INVOCATION_ID", b"").decode(errors="replace") or None,
+            fields={
+                name.decode(): fields[name].decode(errors="replace")
+                for name in _EVENT_FIELDS
+                if fields.get(name)
+            },
+        )
+    )
+
+
+def _seconds(microseconds: bytes | None) -> float | None:
+    if not microseconds or not microseconds.isdigit() or len(microseconds) > _MAX_DIGITS:
+        return None
+    return int(microseconds) / 1e6
+
+
+def _read_text(read: Read, era: Era) -> JournalRuns:
+    """Read a journal as text: the lines do not name their unit, and their boot only where it is printed."""
+    runs = JournalRuns()
+    time_of = cache(lambda stamp: time_in_journal(stamp, era))
+    window, place = b"\n", 1
+    boot_id: str | None = None
+    is_named = has_messages = False
+    boots = 0
+    while chunk := read(_BLOCK_BYTES):
+        window = window[max(place - _MAX_LOOKBACK_BYTES, 0) :] + chunk
+        place = min(place, _MAX_LOOKBACK_BYTES)
+        end = window.rfind(b"\n") + 1
+        for start in _lines_of_interest(window, place, end):
+            line = window[start : min(window.find(b"\n", start), start + _MAX_LINE_BYTES)]
+            boot = re.match(rb"-- (?:Boot ([0-9a-f]{32})|Reboot)", line)
+            if boot is not None or b" kernel: " in line:
+                # journalctl prints which boot follows; the kernel begins each with the same line.
+                if boot is not None and boot[1]:
+                    boot_id, is_named = boot[1].decode(), True
+                elif has_messages and not is_named:
+                    boots += 1
+                    boot_id = f"later-{boots}"
+                has_messages = False
+                continue
+            match = re.match(_SYSTEMD_LINE, line.decode(errors="replace"))
+            if match is None:
+                continue
+            has_messages = True
+            text = match["text"].strip()
+            if (failed := next((text.find(each) for each in _FAILURES if each in text), None)) is not None:
+                unit = text[:failed].removeprefix("Unit ")
+                before = window[max(start - _MAX_LOOKBACK_BYTES, 0) : start]
+                runs.set_lines(unit, _last_lines(before, unit), boot_id)
+            time = time_of(match["time"])
+            moment = JournalMoment(time.timestamp() if time is not None else None, _uptime(match["time"]))
+            runs.add(JournalMessage(at=moment, boot_id=boot_id, text=text))
+        place = max(end, place)
+        time_of.cache_clear()
+    return runs
+
+
+def _lines_of_interest(window: bytes, begin: int, end: int) -> list[int]:
+    """Return where the lines of systemd begin, and those that begin a boot."""
+    starts = []
+    for needle in _NEEDLES:
+        at = window.find(needle, begin - 1, end)
+        while at >= 0:
+            starts.append(window.rfind(b"\n", 0, at + 1) + 1)
+            at = window.find(needle, at + len(needle), end)
+    return sorted(set(starts))
+
+
+def _uptime(stamp: str) -> float | None:
+    """Return the seconds since the boot in a time of short-monotonic."""
+    match = re.match(r"\[ *(\d{1,9}\.\d{6})", stamp)
+    return None if match is None else float(match[1])
+
+
+def _last_lines(before: bytes, unit: str) -> list[str]:
+    """Return the last lines of a unit's programs, known by their names, since it was started last."""
+    names = b"|".join(re.escape(name).encode() for name in sorted(programs_of(unit.removesuffix(".service"))))
+    own = rb" (?:" + names + rb")(?:\.sh|\.py|\.service)?\[\d{1,10}\]: ([^\n]*)"
+    begun = before.rfind(b": Starting " + unit.encode())
+    begun = max(begun, before.rfind(b": Started " + unit.encode()) if begun < 0 else begun)
+    lines = [match[1].decode(errors="replace") for match in re.finditer(own, before[max(begun, 0) :])]
+    return lines[-_MAX_TAIL:]

@@ -1,0 +1,285 @@
+"""Journals become the runs of their units, in every form of journalctl."""
+
+import json
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from service_record.diagnosis.evidence.journal_runs import read_runs
+from service_record.diagnosis.evidence.log_lines import Era
+from service_record.history import History, build_history
+from service_record.history.critical_chain import critical_chain
+from service_record.history.from_journal import merge
+from service_record.history.outcome import Outcome, Run
+from service_record.record.entry import Entry, Phase, Result
+from service_record.record.recognition import recognise
+from tests.command_line import service_record
+
+BOOT = "b" * 32
+STARTING = "7d4958e842da4a758f6c1cdc7b36dcc5"
+STARTED = "39f53479d3a045ac8e11786248231fbf"
+NOT_STARTED = "be02cf6855d2428ba40df7e9d022f03d"
+FAILED = "d9b373ed55a64feb8242e02dbe79a49c"
+TEXT = """\
+Nov 21 10:00:00 node kernel: Linux version 6.1.0
+Nov 21 10:00:01 node systemd[1]: systemd 252 running in system mode (+PAM)
+Nov 21 10:00:02 node systemd[1]: Starting pull.service - Pull the image...
+Nov 21 10:00:02 node pull.sh[40]: pulling
+Nov 21 10:00:05 node pull.sh[40]: registry: connection refused
+Nov 21 10:00:05 node systemd[1]: pull.service: Main process exited, code=exited, status=3/NOTIMPLEMENTED
+Nov 21 10:00:05 node systemd[1]: pull.service: Failed with result 'exit-code'.
+Nov 21 10:00:05 node systemd[1]: Failed to start pull.service - Pull the image.
+Nov 21 10:00:06 node systemd[1]: Started agent.service - The agent.
+Nov 21 10:00:06 node systemd[1]: Starting once.service - Once...
+Nov 21 10:00:07 node systemd[1]: once.service: Deactivated successfully.
+Nov 21 10:00:07 node systemd[1]: Finished once.service - Once.
+Nov 21 10:00:08 node systemd[1]: Reached target multi-user.target - Multi-User System.
+"""
+
+
+def read(text: str) -> History:
+    """Read a journal as it is in a file."""
+    data = text.encode()
+    era = Era(last=datetime(2026, 11, 28, tzinfo=UTC))
+    records = read_runs(recognise(data[:8192]), BytesIO(data).read, era).records()
+    return build_history(records.items())
+
+
+def runs(history: History, name: str) -> tuple[Run, ...]:
+    return next((service.runs for service in history.services if service.name == name), ())
+
+
+def exported(*entries: dict[str, str]) -> str:
+    """Return entries as `journalctl -o export` prints them, each a second after the one before."""
+    texts = []
+    for number, fields in enumerate(entries):
+        whole = {
+            "__CURSOR": f"s={number}",
+            "__REALTIME_TIMESTAMP": str(1_795_255_200_000_000 + number * 1_000_000),
+            "__MONOTONIC_TIMESTAMP": str(1_000_000 + number * 1_000_500),
+            "_BOOT_ID": BOOT,
+            "SYSLOG_IDENTIFIER": "systemd",
+            "_PID": "1",
+        } | fields
+        texts.append("".join(f"{name}={value}\n" for name, value in whole.items()) + "\n")
+    return "".join(texts)
+
+
+def about(unit: str, text: str, message_id: str = "", **fields: str) -> dict[str, str]:
+    return {"MESSAGE": text, "UNIT": unit, "INVOCATION_ID": "1" * 32, "MESSAGE_ID": message_id, **fields}
+
+
+def own(unit: str, text: str) -> dict[str, str]:
+    return {
+        "MESSAGE": text,
+        "_PID": "70",
+        "SYSLOG_IDENTIFIER": "program",
+        "_SYSTEMD_UNIT": unit,
+        "_SYSTEMD_INVOCATION_ID": "1" * 32,
+    }
+
+
+def test_text_gives_outcomes_and_times() -> None:
+    history = read(TEXT)
+    (pull,), (agent,), (once,) = (runs(history, name) for name in ("pull", "agent", "once"))
+    assert (pull.outcome, pull.duration, pull.facts.exit_code) == (Outcome.FAILURE, 3.0, 3)
+    assert pull.facts.service_result == "exit-code"
+    assert pull.facts.message == "pulling\nregistry: connection refused"
+    assert (pull.facts.location, pull.in_stage) == (None, None)
+    assert agent.outcome is Outcome.RUNNING
+    assert (once.outcome, once.duration) == (Outcome.SUCCESS, 1.0)
+    assert all(run.is_derived for service in history.services for run in service.runs)
+
+
+def test_description_without_name_is_joined_to_its_unit() -> None:
+    text = TEXT.replace("pull.service - Pull the image", "Pull the image")
+    (pull,) = runs(read(text), "pull")
+    assert (pull.outcome, pull.duration) == (Outcome.FAILURE, 3.0)
+    assert not runs(read(text), "Pull the image")
+
+
+def test_start_of_old_systemd_is_never_running() -> None:
+    """systemd before 246 says `Started` of oneshot services, too."""
+    old = TEXT.replace("systemd 252", "systemd 239").replace(" - ", "").split("\n")
+    lines = [line.replace("agent.serviceThe agent", "The agent") for line in old if "Finished" not in line]
+    (agent,) = runs(read("\n".join(lines)), "The agent")
+    assert agent.outcome is Outcome.SUCCESS
+
+
+@pytest.mark.parametrize("form", ["export", "json"])
+def test_fields_decide_where_text_has_no_name(form: str) -> None:
+    text = exported(
+        about("a.service", "Starting Job...", STARTING),
+        own("a.service", "cannot go on"),
+        about("a.service", "a.service: Failed with result 'timeout'.", FAILED, UNIT_RESULT="timeout"),
+        about("a.service", "Failed to start Job.", NOT_STARTED, JOB_RESULT="failed"),
+        about("b.service", "Dependency failed for Other.", NOT_STARTED, JOB_RESULT="dependency"),
+    )
+    if form == "json":
+        entries = [
+            dict(line.split("=", 1) for line in each.split("\n")) for each in text.strip().split("\n\n")
+        ]
+        text = "".join(json.dumps(entry, separators=(",", ":")) + "\n" for entry in entries)
+    history = read(text)
+    ((a,), (b,)) = runs(history, "a"), runs(history, "b")
+    assert (a.outcome, a.facts.service_result, a.facts.message) == (
+        Outcome.FAILURE,
+        "timeout",
+        "cannot go on",
+    )
+    assert (a.invocation_id, a.boot_id, a.duration) == ("1" * 32, BOOT, 2.001)
+    assert (b.facts.service_result, b.started) == ("dependency", None)
+
+
+def test_line_with_an_empty_line_in_it_ends_no_entry() -> None:
+    message = "first\n\n_PID=1\nlast"
+    data = b"MESSAGE\n" + len(message).to_bytes(8, "little") + message.encode()
+    before, after = (
+        exported(about("a.service", "Starting a.service - A...", STARTING), own("a.service", "INSERT"))
+        .encode()
+        .split(b"MESSAGE=INSERT")
+    )
+    end = exported(about("a.service", "a.service: Failed with result 'timeout'.", FAILED)).encode()
+    whole = before + data + after + end
+    records = read_runs(recognise(whole), BytesIO(whole).read, Era()).records()
+    (run,) = runs(build_history(records.items()), "a")
+    assert run.facts.message == message
+
+
+def test_skipped_unit_has_no_run() -> None:
+    text = "a.service - A was skipped because of an unmet condition check (ConditionPathExists=/x)."
+    assert read(exported(about("a.service", text, STARTED))).services == ()
+
+
+def test_restarts_are_attempts_and_start_limit_is_none() -> None:
+    failure = """\
+Nov 21 10:00:0{0} node systemd[1]: Started loop.service - Loop.
+Nov 21 10:00:0{0} node systemd[1]: loop.service: Main process exited, code=exited, status=1/FAILURE
+Nov 21 10:00:0{0} node systemd[1]: loop.service: Failed with result 'exit-code'.
+Nov 21 10:00:0{0} node systemd[1]: loop.service: Scheduled restart job, restart counter is at {0}.
+"""
+    end = """\
+Nov 21 10:00:09 node systemd[1]: loop.service: Start request repeated too quickly.
+Nov 21 10:00:09 node systemd[1]: loop.service: Failed with result 'exit-code'.
+Nov 21 10:00:09 node systemd[1]: Failed to start loop.service - Loop.
+"""
+    found = runs(read("".join(failure.format(number) for number in range(1, 4)) + end), "loop")
+    assert [(run.attempt, run.outcome) for run in found] == [(n, Outcome.FAILURE) for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(("goes_down", "outcome"), [(True, Outcome.STOPPED), (False, Outcome.INTERRUPTED)])
+def test_end_of_boot_ends_what_ran(goes_down: bool, outcome: Outcome) -> None:
+    stop = "Nov 21 11:00:00 node systemd[1]: Stopped target multi-user.target - Multi-User System.\n"
+    later = TEXT.replace("Nov 21", "Nov 22").replace("agent", "other")
+    (agent,) = runs(read(TEXT + (stop if goes_down else "") + later), "agent")
+    assert agent.outcome is outcome
+
+
+def test_run_of_another_boot_is_in_that_boot() -> None:
+    first, second = "1" * 32, "2" * 32
+    later = TEXT.replace("Nov 21", "Nov 22")
+    history = read(f"-- Boot {first} --\n{TEXT}-- Boot {second} --\n{later}")
+    assert history.boots == (first, second)
+    assert [(run.boot_id, run.attempt) for run in runs(history, "pull")] == [(first, 1), (second, 1)]
+
+
+def test_user_manager_is_not_systemd() -> None:
+    assert read("Nov 21 10:00:00 node systemd[900]: Started a.service - A.\n" * 3).services == ()
+
+
+def entry(phase: Phase, invocation: str, second: int, result: Result | None = None) -> Entry:
+    return Entry(
+        timestamp=f"2026-11-21T10:00:{second:02}.000Z",
+        phase=phase,
+        invocation_id=invocation,
+        result=result,
+        boot_id=BOOT,
+        pid=7,
+    )
+
+
+def derived(phase: Phase, invocation: str, second: int, result: Result | None = None) -> Entry:
+    import msgspec
+
+    return msgspec.structs.replace(
+        entry(phase, invocation, second, result), pid=None, recorder="derived/journal"
+    )
+
+
+def test_record_of_an_invocation_wins_over_the_journal() -> None:
+    record = [
+        entry(Phase.SERVICE_START, "a", 10),
+        entry(Phase.SERVICE_END, "a", 20, Result.SUCCESS),
+        entry(Phase.SERVICE_START, "b", 30),
+    ]
+    journal = [
+        derived(Phase.SERVICE_START, "first", 1),
+        derived(Phase.SERVICE_END, "first", 2, Result.FAILURE),
+        derived(Phase.SERVICE_START, "a", 9),
+        derived(Phase.SERVICE_END, "a", 21, Result.FAILURE),
+        derived(Phase.SERVICE_START, "b", 29),
+        derived(Phase.SERVICE_END, "b", 40, Result.FAILURE),
+    ]
+    found = runs(build_history([("x", merge(record, journal))]), "x")
+    assert [(run.invocation_id, run.outcome) for run in found] == [
+        ("first", Outcome.FAILURE),
+        ("a", Outcome.SUCCESS),
+        ("b", Outcome.FAILURE),
+    ]
+
+
+def test_chain_goes_back_from_the_target() -> None:
+    text = exported(
+        about("early.service", "Starting early.service - A...", STARTING),
+        about("side.service", "Starting side.service - B...", STARTING),
+        about("early.service", "Finished early.service - A.", STARTED),
+        about("slow.service", "Starting slow.service - C...", STARTING),
+        about("side.service", "Finished side.service - B.", STARTED),
+        about("slow.service", "Finished slow.service - C.", STARTED),
+        about("multi-user.target", "Reached target multi-user.target - M.", STARTED),
+    )
+    chain = critical_chain(run for service in read(text).services for run in service.runs)
+    assert [link.service for link in chain] == ["early", "slow", "multi-user.target"]
+
+
+def test_journal_in_whole_seconds_has_no_chain() -> None:
+    assert critical_chain(run for service in read(TEXT).services for run in service.runs) == ()
+
+
+def test_show_and_timeline_read_a_journal(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.txt"
+    journal.write_text(TEXT)
+    shown = service_record("show", "--from", str(journal), "--output", "json")
+    document = json.loads(shown.out)
+    assert {one["service"]: one["outcome"] for one in document["services"]} == {
+        "pull": "failure",
+        "agent": "running",
+        "once": "success",
+        "multi-user.target": "success",
+    }
+    assert document["services"][0]["runs"][0]["derived"] is True
+    drawn = service_record("timeline", "--from", str(journal), "--output", "json")
+    assert {row["service"] for row in json.loads(drawn.out)["boots"][0]["rows"]} == {
+        one["service"] for one in document["services"]
+    }
+
+
+def test_diff_compares_two_journals(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.txt", tmp_path / "bad.txt"
+    failure = ("Main process exited", "Failed with result", "Failed to start")
+    lines = [line for line in TEXT.splitlines() if not any(each in line for each in failure)]
+    lines.insert(5, "Nov 21 10:00:05 node systemd[1]: Finished pull.service - Pull the image.")
+    good.write_text("\n".join(lines) + "\n")
+    bad.write_text(TEXT)
+    answer = service_record("diff", str(good), str(bad), "--output", "json")
+    differing = [one["service"] for one in json.loads(answer.out)["services"] if one.get("differs", True)]
+    assert "pull" in differing
+
+
+def test_text_without_a_unit_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("nothing of systemd\n")
+    refused = service_record("show", "--from", str(file))
+    assert refused.status == 3
