@@ -1,6 +1,7 @@
 """`preflight`: what must hold before an installation, measured on loopback and on networks of its own."""
 
 import base64
+import hashlib
 import json
 import os
 import ssl
@@ -23,6 +24,7 @@ from service_record.preflight.checks import (
     judge_time,
     percentile,
 )
+from service_record.preflight.probes import measure_device
 from service_record.preflight.registry import credentials_for, read_image
 from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.name_server import name_server
@@ -105,36 +107,76 @@ def test_a_line_says_what_was_found_and_what_to_do() -> None:
     )
 
 
-class Registry(Quiet):
-    """A registry that wants a token, and has one image; the token server sends others away."""
+MEDIA = "application/vnd.oci.image."
+MANIFEST = json.dumps({"schemaVersion": 2, "mediaType": f"{MEDIA}manifest.v1+json", "layers": []}).encode()
 
+
+def digest_of(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def index_of(*digests: str) -> bytes:
+    platforms = [{"architecture": f"arch{n}"} for n in range(len(digests))]
+    entries = [{"digest": digest, "platform": each} for digest, each in zip(digests, platforms, strict=True)]
+    return json.dumps({"schemaVersion": 2, "manifests": entries}).encode()
+
+
+LIST = index_of(digest_of(MANIFEST))
+BROKEN_LIST = index_of(digest_of(MANIFEST), digest_of(b"missing"))
+LYING = digest_of(b"another manifest")
+MANIFESTS = {
+    "4.8.2-x86_64": MANIFEST,
+    "list": LIST,
+    "broken-list": BROKEN_LIST,
+    digest_of(MANIFEST): MANIFEST,
+    LYING: MANIFEST,
+}
+
+
+class Registry(Quiet):
+    """A registry with one image, private but below `public/`. Its token server refuses wrong credentials."""
+
+    authorizations: ClassVar[list[str | None]] = []
     credentials_elsewhere: ClassVar[list[str | None]] = []
 
     def do_GET(self) -> None:
         address = f"http://{self.headers['Host']}"
+        authorization = self.headers["Authorization"]
+        self.authorizations.append(authorization)
+        challenge = {"WWW-Authenticate": f'Bearer realm="{address}/token",service="fake"'}
+        name, _, reference = self.path.removeprefix("/v2/").partition("/manifests/")
         if self.path == "/v2/":
-            self._say(401, "WWW-Authenticate", f'Bearer realm="{address}/token",service="fake"')
+            self.say(401, headers=challenge)
         elif self.path == "/elsewhere":
-            self.credentials_elsewhere.append(self.headers["Authorization"])
-            self._say(200)
-        elif self.path.startswith("/token?") and self.headers["Authorization"] == f"Basic {GOOD}":
-            assert f"scope=repository%3A{IMAGE.replace('/', '%2F')}%3Apull" in self.path
-            self._say(200, body=b'{"token": "of-the-fake"}')
+            self.credentials_elsewhere.append(authorization)
+            self.say(200)
+        elif self.path.startswith("/token?"):
+            assert "scope=repository%3A" in self.path
+            token = {f"Basic {GOOD}": "good"}.get(authorization, "nobody" if authorization is None else "")
+            self.say(200 if token else 401, json.dumps({"token": token}).encode())
+        elif authorization != "Bearer good" and not (name == "public/image" and authorization):
+            self.say(401, headers=challenge)
+        elif reference == "moved":
+            port = self.headers["Host"].partition(":")[2]
+            self.say(307, headers={"Location": f"http://localhost:{port}/elsewhere"})
+        elif name in {IMAGE, "public/image"} and reference in MANIFESTS:
+            body = MANIFESTS[reference]
+            kind = "index" if b'"manifests"' in body else "manifest"
+            self.say(200, body, {"Content-Type": f"{MEDIA}{kind}.v1+json"})
         else:
-            self._say(401)
+            self.say(404)
 
-    def do_HEAD(self) -> None:
-        if self.path == "/elsewhere":
-            self.do_GET()
-        elif self.headers["Authorization"] != "Bearer of-the-fake":
-            self._say(401)
-        elif self.path.endswith("/moved"):
-            self._say(307, "Location", f"http://localhost:{self.headers['Host'].partition(':')[2]}/elsewhere")
+
+class Portal(Quiet):
+    """A login portal: any request is answered by a web page, or by one behind a login at /v2/."""
+
+    says_at_v2: ClassVar[int] = 200
+
+    def do_GET(self) -> None:
+        if self.path == "/v2/" and self.says_at_v2 == 401:
+            self.say(401, headers={"WWW-Authenticate": "Basic realm=guests"})
         else:
-            self._say(200 if self.path == f"/v2/{IMAGE}/manifests/4.8.2-x86_64" else 404)
-
-    def _say(self, status: int, name: str = "X-None", value: str = "", *, body: bytes = b"") -> None:
-        self.say(status, body, {name: value})
+            self.say(200, b"<html><title>Guest Wi-Fi login</title></html>", {"Content-Type": "text/html"})
 
 
 @contextmanager
@@ -164,7 +206,13 @@ def preflight(*arguments: object) -> Answer:
 @pytest.mark.parametrize(
     ("auth", "tag", "line"),
     [
-        (GOOD, "4.8.2-x86_64", "✓ release image: {}/" + IMAGE + ", 4.8.2-x86_64: there, and the pull secret"),
+        (
+            GOOD,
+            "4.8.2-x86_64",
+            "✓ release image: {}/"
+            + IMAGE
+            + ", 4.8.2-x86_64: there; the registry refuses it without the pull",
+        ),
         (GOOD, "4.8.3-x86_64", "✗ release image: {}/" + IMAGE + ", 4.8.3-x86_64: the registry answered 404"),
         (
             "d3Jvbmc6d3Jvbmc=",
@@ -195,12 +243,91 @@ def test_a_pull_secret_that_is_missing_wrong_or_of_others_is_told_apart(tmp_path
         broken = preflight(*image, "--pull-secret", wrong)
         others = preflight(*image, "--pull-secret", pull_secret(tmp_path, **{"quay.io": GOOD}))
 
-    assert lines_of(without, "release image").startswith("- release image: not checked: no pull secret. ")
+    assert lines_of(without, "release image").startswith("- release image: not checked: ")
+    assert "no pull secret is named" in lines_of(without, "release image")
     assert "none: No such file or directory" in lines_of(missing, "release image")
     assert "not a pull secret" in lines_of(broken, "release image")
-    assert lines_of(others, "release image").startswith(
-        f"✗ release image: the pull secret has nothing for {host}"
-    )
+    assert f": the pull secret has nothing for {host}. " in lines_of(others, "release image")
+    assert lines_of(others, "release image").startswith("✗ ")
+
+
+def image_line(tmp_path: Path, image: str) -> str:
+    """Return the line of an image in the registry, asked with a good pull secret."""
+    with registry() as host:
+        secret = pull_secret(tmp_path, **{host: GOOD})
+        answer = preflight("--release-image", f"{host}/{image}", "--pull-secret", secret)
+    return lines_of(answer, "release image")
+
+
+def test_public_image_makes_no_claim_about_pull_secret(tmp_path: Path) -> None:
+    Registry.authorizations.clear()
+    line = image_line(tmp_path, "public/image:4.8.2-x86_64")
+    assert line.startswith("✓ ")
+    assert line.endswith(": there; anybody may pull it; the pull secret was not tried")
+    assert f"Basic {GOOD}" not in Registry.authorizations
+
+
+@pytest.mark.parametrize("status", [200, 401])
+def test_login_portal_is_no_registry(tmp_path: Path, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Portal, "says_at_v2", status)
+    with serving(Portal) as port:
+        host = f"127.0.0.1:{port}"
+        secret = pull_secret(tmp_path, **{host: GOOD})
+        answer = preflight("--release-image", f"{host}/{IMAGE}:1", "--pull-secret", secret)
+    assert answer.status == 1
+    failed = lines_of(answer, "registry" if status == 200 else "release image")
+    assert failed.startswith("✗ ")
+    assert "login portal" in failed
+    assert not lines_of(answer, "release image").startswith("✓ ")
+
+
+def test_every_architecture_of_a_list_is_checked(tmp_path: Path) -> None:
+    assert ": there for arch0; " in image_line(tmp_path, f"{IMAGE}:list")
+    line = image_line(tmp_path, f"{IMAGE}:broken-list")
+    assert line.startswith("✗ ")
+    assert f"answered 404 for its arch1 image, {digest_of(b'missing')}" in line
+
+
+def test_manifest_must_have_its_digest(tmp_path: Path) -> None:
+    assert image_line(tmp_path, f"{IMAGE}@{digest_of(MANIFEST)}").startswith("✓ ")
+    line = image_line(tmp_path, f"{IMAGE}@{LYING}")
+    assert line.startswith("✗ ")
+    assert f"has the digest {digest_of(MANIFEST)}, and not {LYING}" in line
+
+
+def test_each_named_image_is_checked(tmp_path: Path) -> None:
+    with registry() as host, registry() as mirror:
+        secret = pull_secret(tmp_path, **{host: GOOD, mirror: GOOD})
+        images = (f"{host}/{IMAGE}:4.8.2-x86_64", f"{host}/{IMAGE}:none", f"{mirror}/{IMAGE}:list")
+        named = [word for image in images for word in ("--release-image", image)]
+        answer = preflight(*named, "--pull-secret", secret)
+    lines = [line for line in answer.out.splitlines() if "release image:" in line]
+    assert [line[0] for line in lines] == ["✓", "✗", "✓"]
+
+
+def test_subnet_is_every_address_in_it() -> None:
+    answer = preflight("--free", "127.0.0.8/30")
+    assert [f"address 127.0.0.{n}:" in answer.out for n in (8, 9, 10, 11)] == [False, True, True, False]
+    assert "smaller subnet" in preflight("--free", "10.0.0.0/8").err
+
+
+@pytest.mark.slow
+def test_disk_is_measured_and_keeps_its_content(tmp_path: Path) -> None:
+    needs("losetup")
+    image = tmp_path / "disk"
+    image.write_bytes(os.urandom(8 << 20))
+    before = image.read_bytes()
+    made = subprocess.run(["losetup", "--find", "--show", image], capture_output=True, text=True, check=False)
+    if made.returncode:
+        pytest.skip("no loop devices here")
+    device = Path(made.stdout.strip())
+    try:
+        assert "fdatasync calls took" in measure_device(device, WORKER).detail
+        other = service_record("preflight", "--disk", device)
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
+    assert image.read_bytes() == before
+    assert "measured only in a live system" in lines_of(other, "disk")
 
 
 def test_no_credentials_follow_a_redirection(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +30,7 @@ from service_record.preflight.probes import (
     check_names,
     check_time,
 )
-from service_record.preflight.registry import Image, check_registry, read_image
+from service_record.preflight.registry import Image, check_images, read_image
 from service_record.record.visible import visible
 from service_record.reporter.gather.model import Deadline
 from service_record.reporter.gather.network import Question
@@ -40,12 +41,13 @@ _OTHER_SECONDS: Final = 35.0
 _DOMAIN: Final = re.compile(
     r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)+"
 )
-_MOST_DOMAIN: Final = 200
+_MAX_DOMAIN: Final = 200
+_MAX_ADDRESSES: Final = 256
 _PLACE: Final = click.Path(path_type=Path)
 
 
 def _domain(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None and (len(value) > _MOST_DOMAIN or not _DOMAIN.fullmatch(value)):
+    if value is not None and (len(value) > _MAX_DOMAIN or not _DOMAIN.fullmatch(value)):
         raise click.BadParameter(f"'{visible(value)}' is not a valid domain; use CLUSTER.BASE-DOMAIN")
     return value
 
@@ -53,15 +55,24 @@ def _domain(_context: click.Context, _parameter: click.Parameter, value: str | N
 def _addresses(
     _context: click.Context, _parameter: click.Parameter, values: Sequence[str]
 ) -> tuple[str, ...]:
+    """Return addresses, with all hosts of a subnet."""
+    addresses: list[str] = []
     try:
-        return tuple(str(ipaddress.ip_address(value)) for value in values)
+        for value in values:
+            if "/" in value:
+                addresses += map(str, islice(ipaddress.ip_network(value).hosts(), _MAX_ADDRESSES + 1))
+            else:
+                addresses.append(str(ipaddress.ip_address(value)))
     except ValueError as error:
         raise click.BadParameter(visible(str(error))) from None
+    if len(addresses) > _MAX_ADDRESSES:
+        raise click.BadParameter(f"more than {_MAX_ADDRESSES} addresses; name a smaller subnet")
+    return tuple(dict.fromkeys(addresses))
 
 
-def _image(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Image | None:
+def _images(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> tuple[Image, ...]:
     try:
-        return read_image(value) if value is not None else None
+        return tuple(dict.fromkeys(map(read_image, values)))
     except ValueError as error:
         raise click.BadParameter(visible(str(error))) from None
 
@@ -71,28 +82,33 @@ def _image(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.option("--domain", callback=_domain, metavar="CLUSTER.BASE", help="The cluster's domain.")
 @click.option(
     "--free",
-    metavar="ADDRESS",
+    metavar="ADDRESS|SUBNET",
     multiple=True,
     callback=_addresses,
-    help="An address that no host may have yet; repeatable.",
+    help="An address that no host may have yet, or a subnet of them; repeatable.",
 )
 @click.option(
-    "--release-image", "image", metavar="IMAGE", callback=_image, help="HOST/NAME:TAG to be pulled."
+    "--release-image",
+    "images",
+    metavar="IMAGE",
+    multiple=True,
+    callback=_images,
+    help="An image to be pulled, HOST/NAME:TAG or HOST/NAME@DIGEST; repeatable.",
 )
-@click.option("--pull-secret", metavar="FILE", type=_PLACE, help="What the registry is asked with.")
+@click.option("--pull-secret", metavar="FILE", type=_PLACE, help="The credentials of registries.")
 @click.option(
     "--ca-bundle",
     metavar="FILE",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="PEM certificates to trust, too, for a mirror registry.",
+    help="More PEM certificates to trust, for a mirror registry.",
 )
 @click.option(
     "--disk",
-    metavar="DIRECTORY",
+    metavar="DIRECTORY|DEVICE",
     type=_PLACE,
     default=Path("/var/lib"),
     show_default=True,
-    help="A directory on the disk that etcd is to have.",
+    help="A directory on the disk for etcd or, in a live system before the installation, the disk itself.",
 )
 @click.option(
     "--output", "-o", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
@@ -102,7 +118,7 @@ def command(
     role: str,
     domain: str | None,
     free: tuple[str, ...],
-    image: Image | None,
+    images: tuple[Image, ...],
     pull_secret: Path | None,
     ca_bundle: Path | None,
     disk: Path,
@@ -127,7 +143,10 @@ def command(
     probes = [
         _Probe("names", lambda: tuple(check_names(domain, needs))),
         *(_Probe(f"address {each}", partial(_free, each)) for each in free),
-        _Probe("registry", lambda: _registry(image, pull_secret, ca_bundle)),
+        *(
+            _Probe("registry", partial(_registry, each, pull_secret, ca_bundle))
+            for each in _by_host(images) or [()]
+        ),
     ]
     deadline = Deadline(_OTHER_SECONDS)
     network = [result for probe in probes for result in probe.results(deadline.seconds_left())]
@@ -146,10 +165,15 @@ def _free(address: str) -> tuple[CheckResult, ...]:
     return (check_free(address),)
 
 
+def _by_host(images: Sequence[Image]) -> list[tuple[Image, ...]]:
+    hosts = dict.fromkeys(image.host for image in images)
+    return [tuple(image for image in images if image.host == host) for host in hosts]
+
+
 def _registry(
-    image: Image | None, pull_secret: Path | None, ca_bundle: Path | None
+    images: tuple[Image, ...], pull_secret: Path | None, ca_bundle: Path | None
 ) -> tuple[CheckResult, ...]:
-    if image is None:
+    if not images:
         advice = "Name it: --release-image HOST/NAME:TAG."
         return tuple(
             not_checked(check, "no release image", advice) for check in ("registry", "release image")
@@ -158,7 +182,7 @@ def _registry(
         require_extra("client")
     except MissingExtra as error:
         return tuple(not_checked(check, error.message) for check in ("registry", "release image"))
-    return check_registry(image, pull_secret, ca_bundle)
+    return check_images(images, pull_secret, ca_bundle)
 
 
 class _Probe:

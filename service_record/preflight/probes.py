@@ -1,13 +1,14 @@
-"""Measure this host: names, addresses, disk, memory, CPUs and clock. It writes one unnamed file."""
+"""Measure this host: names, addresses, disk, memory, CPUs and clock."""
 
 import ctypes
 import errno
 import ipaddress
 import os
 import socket
+import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -101,33 +102,73 @@ def _is_on_link(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     return best[1]
 
 
-def check_disk(directory: Path, role: Role) -> CheckResult:
-    """Measure fdatasync as etcd uses it: short writes to a file without a name, gone afterwards."""
-    if not directory.is_dir():
-        return not_checked(
-            "disk", f"{directory} is no directory", "Name one on the disk for etcd: --disk DIRECTORY."
-        )
-    kind = file_system(directory)
-    if kind is None or kind in _IN_MEMORY:
-        reason = f"{directory} is on {kind or 'an unknown file system'}, which may be in memory"
-        return not_checked("disk", reason, "Name a directory on the disk for etcd: --disk DIRECTORY.")
+def check_disk(place: Path, role: Role) -> CheckResult:
+    """Measure fdatasync as etcd uses it: short writes, each followed by a sync.
+
+    In a directory they go to a file without a name. On a disk they write back what is there, and only in a
+    live system: elsewhere a program may change the disk between reading and writing.
+    """
     try:
-        return judge_disk(str(directory), _fdatasync_seconds(directory), role)
+        is_device = stat.S_ISBLK(place.stat().st_mode)
+    except OSError:
+        is_device = False
+    if is_device:
+        root = file_system(Path("/"))
+        if root not in _IN_MEMORY:
+            reason = (
+                f"{place}: a disk itself is measured only in a live system, and / is on {root or 'a disk'}"
+            )
+            return not_checked("disk", reason, "Name a directory on it: --disk DIRECTORY.")
+        return measure_device(place, role)
+    if not place.is_dir():
+        advice = "Name a directory on the disk for etcd: --disk DIRECTORY."
+        return not_checked("disk", f"{place} is neither a directory nor a disk", advice)
+    kind = file_system(place)
+    if kind is None or kind in _IN_MEMORY:
+        reason = f"{place} is on {kind or 'an unknown file system'}, which may be in memory"
+        advice = "Name a directory on the disk for etcd, or in a live system the disk: --disk /dev/sda."
+        return not_checked("disk", reason, advice)
+    try:
+        with tempfile.TemporaryFile(dir=place, buffering=0) as file:
+            block = b"\0" * _WRITE_BYTES
+            return judge_disk(str(place), _fdatasync_seconds(file.fileno(), lambda _: block), role)
     except OSError as error:
         advice = "Run it as root." if isinstance(error, PermissionError) else ""
-        return not_checked("disk", f"{directory}: {error.strerror}", advice)
+        return not_checked("disk", f"{place}: {error.strerror}", advice)
 
 
-def _fdatasync_seconds(directory: Path) -> list[float]:
-    block = b"\0" * _WRITE_BYTES
+def measure_device(device: Path, role: Role) -> CheckResult:
+    """Measure fdatasync on a disk that nothing uses; its content stays the same."""
+    try:
+        # O_EXCL: the kernel refuses a disk that is mounted, or of which a partition is in use.
+        descriptor = os.open(device, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
+        try:
+            seconds = _fdatasync_seconds(descriptor, lambda at: os.pread(descriptor, _WRITE_BYTES, at))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        advice = {
+            errno.EBUSY: "It is in use: name a directory on it.",
+            errno.EACCES: "Run it as root.",
+            errno.EROFS: "It is read-only: name another disk.",
+        }.get(error.errno or 0, "")
+        return not_checked("disk", f"{device}: {error.strerror}", advice)
+    return judge_disk(str(device), seconds, role)
+
+
+def _fdatasync_seconds(descriptor: int, content: Callable[[int], bytes]) -> list[float]:
+    """Return how long each fdatasync took; `content` returns the bytes to write at an offset."""
     seconds: list[float] = []
     until = time.monotonic() + _DISK_SECONDS
-    with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
-        while len(seconds) < _WRITES and time.monotonic() < until:
-            file.write(block)
-            began = time.perf_counter()
-            os.fdatasync(file.fileno())
-            seconds.append(time.perf_counter() - began)
+    while len(seconds) < _WRITES and time.monotonic() < until:
+        offset = len(seconds) * _WRITE_BYTES
+        block = content(offset)
+        if not block:  # a disk of less than 5 MB
+            break
+        os.pwrite(descriptor, block, offset)
+        began = time.perf_counter()
+        os.fdatasync(descriptor)
+        seconds.append(time.perf_counter() - began)
     return seconds
 
 

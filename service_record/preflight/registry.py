@@ -1,9 +1,10 @@
-"""Ask a registry for a release image, with the pull secret, as a puller would. No layer is fetched."""
+"""Ask a registry for the manifest of an image, as a puller would. No layer is fetched."""
 
+import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -17,27 +18,32 @@ from service_record.preflight.checks import CheckResult, CheckState, not_checked
 if TYPE_CHECKING:
     from service_record.http.transport import Reply
 
-_SECONDS: Final = 8.0
-"""The time limit of each of three requests."""
-_MOST_BYTES: Final = 1 << 20
+_SECONDS: Final = 8.0  # for each request
+_MAX_MANIFEST_BYTES: Final = 4 << 20  # registries accept no larger ones
+_MAX_ARCHITECTURES: Final = 16
 _REDIRECTIONS: Final = frozenset({301, 302, 303, 307, 308})
-_MOST_REDIRECTIONS: Final = 3
-_REFUSALS: Final = {
+_MAX_REDIRECTIONS: Final = 3
+_REFUSED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+_ADVICE: Final = {
     HTTPStatus.UNAUTHORIZED: "The pull secret is wrong or has expired: download it again.",
-    403: "The account of the pull secret may not pull it.",
-    404: "See the name and tag, or whether the mirror has it.",
+    HTTPStatus.FORBIDDEN: "The account of the pull secret may not pull it.",
+    HTTPStatus.NOT_FOUND: "See the name and tag, or whether the mirror has it.",
 }
-_MANIFESTS: Final = (
-    "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, "
-    "application/vnd.docker.distribution.manifest.list.v2+json, "
-    "application/vnd.docker.distribution.manifest.v2+json"
+_PORTAL_ADVICE: Final = "Open its URL from this host: a login portal or proxy may answer in its place."
+_LISTS: Final = frozenset(
+    {"application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json"}
 )
+_MANIFESTS: Final = _LISTS | {
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+}
 _IMAGE: Final = re.compile(
     r"(?P<host>[A-Za-z0-9.-]+(?::\d+)?|\[[0-9a-f:]+\](?::\d+)?)/(?P<name>[a-z0-9._/-]+?)"
     r"(?::(?P<tag>[\w.-]{1,128}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
 _LOOPBACK: Final = re.compile(r"127(\.\d{1,3}){3}(:\d+)?")
-"""Without a CA bundle such a registry is asked without TLS, as podman does when it may."""
+"""Registries that are asked without TLS unless a CA bundle is given, as podman can be told to do."""
+_DIGEST: Final = re.compile("sha256:[0-9a-f]{64}")
 _PARAMETER: Final = re.compile(r'(\w+)="([^"]*)"')
 
 
@@ -49,6 +55,9 @@ class Image:
     name: str
     reference: str
     """A tag or a digest."""
+
+    def __str__(self) -> str:
+        return f"{self.host}/{self.name}, {self.reference}"
 
 
 def read_image(text: str) -> Image:
@@ -79,131 +88,212 @@ def credentials_for(image: Image, auths: Mapping[str, str]) -> str | None:
     return None
 
 
-def check_registry(
-    image: Image, pull_secret: Path | None, ca_bundle: Path | None
-) -> tuple[CheckResult, CheckResult]:
-    """Check that the registry answers, and that it has the image for who has the pull secret."""
+def check_images(
+    images: Sequence[Image], pull_secret: Path | None, ca_bundle: Path | None
+) -> tuple[CheckResult, ...]:
+    """Check that a registry answers, and that it has these images, all of which are in it.
+
+    The pull secret is sent only if the registry refuses to answer without.
+    """
+    registry = _Registry(images[0].host, ca_bundle)
     try:
-        registry = _Registry(image, ca_bundle)
-        challenge = registry.challenge()
+        registry.check()
     except RegistryError as error:
-        unreached = not_checked("release image", "the registry was not reached")
+        unreached = [not_checked("release image", "the registry was not reached") for _ in images]
         if error.has_no_network:
-            return not_checked("registry", f"{image.host}: {error}", "Give this host a network."), unreached
-        reached = CheckResult(
-            "registry",
-            CheckState.FAILED,
-            f"{image.host}: {error}",
+            return not_checked(
+                "registry", f"{registry.host}: {error}", "Give this host a network."
+            ), *unreached
+        advice = error.advice or (
             "See whether this host reaches it, through a proxy if one is set, and trusts its certificate "
-            "(--ca-bundle FILE).",
+            "(--ca-bundle FILE)."
         )
-        return reached, unreached
-    answered = CheckResult("registry", CheckState.PASSED, f"{image.host} answers")
-    if pull_secret is None:
-        return answered, not_checked("release image", "no pull secret", "Name it: --pull-secret FILE.")
+        reached = CheckResult("registry", CheckState.FAILED, f"{registry.host}: {error}", advice)
+        return reached, *unreached
+    answered = CheckResult("registry", CheckState.PASSED, f"{registry.host} answers")
+    return answered, *(_check_image(registry, image, pull_secret) for image in images)
+
+
+def _check_image(registry: "_Registry", image: Image, pull_secret: Path | None) -> CheckResult:
     try:
-        auths = read_pull_secret(pull_secret)
+        status, reply, authorization = registry.manifest(image, None)
+        access = "anybody may pull it; the pull secret was not tried"
+        if status in _REFUSED:
+            credentials = _credentials(image, pull_secret)
+            if isinstance(credentials, CheckResult):
+                return credentials
+            status, reply, authorization = registry.manifest(image, credentials)
+            access = "the registry refuses it without the pull secret, and accepts that"
+        if status in _ADVICE:
+            detail = f"{image}: the registry answered {status}"
+            return CheckResult("release image", CheckState.FAILED, detail, _ADVICE[HTTPStatus(status)])
+        if status != HTTPStatus.OK:
+            return not_checked("release image", f"{image}: the registry answered {status}", "Try again.")
+        manifest = _read_manifest(reply, image.reference)
+        architectures = [
+            _check_architecture(registry, image, entry, authorization)
+            for entry in manifest.get("manifests", ())[:_MAX_ARCHITECTURES]
+        ]
+    except _BadManifest as error:
+        return CheckResult("release image", CheckState.FAILED, f"{image}: {error}", _PORTAL_ADVICE)
+    except RegistryError as error:
+        return not_checked("release image", f"{image}: {error}", "Try again.")
+    found = f"there for {', '.join(architectures)}" if architectures else "there"
+    return CheckResult("release image", CheckState.PASSED, f"{image}: {found}; {access}")
+
+
+def _credentials(image: Image, pull_secret: Path | None) -> str | CheckResult:
+    """Return the credentials for an image, or the result of the check if there are none."""
+    if pull_secret is None:
+        return not_checked(
+            "release image",
+            f"{image}: the registry refuses it without credentials, and no pull secret is named",
+            "Name it: --pull-secret FILE.",
+        )
+    try:
+        credentials = credentials_for(image, read_pull_secret(pull_secret))
     except OSError as error:
         advice = "Run it as root." if isinstance(error, PermissionError) else "Name the right file."
-        return answered, not_checked("release image", f"{pull_secret}: {error.strerror}", advice)
+        return not_checked("release image", f"{pull_secret}: {error.strerror}", advice)
     except ValueError as error:
         advice = "Download it again from console.redhat.com."
-        return answered, CheckResult("release image", CheckState.FAILED, str(error), advice)
-    return answered, _check_image(registry, challenge, credentials_for(image, auths))
-
-
-def _check_image(registry: "_Registry", challenge: str | None, credentials: str | None) -> CheckResult:
-    image = registry.image
-    where = f"{image.host}/{image.name}, {image.reference}"
-    if challenge is not None and credentials is None:
+        return CheckResult("release image", CheckState.FAILED, str(error), advice)
+    if credentials is None:
+        detail = f"{image}: the pull secret has nothing for {image.host}"
         advice = "Add the registry to the pull secret."
-        return CheckResult(
-            "release image", CheckState.FAILED, f"the pull secret has nothing for {image.host}", advice
-        )
+        return CheckResult("release image", CheckState.FAILED, detail, advice)
+    return credentials
+
+
+def _check_architecture(registry: "_Registry", image: Image, entry: Any, authorization: str | None) -> str:
+    """Check one image of a list, and return its architecture. Raises _BadManifest, RegistryError."""
+    digest = entry.get("digest") if isinstance(entry, dict) else None
+    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        raise _BadManifest("its list names an image without a valid digest")
+    platform = entry.get("platform")
+    name = str(platform.get("architecture", digest)) if isinstance(platform, dict) else digest
+    status, reply = registry.ask_manifest(image, digest, authorization)
+    if status != HTTPStatus.OK:
+        raise _BadManifest(f"the registry answered {status} for its {name} image, {digest}")
     try:
-        status = registry.manifest_status(challenge, credentials)
-    except RegistryError as error:
-        return not_checked("release image", f"{where}: {error}", "Try again.")
-    if status == HTTPStatus.OK:
-        return CheckResult(
-            "release image", CheckState.PASSED, f"{where}: there, and the pull secret is good for it"
-        )
-    if status not in _REFUSALS:
-        return not_checked("release image", f"{where}: the registry answered {status}", "Try again.")
-    detail = f"{where}: the registry answered {status}"
-    return CheckResult("release image", CheckState.FAILED, detail, _REFUSALS[status])
+        _read_manifest(reply, digest)
+    except _BadManifest as error:
+        raise _BadManifest(f"{name}: {error}") from None
+    return name
+
+
+class _BadManifest(Exception):  # noqa: N818  # the registry's fault
+    """The reason why an answer with status 200 is not the manifest of the image."""
+
+
+def _read_manifest(reply: "Reply", reference: str) -> dict[str, Any]:
+    """Return the manifest in a reply after checking its type and digest. Raises _BadManifest."""
+    media_type = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in _MANIFESTS:
+        raise _BadManifest(f"the answer is {media_type or 'of no type'}, not a manifest")
+    try:
+        manifest = json.loads(reply.body)
+    except ValueError:
+        manifest = None
+    if not isinstance(manifest, dict) or manifest.get("mediaType", media_type) != media_type:
+        raise _BadManifest(f"the answer is not the {media_type} that its header names")
+    if not isinstance(manifest.get("manifests" if media_type in _LISTS else "layers"), list):
+        raise _BadManifest("the manifest has neither layers nor images")
+    wanted = reference if _DIGEST.fullmatch(reference) else reply.headers.get("docker-content-digest", "")
+    digest = f"sha256:{hashlib.sha256(reply.body).hexdigest()}"
+    if _DIGEST.fullmatch(wanted) and digest != wanted:
+        raise _BadManifest(f"the manifest has the digest {digest}, and not {wanted}")
+    return manifest
 
 
 class RegistryError(Exception):
     """The reason why a registry or its token server gave no usable answer, in one line."""
 
-    def __init__(self, reason: str, *, has_no_network: bool = False) -> None:
+    def __init__(self, reason: str, *, has_no_network: bool = False, advice: str = "") -> None:
         super().__init__(reason)
         self.has_no_network = has_no_network
+        self.advice = advice
 
 
 class _Registry:
-    """A registry's HTTP API; see the OCI distribution specification, and for tokens that of Docker."""
+    """A registry's HTTP API: OCI distribution specification, with Docker's token servers."""
 
-    def __init__(self, image: Image, ca_bundle: Path | None) -> None:
-        self.image = image
-        is_plain = ca_bundle is None and _LOOPBACK.fullmatch(image.host)
+    def __init__(self, host: str, ca_bundle: Path | None) -> None:
+        self.host = host
+        is_plain = ca_bundle is None and _LOOPBACK.fullmatch(host)
         self._scheme = "http" if is_plain else "https"
         self._ca_bundle = ca_bundle
 
-    def challenge(self) -> str | None:
-        """Return how the registry wants to be asked; None when anybody may. Raises RegistryError."""
-        status, reply = self._ask(f"{self._scheme}://{self.image.host}/v2/")
-        if status == HTTPStatus.OK:
-            return None
-        challenge = reply.headers.get("www-authenticate")
-        if status == HTTPStatus.UNAUTHORIZED and challenge:
-            return challenge
-        raise RegistryError(f"it answered {status} at /v2/, which no registry does")
+    def check(self) -> None:
+        """Raise RegistryError unless a registry answers at /v2/."""
+        status, reply = self._ask(f"{self._scheme}://{self.host}/v2/")
+        if status == HTTPStatus.UNAUTHORIZED and reply.headers.get("www-authenticate"):
+            return
+        if status != HTTPStatus.OK:
+            raise RegistryError(f"it answered {status} at /v2/, which no registry does")
+        if "html" in reply.headers.get("content-type", "").lower():
+            raise RegistryError(
+                "it answered with a web page at /v2/, which no registry does", advice=_PORTAL_ADVICE
+            )
 
-    def manifest_status(self, challenge: str | None, credentials: str | None) -> int:
-        """Return the status for the image's manifest, with a token where the challenge wants one."""
-        authorization = f"Basic {credentials}" if challenge is not None and credentials else None
-        if challenge is not None and credentials and challenge.lower().startswith("bearer "):
-            status, token = self._token(challenge, credentials)
-            if not token:
-                return status
+    def manifest(self, image: Image, credentials: str | None) -> "tuple[int, Reply, str | None]":
+        """Ask for an image's manifest, and log in as the registry demands; None logs in as anybody.
+
+        Return the status, the reply, and the authorization that was sent. Raises RegistryError.
+        """
+        status, reply = self.ask_manifest(image, image.reference, None)
+        challenge = reply.headers.get("www-authenticate", "")
+        authorization: str | None = None
+        if status == HTTPStatus.UNAUTHORIZED and challenge.lower().startswith("bearer "):
+            token_status, token_reply, token = self._token(image, challenge, credentials)
+            if token is None:
+                return token_status, token_reply, None
             authorization = f"Bearer {token}"
-        url = f"{self._scheme}://{self.image.host}/v2/{self.image.name}/manifests/{self.image.reference}"
-        return self._ask(url, authorization, method="HEAD")[0]
+        elif status in _REFUSED and credentials is not None:
+            authorization = f"Basic {credentials}"
+        if authorization is not None:
+            status, reply = self.ask_manifest(image, image.reference, authorization)
+        return status, reply, authorization
 
-    def _token(self, challenge: str, credentials: str) -> tuple[int, str | None]:
+    def ask_manifest(self, image: Image, reference: str, authorization: str | None) -> "tuple[int, Reply]":
+        """Return the status and the reply for a manifest. Raises RegistryError."""
+        url = f"{self._scheme}://{self.host}/v2/{image.name}/manifests/{reference}"
+        return self._ask(url, authorization, accept=", ".join(sorted(_MANIFESTS)))
+
+    def _token(
+        self, image: Image, challenge: str, credentials: str | None
+    ) -> "tuple[int, Reply, str | None]":
         parameters = dict(_PARAMETER.findall(challenge))
         realm = parameters.get("realm", "")
         if not realm.startswith(f"{self._scheme}://"):
-            raise RegistryError(f"its token server is not of {self._scheme}")
-        query = {"scope": f"repository:{self.image.name}:pull"}
+            raise RegistryError(f"its token server is not reached by {self._scheme}")
+        query = {"scope": f"repository:{image.name}:pull"}
         if "service" in parameters:
             query["service"] = parameters["service"]
         url = f"{realm}{'&' if '?' in realm else '?'}{urlencode(query)}"
-        status, reply = self._ask(url, f"Basic {credentials}")
+        status, reply = self._ask(url, None if credentials is None else f"Basic {credentials}")
         if status != HTTPStatus.OK:
-            return status, None
+            return status, reply, None
         token = _token_in(reply.body)
         if token is None:
             raise RegistryError("its token server gave no token")
-        return status, token
+        return status, reply, token
 
-    def _ask(self, url: str, authorization: str | None = None, method: str = "GET") -> "tuple[int, Reply]":
+    def _ask(self, url: str, authorization: str | None = None, accept: str = "*/*") -> "tuple[int, Reply]":
         """Return the status and the reply. Redirections are followed, without the credentials."""
-        accept = {"Accept": _MANIFESTS if method == "HEAD" else "*/*"}
-        headers = accept | ({"Authorization": authorization} if authorization is not None else {})
-        for _ in range(_MOST_REDIRECTIONS):
-            status, reply = self._ask_once(method, url, headers)
+        accepted = {"Accept": accept}
+        headers = accepted | ({"Authorization": authorization} if authorization is not None else {})
+        for _ in range(_MAX_REDIRECTIONS):
+            status, reply = self._ask_once(url, headers)
             location = reply.headers.get("location")
             if status not in _REDIRECTIONS or not location:
                 return status, reply
-            url, headers = urljoin(url, location), accept
+            url, headers = urljoin(url, location), accepted
             if not url.startswith(f"{self._scheme}://"):
-                raise RegistryError(f"it leads to a server that is not of {self._scheme}")
-        raise RegistryError("it leads from one server to the next")
+                raise RegistryError(f"it redirects to a server that is not reached by {self._scheme}")
+        raise RegistryError("it redirects again and again")
 
-    def _ask_once(self, method: str, url: str, headers: Mapping[str, str]) -> "tuple[int, Reply]":
+    def _ask_once(self, url: str, headers: Mapping[str, str]) -> "tuple[int, Reply]":
         from service_record.http.attempt import Request  # an extra
         from service_record.http.transport import Transport
 
@@ -215,7 +305,9 @@ class _Registry:
             secrets=(headers.get("Authorization", "").partition(" ")[2],),
         )
         try:
-            reply = transport.call(Request(method=method, url=url, headers=headers, most_body=_MOST_BYTES))
+            reply = transport.call(
+                Request(method="GET", url=url, headers=headers, most_body=_MAX_MANIFEST_BYTES)
+            )
         finally:
             transport.close()
         if isinstance(reply.outcome, Unreachable):
