@@ -10,7 +10,7 @@ from service_record.diagnosis.comparison import Tolerance, compare
 from service_record.display.charts import charts
 from service_record.display.difference import comparison_document, comparison_page, difference_documents
 from service_record.display.html.timeline_page import timeline_html
-from service_record.display.machine import written
+from service_record.display.machine import as_json, as_yaml, encoded
 from service_record.display.text import View, painted
 from service_record.display.timeline import row_documents, timeline_document, timeline_page
 from service_record.history import History, build_history
@@ -57,8 +57,9 @@ def test_any_history_is_drawn(found: History, apart: bool, by_duration: bool) ->
     executions = sum(len(row.bars) for chart in shown for row in chart.rows if row.depth == 0)
     assert executions == sum(len(service.runs) for service in found.services)
     assert parsed(timeline_html(found, "/x", shown, VIEW, flat=by_duration)).texts("h1") == ["Timeline of /x"]
-    for form in ("json", "jsonl", "yaml"):
-        assert "NaN" not in written(timeline_document(shown, "/x"), row_documents(shown), form)
+    document = timeline_document(shown, "/x")
+    for text in (as_json(document), as_yaml(document), *map(encoded, row_documents(shown))):
+        assert "NaN" not in text
 
 
 @given(HISTORIES, HISTORIES)
@@ -67,8 +68,9 @@ def test_any_two_histories_are_compared(good: History, bad: History) -> None:
     found = compare(good, bad, latest_entry(bad), tolerance)
     page = "".join(painted(comparison_page(found, ("/good", good), ("/bad", bad), VIEW), color=False))
     assert all(cell_len(line) <= 80 for line in page.splitlines())
-    for form in ("json", "jsonl", "yaml"):
-        written(comparison_document(found, "/good", "/bad", tolerance), difference_documents(found), form)
+    document = comparison_document(found, "/good", "/bad", tolerance)
+    for text in (as_json(document), as_yaml(document), *map(encoded, difference_documents(found))):
+        assert "NaN" not in text
 
 
 @given(HISTORIES)

@@ -1,10 +1,8 @@
 """`service-record analyze`: diagnose a host; with `--wait`, when its services have ended."""
 
 import gc
-import sys
 import time
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -21,7 +19,7 @@ from service_record.cli.diagnosing import (
     expected_services,
     judging,
 )
-from service_record.cli.inputs import check_names, history_of, now_for, opened, selected_boot, with_places
+from service_record.cli.inputs import ReadRequest, check_names, history_of, now_for, opened, takes_request
 from service_record.cli.options import (
     DURATION,
     display_options,
@@ -29,12 +27,12 @@ from service_record.cli.options import (
     service_or_source_argument,
     source_options,
 )
-from service_record.cli.terminal import print_lines, view
+from service_record.cli.terminal import OutputForm, emit, takes_form
 from service_record.diagnosis import Diagnosis, Verdict
 from service_record.diagnosis.units import Unit
-from service_record.display.text import Glyphs, View
+from service_record.display.text import Line, View
 from service_record.history import History
-from service_record.history.build import Now, Selection, latest_entry
+from service_record.history.build import Now, latest_entry
 from service_record.read.source import Source, SourceError, is_unpacked_bundle
 from service_record.record.appending import DEFAULT_DIRECTORY
 from service_record.record.directory import Records, is_record_name
@@ -125,11 +123,12 @@ _NEEDS_DIRECTORY: Final = "--wait needs one directory of records that a host wri
 @expect_option
 @period_options
 @display_options
+@takes_request
+@takes_form
 def command(
     *,
-    services: tuple[str, ...],
-    places: tuple[str, ...],
-    output: str,
+    request: ReadRequest,
+    form: OutputForm,
     wait: bool,
     timeout: float | None,
     explain: bool,
@@ -137,12 +136,6 @@ def command(
     baseline: str | None,
     rules: tuple[Path, ...],
     expectations: tuple[str, ...],
-    boot: str,
-    since: datetime | None,
-    until: datetime | None,
-    clock: str | None,
-    color: str,
-    pager: bool,
 ) -> None:
     """Say what is wrong with a host, and why: the root cause first.
 
@@ -158,23 +151,21 @@ def command(
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait; add it")
-    if baseline == "-" and "-" in places:
+    if baseline == "-" and "-" in request.places:
         raise click.UsageError(
             "standard input holds one of --from and --baseline, not both; give a file for the other"
         )
-    services, places = with_places(services, places)
     judges = judging(budget, baseline, rules)
     expected = expected_services(expectations, judges.budgets.baseline)
-    request = _Request(places, services, boot, since, until, judges, expected, is_waiting=wait)
+    question = _Question(request, judges, expected, is_waiting=wait)
     if wait:
-        answer = _waited(request, timeout)
+        answer = _waited(question, timeout)
     else:
         gc.disable()  # no cycles are made here, and the collector would take a third of the time
-        answer = request.answer()
+        answer = question.answer()
     if answer.diagnosis is None:
         raise Unreadable(answer.refusal)
-    form = _OutputForm(output, clock, color, pager, explain)
-    _print(answer.diagnosis, answer, form)
+    emit(_Analysis(answer.diagnosis, answer, explain), form)
     if wait and answer.diagnosis.verdict is Verdict.RUNNING:
         raise click.exceptions.Exit(TIMED_OUT)
     if answer.diagnosis.verdict.is_bad or answer.diagnosis.host is not None:
@@ -196,14 +187,10 @@ class _Answer(msgspec.Struct, frozen=True):
     """The time as of which running services were judged."""
 
 
-class _Request(msgspec.Struct, frozen=True):
-    """The options of the call."""
+class _Question(msgspec.Struct, frozen=True):
+    """The records to judge, and how."""
 
-    places: Sequence[str]
-    services: Sequence[str]
-    boot: str
-    since: datetime | None
-    until: datetime | None
+    request: ReadRequest
     judging: Judging
     expected: Sequence[str] = ()
     """Services that must have started."""
@@ -211,30 +198,26 @@ class _Request(msgspec.Struct, frozen=True):
 
     def answer(self) -> _Answer:
         try:
-            source = opened(self.places, (), needs_records=False, with_evidence=not self.is_waiting)
+            source = opened(self.request.places, (), needs_records=False, with_evidence=not self.is_waiting)
         except Unreadable as refusal:
             return self._answer_without_records(refusal)
         whole = history_of(source)
         recorded = {service.name for service in whole.services}
-        unrecorded = [name for name in self.services if name not in recorded]
-        boot_id = selected_boot(whole, self.boot)
-        selection = Selection(
-            services=(*self.services, *self.expected) if self.services else (),
-            boot_id=boot_id,
-            since=self.since,
-            until=self.until,
-        )
+        unrecorded = [name for name in self.request.services if name not in recorded]
+        selection = self.request.select(whole)
+        if self.request.services:
+            selection = replace(selection, services=(*self.request.services, *self.expected))
         subject = Subject(
             source=source,
-            places=self.places,
+            places=self.request.places,
             whole=whole,
             history=selection.of(whole),
             now=now_for(whole, source),
-            boot_id=boot_id,
+            boot_id=selection.boot_id,
             expected=self.expected,
             unrecorded=unrecorded,
             selects=self._selects,
-            selects_services=bool(self.services),
+            selects_services=bool(self.request.services),
             is_waiting=self.is_waiting,
         )
         diagnosis = subject.judge(self.judging)
@@ -248,7 +231,7 @@ class _Request(msgspec.Struct, frozen=True):
     def _answer_without_records(self, refusal: Unreadable) -> _Answer:
         """Answer from systemd alone, if this host has no record; without an answer, raise the refusal."""
         directory = Records().directory
-        if self.places or str(directory) != DEFAULT_DIRECTORY or Records().services():
+        if self.request.places or str(directory) != DEFAULT_DIRECTORY or Records().services():
             raise refusal
         nothing = History(())
         subject = Subject(
@@ -257,7 +240,7 @@ class _Request(msgspec.Struct, frozen=True):
             history=nothing,
             now=latest_entry(nothing),
             expected=self.expected,
-            unrecorded=self.services,
+            unrecorded=self.request.services,
             selects=self._selects,
             is_waiting=self.is_waiting,
         )
@@ -267,12 +250,13 @@ class _Request(msgspec.Struct, frozen=True):
         return _Answer(str(directory), nothing, diagnosis)
 
     def _selects(self, unit: Unit) -> bool:
-        if self.services and unit.services.isdisjoint({*self.services, *self.expected}):
+        request = self.request
+        if request.services and unit.services.isdisjoint({*request.services, *self.expected}):
             return False
         if unit.since is None or not unit.is_failed:
             # When a unit could not start is not known, so it may be outside of a period.
-            return unit.is_failed or not (self.since or self.until)
-        return (self.since or unit.since) <= unit.since <= (self.until or unit.since)
+            return unit.is_failed or not (request.since or request.until)
+        return (request.since or unit.since) <= unit.since <= (request.until or unit.since)
 
     def answer_so_far(self) -> _Answer:
         """Return the answer; if there is nothing to read yet, one without a diagnosis."""
@@ -285,10 +269,14 @@ class _Request(msgspec.Struct, frozen=True):
 
     def directory(self) -> Path:
         """Return the records directory to watch. Raises UsageError for anything else."""
-        directory = Path(self.places[0]) if self.places else Records().directory
-        if any("://" in place for place in self.places):
+        directory = Path(self.request.places[0]) if self.request.places else Records().directory
+        if any("://" in place for place in self.request.places):
             raise click.UsageError(_NEEDS_DIRECTORY)
-        if len(self.places) > 1 or (directory.exists() and not directory.is_dir()) or "-" in self.places:
+        if (
+            len(self.request.places) > 1
+            or (directory.exists() and not directory.is_dir())
+            or "-" in self.request.places
+        ):
             raise click.UsageError(_NEEDS_DIRECTORY)
         try:
             is_bundle = is_unpacked_bundle(directory)
@@ -300,9 +288,9 @@ class _Request(msgspec.Struct, frozen=True):
         return directory
 
 
-def _waited(request: _Request, timeout: float | None) -> _Answer:
+def _waited(question: _Question, timeout: float | None) -> _Answer:
     """Return the final answer, or the latest one after `timeout` seconds."""
-    answer = wait_for(request.answer_so_far, _is_over, request.directory(), timeout)
+    answer = wait_for(question.answer_so_far, _is_over, question.directory(), timeout)
     if answer.diagnosis is None:
         click.echo(f"Error: {visible(answer.refusal)}", err=True)
         raise click.exceptions.Exit(TIMED_OUT)
@@ -313,48 +301,36 @@ def _is_over(answer: _Answer) -> bool:
     return answer.diagnosis is not None and answer.diagnosis.verdict is not Verdict.RUNNING
 
 
-class _OutputForm(msgspec.Struct, frozen=True):
-    """The options for the output."""
-
-    output: str
-    clock: str | None
-    color: str
-    pager: bool
+class _Analysis(msgspec.Struct, frozen=True):
+    diagnosis: Diagnosis
+    answer: _Answer
     explains: bool
 
+    def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:
+        from service_record.display.verdict_page import analysis, weighed_lines
 
-def _print(diagnosis: Diagnosis, answer: _Answer, form: _OutputForm) -> None:
-    if form.output in {"table", "wide"}:
-        from service_record.display.verdict_page import analysis, weighed_lines  # loaded only for this output
+        answer = self.answer
+        lines = list(analysis(self.diagnosis, answer.history, answer.source, view, whole=is_wide))
+        return [*lines, *(weighed_lines(self.diagnosis, view) if self.explains else ())]
 
-        here = view(form.clock)
-        lines = list(analysis(diagnosis, answer.history, answer.source, here, whole=form.output == "wide"))
-        lines += weighed_lines(diagnosis, here) if form.explains else ()
-        print_lines(lines, form.color, pager=form.pager)
-        return
-    if form.output == "html":
-        from service_record.cli.terminal import write_page  # loaded only for this output
+    def page(self, view: View) -> str:
+        from service_record.display.charts import charts
+        from service_record.display.html.diagnosis_page import analysis_html
 
-        write_page(_page(diagnosis, answer, view(form.clock)))
-        return
-    from service_record.display.analysis_document import (
-        analysis_document,
-        analysis_lines,
-        weighed_document,
-    )
-    from service_record.display.machine import written
+        history = self.answer.history
+        now = latest_entry(history) if self.answer.now is None else self.answer.now
+        drawn = charts(history, now)
+        return analysis_html(self.diagnosis, history, self.answer.source, drawn, view, at=now.time)
 
-    document = analysis_document(diagnosis, answer.source)
-    if form.explains:
-        document["weighed"] = weighed_document(diagnosis.weighed)
-    sys.stdout.buffer.write(written(document, analysis_lines(diagnosis, answer.source), form.output).encode())
+    def document(self) -> dict[str, object]:
+        from service_record.display.analysis_document import analysis_document, weighed_document
 
+        document = analysis_document(self.diagnosis, self.answer.source)
+        if self.explains:
+            document["weighed"] = weighed_document(self.diagnosis.weighed)
+        return document
 
-def _page(diagnosis: Diagnosis, answer: _Answer, view: View) -> str:
-    from service_record.display.charts import charts
-    from service_record.display.html.diagnosis_page import analysis_html
+    def documents(self) -> Iterable[dict[str, object]]:
+        from service_record.display.analysis_document import analysis_lines
 
-    now = latest_entry(answer.history) if answer.now is None else answer.now
-    drawn = charts(answer.history, now)
-    view = replace(view, glyphs=Glyphs())
-    return analysis_html(diagnosis, answer.history, answer.source, drawn, view, at=now.time)
+        return analysis_lines(self.diagnosis, self.answer.source)

@@ -1,16 +1,18 @@
 """`service-record diff`: what a bad host did differently from a good one."""
 
 import gc
-import sys
+from collections.abc import Iterable, Sequence
 
 import click
+import msgspec
 
 from service_record.cli import FAILED
 from service_record.cli.inputs import check_names, history_of, now_for, opened
 from service_record.cli.options import DURATION, display_options, service_names
-from service_record.cli.terminal import print_lines, view
-from service_record.diagnosis.comparison import FLOOR, RATIO, Tolerance, compare
+from service_record.cli.terminal import OutputForm, emit, takes_form
+from service_record.diagnosis.comparison import FLOOR, RATIO, ServiceComparison, Tolerance, compare
 from service_record.diagnosis.trouble_facts import KnownCause
+from service_record.display.text import Line, View
 from service_record.history import History
 from service_record.read.source import Source
 
@@ -48,6 +50,7 @@ from service_record.read.source import Source
     help="table: for people; jsonl: a line for each difference.",
 )
 @display_options
+@takes_form
 def command(
     *,
     good: str,
@@ -55,10 +58,7 @@ def command(
     services: tuple[str, ...],
     ratio: float,
     floor: float,
-    output: str,
-    clock: str | None,
-    color: str,
-    pager: bool,
+    form: OutputForm,
 ) -> None:
     """Compare the records of a bad host with those of a good one.
 
@@ -83,24 +83,37 @@ def command(
     tolerance = Tolerance(ratio, floor)
     evident = _evidence_only_in_bad((good, sources[0], before), (bad, sources[1], after))
     comparisons = compare(before, after, now_for(after, sources[1]), tolerance, services)
-    if output == "table":
-        from service_record.display.difference import comparison_page  # only what is shown
-
-        names = (sources[0].name, before), (sources[1].name, after)
-        print_lines(
-            comparison_page(comparisons, *names, view(clock), evident),
-            color,
-            pager=pager,
-        )
-    else:
-        from service_record.display.difference import comparison_document, difference_documents
-        from service_record.display.machine import written
-
-        document = comparison_document(comparisons, sources[0].name, sources[1].name, tolerance, evident)
-        lines = difference_documents(comparisons, evident)
-        sys.stdout.buffer.write(written(document, lines, output).encode())
+    names = (sources[0].name, before), (sources[1].name, after)
+    emit(_Difference(comparisons, names, tolerance, evident), form)
     if evident or any(one.differs for one in comparisons):
         raise click.exceptions.Exit(FAILED)
+
+
+class _Difference(msgspec.Struct, frozen=True):
+    comparisons: Sequence[ServiceComparison]
+    hosts: tuple[tuple[str, History], tuple[str, History]]
+    """Source and history of the good host and of the bad one."""
+    tolerance: Tolerance
+    evident: tuple[KnownCause, ...]
+
+    def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:  # noqa: ARG002  # there is no --output wide
+        from service_record.display.difference import comparison_page
+
+        return comparison_page(self.comparisons, *self.hosts, view, self.evident)
+
+    def page(self, view: View) -> str:
+        raise NotImplementedError  # --output has no html
+
+    def document(self) -> dict[str, object]:
+        from service_record.display.difference import comparison_document
+
+        (good, _), (bad, _) = self.hosts
+        return comparison_document(self.comparisons, good, bad, self.tolerance, self.evident)
+
+    def documents(self) -> Iterable[dict[str, object]]:
+        from service_record.display.difference import difference_documents
+
+        return difference_documents(self.comparisons, self.evident)
 
 
 def _evidence_only_in_bad(

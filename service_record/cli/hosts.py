@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from service_record.cli import FAILED, Unreadable, terminal_size
 from service_record.cli.options import display_options
-from service_record.cli.terminal import paint, print_lines, view
+from service_record.cli.terminal import OutputForm, emit, paint, print_lines, takes_form, view
 from service_record.display.fleet_table import (
     VERDICTS,
     Cluster,
@@ -29,7 +29,7 @@ from service_record.display.fleet_table import (
     table,
     wide,
 )
-from service_record.display.text import Glyphs, Ink, Line, View
+from service_record.display.text import Ink, Line, View
 from service_record.http.address import CollectorError, address_of
 from service_record.http.collector_client import CollectorClient, connect
 from service_record.record.visible import visible
@@ -133,6 +133,7 @@ def _collector_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @display_options
 @click.option("--fail", is_flag=True, help="Exit 1 when a host is failed, looping, stuck or silent.")
 @click.pass_context
+@takes_form
 def command(
     context: click.Context,
     *,
@@ -145,11 +146,8 @@ def command(
     stuck: bool,
     failed: bool,
     verdicts: tuple[str, ...],
-    output: str,
+    form: OutputForm,
     follow: bool,
-    clock: str | None,
-    color: str,
-    pager: bool,
     fail: bool,
 ) -> None:
     """Show the hosts of a collector, those in trouble first.
@@ -167,7 +165,7 @@ def command(
     if context.invoked_subcommand is not None:
         _refuse_options(context)
         return
-    if follow and output not in {"table", "jsonl"}:
+    if follow and form.output not in {"table", "jsonl"}:
         raise click.UsageError("--follow goes with --output table or jsonl")
     wanted_verdicts = {*verdicts, *(("stuck",) if stuck else ()), *(("failed",) if failed else ())}
     try:
@@ -177,9 +175,9 @@ def command(
         )
         with connect(place, token_file=token_file) as client:
             if follow:
-                _follow(client, question, output, lambda: view(clock), color)
+                _follow(client, question, form)
             answer = question.ask(client)
-            _print(answer, client.url, output, view(clock), color, pager=pager)
+            emit(_HostsPage(answer, client.url), form)
     except CollectorError as error:
         raise Unreadable(visible(str(error))) from None
     if fail and any(host.is_bad for host in answer.hosts):
@@ -291,33 +289,37 @@ def _read(answer: object, url: str, kind: type[T], what: str) -> T:
         raise CollectorError(f"{url}: answered with something else than {what}: {error}") from None
 
 
-def _print(
-    answer: HostsAnswer, source: str, output: str, page_view: View, color: str, *, pager: bool
-) -> None:
-    page_view = replace(page_view, now=datetime.fromtimestamp(answer.now, UTC))
-    if output in {"table", "wide"}:
-        lines = (wide if output == "wide" else table)(answer, source, page_view)
-        print_lines(lines, color, pager=pager)
-        return
-    if output == "html":
-        from service_record.cli.terminal import write_page  # only what is shown
+class _HostsPage(msgspec.Struct, frozen=True):
+    answer: HostsAnswer
+    source: str
+
+    def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:
+        return (wide if is_wide else table)(self.answer, self.source, self._at_answer(view))
+
+    def page(self, view: View) -> str:
         from service_record.display.fleet_document import hosts_html
 
-        page = hosts_html(answer, source, replace(page_view, glyphs=Glyphs()))
-        write_page(page)
-        return
-    from service_record.display.fleet_document import host_lines, hosts_document
-    from service_record.display.machine import written
+        return hosts_html(self.answer, self.source, self._at_answer(view))
 
-    sys.stdout.buffer.write(written(hosts_document(answer, source), host_lines(answer), output).encode())
+    def document(self) -> dict[str, object]:
+        from service_record.display.fleet_document import hosts_document
+
+        return hosts_document(self.answer, self.source)
+
+    def documents(self) -> Iterable[dict[str, object]]:
+        from service_record.display.fleet_document import host_lines
+
+        return host_lines(self.answer)
+
+    def _at_answer(self, view: View) -> View:
+        """Return the view with the collector's time: the clock of this host may be wrong."""
+        return replace(view, now=datetime.fromtimestamp(self.answer.now, UTC))
 
 
-def _follow(
-    client: CollectorClient, question: _HostQuestion, output: str, make_view: Callable[[], View], color: str
-) -> None:
+def _follow(client: CollectorClient, question: _HostQuestion, form: OutputForm) -> None:
     """Show changes until the user interrupts it; wait for a collector that is away for a while."""
     revisions: dict[str, int] = {}
-    is_screen = output == "table" and sys.stdout.isatty()
+    is_screen = form.output == "table" and sys.stdout.isatty()
     while True:
         try:
             answer = question.ask(client)
@@ -329,13 +331,13 @@ def _follow(
             continue
         changed = [host for host in answer.hosts if revisions.get(host.name) != host.revision]
         revisions = {host.name: host.revision for host in answer.hosts}
-        at = replace(make_view(), now=datetime.fromtimestamp(answer.now, UTC))
+        at = replace(form.view(), now=datetime.fromtimestamp(answer.now, UTC))
         if is_screen:
-            _write(_on_screen([*table(answer, client.url, at)]), color, before=_HOME)
-        elif output == "jsonl":
+            _write(_on_screen([*table(answer, client.url, at)]), form.color, before=_HOME)
+        elif form.output == "jsonl":
             _write_documents(changed, answer.now)
         else:
-            _write([change(host, answer.now, at) for host in changed], color)
+            _write([change(host, answer.now, at) for host in changed], form.color)
         time.sleep(_SECONDS)
 
 

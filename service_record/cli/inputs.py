@@ -4,17 +4,18 @@ A refusal is one line.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
 
 from service_record.cli import Unreadable
 from service_record.history import History
-from service_record.history.build import ALL_BOOTS, find_boot, host_history
+from service_record.history.build import ALL_BOOTS, Selection, find_boot, host_history
 from service_record.history.outcome import Outcome, Run
 from service_record.read.source import Source, SourceError, liveness_for, open_source
 from service_record.record.appending import DEFAULT_DIRECTORY, record_name
@@ -30,6 +31,47 @@ _MAX_LISTED: Final = 8
 _SOURCES: Final = "give a directory of records, a bundle or a collector's URL"
 _TOMBSTONE: Final = "var/lib/service-record/reporter.stopped"
 """`Places.tombstone`, below the root of a host."""
+
+
+class ReadRequest(msgspec.Struct, frozen=True):
+    """The sources that a verb reads, and the runs that it selects from them."""
+
+    services: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+    boot: str = ALL_BOOTS
+    stage: str | None = None
+    failed: bool = False
+    since: datetime | None = None
+    until: datetime | None = None
+    journal: bool = False
+    """Add the runs in journals, also where there are records."""
+
+    def select(self, history: History | None = None) -> Selection:
+        """Return the selection of runs. Without a history it selects no boot."""
+        return Selection(
+            services=self.services,
+            boot_id=None if history is None else selected_boot(history, self.boot),
+            stage=self.stage,
+            failed=self.failed,
+            since=self.since,
+            until=self.until,
+        )
+
+
+def takes_request(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Pass services, sources and the options that select runs as one argument, `request`."""
+
+    @wraps(function)
+    def call(*args: Any, services: tuple[str, ...], places: tuple[str, ...], **options: Any) -> Any:
+        services, places = with_places(services, places)
+        chosen = {name: options.pop(name) for name in _SELECTING & options.keys()}
+        return function(*args, request=ReadRequest(services, places, **chosen), **options)
+
+    return call
+
+
+_SELECTING: Final = frozenset(("boot", "stage", "failed", "since", "until", "journal"))
+"""Names of the options of `selection_options`, `period_options` and `journal_option`."""
 
 
 def with_places(words: tuple[str, ...], places: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -3,7 +3,6 @@
 import gc
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import click
 from msgspec.structs import replace
 
 from service_record.cli import FAILED
-from service_record.cli.inputs import check_names, history_of, opened, selected_boot, with_places
+from service_record.cli.inputs import ReadRequest, check_names, history_of, opened, takes_request
 from service_record.cli.options import (
     display_options,
     journal_option,
@@ -19,7 +18,7 @@ from service_record.cli.options import (
     service_or_source_argument,
     source_options,
 )
-from service_record.cli.terminal import print_lines, view
+from service_record.cli.terminal import OutputForm, takes_form
 from service_record.display.text import BLANK, Ink, Line, View, count, wrapped
 from service_record.history import History
 from service_record.history.build import ALL_BOOTS, Selection
@@ -49,22 +48,9 @@ if TYPE_CHECKING:
 @click.option(
     "--fail", is_flag=True, help="Exit 1 when the latest run of a service failed or was interrupted."
 )
-def command(
-    *,
-    services: tuple[str, ...],
-    places: tuple[str, ...],
-    output: str,
-    journal: bool,
-    boot: str,
-    stage: str | None,
-    failed: bool,
-    since: datetime | None,
-    until: datetime | None,
-    clock: str | None,
-    color: str,
-    pager: bool,
-    fail: bool,
-) -> None:
+@takes_request
+@takes_form
+def command(*, request: ReadRequest, form: OutputForm, fail: bool) -> None:
     """Show what services did, failures first.
 
     \b
@@ -76,34 +62,32 @@ def command(
       service-record show example:failed-stage
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     gc.disable()  # no cycles are made here, and the collector would take a third of the time
-    services, places = with_places(services, places)
-    selection = Selection(services=services, stage=stage, failed=failed, since=since, until=until)
-    source = opened(places, (), needs_records=False, derives=True, reads_journal=journal)
+    source = opened(request.places, (), needs_records=False, derives=True, reads_journal=request.journal)
     recorded = {name for name, _ in source.records}.union(record_name(one.unit) for one in source.running)
-    unrecorded = [name for name in services if name not in recorded]
-    if output == "jsonl" and boot == ALL_BOOTS and not fail and not unrecorded:
-        _print_entries(source.records, selection)
+    unrecorded = [name for name in request.services if name not in recorded]
+    if form.output == "jsonl" and request.boot == ALL_BOOTS and not fail and not unrecorded:
+        _print_entries(source.records, request.select())
         return
-    if output == "jsonl":  # the pieces are needed twice: for the history, and for the output
+    if form.output == "jsonl":  # the pieces are needed twice: for the history, and for the output
         source = replace(source, records=tuple((name, list(record)) for name, record in source.records))
     whole = history_of(source)
-    selection = replace(selection, boot_id=selected_boot(whole, boot))
+    selection = request.select(whole)
     history = selection.of(whole)
     is_failed_here = source.is_home and systemd.is_running() and bool(systemd.failed_units(timeout=2.0))
     units = None
     if unrecorded or source.unit_texts or is_failed_here:
-        units = _units(source, places, whole, selection, unrecorded)
+        units = _units(source, request.places, whole, selection, unrecorded)
     is_bad = any(service.outcome and service.outcome.is_bad for service in history.services)
     is_bad = is_bad or (units is not None and units.verdict.is_bad)
     del whole  # so that each run can be freed when it has been printed
-    match output:
+    # Not `emit`: a record may have a million entries, so documents are written as they are made.
+    match form.output:
         case "jsonl":
             _print_entries(source.records, selection)
         case "json" | "yaml":
-            _print_document(history, source, output, units)
+            _print_document(history, source, form.output, units)
         case _:
-            page = view(clock)
-            _print_page(history, source.name, output, page, units=units, color=color, pager=pager)
+            _print_page(history, source.name, form, units)
     if fail and is_bad:
         raise click.exceptions.Exit(FAILED)
 
@@ -158,29 +142,16 @@ def _units(
     )
 
 
-def _print_page(
-    history: History,
-    source: str,
-    output: str,
-    view: View,
-    *,
-    units: "Diagnosis | None",
-    color: str,
-    pager: bool,
-) -> None:
+def _print_page(history: History, source: str, form: OutputForm, units: "Diagnosis | None") -> None:
+    here = form.view()
     lines: Iterable[Line] = ()
     if history.services or units is None:
-        if output == "wide":
-            from service_record.display.table import wide  # loaded only for this output
+        from service_record.display.table import table, wide
 
-            lines = wide(history, source, view)
-        else:
-            from service_record.display.table import table
-
-            lines = table(history, source, view)
-    elif units is not None:
+        lines = (wide if form.output == "wide" else table)(history, source, here)
+    else:
         lines = _heading_without_runs(units, source)
-    print_lines(chain(lines, _unit_lines(units, view)), color, pager=pager)
+    form.print(chain(lines, _unit_lines(units, here)))
 
 
 def _heading_without_runs(units: "Diagnosis", source: str) -> Iterator[Line]:

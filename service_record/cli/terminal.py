@@ -7,15 +7,17 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import wraps
 from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import click
+import msgspec
 
 from service_record.cli import LeakRefused, Unreadable, terminal_size
-from service_record.display.text import Clock, Line, View, glyphs_for, painted
+from service_record.display.text import Clock, Glyphs, Line, View, glyphs_for, painted
 from service_record.record.directory import Records, is_record_name
 from service_record.record.visible import visible
 
@@ -87,6 +89,72 @@ def print_lines(lines: Iterable[Line], color: str, *, pager: bool) -> None:
             return
         texts = iter(screen)
     sys.stdout.writelines(texts)
+
+
+class OutputForm(msgspec.Struct, frozen=True):
+    """The options for the output of a verb."""
+
+    output: str
+    clock: str | None
+    color: str
+    pager: bool
+
+    def view(self) -> View:
+        """Return the view of standard output."""
+        return view(self.clock)
+
+    def print(self, lines: Iterable[Line]) -> None:
+        """Print lines as `print_lines` does."""
+        print_lines(lines, self.color, pager=self.pager)
+
+
+def takes_form(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Pass `--output` and the options of `display_options` as one argument, `form`."""
+
+    @wraps(function)
+    def call(*args: Any, output: str, clock: str | None, color: str, pager: bool, **options: Any) -> Any:
+        return function(*args, form=OutputForm(output, clock, color, pager), **options)
+
+    return call
+
+
+class PrintableAnswer(Protocol):
+    """The answer of a verb. Each method imports what only its format needs."""
+
+    def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:
+        """Return the lines of `table`, or of `wide`."""
+
+    def page(self, view: View) -> str:
+        """Return the page of `html`."""
+
+    def document(self) -> dict[str, object]:
+        """Return the document of `json` and `yaml`."""
+
+    def documents(self) -> Iterable[dict[str, object]]:
+        """Return the documents of `jsonl`, one a line."""
+
+
+def emit(answer: PrintableAnswer, form: OutputForm) -> None:
+    """Write an answer to standard output in the format that the user chose."""
+    here = form.view()
+    match form.output:
+        case "table" | "wide":
+            form.print(answer.lines(here, is_wide=form.output == "wide"))
+        case "html":
+            # A browser shows every glyph, whatever the encoding of this terminal is.
+            write_page(answer.page(msgspec.structs.replace(here, glyphs=Glyphs())))
+        case "jsonl":
+            from service_record.display.machine import encoded
+
+            sys.stdout.buffer.write("".join(f"{encoded(one)}\n" for one in answer.documents()).encode())
+        case "yaml":
+            from service_record.display.machine import as_yaml
+
+            sys.stdout.buffer.write(as_yaml(answer.document()).encode())
+        case _:
+            from service_record.display.machine import as_json
+
+            sys.stdout.buffer.write(as_json(answer.document()).encode())
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

@@ -1,13 +1,12 @@
 """`service-record timeline`: when everything ran, as bars."""
 
 import gc
-import sys
-from datetime import datetime
+from collections.abc import Iterable
 
 import click
-from msgspec.structs import replace
+import msgspec
 
-from service_record.cli.inputs import history_of, now_for, opened, selected_boot, with_places
+from service_record.cli.inputs import ReadRequest, history_of, now_for, opened, takes_request
 from service_record.cli.options import (
     display_options,
     journal_option,
@@ -15,10 +14,10 @@ from service_record.cli.options import (
     service_or_source_argument,
     source_options,
 )
-from service_record.cli.terminal import print_lines, view
-from service_record.display.charts import charts
-from service_record.display.text import Glyphs
-from service_record.history.build import Selection
+from service_record.cli.terminal import OutputForm, emit, takes_form
+from service_record.display.charts import Chart, charts
+from service_record.display.text import Line, View
+from service_record.history import History
 
 
 @click.command("timeline")
@@ -37,23 +36,9 @@ from service_record.history.build import Selection
 @journal_option
 @selection_options
 @display_options
-def command(
-    *,
-    services: tuple[str, ...],
-    places: tuple[str, ...],
-    output: str,
-    journal: bool,
-    by_duration: bool,
-    startup: bool,
-    boot: str,
-    stage: str | None,
-    failed: bool,
-    since: datetime | None,
-    until: datetime | None,
-    clock: str | None,
-    color: str,
-    pager: bool,
-) -> None:
+@takes_request
+@takes_form
+def command(*, request: ReadRequest, form: OutputForm, by_duration: bool, startup: bool) -> None:
     """Show when services and their stages ran, as bars over each boot.
 
     \b
@@ -65,37 +50,43 @@ def command(
       service-record timeline --from example:boot-loop
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     gc.disable()  # nothing here forms cycles
-    services, places = with_places(services, places)
-    source = opened(places, services, derives=True, reads_journal=journal)
+    source = opened(request.places, request.services, derives=True, reads_journal=request.journal)
     whole = history_of(source)
-    selection = Selection(
-        services=services,
-        boot_id=selected_boot(whole, boot),
-        stage=stage,
-        failed=failed,
-        since=since,
-        until=until,
+    history = request.select(whole).of(whole)
+    drawn = charts(
+        history,
+        now_for(whole, source),
+        apart=form.output == "wide",
+        by_duration=by_duration,
+        startup=startup,
     )
-    history = selection.of(whole)
-    is_apart = output == "wide"
-    drawn = charts(history, now_for(whole, source), apart=is_apart, by_duration=by_duration, startup=startup)
-    page_view = view(clock)
-    if output in {"table", "wide"}:
-        from service_record.display.timeline import timeline_page  # only what is shown
+    emit(_Timeline(source.name, history, drawn, by_duration), form)
 
-        lines = timeline_page(history, source.name, drawn, page_view, wide=is_apart, flat=by_duration)
-        print_lines(lines, color, pager=pager)
-    elif output == "html":
-        from service_record.cli.terminal import write_page
+
+class _Timeline(msgspec.Struct, frozen=True):
+    source: str
+    history: History
+    charts: list[Chart]
+    by_duration: bool
+
+    def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:
+        from service_record.display.timeline import timeline_page
+
+        return timeline_page(
+            self.history, self.source, self.charts, view, wide=is_wide, flat=self.by_duration
+        )
+
+    def page(self, view: View) -> str:
         from service_record.display.html.timeline_page import timeline_html
 
-        page = timeline_html(
-            history, source.name, drawn, replace(page_view, glyphs=Glyphs()), flat=by_duration
-        )
-        write_page(page)
-    else:
-        from service_record.display.machine import written
-        from service_record.display.timeline import row_documents, timeline_document
+        return timeline_html(self.history, self.source, self.charts, view, flat=self.by_duration)
 
-        document = timeline_document(drawn, source.name)
-        sys.stdout.buffer.write(written(document, row_documents(drawn), output).encode())
+    def document(self) -> dict[str, object]:
+        from service_record.display.timeline import timeline_document
+
+        return timeline_document(self.charts, self.source)
+
+    def documents(self) -> Iterable[dict[str, object]]:
+        from service_record.display.timeline import row_documents
+
+        return row_documents(self.charts)

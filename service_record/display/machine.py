@@ -248,15 +248,6 @@ def _is_harmless(raw: bytes) -> bool:
     return raw.isascii() and _DELETE not in raw
 
 
-def written(document: Document, lines: Iterable[Document], form: str) -> str:
-    """Return the document as `json` or `yaml`; or its lines as `jsonl`, one object each."""
-    if form == "jsonl":
-        return "".join(f"{encoded(line)}\n" for line in lines)
-    if form == "yaml":
-        return as_yaml(document)
-    return as_json(document)
-
-
 _TEXT: Final = "tag:yaml.org,2002:str"
 _NO_FOLDING: Final = 1 << 30
 
