@@ -4,10 +4,12 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self, TypeVar
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
 from service_record.collector.domain.definitions import Definition, DefinitionError, Definitions, parse
 from service_record.collector.domain.destinations import (
@@ -28,7 +30,7 @@ from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import bundle_rows
 from service_record.collector.store.database import Database, Listening, sqlite_url
 from service_record.collector.store.objects import objects
-from service_record.collector.store.row_writer import DatabaseWriter
+from service_record.collector.store.row_writer import DatabaseWriter, Unavailable
 
 
 class News:
@@ -163,6 +165,8 @@ class Collector:
             notifier.end()  # all at once: each may be at a delivery that takes its time
         self._housekeeper.close()
         self.sweeper.close()
+        with suppress(Unavailable, SQLAlchemyError):
+            self.sweeper.beat()
         self.judge.close()
         for notifier in self._notifiers:
             notifier.close()

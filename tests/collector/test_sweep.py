@@ -4,17 +4,21 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
 from sqlalchemy import select
 
 from service_record.collector.domain.access import Grant, TokenKind
 from service_record.collector.domain.reports import step_of
+from service_record.collector.domain.silence import Absence, count_from
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
+from service_record.collector.store.absences import note_beat
 from service_record.collector.store.administration import put_host
 from service_record.collector.store.fleet import Filters, fleet
 from service_record.collector.store.installations import Arrival, arrive
 from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.schema import hosts, notices
+from tests.collector.browsing import signed_in
 from tests.collector.installing import Clock
 from tests.collector.serving import Client, Served, served
 from tests.waiting import side_by_side
@@ -68,14 +72,74 @@ def test_a_host_that_falls_silent_is_stuck_although_nothing_else_happens(setting
         eventually(lambda: verdict(reader, "web1"), "stuck")
 
 
-def test_what_was_due_while_nothing_ran_is_judged_at_the_next_start(settings: CollectorSettings) -> None:
+def test_hosts_have_their_time_again_after_the_collector_was_away(settings: CollectorSettings) -> None:
     clock = Clock(time.time())
     with served(settings, clock) as server:
         server.client("host", "web1").step("web1", "Disk setup", "init")
-    clock.now += 15 * 60
+        server.settle()
+    clock.now += 60 * 60
 
     with served(settings, clock) as server:
+        reader = server.client("reader")
+        server.settle()
+        clock.now += 14 * 60
+        server.collector.sweeper.wake()
+        server.settle()
+        assert (verdict(reader, "web1"), news(server)) == ("progressing", [])
+        assert signed_in(server).page("/").texts("p", "away")
+
+        clock.now += 60
+        server.collector.sweeper.wake()
+        eventually(lambda: verdict(reader, "web1"), "stuck")
+
+
+def test_host_that_was_stuck_stays_stuck_after_an_absence(settings: CollectorSettings) -> None:
+    clock = Clock(time.time())
+    with served(settings, clock) as server:
+        server.client("host", "web1").step("web1", "Disk setup", "init")
+        clock.now += 15 * 60
+        server.collector.sweeper.wake()
         eventually(lambda: verdict(server.client("reader"), "web1"), "stuck")
+    clock.now += 60 * 60
+
+    with served(settings, clock) as server:
+        server.client("host", "web2").step("web2", "Disk setup", "init")
+        server.settle()
+        assert verdict(server.client("reader"), "web1") == "stuck"
+        assert news(server) == [("progressing", "stuck")]
+
+
+def test_absence_needs_a_process_without_beats_and_a_collector_without(settings: CollectorSettings) -> None:
+    with served(settings, Clock(1000.0)) as server:
+        writer = server.collector.writer
+
+        def beat(now: float, without_beat: float | None) -> Absence | None:
+            return writer.change(lambda connection: note_beat(connection, now, without_beat)).result()
+
+        assert beat(1000.0, None) is None
+        assert beat(5000.0, 2.0) is None  # the time of day was changed
+        assert beat(5002.0, 4000.0) is None  # another process was at work
+        assert beat(5102.0, 100.0) == Absence(5002.0, 5102.0)
+        assert beat(5103.0, None) is None
+        assert beat(5163.0, None) == Absence(5103.0, 5163.0)
+
+
+@pytest.mark.parametrize(
+    ("absences", "counted_from"),
+    [
+        ([], 100),
+        ([(50, 90)], 100),
+        ([(90, 110)], 110),
+        ([(105, 120)], 120),
+        ([(111, 200)], 100),
+        ([(105, 120), (125, 140)], 140),
+        ([(105, 120), (131, 140)], 120),
+    ],
+)
+def test_limit_counts_from_an_absence_that_began_within_it(
+    absences: list[tuple[float, float]], counted_from: float
+) -> None:
+    assert count_from(100, 10, [Absence(*absence) for absence in absences]) == counted_from
 
 
 def test_a_host_that_nobody_has_judged_yet_is_progressing(settings: CollectorSettings) -> None:

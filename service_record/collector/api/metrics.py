@@ -23,6 +23,7 @@ from service_record.collector.api.serving import Serving, caller
 from service_record.collector.logs import fault_of, log
 from service_record.collector.process import Collector
 from service_record.collector.store import notices
+from service_record.collector.store.absences import sum_absences
 from service_record.collector.store.cluster_rows import count_by_status
 from service_record.collector.store.dialects import inserting
 from service_record.collector.store.fleet import Filters, count_by_verdict
@@ -101,6 +102,10 @@ class _Now(Source):
             verdicts = count_by_verdict(connection, Filters())
             waiting = dict.fromkeys(self._collector.destinations, 0) | notices.waiting(connection)
             statuses = count_by_status(connection)
+            away = sum_absences(connection)
+        yield CounterMetricFamily(
+            "service_record_away_seconds", "Time in which the collector took no reports.", away
+        )
         for name, text, label, numbers in (
             ("hosts", "Hosts by their verdict.", "verdict", verdicts),
             ("clusters", "Clusters by their state.", "status", statuses),

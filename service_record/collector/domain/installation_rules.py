@@ -6,11 +6,11 @@ is told as one: words that their database cannot store are a bad request, not a 
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -29,6 +29,7 @@ from service_record.collector.domain.host_states import (
     percentage_of,
     stages_of,
 )
+from service_record.collector.domain.silence import Absence, count_from
 
 LONGEST_INFO: Final = 2048
 """Characters of what is said of a stage."""
@@ -194,6 +195,14 @@ class Installation(Mapped):
     def is_late(self, now: float) -> bool:
         """Return whether it takes longer in its stage than the limit."""
         return self.status in INSTALLATION and now - self.stage_updated_at > self.limit
+
+    def without_absences(self, absences: Sequence[Absence]) -> Self:
+        """Return a copy in which no silence counts during which the collector was away."""
+        checked_in_at = self.checked_in_at
+        if checked_in_at is not None:
+            checked_in_at = count_from(checked_in_at, self.silent_after, absences)
+        stage_updated_at = count_from(self.stage_updated_at, self.limit, absences)
+        return replace(self, checked_in_at=checked_in_at, stage_updated_at=stage_updated_at)
 
     def status_at(self, now: float) -> str:
         """Return its state at that time: some states change when nothing is received."""

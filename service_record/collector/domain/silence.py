@@ -60,6 +60,26 @@ class Took:
     release: str
 
 
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A time in which the collector could not take reports."""
+
+    began_at: float
+    ended_at: float
+
+
+def count_from(since: float, seconds: float, absences: Sequence[Absence]) -> float:
+    """Return the time from which a limit of `seconds` counts.
+
+    That is `since`, or the end of an absence that began before the limit had passed: reports may have been
+    lost meanwhile, so the host has its whole time again. `absences` are in order.
+    """
+    for absence in absences:
+        if absence.ended_at > since and absence.began_at < since + seconds:
+            since = absence.ended_at
+    return since
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilenceBudgets:
     """The budgets of all steps."""
@@ -69,6 +89,8 @@ class SilenceBudgets:
     """Label -> seconds, as an operator defined them."""
     took: Mapping[str, tuple[Took, ...]] = field(default_factory=dict)
     """Label -> what it took in earlier builds, the latest of them."""
+    absences: Sequence[Absence] = ()
+    """Absences of the collector, oldest first."""
 
     def of_step(self, label: str, group: str, release: str) -> SilenceBudget:
         """Return the time that a step may take on a host of that group with that release.

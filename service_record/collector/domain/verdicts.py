@@ -16,6 +16,7 @@ from service_record.collector.domain.silence import (
     SilenceBasis,
     SilenceBudget,
     SilenceBudgets,
+    count_from,
     of_stage,
 )
 from service_record.collector.domain.steps import StepStatus
@@ -245,7 +246,9 @@ def _waiting(facts: HostFacts, budgets: SilenceBudgets, now: float) -> HostVerdi
     """
     what, since, budget = _latest(facts, budgets)
     progress = facts.progress
-    late_at, silent_at = since + budget.seconds, since + max(2 * budget.seconds, SILENT)
+    late_at = count_from(since, budget.seconds, budgets.absences) + budget.seconds
+    silence = max(2 * budget.seconds, SILENT)
+    silent_at = count_from(since, silence, budgets.absences) + silence
     if now < late_at:
         may = f"{what}; the next report has {duration(budget.seconds)} ({budget})."
         return HostVerdict(FleetVerdict.PROGRESSING, may, progress.started_at if progress else since, late_at)
@@ -257,7 +260,7 @@ def _waiting(facts: HostFacts, budgets: SilenceBudgets, now: float) -> HostVerdi
         return HostVerdict(FleetVerdict.SILENT, reason, since)
     if now < silent_at:
         return HostVerdict(FleetVerdict.STUCK, f"N{late}.", since, silent_at)
-    return HostVerdict(FleetVerdict.SILENT, f"N{late}, and neither in {duration(silent_at - since)}.", since)
+    return HostVerdict(FleetVerdict.SILENT, f"N{late}, and neither in {duration(silence)}.", since)
 
 
 def _latest(facts: HostFacts, budgets: SilenceBudgets) -> tuple[str, float, SilenceBudget]:

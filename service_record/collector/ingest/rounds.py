@@ -8,23 +8,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from service_record.collector.domain.silence import count_from
 from service_record.collector.domain.summary_of_records import judge_records, summarise
 from service_record.collector.domain.verdicts import LOOP
 from service_record.collector.ingest.baselines import LearnedBaselines
 from service_record.collector.ingest.incoming import Incoming
 from service_record.collector.ingest.opening_bundles import BundleSeen, ReadingStopped, read_bundle
 from service_record.collector.logs import fault_of, log
-from service_record.collector.store import bundle_rows, judging, record_rows
+from service_record.collector.store import absences, bundle_rows, judging, record_rows
 from service_record.collector.store.bundle_rows import StoredBundle
 from service_record.collector.store.database import Database
 from service_record.collector.store.objects import NoSuchObject, ObjectError, Objects
 from service_record.collector.store.row_writer import DatabaseWriter, Unavailable
+from service_record.diagnosis.budget import DEFAULT_SECONDS
 from service_record.record.layout import read_entries
 
 _log: Final = logging.getLogger(__name__)
@@ -279,10 +281,12 @@ class Judge(Background):
         with self._database.reading() as connection:
             files = record_rows.held_of(connection, host_id)
             texts = record_rows.ends_of(connection, host_id, _MOST_HOST, _MOST_SERVICE)
+            away = absences.read_absences(connection, self._now())
         heard_at = max((file.received_at for file in files), default=0.0)
         if not texts or heard_at < self._now() - _FORGOTTEN:
             return ""
-        silence = max(0.0, self._now() - heard_at)
+        counted = count_from(heard_at, DEFAULT_SECONDS, away)
+        silence = max(0.0, self._now() - counted)
         records = ((service, read_entries(BytesIO(text))) for service, text in texts)
         look = summarise(judge_records(records, silence=silence))
         self._writer.change(lambda connection: bundle_rows.tell(connection, host_id, look, heard_at)).result()
@@ -299,8 +303,11 @@ _SHARE: Final = 4
 """The rest after a round, as a multiple of its duration, at least: most of the time belongs to those who
 report.
 """
-_LONGEST: Final = 30.0
-"""Seconds that it sleeps at most, should another process's news not come."""
+
+
+def _uptime() -> float:
+    """Return the seconds since the machine started; the time in which it was suspended counts."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Sweeper(Background):
@@ -323,6 +330,8 @@ class Sweeper(Background):
         self._heard: set[int] = set()
         self._is_sweeping = False
         self._lock = threading.Lock()
+        self._beat_at: float | None = None
+        """The time of the latest beat, by `_uptime`."""
 
     def tell(self, host_id: int) -> None:
         """Judge this host here: its report came to this process."""
@@ -349,7 +358,22 @@ class Sweeper(Background):
         self.sweep()
         with self._database.reading() as connection:
             due_at = judging.next_due(connection)
-        return _LONGEST if due_at is None else min(max(due_at - self._now(), 0.0), _LONGEST)
+        longest = absences.BEAT_SECONDS
+        return longest if due_at is None else min(max(due_at - self._now(), 0.0), longest)
+
+    def beat(self) -> None:
+        """Note that this process is at work, before it judges anybody after an absence."""
+        uptime = _uptime()
+        without_beat = None if self._beat_at is None else uptime - self._beat_at
+        if without_beat is not None and without_beat < absences.BEAT_SECONDS:
+            return
+        absence = self._writer.change(
+            lambda connection: absences.note_beat(connection, self._now(), without_beat)
+        ).result()
+        self._beat_at = uptime
+        if absence is not None:
+            away = absence.ended_at - absence.began_at
+            _log.warning("no reports were taken for %.0f s: the time limits of hosts begin again", away)
 
     def sweep(self) -> None:
         """Judge all that is due now. Raises Unavailable, SQLAlchemyError when the database fails."""
@@ -365,11 +389,13 @@ class Sweeper(Background):
         Hosts that report meanwhile wait for the next round: those that report all the time are not judged
         all the time.
         """
+        self.beat()
         now, ours = self._now(), self._take_hosts()
         with self._database.reading() as connection:
             due = judging.labels_due(connection, now, _MOST, ours)
+            away = absences.read_absences(connection, now) if due else ()
         labels = frozenset(due)
-        budgets = self._baselines.budgets(labels)
+        budgets = replace(self._baselines.budgets(labels), absences=away)
         if not due:
             return len(ours) >= _MOST
         judged = self._writer.change(

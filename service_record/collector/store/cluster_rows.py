@@ -40,6 +40,8 @@ from service_record.collector.domain.installation_rules import (
     Installation,
     is_outdated,
 )
+from service_record.collector.domain.silence import Absence
+from service_record.collector.store.absences import read_absences
 from service_record.collector.store.dialects import inserting
 from service_record.collector.store.fleet import SHOWN_DONE, is_within
 from service_record.collector.store.host_rows import EventShown, HostInstallation, of_cluster
@@ -212,9 +214,10 @@ def show_cluster(
     in_order = sorted(
         of_cluster(connection, of), key=lambda each: each.installation.role not in CONTROL_PLANE
     )
+    absences = read_absences(connection, now)
     return ClusterDetail(
         summary=summary,
-        hosts=tuple(_host_shown(each.host, each.installation, now) for each in in_order),
+        hosts=tuple(_host_shown(each.host, each.installation, absences, now) for each in in_order),
         operators=_rows(connection, OperatorShown, cluster_operators, of, cluster_operators.c.name),
         logs=_rows(connection, ClusterLogsShown, cluster_logs, of, cluster_logs.c.kind),
         events=_rows(connection, EventShown, cluster_events, of, cluster_events.c.id.desc()),
@@ -393,12 +396,13 @@ def _snapshot(
     connection: Connection, row: Any, installed: Iterable[HostInstallation], now: float
 ) -> ClusterSnapshot:
     operators = connection.execute(select(cluster_operators).where(cluster_operators.c.cluster_id == row.id))
+    absences = read_absences(connection, now)
     return ClusterSnapshot(
         hosts=[
             ClusterHost(
                 name=each.host,
                 role=each.installation.role,
-                status=each.installation.status_at(now),
+                status=each.installation.without_absences(absences).status_at(now),
                 stage=each.installation.stage,
                 is_single_node=each.installation.is_single_node,
             )
@@ -456,13 +460,16 @@ def _put_operator(
         connection.execute(insert(cluster_operators).values(row))
 
 
-def _host_shown(name: str, installation: Installation, now: float) -> ClusterHostShown:
+def _host_shown(
+    name: str, installation: Installation, absences: Sequence[Absence], now: float
+) -> ClusterHostShown:
+    counted = installation.without_absences(absences)
     return ClusterHostShown(
         name=name,
         role=installation.role,
         is_bootstrap=installation.is_bootstrap,
-        status=installation.status_at(now),
-        status_info=installation.status_info_at(now),
+        status=counted.status_at(now),
+        status_info=counted.status_info_at(now),
         stage=installation.stage,
         info=installation.info,
         percentage=installation.percentage,

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Table, case, func, select
 from service_record.collector.domain.host_states import meaning_of
 from service_record.collector.domain.installation_rules import Installation
 from service_record.collector.domain.progress import Progress, Repeated, repeated
+from service_record.collector.store.absences import read_absences
 from service_record.collector.store.fleet import HostSummary
 from service_record.collector.store.schema import builds, bundles, events, hosts, installations, steps
 from service_record.collector.store.selecting import columns_of, names_of, row_as, rows_as
@@ -242,8 +243,8 @@ def _installation(connection: Connection, host_id: int, now: float) -> Installat
     installation = next(iter(rows_as(connection, Installation, query)), None)
     if installation is None:
         return None
-    status = installation.status_at(now)
-    info = installation.status_info_at(now)
+    counted = installation.without_absences(read_absences(connection, now))
+    status, info = counted.status_at(now), counted.status_info_at(now)
     document = {"status": status, "status_info": info, "meaning": meaning_of(status)}
     return InstallationShown(**{**asdict(installation), **document})
 

@@ -17,7 +17,7 @@ from service_record.collector.domain.access import is_within
 from service_record.collector.domain.host_states import Signal
 from service_record.collector.domain.mutes import has_news
 from service_record.collector.domain.progress import Progress
-from service_record.collector.domain.silence import SilenceBudgets, Took
+from service_record.collector.domain.silence import SilenceBudgets, Took, count_from
 from service_record.collector.domain.statistics import Execution
 from service_record.collector.domain.steps import StepStatus
 from service_record.collector.domain.verdicts import (
@@ -77,7 +77,7 @@ def judge_due(
     None where there were none. Those that another process judges or changes at the moment are left to it.
     """
     query, values = _due(is_sqlite(connection)), _parameters(connection, ours, now, most)
-    due = [(row, _host_facts(row, now)) for row in connection.execute(query, values)]
+    due = [(row, _host_facts(row, budgets, now)) for row in connection.execute(query, values)]
     judged = [
         (row, judge(facts, budgets, now, loop_after)) for row, facts in due if _label_of(facts) in labels
     ]
@@ -87,7 +87,7 @@ def judge_due(
     others = [(row, verdict) for row, verdict in changed if row.verdict != verdict.verdict]
     news = _unmuted(connection, [each for each in others if _is_news(*each)], now)
     with at_once(connection):
-        _UPDATE_HOSTS.execute(connection, [_host_row(row, verdict, now) for row, verdict in judged])
+        _UPDATE_HOSTS.execute(connection, [_host_row(row, verdict, budgets, now) for row, verdict in judged])
         UPDATE_VERDICTS.execute(connection, [_build_row(row, verdict) for row, verdict in changed])
         _INSERT_NOTICES.execute(connection, [_notice(row, verdict, now) for row, verdict in news])
     refresh(connection, {row.cluster_id for row, _ in judged if row.cluster_id is not None}, now)
@@ -160,14 +160,14 @@ def _label_of(facts: HostFacts) -> str:
     return facts.progress.label if facts.progress else ""
 
 
-def _host_facts(row: Any, now: float) -> HostFacts:
+def _host_facts(row: Any, budgets: SilenceBudgets, now: float) -> HostFacts:
     return HostFacts(
         first_seen=row.first_seen,
         heard_at=_heard_at(row),
         group=row.group,
         release=row.release,
         progress=_PROGRESS.decode(row.progress) if row.progress else None,
-        installation=_installation(row, now) if row.stage is not None else None,
+        installation=_installation(row, budgets, now) if row.stage is not None else None,
         records=_records(row),
     )
 
@@ -182,11 +182,11 @@ def _records(row: Any) -> RecordsVerdict | None:
     return msgspec.json.decode(blob, type=RecordsVerdict) if blob else None
 
 
-def _installation(row: Any, now: float) -> InstallationSeen:
+def _installation(row: Any, budgets: SilenceBudgets, now: float) -> InstallationSeen:
     """Return its progress. A host that sent records or steps does not count as one that does not boot."""
     columns = _rules(row)
-    move = columns.silence_at(now)
-    is_heard = now - _heard_at(row) <= columns.limit
+    move = columns.without_absences(budgets.absences).silence_at(now)
+    is_heard = now - count_from(_heard_at(row), columns.limit, budgets.absences) <= columns.limit
     if move is not None and move.signal is Signal.REBOOT_IS_LATE and is_heard:
         move = None
     return InstallationSeen(
@@ -234,8 +234,8 @@ def _unmuted(
     ]
 
 
-def _host_row(row: Any, verdict: HostVerdict, now: float) -> dict[str, Any]:
-    changes_at = None if row.stage is None else _rules(row).changes_at(now)
+def _host_row(row: Any, verdict: HostVerdict, budgets: SilenceBudgets, now: float) -> dict[str, Any]:
+    changes_at = None if row.stage is None else _rules(row).without_absences(budgets.absences).changes_at(now)
     times = [
         at for at in (verdict.due_at, None if changes_at is None else changes_at + _AFTER) if at is not None
     ]

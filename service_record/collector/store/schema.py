@@ -114,6 +114,14 @@ counters = Table(  # numbers that are given once, whatever is deleted: of `steps
 )
 step_numbers = Sequence("step_numbers", metadata=metadata)  # in place of that counter, where there are any
 
+absences = Table(  # when no process of the collector took reports
+    "absences",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("began_at", Double, nullable=False),
+    Column("ended_at", Double, nullable=False, index=True),
+)
+
 durations = Table(  # what budgets and statistics are learnt from: one row for each step that ended
     "durations",
     metadata,

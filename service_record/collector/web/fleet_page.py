@@ -15,8 +15,10 @@ from starlette.responses import Response
 
 from service_record.collector.api.serving import caller
 from service_record.collector.domain.mutes import Mute, mute_of
+from service_record.collector.domain.silence import Absence
 from service_record.collector.domain.verdicts import FleetVerdict
 from service_record.collector.process import Collector
+from service_record.collector.store.absences import read_absences
 from service_record.collector.store.cluster_rows import ClusterSummary, list_clusters
 from service_record.collector.store.fleet import (
     MOST_CAUSES,
@@ -127,6 +129,9 @@ def field_values(fields: Iterable[str]) -> tuple[str, ...]:
 
 
 _DIGITS = 16
+_SHOWN_ABSENCES: Final = 24 * 3600.0
+"""Seconds after its return in which the page says that the collector was away."""
+_MOST_ABSENCES: Final = 3
 _MOST_CLUSTERS = 5
 """Above the hosts; the page of clusters has all."""
 
@@ -145,6 +150,8 @@ class FleetSeen:
     """The mutes in force."""
     muted: int
     """The number of hosts in trouble that mutes cover."""
+    absences: tuple[Absence, ...]
+    """The latest absences of the collector."""
     now: float
 
     @property
@@ -160,6 +167,7 @@ class FleetSeen:
                 sorted(self.fleet.counts.items()),
                 self.fleet.total,
                 clusters,
+                self.absences,
             )
         )
 
@@ -209,6 +217,7 @@ class FleetSeen:
             "has_more_causes": len(self.causes) > MOST_CAUSES,
             "clusters": self.clusters[:_MOST_CLUSTERS],
             "more_clusters": max(len(self.clusters) - _MOST_CLUSTERS, 0),
+            "absences": self.absences,
             "now": self.now,
             "state": self.state,
             "sentence": self.sentence,
@@ -287,12 +296,15 @@ def see_fleet(collector: Collector, look: FleetFilters, confined_to: str) -> Fle
         causes = list_causes(connection, filters) if has_causes else ()
         mutes = active_mutes(connection, now)
         muted = count_muted(connection, filters, mutes)
+        absences = tuple(
+            absence for absence in read_absences(connection, now) if absence.ended_at > now - _SHOWN_ABSENCES
+        )
         clusters: tuple[ClusterSummary, ...] = ()
         if look.shows_clusters:
             clusters = list_clusters(
                 connection, named=look.clusters, confined_to=confined_to, done_since=filters.done_since
             )
-    return FleetSeen(look, hosts, clusters, causes, mutes, muted, now)
+    return FleetSeen(look, hosts, clusters, causes, mutes, muted, absences[-_MOST_ABSENCES:], now)
 
 
 def digest(value: object) -> str:
