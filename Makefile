@@ -142,9 +142,8 @@ release: $(READY) ### build, try and tag the version that service_record/version
 	@.ci/release
 
 # In an environment of its own: what is not installed there cannot get into the executable.
-standalone: $(READY) ## make build/service-record, the whole command in one executable for hosts without Python (with gcc); GLIBC=2.34 refuses to need a newer one
-	@$(VENV_PYTHON) -m venv .cache/standalone
-	@env -u PYTHONPATH .ci/install .cache/standalone standalone
+standalone: ## make build/service-record, the whole command in one executable for hosts without Python; GLIBC=2.34 refuses to need a newer one
+	@env -u PYTHONPATH .ci/setup standalone
 	@.cache/standalone/bin/python -B -m packages.standalone build/service-record
 
 standalone-debian11: ### the same for hosts with an older glibc, 2.31 or newer (Debian, as root; some minutes the first time)

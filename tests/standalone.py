@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 from typing import Final
@@ -34,9 +35,8 @@ def standalone(directory: Path) -> Path:
     left_out = shutil.ignore_patterns(".git", ".cache", ".venv", "build", "tests", "__pycache__", ".*_cache")
     shutil.rmtree(copy, ignore_errors=True)  # one that could not be made
     shutil.copytree(REPOSITORY, copy, ignore=left_out)
-    (copy / ".venv").symlink_to(REPOSITORY / ".venv")
     made = subprocess.run(
-        ["make", "--old-file=.venv/.ready", "standalone"],
+        ["make", "standalone", f"PYTHON={Path(sys.executable).resolve()}"],
         cwd=copy,
         check=False,
         capture_output=True,

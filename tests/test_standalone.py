@@ -95,6 +95,11 @@ def test_make_says_which_glibc_it_needs_and_a_program_says_what_for(tmp_path: Pa
     assert parsed(newest) <= parsed(str(os.confstr("CS_GNU_LIBC_VERSION")).removeprefix("glibc "))
 
 
+def test_it_has_the_examples(executable: Path) -> None:
+    for example, services in {"example:failed-stage": 6, "example:upstream": 5}.items():
+        assert run(executable, "show", example).out.startswith(f"{services} services: ")
+
+
 def test_it_is_not_made_for_hosts_whose_glibc_is_older(tmp_path: Path, executable: Path) -> None:
     parts = inside_of(executable, tmp_path)
     newest = needs(parts)[0]

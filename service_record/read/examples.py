@@ -1,8 +1,13 @@
 """The examples that come with service-record, so that each verb can be tried on a host without records."""
 
+import tempfile
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 PREFIX: Final = "example:"
 """`example:failed-stage` is a place to read from."""
@@ -10,17 +15,35 @@ PREFIX: Final = "example:"
 
 def example_path(place: str) -> Path:
     """Return where an example is. Raises FileNotFoundError, which names those that there are."""
-    directory = _directory()
     # README.md describes them. An archive may be named without its suffix.
-    paths = {each.name.partition(".")[0]: each for each in directory.iterdir() if each.name != "README.md"}
-    path = paths.get(place.removeprefix(PREFIX).removesuffix(".tar.gz"))
-    if path is None:
-        names = ", ".join(f"{PREFIX}{name}" for name in sorted(paths))
+    examples = {
+        each.name.partition(".")[0]: each for each in _directory().iterdir() if each.name != "README.md"
+    }
+    example = examples.get(place.removeprefix(PREFIX).removesuffix(".tar.gz"))
+    if example is None:
+        names = ", ".join(f"{PREFIX}{name}" for name in sorted(examples))
         raise FileNotFoundError(2, f"no such example; there are {names}", place)
-    return path
+    return example if isinstance(example, Path) else _unpacked(example)
 
 
-def _directory() -> Path:
+def _directory() -> "Traversable":
     """Return the directory of the examples: the wheel carries them, a checkout has them in its docs."""
-    installed = Path(str(files("service_record"))) / "host/examples"
+    installed = files("service_record").joinpath("host", "examples")
     return installed if installed.is_dir() else Path(__file__).resolve().parents[2] / "docs/examples"
+
+
+@cache
+def _directory_of_copies() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="service-record-examples-")  # removed at the exit
+
+
+def _unpacked(example: "Traversable") -> Path:
+    """Copy an example out of the standalone executable, which is a zip file, and return where it is."""
+    target = Path(_directory_of_copies().name, example.name)
+    if example.is_file():
+        target.write_bytes(example.read_bytes())
+        return target
+    target.mkdir(exist_ok=True)
+    for file in example.iterdir():
+        (target / file.name).write_bytes(file.read_bytes())
+    return target
