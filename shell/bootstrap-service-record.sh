@@ -35,6 +35,7 @@
 #   Child processes
 #   Sourcing
 # Bash parses the following sections only when a run needs them (see __sr_load):
+#   The function `trap`
 #   Misuse and failures
 #   Text as JSON
 #   The array layout
@@ -532,18 +533,6 @@ __sr_define_exit() {
   __sr[sees_exit]=1
 }
 
-# A function `trap`, for a script that only uses it in ways that a function can repeat (see
-# __sr_choose_trap_method): our command goes back into the EXIT trap at once, and the end of the
-# script is recorded. Without it, a script that sets its EXIT trap last ends unrecorded.
-__sr_define_trap() {
-  [[ ! -o posix ]] && ! builtin declare -F trap >/dev/null || builtin return 0
-  trap() {
-    builtin trap "$@" || builtin return "$?"
-    { __sr_guarded __sr_look_at_traps tracks; } 2>&"${__sr_stderr[_${-//[!x]/}]-2}"
-  }
-  __sr[traps]=tracks
-}
-
 # Puts our commands around those of the service's EXIT trap, and before those of its ERR trap, which
 # the caller has to set, as a function without -E cannot. Ours keep the status, and print nothing
 # under -x. If the service has put ours into a trap of its own, from the output of `trap -p`, that
@@ -701,7 +690,7 @@ __sr_parse_traps() { # __sr_printed
 
 # Chooses how the EXIT trap keeps our command, by the text of the script (__sr[traps]):
 #   ''      no word shows that a trap may be set after this;
-#   tracks  all traps are set by plain `trap COMMAND SIGNAL...`: a function `trap` sees them;
+#   tracks  a function `trap` can set all traps of the script, and puts our command back each time;
 #   ends    the script saves its traps and sets them again: it must never find ours among them. Only
 #           `exit` and errexit put ours before the service's, as the shell ends right after;
 #   looks   anything else may set traps, such as a library: each call of ours looks.
@@ -721,64 +710,35 @@ __sr_choose_trap_method() { # SCRIPT LINE, where it sources this file
       [[ ${__sr_word%%\)*} != @(p|*[!A-Z]@(EXIT|0)*) ]] || __sr[traps]=ends
     done
   fi
-  # Searching a long one costs more than it saves.
-  [[ ${#__sr_text} -le 16384 && ! ${BASH_ENV-} ]] || builtin return 0
+  # Searching a longer one costs more than it saves.
+  [[ ${#__sr_text} -le 16384 || ${#__sr_text} -le 32768 && $__sr_text == *trap* ]] &&
+    [[ ! ${BASH_ENV-} ]] || builtin return 0
   __sr_printed[0]=''
   builtin mapfile -t -u 9 __sr_printed 9<"$1"
   __sr_line=${__sr_printed[*]: -1}
   [[ $__sr_line != *([[:blank:]])record_service_stage_success*([[:blank:]]) ]] ||
     __sr[last_line]="${#__sr_printed[@]} $1 3"
   [[ ${__sr[traps]-} == looks ]] || builtin return 0
-  # Without the line that sources this file, and without comments.
-  __sr_line=${__sr_printed[$2 - 1]-}
-  [[ $__sr_line != *([[:blank:]])@(.|source)[[:blank:]]* || $__sr_line == *[\;\&\|\`\(]* ]] ||
-    __sr_printed[$2 - 1]=
-  builtin printf -v __sr_text '\n%s' "${__sr_printed[@]/#\#*/}" ''
-  for __sr_word in eval source enable; do
-    [[ $__sr_text != *[!a-zA-Z0-9_-]"$__sr_word"[!a-zA-Z0-9_-]* ]] || builtin return 0
-  done
-  [[ $__sr_text != *[[:space:]\;\&\|\(\{].[[:blank:]]* ]] || builtin return 0
   # mapfile -d '' takes a system call for each byte before bash 5.2
   builtin read -r -N 2097152 -u 9 __sr_word 9</proc/self/environ
   [[ $__sr_word != *BASH_FUNC_* ]] || builtin return 0
-  [[ $__sr_text == *@(FUNCNAME|BASH_LINENO|BASH_ARG|BASH_SOURCE\[[!0]|caller)* ]] ||
-    __sr[frames]=none
-  if [[ $__sr_text != *[!a-zA-Z0-9_-]trap[!a-zA-Z0-9_-]* ]]; then
-    __sr[traps]=
-  elif [[ $__sr_text != *[!a-zA-Z0-9_-]@(type|command|builtin)[!a-zA-Z0-9_-]* ]]; then
-    for __sr_line in "${__sr_printed[@]}"; do
-      [[ $__sr_line != '#'* && " $__sr_line " == *[!a-zA-Z0-9_-]trap[!a-zA-Z0-9_-]* ]] ||
-        builtin continue
-      __sr_sets_plain_trap "$__sr_line" || builtin return 0
-    done
-    __sr_define_trap
+  if ((${#__sr_text} <= 16384)); then
+    # Without the line that sources this file, and without comments.
+    __sr_line=${__sr_printed[$2 - 1]-}
+    [[ $__sr_line != *([[:blank:]])@(.|source)[[:blank:]]* || $__sr_line == *[\;\&\|\`\(]* ||
+      ${BASH_SOURCE[*]: -2:1} != "${BASH_SOURCE[0]}" ]] || __sr_printed[$2 - 1]=
+    builtin printf -v __sr_text '\n%s' "${__sr_printed[@]/#\#*/}" ''
+    # A pattern `*@(one|other)*` takes bash seconds in a text of some KiB.
+    if [[ $__sr_text != *[!a-zA-Z0-9_-]eval[!a-zA-Z0-9_-]* &&
+      $__sr_text != *[!a-zA-Z0-9_-]source[!a-zA-Z0-9_-]* &&
+      $__sr_text != *[[:space:]\;\&\|\(\{].[[:blank:]]* ]]; then
+      [[ $__sr_text == *FUNCNAME* || $__sr_text == *BASH_LINENO* || $__sr_text == *BASH_ARG* ||
+        $__sr_text == *BASH_SOURCE\[[!0]* || $__sr_text == *caller* ]] || __sr[frames]=none
+      [[ $__sr_text == *[!a-zA-Z0-9_-]trap[!a-zA-Z0-9_-]* ]] || __sr[traps]=
+    fi
   fi
-}
-
-# Whether a line with the word `trap` only sets traps, for EXIT and for signals. ERR, DEBUG and
-# RETURN depend on the function that sets them, and a function cannot print the traps of its caller.
-__sr_sets_plain_trap() { # LINE
-  builtin local __sr_rest="$1" __sr_quote=''
-  __sr_rest=${__sr_rest#"${__sr_rest%%[![:blank:]]*}"}
-  [[ $__sr_rest == trap[[:blank:]]* ]] || builtin return 1
-  __sr_rest=${__sr_rest#trap}
-  __sr_rest=${__sr_rest#"${__sr_rest%%[![:blank:]]*}"}
-  __sr_quote=${__sr_rest:0:1}
-  case $__sr_quote in
-  \' | \") # a command in quotes
-    __sr_rest=${__sr_rest:1}
-    [[ $__sr_rest == *"$__sr_quote"[[:blank:]]* && ${__sr_rest%%"$__sr_quote"*} != *[\\]* ]] ||
-      builtin return 1
-    __sr_rest=${__sr_rest#*"$__sr_quote"}
-    ;;
-  [a-zA-Z_:]) __sr_rest=${__sr_rest#"${__sr_rest%%[!a-zA-Z0-9_:-]*}"} ;;
-  -) __sr_rest=${__sr_rest:1} ;;
-  *) builtin return 1 ;;
-  esac
-  __sr_quote='?(SIG)@(EXIT|HUP|INT|QUIT|PIPE|ALRM|TERM|USR1|USR2|[0-9]|1[0-5])'
-  __sr_quote="+(+([[:blank:]])$__sr_quote)*([[:blank:]])?([;#]*)"
-  [[ $__sr_rest == $__sr_quote ]] &&
-    [[ $__sr_rest != *[\;\#]*trap* ]]
+  [[ ! ${__sr[traps]-} || $__sr_text != *trap* || ${#__sr_late[@]} == 0 ]] ||
+    { __sr_load && __sr_are_traps_plain "$1" 3 && __sr_define_trap; }
 }
 
 # --- The end of the service ----------------------------------------------------------------------
@@ -1112,6 +1072,180 @@ if [[ $__sr_reading != *x* && ${#__sr_late[@]} != 0 ]]; then
 fi
 
 # === Second half ==================================================================================
+# --- The function `trap` -------------------------------------------------------------------------
+# Puts our command back into the EXIT trap each time that the service sets its traps, so that the
+# end of the script is recorded. Without it, a script that sets its EXIT trap last ends unrecorded.
+__sr_define_trap() {
+  [[ ! -o posix ]] && ! builtin declare -F trap >/dev/null || builtin return 0
+  trap() {
+    builtin trap "$@" || builtin return "$?"
+    { __sr_guarded __sr_look_at_traps tracks; } 2>&"${__sr_stderr[_${-//[!x]/}]-2}"
+  }
+  __sr[traps]=tracks
+}
+
+# Whether a function `trap` can do what every `trap` in the script and in the files that it sources
+# does. It can set traps for EXIT, ERR and signals. It cannot set those for DEBUG and RETURN, which
+# would run for the function itself, nor remove the one for ERR without -E, as bash sets it again
+# when the function returns, nor print the traps of its caller.
+__sr_are_traps_plain() { # FILE DEPTH; __sr_printed, its lines
+  builtin local __sr_index=-1 __sr_text='' __sr_word='' __sr_rest='' __sr_before=''
+  for __sr_text in "${__sr_printed[@]}"; do
+    __sr_index=$((__sr_index + 1))
+    case $__sr_text in
+    '#'*) builtin continue ;;
+    *trap* | *eval* | *source* | *.[[:blank:]]*) __sr_text=" $__sr_text " ;;
+    *) builtin continue ;;
+    esac
+    [[ $__sr_text != *([[:blank:]])\#* ]] || builtin continue
+    ((${#__sr_text} <= 4096)) || builtin return 1 # patterns would take seconds
+    for __sr_word in trap eval source .; do
+      __sr_rest=
+      [[ $__sr_text != *"$__sr_word"* ]] || __sr_rest=$__sr_text
+      while [[ $__sr_rest == *[!a-zA-Z0-9_./-]"$__sr_word"[!a-zA-Z0-9_-]* ]]; do
+        __sr_before=${__sr_rest%%[!a-zA-Z0-9_./-]"$__sr_word"[!a-zA-Z0-9_-]*}
+        __sr_rest=${__sr_rest:${#__sr_before}}
+        __sr_before+=${__sr_rest:0:1}
+        __sr_rest=${__sr_rest:${#__sr_word}+1}
+        case $__sr_word in
+        trap)
+          __sr_before=${__sr_before%"${__sr_before##*[![:blank:]]}"}
+          [[ ${__sr_before##*[[:blank:]]} != @(builtin|command|enable|type) ]] &&
+            __sr_is_plain_trap "$__sr_rest" || builtin return 1
+          ;;
+        eval) # code that a program prints may be anything
+          [[ $__sr_rest != *[\`]* && $__sr_rest != *\$'('* ]] || builtin return 1
+          ;;
+        *)
+          [[ $__sr_rest == [[:blank:]]*[![:blank:]]* ]] && __sr_begins_command "$__sr_before" ||
+            builtin continue
+          __sr_is_sourced_file_plain "$__sr_rest" "$1" "$2" || builtin return 1
+          ;;
+        esac
+      done
+    done
+  done
+}
+
+__sr_begins_command() { # TEXT before it in its line
+  builtin local __sr_rest="${1%"${1##*[![:blank:]]}"}"
+  [[ $1 != *[\'\"] ]] || { [[ $1 == *eval* ]] && builtin return 0 || builtin return 1; }
+  [[ $1 == *[[:blank:]\;\&\|\(\)\{\!\`] ]] || builtin return 1
+  [[ ! $__sr_rest || $__sr_rest == *[\;\&\|\(\)\{\!\`] ]] && builtin return 0
+  __sr_rest=${__sr_rest##*[[:blank:]]}
+  [[ $__sr_rest == *=* ||
+    $__sr_rest == @(then|else|do|if|elif|while|until|time|builtin|command) ]]
+}
+
+# Whether the arguments of a command `trap` are a command and signals that a function can set.
+__sr_is_plain_trap() { # TEXT after the word; the lines after it are those behind __sr_index
+  builtin local __sr_rest="$1 " __sr_next="$__sr_index" __sr_word='' __sr_signals=''
+  __sr_rest=${__sr_rest#"${__sr_rest%%[![:blank:]]*}"}
+  [[ $__sr_rest != '-- '* ]] || __sr_rest=${__sr_rest#-- }
+  [[ $__sr_rest != ?([\'\"])-[!\ ]* ]] || builtin return 1 # an option
+  __sr_word=${__sr_rest%%[[:blank:]]*}
+  while [[ $__sr_rest != [[:blank:]]* ]]; do
+    if [[ $__sr_rest == [a-zA-Z0-9_:/.\$\{\}-]* ]]; then
+      __sr_rest=${__sr_rest:1}
+    elif [[ $__sr_rest == \'*\'* || $__sr_rest == \"*([!\"\\\`])\"* ]]; then
+      __sr_next=${__sr_rest:0:1}$__sr_next
+      __sr_rest=${__sr_rest:1}
+      __sr_rest=${__sr_rest#*"${__sr_next:0:1}"}
+      __sr_next=${__sr_next:1}
+    elif [[ $__sr_rest == \"*([!\"\\\`])\\?* ]]; then # what is behind the escaped character
+      __sr_rest=${__sr_rest#*\\}
+      __sr_rest=\"${__sr_rest:1}
+    elif [[ $__sr_rest == [\'\"]* && $__sr_rest != \"*\`* ]] && ((${#__sr_rest} <= 4096)); then
+      __sr_next=$((__sr_next + 1))
+      ((__sr_next < ${#__sr_printed[@]})) || builtin return 1
+      __sr_rest+=$'\n'"${__sr_printed[__sr_next]} "
+    else
+      builtin return 1
+    fi
+  done
+  __sr_next=${__sr_rest%%[!a-zA-Z0-9[:blank:]]*}
+  __sr_rest=${__sr_rest:${#__sr_next}:1}
+  [[ ! $__sr_rest || $__sr_rest == [\;\#\&\|\)\}\'\"] ]] && ((${#__sr_next} < 200)) ||
+    builtin return 1
+  __sr_signals='?(SIG)@(EXIT|ERR|HUP|INT|QUIT|ILL|TRAP|ABRT|BUS|FPE|USR[12]|SEGV|PIPE|ALRM|TERM|'
+  __sr_signals+='CHLD|CONT|TSTP|TTIN|TTOU|WINCH|[0-9]|[1-5][0-9])'
+  __sr_signals="+(+([[:blank:]])$__sr_signals)*([[:blank:]])"
+  [[ $__sr_next == $__sr_signals ]] &&
+    [[ $__sr_word != - || $- == *E* || $__sr_next != *ERR* ]]
+}
+
+# Whether the traps of a file that the script sources are plain. Its path may have the directory of
+# the script, and variables that are set, or are assigned once.
+__sr_is_sourced_file_plain() { # TEXT after the word, FILE that has it, DEPTH
+  builtin local __sr_path='' __sr_text='' __sr_name=''
+  __sr_expand_path "$1" "$2"
+  while [[ $__sr_answer == *\$* ]]; do
+    __sr_path=$__sr_answer
+    __sr_name=${__sr_path#*\$}
+    __sr_name=${__sr_name#\{}
+    __sr_name=${__sr_name%%[!a-zA-Z0-9_]*}
+    [[ $__sr_name == [a-zA-Z_]* ]] && __sr_read_assignment "$__sr_name" "$2" &&
+      [[ $__sr_answer != *"$__sr_name"* ]] || builtin return 1
+    __sr_path=${__sr_path//"\${$__sr_name}"/"\$$__sr_name"}
+    __sr_answer=${__sr_path/"\$$__sr_name"/"$__sr_answer"}
+    ((${#__sr_answer} <= 4096)) || builtin return 1
+  done
+  __sr_path=$__sr_answer
+  [[ $__sr_path == */* && $__sr_path != *[\`\(\<\*\?[~\{]* ]] || builtin return 1
+  [[ ! $__sr_path -ef ${BASH_SOURCE[0]} && $__sr_seen != *"=$__sr_path="* ]] || builtin return 0
+  [[ -e $__sr_path || $__sr_path != /etc/* ]] || builtin return 0 # configuration that is not there
+  (($3 > 0 && ${#__sr_seen} < 1000)) &&
+    [[ -f $__sr_path && -r $__sr_path ]] &&
+    [[ $__sr_path == /* || ${__sr_printed[*]} != *@(cd|pushd)[[:blank:]]* ]] || builtin return 1
+  __sr_seen+="=$__sr_path="
+  builtin read -r -N 32769 -u 9 __sr_text 9<"$__sr_path"
+  ((${#__sr_text} <= 32768)) || builtin return 1
+  builtin local -a __sr_printed
+  __sr_printed[0]=''
+  builtin mapfile -t -u 9 __sr_printed 9<"$__sr_path"
+  __sr_are_traps_plain "$__sr_path" "$(($3 - 1))"
+}
+
+# Sets __sr_answer to the first word of a text without its quotes. The usual commands that print the
+# directory of the script are replaced by the directory.
+__sr_expand_path() { # TEXT FILE
+  builtin local __sr_here=. __sr_form='' __sr_changes='*$(cd *pwd*)*' __sr_rest=''
+  __sr_answer=${1//[\"\']/}
+  __sr_answer=${__sr_answer//'$( '/'$('} __sr_answer=${__sr_answer//' )'/')'}
+  __sr_answer=${__sr_answer//'dirname -- '/'dirname '}
+  [[ $0 != */* ]] || __sr_here=${0%/*}
+  for __sr_form in 0 BASH_SOURCE 'BASH_SOURCE[0]'; do
+    [[ $__sr_form == 0 ]] || __sr_here=${2%/*}
+    __sr_answer=${__sr_answer//"\${$__sr_form%/*}"/"$__sr_here"}
+    __sr_answer=${__sr_answer//"\${$__sr_form}"/"\$$__sr_form"}
+    __sr_answer=${__sr_answer//"\$(dirname \$$__sr_form)"/"$__sr_here"}
+    __sr_answer=${__sr_answer//"\`dirname \$$__sr_form\`"/"$__sr_here"}
+  done
+  while [[ $__sr_answer == $__sr_changes ]]; do # the directory to which it changes
+    __sr_form=${__sr_answer%%'$(cd '*}
+    __sr_rest=${__sr_answer#*'$(cd '}
+    __sr_answer=${__sr_rest#*pwd}
+    __sr_rest=${__sr_rest#-P }
+    __sr_answer=$__sr_form${__sr_rest%%[[:blank:]\;\&]*}${__sr_answer#*\)}
+  done
+  __sr_answer=${__sr_answer#"${__sr_answer%%[![:blank:]]*}"}
+  __sr_answer=${__sr_answer%%[[:blank:]\;\&\|\)]*}
+}
+
+# Sets __sr_answer to the value of a variable: its present one, or else that of the only assignment.
+__sr_read_assignment() { # NAME FILE
+  builtin local __sr_line='' __sr_text='' __sr_value="${!1-}"
+  for __sr_line in "${__sr_printed[@]}"; do
+    [[ " $__sr_line" == *[[:blank:]\;]"$1"=* && $__sr_line != *([[:blank:]])\#* ]] ||
+      builtin continue
+    [[ ! $__sr_text && ${#__sr_line} -le 4096 ]] || builtin return 1
+    __sr_text=" ${__sr_line#*"$1"=}"
+  done
+  __sr_answer=$__sr_value
+  [[ $__sr_value || ! $__sr_text ]] || __sr_expand_path "$__sr_text" "$2"
+  [[ $__sr_answer ]]
+}
+
 # --- Misuse and failures -------------------------------------------------------------------------
 __sr_mend_start() { # [NAME]
   [[ ! ${__sr[stage]-} ]] || __sr_end_open_stage "${1:-unnamed}"

@@ -463,6 +463,59 @@ END
   recorded "service end failure"
 }
 
+@test "a script that sources libraries and sets its EXIT trap last has its end recorded" {
+  mkdir lib
+  echo 'library_function() { eval "set -- $1"; [ "$1" = ends ]; }' >lib/lib.sh
+  echo '. "$(dirname "${BASH_SOURCE[0]}")/more.sh"' >>lib/lib.sh
+  echo 'cleanup() { trap - INT; echo "bye $?"; }' >lib/more.sh
+  sources=('. "$(dirname "$0")/lib/lib.sh"' "source $PWD/lib/lib.sh" '. "${0%/*}"/lib/lib.sh'
+    $'HERE=$( cd "$( dirname "${BASH_SOURCE[0]}" )" >/dev/null 2>&1 && pwd -P )\nset -a; source "${HERE}/lib/lib.sh"; set +a'
+    'for i in 1 2; do [ ! -e lib/lib.sh ] || source ./lib/lib.sh; done'
+    '[ -r /etc/no-such-file ] && . /etc/no-such-file; . "$(dirname "$0")/lib/lib.sh"')
+  traps=('trap cleanup EXIT INT TERM' 'trap -- "echo \"$0\"; cleanup" 0 2' 'f() { trap cleanup EXIT; }; f'
+    $'trap \'\n  cleanup\n\' SIGHUP EXIT # both' 'true && trap cleanup ERR EXIT' 'trap "echo "$0"; cleanup" EXIT')
+  for number in "${!sources[@]}"; do
+    script sources.sh <<END
+. "\$SHIM"
+${sources[number]}
+record_service_stage_start one
+record_service_stage_success
+${traps[number]}
+[ "\$1" = ends ] || set -e
+library_function "\$1"
+END
+    echo "${sources[number]}; ${traps[number]}"
+    unchanged "$PWD/sources.sh" ends
+    recorded "service end success"
+    unchanged "$PWD/sources.sh" fails
+    recorded "service end failure"
+  done
+}
+
+@test "traps that a function cannot set are set by the service's own command" {
+  for code in 'f() { trap "echo returned" RETURN; }; f; f' 'trap "echo debugs" DEBUG; :; trap - DEBUG; :' \
+    'trap "echo error" ERR; false; trap - ERR; false' 'trap "echo bye" EXIT INT; trap -p INT' \
+    'f() { trap "echo inner" ERR; false; trap - ERR; false; }; trap "echo outer" ERR; f; false' \
+    'builtin trap "echo bye" EXIT; type trap' 'for signal in DEBUG; do trap "echo debugs" $signal; done'; do
+    for where in script library; do
+      echo "$code; true" >library # ERR would see the end of the library
+      [ "$where" = library ] || echo >library
+      script cannot.sh <<END
+. "\$SHIM"
+[ "\$1" = without ] || set -E
+record_service_stage_start one
+. "\$(dirname "\$0")/library"
+record_service_stage_success
+trap 'echo bye' EXIT
+trap : USR1
+$([ "$where" = library ] || echo "$code")
+true
+END
+      unchanged "$PWD/cannot.sh" "$([ "$where" = library ] && echo without || echo with)"
+    done
+  done
+}
+
 @test "an EXIT trap that ends with another status decides about the recorded end" {
   script status.sh <<'END'
 . "$SHIM"
