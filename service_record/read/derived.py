@@ -2,7 +2,7 @@
 
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from io import BytesIO
 from itertools import chain
@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from service_record.diagnosis.evidence.journal_forms import Read
+from service_record.diagnosis.evidence.journal_forms import Read, as_lines
 from service_record.diagnosis.evidence.journal_runs import read_runs
-from service_record.diagnosis.evidence.log_lines import Era, stream_of
+from service_record.diagnosis.evidence.log_lines import INSTALLER, Era, LogStream, log_line, stream_of
+from service_record.history.from_installers import (
+    InstallerLine,
+    find_installer,
+    read_cloud_init_status,
+    within_runs,
+)
+from service_record.history.from_installers import entries as installer_entries
 from service_record.history.from_journal import merge
 from service_record.read.host_files import host_files
 from service_record.read.source import Source
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
 _JOURNALS: Final = frozenset(
     {FileForm.JOURNAL, FileForm.JOURNAL_JSON, FileForm.JOURNAL_EXPORT, FileForm.JOURNAL_VERBOSE}
 )
+_CLOUD_INIT_STATUS: Final = r"(?:^|/)(?:cloud|cloud-init|data)/(?:data/)?status\.json$"
 _ENDS: Final = rb"end(?:s|ing)? at [A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
 """In the line that journalctl prints above a journal as text."""
 _FIELDS: Final = (
@@ -49,7 +57,7 @@ def add_derived(source: Source, leave: "Leave | None" = None) -> Source:
     """
     files: list[Records] = []
     for path, read in host_files(source, leave=leave, every_boot=True) or ():
-        records = _read_file(path, read)
+        records = read_log(path, read)
         if records:
             files.append(records)
     return _with_records(source, _joined(files))
@@ -68,9 +76,12 @@ def journal_of_this_host(source: Source | None) -> Source | None:
     return replace(_with_records(source, records), name=f"{source.name}, {_LIVE}")
 
 
-def _read_file(path: str, read: Read) -> Records:
+def read_log(path: str, read: Read) -> Records:
+    """Return the records that a journal or an installer's log gives; empty for any other file."""
     head = read(HEAD_BYTES)
     form = recognise(head)
+    if form is FileForm.JSON and re.search(_CLOUD_INIT_STATUS, path):
+        return installer_entries("cloud-init", read_cloud_init_status(head + read(_BLOCK_BYTES)))
     if form not in LOGS:
         return {}
     stream = stream_of(path, head)
@@ -81,12 +92,30 @@ def _read_file(path: str, read: Read) -> Records:
     def read_again(_size: int) -> bytes:
         return next(whole, b"")
 
-    if form in _JOURNALS:
-        return read_runs(form, read_again, Era(last=_end(head))).records()
-    return {}
+    era = Era(last=_end(head))
+    installer = find_installer(path, head.decode(errors="replace"))
+    if form in _JOURNALS and (installer is None or not installer.reads_journals):
+        return read_runs(form, read_again, era).records()
+    if installer is None or form is FileForm.JOURNAL_BINARY:
+        return {}
+    own = LogStream(path, INSTALLER, form=form)
+    lines = (log_line(own, 0, line, era) for line in _lines(as_lines(form, read_again)))
+    steps = installer.read(InstallerLine(line.text, line.time, line.name) for line in lines)
+    return installer_entries(installer.name, steps)
+
+
+def _lines(read: Read) -> Iterator[bytes]:
+    rest = b""
+    while block := read(_BLOCK_BYTES):
+        lines = (rest + block).split(b"\n")
+        rest = lines.pop()[:_MAX_LINE_BYTES]
+        yield from lines
+    if rest:
+        yield rest
 
 
 _BLOCK_BYTES: Final = 1 << 20
+_MAX_LINE_BYTES: Final = 1 << 14
 
 
 def _end(head: bytes) -> datetime:
@@ -96,7 +125,10 @@ def _end(head: bytes) -> datetime:
 
 
 def _joined(files: Iterable[Records]) -> Records:
-    """Return the records of several files. Of a service in one boot, the file that tells most counts."""
+    """Return the records of several files. Of a service in one boot, the file that tells most counts.
+
+    The stages of an installer's log are put into the runs of its unit that a journal tells of.
+    """
     best: dict[str, dict[str | None, Sequence[Entry]]] = {}
     for records in files:
         for service, entries in records.items():
@@ -107,7 +139,13 @@ def _joined(files: Iterable[Records]) -> Records:
             for boot_id, own in boots.items():
                 if len(own) > len(known.get(boot_id, ())):
                     known[boot_id] = own
-    return {service: list(chain.from_iterable(boots.values())) for service, boots in best.items()}
+    joined: dict[str, Sequence[Entry]] = {}
+    for service, by_boot in best.items():
+        steps = by_boot.get(None, ())
+        runs = list(chain.from_iterable(own for boot_id, own in by_boot.items() if boot_id is not None))
+        with_steps = within_runs(runs, steps) if runs and steps else None
+        joined[service] = with_steps or [*steps, *runs]
+    return joined
 
 
 def _with_records(source: Source, derived: Records) -> Source:

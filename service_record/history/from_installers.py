@@ -1,0 +1,471 @@
+"""Derive records from the logs of installers: what each logs about its steps becomes stages. Pure.
+
+There is a small adapter for each installer: a generator that takes lines and yields events.
+docs/installers.md says how to write one.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from service_record.record.entry import Entry, Phase, Result
+
+_MAX_MESSAGE_CHARACTERS: Final = 1000
+_TELLING_LINES: Final = 3
+SUCCESS: Final = Result.SUCCESS
+FAILURE: Final = Result.FAILURE
+
+
+class InstallerLine(msgspec.Struct, frozen=True):
+    """A line of a log, without what stands before the message."""
+
+    text: str
+    time: datetime | None = None
+    program: str = ""
+
+
+class StepEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """The start or the end of a run or a stage of an installer."""
+
+    service: str
+    phase: Phase
+    name: str = ""
+    """Of the stage."""
+    at: datetime | None = None
+    result: Result | None = None
+    message: str | None = None
+    error_line: str | None = None
+    """`LINE FUNCTION FILE`, where the log has a traceback."""
+
+
+Adapter = Callable[[Iterable[InstallerLine]], Iterator[StepEvent]]
+
+
+def entries(recorder: str, events: Iterable[StepEvent]) -> dict[str, list[Entry]]:
+    """Return the entries of each service. A stage without a run starts one."""
+    records: dict[str, list[Entry]] = {}
+    running: set[str] = set()
+    for event in events:
+        record = records.setdefault(event.service, [])
+        if event.service not in running and event.phase is not Phase.SERVICE_START:
+            record.append(_entry(recorder, StepEvent(service="", phase=Phase.SERVICE_START, at=event.at)))
+        if event.phase is Phase.SERVICE_START and event.service in running:
+            continue
+        (running.discard if event.phase is Phase.SERVICE_END else running.add)(event.service)
+        record.append(_entry(recorder, event))
+    return records
+
+
+def _entry(recorder: str, event: StepEvent) -> Entry:
+    stamp = None
+    if event.at is not None:
+        stamp = event.at.astimezone(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    return Entry(
+        timestamp=stamp,
+        stage=event.name or None,
+        phase=event.phase,
+        result=event.result,
+        error_line=event.error_line,
+        error_message=(event.message or "")[-_MAX_MESSAGE_CHARACTERS:] or None,
+        recorder=f"derived/{recorder}" if event.phase is Phase.SERVICE_START else None,
+    )
+
+
+_REPORTED: Final = (
+    r"(?:^|[\s:])(?P<way>start|finish): (?P<path>(?:init-|modules-|subiquity/|cmd-)[\w./-]*)"
+    r"(?:: (?:(?P<result>SUCCESS|WARN|FAIL)\b(?:: )?)?(?P<text>.*))?$"
+)
+"""An event as cloud-init, curtin and subiquity log it: `finish: init-network/config-ssh: SUCCESS: …`."""
+_FRAME: Final = r'  File "(?P<file>[^"]+)", line (?P<line>\d{1,9}), in (?P<function>\S+)'
+_EXCEPTION: Final = r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b.*"
+_CLOUD_INIT_SERVICES: Final = {
+    "init-local": "cloud-init-local",
+    "init-network": "cloud-init",
+    "modules-config": "cloud-config",
+    "modules-final": "cloud-final",
+}
+
+
+_WHOLE: Final = frozenset({"subiquity/Install/install"})
+"""Steps that are the whole installation."""
+
+
+class _Failure:
+    """Holds failed ends back until the traceback behind them has been read."""
+
+    def __init__(self) -> None:
+        self._ends: list[StepEvent] = []
+        self._frame: str | None = None
+        self._is_in_traceback = False
+        self._lines: list[str] = []
+        self._last: tuple[str | None, str | None] = (None, None)
+        """Message and line of the last failure: the steps around it fail for the same reason."""
+
+    def read(self, text: str) -> None:
+        """Take a line that is no event."""
+        line = re.sub(r"^.*?(?=Traceback \(most recent|  File \")", "", text)
+        if line.startswith("Traceback (most recent call last)"):
+            self._is_in_traceback = True
+        elif self._is_in_traceback and (frame := re.match(_FRAME, line)) is not None:
+            self._frame = f"{frame['line']} {frame['function']} {frame['file']}"
+        elif self._is_in_traceback and re.match(_EXCEPTION, line) is not None:
+            self._is_in_traceback = False
+            self._lines = [line]
+        elif not self._is_in_traceback and line.strip() and not re.search(r"\bDEBUG\b", line):
+            self._lines = [*self._lines[1 - _TELLING_LINES :], line.strip()]
+
+    def take(self, end: StepEvent) -> None:
+        """Hold a failed end back."""
+        self._ends.append(end)
+
+    def release(self) -> Iterator[StepEvent]:
+        """Yield the ends that were held back, the innermost first, and begin anew."""
+        if self._ends:
+            message = "\n".join(self._lines) or self._last[0]
+            self._last = message, self._frame or (self._last[1] if not self._lines else None)
+        for end in self._ends:
+            message, frame = self._last
+            yield msgspec.structs.replace(end, message=message or end.message, error_line=frame)
+        self._ends, self._lines, self._frame, self._is_in_traceback = [], [], None, False
+
+
+def read_reported_events(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
+    """Read the log of cloud-init, curtin or subiquity.
+
+    Of cloud-init, each of its four units is a service and its modules are stages. Of the others the outermost
+    step is a run, and the steps within are stages.
+    """
+    failure = _Failure()
+    previous: tuple[str, str, str] | None = None
+    for line in lines:
+        match = re.search(_REPORTED, line.text)
+        if match is None:
+            failure.read(line.text)
+            continue
+        # subiquity's journal has each event of curtin twice.
+        event = (match["way"], match["path"], match["result"] or "")
+        if event == previous:
+            continue
+        previous = event
+        if match["way"] == "start" or match["result"] != "FAIL":
+            yield from failure.release()
+        top, _, stage = match["path"].partition("/")
+        service = _CLOUD_INIT_SERVICES.get(top) or ("subiquity" if top == "subiquity" else "curtin")
+        if match["way"] == "start":
+            if stage and match["path"] not in _WHOLE:
+                yield StepEvent(service=service, phase=Phase.STAGE_START, name=stage, at=line.time)
+            else:
+                yield StepEvent(service=service, phase=Phase.SERVICE_START, at=line.time)
+            continue
+        result = FAILURE if match["result"] == "FAIL" else SUCCESS
+        phase = Phase.STAGE_END if stage and match["path"] not in _WHOLE else Phase.SERVICE_END
+        stage = stage if phase is Phase.STAGE_END else ""
+        end = StepEvent(
+            service=service,
+            phase=phase,
+            name=stage,
+            at=line.time,
+            result=result,
+            message=match["text"] or None,
+        )
+        if result is FAILURE:
+            failure.take(end)
+        else:
+            yield msgspec.structs.replace(end, message=None)
+    yield from failure.release()
+
+
+class _StatusStage(msgspec.Struct):
+    """What status.json of cloud-init says about one of its stages."""
+
+    start: float | None = None
+    finished: float | None = None
+    errors: tuple[str, ...] = ()
+
+
+_STATUS_STAGES: Final = {**_CLOUD_INIT_SERVICES, "init": "cloud-init"}
+
+
+def read_cloud_init_status(document: bytes) -> Iterator[StepEvent]:
+    """Read status.json of cloud-init: when each of its units ran, with the errors of the modules."""
+    try:
+        stages = msgspec.json.decode(document, type=dict[str, dict[str, object]]).get("v1", {})
+    except msgspec.DecodeError:
+        return
+    for name, value in stages.items():
+        try:
+            stage = msgspec.convert(value, _StatusStage)
+        except msgspec.ValidationError:
+            continue
+        service = _STATUS_STAGES.get(name)
+        if service is None or not stage.start:
+            continue
+        began = datetime.fromtimestamp(stage.start, UTC)
+        yield StepEvent(service=service, phase=Phase.SERVICE_START, at=began)
+        if stage.finished:
+            yield StepEvent(
+                service=service,
+                phase=Phase.SERVICE_END,
+                at=datetime.fromtimestamp(stage.finished, UTC),
+                result=FAILURE if stage.errors else SUCCESS,
+                message="\n".join(stage.errors[-_TELLING_LINES:]) or None,
+            )
+
+
+_SELECTED: Final = r"Menu item '(?P<item>[\w.-]+)' selected"
+_ITEM_FAILED: Final = (
+    r"(?:Configuring '(?P<item>[\w.-]+)' failed with error code (?P<code>\d+)"
+    r"|Menu item '(?P<failed>[\w.-]+)' failed)"
+)
+
+
+def read_debian_installer(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
+    """Read the syslog of debian-installer: the items of its menu are stages."""
+    service, item = "debian-installer", ""
+    end: StepEvent | None = None
+    for line in lines:
+        if (selected := re.search(_SELECTED, line.text)) is not None:
+            if item:
+                yield StepEvent(
+                    service=service, phase=Phase.STAGE_END, name=item, at=line.time, result=SUCCESS
+                )
+            item, end = selected["item"], None
+            yield StepEvent(service=service, phase=Phase.STAGE_START, name=item, at=line.time)
+            continue
+        failed = re.search(_ITEM_FAILED, line.text)
+        if failed is not None and item == (failed["item"] or failed["failed"]):
+            end = StepEvent(
+                service=service,
+                phase=Phase.SERVICE_END,
+                at=line.time,
+                result=FAILURE,
+                message=line.text.strip(),
+            )
+            yield msgspec.structs.replace(end, phase=Phase.STAGE_END, name=item)
+            item = ""
+    if end is not None:  # nobody went on to another item
+        yield end
+
+
+_THREAD: Final = r"threading: (?P<what>Running Thread|Thread Done|Thread Failed): (?P<name>\w+)"
+
+
+def read_anaconda(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
+    """Read anaconda.log: its threads are stages. Its times have no date, so they are not used."""
+    service, failure = "anaconda", _Failure()
+    for line in lines:
+        match = re.search(_THREAD, line.text)
+        if match is None:
+            failure.read(re.sub(r"^\d\d:\d\d:\d\d,\d+ ", "", line.text))
+            continue
+        yield from failure.release()
+        if match["what"] == "Running Thread":
+            yield StepEvent(service=service, phase=Phase.STAGE_START, name=match["name"])
+        elif match["what"] == "Thread Done":
+            yield StepEvent(service=service, phase=Phase.STAGE_END, name=match["name"], result=SUCCESS)
+        else:
+            failure.take(
+                StepEvent(service=service, phase=Phase.STAGE_END, name=match["name"], result=FAILURE)
+            )
+    yield from failure.release()
+
+
+_IGNITION_STAGES: Final = r"(?:fetch-offline|fetch|kargs|disks|mount|files|umount)"
+
+
+def read_ignition(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
+    """Read what Ignition logs: each of its stages is a stage of one run."""
+    service, stage = "ignition", ""
+    telling: list[str] = []
+    for line in lines:
+        if line.program != "ignition" and " ignition[" not in line.text:
+            continue
+        text = re.sub(r"^.*? ignition\[\d+\]: ", "", line.text).strip()
+        if (begun := re.match(rf"Stage: ({_IGNITION_STAGES})$", text)) is not None:
+            if stage:  # its end was lost
+                yield StepEvent(service=service, phase=Phase.STAGE_END, name=stage, at=line.time)
+            stage, telling = begun[1], []
+            yield StepEvent(service=service, phase=Phase.STAGE_START, name=stage, at=line.time)
+        elif "Ignition failed: " in text or "Ignition finished successfully" in text:
+            if not stage:
+                continue
+            result = FAILURE if "failed" in text else SUCCESS
+            message = "\n".join([*telling, text][-_TELLING_LINES:]) if result is FAILURE else None
+            yield StepEvent(
+                service=service,
+                phase=Phase.STAGE_END,
+                name=stage,
+                at=line.time,
+                result=result,
+                message=message,
+            )
+            if result is FAILURE:
+                yield StepEvent(
+                    service=service, phase=Phase.SERVICE_END, at=line.time, result=FAILURE, message=message
+                )
+            elif stage == "files":
+                yield StepEvent(service=service, phase=Phase.SERVICE_END, at=line.time, result=SUCCESS)
+            stage = ""
+        elif re.search(r"\b(?:failed|error|CRITICAL|couldn't)\b", text):
+            telling.append(text)
+
+
+_KUBEADM_PHASE: Final = r"^(?:\S+ +)?\[(?P<phase>[a-z][a-z0-9-]+)\] "
+_KUBEADM_ERROR: Final = r"error execution phase (?P<phase>[\w/-]+): ?(?P<text>.*)"
+_KUBEADM_DONE: Final = (
+    r"control-plane has initialized successfully|This node has joined the cluster|initialized successfully!"
+)
+_KUBEADM_PHASES: Final = frozenset(
+    {
+        *("preflight", "certs", "kubeconfig", "kubelet-start", "control-plane", "etcd", "wait-control-plane"),
+        *(
+            "upload-config",
+            "upload-certs",
+            "mark-control-plane",
+            "bootstrap-token",
+            "kubelet-finalize",
+            "addons",
+        ),
+        *("control-plane-prepare", "control-plane-join", "kubelet-check", "apiclient", "discovery", "init"),
+    }
+)
+
+
+def read_kubeadm(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
+    """Read the output of `kubeadm init` or `join`: its phases are stages, mostly without times."""
+    service, phase = "kubeadm", ""
+    for line in lines:
+        if (error := re.search(_KUBEADM_ERROR, line.text)) is not None:
+            name = error["phase"].partition("/")[0]
+            if phase and phase != name:
+                yield StepEvent(
+                    service=service, phase=Phase.STAGE_END, name=phase, at=line.time, result=SUCCESS
+                )
+            if phase != name:
+                yield StepEvent(service=service, phase=Phase.STAGE_START, name=name, at=line.time)
+            for kind, own in ((Phase.STAGE_END, name), (Phase.SERVICE_END, "")):
+                yield StepEvent(
+                    service=service,
+                    phase=kind,
+                    name=own,
+                    at=line.time,
+                    result=FAILURE,
+                    message=line.text.strip(),
+                )
+            phase = ""
+            continue
+        is_done = re.search(_KUBEADM_DONE, line.text) is not None
+        match = re.match(_KUBEADM_PHASE, line.text)
+        name = match["phase"] if match is not None and match["phase"] in _KUBEADM_PHASES else ""
+        if name in {"kubelet-check", "apiclient"}:
+            name = "wait-control-plane"
+        if not is_done and (not name or name == phase):
+            continue
+        if phase:
+            yield StepEvent(service=service, phase=Phase.STAGE_END, name=phase, at=line.time, result=SUCCESS)
+        if is_done and (phase or not name):
+            yield StepEvent(service=service, phase=Phase.SERVICE_END, at=line.time, result=SUCCESS)
+            phase = ""
+            continue
+        phase = name
+        yield StepEvent(service=service, phase=Phase.STAGE_START, name=phase, at=line.time)
+
+
+class InstallerLog(msgspec.Struct, frozen=True):
+    """A kind of log, known by the path of its file or by its first lines, and what reads it."""
+
+    name: str
+    path: str
+    """A pattern of paths."""
+    head: str
+    """A pattern of the first lines, for a file of any name."""
+    read: Adapter
+    reads_journals: bool = False
+    """True if its log looks like a journal."""
+
+
+INSTALLERS: Final = (
+    InstallerLog(
+        "cloud-init",
+        r"(?:^|/)cloud-init[^/]*\.log[^/]*$",
+        r"\[DEBUG\]: start: init-(?:local|network)|Cloud-init v\. \S+ running 'init",
+        read_reported_events,
+    ),
+    InstallerLog(
+        "subiquity",
+        r"(?:^|/)(?:subiquity|curtin)[^/]*\.log[^/]*$",
+        r"(?:^|[\s:])start: (?:subiquity/|cmd-install)",
+        read_reported_events,
+    ),
+    InstallerLog(
+        "debian-installer",
+        r"(?:^|/)installer/syslog$",
+        r"main-menu(?:\[\d+\])?: .*Menu item '",
+        read_debian_installer,
+        reads_journals=True,
+    ),
+    InstallerLog(
+        "anaconda", r"(?:^|/)anaconda\.log$", r"INFO? threading: Running Thread: Ana", read_anaconda
+    ),
+    InstallerLog("ignition", r"(?:^|/)ignition[^/]*\.log[^/]*$", r"ignition\[\d+\]: Stage: ", read_ignition),
+    InstallerLog(
+        "kubeadm",
+        r"(?:^|/)kubeadm[^/]*\.(?:log|txt)$",
+        r"(?m)^\[(?:init\] Using Kubernetes version|preflight\] Running pre-flight checks)",
+        read_kubeadm,
+    ),
+)
+
+
+def find_installer(path: str, head: str) -> InstallerLog | None:
+    """Return the kind of log that a file is; None for any other file."""
+    by_path = (one for one in INSTALLERS if re.search(one.path, path))
+    by_head = (one for one in INSTALLERS if re.search(one.head, head))
+    return next(by_path, None) or next(by_head, None)
+
+
+_TOLERANCE: Final = timedelta(seconds=1)
+
+
+def within_runs(runs: Sequence[Entry], steps: Iterable[Entry]) -> list[Entry] | None:
+    """Return the runs of a unit that a journal tells of, with the stages that its own log tells of.
+
+    None where a stage is in none of the runs by its time.
+    """
+    found = list(runs)
+    for step in steps:
+        if step.phase is Phase.SERVICE_START:
+            continue
+        place = _place(found, step)
+        if place is None:
+            return None
+        if step.phase is Phase.SERVICE_END:
+            end = found[place] if place < len(found) else step
+            if end.result is FAILURE and not end.error_message:
+                why = {"error_message": step.error_message, "error_line": step.error_line}
+                found[place] = msgspec.structs.replace(end, **why)
+            continue
+        around = found[place - 1]
+        own = {"boot_id": around.boot_id, "invocation_id": around.invocation_id, "recorder": None}
+        found.insert(place, msgspec.structs.replace(step, **own))
+    return found
+
+
+def _place(entries: Sequence[Entry], step: Entry) -> int | None:
+    """Return where a stage's entry belongs: before the end of the run at whose time it was logged."""
+    if step.time is None:
+        return None
+    place = None
+    for number, entry in enumerate(entries):
+        if entry.time is None:
+            continue
+        if entry.phase is Phase.SERVICE_START and entry.time <= step.time + _TOLERANCE:
+            place = number + 1
+        elif place is not None and entry.phase is Phase.SERVICE_END:
+            if step.time <= entry.time + _TOLERANCE:
+                return number
+            place = None
+    return None if place is None else len(entries)

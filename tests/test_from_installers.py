@@ -1,0 +1,229 @@
+"""Logs of installers become runs with stages. The excerpts have the format of real logs."""
+# ruff: noqa: E501  # lines of logs
+
+import json
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from service_record.history import History, build_history
+from service_record.history.from_installers import (
+    InstallerLine,
+    entries,
+    find_installer,
+    read_cloud_init_status,
+)
+from service_record.history.outcome import Outcome, Run
+from service_record.read.derived import read_log
+from tests.command_line import service_record
+
+CLOUD_INIT = """\
+2026-06-21 11:12:30,001 - util.py[DEBUG]: Cloud-init v. 23.1 running 'init-local' at Wed, 21 Jun 2026 11:12:30 +0000. Up 9.50 seconds.
+2026-06-21 11:12:30,100 - handlers.py[DEBUG]: start: init-local/check-cache: attempting to read from cache [check]
+2026-06-21 11:12:30,200 - handlers.py[DEBUG]: finish: init-local/check-cache: SUCCESS: no cache found
+2026-06-21 11:12:31,000 - handlers.py[DEBUG]: finish: init-local: SUCCESS: searching for local datasources
+2026-06-21 11:12:35,000 - handlers.py[DEBUG]: start: modules-final/config-scripts-user: running config-scripts-user with frequency once-per-instance
+2026-06-21 11:12:36,078 - subp.py[DEBUG]: Unexpected error while running command.
+Command: ['/var/lib/cloud/instance/scripts/part-001']
+Exit code: 1
+2026-06-21 11:12:36,078 - cc_scripts_user.py[WARNING]: Failed to run module scripts-user (scripts in /var/lib/cloud/instance/scripts)
+2026-06-21 11:12:36,078 - handlers.py[DEBUG]: finish: modules-final/config-scripts-user: FAIL: running config-scripts-user with frequency once-per-instance
+2026-06-21 11:12:36,078 - util.py[WARNING]: Running module scripts-user (<module 'cloudinit.config.cc_scripts_user'>) failed
+2026-06-21 11:12:36,079 - util.py[DEBUG]: Running module scripts-user (<module 'cloudinit.config.cc_scripts_user'>) failed
+Traceback (most recent call last):
+  File "/usr/lib/python3/dist-packages/cloudinit/config/modules.py", line 285, in _run_modules
+    run_name, mod.handle, func_args, freq=freq
+  File "/usr/lib/python3/dist-packages/cloudinit/subp.py", line 386, in runparts
+    raise RuntimeError(
+RuntimeError: Runparts: 1 failures (part-001) in 1 attempted commands
+2026-06-21 11:12:36,500 - handlers.py[DEBUG]: start: modules-final/config-final_message: running config-final_message with frequency always
+2026-06-21 11:12:36,600 - handlers.py[DEBUG]: finish: modules-final/config-final_message: SUCCESS: config-final_message ran successfully
+2026-06-21 11:12:36,700 - handlers.py[DEBUG]: finish: modules-final: FAIL: running modules for final
+"""
+SUBIQUITY = """\
+2026-10-19 19:40:00,001 DEBUG root:39 start: subiquity/Install/install:
+2026-10-19 19:41:37,968 DEBUG root:39 start: subiquity/Install/install/curtin_install/install-grub: installing grub to target devices
+2026-10-19 19:42:00,366 ERROR root:39 finish: subiquity/Install/install/curtin_install/install-grub: FAIL: installing grub to target devices
+2026-10-19 19:42:01,000 ERROR root:39 finish: subiquity/Install/install: FAIL: Command failed
+"""
+CURTIN = """\
+curtin: Installation started. (20.1)
+start: cmd-install/stage-partitioning/builtin/cmd-block-meta: curtin command block-meta
+finish: cmd-install/stage-partitioning/builtin/cmd-block-meta: SUCCESS: curtin command block-meta
+start: cmd-install/stage-curthooks/builtin/cmd-curthooks: curtin command curthooks
+finish: cmd-install/stage-curthooks/builtin/cmd-curthooks: FAIL: curtin command curthooks
+Traceback (most recent call last):
+  File "/snap/subiquity/1/lib/python3.12/site-packages/curtin/commands/main.py", line 202, in main
+    ret = args.func(args)
+  File "/snap/subiquity/1/lib/python3.12/site-packages/curtin/distro.py", line 57, in name_to_distro
+    return DISTROS[DISTROS.index(distname)]
+ValueError: tuple.index(x): x not in tuple
+"""
+DEBIAN = """\
+Sep  4 14:01:00 main-menu[315]: INFO: Menu item 'netcfg' selected
+Sep  4 14:01:02 netcfg[400]: INFO: Starting netcfg
+Sep  4 14:01:12 main-menu[315]: INFO: Menu item 'partman-base' selected
+Sep  4 14:03:40 partman:   No matching physical volumes found
+Sep  4 14:03:40 main-menu[315]: WARNING **: Configuring 'partman-base' failed with error code 1
+Sep  4 14:03:40 main-menu[315]: WARNING **: Menu item 'partman-base' failed.
+"""
+IGNITION = """\
+[    4.100000] ignition[800]: Ignition 2.18.0
+[    4.200000] ignition[800]: Stage: fetch-offline
+[    4.900000] ignition[800]: Ignition finished successfully
+[    5.100000] ignition[825]: Stage: fetch
+[    9.400000] ignition[825]: failed to fetch config: unsupported config version
+[    9.500000] ignition[825]: Ignition failed: unsupported config version
+"""
+KUBEADM = """\
+[init] Using Kubernetes version: v1.30.2
+[preflight] Running pre-flight checks
+[certs] Using certificateDir folder "/etc/kubernetes/pki"
+[certs] Generating "ca" certificate and key
+[kubelet-start] Starting the kubelet
+[wait-control-plane] Waiting for the kubelet to boot up the control plane as static Pods
+[kubelet-check] The kubelet is not healthy after 4m0.000s
+error execution phase wait-control-plane: could not initialize a Kubernetes cluster
+"""
+ANACONDA = """\
+06:47:00,038 INF threading: Running Thread: AnaPayloadThread (139663982507776)
+06:47:09,039 INF threading: Thread Done: AnaPayloadThread (139663982507776)
+06:48:00,100 INF threading: Running Thread: AnaInstallThread (139663982507777)
+06:49:12,200 INF threading: Thread Failed: AnaInstallThread (139663982507777)
+06:49:12,201 ERR exception: Traceback (most recent call last):
+  File "/usr/lib64/python3.11/site-packages/pyanaconda/installation.py", line 410, in run_installation
+    queue.start()
+pyanaconda.errors.PayloadInstallError: dnf failed
+06:49:13,000 INF threading: Running Thread: AnaExceptionThread (139663982507778)
+"""
+
+
+def read(path: str, text: str) -> History:
+    return build_history(read_log(path, BytesIO(text.encode()).read).items())
+
+
+def only_run(history: History, service: str) -> Run:
+    (run,) = next(each.runs for each in history.services if each.name == service)
+    return run
+
+
+def stages(run: Run) -> list[tuple[str, Outcome]]:
+    return [(stage.name, stage.outcome) for stage in run.stages]
+
+
+def test_modules_of_cloud_init_are_stages() -> None:
+    history = read("var/log/cloud-init.log", CLOUD_INIT)
+    local, final = only_run(history, "cloud-init-local"), only_run(history, "cloud-final")
+    assert (local.outcome, stages(local)) == (Outcome.SUCCESS, [("check-cache", Outcome.SUCCESS)])
+    assert final.outcome is Outcome.FAILURE
+    assert stages(final) == [
+        ("config-scripts-user", Outcome.FAILURE),
+        ("config-final_message", Outcome.SUCCESS),
+    ]
+    facts = final.stages[0].facts
+    assert facts.message == "RuntimeError: Runparts: 1 failures (part-001) in 1 attempted commands"
+    assert facts.location is not None
+    assert (facts.location.line, facts.location.function) == (386, "runparts")
+    assert final.stages[0].duration == 1.078
+
+
+def test_status_of_cloud_init_gives_times_and_errors() -> None:
+    status: dict[str, object] = {
+        "v1": {
+            "datasource": "DataSourceNoCloud",
+            "init": {"start": 1795220000.5, "finished": 1795220002.0, "errors": []},
+            "modules-final": {"start": 1795220003.0, "finished": 1795220009.0, "errors": ["('x', E())"]},
+            "modules-config": {"start": None, "finished": None, "errors": []},
+            "stage": None,
+        }
+    }
+    history = build_history(
+        entries("cloud-init", read_cloud_init_status(json.dumps(status).encode())).items()
+    )
+    assert only_run(history, "cloud-init").duration == 1.5
+    assert only_run(history, "cloud-final").facts.message == "('x', E())"
+    assert {service.name for service in history.services} == {"cloud-init", "cloud-final"}
+
+
+def test_subiquity_fails_with_its_step() -> None:
+    run = only_run(read("installer/subiquity-server-debug.log", SUBIQUITY), "subiquity")
+    assert run.outcome is Outcome.FAILURE
+    assert stages(run) == [("Install/install/curtin_install/install-grub", Outcome.FAILURE)]
+
+
+def test_traceback_of_curtin_gives_the_line() -> None:
+    run = only_run(read("curtin-install.log", CURTIN), "curtin")
+    assert [outcome for _, outcome in stages(run)] == [Outcome.SUCCESS, Outcome.FAILURE]
+    location = run.stages[1].facts.location
+    assert location is not None
+    assert (location.line, location.function) == (57, "name_to_distro")
+    assert run.stages[1].facts.message == "ValueError: tuple.index(x): x not in tuple"
+
+
+def test_menu_items_of_debian_installer_are_stages() -> None:
+    run = only_run(read("var/log/installer/syslog", DEBIAN), "debian-installer")
+    assert stages(run) == [("netcfg", Outcome.SUCCESS), ("partman-base", Outcome.FAILURE)]
+    assert run.in_stage == "partman-base"
+
+
+def test_ignition_fails_in_its_stage() -> None:
+    run = only_run(read("serial.txt", IGNITION), "ignition")
+    assert stages(run) == [("fetch-offline", Outcome.SUCCESS), ("fetch", Outcome.FAILURE)]
+    assert (run.outcome, run.in_stage) == (Outcome.FAILURE, "fetch")
+    assert "unsupported config version" in (run.facts.message or "")
+
+
+@pytest.mark.parametrize("ends_well", [True, False])
+def test_phases_of_kubeadm_are_stages(ends_well: bool) -> None:
+    text = KUBEADM
+    if ends_well:
+        text = text[: text.index("error")] + "Your Kubernetes control-plane has initialized successfully!\n"
+    run = only_run(read("out.txt", text), "kubeadm")
+    last = Outcome.SUCCESS if ends_well else Outcome.FAILURE
+    assert run.outcome is last
+    assert [name for name, _ in stages(run)] == [
+        "init",
+        "preflight",
+        "certs",
+        "kubelet-start",
+        "wait-control-plane",
+    ]
+    assert run.stages[-1].outcome is last
+
+
+def test_thread_of_anaconda_fails_with_its_exception() -> None:
+    run = only_run(read("tmp/anaconda.log", ANACONDA), "anaconda")
+    assert stages(run)[:2] == [("AnaPayloadThread", Outcome.SUCCESS), ("AnaInstallThread", Outcome.FAILURE)]
+    location = run.stages[1].facts.location
+    assert location is not None
+    assert (location.line, location.function) == (410, "run_installation")
+
+
+@pytest.mark.parametrize("path", ["var/log/syslog", "notes.txt", "data/status.log"])
+def test_other_logs_are_of_no_installer(path: str) -> None:
+    assert find_installer(path, "Nov 21 10:00:00 node program[7]: start: nothing\n") is None
+
+
+def test_stages_of_a_log_are_in_the_run_of_the_journal(tmp_path: Path) -> None:
+    journal = """\
+2026-06-21T11:12:34+00:00 node systemd[1]: Starting cloud-final.service - Execute cloud user/final scripts...
+2026-06-21T11:12:37+00:00 node systemd[1]: cloud-final.service: Main process exited, code=exited, status=1/FAILURE
+2026-06-21T11:12:37+00:00 node systemd[1]: cloud-final.service: Failed with result 'exit-code'.
+"""
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host" / "journal.txt").write_text(f"-- Boot {'c' * 32} --\n{journal}")
+    (tmp_path / "host" / "cloud-init.log").write_text(CLOUD_INIT)
+    document = json.loads(service_record("show", "--from", tmp_path / "host", "--output", "json").out)
+    (final,) = [one["runs"] for one in document["services"] if one["service"] == "cloud-final"]
+    assert len(final) == 1
+    assert final[0]["bootId"] == "c" * 32
+    assert final[0]["facts"]["exitCode"] == 1
+    assert final[0]["facts"]["location"]["function"] == "runparts"
+    assert [stage["name"] for stage in final[0]["stages"]] == ["config-scripts-user", "config-final_message"]
+
+
+def test_lines_without_events_give_nothing() -> None:
+    installer = find_installer("cloud-init.log", "")
+    assert installer is not None
+    assert list(installer.read([InstallerLine("nothing")])) == []
