@@ -32,6 +32,7 @@ def test_verb_reads_an_example(arguments: list[str], status: int) -> None:
     answer = service_record(*arguments)
 
     assert (answer.status, answer.err) == (status, "")
+    assert "docs/examples" not in answer.out
 
 
 def test_unknown_example_is_answered_with_those_there_are() -> None:

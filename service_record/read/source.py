@@ -116,11 +116,11 @@ def _place(place: str, *, with_evidence: bool) -> Source:
         return _stream(_STREAM_NAME, "stdin", stream, None, with_evidence=with_evidence)
     if place.startswith(_COLLECTOR):
         return _of_collector(place, with_evidence=with_evidence)
-    path = Path(place)
     if place.startswith("example:"):
         from service_record.read.examples import example_path  # few read one
 
-        path = example_path(place)
+        return replace(_place(str(example_path(place)), with_evidence=with_evidence), name=place)
+    path = Path(place)
     if path.is_dir():
         return _bundle_or_directory(path, with_evidence=with_evidence)
     stream = without_holes(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
