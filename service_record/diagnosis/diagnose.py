@@ -26,7 +26,7 @@ from service_record.diagnosis.findings import (
     Verdict,
 )
 from service_record.diagnosis.services import Circumstances, judge, running_spans
-from service_record.diagnosis.trouble_facts import KnownCause, LineWeight, TroubleFacts, telling_line, weight
+from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
 from service_record.history import History, ServiceHistory
 from service_record.history.build import Now, boot_times, latest_entry
 from service_record.history.outcome import Outcome, Run, Stage, order
@@ -180,17 +180,15 @@ class _Order(TypedDict):
 
 
 def _ordered(troubles: Iterable[Trouble], boots: Mapping[str | None, float], *, without: Verdict) -> _Order:
-    """Sort the root cause first: what is no symptom of something else, or the least, and of that the
-    earliest.
+    """Return the troubles with the root cause first: the earliest that is not a symptom.
 
-    What says nothing of why it failed comes behind what does.
-
-    Without any trouble the verdict is the one given.
+    A failure is never explained by a later one, even if only the later one left a message. Waiting and known
+    symptoms may begin before their cause. Without any trouble the verdict is `without`.
     """
     by_time = sorted(troubles, key=lambda trouble: _began(trouble, boots))
     if not by_time:
         return _Order(verdict=without, root=None, followers=(), others=())
-    root = min(by_time, key=lambda trouble: (_is_symptom(trouble), _is_last(trouble), _says_nothing(trouble)))
+    root = min(by_time, key=lambda trouble: (_is_symptom(trouble), _is_last(trouble)))
     rest = [trouble for trouble in by_time if trouble is not root]
     return _Order(
         verdict=root.kind,
@@ -319,13 +317,6 @@ def _is_symptom(trouble: Trouble) -> bool:
 def _is_last(trouble: Trouble) -> bool:
     """Return whether this belongs last: a wait for the API begins early, and waits for the actual cause."""
     return trouble.cause is not None and trouble.cause.is_last
-
-
-def _says_nothing(trouble: Trouble) -> bool:
-    """Return whether neither a rule nor a line tells why it failed."""
-    line = telling_line(trouble.facts.message)
-    is_silent = line is None or weight(line) <= LineWeight.PLAIN
-    return is_silent and trouble.cause is None and not _is_symptom(trouble)
 
 
 def _follows(trouble: Trouble, root: Trouble) -> bool:
