@@ -80,7 +80,7 @@ def command() -> None:
     type=Number(0.1, 1e6),
     default=50,
     show_default=True,
-    help="Requests a second of one token; four times as many at once.",
+    help="Requests a second of one host or token; four times as many at once.",
 )
 @click.option("--keep-days", type=Number(0, 1e6), default=0, help="Of builds. [default: for ever]")
 @click.option("--keep-bytes", type=SIZE, default=0, metavar="SIZE", help="As 20G. [default: any number]")

@@ -24,6 +24,7 @@ from service_record.collector.ingest.housekeeping import Housekeeper, KeepLimits
 from service_record.collector.ingest.incoming import Incoming
 from service_record.collector.ingest.notifying import NewsSender, Notifier
 from service_record.collector.ingest.people import senders
+from service_record.collector.ingest.refusals import Refusals
 from service_record.collector.ingest.rounds import Indexer, Judge, Sweeper
 from service_record.collector.ingest.webhook import WebhookSender, read_secret
 from service_record.collector.serving_settings import CollectorSettings
@@ -113,6 +114,7 @@ class Collector:
         self.judge = Judge(self.database, self.writer, now)
         self.baselines = LearnedBaselines(self.database, settings.budget, self.definitions.budgets)
         self.counts = FleetCounts()
+        self.refusals = Refusals()
         self.sweeper = Sweeper(self.database, self.writer, self.baselines, now, settings.loop_after)
         self.news.listen(self.sweeper.wake)
         self._notifiers = _notifiers(self.database, self.writer, destinations, sending, now)

@@ -23,6 +23,7 @@ from service_record.collector.domain.access import (
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings, Rates
 from testing.collector import process
+from tests.collector.browsing import signed_in
 from tests.collector.commands import collector_command
 from tests.collector.serving import Client, served, settings_in
 
@@ -332,3 +333,53 @@ def test_a_group_has_a_plain_name_of_at_most_255_characters() -> None:
     assert is_within("dc1", "dc1")
     assert is_within("dc1/a", "dc1")
     assert not is_within("dc1", "dc1/a")
+
+
+def test_hosts_of_one_token_do_not_use_up_each_others_limit(tmp_path: Path) -> None:
+    with served(settings_in(tmp_path, rates=Rates(per_second=0.001, burst=4))) as server:
+        group = server.client("group", "dc1")
+
+        statuses = {
+            group.step(f"web{number}", f"Step {step}").status for number in range(10) for step in range(3)
+        }
+        updates = {
+            group.post("/api/update", data={"name": f"db{number}", "status": f"Step {step}"}).status
+            for number in range(10)
+            for step in range(3)
+        }
+        greedy = [group.step("web1", f"Step {step}").status for step in range(4, 6)]
+
+    assert (statuses, updates) == ({201}, {201})
+    assert greedy == [201, 429]
+
+
+def test_token_invents_no_hosts_without_end(tmp_path: Path) -> None:
+    with served(settings_in(tmp_path, rates=Rates(per_second=0.001, burst=1))) as server:
+        group = server.client("group", "dc1")
+
+        statuses = [group.step(f"web{number}", "Disk setup").status for number in range(12)]
+
+    assert statuses == [201] * 10 + [429] * 2
+
+
+def test_burst_of_a_host_waits_before_it_is_refused(tmp_path: Path) -> None:
+    with served(settings_in(tmp_path, rates=Rates(per_second=10, burst=2))) as server:
+        host = server.client("host", "web1")
+
+        statuses = [host.step("web1", f"Step {step}").status for step in range(6)]
+
+    assert statuses == [201] * 6
+
+
+def test_refused_reports_are_on_the_page_and_in_metrics(tmp_path: Path) -> None:
+    with served(settings_in(tmp_path, rates=FEW)) as server:
+        host, visitor = server.client("host", "web1"), signed_in(server)
+        assert not visitor.page("/").texts("p", "away")
+        for step in range(5):
+            host.step("web1", f"Step {step}")
+
+        (shown,) = visitor.page("/").texts("p", "away")
+        metrics = server.client("reader").get("/metrics").body.decode()
+
+    assert "2 reports" in shown
+    assert 'service_record_refused_reports_total{status="429"} 2.0' in metrics

@@ -2,9 +2,11 @@
 fills again.
 """
 
+import asyncio
 import hmac
 import ipaddress
 import math
+import random
 import threading
 import time
 from collections import OrderedDict
@@ -17,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from service_record.collector.api.answering import Refusal
-from service_record.collector.domain.access import Grant, Presented, presented
+from service_record.collector.domain.access import Grant, Presented, TokenKind, presented
 from service_record.collector.ingest.rounds import Background
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import Rates
@@ -27,8 +29,8 @@ from service_record.collector.store.tokens import count_uses
 
 K = TypeVar("K")
 V = TypeVar("V")
-_MOST_REMEMBERED: Final = 20_000
-"""Addresses, tokens and sessions remembered, each; those that came longest ago are forgotten first."""
+_MOST_REMEMBERED: Final = 100_000
+"""Addresses, tokens, sessions and hosts remembered, each; those that came longest ago are forgotten first."""
 
 
 _SHARED: Final = 1.0
@@ -37,6 +39,14 @@ _OFTEN: Final = _SHARED / 8
 """Requests a second above which other processes are notified of a client, as a part of what a bucket
 allows.
 """
+_NEW_HOSTS: Final = 10
+"""A token's limit for hosts that are new to this process, as a multiple of the limit of one host."""
+_PATIENCE_SECONDS: Final = 2.0
+"""The time for which a report may wait; the snippets' shortest time limit."""
+_MOST_WAITING: Final = 2_000
+_SPREAD_SECONDS: Final = 5.0
+_MOST_OF_NAME: Final = 200
+"""Characters of a host's name in the key of its limit, which a column of 255 must hold."""
 _FRESH: Final = 10.0
 """Seconds after which what others took is over: time has filled the bucket again."""
 
@@ -48,16 +58,14 @@ class Bucket:
     left: float
     at: float
 
-    def take(self, rates: Rates, now: float) -> float:
-        """Take one token and return 0; if the bucket is empty, return the seconds until there is
-        one again.
-        """
+    def take(self, rates: Rates, now: float, patience: float = 0.0) -> float:
+        """Return the seconds until there is a token; it is taken in advance if that is within `patience`."""
         self.left = min(self.left + (now - self.at) * rates.per_second, float(rates.burst))
         self.at = now
-        if self.left < 1:
-            return (1 - self.left) / rates.per_second
-        self.left -= 1
-        return 0.0
+        wait = max(0.0, (1 - self.left) / rates.per_second)
+        if wait <= patience:
+            self.left -= 1
+        return wait
 
 
 @dataclass(slots=True)
@@ -104,12 +112,19 @@ class Buckets:
         self._uses = uses
         self._buckets: OrderedDict[object, Bucket] = OrderedDict()
 
-    def take(self, client: object, now: float) -> float:
-        """Take one token of a client and return 0; or return the seconds until there is one again."""
+    @property
+    def per_second(self) -> float:
+        return self._rates.per_second
+
+    def __contains__(self, client: object) -> bool:
+        return client in self._buckets
+
+    def take(self, client: object, now: float, patience: float = 0.0) -> float:
+        """Return the seconds until a client has a token. It is taken if that is within `patience`."""
         bucket = self._buckets.get(client) or Bucket(float(self._rates.burst), now)
         _remember(self._buckets, client, bucket)
-        wait = bucket.take(self._rates, now)
-        if not wait:
+        wait = bucket.take(self._rates, now, patience)
+        if wait <= patience:
             self._uses.count(f"{self._kind} {client}", bucket, self._rates)
         return wait
 
@@ -151,11 +166,15 @@ class Guard:
         self._known: OrderedDict[int, _CachedToken] = OrderedDict()
         self.uses = Uses()
         self._tokens = Buckets("token", rates, self.uses)
+        self._hosts = Buckets("host", rates, self.uses)
+        new_hosts = Rates(per_second=rates.per_second * _NEW_HOSTS, burst=rates.burst * _NEW_HOSTS)
+        self._new_hosts = Buckets("new hosts of token", new_hosts, self.uses)
+        self._waiting = 0
         self._sessions = Buckets("session", rates, self.uses)
         self._guesses = Buckets("address", collector.settings.guesses, self.uses)
 
-    async def grant(self, request: Request) -> Grant:
-        """Return the rights of a request's token.
+    async def grant(self, request: Request, *, is_counted: bool = True) -> Grant:
+        """Return the rights of a request's token. Its handler calls `admit_report` unless it is counted here.
 
         Raises Refusal: 401 for a bad token; 429 for a good one that comes too often, and for a bad one from
         an address that has presented too many.
@@ -163,16 +182,47 @@ class Guard:
         token = _token_of(request)
         if token is None:
             raise _unauthorized("this needs a token: Authorization: Bearer srt_...")
-        return await self.grant_of(token, request)
+        return await self.grant_of(token, request, is_counted=is_counted)
 
-    async def grant_of(self, token: Presented, request: Request) -> Grant:
+    async def grant_of(self, token: Presented, request: Request, *, is_counted: bool = True) -> Grant:
         """Return the same for a token that did not come in a header but in the form of a login."""
         cached = self._known.get(token.id)
         if cached is None or not cached.is_of(token) or cached.until < time.monotonic():
             cached = await self._look_up(token, request)
         request.state.token_id = cached.grant.token_id
-        self._take(self._tokens, token.id)
+        if is_counted:
+            path = request.path_params
+            await self.admit_report(cached.grant, path.get("host") or path.get("host_id") or "")
         return cached.grant
+
+    async def admit_report(self, grant: Grant, host: str) -> None:
+        """Count a request. Raises Refusal 429.
+
+        A group's token is limited for each of its hosts, so hosts that boot together do not use up one limit.
+        A host that this process does not know yet counts for the token, too: it must not invent hosts without
+        end. A burst of hosts waits a little before it is refused.
+        """
+        if grant.kind not in {TokenKind.HOST, TokenKind.GROUP}:
+            self._take(self._tokens, grant.token_id)
+            return
+        buckets, client = self._tokens, str(grant.token_id)
+        if grant.kind is TokenKind.GROUP and host:
+            buckets, client = self._hosts, f"{grant.token_id}/{host.lower()[:_MOST_OF_NAME]}"
+            if client not in buckets:
+                await self._wait_for(self._new_hosts, str(grant.token_id), "new hosts with this token")
+        await self._wait_for(buckets, client, "requests of this host")
+
+    async def _wait_for(self, buckets: Buckets, client: str, what: str) -> None:
+        patience = _PATIENCE_SECONDS if self._waiting < _MOST_WAITING else 0.0
+        wait = buckets.take(client, time.monotonic(), patience)
+        if wait > patience:
+            raise _too_often(f"more than {buckets.per_second:g} {what} a second", wait)
+        if wait:
+            self._waiting += 1
+            try:
+                await asyncio.sleep(wait)
+            finally:
+                self._waiting -= 1
 
     def admit(self, grant: Grant, request: Request) -> None:
         """Count a request of a session that was begun with a token. Raises Refusal 429."""
@@ -227,7 +277,9 @@ def _unauthorized(reason: str) -> Refusal:
 
 
 def _too_often(reason: str, wait: float) -> Refusal:
-    return Refusal(HTTPStatus.TOO_MANY_REQUESTS, reason, {"Retry-After": str(math.ceil(wait))})
+    # Clients that are refused together must not come again together.
+    later = wait + random.uniform(0, max(wait, _SPREAD_SECONDS))  # noqa: S311
+    return Refusal(HTTPStatus.TOO_MANY_REQUESTS, reason, {"Retry-After": str(math.ceil(later))})
 
 
 class Sharing(Background):

@@ -30,6 +30,7 @@ from service_record.collector.store.fleet import Filters, count_by_verdict
 from service_record.collector.store.schema import counters
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_OVERLOADED: Final = (429, 503, 507)
 _METHODS: Final = {"GET", "HEAD", "POST", "PUT", "DELETE"}
 
 
@@ -54,6 +55,15 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self.registry,
         )
+        self._refusals = collector.refusals
+        self._refused = Counter(
+            "service_record_refused_reports",
+            "Reports that were refused because too many came (429), or could not be stored (503, 507).",
+            ("status",),
+            registry=self.registry,
+        )
+        for status in _OVERLOADED:
+            self._refused.labels(str(status))  # exported before the first
         self._taken = Counter(
             "service_record_ingested",
             "What hosts reported and was acknowledged.",
@@ -70,6 +80,9 @@ class Metrics:
         is_taken = HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
         if kind is not None and is_taken and (method != "GET" or status == HTTPStatus.CREATED):
             self._taken.labels(kind).inc()
+        if kind is not None and status in _OVERLOADED:
+            self._refused.labels(str(status)).inc()
+            self._refusals.count()
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' format. It asks the database."""

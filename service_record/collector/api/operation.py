@@ -182,6 +182,8 @@ class Operation:
     """The component that a refusal is; AgentError: refused as the assisted-service does."""
     counted: str = ""
     """The thing that is counted as ingested when a call is accepted."""
+    has_host_in_body: bool = False
+    """True if the handler, which reads the body, counts the request towards the limit of a host."""
 
     @property
     def method(self) -> str:

@@ -134,6 +134,7 @@ OPERATIONS: Final = (
         step_calls.post_update,
         "Report a step as the RFC's thread does.",
         who=HOSTS,
+        has_host_in_body=True,
         body=Update,
         is_form=True,
         answers={201: step_calls.StepsAccepted},

@@ -77,7 +77,7 @@ def guarded(operation: Operation) -> Handler:
 
     async def checked(request: Request) -> Response:
         serving = Serving.of(request)
-        grant = await serving.guard.grant(request)
+        grant = await serving.guard.grant(request, is_counted=not operation.has_host_in_body)
         if grant.kind not in operation.who.kinds:
             raise Refusal(HTTPStatus.FORBIDDEN, operation.who.refusal(grant.kind))
         if operation.who is READERS and "host" in request.path_params:

@@ -46,7 +46,9 @@ async def post_update(request: Request) -> Response:
     """`POST /api/update`: the request body in use in the RFC's thread."""
     fields = fields_of(await plain_body(request))
     host, step = update_of(fields)
-    return await _take(request, caller(request)[1], host, step)
+    serving, grant = caller(request)
+    await serving.guard.admit_report(grant, host)
+    return await _take(request, grant, host, step)
 
 
 async def get_boot(request: Request) -> Response:

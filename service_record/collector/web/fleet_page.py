@@ -152,6 +152,8 @@ class FleetSeen:
     """The number of hosts in trouble that mutes cover."""
     absences: tuple[Absence, ...]
     """The latest absences of the collector."""
+    refused: int
+    """The number of reports that this process refused within the last hour."""
     now: float
 
     @property
@@ -168,6 +170,7 @@ class FleetSeen:
                 self.fleet.total,
                 clusters,
                 self.absences,
+                bool(self.refused),
             )
         )
 
@@ -218,6 +221,7 @@ class FleetSeen:
             "clusters": self.clusters[:_MOST_CLUSTERS],
             "more_clusters": max(len(self.clusters) - _MOST_CLUSTERS, 0),
             "absences": self.absences,
+            "refused": self.refused,
             "now": self.now,
             "state": self.state,
             "sentence": self.sentence,
@@ -304,7 +308,17 @@ def see_fleet(collector: Collector, look: FleetFilters, confined_to: str) -> Fle
             clusters = list_clusters(
                 connection, named=look.clusters, confined_to=confined_to, done_since=filters.done_since
             )
-    return FleetSeen(look, hosts, clusters, causes, mutes, muted, absences[-_MOST_ABSENCES:], now)
+    return FleetSeen(
+        look,
+        hosts,
+        clusters,
+        causes,
+        mutes,
+        muted,
+        absences[-_MOST_ABSENCES:],
+        collector.refusals.recent(),
+        now,
+    )
 
 
 def digest(value: object) -> str:
