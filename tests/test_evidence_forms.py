@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from service_record.collector.ingest.opening_bundles import read_bundle
-from service_record.diagnosis.cause_rules import LineSet, Pattern
 from service_record.diagnosis.evidence.log_lines import Era
 from service_record.diagnosis.evidence.scan import Scanner
+from service_record.diagnosis.line_patterns import LineSet, Pattern
 from tests.builders import failed_run, must_be
 from tests.command_line import Answer, service_record
 from tests.exam_journals import as_export, as_json

@@ -16,11 +16,12 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
-from service_record.diagnosis.cause_rules import CauseRule, LineSet, Rank
+from service_record.diagnosis.cause_rules import CauseRule, Rank
 from service_record.diagnosis.evidence.log_lines import SYSTEMD, Era, LogLine, is_own_line
 from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, ToldLine, Trouble, Verdict
 from service_record.diagnosis.fitting import Match, RuleBook, Surroundings, is_between
 from service_record.diagnosis.judged_host import JudgedHost
+from service_record.diagnosis.line_patterns import LineSet
 from service_record.diagnosis.pointing import LEAST_POINTER, likely_cause, lines_to_show
 from service_record.diagnosis.stands_out import FailureContext, StandingOut, rank_lines
 from service_record.diagnosis.trouble_facts import (

@@ -14,9 +14,7 @@ from service_record.diagnosis.cause_rules import (
     OWN,
     CauseRule,
     Condition,
-    LineSet,
     LineTest,
-    Pattern,
     Rank,
     commands_filled,
 )
@@ -31,8 +29,10 @@ from service_record.diagnosis.evidence.log_lines import (
     is_of,
     is_own_line,
 )
+from service_record.diagnosis.evidence.notable import notable_patterns
 from service_record.diagnosis.findings import unrepeated
 from service_record.diagnosis.judged_host import JudgedHost
+from service_record.diagnosis.line_patterns import LineSet, Pattern
 from service_record.diagnosis.trouble_facts import POINTS_TO, Evidence, KnownCause, TroubleFacts, is_labelled
 
 _MAX_BYTES: Final = 1 << 16
@@ -127,9 +127,10 @@ class RuleBook(msgspec.Struct, frozen=True):
         )
 
     def line_set(self) -> LineSet:
-        """Return the patterns of all tests of lines elsewhere."""
+        """Return the patterns of all tests of lines elsewhere, and those of lines that speak of an error."""
         tests = (test for rule in self.rules.values() for test in tests_elsewhere(rule))
-        return LineSet((self.numbers[id(test)], one) for test in tests for one in test.patterns)
+        patterns = ((self.numbers[id(test)], one) for test in tests for one in test.patterns)
+        return LineSet(chain(patterns, notable_patterns()))
 
 
 def tests_elsewhere(rule: CauseRule) -> Iterator[LineTest]:

@@ -504,7 +504,9 @@ LOGGED: Final = (
     rb"|\.(?:conf|service|mount|socket|timer|path):\d+: "
     rb"|timed out|with result|Scheduled restart job|break ordering cycle|process exited"
     rb"|Deactivated successfully|: Succeeded\.|running in system mode)"
+    # Scopes are left out: hosts of containers start thousands, and each line costs as much as all else of it.
     rb"|systemd\[1\]: (?:Start(?:ing|ed)|Finished|Reached target|Mount(?:ing|ed)|Listening on|Found device) "
+    rb"\S+\.(?:service|socket|target|device|mount|automount|swap|timer|path|slice)\b"
     rb"|systemd-journald\[\d+\]: Suppressed \d+ messages from "
     rb"|(?:\([^\s()]{1,20}\)|systemd)\[\d+\]: [^\s:]+\.(?:service|mount|socket|swap): [^\n]*[Ff]ailed"
 )

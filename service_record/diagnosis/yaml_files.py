@@ -15,7 +15,6 @@ from service_record.diagnosis.cause_rules import (
     Condition,
     FactTest,
     LineTest,
-    Pattern,
     Phrase,
     Rank,
     placeholders,
@@ -23,6 +22,7 @@ from service_record.diagnosis.cause_rules import (
 from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, ROLES
 from service_record.diagnosis.evidence.known_facts import FACT_NAMES
 from service_record.diagnosis.evidence.log_lines import KINDS_OF_LINES
+from service_record.diagnosis.line_patterns import Pattern
 from service_record.diagnosis.trouble_facts import KINDS
 from service_record.record.quantities import parse_duration
 

@@ -4,24 +4,36 @@
 import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from service_record.diagnosis.evidence.log_lines import FACTS, LogLine, LogStream
+from service_record.diagnosis.evidence.log_lines import LogLine, LogStream
+from service_record.diagnosis.line_patterns import Pattern
 
 _MAX_LINE_BYTES: Final = 4096
 _MAX_TEMPLATES: Final = 4000
 """Kinds of lines kept of all files together."""
 _MAX_OF_FILE: Final = 600
+NOTABLE: Final = -1
+"""The number of the test for these lines in a `LineSet`."""
 _WORDS: Final = (
-    rb"(?i)error|fatal|fail|panic|denied|refuse|cannot|can't|could not|unable|no such|not found|timed out|time-?out"
-    rb"|invalid|unauthori[sz]ed|forbidden|no space|not enough|killed|not permitted|not allowed|unreachable|exception"
-    rb"|expired|\bBUG: |oops|corrupt|reject|duplicate|not supported|unsupported|missing|does(?: not|n't) exist|conflict"
-    rb"|deleted to break|mismatch|unknown|illegal|segfault|violat|broken|exceed|out of memory|in use|held by|substitution"
-    rb"|bad |wrong|incorrect|no \S+ (?:\S+ )?available|not available|unexpected|must |abort|did not|not known|not a |warning"
+    "error|fatal|fail|panic|denied|refuse|cannot|can't|could not|unable|no such|not found|timed out|timeout|time-out"
+    "|invalid|unauthorized|unauthorised|forbidden|no space|not enough|killed|not permitted|not allowed|unreachable|exception"
+    "|expired|BUG: |oops|corrupt|reject|duplicate|not supported|unsupported|missing|does not exist|doesn't exist|conflict"
+    "|deleted to break|mismatch|unknown|illegal|segfault|violat|broken|exceed|out of memory|in use|held by|substitution"
+    "|bad |wrong|incorrect|not available|unexpected|must |abort|did not|not known|not a |warning"
 )
-_HEAD: Final = rb"(?s)(?:\S{10,40} \S+ |[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? \S+ )?"
+_PHRASE: Final = r"no \S+ (?:\S+ )?available"
+
+
+def notable_patterns() -> Iterator[tuple[int, Pattern]]:
+    """Yield the patterns of lines that speak of an error."""
+    for word in _WORDS.split("|"):
+        yield NOTABLE, Pattern(re.escape(word), needles=(word.lower(),), is_word=True)
+    yield NOTABLE, Pattern(_PHRASE, needles=(" available",))
+
+
 _NUMBERS: Final = re.compile(rb"0x[0-9a-fA-F]+|[0-9a-f]{7,}|\d+")
 _KEY_BYTES: Final = 220
 
@@ -44,40 +56,24 @@ class _Kind:
 
 
 class NotableLines:
-    """Collects such lines, block by block."""
+    """Collects such lines."""
 
     def __init__(self) -> None:
-        import re2  # only where texts are read
-
-        options = re2.Options()
-        options.log_errors = False
-        options.never_capture = True
-        self._words: Any = re2.compile(_WORDS, options)
         self._kinds: dict[LogStream, dict[bytes, _Kind]] = {}
 
-    def add(self, stream: LogStream, block: bytes, number: int) -> None:
-        """Take whole lines; `number` is that of the first."""
-        if stream.kind == FACTS:
-            return
+    def add(self, stream: LogStream, number: int, raw: bytes) -> None:
+        """Take a line with one of the patterns."""
         kinds = self._kinds.setdefault(stream, {})
-        search, at, counted = self._words.search, 0, 0
-        while match := search(block, at):
-            begin = block.rfind(b"\n", 0, match.start()) + 1
-            end = block.find(b"\n", match.end())
-            end = len(block) if end < 0 else end
-            number += block.count(b"\n", counted, begin)
-            counted, at = begin, end
-            raw = block[begin : min(end, begin + _MAX_LINE_BYTES)]
-            key = _NUMBERS.sub(b"#", raw[:_KEY_BYTES])
-            kind = kinds.get(key)
-            if kind is None:
-                if len(kinds) >= _MAX_OF_FILE:
-                    # The latest lines matter most: drop the kind that was not seen for the longest time.
-                    del kinds[next(iter(kinds))]
-                kind = kinds[key] = _Kind(number, raw)
-            elif kind.number != number:
-                kind.number, kind.raw = number, raw
-            kind.count += 1
+        key = _NUMBERS.sub(b"#", raw[:_KEY_BYTES])
+        kind = kinds.get(key)
+        if kind is None:
+            if len(kinds) >= _MAX_OF_FILE:
+                # The latest lines matter most: drop the kind that was not seen for the longest time.
+                del kinds[next(iter(kinds))]
+            kind = kinds[key] = _Kind(number, raw[:_MAX_LINE_BYTES])
+        elif kind.number != number:
+            kind.number, kind.raw = number, raw[:_MAX_LINE_BYTES]
+        kind.count += 1
 
     def lines(self, log_line: Callable[[LogStream, int, bytes], LogLine]) -> Iterator[NotableLine]:
         """Yield one line of each kind, which `log_line` takes apart."""

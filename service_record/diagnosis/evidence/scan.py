@@ -1,7 +1,7 @@
 """One pass over the files of a host: the lines that rules ask for, the lines of its runs, and its facts.
 
-All patterns of all rules are one set of RE2, which reads a block of text once whatever their number. Lines
-are taken apart only where one of them matched. Pure.
+One search of RE2 finds the lines that may have a pattern of a rule, however many patterns there are. Only
+lines with a match are taken apart. Pure.
 """
 
 import re
@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from service_record.diagnosis.cause_rules import LineSet, end_of_line
 from service_record.diagnosis.evidence.fact_files import MAX_FACT_BYTES, facts_of
 from service_record.diagnosis.evidence.journal_forms import as_lines
 from service_record.diagnosis.evidence.known_facts import KnownFact
@@ -32,7 +31,8 @@ from service_record.diagnosis.evidence.log_lines import (
     stream_of,
     top_of,
 )
-from service_record.diagnosis.evidence.notable import NotableLines
+from service_record.diagnosis.evidence.notable import NOTABLE, NotableLines
+from service_record.diagnosis.line_patterns import LineSet, end_of_line
 from service_record.diagnosis.trouble_facts import Evidence, Looked
 from service_record.diagnosis.units import LOGGED, read_logs
 from service_record.record.recognition import HEAD_BYTES
@@ -128,6 +128,7 @@ class Scanner:
             options,
         )
         self._unit_lines: deque[tuple[LogStream, int, bytes]] = deque(maxlen=_MAX_UNIT_LINES)
+        self._has_systemd = False
         self._logged: Any = re2.compile(LOGGED, options)
         self._booted: Any = re2.compile(_BOOTED, options)
         self._boots: dict[LogStream, int] = {}
@@ -190,6 +191,9 @@ class Scanner:
     def _block(self, stream: LogStream, block: bytes, number: int) -> int:
         """Take whole lines; return the number of the last."""
         for line, raw, tests in _numbered(block, number + 1, self._set.lines(block, _MAX_LINE_BYTES)):
+            if NOTABLE in tests:
+                tests.discard(NOTABLE)
+                self._notable.add(stream, line, raw)
             for test in tests:
                 self._kept.setdefault((test, stream), _CollectedLines()).add(line, raw)
         if not number and not stream.host:  # the beginning of a log has most of the programs of a host
@@ -203,7 +207,6 @@ class Scanner:
             own.append((line, raw))
         for line, raw, _ in _numbered(block, number + 1, self._systemd_lines(stream, block)):
             self._unit_lines.append((stream, line, raw))
-        self._notable.add(stream, block, number + 1)
         return number + block.count(b"\n") + (not block.endswith(b"\n"))
 
     def _own_lines(self, stream: LogStream, block: bytes) -> Iterator[tuple[int, int, str]]:
@@ -231,6 +234,8 @@ class Scanner:
         """Yield the bounds of each line that systemd logged about a unit, in this boot of this host."""
         if stream.kind not in _WITH_UNITS or stream.host or stream.is_earlier_boot:
             return
+        # systemd before version 249 logs the start of a unit without its name: nothing else is read of it.
+        self._has_systemd = self._has_systemd or b"systemd[1]: Start" in block
         at = 0
         while match := self._logged.search(block, at):
             start, end = block.rfind(b"\n", 0, match.start()) + 1, end_of_line(block, match.end())
@@ -286,7 +291,7 @@ class Scanner:
             unit_logs=read_logs(_in_order(log_line(*one, self._era) for one in self._unit_lines)),
             programs=frozenset(self._program_names()),
             facts=facts_of(self._texts_at_home()).having("container", self._containers()),
-            has_systemd=bool(self._unit_lines),
+            has_systemd=self._has_systemd or bool(self._unit_lines),
             has_unit_listing=any(name in _UNIT_LISTINGS for _, name, _ in self._texts),
             notable=tuple(self._notable.lines(self._log_line)),
             looked=Looked(len(self._ends) + len(self._texts), self._lines, frozenset(self._kinds)),
