@@ -30,6 +30,19 @@ def read(*messages: str) -> dict[str, UnitLog]:
     return read_logs(log_line(JOURNAL, number, line.encode(), Era()) for number, line in enumerate(raw, 1))
 
 
+def test_unit_of_a_user_is_not_the_hosts() -> None:
+    texts = (
+        "systemd[900]: a.service: Failed to execute command: No such file or directory",
+        "systemd[900]: a.service: Failed with result 'exit-code'.",
+        "systemd[77]: b.service: Failed to execute command: No such file or directory",
+        "systemd[1]: b.service: Failed with result 'exit-code'.",
+    )
+    raw = (f"2026-11-28T09:00:{number:02}+00:00 host {text}" for number, text in enumerate(texts))
+    logs = read_logs(log_line(JOURNAL, number, line.encode(), Era()) for number, line in enumerate(raw, 1))
+    assert logs.keys() == {"b.service"}
+    assert logs["b.service"].spawn_error
+
+
 @pytest.mark.parametrize(
     ("message", "hindrance", "detail"),
     [

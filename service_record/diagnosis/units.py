@@ -582,7 +582,18 @@ def read_logs(lines: Iterable[LogLine]) -> dict[str, UnitLog]:
 
     Unit -> what still holds: a start or a good end forgets what was logged before it, and a boot forgets all.
     """
-    return _read_messages((line.text, line.time) for line in lines)
+    lines = list(lines)
+    of_users = {line.pid for line in lines if _is_of_user_manager(line)}
+    return _read_messages((line.text, line.time) for line in lines if line.pid not in of_users)
+
+
+def _is_of_user_manager(line: LogLine) -> bool:
+    """Return whether a user's systemd logged an event: its services are not the host's.
+
+    A child of the host's systemd has a pid too, but logs only why it cannot execute a command.
+    """
+    is_other = line.name == "systemd" and line.pid is not None and line.pid != 1
+    return is_other and read_event(line.text.strip()) is not None
 
 
 def read_messages(messages: Iterable[str]) -> dict[str, UnitLog]:
