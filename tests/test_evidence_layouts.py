@@ -223,6 +223,21 @@ def test_must_gather_without_any_record_is_judged_by_its_evidence(
         assert document["says"].startswith("unknown: no service recorded anything; ")
 
 
+def test_verdict_in_a_bundle_of_ours_is_no_evidence(tmp_path: Path) -> None:
+    files: dict[str, bytes | str] = {
+        "log-bundle-1/bootstrap/services/job.json": RECORD,
+        "log-bundle-1/manifest.json": b'{"generator": "service-record/0.2.0"}',
+        "log-bundle-1/verdict.txt": "verdict: \u2717 failed: job: fatal error: cannot connect\n",
+        "log-bundle-1/network/ip-addresses.txt": "1: lo: <LOOPBACK> mtu 65536\n",
+    }
+    (tmp_path / "bundle.tar.gz").write_bytes(tar(files))
+
+    answer = service_record("analyze", tmp_path / "bundle.tar.gz")
+
+    assert "job" in answer.out
+    assert "verdict.txt" not in answer.out
+
+
 def test_collector_and_triage_judge_a_bundle_without_any_record_by_its_evidence_too(tmp_path: Path) -> None:
     told = {
         f"{TOP}{name}": text for name, text in {**MUST_GATHER, "nodes/m0/dmesg": f"[1.5] {OOM}\n"}.items()

@@ -270,6 +270,8 @@ def built_in_causes() -> Causes:
 
 HostFiles: TypeAlias = Iterable[tuple[str, Callable[[int], bytes]]]
 """The path of each file of a host, and what reads it; one is read before the next is asked for."""
+VERDICT_FILE: Final = "verdict.txt"
+"""The file of a bundle of ours with what was said of the host when the bundle was made."""
 _LATEST_RUNS: Final = 3
 
 
@@ -294,7 +296,8 @@ def causes_with(
     """
     reading = scanner(causes, history, failed_services(units).union(named))
     for path, read in files:
-        reading.read(path, read)
+        if path.rpartition("/")[2] != VERDICT_FILE:  # an earlier diagnosis is no evidence for this one
+            reading.read(path, read)
     return causes.with_evidence(reading.evidence(), history)
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from service_record.bundle.archive import DISK_BYTES
 from service_record.bundle.contents import Content
 from service_record.bundle.writing import SERVER_BYTES, BundleWriter, Packed
+from service_record.diagnosis.causes import VERDICT_FILE
 from service_record.redaction import (
     HostSecrets,
     Leak,
@@ -27,7 +28,6 @@ from service_record.redaction import (
 from service_record.reporter.gather.gathering import ROUND_SECONDS, gather
 from service_record.reporter.gather.model import MANIFEST, Context, Gathered, GatherRow, manifest
 
-VERDICT: Final = "verdict.txt"
 REDACTION: Final = "redaction.json"
 SUFFIX: Final = ".tar.gz"
 
@@ -87,7 +87,7 @@ def make_bundle(
         disk_bytes=most_bytes,
         redact=(lambda: Redactor(rules)) if rules else None,
     ) as writer:
-        writer.add(VERDICT, verdict.encode(errors="backslashreplace"))
+        writer.add(VERDICT_FILE, verdict.encode(errors="backslashreplace"))
         gathered = gather(_sharing(collectors, writer), context, writer, seconds=seconds)
         listing = manifest(gathered, at=at, boot_id=context.boot_id, cursor=context.cursor)
         writer.add(MANIFEST, _json(listing | {"redacted": redact, "cut": cuts(writer.members)}))
