@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help help-all report demo test test-thorough test-all matrix golden rules check fuzz bench bench-bundle bench-boot bench-growth examples bashes lock audit \
   dependencies man install deb rpm standalone clean torture standalone-debian11 executables test-executables \
-  demo-collector bench-collector bench-scale bench-triage torture-collector site dist release mutants
+  demo-collector bench-collector bench-scale bench-triage bench-planted torture-collector site dist release mutants
 
 DESTDIR =
 PREFIX = /usr/local
@@ -97,6 +97,9 @@ bench-boot: $(READY) ### measure what the drop-in costs in a boot and a shutdown
 
 bench-triage: $(READY) ### measure how fast bundles are judged and summarised, and rewrite the table in docs/triage.md
 	@$(WITH_BYTECODE) -m bench.triage
+
+bench-planted: $(READY) ### judge 300 bundles with planted truth, and print what triage finds of it
+	@$(VENV_PYTHON) -m bench.planted
 
 bench-collector: $(READY) ### measure what the collector takes in and shows, and rewrite the table in docs/collector.md
 	@$(WITH_BYTECODE) -m bench.collecting

@@ -111,7 +111,7 @@ def make_bundles(directory: Path, number: int, days: int = 28, order: int = 1) -
             failure = new
         elif kind > (1 - 3 * _NEW if is_last_week else 1 - _NEW / 2):
             failure = rising
-        _write(directory / f"{n // 1000:03d}/host{n:06d}.tar.gz", _members(n, at, failure, log))
+        _write(directory / f"{n // 1000:03d}/host{n:06d}.tar.gz", members_of(n, at, failure, log))
 
 
 def _log(chance: random.Random) -> bytes:
@@ -129,7 +129,7 @@ def _log(chance: random.Random) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _members(n: int, at: datetime, failure: Failure | None, log: bytes) -> Iterator[tuple[str, bytes]]:
+def members_of(n: int, at: datetime, failure: Failure | None, log: bytes) -> Iterator[tuple[str, bytes]]:
     files = {
         "network/hostname.txt": f"host{n}.example.net\n",
         "system/os-release.txt": f"ID=rhcos\nVERSION_ID=4.{18 + n % 3}\n",

@@ -55,6 +55,7 @@ FILES: Final = (
     "tests/test_spool.py",
     "tests/test_standalone.py",
     "tests/test_traces.py",
+    "tests/test_triage_planted.py",
     "tests/test_wheel.py",
 )
 """Files that take long, or that are about packages."""
