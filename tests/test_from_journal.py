@@ -283,3 +283,46 @@ def test_text_without_a_unit_is_refused(tmp_path: Path) -> None:
     file.write_text("nothing of systemd\n")
     refused = service_record("show", "--from", str(file))
     assert refused.status == 3
+
+
+CONSOLE = """\
+[    0.000000] Linux version 6.1.0 (builder@host)\r
+\x1b[0;1;39m         Starting \x1b[0;1;39mpull.service\x1b[0m - Pull the image...\r
+[\x1b[0;32m  OK  \x1b[0m] Started \x1b[0;1;39magent.service\x1b[0m - A.[    2.1000] audit: type=1130\r
+[\x1b[0;1;31mFAILED\x1b[0m] Failed to start \x1b[0;1;39mpull.service\x1b[0m - Pull.\r
+See 'systemctl status pull.service' for details.\r
+[\x1b[0;1;33mDEPEND\x1b[0m] Dependency failed for \x1b[0;1;39mnext.service\x1b[0m - Next.\r
+[    9.000000] systemd[1]: Finished once.service - Once.\r
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "name"),
+    [
+        ("[   12.500000] Kernel panic - not syncing: VFS: Unable to mount root fs\r\n", "kernel"),
+        ('You are in emergency mode. After logging in, type "journalctl -xb"\r\n', "boot"),
+    ],
+)
+def test_console_gives_outcomes(tmp_path: Path, end: str, name: str) -> None:
+    file = tmp_path / "serial.log"
+    file.write_bytes((CONSOLE + end).encode())
+    answer = service_record("show", "--from", file, "--output", "json")
+    found = {one["service"]: one["runs"][-1] for one in json.loads(answer.out)["services"]}
+    assert {service: run["outcome"] for service, run in found.items()} == {
+        "pull": "failure",
+        "agent": "running",
+        "next": "failure",
+        "once": "success",
+        name: "failure",
+    }
+    assert found[name]["facts"]["message"] in end
+    assert found["next"]["facts"]["serviceResult"] == "dependency"
+    assert "started" not in found["pull"]
+
+
+def test_second_boot_of_a_console_is_another_boot(tmp_path: Path) -> None:
+    file = tmp_path / "console.txt"
+    file.write_text(CONSOLE * 2)
+    answer = service_record("show", "--from", file, "--output", "json")
+    (pull,) = [one["runs"] for one in json.loads(answer.out)["services"] if one["service"] == "pull"]
+    assert len({run["bootId"] for run in pull}) == 2

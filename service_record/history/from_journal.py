@@ -199,6 +199,16 @@ class JournalRuns:
             one.lines.clear()
             one.lines.extend(lines)
 
+    def add_failure(self, name: str, message: str, at: JournalMoment, boot_id: str | None) -> None:
+        """Take a failure of what is no unit: of the kernel, or of the boot as a whole."""
+        one = self._unit(name, boot_id)
+        if one is None or one.runs:
+            return
+        run = self._new_run(None)
+        one.runs.append(run)
+        run.message = message
+        self._end(one, run, at, "failure")
+
     def add(self, message: JournalMessage) -> None:
         """Take a message of systemd."""
         boot = self._enter(message.boot_id)
@@ -298,7 +308,7 @@ class JournalRuns:
             self._refuse(unit, message, "dependency")
         elif event is UnitEvent.TIMED_OUT:
             self._refuse(unit, message, "timeout")
-        elif event is UnitEvent.NOT_STARTED and run is not None:
+        elif event is UnitEvent.NOT_STARTED:
             self._fail(unit, message, None)
 
     def _new_run(self, began: JournalMoment | None, invocation_id: str | None = None) -> _UnitRun:

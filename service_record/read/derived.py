@@ -5,16 +5,17 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from io import BytesIO
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from service_record.diagnosis.evidence.journal_forms import Read, as_lines
-from service_record.diagnosis.evidence.journal_runs import read_runs
+from service_record.diagnosis.evidence.journal_runs import CONSOLE, read_console, read_runs
 from service_record.diagnosis.evidence.log_lines import INSTALLER, Era, LogStream, log_line, stream_of
 from service_record.history.from_installers import (
     InstallerLine,
+    InstallerLog,
     find_installer,
     read_cloud_init_status,
     within_runs,
@@ -33,6 +34,8 @@ _JOURNALS: Final = frozenset(
     {FileForm.JOURNAL, FileForm.JOURNAL_JSON, FileForm.JOURNAL_EXPORT, FileForm.JOURNAL_VERBOSE}
 )
 _CLOUD_INIT_STATUS: Final = r"(?:^|/)(?:cloud|cloud-init|data)/(?:data/)?status\.json$"
+_CONSOLES: Final = frozenset({FileForm.TEXT, FileForm.KERNEL, FileForm.UTF_16})
+_COLOURS: Final = rb"\x1b\[[0-9;]*m"
 _ENDS: Final = rb"end(?:s|ing)? at [A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
 """In the line that journalctl prints above a journal as text."""
 _FIELDS: Final = (
@@ -96,10 +99,25 @@ def read_log(path: str, read: Read) -> Records:
     installer = find_installer(path, head.decode(errors="replace"))
     if form in _JOURNALS and (installer is None or not installer.reads_journals):
         return read_runs(form, read_again, era).records()
-    if installer is None or form is FileForm.JOURNAL_BINARY:
+    if form in _CONSOLES and (installer is None or installer.name == "ignition"):
+        return _read_capture(form, head, read_again, installer)
+    return {} if installer is None else _read_steps(installer, form, read_again, era)
+
+
+def _read_capture(form: FileForm, head: bytes, read: Read, installer: InstallerLog | None) -> Records:
+    """Read the capture of a console; Ignition logs there, too."""
+    if installer is None and re.search(CONSOLE, re.sub(_COLOURS, b"", head)) is None:
         return {}
-    own = LogStream(path, INSTALLER, form=form)
-    lines = (log_line(own, 0, line, era) for line in _lines(as_lines(form, read_again)))
+    data = b"".join(islice(iter(lambda: read(_BLOCK_BYTES), b""), _MAX_CAPTURE_BLOCKS))
+    records: dict[str, Sequence[Entry]] = {**read_console(form, BytesIO(data).read).records()}
+    if installer is not None:
+        records |= _read_steps(installer, form, BytesIO(data).read, Era())
+    return records
+
+
+def _read_steps(installer: InstallerLog, form: FileForm, read: Read, era: Era) -> Records:
+    own = LogStream("", INSTALLER, form=form)
+    lines = (log_line(own, 0, line, era) for line in _lines(as_lines(form, read)))
     steps = installer.read(InstallerLine(line.text, line.time, line.name) for line in lines)
     return installer_entries(installer.name, steps)
 
@@ -115,6 +133,8 @@ def _lines(read: Read) -> Iterator[bytes]:
 
 
 _BLOCK_BYTES: Final = 1 << 20
+_MAX_CAPTURE_BLOCKS: Final = 64
+"""Of the capture of a console: the beginning."""
 _MAX_LINE_BYTES: Final = 1 << 14
 
 

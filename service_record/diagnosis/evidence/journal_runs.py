@@ -216,6 +216,55 @@ def _read_text(read: Read, era: Era) -> JournalRuns:
     return runs
 
 
+_STATUS: Final = r"\[ {0,2}(?:OK|FAILED|DEPEND|TIME) {0,2}\] (?P<text>[^\[]*)"
+_KERNEL_TIME: Final = r"\[ *(?P<uptime>\d{1,9}\.\d{6})\] ?"
+_BEGINS: Final = r" {9}(?P<text>(?:Starting|Stopping|Mounting|Unmounting|Activating) .*?(?:\.\.\.|…))"
+_PANIC: Final = r"Kernel panic - not syncing: .*"
+_EMERGENCY: Final = (
+    r"(?:You are in (?:emergency|rescue) mode|Entering emergency mode|Cannot open access to console, the root"
+    r"|Give root password for maintenance|Press Enter for maintenance).*"
+)
+CONSOLE: Final = rb"\[  OK  \]|\[FAILED\]|\[DEPEND\]|Linux version \d|Kernel panic - not syncing"
+"""Pattern of what the capture of a console has, once its control sequences are removed."""
+
+
+def read_console(form: FileForm, read: Read) -> JournalRuns:
+    """Read the capture of a serial line or console: what systemd prints while the host starts and stops.
+
+    Nothing there has a time, except for the messages of the kernel. A panic and the emergency mode are
+    failures of `kernel` and `boot`.
+    """
+    runs = JournalRuns()
+    boot_id: str | None = None
+    boots, moment, has_messages = 0, JournalMoment(), False
+    for raw in _lines(as_lines(form, read)):
+        for line in raw[:_MAX_LINE_BYTES].decode(errors="replace").split("\r"):
+            if (stamp := re.match(_KERNEL_TIME, line)) is not None:
+                moment = JournalMoment(None, float(stamp["uptime"]))
+            if "] Linux version " in line and has_messages:
+                boots, has_messages = boots + 1, False
+                boot_id = f"later-{boots}"
+            if (panic := re.search(_PANIC, line)) is not None:
+                runs.add_failure("kernel", panic[0].strip(), moment, boot_id)
+            elif (emergency := re.search(_EMERGENCY, line)) is not None:
+                runs.add_failure("boot", emergency[0].strip(), moment, boot_id)
+            else:
+                text = _console_text(line)
+                has_messages |= bool(text)
+                if text:
+                    runs.add(JournalMessage(at=moment, boot_id=boot_id, text=text))
+    return runs
+
+
+def _console_text(line: str) -> str:
+    """Return the message of systemd in a line of a console; the kernel may write into the same line."""
+    _, mark, own = line.partition(" systemd[1]: ")
+    if mark:
+        return own.strip()
+    match = re.search(_STATUS, line) or re.match(_BEGINS, line)
+    return match["text"].strip() if match is not None else ""
+
+
 def _lines_of_interest(window: bytes, begin: int, end: int) -> list[int]:
     """Return where the lines of systemd begin, and those that begin a boot."""
     starts = []
