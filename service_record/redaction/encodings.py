@@ -49,7 +49,7 @@ def decoded_runs(text: bytes) -> Iterator[tuple[int, int, bytes]]:
         looks = _LOOKS_BASE64.find(text, *run.span())
         if looks is not None:
             shift = (looks[0] - run.start()) % 4
-            yield *run.span(), _inflated(from_base64(text[run.start() + shift : run.end()]))
+            yield *run.span(), _as_text(_inflated(from_base64(text[run.start() + shift : run.end()])))
 
 
 def _words(data: bytes) -> bytes:
@@ -74,6 +74,17 @@ def _inflated(data: bytes) -> bytes:
         return zlib.decompressobj(_AS_GZIP).decompress(data, _MAX_PLAIN_BYTES)
     except zlib.error:
         return b""
+
+
+def _as_text(data: bytes) -> bytes:
+    """Return a text; nothing of digests, certificates and other random bytes, which hold words by chance."""
+    odd = len(data.translate(None, _TEXT_BYTES))
+    return data if _LEAST_SHARE_OF_ODD * odd < len(data) else b""
+
+
+_TEXT_BYTES: Final = b"\0\t\n\r\x1b" + bytes(range(0x20, 0x7F))
+_LEAST_SHARE_OF_ODD: Final = 4
+"""A quarter. Of random bytes three in five are no ASCII."""
 
 
 def audit_command(view: UnescapedText) -> UnescapedText | None:
@@ -207,7 +218,7 @@ def _decoded_block(
 ) -> Block:
     if form is _BASE64_LINE:
         joined = b"".join(text[first:last] for first, last in spans)
-        return Block(begin, end, spans, [], _inflated(from_base64(joined)), is_key)
+        return Block(begin, end, spans, [], _as_text(_inflated(from_base64(joined))), is_key)
     pieces = []
     for first, last in spans:
         match = form.match(text, prefix_end(text, text.rfind(b"\n", 0, first) + 1), last)
@@ -215,7 +226,10 @@ def _decoded_block(
         piece = binascii.unhexlify(digits[: len(digits) & ~1])
         pieces.append(_swapped(piece) if form is _SWAPPED else piece)
     starts = [0, *accumulate(len(piece) for piece in pieces)]
-    return Block(begin, end, spans, starts[:-1], b"".join(pieces), is_dump=form is not _PLAIN_HEX)
+    plain = b"".join(pieces)
+    if form is _PLAIN_HEX:
+        return Block(begin, end, spans, starts[:-1], _as_text(plain))
+    return Block(begin, end, spans, starts[:-1], plain, is_dump=True)
 
 
 def _swapped(data: bytes) -> bytes:

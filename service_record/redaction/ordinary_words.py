@@ -51,7 +51,7 @@ _WORD: Final = re.compile(rb"[A-Z]?[a-z]{3,}(?:[A-Z][a-z]{2,})*|[A-Z]{3,}")
 _PLACEHOLDER: Final = re.compile(
     rb"(?i:\*+|[*x.#_-]{3,}|<[a-z0-9 ._:/-]{0,60}>"
     rb"|\[?(?:redacted|masked|hidden|sensitive|filtered|omitted)\]?"
-    rb"|\$\{?\(?[a-z_][a-z0-9_]*[)}]?|\$\([^()]*\)|%[a-z]|%\([a-z_]*\)[a-z]|\{\{[^{}]*\}\}|\{[a-z_.]*\}"
+    rb"|\$\{?\(?[a-z_][a-z0-9_]*[)}]?|\$\([^()]*\)|%[a-z]|%\([a-z_]*\)[a-z]|\{\{[^{}]*(?:\}\})?|\{[a-z_.]*\}"
     rb"|null|nil|none|true|false|yes|no|n/a|unset|empty|undefined|required|optional|string)"
 )
 _PROSE: Final = re.compile(
@@ -249,7 +249,7 @@ def is_token(value: bytes) -> bool:
     if not is_value(value):
         return False
     if value.lstrip(b"\\\"' ").startswith(b"{"):
-        return True
+        return bool(value.strip(b"\\\"' {["))  # a lone bracket opens a block in a program
     if (
         len(value) < _TOKEN_BYTES
         or b"*" in value
@@ -271,10 +271,14 @@ def is_stated(value: bytes) -> bool:
 
 
 def is_mixed(value: bytes) -> bool:
-    """Tell a key from an identifier that begins like it: it has digits, or letters of either case."""
+    """Tell a key from an identifier and from a digest that begin like it.
+
+    A key has digits, or letters of either case, and others than those of a hexadecimal number.
+    """
     return (
         is_unmasked(value)
         and not _is_name(value)
+        and not _HEX.fullmatch(value)
         and (_ANY_DIGIT.search(value) is not None or _is_random_word(value))
     )
 

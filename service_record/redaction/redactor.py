@@ -114,8 +114,14 @@ class Redactor:
         return _outside(text, spans, self._cut(text)) if len(text) >= BLOCK_BYTES + _OVERLAP else 0
 
     def _cut(self, text: bytes) -> int:
-        """Return where to cut a long line, if possible so that nothing with the shape of a secret is cut."""
+        """Return where to cut a long line: not in a private key, and if possible not in another secret.
+
+        A key in JSON may have no blank in it, and a short piece of its base64 looks like a word.
+        """
         latest = end = BLOCK_BYTES
+        key = text.rfind(b"-----BEGIN ", latest - _OVERLAP, latest)
+        if key > 0 and text.find(b"-----END ", key, latest) < 0:
+            return key
         for _ in range(_MOST_CUTS_TRIED):
             end = text.rfind(b" ", latest - _OVERLAP, end)
             if end <= 0:

@@ -80,6 +80,8 @@ class Document:
 
 
 _DOCUMENT: Final = re.compile(rb'[\[{][ \t]*["{\[]')
+_INDEX: Final = re.compile(rb'(?<=[A-Za-z0-9_)\]])\["[^"\\]*"\]')
+"""The key of a map in a program: `headers["x-secret-key"]`."""
 _FIELD: Final = re.compile(rb'[ \t]*"[^"\\]*(?:\\.[^"\\]*)*"(?:[ \t]*:|[ \t\r]*\Z)', re.DOTALL)
 _TOKEN: Final = re.compile(
     rb'[ \t\r\n]*(?:"([^"\\]*(?:\\.[^"\\]*)*)"([ \t\r\n]*:)?|([{\[])|([}\]])|(,)'
@@ -102,6 +104,9 @@ def find_documents(text: bytes, start: int) -> list[Document]:
             documents.append(document)
             position = document.end
     while (begin := _DOCUMENT.search(text, position)) is not None:
+        if _INDEX.match(text, begin.start()):
+            position = begin.end()
+            continue
         document = _read_document(text, begin.start(), is_whole=True)
         if document is None:
             position = begin.start() + 1
@@ -236,21 +241,25 @@ _MOST_PIECES: Final = 64
 _LONGEST_HEAD: Final = 1 << 12
 _COUNTED_BYTES: Final = 1 << 8
 _NOWHERE: Final = 1 << 62
-_QUOTE_PREFIXES: Final = (b"$", b"b", b"r", b"f", b"u")
+_LITERAL: Final = re.compile(rb"(?:\$|[bBrRuUfF]{1,2})(?=[\"'])")
+"""The letters before a string of Python or of a shell that is written with escapes, or as bytes."""
 _LONGEST_NAME: Final = 64
 _NAME_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-="
 _OPENING: Final = {b")": b"(", b"]": b"[", b"}": b"{", b">": b"<"}
 
 
 _PARAMETER: Final = re.compile(rb"[?&][A-Za-z0-9_.\[\]-]+=([^\s&\"'<>#]*[%+][^\s&\"'<>#]*)")
-_SEGMENT: Final = re.compile(rb"/([^\s/?&\"'<>#%]*%[^\s/?&\"'<>#]*)")
+_ESCAPED_PART: Final = re.compile(
+    rb"\bdata:[A-Za-z0-9/.+;=-]*,([^\s\"'<>]*%[^\s\"'<>]*)|/([^\s/?&\"'<>#%]*%[^\s/?&\"'<>#]*)"
+)
+"""The data of a data URL, and a part of the path of another."""
 _JOINED_QUOTES: Final = re.compile(rb"""'(?:\\'|"'")'""")
 _ANSI_QUOTED: Final = re.compile(rb"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _LEAST_PART: Final = 8
 
 
 def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:  # noqa: C901 - one loop for each syntax
-    """Yield quoted texts with escapes, parameters of URLs and parts of their paths, without their escapes."""
+    """Yield quoted texts, and parameters, paths and data of URLs, without their escapes."""
     text = view.text
     if b"\\" in text or b'"\'"' in text:
         for match in _ANSI_QUOTED.finditer(text):
@@ -266,9 +275,9 @@ def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:  # noqa: C901 
                 joined = list(_JOINED_QUOTES.finditer(part.text))
                 if joined:
                     yield part.replaced([each.span() for each in joined], b"'")
-    if b"%" in text and b"://" in text:
-        for match in _SEGMENT.finditer(text):
-            part = view.part(*match.span(1))
+    if b"%" in text:
+        for match in _ESCAPED_PART.finditer(text):
+            part = view.part(*match.span(match.lastindex or 0))
             yield unescape(part) or part
     if b"=" in text and (b"?" in text or b"&" in text):
         for match in _PARAMETER.finditer(text):
@@ -418,8 +427,8 @@ class Text:
     def _quoted(self, start: int, limit: int) -> ValueSpan | None:
         """Return the value in quotes that begins at `start`; None when it has none."""
         text = self.data
-        if text[start : start + 1] in _QUOTE_PREFIXES and text[start + 1 : start + 2] in (b'"', b"'"):
-            start += 1
+        literal = _LITERAL.match(text, start, limit)
+        start = literal.end() if literal is not None else start
         quote = text[start : start + 1]
         if quote == b'"':
             match = _DOUBLE_QUOTED.match(text, start, limit)

@@ -2,6 +2,7 @@
 
 import json
 import random
+import textwrap
 from typing import Any, Final
 
 import pytest
@@ -176,6 +177,24 @@ def test_key_at_the_cut_of_a_long_line_is_masked(before: int) -> None:
     text = "x" * ((1 << 20) - before) + f'"key":"{key}"' + " y" * (1 << 17)
     output = redact(text.encode(), RULES).decode()
     assert [line for line in lines if line in output] == []
+
+
+@pytest.mark.parametrize("before", [31, 300, 800, 1600])
+def test_cut_of_a_json_line_is_not_in_a_key(before: int) -> None:
+    body = random_text(64 * 24)(random.Random(SEED))
+    key = "\n".join(
+        ["-----BEGIN RSA PRIVATE KEY-----", *textwrap.wrap(body, 64), "-----END RSA PRIVATE KEY-----"]
+    )
+    start = '{"a":"'
+    text = start + "x" * ((1 << 20) - before - len(start)) + '","key":' + json.dumps(key)
+    redactor = Redactor(RULES)
+    first = redactor.feed((text + ',"b":"' + "y" * (1 << 17)).encode())
+    assert first
+    assert b"BEGIN" not in first
+    after = (first + redactor.finish()).decode()
+    assert [
+        body[at : at + 8] for at in range(len(body) - 8) if body[at : at + 8] in after[-(1 << 18) :]
+    ] == []
 
 
 @pytest.mark.parametrize("is_known", [case("key without BEGIN", False), case("known key, line alone", True)])

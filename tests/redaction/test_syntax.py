@@ -1,11 +1,15 @@
 """Where a value ends: each syntax says so itself, and the text around the value stays."""
 
+import base64
+import random
 import re
+from collections.abc import Callable
 
 import pytest
 
 from service_record.redaction import Rules
-from tests.redaction.measure import redact
+from service_record.redaction.types import Finder, compiled
+from tests.redaction.measure import SEED, redact
 
 RULES = Rules()
 
@@ -30,6 +34,13 @@ RULES = Rules()
         "GET /?user=x&password=«a;b,c»&v=1 HTTP/1.1",
         "{Username:admin Password:«a,b;c» Port:9440}",
         "+ app --password='«a b;c»' --verbose",
+        'secret = b"«Qw7rT2yU9iP4xZ»"',
+        "api_key = rb'«Qw7rT2yU9iP4xZ01»'",
+        'if password == "«a;b x9»":',
+        'assert headers["x-secret-key"] == "«Qw7rT2yU9iP4xZ01»"',
+        '{"source":"data:,pwd%3D«a%3Bb%2CcX9»%0Auser%3Dx%0A"}',
+        "GET /?a=1&token={{ TOKEN }}&b=2",
+        "assert some.token == {",
         "a0='' ipmitool -H 10.0.0.7 -P '«a;b c»' power on",
     ],
 )
@@ -37,6 +48,23 @@ def test_value_ends_where_its_syntax_says(text: str) -> None:
     wanted = re.sub("«.*?»", "<redacted>", text)
     after = redact(re.sub("[«»]", "", text).encode(), RULES).decode()
     assert re.sub("<redacted:[a-z-]*>", "<redacted>", after) == wanted
+
+
+@pytest.mark.parametrize("width", [32, 64, 120, 1000])
+@pytest.mark.parametrize("case", [str.lower, str.upper])
+def test_digests_stay(width: int, case: Callable[[str], str]) -> None:
+    """Also those that begin like a token, and lines that are decoded together."""
+    chance = random.Random(SEED)
+    digests = [f"eaa{chance.randbytes(width // 2).hex()[3:]}" for _ in range(500)]
+    digests += [chance.randbytes(width // 2).hex() for _ in range(2000)]
+    text = case("\n".join(digests)).encode()
+    assert redact(text, RULES) == text
+
+
+def test_random_bytes_in_base64_stay() -> None:
+    """A certificate is one: words stand in it by chance."""
+    text = base64.encodebytes(random.Random(SEED).randbytes(1 << 20))
+    assert redact(text, RULES) == text
 
 
 @pytest.mark.parametrize(
@@ -51,3 +79,13 @@ def test_arguments_in_audit_records_are_masked(text: str) -> None:
     assert "hunter2x" not in after
     assert b"hunter2x".hex().upper() not in after
     assert after.startswith(text[:38])
+
+
+@pytest.mark.parametrize("text", [b"", b"a password=x", b"\xff token: \0y", b"key=1 key=2 " * 3])
+def test_finder_finds_what_the_public_interface_of_re2_finds(text: bytes) -> None:
+    pattern = rb"(password|token|key)([:=]) ?(z)?"
+    for start in range(len(text) + 1):
+        match = compiled(pattern).search(text, start)
+        assert Finder(pattern).find(text, start) == (match.span() if match else None)
+        groups = [match.span(at) for at in range(4)] if match else None
+        assert Finder(pattern, groups=True).groups(text, start) == groups
