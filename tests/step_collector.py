@@ -3,7 +3,7 @@
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,6 +18,10 @@ class Reported:
     path: str
     authorization: str | None
     fields: dict[str, str]
+    key: str | None = None
+    """Its `Idempotency-Key`."""
+    status: int = 201
+    """The answer."""
 
 
 @dataclass
@@ -27,7 +31,10 @@ class StepCollector:
 
 
 @contextlib.contextmanager
-def step_collector(status: int = 201) -> Iterator[StepCollector]:
+def step_collector(status: int = 201, first: Sequence[int] = ()) -> Iterator[StepCollector]:
+    """A collector that answers with `status`, and with the statuses `first` before."""
+    statuses = iter(first)
+
     class Handler(Quiet):
         def do_POST(self) -> None:
             self.take(self.body().decode())
@@ -38,8 +45,10 @@ def step_collector(status: int = 201) -> Iterator[StepCollector]:
         def take(self, query: str) -> None:
             fields = {name: values[0] for name, values in parse_qs(query, strict_parsing=True).items()}
             path = urlsplit(self.path).path
-            collector.reported.append(Reported(self.command, path, self.headers.get("Authorization"), fields))
-            self.say(status)
+            key, said = self.headers.get("Idempotency-Key"), next(statuses, status)
+            authorization = self.headers.get("Authorization")
+            collector.reported.append(Reported(self.command, path, authorization, fields, key, said))
+            self.say(said, headers={"Retry-After": "1"} if said >= 400 else {})
 
     with serving(Handler) as port:
         collector = StepCollector(f"http://127.0.0.1:{port}")

@@ -19,6 +19,7 @@ from service_record.record.entry import Entry, Malformed
 from tests.programs import REPOSITORY
 from tests.running_server import nobody
 from tests.step_collector import black_hole, step_collector, trickle
+from tests.waiting import wait_for
 
 SHELLS = {"bash": ["bash"], "bash-posix": ["bash", "--posix"], "dash": ["dash"], "busybox": ["busybox", "sh"]}
 CLIENTS = ("curl", "wget", "busybox")
@@ -163,6 +164,42 @@ def test_after_a_report_that_did_not_arrive_the_next_ones_are_short(shell: str, 
             f"service_record_url() {{ echo {collector.url}; }}\nservice_record_step one done; {patience}"
         )
     assert done.stdout.split() == ["7", "2", "7"]
+
+
+@shells
+@clients
+def test_refused_reports_arrive_later_in_order(shell: str, client: str, tmp_path: Path) -> None:
+    host = Installer(tmp_path, shell, client)
+    with step_collector(first=[503, 429, 503]) as collector:
+        steps = "; ".join(f"service_record_step {name} init" for name in ("one", "two", "three"))
+        done = host.run(f"{functions('--url', collector.url)}\n{steps}\necho on", "-eu")
+        wait_for(lambda: len({report.key for report in collector.reported if report.status == 201}) == 3)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "on\n", "")
+    accepted = [report for report in collector.reported if report.status == 201]
+    by_key = {report.key: report.fields["name"] for report in accepted}
+    assert list(by_key.values()) == ["one", "two", "three"]
+    assert all(by_key[report.key] == report.fields["name"] for report in collector.reported)
+
+
+@pytest.mark.parametrize("client", ["curl", "wget"])
+def test_report_that_is_never_accepted_blocks_no_other(client: str, tmp_path: Path) -> None:
+    host = Installer(tmp_path, "dash", client)
+    with step_collector(first=[422]) as collector:
+        script = f"{functions('--url', collector.url)}\nservice_record_background=0\n"
+        host.run(f"{script}service_record_step one init; service_record_step two init", "-eu")
+
+    assert [report.fields["name"] for report in collector.reported] == ["one", "two"]
+
+
+def test_next_script_sends_the_reports_of_the_last(tmp_path: Path) -> None:
+    host = Installer(tmp_path, "dash")
+    script = "service_record_background=0; service_record_step"
+    host.run(f"{functions('--url', nobody())}\n{script} one init", "-eu")
+    with step_collector() as collector:
+        host.run(f"{functions('--url', collector.url)}\n{script} two init", "-eu")
+
+    assert [report.fields["name"] for report in collector.reported] == ["one", "two"]
 
 
 @shells

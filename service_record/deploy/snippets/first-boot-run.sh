@@ -3,6 +3,8 @@
 # Report the step until it arrives, 30 times at most and 20 seconds apart. Then remove unit, token and this script.
 service_record_units=${SERVICE_RECORD_ROOT-}/etc/systemd/system
 service_record_left=29
+# This waits and sends again itself.
+service_record_background=0
 service_record_step "$service_record_name" "done" 100
 while [ "$service_record_arrived" = no ] && [ "$service_record_left" -gt 0 ]; do
   service_record_left=$((service_record_left - 1))

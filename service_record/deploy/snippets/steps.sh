@@ -5,11 +5,13 @@
 #   service_record_step NAME init|done|failed [PERCENTAGE [LOGS]]
 #   service_record_end [success|failure]
 #
-# Neither fails, writes to the terminal, or takes longer than service_record_limit seconds. When a report did not
-# arrive, the next ones are tried for two seconds only.
+# Neither fails, writes to the terminal, or takes longer than service_record_limit seconds. A report that did not
+# arrive is kept and sent again in the background and with the next steps, in order; these wait for two seconds only.
+# The collector counts it once: each report has an id.
 
 service_record_patience=$service_record_limit
 service_record_begun=no
+service_record_number=0
 
 service_record_step() {
   service_record_do step "${1-}" "${2-}" "${3-}" "${4-}"
@@ -21,6 +23,7 @@ service_record_end() {
 
 service_record_do() {
   service_record_arrived=no
+  service_record_number=$((service_record_number + 1))
   if (service_record_now "$@") </dev/null >/dev/null 2>&1; then
     service_record_arrived=yes
   fi
@@ -33,6 +36,7 @@ service_record_do() {
 # In a shell of its own: whatever options and traps the template has set, here they are not.
 service_record_now() {
   set +x +e +u
+  set +C
   # shellcheck disable=SC3047 # in bash alone
   [ -z "${BASH_VERSION-}" ] || trap - ERR DEBUG
   unset IFS
@@ -44,8 +48,16 @@ service_record_now() {
     logs=$(printf '%s' "$logs" | tail -c 1000)
   fi
   time=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+  directory=${SERVICE_RECORDS_DIR:-$service_record_directory}
+  boot=''
+  read -r boot </proc/sys/kernel/random/boot_id
+  spool=$directory/.$service_record_service.reports
   [ "$what" = again ] || (service_record_write)
-  [ "$what" = end ] || service_record_send
+  case $what in
+  step) service_record_report ;;
+  again) service_record_drain "$service_record_patience" ;;
+  end) service_record_clean ;;
+  esac
 }
 
 # Spell a text as it stands in a URL, and in JSON. A program for each sign would take seconds.
@@ -80,7 +92,6 @@ service_record_spell() {
 }
 
 service_record_write() {
-  directory=${SERVICE_RECORDS_DIR:-$service_record_directory}
   file=$directory/$service_record_service.json
   before=''
   if [ -s "$file" ]; then
@@ -92,7 +103,6 @@ service_record_write() {
   fi
   umask 027
   mkdir -p "$directory"
-  read -r boot </proc/sys/kernel/random/boot_id
   ids="\"bootId\":\"$(printf '%s' "$boot" | tr -d -)\",\"pid\":$$"
   [ -n "$boot" ] || ids="\"pid\":$$"
   if [ "$service_record_begun" != "$$" ]; then
@@ -113,17 +123,14 @@ service_record_write() {
   printf '%s{"timestamp":"%s",%s%s}\n' "$before" "$time" "$told" "$ids" >>"$file"
 }
 
-service_record_send() {
-  url=$(service_record_url)
-  [ -n "$url" ] || return 0
-  host=$(service_record_host)
-  [ -n "$host" ] || read -r host </proc/sys/kernel/hostname
-  token=$(service_record_token)
-  case $token in
-  *[\"\\]*) token='' ;;
-  esac
-  service_record_spell "$host"
-  url=${url%/}/api/v1/hosts/$in_url/steps
+# Print the time in seconds; an installer without `date` has none.
+service_record_clock() {
+  date +%s || echo 0
+}
+
+# Queue a report, and send what is queued. Without a place for the queue it is sent once.
+service_record_report() {
+  [ -n "$(service_record_url)" ] || return 0
   query=action=$service_record_action
   for field in name status percentage logs time; do
     case $field in
@@ -138,40 +145,134 @@ service_record_send() {
   done
   label=$(printf '%s' "$name" | tr '[:upper:]' '[:lower:]' | tr -c '[:lower:][:digit:]' _)
   query="$query&label=$label&priority=${service_record_priority:-0}"
-  service_record_fetch &
+  key=$boot-$$-$time-$service_record_number
+  if ! (umask 077 && mkdir -p "$directory" && printf '%s %s\n' "$key" "$query" >>"$spool"); then
+    spool='' limit=$service_record_patience
+    service_record_send
+    return
+  fi
+  service_record_drain "$service_record_patience" && return
+  service_record_continue
+  return 1
+}
+
+# Send the reports that are queued, in order, for so many seconds; fail when one did not arrive.
+# The queue only grows: a file beside it has the number of reports that arrived. Two shells that send at the same
+# time may send a report twice, which the collector recognizes.
+service_record_drain() {
+  stop=$(($(service_record_clock) + $1))
+  sent=0
+  [ ! -r "$spool.sent" ] || read -r sent <"$spool.sent"
+  case $sent in
+  '' | *[!0-9]*) sent=0 ;;
+  esac
+  line=0
+  while IFS=' ' read -r key query; do
+    line=$((line + 1))
+    [ "$line" -gt "$sent" ] || continue
+    limit=$((stop - $(service_record_clock)))
+    [ "$limit" -gt 0 ] || return 1
+    service_record_send || return 1
+    printf '%s\n' "$line" >"$spool.sent"
+  done <"$spool"
+}
+
+# Remove the queue when all of it has arrived.
+service_record_clean() {
+  [ -r "$spool.sent" ] || return 0
+  line=0
+  while read -r key query; do
+    line=$((line + 1))
+  done <"$spool"
+  read -r sent <"$spool.sent"
+  [ "$sent" != "$line" ] || rm -f "$spool" "$spool".*
+}
+
+# Send again in the background, for service_record_background seconds, unless another shell does.
+service_record_continue() {
+  [ "${service_record_background:-60}" -gt 0 ] || return 0
+  now=$(service_record_clock)
+  if [ -r "$spool.sender" ] && read -r sender stop <"$spool.sender"; then
+    [ "$now" -ge "$stop" ] || ! kill -0 "$sender" || return 0
+  fi
+  service_record_resend &
+  printf '%s %s\n' "$!" "$((now + 2 * ${service_record_background:-60}))" >"$spool.sender"
+}
+
+service_record_resend() {
+  left=${service_record_background:-60} pause=2
+  while [ "${after:-$pause}" -le "$left" ]; do
+    sleep "${after:-$pause}" || return
+    left=$((left - ${after:-$pause})) pause=$((pause * 2))
+    service_record_drain 10 && return
+  done
+}
+
+# Send one report within $limit seconds. A report that the collector will never take counts as sent.
+service_record_send() {
+  url=$(service_record_url)
+  host=$(service_record_host)
+  [ -n "$host" ] || read -r host </proc/sys/kernel/hostname
+  token=$(service_record_token)
+  case $token in
+  *[\"\\]*) token='' ;;
+  esac
+  service_record_spell "$host"
+  url=${url%/}/api/v1/hosts/$in_url/steps
+  headers=${spool:+$spool.answer}
+  service_record_fetch >/dev/null 2>"${headers:-/dev/null}" &
   fetching=$!
   service_record_guard &
   guarding=$!
   wait "$fetching"
   answer=$?
   kill "$guarding"
-  return "$answer"
+  status='' after=''
+  [ "$answer" -ne 0 ] || return 0
+  [ -r "$headers" ] || return 1
+  while IFS= read -r row; do
+    case $row in
+    *HTTP/[12]*' '[1-5][0-9][0-9]*)
+      rest=${row#*HTTP/* }
+      status=${rest%"${rest#???}"}
+      ;;
+    *[Rr][Ee][Tt][Rr][Yy]-[Aa][Ff][Tt][Ee][Rr]:*) after=$(printf '%s' "${row##*:}" | tr -dc '[:digit:]') ;;
+    esac
+  done <"$headers"
+  case $after in
+  0 | ?????*) after='' ;;
+  esac
+  case $status in
+  400 | 413 | 422) return 0 ;;
+  esac
+  return 1
 }
 
 # curl keeps its limit itself. To others the guard sees; they take the place of their shell, so that it finds them.
+# Status and headers of the answer come to a file, or to stderr.
 service_record_fetch() {
-  limit=$service_record_patience
   header="Authorization: Bearer $token"
   if command -v curl; then
-    printf '%s\n' "${token:+header = \"$header\"}" "${service_record_ca:+cacert = \"$service_record_ca\"}" |
+    printf '%s\n' "${token:+header = \"$header\"}" "header = \"Idempotency-Key: $key\"" \
+      "${service_record_ca:+cacert = \"$service_record_ca\"}" "${headers:+dump-header = \"$headers\"}" |
       curl -f -s -m "$limit" --connect-timeout 5 -K - --data "$query" "$url"
     return
   fi
   case $(wget --version) in
   *GNU*)
-    exec wget -q -O /dev/null -T "$limit" -t 1 ${service_record_ca:+"--ca-certificate=$service_record_ca"} \
-      ${token:+"--header=$header"} --post-data "$query" "$url"
+    exec wget -S -O /dev/null -T "$limit" -t 1 ${service_record_ca:+"--ca-certificate=$service_record_ca"} \
+      ${token:+"--header=$header"} "--header=Idempotency-Key: $key" --post-data "$query" "$url"
     ;;
   esac
   # Of busybox; some builds of it crash at -T, and not all of them can POST.
   if command -v wget; then
-    exec wget -q -O /dev/null ${token:+--header "$header"} "$url?$query"
+    exec wget -q -O /dev/null ${token:+--header "$header"} --header "Idempotency-Key: $key" "$url?$query"
   fi
-  exec busybox wget -q -O /dev/null ${token:+--header "$header"} "$url?$query"
+  exec busybox wget -q -O /dev/null ${token:+--header "$header"} --header "Idempotency-Key: $key" "$url?$query"
 }
 
 service_record_guard() {
-  left=$service_record_patience
+  left=$limit
   while [ "$left" -gt 0 ]; do
     sleep 1
     left=$((left - 1))
