@@ -113,6 +113,46 @@ def test_commands_ask_the_programs_of_the_host(name: str, message: str, has: str
     assert lacks not in " ".join(shown)
 
 
+@pytest.mark.parametrize(
+    ("version", "has", "lacks"),
+    [
+        (
+            "5.15.0-105-generic (buildd@lcy02) (gcc (Ubuntu 11.4.0-1ubuntu1~22.04) 11.4.0) #115-Ubuntu SMP",
+            "apt-cache policy kubelet",
+            "dnf",
+        ),
+        (
+            "6.1.0-18-amd64 (debian-kernel@lists.debian.org) (gcc-12 (Debian 12.2.0-14) 12.2.0)",
+            "apt-cache policy kubelet",
+            "dnf",
+        ),
+        (
+            "5.14.0-427.13.1.el9_4.x86_64 (mockbuild@x) (gcc (GCC) 11.4.1 20231218 (Red Hat 11.4.1-3))",
+            "dnf list kubelet",
+            "apt",
+        ),
+        ("6.4.0-150600.21-default (geeko@buildhost) (gcc (SUSE Linux) 7.5.0)", "zypper repos", "apt"),
+    ],
+)
+def test_kernel_names_the_system_where_a_journal_is_all(version: str, has: str, lacks: str) -> None:
+    shown = commands({"journal.txt": f"{AT} kernel: Linux version {version}\n"}, NO_PACKAGE)
+    assert has in shown
+    assert lacks not in " ".join(shown)
+
+
+def test_command_that_failed_shows_which_packages_the_host_has() -> None:
+    for command, has, lacks in (
+        ("apt-get update", "apt-cache policy kubelet", "dnf"),
+        ("dnf install kubelet", "dnf list kubelet", "apt"),
+    ):
+        history = build_history([("job", failed_run(error_message="near", command=command))])
+        causes = built_in_causes().without_evidence(history)
+        facts = Facts(message=NO_PACKAGE, exit_code=1, command=command)
+        cause = causes.explain(TroubleFacts(kinds=frozenset({"failed"}), service="job", facts=facts))
+        assert has in some(cause).commands
+        assert lacks not in " ".join(some(cause).commands)
+
+
 @pytest.mark.parametrize("message", [NO_ADDRESS, NO_PACKAGE, NO_IMAGE])
 def test_commands_stay_where_nothing_is_known_of_the_host(message: str) -> None:
     rules = {rule.name: rule for rule in built_in_causes().rules}

@@ -244,7 +244,7 @@ def test_a_file_tells_its_facts_and_no_more_and_may_be_cut_anywhere(name: str, e
 def test_every_fact_that_a_rule_may_test_is_told_by_a_file() -> None:
     texts = ((file, file, re.sub(" => .*", "", expected)) for file, expected in EACH)
     names = set(facts_of(texts).values)
-    of_other_tests = {"certificate-start", "certificate-end", "certificate-name", "container"}
+    of_other_tests = {"certificate-start", "certificate-end", "certificate-name", "container", "kernel"}
     assert names | of_other_tests == FACT_NAMES
 
 

@@ -55,15 +55,23 @@ SOFTWARE: Final[Mapping[str, Software]] = {
         programs=_words("apt-cache apt-get apt-mark dpkg"),
         paths=("/etc/apt", "/usr/lib/apt", "/usr/share/keyrings"),
         systems=_DEBIAN,
+        not_with=_words("dnf zypper rpm-ostree"),
     ),
-    "rpm": Software(programs=_words("rpm"), paths=("/etc/pki/rpm-gpg",), systems=_FEDORA | _SUSE),
+    "rpm": Software(
+        programs=_words("rpm"),
+        paths=("/etc/pki/rpm-gpg",),
+        systems=_FEDORA | _SUSE,
+        not_with=_words("apt"),
+    ),
     "dnf": Software(
         programs=_words("dnf yum subscription-manager"),
         paths=("/etc/yum.repos.d",),
         systems=_FEDORA,
-        not_with=_words("rpm-ostree"),
+        not_with=_words("rpm-ostree apt zypper"),
     ),
-    "zypper": Software(programs=_words("zypper"), paths=("/etc/zypp",), systems=_SUSE),
+    "zypper": Software(
+        programs=_words("zypper"), paths=("/etc/zypp",), systems=_SUSE, not_with=_words("apt dnf rpm-ostree")
+    ),
     "rpm-ostree": Software(
         programs=_words("rpm-ostree ostree"),
         units=_words("rpm-ostree rpm-ostreed zincati ostree-remount"),
@@ -281,6 +289,13 @@ _SYSTEM_OF_ID: Final = {
     **dict.fromkeys(("opensuse-leap", "opensuse-tumbleweed", "sles", "sle-micro"), "suse"),
 }
 """For files that were gathered without ID_LIKE."""
+_SYSTEM_OF_KERNEL: Final = (
+    (r"\(Ubuntu |-Ubuntu\b", "ubuntu"),
+    (r"\(Debian |@lists\.debian\.org", "debian"),
+    (r"\.(?:el|fc)\d+", "fedora"),
+    (r"\(SUSE Linux\)", "suse"),
+)
+"""Who built the kernel, by its own first line: a journal alone has no os-release."""
 _OSTREE: Final = "ostree"
 _OSTREE_IDS: Final = frozenset({"coreos", "rhcos", "scos", "silverblue", "kinoite", "iot"})
 """IDs and variants of systems that are images of ostree."""
@@ -338,7 +353,8 @@ class JudgedHost:
     def _saw(self, software: Software) -> bool:
         """Return True if a unit, a program, a package or the kind of system shows that it is there."""
         is_of_image = software.systems == {_OSTREE} and _OSTREE in self._systems
-        return is_of_image or bool(software.units & self._names or software.packages & self._packages)
+        names = software.units | software.programs
+        return is_of_image or bool(names & self._names or software.packages & self._packages)
 
     @cached_property
     def _names(self) -> frozenset[str]:
@@ -363,9 +379,11 @@ class JudgedHost:
 
     @cached_property
     def _systems(self) -> frozenset[str]:
-        """Return the IDs of the system and of those it derives from; empty without os-release."""
+        """Return the IDs of the system and of those it derives from; empty if nothing says it."""
         facts = self._evidence.facts
         ids = {word for fact in facts.all("os") if fact.of != "VERSION_ID" for word in fact.value.split()}
+        for fact in () if ids else facts.all("kernel"):
+            ids |= {system for pattern, system in _SYSTEM_OF_KERNEL if re.search(pattern, fact.value)}
         if not ids:
             return frozenset()
         ids |= {_SYSTEM_OF_ID[one] for one in ids & _SYSTEM_OF_ID.keys()}

@@ -52,7 +52,7 @@ FACT_NAMES: Final = frozenset(
         *("block", "mounted", "full", "sync-ms"),
         *("chrony-leap", "chrony-source", "chrony-selected", "clock-synchronized", "ntp"),
         *("deployment", "os", "secure-boot", "cgroup", "selinux", "boot-entry", "boot-current", "boot-order"),
-        *("boots", "failed-unit", "container", "image", "hardware", "package", "program"),
+        *("boots", "failed-unit", "container", "image", "hardware", "package", "program", "kernel"),
         *("certificate-start", "certificate-end", "certificate-name"),
     }
 )

@@ -52,6 +52,7 @@ _BOOTED: Final = (
 )
 """Pattern of RE2 for lines with which a boot begins in a file: what is before them is of an earlier boot."""
 _PROGRAM: Final = rb"\s([A-Za-z][\w.@-]{1,40})\[\d{1,10}\]: "
+_MAX_VERSION_BYTES: Final = 400
 _MAX_UNIT_LINES: Final = 20_000
 """Lines of systemd about units that are kept: the latest."""
 
@@ -129,6 +130,7 @@ class Scanner:
         )
         self._unit_lines: deque[tuple[LogStream, int, bytes]] = deque(maxlen=_MAX_UNIT_LINES)
         self._has_systemd = False
+        self._kernel: tuple[KnownFact, ...] = ()
         self._logged: Any = re2.compile(LOGGED, options)
         self._booted: Any = re2.compile(_BOOTED, options)
         self._boots: dict[LogStream, int] = {}
@@ -200,6 +202,10 @@ class Scanner:
             self._programs.update(re.findall(_PROGRAM, block))
         for match in self._booted.finditer(block):
             self._boots[stream] = number + 1 + block.count(b"\n", 0, match.start())
+            version = block[match.start() : end_of_line(block, match.start())].partition(b"Linux version ")[2]
+            if version and not stream.host:
+                place = LinePlace(stream.path, self._boots[stream])
+                self._kernel = (KnownFact(version[:_MAX_VERSION_BYTES].decode(errors="replace"), place),)
         for line, raw, service in _numbered(block, number + 1, self._own_lines(stream, block)):
             own = self._own.get((service, stream))
             if own is None:
@@ -290,7 +296,9 @@ class Scanner:
             },
             unit_logs=read_logs(_in_order(log_line(*one, self._era) for one in self._unit_lines)),
             programs=frozenset(self._program_names()),
-            facts=facts_of(self._texts_at_home()).having("container", self._containers()),
+            facts=facts_of(self._texts_at_home())
+            .having("container", self._containers())
+            .having("kernel", self._kernel),
             has_systemd=self._has_systemd or bool(self._unit_lines),
             has_unit_listing=any(name in _UNIT_LISTINGS for _, name, _ in self._texts),
             notable=tuple(self._notable.lines(self._log_line)),

@@ -1,0 +1,98 @@
+"""The rank of log lines without any rule: which of two lines is shown first, and which may be the likely cause."""
+# ruff: noqa: E501  # lines stand as programs print them
+
+from datetime import timedelta
+
+import pytest
+
+from service_record.diagnosis.evidence.log_lines import KERNEL, Era, LogStream, log_line
+from service_record.diagnosis.evidence.notable import NotableLine, line_template
+from service_record.diagnosis.pointing import likely_cause
+from service_record.diagnosis.stands_out import FailureContext, choose_shown, rank_lines
+from tests.builders import START, timestamp
+
+JOB = FailureContext("job", START, START + timedelta(seconds=10))
+
+
+def notable(text: str, at: float = 5, kind: str = "journal", count: int = 1) -> NotableLine:
+    """Return a line as the reader of files collects it, logged so many seconds after the run began."""
+    line = log_line(LogStream("journal.log", kind), 7, f"{timestamp(at)} host {text}".encode(), Era())
+    return NotableLine(line, count, line_template(f"{line.name}: {line.text}"), line.time)
+
+
+def ranked(*lines: NotableLine, known: frozenset[str] = frozenset()) -> list[str]:
+    return [one.text for one in rank_lines(lines, [JOB], known)]
+
+
+DISK = "Error: cannot open /dev/sdb: No such device"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        # The failed service before another program.
+        (notable(f"job[7]: {DISK}"), notable(f"other[8]: {DISK} or address")),
+        # A line that names the failed service before one that does not.
+        (notable("x[7]: cannot start job: no such file"), notable("y[7]: cannot start it: no such file")),
+        # The time of the failure before hours earlier, and before later.
+        (notable(f"x[7]: {DISK}"), notable(f"y[8]: {DISK} or address", at=-7200)),
+        (notable(f"x[7]: {DISK}"), notable(f"y[8]: {DISK} or address", at=600)),
+        # An error before a warning, and that before information.
+        (notable(f"x[7]: level=error msg={DISK!r}"), notable(f"x[7]: level=warning msg={DISK!r}")),
+        (notable(f"x[7]: level=warning msg={DISK!r}"), notable(f"x[7]: level=info msg={DISK!r}")),
+        # What went wrong before what was waited for.
+        (notable(f"x[7]: {DISK}"), notable("x[7]: Error: timed out waiting for the condition")),
+        # A crash of the kernel before any error of a program.
+        (
+            notable("kernel: BUG: unable to handle page fault for address: ffffa1", kind=KERNEL),
+            notable(f"x[8]: {DISK}"),
+        ),
+        # What was logged again and again before what was logged once.
+        (notable(f"x[7]: {DISK}", count=9), notable(f"y[7]: {DISK} or address")),
+        # The first error of a program before its next.
+        (notable(f"x[7]: {DISK}", at=4), notable(f"x[7]: {DISK} or address", at=6)),
+        # Lines of healthy hosts come last.
+        (
+            notable("x[7]: cannot find option c"),
+            notable("kernel: ACPI Error: AE_NOT_FOUND, while evaluating", kind=KERNEL),
+        ),
+    ],
+)
+def test_line_that_says_more_of_the_failure_is_ranked_first(first: NotableLine, second: NotableLine) -> None:
+    expected = [first.line.text.strip(), second.line.text.strip()]
+    assert ranked(first, second) == expected
+    assert ranked(second, first) == expected
+
+
+def test_line_that_a_healthy_host_logs_too_is_ranked_last() -> None:
+    usual, new = (
+        notable("x[7]: Error: cannot read file 12"),
+        notable("y[7]: refused to read file 12", at=-900),
+    )
+    assert ranked(usual, new) == [usual.line.text, new.line.text]
+    assert ranked(usual, new, known=frozenset({usual.template})) == [new.line.text, usual.line.text]
+
+
+def test_flood_of_one_program_leaves_room_for_others() -> None:
+    flood = [notable(f"loud[7]: Error: {word} is not valid") for word in ("this", "that", "it", "all")]
+    same = [notable(f"loud[7]: Error: this is not valid, port {port}") for port in (80, 81)]
+    quiet = notable("quiet[8]: read-only file system: cannot write", at=-900)
+    shown = [one.text for one in choose_shown(rank_lines([*same, *flood, quiet], [JOB]))]
+    assert quiet.line.text in shown
+    assert len(shown) == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        (f"job[7]: {DISK}", "own-error"),
+        (f"other[8]: Error: job: {DISK}", "error-elsewhere"),
+        ("other[8]: something failed", None),
+        ("job[7]: Error: timed out waiting for the condition", None),
+        ("job[7]: exit status 12", None),
+        ("kernel: ACPI Error: AE_NOT_FOUND, while evaluating", None),
+    ],
+)
+def test_only_a_line_that_says_what_went_wrong_is_the_likely_cause(line: str, name: str | None) -> None:
+    cause = likely_cause("job", None, None, (), rank_lines([notable(line)], [JOB]))
+    assert (cause.name if cause is not None else None) == name
