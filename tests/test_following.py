@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service_record.follow.live_file import Following, ReadAt
-from service_record.follow.located_pieces import UNFINISHED_SECONDS, UNSETTLED_SECONDS
+from service_record.read.live_file import Following, ReadAt
+from service_record.read.located_pieces import UNFINISHED_SECONDS, UNSETTLED_SECONDS
 from service_record.record.appending import Writer
 from service_record.record.entry import Entry, Malformed, Piece
 from service_record.record.layout import read_entries

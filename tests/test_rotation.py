@@ -18,9 +18,9 @@ import pytest
 from msgspec.structs import replace
 
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
-from service_record.follow.live_file import Following
 from service_record.history import ServiceHistory, build_history
 from service_record.history.outcome import Outcome
+from service_record.read.live_file import Following
 from service_record.record.appending import Writer
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Malformed, Result, RunsLeftOut

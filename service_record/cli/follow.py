@@ -13,8 +13,8 @@ from service_record.cli.options import complete_stages, directory_option, live_o
 from service_record.cli.terminal import paint, view
 from service_record.display.entries import Ticker
 from service_record.display.machine import encoded, piece_document
-from service_record.follow.live_directory import LiveRecords, Watch
 from service_record.history.build import Selection
+from service_record.read.live_directory import LiveRecords, Watch
 from service_record.record.directory import Records
 from service_record.record.entry import Piece
 from service_record.record.visible import visible

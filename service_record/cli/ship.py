@@ -19,7 +19,6 @@ from service_record.cli.options import directory_option, service_argument
 from service_record.cli.terminal import rules_with
 from service_record.display.text import count
 from service_record.export.trace_endpoint import is_otlp, read_headers, traces_url
-from service_record.follow.live_directory import Watch
 from service_record.http.address import (
     CA_VARIABLE,
     TOKEN_VARIABLE,
@@ -28,6 +27,7 @@ from service_record.http.address import (
     NotTaken,
     address_of,
 )
+from service_record.read.live_directory import Watch
 from service_record.record.directory import Records
 from service_record.record.visible import visible
 from service_record.redaction import HostMask, LeakError, outgoing_template

@@ -17,7 +17,7 @@ from typing import Final, Self
 
 from inotify_simple import INotify, flags  # type: ignore[import-untyped]
 
-from service_record.follow.live_file import Following
+from service_record.read.live_file import Following
 from service_record.record.appending import record_name
 from service_record.record.directory import Records, open_record
 from service_record.record.entry import Entry, Piece

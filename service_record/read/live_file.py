@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 from msgspec.structs import replace
 
-from service_record.follow.located_pieces import LocatedPiece, located_pieces_in
+from service_record.read.located_pieces import LocatedPiece, located_pieces_in
 from service_record.record.entry import BYTE_ORDER_MARK, Entry, Piece
 
 ReadAt: TypeAlias = Callable[[int, int], bytes]

@@ -1,1 +1,0 @@
-"""Follow records while services write them."""
