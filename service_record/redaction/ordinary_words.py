@@ -92,7 +92,7 @@ def is_value(value: bytes) -> bool:
     bare = value.strip(b" \t\r\n\0\"'\\")
     if not bare or bare.startswith(_MASKED):
         return False
-    is_variable = _PLACEHOLDER.fullmatch(bare) and not _HEX_NAME.fullmatch(bare)
+    is_variable = _PLACEHOLDER.fullmatch(bare.rstrip(b",;")) and not _HEX_NAME.fullmatch(bare)
     return not is_variable and not _PATH.fullmatch(bare)
 
 

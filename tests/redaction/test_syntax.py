@@ -41,6 +41,7 @@ RULES = Rules()
         '{"source":"data:,pwd%3D«a%3Bb%2CcX9»%0Auser%3Dx%0A"}',
         "GET /?a=1&token={{ TOKEN }}&b=2",
         "assert some.token == {",
+        "    password: null,",
         "a0='' ipmitool -H 10.0.0.7 -P '«a;b c»' power on",
     ],
 )
