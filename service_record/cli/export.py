@@ -21,6 +21,7 @@ from service_record.record.visible import visible
 
 _MAX_PLACES: Final = 10
 _TRACES: Final = ("chrome-trace", "otlp")
+_SUMMARIES: Final = ("junit", "prometheus")
 
 
 @click.command("export")
@@ -28,10 +29,11 @@ _TRACES: Final = ("chrome-trace", "otlp")
 @click.option(
     "--to",
     "form",
-    type=click.Choice([*FORMS, *_TRACES]),
+    type=click.Choice([*FORMS, *_TRACES, *_SUMMARIES]),
     required=True,
     help="array: one JSON array, as OpenShift's tools read it; jsonl: an entry on each line; "
-    "chrome-trace: when what ran, for Perfetto; otlp: the same as OpenTelemetry spans.",
+    "chrome-trace: when what ran, for Perfetto; otlp: the same as OpenTelemetry spans; "
+    "junit: stages as tests, for CI; prometheus: metrics, for node_exporter's textfile collector.",
 )
 @source_options
 @click.option(
@@ -67,12 +69,13 @@ def command(
     records = [
         (name, _Entries(name, pieces)) for name, pieces in source.records if name in services or not services
     ]
-    if form in _TRACES:
+    if form in (*_TRACES, *_SUMMARIES):
         if directory is not None:
-            raise click.UsageError(
-                "a trace is one document of all services; --directory is for the other forms"
-            )
-        _write(_trace(records, form, places, source, host), redact=redact)
+            raise click.UsageError(f"{form} is one document of all services; leave out --directory")
+        if form in _TRACES:
+            _write(_trace(records, form, places, source, host), redact=redact)
+        else:
+            _write(_summary(records, form, source), redact=redact)
     elif host is not None:
         raise click.UsageError("--host is for traces; the other forms have no place for it")
     elif directory is not None:
@@ -104,6 +107,15 @@ def _outgoing(chunks: Iterable[bytes], *, redact: bool) -> Iterable[bytes]:
     return (without_secrets(b"".join(chunks)),)
 
 
+def _summary(records: list[tuple[str, "_Entries"]], form: str, source: Source) -> Iterable[bytes]:
+    from service_record.export.junit import to_junit  # most exports go without
+    from service_record.export.prometheus import to_prometheus
+    from service_record.history import build_history
+
+    written = to_junit if form == "junit" else to_prometheus
+    return written(build_history(records, liveness_for(source)))
+
+
 def _trace(
     records: list[tuple[str, "_Entries"]],
     form: str,
@@ -124,7 +136,8 @@ def _trace(
         from service_record.export.trace import to_chrome_trace as written
     kept: list[tuple[str, Iterable[Piece]]] = list(records)
     first: Iterable[tuple[str, Iterable[Piece]]]
-    if all(Path(place).is_file() or Path(place).is_dir() for place in places):
+    is_derived = any(isinstance(pieces, list) for _, pieces in source.records)  # a journal is read once
+    if not is_derived and all(Path(place).is_file() or Path(place).is_dir() for place in places):
         first = open_source(places).records
     else:  # standard input, a pipe or a collector
         first = kept = [(name, list(entries)) for name, entries in records]
