@@ -11,12 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import func, insert, select, update
 
+from service_record.collector.domain.access import Grant, TokenKind
+from service_record.collector.domain.reports import step_of
 from service_record.collector.domain.retention import StoredBuild, plan
 from service_record.collector.ingest.housekeeping import Housekeeper, KeepLimits, orphans
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
+from service_record.collector.store import bundle_rows
 from service_record.collector.store import host_rows as shown
-from service_record.collector.store.schema import audit, builds, bundles, chunks, hosts, steps
+from service_record.collector.store.cluster_rows import NewObject
+from service_record.collector.store.installations import Arrival
+from service_record.collector.store.reporting import FIRST_KEPT, LAST_KEPT, Report, record_steps
+from service_record.collector.store.schema import audit, builds, bundles, chunks, durations, hosts, steps
 from tests.collector.commands import collector_command
 from tests.collector.installing import Clock
 from tests.collector.serving import Served, served
@@ -44,11 +50,11 @@ def fleets(draw: st.DrawFn) -> list[StoredBuild]:
     return [replace(build, is_latest=build.number == latest[build.host_id]) for build in found]
 
 
-@given(fleet=fleets(), before=st.none() | st.floats(0, 100), excess=st.integers(0, 500))
+@given(fleet=fleets(), before=st.none() | st.floats(0, 100))
 def test_of_each_host_the_latest_build_and_the_first_and_last_failure_stay(
-    fleet: list[StoredBuild], before: float | None, excess: int
+    fleet: list[StoredBuild], before: float | None
 ) -> None:
-    forgotten = set(plan(fleet, before=before, excess=excess).builds)
+    forgotten = set(plan(fleet, before=before, excess=0).builds)
 
     for host in {build.host_id for build in fleet}:
         of_host = sorted((b for b in fleet if b.host_id == host), key=lambda build: build.number)
@@ -57,24 +63,25 @@ def test_of_each_host_the_latest_build_and_the_first_and_last_failure_stay(
 
 
 @given(fleet=fleets(), before=st.none() | st.floats(0, 100), excess=st.integers(0, 500))
-def test_what_is_old_goes_and_as_much_as_is_too_much_but_nothing_else(
+def test_old_builds_go_first_and_no_more_than_needed(
     fleet: list[StoredBuild], before: float | None, excess: int
 ) -> None:
     told = plan(fleet, before=before, excess=excess)
-    everything = set(plan(fleet, before=1e9, excess=0).builds)
+    ordinary = set(plan(fleet, before=1e9, excess=0).builds)
+    old = {build for build in ordinary if before is not None and build.updated_at < before}
+    first = [build for build in told.builds if build in ordinary]
+    rest = list(told.builds[len(first) :])
 
-    old = {build for build in everything if before is not None and build.updated_at < before}
-    assert old <= set(told.builds) <= everything
-    assert told.size >= min(excess, sum(build.size for build in everything))
-    until = [build.updated_at for build in told.builds[-1:]] + ([] if before is None else [before])
+    assert first == sorted(first, key=lambda build: build.updated_at)
+    assert old <= set(first)
+    assert told.size >= min(excess, sum(build.size for build in fleet))
+    until = [build.updated_at for build in first[-1:]] + ([] if before is None else [before])
     assert told.before == max(until, default=None)
     if len(told.builds) > len(old):  # without the last of them it would not be enough
         assert told.size - told.builds[-1].size < excess
-    assert all(
-        forgotten.updated_at <= stays.updated_at
-        for forgotten in told.builds
-        for stays in everything - set(told.builds)
-    )
+    if rest:
+        assert set(first) == ordinary
+        assert [build.size for build in rest] == sorted((build.size for build in rest), reverse=True)
 
 
 @pytest.fixture
@@ -160,6 +167,58 @@ def test_by_size_the_oldest_go_first_and_no_more_than_needed(house: tuple[Served
     housekeeper(server, clock, size=taken - 100).round()
 
     assert left(server)[0] == [2, 3, 4, 5]
+
+
+def test_latest_build_goes_when_nothing_else_is_left(house: tuple[Served, Clock]) -> None:
+    server, clock = house
+
+    housekeeper(server, clock, size=1).round()
+
+    assert left(server)[1:] == ([], [])
+    reply = server.client("admin").step("web1", "Disk setup", "init")
+    server.settle()
+    assert (reply.status, reply.json["build"]) == (201, 5)
+    assert server.client("reader").get("/api/v1/hosts/web1").status == 200
+
+
+def test_looping_host_keeps_its_first_and_last_reports(server: Served) -> None:
+    server.client("admin")
+    grant = Grant(1, TokenKind.ADMIN)
+    for start in range(0, 2000, 250):
+        reports = [
+            Report("web1", step_of({"name": f"Step {number}", "status": "done"}), float(number), grant)
+            for number in range(start, start + 250)
+        ]
+        with server.collector.database.changing() as connection:
+            record_steps(connection, reports)
+
+    with server.collector.database.reading() as connection:
+        labels = list(connection.execute(select(steps.c.label).order_by(steps.c.id)).scalars())
+        lasting = connection.execute(select(func.count()).select_from(durations)).scalar_one()
+    numbers = [int(label.removeprefix("step_")) for label in labels]
+    assert numbers[:FIRST_KEPT] == list(range(FIRST_KEPT))
+    assert numbers[-LAST_KEPT:] == list(range(2000 - LAST_KEPT, 2000))
+    assert len(numbers) <= FIRST_KEPT + LAST_KEPT + 250
+    assert lasting <= FIRST_KEPT + LAST_KEPT + 250
+
+
+def test_host_keeps_its_first_and_latest_bundles_within_the_quota(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle_rows, "MOST_BUNDLES", 3)
+    monkeypatch.setattr(bundle_rows, "MOST_BUNDLE_BYTES", 100)
+    arrival = Arrival("web1", Grant(1, TokenKind.ADMIN), 1.0)
+    server.client("admin")
+    replaced: list[str] = []
+    for number, size in enumerate([10, 20, 30, 10, 10, 80]):
+        new = NewObject(kind="host", name="a.tar.gz", key=f"k{number}", size=size, sha256=str(number))
+        with server.collector.database.changing() as connection:
+            replaced += bundle_rows.add(connection, arrival, new).replaced
+
+    with server.collector.database.reading() as connection:
+        kept = list(connection.execute(select(bundles.c.key).order_by(bundles.c.id)).scalars())
+    assert kept == ["k0", "k4", "k5"]
+    assert replaced == ["k1", "k2", "k3"]
 
 
 def test_a_host_that_goes_on_after_that_gets_numbers_that_nothing_had(house: tuple[Served, Clock]) -> None:

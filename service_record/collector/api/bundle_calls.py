@@ -154,6 +154,8 @@ async def keep(serving: Serving, sent: Sent, name: str, file: Arriving) -> Bundl
         serving.collector.indexer.wake()
     else:  # the host's bundle is kept
         await _delete_object(serving, new.key)
+    for key in added.replaced:
+        await _delete_object(serving, key)
     return added
 
 

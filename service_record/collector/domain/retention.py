@@ -1,8 +1,8 @@
 """Choice of builds to delete, by age and by size: of each host its first and its last failure stay, and its
-latest build. Pure.
+latest build, as long as there is space. Pure.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -32,7 +32,7 @@ class ForgetPlan:
     """The builds to delete."""
 
     builds: tuple[StoredBuild, ...] = ()
-    """Oldest first."""
+    """Oldest first; after them, largest first, those that only a lack of space deletes."""
     before: float | None = None
     """The age limit, as a time, of rows that have no build: events, and files of records that others have
     replaced.
@@ -43,11 +43,11 @@ class ForgetPlan:
         return sum(build.size for build in self.builds)
 
 
-def plan(builds: Iterable[StoredBuild], *, before: float | None, excess: int) -> ForgetPlan:
+def plan(builds: Collection[StoredBuild], *, before: float | None, excess: int) -> ForgetPlan:
     """Plan to delete builds without a report since that time, and more, oldest first, until `excess` bytes
     are free.
 
-    Less is freed where only what stays is left.
+    Where that is too little, what would stay is deleted too, largest first: a full disk refuses every host.
     """
     ordered = sorted(_forgettable(builds), key=lambda build: (build.updated_at, build.host_id, build.number))
     chosen: list[StoredBuild] = []
@@ -57,9 +57,16 @@ def plan(builds: Iterable[StoredBuild], *, before: float | None, excess: int) ->
             break
         chosen.append(build)
         freed += build.size
+    oldest_first = len(chosen)
+    staying = sorted(set(builds) - set(ordered), key=lambda build: (-build.size, build.host_id, build.number))
+    for build in staying:
+        if freed >= excess or not build.size:
+            break
+        chosen.append(build)
+        freed += build.size
     limits = [before] if before is not None else []
-    if chosen:
-        limits.append(chosen[-1].updated_at)
+    if oldest_first:
+        limits.append(chosen[oldest_first - 1].updated_at)
     return ForgetPlan(builds=tuple(chosen), before=max(limits, default=None))
 
 

@@ -47,6 +47,13 @@ class BundleAdded:
     id: int
     is_new: bool
     """False where the host had sent the same before: an answer was lost on its way."""
+    replaced: tuple[str, ...] = ()
+    """Keys of objects that no bundle has any more."""
+
+
+MOST_BUNDLES: Final = 100
+MOST_BUNDLE_BYTES: Final = 1 << 30
+"""Limits of the bundles of one host. The first stays, and the latest; those between go, oldest first."""
 
 
 def add(connection: Connection, arrival: Arrival, new: NewObject) -> BundleAdded:
@@ -66,7 +73,22 @@ def add(connection: Connection, arrival: Arrival, new: NewObject) -> BundleAdded
         of = update(installations).where(installations.c.host_id == host.id)
         connection.execute(of.values(logs_state="collecting"))
     number = connection.execute(insert(bundles).values(row).returning(bundles.c.id)).scalar_one()
-    return BundleAdded(number, is_new=True)
+    return BundleAdded(number, is_new=True, replaced=_delete_beyond_quota(connection, host.id))
+
+
+def _delete_beyond_quota(connection: Connection, host_id: int) -> tuple[str, ...]:
+    """Delete the bundles between the first and the latest that are over the quota; return their keys."""
+    query = select(bundles.c.id, bundles.c.key, bundles.c.size).where(bundles.c.host_id == host_id)
+    rows = connection.execute(query.order_by(bundles.c.id)).all()
+    count, size, surplus = len(rows), sum(row.size for row in rows), []
+    for row in rows[1:-1]:
+        if count <= MOST_BUNDLES and size <= MOST_BUNDLE_BYTES:
+            break
+        surplus.append(row)
+        count, size = count - 1, size - row.size
+    if surplus:
+        connection.execute(delete(bundles).where(bundles.c.id.in_([row.id for row in surplus])))
+    return tuple(row.key for row in surplus)
 
 
 def claim(connection: Connection, now: float, most: int) -> Sequence[StoredBundle]:

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Column, Connection, Select, bindparam, func, select, update
+from sqlalchemy import Column, Connection, Select, bindparam, delete, func, select, update
 
 from service_record.collector.domain.access import Forbidden, Grant
 from service_record.collector.domain.progress import (
@@ -528,3 +528,22 @@ def _write(
     changed = {host.row.id for host in host_rows if host.late or host.has_unknown}
     if changed:
         connection.execute(_TELL_OF_HOSTS, [{"of": host_id} for host_id in sorted(changed)])
+    # One report of a hundred pays for all. It is found by its number, so no count has to be kept.
+    for host_id, build in {(row["host_id"], row["build"]) for row in step_rows if row["id"] % 100 == 0}:
+        _thin_out(connection, host_id, build)
+
+
+FIRST_KEPT: Final = 100
+LAST_KEPT: Final = 500
+"""Reports of a build that are kept for certain, however many come; the build's progress counts them all."""
+
+
+def _thin_out(connection: Connection, host_id: int, build: int) -> None:
+    """Delete what lies between the first and the last reports of a build: a host in a loop fills no disk."""
+    for table in (steps, durations):
+        of_build = (table.c.host_id == host_id) & (table.c.build == build)
+        ids = select(table.c.id).where(of_build)
+        last = connection.execute(ids.order_by(table.c.id.desc()).offset(LAST_KEPT - 1).limit(1)).scalar()
+        first = connection.execute(ids.order_by(table.c.id).offset(FIRST_KEPT - 1).limit(1)).scalar()
+        if first is not None and last is not None and first < last:
+            connection.execute(delete(table).where(of_build, table.c.id > first, table.c.id < last))
