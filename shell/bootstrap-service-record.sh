@@ -144,15 +144,32 @@ __sr_can_redirect() {
   [[ ${__sr_printed[8]-} != 'Max open files'+([[:blank:]])?(1)[0-9][[:blank:]]* ]]
 }
 
-__sr_load() { # has bash parse the second half of this file, without its last line
-  ((${#__sr_late[@]} == 0)) || __sr_parse "${__sr_late[@]:0:${#__sr_late[@]}-1}"
+# Has bash parse the second half of this file, without its last line.
+__sr_load() {
+  ((${#__sr_late[@]} == 0)) ||
+    __sr_parse __sr_late "$__sr_late_from" "$((${#__sr_late[@]} - __sr_late_from - 1))"
   __sr_late=()
 }
 
-__sr_parse() { # LINE...; aliases would act on them
+# Of the second half only the first section, of LINES: the rest would take a millisecond.
+__sr_load_trap() { # LINES
+  ((${#__sr_late[@]} && ! __sr_late_from)) && [[ ${__sr_late[$1]-} == '# --- Misuse'* ]] ||
+    builtin return 1
+  __sr_parse __sr_late 0 "$1"
+  __sr_late_from=$1
+}
+
+# Has bash parse lines, each with its newline. The expansion "${lines[@]}" would take as long as the
+# parser.
+__sr_parse() { # ARRAY FIRST NUMBER of its lines
+  builtin local -n __sr_lines_to_parse="$1"
   builtin local __sr_text='' __sr_aliases=''
-  builtin printf -v __sr_text '%s\n' "$@"
-  ! builtin shopt -q expand_aliases || __sr_aliases=on
+  if [[ ! ${IFS+set} || $IFS == [[:blank:]]* ]]; then # it joins the lines by this
+    __sr_text=${__sr_lines_to_parse[*]:$2:$3}
+  else
+    builtin printf -v __sr_text '%s' "${__sr_lines_to_parse[@]:$2:$3}"
+  fi
+  ! builtin shopt -q expand_aliases || __sr_aliases=on # they would act on the lines
   [[ ! $__sr_aliases ]] || builtin shopt -u expand_aliases
   builtin eval "$__sr_text"
   [[ ! $__sr_aliases ]] || builtin shopt -s expand_aliases
@@ -737,8 +754,8 @@ __sr_choose_trap_method() { # SCRIPT LINE, where it sources this file
       [[ $__sr_text == *[!a-zA-Z0-9_-]trap[!a-zA-Z0-9_-]* ]] || __sr[traps]=
     fi
   fi
-  [[ ! ${__sr[traps]-} || $__sr_text != *trap* || ${#__sr_late[@]} == 0 ]] ||
-    { __sr_load && __sr_are_traps_plain "$1" 3 && __sr_define_trap; }
+  [[ ! ${__sr[traps]-} || $__sr_text != *trap* ]] ||
+    { __sr_load_trap 175 && __sr_are_traps_plain "$1" 3 && __sr_define_trap; }
 }
 
 # --- The end of the service ----------------------------------------------------------------------
@@ -1019,9 +1036,10 @@ __sr_resume() { # the service's options
   [[ $__sr_reading != *x* ]] || builtin set -x
 }
 
-# Keeps the text of the second half, 51 lines below, as this file may be another when a run fails.
-\builtin mapfile -t -s "$((LINENO + 50))" -u 9 __sr_late 9<"${BASH_SOURCE[0]}" &&
+# Keeps the text of the second half, 52 lines below, as this file may be another when a run fails.
+\builtin mapfile -s "$((LINENO + 51))" -u 9 __sr_late 9<"${BASH_SOURCE[0]}" &&
   [[ ${__sr_late[0]-} == '# === Second half'* ]] || __sr_late=()
+__sr_late_from=0
 
 __sr_bash=$((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1]))
 __sr_here=0
@@ -1318,9 +1336,10 @@ __sr_locate() { # call, or failure STATUS COMMAND; this one may set __sr_command
   [[ -f $__sr_answer ]] ||
     __sr_answer=${__sr[home]-}../share/service-record/service-record-failure.sh
   if ! builtin declare -F __sr_find >/dev/null && [[ -f $__sr_answer ]]; then
-    builtin mapfile -t -n 1000 __sr_printed <"$__sr_answer"
-    [[ ${__sr_printed[0]-} != *': service-record 0.2.0' || ${__sr_printed[*]: -1} != '# End.' ]] ||
-      __sr_parse "${__sr_printed[@]}"
+    builtin mapfile -n 1000 __sr_printed <"$__sr_answer"
+    [[ ${__sr_printed[0]-} != *': service-record 0.2.0'$'\n' ||
+      ${__sr_printed[*]: -1} != '# End.'$'\n' ]] ||
+      __sr_parse __sr_printed 0 "${#__sr_printed[@]}"
   fi
   if builtin declare -F __sr_find >/dev/null; then
     __sr_find "$@"

@@ -162,8 +162,7 @@ __sr_closes_quotes() { # LINE
 # Whether no trap called one of the functions: the line of each call has the function's name. A trap
 # that we do not see (the service has set ERR after us) calls it at the line of what failed.
 __sr_is_called_by_files() {
-  builtin local __sr_file='' __sr_text='' __sr_index="$__sr_depth"
-  builtin local -a __sr_script
+  builtin local __sr_file="$__sr_file" __sr_text='' __sr_index="$__sr_depth" # __sr_script has it
   for (( ; __sr_index + 1 < ${#__sr_functions[@]}; __sr_index++)); do
     [[ ${__sr_functions[__sr_index]} != source ]] || builtin continue
     [[ $__sr_file == "${__sr_files[__sr_index + 1]}" ]] ||
@@ -188,7 +187,12 @@ __sr_only_reports() { # FUNCTION DEPTH
       [[ $__sr_text != "$__sr_document" ]] || __sr_document=
       builtin continue
     fi
-    [[ $__sr_text != *\<\<[!\<]* ]] || __sr_document=${__sr_text##*<<?(-)}
+    if [[ $__sr_text == *[!\<]\<\<[!\<]* ]]; then # its end is the first word behind it
+      __sr_document=${__sr_text##*\<\<}
+      __sr_document=${__sr_document#-}
+      __sr_document=${__sr_document%%[[:blank:]\;\&\|]*}
+      __sr_document=${__sr_document//[\'\"\\]/}
+    fi
     __sr_text=${__sr_text%;} __sr_text=${__sr_text%; then} __sr_text=${__sr_text%; do}
     while [[ $__sr_text == *[![:blank:]]* ]]; do # each command of a list
       builtin set -- "$1" "$2" ${__sr_text%%[&|]*}

@@ -25,14 +25,20 @@ def test_its_contents_are_its_sections_in_order() -> None:
     assert sections[0] == "The public API"
 
 
-def test_the_second_half_is_kept_from_its_first_line_on() -> None:
-    """A wrong distance would have bash parse all of the file at sourcing."""
+def test_second_half_is_kept_from_its_first_line() -> None:
+    """With a wrong distance, bash would parse the whole file at sourcing."""
     [(number, distance)] = [
         (number, int(found[1]))
         for number, line in enumerate(LINES, start=1)
         if (found := re.search(r"-s \"\$\(\(LINENO \+ (\d+)\)\)\"", line)) is not None
     ]
-    assert LINES[number + distance].startswith("# === Second half")
+    half = number + distance
+    assert LINES[half].startswith("# === Second half")
+    # The first section of the second half is parsed alone.
+    [length] = [
+        int(found[1]) for line in LINES if (found := re.search(r"__sr_load_trap (\d+)", line)) is not None
+    ]
+    assert LINES[half + length].startswith("# --- Misuse and failures")
 
 
 def test_no_function_stands_twice() -> None:

@@ -202,6 +202,29 @@ END
   done
 }
 
+@test "a function that prints a here-document and runs programs has its own line" {
+  for document in '<<EOF' "<<'EOF' >&2" '<<-"EOF" | cat'; do
+    for between in 'test -e /nowhere' 'cat <<<"$1"'; do
+      script document.sh <<END
+. "\$SHIM"
+die() {
+  cat $document
+no disk
+EOF
+  $between
+  exit 3
+}
+die
+END
+      run -3 service document.sh
+      case $between in
+      test*) [ "$(ended errorLine errorLineApproximate)" = "7 die document.sh -" ] ;;
+      cat*) [ "$(ended errorLine errorLineApproximate)" = "9 main document.sh -" ] ;;
+      esac
+    done
+  done
+}
+
 @test "the line of a function that only prints and exits is that of its caller" {
   script die.sh <<'END'
 set -euo pipefail
