@@ -11,6 +11,7 @@ from service_record.display.text import (
     Glyphs,
     Ink,
     cut,
+    cut_around,
     cut_within,
     duration,
     glyphs_for,
@@ -126,3 +127,15 @@ def test_colour_is_all_that_tells_a_painted_line_from_a_plain_one() -> None:
     (plain,), (colored,) = painted([line], color=False), painted([line], color=True)
     assert plain == "✗ job failed\n"
     assert colored == "\x1b[1;31m✗ \x1b[0m\x1b[1mjob\x1b[0m failed\n"
+
+
+def test_cut_line_keeps_the_part_that_tells() -> None:
+    text = "time=7 " + "a" * 100 + " level=info rate=0.3 is slow " + "z" * 200
+    assert cut_around(text, "rate=0.3", 400, "~") == text
+    shown = cut_around(text, "rate=0.3", 60, "~")
+    assert "rate=0.3" in shown
+    assert (len(shown), shown[0], shown[-1]) == (60, "~", "~")
+    # At either end, and where the part is unknown or too long, as much as there is room for.
+    assert cut_around(text, "time=7", 60, "~").startswith("time=7")
+    assert cut_around(text, "elsewhere", 60, "~") == cut_within(text, 60, "~")
+    assert len(cut_around(text, text[50:], 60, "~")) == 60

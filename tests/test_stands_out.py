@@ -7,8 +7,9 @@ import pytest
 
 from service_record.diagnosis.evidence.log_lines import KERNEL, Era, LogStream, log_line
 from service_record.diagnosis.evidence.notable import NotableLine, line_template
-from service_record.diagnosis.pointing import likely_cause
+from service_record.diagnosis.pointing import likely_cause, lines_to_show
 from service_record.diagnosis.stands_out import FailureContext, choose_shown, rank_lines
+from service_record.diagnosis.trouble_facts import KnownCause
 from tests.builders import START, timestamp
 
 JOB = FailureContext("job", START, START + timedelta(seconds=10))
@@ -96,3 +97,12 @@ def test_flood_of_one_program_leaves_room_for_others() -> None:
 def test_only_a_line_that_says_what_went_wrong_is_the_likely_cause(line: str, name: str | None) -> None:
     cause = likely_cause("job", None, None, (), rank_lines([notable(line)], [JOB]))
     assert (cause.name if cause is not None else None) == name
+
+
+def test_unexplained_error_is_shown_beside_the_cause_of_a_host_without_failure() -> None:
+    fatal = notable("ovnkube-node: Error: cannot find the default gateway of '/etc/x'", kind="containers")
+    warning = notable("ovnkube-node: level=warning msg='cannot find x'", kind="containers", at=6)
+    known = KnownCause(name="a", says="a", line="known")
+    shown = lines_to_show(rank_lines([fatal, warning]), known, None, has_failed=False)
+    assert [one.text for one in shown] == [fatal.line.text]
+    assert not lines_to_show(rank_lines([fatal, warning]), known, None, has_failed=True)

@@ -331,7 +331,8 @@ def _with_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:
 
     That is asked for only where no service is in trouble: the host may be at work, and get no further.
     """
-    ranked = rank_lines(causes.evidence.notable, _failures(diagnosis))
+    failures = _failures(diagnosis)
+    ranked = rank_lines(causes.evidence.notable, failures)
     root = diagnosis.root and with_pointer(_with_telling(diagnosis.root, causes), causes, ranked)
     diagnosis = replace(
         diagnosis,
@@ -344,7 +345,9 @@ def _with_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:
         diagnosis,
         stands_out=tuple(
             ToldLine(one.text, str(one.line.place), one.line.name, one.count)
-            for one in lines_to_show(ranked, named, root.telling if root is not None else None)
+            for one in lines_to_show(
+                ranked, named, root.telling if root is not None else None, has_failed=bool(failures)
+            )
         ),
         host_name=name.value if name is not None else None,
         root=root,

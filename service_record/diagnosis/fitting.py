@@ -72,6 +72,8 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
 
     values: Mapping[str, str] = msgspec.field(default_factory=dict)
     line: str | None = None
+    found: str | None = None
+    """The part of the line that the pattern matched."""
     place: LinePlace | None = None
     time: datetime | None = None
     nearness: Nearness = Nearness.MESSAGE
@@ -85,6 +87,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
         return Match(
             values={**other.values, **self.values},
             line=first.line,
+            found=first.found,
             place=first.place,
             time=first.time,
             nearness=first.nearness,
@@ -271,7 +274,9 @@ class Surroundings:
         text = self._texts.get("message", b"")
         match = _first([one for one in test.patterns if id(one) in self._message_hits], text)
         values = None if match is None else _values(match, test, self._evidence.facts)
-        return Match(values=values, line=_line_of(match, text)) if values is not None else None
+        if match is None or values is None:
+            return None
+        return Match(values=values, line=_line_of(match, text), found=_decoded(match.group()))
 
     def _in_own_lines(self, test: LineTest) -> Match | None:
         for pattern in test.patterns:
@@ -324,7 +329,7 @@ class Surroundings:
             match = pattern.search(line.text.encode(errors="replace"))
             values = None if match is None else _values(match, test, self._evidence.facts)
             if values is not None:
-                yield _of_line(line, values, nearness)
+                yield replace(_of_line(line, values, nearness), found=_decoded(match.group()))
 
     def _lines_elsewhere(self, test: LineTest) -> tuple[LogLine, ...]:
         return self._evidence.lines.get(self._book.numbers.get(id(test), -1), ())
@@ -412,6 +417,7 @@ class Surroundings:
             doubt=match.doubt,
             is_last=rule.is_last,
             line=match.line,
+            found=match.found,
             place=str(match.place) if match.place is not None else None,
             of=match.by.name if match.by is not None else None,
         )

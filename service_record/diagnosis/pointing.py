@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from service_record.diagnosis.evidence.log_lines import is_own_line
 from service_record.diagnosis.findings import ToldLine
 from service_record.diagnosis.stands_out import (
+    NEAR_IN_TIME,
     StandingOut,
     choose_shown,
     is_healthy_line,
@@ -94,13 +95,17 @@ def _of_line(name: str, line: str, place: str | None, by: str) -> KnownCause:
 
 
 def lines_to_show(
-    ranked: Sequence[StandingOut], cause: KnownCause | None, told: ToldLine | None
+    ranked: Sequence[StandingOut], cause: KnownCause | None, told: ToldLine | None, *, has_failed: bool
 ) -> tuple[StandingOut, ...]:
-    """Return the lines that stand out and are not shown yet; beside a certain cause only strong ones."""
+    """Return the lines that stand out and are not shown yet; beside a certain cause only strong ones.
+
+    Where nothing has failed, no line is near a failure, so that less makes a line strong.
+    """
     shown = {cause.line.strip()} if cause is not None and cause.line is not None else set()
     if told is not None:
         shown.add(told.line.strip())
     rest = [one for one in ranked if one.text not in shown]
     if cause is not None and cause.is_cause:
-        rest = [one for one in rest if one.score >= LEAST_UNEXPLAINED and not is_shallow(one.text)]
+        least = LEAST_UNEXPLAINED if has_failed else LEAST_UNEXPLAINED - NEAR_IN_TIME
+        rest = [one for one in rest if one.score >= least and not is_shallow(one.text)]
     return choose_shown(rest)

@@ -33,6 +33,8 @@ _SEVERITIES: Final = {
     LineWeight.ERROR: 3.0,
     LineWeight.LABELLED: 4.0,
 }
+NEAR_IN_TIME: Final = 1.5
+"""The score of a line that is of the time of the run and of its last minute."""
 _CRASH_SCORE: Final = 5.0
 _CRASH: Final = (
     r"(?a)\bBUG: |\bOops\b|[Kk]ernel panic|general protection fault|Out of memory: Killed|Machine [Cc]heck Exception"
@@ -164,8 +166,7 @@ def _closeness(one: NotableLine, failure: FailureContext) -> float:
         return score - 1.0
     if failure.started is not None and last < failure.started - _BEFORE:
         return score - 1.0
-    score += 1.0
-    return score + (0.5 if failure.ended - last <= _CLOSE else 0.0)
+    return score + (NEAR_IN_TIME if failure.ended - last <= _CLOSE else NEAR_IN_TIME - 0.5)
 
 
 def is_healthy_line(line: LogLine) -> bool:

@@ -135,6 +135,8 @@ class KnownCause(msgspec.Struct, frozen=True, kw_only=True):
     """True of a symptom that comes of other symptoms, too, whenever it began."""
     line: str | None = None
     """The line or fact that the rule knows it by; None where it was neither."""
+    found: str | None = None
+    """The part of the line that the rule's pattern matched: it stays when the line is cut."""
     place: str | None = None
     """The file of the source, and the line in it; None where the service's record tells."""
     of: str | None = None

@@ -69,6 +69,23 @@ def cut_within(text: str, width: int, mark: str) -> str:
     return f"{head}{mark}{tail}"
 
 
+def cut_around(text: str, part: str, width: int, mark: str) -> str:
+    """Return the text in one line of at most `width` cells, cut so that a part of it can be read.
+
+    If the part is longer than that, its beginning is shown.
+    """
+    cut_text = cut_within(text, width, mark)
+    at = text.find(part)
+    if part in cut_text or at < 0:
+        return cut_text
+    start = max(at - width // 4, 0)  # the words before it say what it is about
+    head, rest = (mark if start else ""), text[start:]
+    room = width - cell_len(head)
+    if cell_len(rest) > room:
+        rest = set_cell_size(rest, room - cell_len(mark)) + mark
+    return f"{head}{rest}"
+
+
 def one_line(text: str) -> str:
     """Return a text in one line, safe to print."""
     return visible(" ".join(text.split()))

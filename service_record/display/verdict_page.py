@@ -34,6 +34,7 @@ from service_record.display.text import (
     View,
     count,
     cut,
+    cut_around,
     cut_within,
     moment,
     painted,
@@ -172,14 +173,15 @@ def _cause(cause: KnownCause | None, view: View, *, whole: bool) -> Iterator[Lin
     if cause.explains is not None:
         texts.append((visible(cause.explains.strip()), Ink.PLAIN))
     if cause.line is not None:
-        texts.append((f"known by: {_placed(cause.line, cause.place, view, whole=whole)}", Ink.FAINT))
+        text = _placed(cause.line, cause.place, view, whole=whole, part=cause.found or "")
+        texts.append((f"known by: {text}", Ink.FAINT))
     yield from labelled(rank_label(cause.rank), texts, view, _INDENT)
 
 
-def _placed(line: str, place: str | None, view: View, *, whole: bool) -> str:
-    """Return a line with the file and line where it stands."""
+def _placed(line: str, place: str | None, view: View, *, whole: bool, part: str = "") -> str:
+    """Return a line with the file and line where it stands; if it is cut, the part stays."""
     text = visible(line)
-    text = text if whole else cut_within(text, view.width * 2, view.glyphs.cut)
+    text = text if whole else cut_around(text, visible(part), view.width * 2, view.glyphs.cut)
     return text if place is None else f"{visible(place)}: {text}"
 
 
