@@ -178,13 +178,13 @@ def _installer(url: str, token_file: str | None, ca_bundle: str | None) -> Itera
         Installer,
         ServiceError,
     )
-    from service_record.http.proxies import proxies_of
+    from service_record.http.proxies import read_proxies
 
     if ca_bundle == "-":
         raise click.UsageError("--ca-bundle is read twice, which standard input cannot be; give a file")
     bundle = Path(ca_bundle) if ca_bundle else None
     token = _user_token(token_file)
-    with Installer(url, token, ca_bundle=bundle, proxies=proxies_of(os.environ)) as installer:
+    with Installer(url, token, ca_bundle=bundle, proxies=read_proxies(os.environ)) as installer:
         try:
             yield installer
         except PlanError as error:

@@ -30,7 +30,7 @@ from service_record.display.fleet_table import (
     wide,
 )
 from service_record.display.text import Ink, Line, View
-from service_record.http.address import CollectorError, address_of
+from service_record.http.address import CollectorError, parse_address
 from service_record.http.collector_client import CollectorClient, connect
 from service_record.record.visible import visible
 
@@ -169,7 +169,7 @@ def command(
         raise click.UsageError("--follow goes with --output table or jsonl")
     wanted_verdicts = {*verdicts, *(("stuck",) if stuck else ()), *(("failed",) if failed else ())}
     try:
-        named = (address_of(place).host,) if place and address_of(place).host else ()
+        named = (parse_address(place).host,) if place and parse_address(place).host else ()
         question = _HostQuestion(
             groups, (*machines, *named), tuple(sorted(wanted_verdicts)), clusters, is_all=is_all
         )

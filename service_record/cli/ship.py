@@ -25,7 +25,7 @@ from service_record.http.address import (
     URL_VARIABLE,
     CollectorError,
     NotTaken,
-    address_of,
+    parse_address,
 )
 from service_record.read.live_directory import Watch
 from service_record.record.directory import Records
@@ -139,7 +139,7 @@ def command(
     from service_record.http.record_sending import Sender  # an extra
 
     try:
-        name = host or address_of(url).host or socket.gethostname()
+        name = host or parse_address(url).host or socket.gethostname()
         client = connect(url, token_file=token_file, ca_bundle=ca_bundle)
     except CollectorError as error:
         raise Unreadable(visible(str(error))) from None

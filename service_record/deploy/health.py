@@ -14,8 +14,8 @@ from service_record.deploy.installed import DamagedError
 from service_record.deploy.installing import install
 from service_record.deploy.planning import Action
 from service_record.deploy.root import Root
-from service_record.http.address import URL_VARIABLE, CollectorError, address_of, is_collector
-from service_record.http.proxies import proxies_of, proxy_for, split_url
+from service_record.http.address import URL_VARIABLE, CollectorError, is_collector, parse_address
+from service_record.http.proxies import proxy_for, read_proxies, split_url
 from service_record.preflight.checks import CheckResult, CheckState, not_checked
 from service_record.preflight.probes import check_time, file_system
 from service_record.record import systemd
@@ -221,7 +221,7 @@ def _check_destinations(settings: Settings, environ: Mapping[str, str]) -> Itera
 def _server(url: str) -> str | None:
     """Return the URL of the server, without path and password; None for a directory."""
     try:
-        place = address_of(url).url if is_collector(url) else url
+        place = parse_address(url).url if is_collector(url) else url
     except CollectorError:
         return None
     parts = split_url(place)
@@ -229,7 +229,7 @@ def _server(url: str) -> str | None:
 
 
 def _check_server(server: str, environ: Mapping[str, str]) -> CheckResult:
-    if (proxy := proxy_for(server, proxies_of(environ))) is not None:
+    if (proxy := proxy_for(server, read_proxies(environ))) is not None:
         return not_checked(server, f"it is reached through the proxy {_server(proxy) or 'of this host'}")
     parts = split_url(server)
     if parts is None or parts.hostname is None:

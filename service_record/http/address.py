@@ -1,7 +1,7 @@
 """A collector's address and the token for it, from arguments, environment and files.
 
 `collector://HOST[:PORT]/NAME` names a host that a collector knows; without `/NAME` it names the collector.
-TLS is spoken, but to this machine itself and with `collector+http://`.
+Connections use TLS, except to this machine and with `collector+http://`.
 """
 
 import os
@@ -14,8 +14,8 @@ from urllib.parse import unquote
 from service_record.http.proxies import is_loopback, split_url
 
 URL_VARIABLE: Final = "SERVICE_RECORD_COLLECTOR"
-"""The environment's name of the collector, where none is given."""
-TOKEN_VARIABLE: Final = "SERVICE_RECORD_TOKEN_FILE"  # noqa: S105  # where it is, not what
+"""Environment variable with the URL of the collector, the default where none is given."""
+TOKEN_VARIABLE: Final = "SERVICE_RECORD_TOKEN_FILE"  # noqa: S105  # the path of the file, not the token
 CA_VARIABLE: Final = "SERVICE_RECORD_CA_BUNDLE"
 CREDENTIAL: Final = "collector-token"
 """The name of systemd's credential, and of the file in a person's configuration."""
@@ -35,7 +35,7 @@ _SCHEMES: Final = {
 
 
 class CollectorError(Exception):
-    """An error of a collector, in one line. `status` is what it answered, None where it did not."""
+    """An error of a collector, in one line. `status` is the HTTP status, None without an answer."""
 
     def __init__(self, reason: str, status: int | None = None, body: bytes = b"") -> None:
         super().__init__(reason)
@@ -43,10 +43,10 @@ class CollectorError(Exception):
         self.body = body
 
 
-class NotTaken(Exception):  # noqa: N818  # what became of it, not a fault of ours
-    """A refusal of the server. `is_final`: it will not change its mind later.
+class NotTaken(Exception):  # noqa: N818  # an outcome, not an error of this program
+    """A refusal of the server. With `is_final`, the same request would be refused again.
 
-    `retry_after` are the seconds after which it may, where the server said so.
+    `retry_after` is the time in seconds after which the server wants to be asked again, if it says so.
     """
 
     def __init__(self, reason: str, *, is_final: bool, retry_after: float | None = None) -> None:
@@ -60,7 +60,7 @@ class Address:
     """A collector, and optionally a host of it."""
 
     url: str
-    """`https://HOST:PORT`, and the path that it is below, if any."""
+    """`https://HOST:PORT`, with the base path, if any."""
     host: str = ""
 
 
@@ -74,7 +74,7 @@ def is_collector(place: str) -> bool:
     return place.startswith(("collector://", "collector+http://", "collector+https://"))
 
 
-def address_of(place: str) -> Address:
+def parse_address(place: str) -> Address:
     """Parse a `collector://` or, for the collector alone, an `http(s)://`. Raises CollectorError."""
     parts = split_url(place, _SCHEMES)
     if parts is None or parts.username or parts.query or parts.fragment:

@@ -50,16 +50,16 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """Nobody answered, or nothing could be sent. `reason` is one line that is safe to print."""
+    """There is no answer, or no request was sent. `reason` is one line that is safe to print."""
 
     reason: str
     is_tls: bool = False
-    """No trust was established: no try without a change of certificates or of the clock will do better."""
+    """TLS failed. Another try fails as well until certificates or the clock change."""
     has_no_network: bool = False
-    """This host reaches nobody, or no name server."""
+    """This host has no route, or no name server answers."""
     tries: int = 1
     sent: int = 0
-    """Bytes of files that left this host in vain."""
+    """Bytes of files that were sent without an answer."""
 
 
 Outcome: TypeAlias = Answered | Unreachable
@@ -67,11 +67,10 @@ Outcome: TypeAlias = Answered | Unreachable
 
 
 def one_line(body: bytes, secrets: Iterable[str] = ()) -> str:
-    """Return the body of an answer as one printable line of at most `MOST_TEXT` characters, without the
-    secrets.
+    """Return the body of an answer as one printable line of at most `MOST_TEXT` characters.
 
-    Of JSON its reason or message, of a page its title or text. Some proxies repeat the request in their
-    pages.
+    That is the reason or message of a JSON body, and the title or text of a page. Secrets are masked, because
+    some proxies repeat the request in their pages.
     """
     secrets = tuple(filter(None, secrets))
     text = body[:MOST_BODY].decode(errors="replace")
@@ -120,11 +119,10 @@ def without(text: str, secrets: Iterable[str]) -> str:
 
 
 def retry_after(value: str | None, now: datetime, date: str | None = None) -> float | None:
-    """Seconds to wait by a `Retry-After` header of seconds or a date (RFC 9110, 10.2.3); None when it says
-    neither.
+    """Return the seconds in a `Retry-After` header (RFC 9110, 10.2.3); None if it is invalid.
 
-    A date is read by the server's own clock, its `Date` header, because this host's may be wrong this early
-    in its life.
+    A date is compared with the server's own clock, its `Date` header: the clock of a host that boots for the
+    first time may be wrong.
     """
     if not value:
         return None
@@ -156,7 +154,7 @@ ASK_AGAIN: Final[frozenset[int]] = frozenset(
         *range(500, 600),
     )
 )
-"""The statuses after which any call is tried again. Any other answer stays, however often one asks."""
+"""The statuses after which every call is tried again. Other answers would not change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +185,7 @@ class RetryPolicy:
 def wait_before_next(
     outcome: Answered | Unreachable, again: Collection[int], remaining: float
 ) -> float | bool:
-    """Return whether to try again: True after the usual wait, a number after that many seconds, False not in
-    this round.
+    """Return True to try again after the usual wait, a number to wait that many seconds, or False.
 
     `remaining` is what remains of the budget in seconds.
     """

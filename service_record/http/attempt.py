@@ -50,19 +50,17 @@ class Request:
     part: str | None = None
     name: str = ""
     into: BinaryIO | None = None
-    """Takes the body of a good answer as it comes, instead of memory."""
+    """The file to write the body of a good answer to."""
     again: Collection[int] = ASK_AGAIN
-    """The statuses after which it is made once more."""
+    """The statuses after which the request is tried again."""
     most_body: int | None = None
-    """Bytes of a good answer that are wanted; an answer without them is no answer. None where its status says
-    all.
-    """
+    """Limit, in bytes, of the body of a good answer. None if the status is enough and the body is ignored."""
     longest_string: int | None = None
-    """Longer strings in the JSON of a good answer are emptied as they come, and do not count as its bytes."""
+    """Longer strings in the JSON of a good answer are emptied while it is read, and not counted."""
     most_refusal: int = MOST_BODY
-    """Bytes that are read of any other answer."""
+    """Limit, in bytes, of the body of any other answer."""
     asks_first: bool = True
-    """Send a file only when the server has not refused its headers: `Expect: 100-continue`."""
+    """Send `Expect: 100-continue`, and the file only if the server does not refuse the headers."""
 
     @property
     def expects_leave(self) -> bool:
@@ -228,7 +226,7 @@ def _is_about_trust(fault: Exception) -> bool:
 
 
 def _has_no_network(fault: Exception) -> bool:
-    """Return whether this host reaches nobody, or no name server: that says nothing of the server."""
+    """Return whether this host has no route or no name server. Such a fault is not the server's."""
     return any(
         cause.errno == socket.EAI_AGAIN
         if isinstance(cause, socket.gaierror)
@@ -238,7 +236,7 @@ def _has_no_network(fault: Exception) -> bool:
 
 
 def _describe(fault: Exception) -> str:
-    """Say what happened in our words and the system's; the library's own may repeat a header's value."""
+    """Describe a fault in our words and the system's. The library's words may contain a header's value."""
     words = next((words for kind, words in _WORDS if isinstance(fault, kind)), "the request failed")
     for cause in _causes(fault):
         if isinstance(cause, ssl.SSLCertVerificationError):

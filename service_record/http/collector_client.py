@@ -1,4 +1,4 @@
-"""Asks a collector, and says what it answers or why it did not. For readers, and for `ship`."""
+"""The client of a collector, for the verbs that read from it and for `ship`."""
 
 import os
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ from service_record.http.address import (
     CA_VARIABLE,
     URL_VARIABLE,
     CollectorError,
-    address_of,
     environment_path,
+    parse_address,
     read_token,
 )
 from service_record.http.answers import Answered, RetryPolicy, Unreachable
 from service_record.http.attempt import Request
-from service_record.http.proxies import Proxies, proxies_of
+from service_record.http.proxies import Proxies, read_proxies
 from service_record.http.transport import Connections, Reply, Transport
 
 _SECONDS: Final = 30.0
@@ -28,11 +28,11 @@ _TRANSFER_SECONDS: Final = 3600.0
 limit.
 """
 _AS_IT_CAME: Final = "surrogateescape"
-"""The bytes of an argument or a variable, which need not be UTF-8."""
+"""Keeps the bytes of an argument or a variable that are not UTF-8."""
 _MOST_REFUSAL: Final = 1 << 20
-"""Bytes of a refusal: one of a batch names each of its streams."""
+"""Limit, in bytes, of a refusal. The refusal of a batch names each of its streams."""
 _MOST_ANSWER: Final = 64 << 20
-"""Bytes of what a collector may say at once, as JSON; of a thousand hosts it is one."""
+"""Limit, in bytes, of a JSON answer. The answer about a thousand hosts has about 1 MiB."""
 _MOST_DOWNLOAD: Final = 4 << 30
 
 
@@ -48,11 +48,11 @@ def connect(
     if not place:
         raise CollectorError(f"no collector: give its URL, or set {URL_VARIABLE}")
     bundle = ca_bundle or environment_path(CA_VARIABLE)
-    return CollectorClient(address_of(place).url, read_token(token_file), ca_bundle=bundle)
+    return CollectorClient(parse_address(place).url, read_token(token_file), ca_bundle=bundle)
 
 
 class SingleTryClient(Connections):
-    """Connections to one server. Close it, or use it as a context manager. Each request is tried once."""
+    """Connections to one server that try each request once. Close it, or use it as a context manager."""
 
     def __init__(
         self,
@@ -65,17 +65,16 @@ class SingleTryClient(Connections):
         transfer_seconds: float = _TRANSFER_SECONDS,
         proxies: Proxies | None = None,
     ) -> None:
-        """Take the proxies of the environment unless others are given.
+        """Use the proxies of the environment unless others are given.
 
-        `seconds` is how long a question may take, and the answer to what was sent; `transfer_seconds` what is
-        sent or downloaded. Raises CollectorError when the URL or the CA bundle cannot be used,
-        ModuleNotFoundError when what speaks HTTP is not installed.
+        `seconds` limits a request and the answer to an upload, `transfer_seconds` an upload or a download.
+        Raises CollectorError for an invalid URL or CA bundle, ModuleNotFoundError without the HTTP library.
         """
         self.url = url
         self._transport = Transport(
             url,
             ca_bundle=ca_bundle,
-            proxies=proxies_of(os.environ) if proxies is None else proxies,
+            proxies=read_proxies(os.environ) if proxies is None else proxies,
             retry_policy=RetryPolicy(
                 connect=seconds,
                 read=seconds,

@@ -31,7 +31,7 @@ class Proxies:
     no_proxy: tuple[str, ...] = ()
 
 
-def proxies_of(environ: Mapping[str, str]) -> Proxies:
+def read_proxies(environ: Mapping[str, str]) -> Proxies:
     """Return the proxies that the environment names, as other programs read it."""
 
     def first(name: str) -> str:

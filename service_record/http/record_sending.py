@@ -1,8 +1,8 @@
-"""Sends the records of a directory to a collector: what is new in them since the last look, in batches.
+"""Send new entries of the records in a directory to a collector, in batches.
 
-What is sent of a file is a stream that only grows. Of lines it is the bytes themselves, with their secrets
-masked and of the same length. The array layouts are rewritten at their end, or as a whole: of them it is each
-entry on a line. The collector keeps how far it has each stream; nothing is kept here.
+A file is sent as a stream of bytes that only grows. A record of lines is sent as it is, with secrets masked
+at the same length. Files in an array layout are rewritten, so their entries are sent as lines. The collector
+stores the offset of each stream; nothing is stored on the host.
 """
 
 import hashlib
@@ -28,9 +28,9 @@ from service_record.record.entry import BYTE_ORDER_MARK, Entry
 from service_record.record.layout import read_entries
 
 HEAD: Final = 4096
-"""Bytes of the beginning of a stream that tell it from others, at most."""
+"""At most this many bytes at the beginning of a stream identify it."""
 _MOST_ARRAY: Final = 64 << 20
-"""Bytes of a file in an array layout that is sent; it is read as a whole."""
+"""Limit, in bytes, of a file in an array layout: it is read as a whole."""
 
 
 class Stream:
@@ -44,13 +44,13 @@ class Stream:
             self._lines = _as_lines(os.pread(self._descriptor, _MOST_ARRAY, 0))
 
     def read(self, offset: int, size: int) -> bytes:
-        """So many bytes from there on; fewer where it ends."""
+        """Return `size` bytes from `offset`, or fewer at the end."""
         if self._lines is not None:
             return self._lines[offset : offset + size]
         return os.pread(self._descriptor, size, offset)
 
     def has(self, offset: int) -> bool:
-        """Return whether it is at least that long."""
+        """Return whether the stream has at least `offset` bytes."""
         return offset == 0 or len(self.read(offset - 1, 1)) == 1
 
     def close(self) -> None:
@@ -59,9 +59,9 @@ class Stream:
 
 
 def _as_lines(array: bytes) -> bytes:
-    """Return the entries of an array, each on a line, and what is damaged between them.
+    """Return the entries of an array, one a line, with the damaged pieces between them.
 
-    What is damaged at the end may still be written.
+    Damaged pieces at the end are left out, because a writer may still complete them.
     """
     pieces = list(read_entries(BytesIO(array)))
     while pieces and not isinstance(pieces[-1], Entry):
@@ -81,8 +81,8 @@ def begins_as(stream: Stream, file: str) -> bool:
 
 
 def digest_of(head: bytes) -> str:
-    """Return a digest that tells beginnings apart, and reveals their content to nobody without the host's
-    own id.
+    """Return a digest of the beginning of a stream. It is keyed with the machine id, so nobody else can guess
+    the content from it.
     """
     return hashlib.blake2b(head, digest_size=16, key=_machine_id()).hexdigest()
 
@@ -113,7 +113,7 @@ _HIDDEN: Final = b"*"
 _LONGEST_NAME: Final = 250
 """Characters of the name of a service; a longer one, or one that cannot be printed, is not sent."""
 _MOST_TURNS: Final = 8
-"""Answers in a row that nothing fits, after which something is wrong."""
+"""Answers in a row without progress, after which sending is given up."""
 
 
 @dataclass(slots=True)
@@ -136,13 +136,13 @@ class Sender:
     records: Records
     services: frozenset[str] = frozenset()
     mask: Callable[[bytes], bytes] = bytes
-    """Takes the secrets out of whole lines, and leaves their lengths as they are."""
+    """Masks the secrets in whole lines, and keeps their lengths."""
     sent_bytes: int = 0
     _sent: dict[str, _StreamPosition] = field(default_factory=dict)
     _offsets: dict[tuple[str, str], int] | None = None
 
     def send(self, seconds: float = inf) -> None:
-        """Send everything new, or as much as can be sent in about so many seconds.
+        """Send all new entries, or as many as can be sent in about `seconds`.
 
         Raises NotTaken, and OSError where the records cannot be read.
         """
@@ -205,9 +205,9 @@ class Sender:
         return _Piece(service, sent.file, sent.offset, data)
 
     def _whole_lines(self, stream: Stream, offset: int, size: int) -> bytes:
-        """Return the lines to send from there on, without secrets; a line without an end is for later.
+        """Return the next whole lines, with secrets masked. A line without its end is sent later.
 
-        Of a line that is longer than a piece nothing can be told whole: it is masked.
+        A line that is longer than a piece is masked as a whole: a secret may be cut at any place.
         """
         data = stream.read(offset, size)
         is_within = offset > 0 and stream.read(offset - 1, 1) != b"\n"
@@ -218,7 +218,7 @@ class Sender:
         return _HIDDEN * begin + self.mask(data[begin:end])
 
     def _begin(self, service: str, sent: _StreamPosition, stream: Stream) -> None:
-        """Find the stream among those that the collector has, or begin a new one."""
+        """Find the stream among the collector's streams, or begin a new one."""
         offsets = self._offsets or {}
         for (name, file), offset in reversed(offsets.items()):
             if name == service and begins_as(stream, file) and stream.has(offset):
@@ -227,7 +227,7 @@ class Sender:
         head = stream.read(0, HEAD)
         sent.file = f"{len(head)}-{digest_of(head)}" if head else ""
         sent.offset = 0
-        if (service, sent.file) in offsets:  # another that began alike, and was longer
+        if (service, sent.file) in offsets:  # an earlier stream with the same beginning that was longer
             sent.file += (
                 f"-{sum(file.startswith(sent.file) for name, file in offsets if name == service) + 1}"
             )
@@ -275,7 +275,7 @@ class _Piece(msgspec.Struct, frozen=True):
 
     @property
     def end(self) -> int:
-        """Return the offset that the collector will have once it has taken this."""
+        """Return the offset at the collector after it has stored this piece."""
         return self.offset + len(self.data)
 
 
@@ -288,7 +288,7 @@ class _SentFile(msgspec.Struct, frozen=True):
 
 
 class _SentFiles(msgspec.Struct, frozen=True):
-    """The answer of a collector: how far it has each stream."""
+    """The answer of a collector: the offset of each stream."""
 
     files: list[_SentFile]
 

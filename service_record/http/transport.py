@@ -38,7 +38,7 @@ from service_record.http.proxies import Proxies, proxy_for, split_url
 from service_record.version import __version__
 
 
-class _TryAgain(Exception):  # noqa: N818 - no error: what the repeating library wants to hear
+class _TryAgain(Exception):  # noqa: N818 - no error: it tells the retry library to go on
     def __init__(self, outcome: Outcome) -> None:
         super().__init__()
         self.outcome = outcome
@@ -54,7 +54,7 @@ class Reply:
 
 
 class Transport:
-    """Requests to one server. `secrets` occur in no text that it gives, and neither does the URL."""
+    """Requests to one server. The texts that it returns contain neither `secrets` nor the URL."""
 
     def __init__(
         self,
@@ -67,10 +67,10 @@ class Transport:
         secrets: Collection[str] = (),
         keeps_connections: bool = False,
     ) -> None:
-        """Choose between a new connection for each try and kept ones.
+        """Use a new connection for each try, or keep connections.
 
-        A new one may meet another, healthier server behind the same name; kept ones suit many requests in a
-        row.
+        A new connection may reach another, healthier server behind the same name. Kept ones are faster for
+        many requests in a row.
         """
         self._retry_policy = retry_policy or RetryPolicy()
         self._secrets = tuple({*filter(None, secrets), *map(unquote, filter(None, secrets))})
@@ -120,9 +120,7 @@ class Transport:
         )
 
     def call(self, request: Request, tries: int | None = None) -> Reply:
-        """Return the answer to a request, asked for again where that makes sense; the last one when all
-        tries are used up.
-        """
+        """Return the answer to a request, or the last answer when all tries are used up."""
         pool, retry_policy, begin = self._pool, self._retry_policy, time.monotonic()
         if pool is None:
             return Reply(self.fault or Unreachable("the connection is closed", tries=0))
@@ -208,10 +206,10 @@ class Connections:
 def _attempts(
     judge: Callable[[Exception], bool | float], tries: int, policy: RetryPolicy
 ) -> Iterable[AbstractContextManager[object]]:
-    """Return a context for each try; an exception in it that `judge` takes leads to the next."""
+    """Return a context for each try. The next one follows an exception that `judge` accepts."""
     if tries == 1:
         return (nullcontext(),)
-    import stamina  # an extra that who tries once does without
+    import stamina  # an extra that single tries do not need
 
     stamina.instrumentation.set_on_retry_hooks(())
     return stamina.retry_context(
@@ -225,7 +223,7 @@ def _attempts(
 
 
 def acknowledged(reply: Reply, statuses: Container[int]) -> Outcome:
-    """Return the outcome; a success that this server does not answer with, or a page, is none."""
+    """Return the outcome. A success with an unexpected status or a page is not an acknowledgement."""
     outcome = reply.outcome
     if isinstance(outcome, Unreachable) or not outcome.good:
         return outcome
@@ -236,7 +234,7 @@ def acknowledged(reply: Reply, statuses: Container[int]) -> Outcome:
 
 
 def _is_spent(request: Request, outcome: Outcome) -> bool:
-    """Return whether a file was sent whole for this answer: another try in this round would cost as much."""
+    """Return whether a file was sent for this answer. Another try would send all of it again."""
     return isinstance(request.file, Path) and isinstance(outcome, Answered) and outcome.sent > 0
 
 
@@ -246,7 +244,7 @@ def _raise_unless_final(outcome: Outcome, again: Collection[int]) -> None:
 
 
 def _check(url: str, headers: Mapping[str, str]) -> None:
-    """Raise for what the library would only stumble over later, with the value in its words."""
+    """Raise FaultySettingError for values that the library refuses later, with the value in its message."""
     good = split_url(url) is not None
     try:
         httpx2.URL(url)
@@ -269,7 +267,7 @@ _AUTHORITIES: Final = (
 
 
 class FaultySettingError(Exception):
-    """Nothing can be sent with such a setting; the text says which, and what to do."""
+    """A setting with which no request can be made. The text names it, and says what to do."""
 
     def __init__(self, text: str, *, is_tls: bool = False) -> None:
         super().__init__(text)
@@ -277,8 +275,9 @@ class FaultySettingError(Exception):
 
 
 def system_trust() -> ssl.SSLContext:
-    """Return a client's context. The authorities are found where OpenSSL does not look, too: ours may come
-    from another system.
+    """Return a TLS context with the authorities of this system.
+
+    The standalone executable has an OpenSSL of another distribution, which looks for them elsewhere.
     """
     context = ssl.create_default_context()
     paths = ssl.get_default_verify_paths()
@@ -327,6 +326,6 @@ def _proxy(url: str | None, trust: ssl.SSLContext) -> httpx2.Proxy | None:
 
 
 def _silence() -> None:
-    """Have the library log nothing: URLs with their queries, and headers, may hold secrets."""
+    """Turn off the logs of the libraries. URLs and headers may contain secrets."""
     for name in ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.proxy", "httpcore2.socks"):
         logging.getLogger(name).disabled = True

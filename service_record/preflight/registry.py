@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urljoin
 
 from service_record.http.answers import RetryPolicy, Unreachable
-from service_record.http.proxies import proxies_of
+from service_record.http.proxies import read_proxies
 from service_record.preflight.checks import CheckResult, CheckState, not_checked
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ class _Registry:
         transport = Transport(
             url,
             ca_bundle=self._ca_bundle,
-            proxies=proxies_of(os.environ),
+            proxies=read_proxies(os.environ),
             retry_policy=RetryPolicy(connect=_SECONDS, read=_SECONDS, total=_SECONDS, tries=1),
             secrets=(headers.get("Authorization", "").partition(" ")[2],),
         )

@@ -9,7 +9,7 @@ from io import BufferedReader
 
 import msgspec
 
-from service_record.http.address import CollectorError, address_of
+from service_record.http.address import CollectorError, parse_address
 from service_record.http.collector_client import CollectorClient, connect, host_path
 from service_record.record.entry import Piece
 from service_record.record.layout import read_entries
@@ -38,7 +38,7 @@ class _HostRecords(msgspec.Struct, frozen=True):
 
 def remote_records(place: str) -> RemoteRecords:
     """Fetch the records of the host that a `collector://` URL names. Raises CollectorError, OSError."""
-    address = address_of(place)
+    address = parse_address(place)
     if not address.host:
         raise CollectorError(f"{place}: no host is named; use {place.rstrip('/')}/NAME")
     client = connect(place)

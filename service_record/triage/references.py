@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias
 
 import msgspec
 
-from service_record.http.address import address_of, is_collector
+from service_record.http.address import is_collector, parse_address
 from service_record.http.collector_client import CollectorClient, connect, host_path
 from service_record.read.source import SourceError, recorded_services
 from service_record.record.recognition import ARCHIVES, HEAD_BYTES, LOGS, FileForm, recognise
@@ -104,7 +104,7 @@ def local_file(reference: Reference) -> Iterator[bytes]:
             yield copy
     elif is_collector(uri) and reference.version:
         place, _, bundle = uri.rpartition("@")
-        path = host_path(address_of(place).host, "bundles", bundle)
+        path = host_path(parse_address(place).host, "bundles", bundle)
         with connect(place) as client, _copy() as (file, copy):
             client.download(path, file)
             file.flush()
@@ -183,7 +183,7 @@ def _in_collector(source: str) -> Iterator[Reference]:
 
     A host's latest bundle is judged; a host without a bundle is judged by the records that it has sent.
     """
-    address = address_of(source)
+    address = parse_address(source)
     with connect(source) as client:
         if address.host:
             yield from _host_in_collector(client, source.rstrip("/"), address.host)

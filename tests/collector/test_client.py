@@ -9,8 +9,8 @@ from service_record.http.address import (
     TOKEN_VARIABLE,
     Address,
     CollectorError,
-    address_of,
     is_collector,
+    parse_address,
     read_token,
 )
 from service_record.http.collector_client import CollectorClient, connect, host_path
@@ -36,7 +36,7 @@ from tests.running_server import Quiet, serving
     ],
 )
 def test_a_collector_and_a_host_of_it_are_named_by_a_url(place: str, url: str, host: str) -> None:
-    assert address_of(place) == Address(url, host)
+    assert parse_address(place) == Address(url, host)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_collector_and_a_host_of_it_are_named_by_a_url(place: str, url: str, h
 )
 def test_what_names_no_collector_is_refused(place: str) -> None:
     with pytest.raises(CollectorError):
-        address_of(place)
+        parse_address(place)
 
 
 def test_only_what_is_spelled_as_one_is_read_as_a_collector() -> None:

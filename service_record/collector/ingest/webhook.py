@@ -18,7 +18,7 @@ from service_record.collector.domain.destinations import Notice, alerts_of, rfc3
 from service_record.collector.ingest.notifying import SendResult, public_reason
 from service_record.collector.store.notices import Delivery
 from service_record.http.answers import Answered, RetryPolicy
-from service_record.http.proxies import proxies_of
+from service_record.http.proxies import read_proxies
 
 _PREFIX: Final = b"whsec_"
 _PART_SECONDS: Final = 10.0
@@ -93,7 +93,7 @@ class _HttpSender:
             connect=_PART_SECONDS, read=_PART_SECONDS, write=_PART_SECONDS, upload_total=3 * _PART_SECONDS
         )
         self._transport = Transport(
-            url, proxies=proxies_of(os.environ), retry_policy=limits, keeps_connections=True
+            url, proxies=read_proxies(os.environ), retry_policy=limits, keeps_connections=True
         )
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Final, TypeVar
 from urllib.parse import SplitResult
 
-from service_record.http.proxies import proxies_of, split_url
+from service_record.http.proxies import read_proxies, split_url
 from service_record.reporter.gather import files
 from service_record.reporter.gather.model import Context, GatherError, GatherStatus, Pieces, Task
 from service_record.reporter.gather.network import Question
@@ -54,7 +54,7 @@ def _checked(url: str, task: Task) -> Iterator[str]:
 
 def _proxy(scheme: str, context: Context) -> Iterator[str]:
     """Yield whether there is a way to the proxy for this scheme, if the environment names one."""
-    proxies = proxies_of(context.environ)
+    proxies = read_proxies(context.environ)
     named = proxies.https if scheme == "https" else proxies.http
     if not named:
         return
