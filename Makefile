@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help help-all report demo test test-thorough test-all matrix golden rules check fuzz bench bench-bundle bench-boot bench-growth examples bashes lock audit \
   dependencies man install deb rpm standalone clean torture standalone-debian11 executables test-executables \
-  demo-collector bench-collector bench-scale bench-triage bench-planted torture-collector site dist release mutants
+  demo-collector bench-collector bench-scale bench-triage bench-planted torture-collector site dist release release-files mutants
 
 DESTDIR =
 PREFIX = /usr/local
@@ -140,6 +140,9 @@ dist: $(READY) ### build the wheel and the source archive into dist/, with SHA25
 	@rm -rf dist
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(VENV_PYTHON) -m hatchling build
 	@cd dist && sha256sum -- *.whl *.tar.gz >SHA256SUMS
+
+release-files: dist deb rpm $(UPKEEP) ### everything that a release has, in dist/: also executables, packages, an installer, the list of libraries
+	@.ci/release-files
 
 release: $(READY) ### build, try and tag the version that service_record/version.py names; RELEASING.md has the steps
 	@.ci/release
