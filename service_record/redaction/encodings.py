@@ -49,7 +49,7 @@ def decoded_runs(text: bytes) -> Iterator[tuple[int, int, bytes]]:
         looks = _LOOKS_BASE64.find(text, *run.span())
         if looks is not None:
             shift = (looks[0] - run.start()) % 4
-            yield *run.span(), _as_text(_inflated(from_base64(text[run.start() + shift : run.end()])))
+            yield *run.span(), _as_text(inflate(from_base64(text[run.start() + shift : run.end()])))
 
 
 def _words(data: bytes) -> bytes:
@@ -66,12 +66,12 @@ def _words(data: bytes) -> bytes:
     )
 
 
-def _inflated(data: bytes) -> bytes:
-    """Return compressed data as it was before; other data as they are."""
+def inflate(data: bytes, max_bytes: int = _MAX_PLAIN_BYTES) -> bytes:
+    """Return the beginning of what gzip compressed, empty if it is damaged; other data unchanged."""
     if not data.startswith(_GZIP):
         return data
     try:
-        return zlib.decompressobj(_AS_GZIP).decompress(data, _MAX_PLAIN_BYTES)
+        return zlib.decompressobj(_AS_GZIP).decompress(data, max_bytes)
     except zlib.error:
         return b""
 
@@ -218,7 +218,7 @@ def _decoded_block(
 ) -> Block:
     if form is _BASE64_LINE:
         joined = b"".join(text[first:last] for first, last in spans)
-        return Block(begin, end, spans, [], _as_text(_inflated(from_base64(joined))), is_key)
+        return Block(begin, end, spans, [], _as_text(inflate(from_base64(joined))), is_key)
     pieces = []
     for first, last in spans:
         match = form.match(text, prefix_end(text, text.rfind(b"\n", 0, first) + 1), last)

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import urllib.parse
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -17,6 +16,7 @@ from typing import Any, Final
 
 from service_record.record.directory import open_inside
 from service_record.redaction import types
+from service_record.redaction.encodings import inflate
 from service_record.redaction.place_parsers import INNER, Parser, anything, ini, secrets_among, urls
 from service_record.redaction.places import PLACES, Place
 from service_record.redaction.rules import Rules
@@ -36,7 +36,6 @@ _DATA_URL: Final = "data-url"
 """A data URL is masked by its shape but is not a known secret: it may be the name of the host."""
 _CREDENTIALS: Final = frozenset({"registry-auth", "authorization"})
 """Kinds whose values are base64 of `user:password`."""
-_GZIP: Final = b"\x1f\x8b"
 
 
 def _kind(name: str) -> str:
@@ -61,8 +60,7 @@ class Contents:
 
         `parser` reads the syntax of the text. `names` are names that are secret in this text only.
         """
-        if text.startswith(_GZIP):
-            text = _unpacked(text)
+        text = inflate(text, _UNPACKED_BYTES)
         for match in _PEM.finditer(text):
             yield Secret("private-key", match.group(1))
         for secret in self._rules.values(text):
@@ -152,15 +150,7 @@ def _values(text: bytes) -> Iterator[Any]:
 def _from_base64(value: bytes) -> bytes:
     """Return the content of a base64 value, decompressed; empty if it is not base64."""
     packed = value.replace(b"%2B", b"+").replace(b"%2F", b"/").replace(b"%3D", b"=").replace(b"\\n", b"")
-    decoded = from_base64(packed, is_strict=True)
-    return _unpacked(decoded) if decoded.startswith(_GZIP) else decoded
-
-
-def _unpacked(packed: bytes) -> bytes:
-    try:
-        return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(packed, _UNPACKED_BYTES)
-    except zlib.error:
-        return b""
+    return inflate(from_base64(packed, is_strict=True), _UNPACKED_BYTES)
 
 
 def _is_line(decoded: bytes) -> bool:

@@ -11,14 +11,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final
 
 from service_record.redaction import ordinary_words, types
 from service_record.redaction.secrets import part
-from service_record.redaction.types import MASK_BEGIN, UnescapedText, from_base64, mask
-
-FoundSpan: TypeAlias = tuple[int, int, str]
-"""Beginning, end and kind of a secret."""
+from service_record.redaction.types import (
+    MASK_BEGIN,
+    ZEROS_FOR_DIGITS,
+    Found,
+    UnescapedText,
+    from_base64,
+    mask,
+)
 
 PRIVATE_KEY: Final = "private-key"
 _ENCODED: Final = "encoded-secret"
@@ -85,7 +89,7 @@ class Body:
     def is_open(self) -> bool:
         return bool(self._kind)
 
-    def spans(self, view: UnescapedText) -> Iterator[FoundSpan]:
+    def spans(self, view: UnescapedText) -> Iterator[Found]:
         """Yield what of the next line is secret, by its places in the view, and learn what begins in it."""
         if not self.is_open and b"PRIVATE" not in view.text:
             return
@@ -111,7 +115,7 @@ class Body:
             self._open(_ENCODED)
             self._frames.add(_Frame.of(line, *runs[-1].span()))
 
-    def _secret(self, place: int, line: bytes, start: int, end: int) -> Iterator[FoundSpan]:
+    def _secret(self, place: int, line: bytes, start: int, end: int) -> Iterator[Found]:
         """Yield what of a part of a line belongs to the secret that is open."""
         if not self.is_open:
             return
@@ -312,7 +316,7 @@ class ValueFollower:
         """Return whether a value of several lines has begun."""
         return self._open is not None and self._open.form in _BLOCKS
 
-    def spans(self, view: UnescapedText) -> Iterator[FoundSpan]:
+    def spans(self, view: UnescapedText) -> Iterator[Found]:
         """Yield the values in the next line whose names stand before it, and learn which names are in it."""
         if self._open is None and _ANY.find(view.text) is None:
             return
@@ -365,18 +369,14 @@ class ValueFollower:
                 return
 
 
-_ZEROS_FOR_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
-"""Numbers before a line differ: a time, a process."""
-
-
 def _behind(head: bytes, line: bytes) -> int | None:
     """Return where a line goes on behind what a program puts before each; None when that is not there."""
     words = head.split()
     match = _words(len(words)).match(line)
     if match is None:
         return None
-    here = match[0].translate(_ZEROS_FOR_DIGITS).split()
-    return match.end() if here == [word.translate(_ZEROS_FOR_DIGITS) for word in words] else None
+    here = match[0].translate(ZEROS_FOR_DIGITS).split()
+    return match.end() if here == [word.translate(ZEROS_FOR_DIGITS) for word in words] else None
 
 
 @lru_cache(maxsize=64)

@@ -23,10 +23,7 @@ from service_record.redaction.syntax import (
     quoted_parts,
     starts_with_break,
 )
-from service_record.redaction.types import MASK_BEGIN, UnescapedText, line_end, unescape
-
-Found: TypeAlias = tuple[int, int, str]
-"""Beginning, end and kind of a secret."""
+from service_record.redaction.types import MASK_BEGIN, Found, UnescapedText, line_end, unescape
 
 MAX_DEPTH: Final = 6
 """Texts in texts: escapes in escapes, JSON in JSON, what is encoded in what is encoded."""
@@ -430,29 +427,15 @@ _JUDGED_BYTES: Final = 512
 
 
 def _is_secret(shape: SecretShape, value: bytes, *, is_quoted: bool) -> bool:
-    check = shape.check
-    if is_quoted and check is ordinary_words.is_password:
-        check = ordinary_words.is_value  # prose is not in quotes
-    return len(value) >= shape.least and _passes(check, value)
-
-
-def _passes(check: Callable[[bytes], bool], value: bytes) -> bool:
-    """Return what a check says. The same few words follow names in line after line."""
-    return _remembered_check(check, value) if len(value) <= _LONGEST_WORD else check(value)
-
-
-@lru_cache(maxsize=4096)
-def _remembered_check(check: Callable[[bytes], bool], value: bytes) -> bool:
-    return check(value)
-
-
-_LONGEST_WORD: Final = 64
+    check = _IN_QUOTES.get(shape.check, shape.check) if is_quoted else shape.check
+    return len(value) >= shape.least and check(value)
 
 
 _IN_QUOTES: Final[Mapping[Callable[[bytes], bool], Callable[[bytes], bool]]] = {
     ordinary_words.is_password: ordinary_words.is_value,
     ordinary_words.is_flag_value: ordinary_words.is_quoted_flag_value,
 }
+"""The check of a value in quotes, where prose does not stand."""
 
 
 def _matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Iterator[Found]:
@@ -473,13 +456,13 @@ def _matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Iterator
                 quotes = quotes or Text(text)
                 value = quotes.word(start - (text[start - 1 : start] in _QUOTES))
                 start, end = value.start, max(value.end, value.start)
-            if text[start - 1 : start] in _QUOTES:  # prose is not in quotes
+            if text[start - 1 : start] in _QUOTES:
                 check = _IN_QUOTES.get(check, check)
             if end - start < shape.least or _is_in_mask(text, start):
                 continue
             if shape.kind == "token" and _PUBLIC_NAME.search(text[max(0, start - _LONGEST_NAME) : start]):
                 continue
-            if _passes(check, text[start:end]):
+            if check(text[start:end]):
                 yield start, end, shape.kind
 
 

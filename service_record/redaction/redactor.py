@@ -7,9 +7,9 @@ from typing import Final, TypeVar
 
 from service_record.redaction import encodings, types
 from service_record.redaction.over_lines import PRIVATE_KEY, Body, OpenName, ValueFollower
-from service_record.redaction.reader import ENCODED, MAX_DEPTH, RUNS, TOKENS, Found, LineReader, placed
+from service_record.redaction.reader import ENCODED, MAX_DEPTH, RUNS, TOKENS, LineReader, placed
 from service_record.redaction.rules import Rules, replaced
-from service_record.redaction.types import MASK_BEGIN, MaskedSpan, line_end, views_of
+from service_record.redaction.types import MASK_BEGIN, ZEROS_FOR_DIGITS, Found, MaskedSpan, line_end, views_of
 
 BLOCK_BYTES: Final = 1 << 20
 """The size that is redacted at once, and up to which a line is kept whole."""
@@ -24,7 +24,6 @@ _MAX_REMEMBERED_BYTES: Final = 1 << 10
 _MOST_REMEMBERED: Final = 4096
 _LEAST_REPEATED: Final = 12
 """A value of so many bytes is masked wherever it is in its line."""
-_ZEROS_FOR_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _DEPENDS_ON_DIGITS: Final = re.compile(rb"0x|[%#^\x1b]|&[a-z]{2,5};|\\[\\uxU0]")
 """Hexadecimal numbers, escapes, and escapes in escapes, which may hide an exact secret."""
 _RUN: Final = types.compiled(rb"""[^\s"'\\<>,]*""")
@@ -360,7 +359,7 @@ def _key(line: bytes, groups: int) -> bytes:
     """
     if groups & (TOKENS | ENCODED):
         return line
-    key = line.translate(_ZEROS_FOR_DIGITS)
+    key = line.translate(ZEROS_FOR_DIGITS)
     return line if _DEPENDS_ON_DIGITS.search(key) else key
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from service_record.redaction.exact import Exact
-from service_record.redaction.reader import Found, LineReader, number_quote, patterns, placed
-from service_record.redaction.types import MASK_BEGIN, MaskedSpan, Secret, mask
+from service_record.redaction.reader import LineReader, number_quote, patterns, placed
+from service_record.redaction.types import MASK_BEGIN, Found, MaskedSpan, Secret, mask
 
 _MOST_TURNS: Final = 8
 """The limit of passes: the text that a mask lays bare is looked at again; more than two passes are seldom

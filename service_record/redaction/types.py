@@ -84,6 +84,12 @@ def _options(*, groups: bool) -> Any:
     return options
 
 
+Found: TypeAlias = tuple[int, int, str]
+"""Beginning, end and kind of a secret in a text."""
+
+ZEROS_FOR_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
+"""For `bytes.translate`: makes lines equal that differ only in times, processes and other numbers."""
+
 MASK_BEGIN: Final = b"<redacted:"
 """`<` begins a plain word in YAML and needs no escape in JSON; `[` would make a YAML list of the value."""
 
