@@ -221,6 +221,13 @@ def show_command(
         raise Unreadable(visible(str(error))) from None
 
 
+_ORDER: Final = {
+    verdict: place
+    for place, verdict in enumerate(("failed", "looping", "stuck", "silent", "progressing", "done"))
+}
+"""The order of hosts in a table: those in trouble first."""
+
+
 @dataclass(frozen=True, slots=True)
 class _HostQuestion:
     """The filters that choose hosts."""
@@ -245,7 +252,8 @@ class _HostQuestion:
             if len(hosts) == before:
                 break
         clusters = self._clusters(client)
-        return replace(page, hosts=tuple(hosts.values()), earlier=earlier, clusters=clusters)
+        ordered = sorted(hosts.values(), key=lambda host: (_ORDER.get(host.verdict, len(_ORDER)), host.name))
+        return replace(page, hosts=tuple(ordered), earlier=earlier, clusters=clusters)
 
     def _clusters(self, client: CollectorClient) -> tuple[Cluster, ...]:
         """Return the requested clusters, or all of a whole fleet. Raises CollectorError."""
@@ -272,6 +280,7 @@ class _HostQuestion:
                 cluster=self.clusters,
                 all="true" if self.is_all else None,
                 earlier="true" if self.is_all else None,
+                sort="name",  # a host keeps its place while verdicts change
                 limit=_PAGE,
                 after=after or None,
             )

@@ -190,7 +190,7 @@ def _in_collector(source: str) -> Iterator[Reference]:
             return
         after = None
         while True:
-            page = client.get("/api/v1/hosts", all="true", limit=_HOSTS_PER_PAGE, after=after)
+            page = client.get("/api/v1/hosts", all="true", sort="name", limit=_HOSTS_PER_PAGE, after=after)
             for host in page["hosts"]:
                 yield from _host_in_collector(client, f"{source.rstrip('/')}/{host['name']}", host["name"])
             after = page.get("next")

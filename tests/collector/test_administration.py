@@ -114,6 +114,8 @@ def test_whoever_accepts_json_is_enrolled_in_json(sqlite_server: Served) -> None
         ("group:dc1", "web1", 201),
         ("group:dc2", "new1", 201),
         ("", "../etc", 400),
+        ("", "web1", 403),
+        ("", "new1", 201),
     ],
 )
 def test_an_enrolment_is_for_the_hosts_of_its_scope(

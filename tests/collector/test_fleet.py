@@ -1,6 +1,7 @@
 """What readers see of hosts."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from hypothesis import given
@@ -8,9 +9,10 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from service_record.collector.domain.progress import repeated
+from service_record.collector.store.database import FILE
 from service_record.collector.store.fleet import Cursor, Filters, Fleet, fleet
 from service_record.collector.store.host_rows import StoredHostDetail, host, logs_of
-from tests.collector.serving import Served
+from tests.collector.serving import Served, served, settings_in
 
 T = TypeVar("T")
 
@@ -91,3 +93,41 @@ def test_rounds_that_come_again_are_told_once() -> None:
     told = repeated("abcabcabcadd", key=str)
 
     assert [("".join(one.latest), one.count) for one in told] == [("abc", 3), ("a", 1), ("d", 2)]
+
+
+def test_pages_by_name_miss_no_host_while_verdicts_change(server: Served) -> None:
+    group, reader = server.client("group", "dc1"), server.client("reader")
+    for number in range(9):
+        group.step(f"web{number}", "Disk setup", "init")
+    server.settle()
+    seen: list[str] = []
+    after = ""
+    while True:
+        page = reader.get("/api/v1/hosts", sort="name", limit=2, after=after).json
+        seen += [host["name"] for host in page["hosts"]]
+        after = page["next"]
+        if not after:
+            break
+        group.step("web8", "Disk setup", "failed")  # it comes first by verdict
+        server.settle()
+
+    assert seen == [f"web{number}" for number in range(9)]
+
+
+def test_page_of_another_order_is_refused(sqlite_server: Served) -> None:
+    reader = sqlite_server.client("reader")
+
+    assert reader.get("/api/v1/hosts", sort="name", after="failed:web1").status == 400
+    assert reader.get("/api/v1/hosts", after="name:web1").status == 400
+    assert reader.get("/api/v1/hosts", sort="verdict").status == 400
+
+
+def test_only_the_owner_reads_the_database(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    settings.data.mkdir(mode=0o755)
+    with served(settings) as server:
+        server.client("admin").step("web1", "Disk setup")
+        modes = {path.name: path.stat().st_mode & 0o777 for path in settings.data.glob(f"{FILE}*")}
+
+    assert set(modes.values()) == {0o600}
+    assert settings.data.stat().st_mode & 0o777 == 0o755

@@ -154,6 +154,7 @@ OPERATIONS: Final = (
             "cluster": _REPEATED,
             "all": {"type": "boolean"},
             "earlier": {"type": "boolean"},
+            "sort": {"type": "string", "enum": ["name"]},
             "limit": _NUMBER,
             "after": STRING,
         },

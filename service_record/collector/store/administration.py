@@ -75,7 +75,8 @@ def enrol(connection: Connection, grant: Grant, host: str, asked_group: str, now
     """
     row = connection.execute(select(hosts.c.group).where(hosts.c.name == host)).one_or_none()
     group = grant.group_of_enrolled(asked_group) if row is None else row.group
-    if not grant.may_enrol(host, group):
+    # A token for any new host must not become the token of a host that somebody else installed.
+    if not grant.may_enrol(host, group) or (row is not None and not grant.scope):
         raise Forbidden(f"this token is not to enrol {host}")
     if not tokens.use(connection, grant.token_id, now):
         raise Used("this token is used, revoked or expired")

@@ -145,6 +145,8 @@ class Database:
             connection.execute(insert(counters), [{"name": name, "latest": 0} for name in COUNTERS])
             command.stamp(config, "head")
 
+        if self.is_sqlite and self.url.database:
+            _make_private(Path(self.url.database))
         for tries_left in range(_TRIES, -1, -1):
             try:
                 with self.changing() as connection:
@@ -162,6 +164,16 @@ class Database:
                     continue
                 raise DatabaseError(f"{self.url}: {_first_line(error)}") from error
             return
+
+
+def _make_private(path: Path) -> None:
+    """Let only the owner read a database; SQLite gives its mode to the files beside it."""
+    with contextlib.suppress(OSError):  # the database itself says what is wrong
+        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.fchmod(descriptor, 0o600)
+        finally:
+            os.close(descriptor)
 
 
 def sqlite_url(data: Path) -> URL:

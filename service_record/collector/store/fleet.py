@@ -16,6 +16,8 @@ from service_record.collector.store.selecting import names_of, row_as, rows_as
 SHOWN_DONE: Final = 86_400.0
 """Seconds for which a host that is done is shown where nobody asks for all."""
 _ORDER: Final = ("failed", "looping", "stuck", "silent", "progressing", "done")
+BY_NAME: Final = "name"
+"""The order of names: a host keeps its place while verdicts change, so a reader of all pages misses none."""
 _WILD: Final = {"*": "%", "?": "_", "%": r"\%", "_": r"\_", "\\": r"\\"}
 
 
@@ -90,16 +92,17 @@ _SUMMARY: Final = tuple(hosts.c[name] for name in names_of(HostSummary))
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The host behind which a page begins. As a text: `failed:web17`."""
+    """The host behind which a page begins. As a text: `failed:web17`, or by name `name:web17`."""
 
     verdict: str
+    """The host's verdict; BY_NAME in the order of names."""
     name: str
 
     @classmethod
     def of(cls, text: str) -> "Cursor | None":
         """Parse a cursor; None for a text that is not one."""
         verdict, _, name = text.partition(":")
-        return cls(verdict, name) if verdict in _ORDER and name and "\0" not in name else None
+        return cls(verdict, name) if verdict in {*_ORDER, BY_NAME} and name and "\0" not in name else None
 
     def __str__(self) -> str:
         return f"{self.verdict}:{self.name}"
@@ -113,6 +116,7 @@ def fleet(
     counts: Mapping[str, int] | None = None,
     *,
     is_grouped: bool = False,
+    is_by_name: bool = False,
 ) -> Fleet:
     """Return a page of the hosts that pass the filters, and the number of hosts of each verdict.
 
@@ -120,10 +124,18 @@ def fleet(
     `counts` are those of a moment ago, where they are known. With `is_grouped` the hosts of `list_causes` are
     not among the rows, but counted.
     """
-    verdicts = [verdict for verdict in _ORDER if verdict in (filters.verdicts or _ORDER)]
-    if after is not None:
+    if is_by_name:
+        verdicts: list[str] = []
+        query = select(*_SUMMARY).where(*_conditions(filters))
+        if filters.verdicts:
+            query = query.where(hosts.c.verdict.in_(filters.verdicts))
+        if after is not None:
+            query = query.where(hosts.c.name > after.name)
+        page = list(rows_as(connection, HostSummary, query.order_by(hosts.c.name).limit(limit + 1)))
+    else:
+        verdicts, page = [verdict for verdict in _ORDER if verdict in (filters.verdicts or _ORDER)], []
+    if after is not None and not is_by_name:
         verdicts = [verdict for verdict in verdicts if _ORDER.index(verdict) >= _ORDER.index(after.verdict)]
-    page: list[HostSummary] = []
     for verdict in verdicts:
         query = select(*_SUMMARY).where(hosts.c.verdict == verdict, *_conditions(filters))
         if is_grouped:
@@ -139,7 +151,7 @@ def fleet(
         hosts=tuple(page[:limit]),
         counts=counts,
         total=sum(count for verdict, count in counts.items() if verdict in (filters.verdicts or counts)),
-        next=None if last is None else Cursor(last.verdict, last.name),
+        next=None if last is None else Cursor(BY_NAME if is_by_name else last.verdict, last.name),
     )
 
 

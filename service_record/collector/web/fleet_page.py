@@ -21,6 +21,7 @@ from service_record.collector.process import Collector
 from service_record.collector.store.absences import read_absences
 from service_record.collector.store.cluster_rows import ClusterSummary, list_clusters
 from service_record.collector.store.fleet import (
+    BY_NAME,
     MOST_CAUSES,
     SHOWN_DONE,
     CauseSummary,
@@ -67,7 +68,7 @@ class FleetFilters(Filters):
             causes=field_values(query.getlist("cause")),
             each=query.get("each", "") not in {"", "0"},
             all=query.get("all", "") not in {"", "0"},
-            after=Cursor.of(query.get("after", "")),
+            after=_page_cursor(query.get("after", "")),
         )
 
     @property
@@ -126,6 +127,12 @@ def field_values(fields: Iterable[str]) -> tuple[str, ...]:
     """Return the values of some fields; those with NUL, which no database takes, are left out."""
     words = (field.replace("\0", "").strip() for field in fields)
     return tuple(dict.fromkeys(word for word in words if word))[:_MOST_WORDS]
+
+
+def _page_cursor(text: str) -> Cursor | None:
+    """Return the host behind which a page of the fleet begins, which is in the order of verdicts."""
+    cursor = Cursor.of(text)
+    return None if cursor is None or cursor.verdict == BY_NAME else cursor
 
 
 _DIGITS = 16
@@ -278,15 +285,14 @@ def _read_all(collector: Collector, look: FleetFilters, confined_to: str) -> lis
     rows: list[dict[str, object]] = []
     after: Cursor | None = None
     filters = look.filters(collector.now(), confined_to)
-    while True:
-        with collector.database.reading() as connection:
-            part = fleet(
-                connection, filters, _EXPORTED_AT_ONCE, after, collector.counts.of(connection, filters)
-            )
-        rows += ({name: getattr(host, name) for name in _COLUMNS} for host in part.hosts)
-        after = part.next
-        if after is None:
-            return rows
+    with collector.database.reading() as connection:  # one state of all pages
+        counts = collector.counts.of(connection, filters)
+        while True:
+            part = fleet(connection, filters, _EXPORTED_AT_ONCE, after, counts)
+            rows += ({name: getattr(host, name) for name in _COLUMNS} for host in part.hosts)
+            after = part.next
+            if after is None:
+                return rows
 
 
 def see_fleet(collector: Collector, look: FleetFilters, confined_to: str) -> FleetSeen:
