@@ -348,3 +348,8 @@ def test_a_mistake_is_answered_in_one_line(
     answer = service_record("diff", *(places.get(argument, argument) for argument in arguments))
     assert answer.status == status
     assert told in answer.err.splitlines()[-1]
+
+
+def test_ratio_must_be_a_number(tmp_path: Path) -> None:
+    answer = service_record("diff", "--ratio", "nan", tmp_path, tmp_path)
+    assert (answer.status, "is not a number" in answer.err) == (2, True)

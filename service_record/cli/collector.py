@@ -8,7 +8,6 @@ import click
 
 from service_record.cli import FAILED, Unreadable, require_extra
 from service_record.cli.collector_care import (
-    Number,
     audit_command,
     backup_command,
     data_option,
@@ -19,7 +18,7 @@ from service_record.cli.collector_care import (
     restore_command,
     token,
 )
-from service_record.cli.options import DURATION, SIZE
+from service_record.cli.options import DURATION, SIZE, Number
 from service_record.collector.domain.silence import DEFAULT
 from service_record.record.visible import visible
 

@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from service_record.cli import FAILED, Unreadable
-from service_record.cli.options import SIZE
+from service_record.cli.options import SIZE, Number
 from service_record.cli.terminal import aligned, write_new
 from service_record.record.visible import visible
 
@@ -52,16 +51,6 @@ objects_option = click.option(
 output_option = click.option(
     "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="The form."
 )
-
-
-class Number(click.FloatRange):
-    """A number within bounds, which `nan` is not."""
-
-    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        number: float = super().convert(value, param, ctx)  # type: ignore[arg-type]
-        return (
-            self.fail(f"{value!r} is not a number; use one like 30", param, ctx) if isnan(number) else number
-        )
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import msgspec
 
 from service_record.cli import FAILED
 from service_record.cli.inputs import check_names, history_of, now_for, opened
-from service_record.cli.options import DURATION, display_options, service_names
+from service_record.cli.options import DURATION, Number, display_options, service_names
 from service_record.cli.terminal import OutputForm, emit, takes_form
 from service_record.diagnosis.comparison import FLOOR, RATIO, ServiceComparison, Tolerance, compare
 from service_record.diagnosis.trouble_facts import KnownCause
@@ -30,17 +30,17 @@ from service_record.read.source import Source
 )
 @click.option(
     "--ratio",
-    type=click.FloatRange(min=1),
+    type=Number(min=1),
     default=RATIO,
     show_default=True,
-    help="Slower is what took longer than so many times.",
+    help="A stage is slower if it took more than this many times as long.",
 )
 @click.option(
     "--floor",
     type=DURATION,
     default=f"{FLOOR:g}s",
     show_default=True,
-    help="And longer by more than this: 90s, 2m, 0.5s.",
+    help="And if it took longer by more than this: 90s, 2m, 0.5s.",
 )
 @click.option(
     "-o",

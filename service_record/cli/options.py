@@ -35,6 +35,16 @@ SIZE: Final = _Quantity("size")
 """Bytes; a K is 1024 of them."""
 
 
+class Number(click.FloatRange):
+    """A number within bounds; `nan` is refused."""
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)  # type: ignore[arg-type]
+        if number != number:  # noqa: PLR0124  # only nan does
+            self.fail(f"{value!r} is not a number; use one like 30", param, ctx)
+        return number
+
+
 _NAMES_OF_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _AGO: Final = re.compile(r"-?((?:\d+[smhdw] ?)+)(?:ago)?")
 _MOMENTS: Final = "2026-11-21T03:12, 10m or -10m (ago), today, yesterday, now, @1700000000"

@@ -66,7 +66,6 @@ class _Shipment:
     "url",
     metavar="URL",
     envvar=URL_VARIABLE,
-    required=True,
     help="The collector: https://HOST, or collector://HOST[:PORT][/NAME]; or a backend of OpenTelemetry, for "
     f"traces: otlp+https://HOST[:PORT][/PATH]. [${URL_VARIABLE}]",
 )
@@ -99,7 +98,7 @@ class _Shipment:
 def command(
     *,
     services: tuple[str, ...],
-    url: str,
+    url: str | None,
     host: str | None,
     templates: tuple[Path, ...],
     follow: bool,
@@ -109,6 +108,8 @@ def command(
     ca_bundle: Path | None,
 ) -> None:
     """Send records to a collector, or traces to a backend, as they come.
+
+    The URL is given with --to, or as the first argument.
 
     Secrets of this host are masked. What the collector has already is not sent again, whoever sent it and
     whenever. What cannot be delivered ends it with 75; with --follow it goes on until it can be.
@@ -123,6 +124,12 @@ def command(
       service-record ship --to https://collector.example --template /root/anaconda-ks.cfg
       service-record ship --to otlp+https://tempo.example:4318 --headers-file headers --follow
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    if services and "://" in services[0]:
+        if _is_given("url"):
+            raise click.UsageError("the URL is given twice; leave out --to")
+        url, services = services[0], services[1:]
+    if url is None:
+        raise click.UsageError(f"no collector is named; use --to URL, or set ${URL_VARIABLE}")
     if templates and (follow or services or directory):
         raise click.UsageError("--template sends no records: leave out --follow, --from and services")
     records = Records(directory)

@@ -22,6 +22,7 @@ from tests.collector.test_bundles import FAILED, indexed
 from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.fuzz.raw_answers import whole
 from tests.fuzz.raw_server import RawServer
+from tests.running_server import nobody
 from tests.waiting import wait_for
 
 
@@ -198,6 +199,20 @@ def test_the_verb_sends_what_is_there_and_ends(server: Served, host: str, direct
 
     assert (answer.status, answer.err) == (0, f"{len(entry().to_line())} bytes sent\n")
     assert held(server, host, "job") == entry().to_line() + b"\n"
+
+
+def test_url_may_be_the_first_argument(directory: Path) -> None:
+    undelivered = service_record("ship", nobody(), "--from", directory, "--token-file", token(directory))
+    assert (undelivered.status, undelivered.err.count("\n")) == (75, 1)
+    twice = service_record("ship", nobody(), "--to", nobody(), "--from", directory)
+    assert (twice.status, "given twice" in twice.err) == (2, True)
+    assert "--to URL" in service_record("ship", "--from", directory).err
+
+
+def token(directory: Path) -> Path:
+    path = directory.with_name("token")
+    path.write_text("a-token")
+    return path
 
 
 def test_record_behind_a_link_is_not_sent(server: Served, host: str, directory: Path) -> None:
