@@ -344,8 +344,7 @@ def test_directory_without_any_text_is_refused(tmp_path: Path) -> None:
     assert (answer.status, answer.out) == (3, "")
     assert answer.err.startswith(f"Error: no records in {place}: no *.json file there")
     for verb in ("show", "timeline"):
-        sos = unpacked(tmp_path / "sos", SOS)
-        assert "no records in" in service_record(verb, "--from", sos).err
+        assert "no records in" in service_record(verb, "--from", place).err
 
 
 @pytest.mark.parametrize("is_pipe", [False, True])

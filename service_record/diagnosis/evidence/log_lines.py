@@ -458,18 +458,7 @@ def is_own_line(line: LogLine, service: str) -> bool:
     """Return whether a service wrote a line: by its unit, its program, or the log file that it keeps."""
     if line.host or line.kind in {KERNEL, SYSTEMD, CONTAINERS}:
         return False
-    if _is_of_unit(line, service):
-        return True
-    folder = next((log for names, log in _OWN_LOGS if re.match(names, service)), None)
-    return folder is not None and re.search(folder, line.place.path) is not None
-
-
-_OWN_LOGS: Final = (
-    (r"cloud-(?:init|config|final)", r"cloud-(?:init|config|final)[^/]*\.log"),
-    (r"anaconda", r"(?:^|/)(?:anaconda|packaging|program|storage|dnf)[^/]*\.log"),
-    (r"(?:snap\.)?subiquity|curtin", r"(?:subiquity|curtin)[^/]*\.log"),
-)
-"""Pattern of services -> pattern of the files that they log to themselves."""
+    return service in line.services or _is_of_unit(line, service)
 
 
 def _is_of_unit(line: LogLine, unit: str) -> bool:
