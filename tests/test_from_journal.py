@@ -97,6 +97,7 @@ def test_description_without_name_is_joined_to_its_unit() -> None:
     text = TEXT.replace("pull.service - Pull the image", "Pull the image")
     (pull,) = runs(read(text), "pull")
     assert (pull.outcome, pull.duration) == (Outcome.FAILURE, 3.0)
+    assert pull.facts.message == "pulling\nregistry: connection refused"
     assert not runs(read(text), "Pull the image")
 
 
@@ -131,6 +132,20 @@ def test_fields_decide_where_text_has_no_name(form: str) -> None:
     )
     assert (a.invocation_id, a.boot_id, a.duration) == ("1" * 32, BOOT, 2.001)
     assert (b.facts.service_result, b.started) == ("dependency", None)
+
+
+def test_time_is_when_the_message_was_sent() -> None:
+    text = exported(
+        about("a.service", "Starting a.service - A...", STARTING),
+        about(
+            "a.service",
+            "Finished a.service - A.",
+            STARTED,
+            _SOURCE_REALTIME_TIMESTAMP=str(1_795_255_200_000_000 + 400_000),
+        ),
+    )
+    (run,) = runs(read(text), "a")
+    assert run.duration == pytest.approx(0.4, abs=0.01)
 
 
 def test_line_with_an_empty_line_in_it_ends_no_entry() -> None:
@@ -183,6 +198,25 @@ def test_run_of_another_boot_is_in_that_boot() -> None:
     history = read(f"-- Boot {first} --\n{TEXT}-- Boot {second} --\n{later}")
     assert history.boots == (first, second)
     assert [(run.boot_id, run.attempt) for run in runs(history, "pull")] == [(first, 1), (second, 1)]
+
+
+def test_last_line_without_an_end_is_read() -> None:
+    text = TEXT[: TEXT.index("Failed with result 'exit-code'.") + len("Failed with result 'exit-code'.")]
+    assert runs(read(text), "pull")[0].outcome is Outcome.FAILURE
+
+
+def test_runs_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service_record.history.from_journal._MAX_RUNS", 3)
+    line = "Nov 21 10:00:{:02} node systemd[1]: {}\n"
+    text = "".join(
+        line.format(number, "Starting a.service - A...")
+        + line.format(number, "a.service: Failed with result 'timeout'.") * (number % 2)
+        for number in range(1, 12)
+    )
+    found = runs(read(text), "a")
+    assert found[-1].attempt == 11
+    assert len(found) + sum(run.left_out.runs for run in found if run.left_out) == 11
+    assert any(run.left_out for run in found)
 
 
 def test_user_manager_is_not_systemd() -> None:

@@ -29,6 +29,7 @@ _MAX_MESSAGE_CHARACTERS: Final = 1000
 _MAX_RUNS: Final = 1000
 """Runs of one unit that are kept: the latest. The others are counted."""
 _MAX_UNITS: Final = 20_000
+"""Units of one boot that are kept: the first."""
 _BOOT: Final = "running in system mode"
 _VERSION: Final = r"systemd v?(\d{2,4})\b.* running in system mode"
 _NAMES_FINISHED: Final = 246
@@ -177,8 +178,6 @@ class JournalRuns:
         self._units_by_description: dict[str, str] = {}
         self._failed_before = ""
         """The unit of the message before, when that was of a failure."""
-        self.units_left_out: set[str] = set()
-        """Units beyond the number that is kept."""
 
     def add_line(self, unit: str, invocation_id: str | None, line: object, boot_id: str | None) -> None:
         """Take a line that a unit logged itself."""
@@ -248,7 +247,6 @@ class JournalRuns:
         unit = units.get(name)
         if unit is None:
             if len(units) >= _MAX_UNITS:
-                self.units_left_out.add(name)
                 return None
             unit = units[name] = _UnitRuns(name)
         return unit
@@ -325,7 +323,7 @@ class JournalRuns:
             unit.lines.clear()
         if len(unit.runs) > 2 * _MAX_RUNS:
             for old in unit.runs[:-_MAX_RUNS]:
-                unit.left_out["failure" if old.outcome in {"failure", ""} else old.outcome] += 1
+                unit.left_out[old.outcome if old.outcome in unit.left_out else "failure"] += 1
             unit.runs = unit.runs[-_MAX_RUNS:]
 
     def _set_ready(self, unit: _UnitRuns, message: JournalMessage, *, is_oneshot: bool) -> None:
@@ -374,6 +372,7 @@ class JournalRuns:
             if latest is not None and latest.result is None:
                 latest.result = result
             return
+        message_of_unit = _message([self._read_line(line) for line in unit.lines])
         if run is None and latest is not None and latest.is_oneshot and not unit.exits:
             run = latest
         if run is None:
@@ -384,7 +383,7 @@ class JournalRuns:
         run.invocation_id = run.invocation_id or message.invocation_id
         run.result = result
         run.exit = next((each for each in unit.exits if each.signal or each.code), None)
-        run.message = _message([self._read_line(line) for line in unit.lines])
+        run.message = message_of_unit
         self._end(unit, run, at, "failure")
 
     def _refuse(self, unit: _UnitRuns, message: JournalMessage, result: str) -> None:

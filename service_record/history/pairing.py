@@ -278,7 +278,8 @@ class Pairing:
             run = self._latest
             if run is None or run.ends:
                 return None
-            return run if run.is_pending or _starts_again(run, entry) else None
+            is_upstreams = entry.recorder is None  # a run from a journal names no process either
+            return run if run.is_pending or (is_upstreams and _starts_again(run, entry)) else None
         same = self._by_identity.get(_identity(entry))
         if same is not None and not same.ends:
             return same

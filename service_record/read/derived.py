@@ -40,10 +40,11 @@ _ENDS: Final = rb"end(?:s|ing)? at [A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d
 """In the line that journalctl prints above a journal as text."""
 _FIELDS: Final = (
     *("MESSAGE", "MESSAGE_ID", "UNIT", "USER_UNIT", "INVOCATION_ID", "JOB_RESULT", "UNIT_RESULT"),
+    "_SOURCE_REALTIME_TIMESTAMP",
     *("EXIT_CODE", "EXIT_STATUS", "SYSLOG_IDENTIFIER", "_PID", "_SYSTEMD_UNIT", "_SYSTEMD_INVOCATION_ID"),
 )
 _JOURNALCTL: Final = (
-    *("journalctl", "--quiet", "--no-pager", "--all", "--output=json"),
+    *("journalctl", "--quiet", "--no-pager", "--all", "--output=json", "--lines=500000"),
     f"--output-fields={','.join(_FIELDS)}",
 )
 _MAX_FAILED: Final = 50

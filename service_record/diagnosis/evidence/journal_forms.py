@@ -183,6 +183,7 @@ class _JsonFields(msgspec.Struct):
     transport: Any = msgspec.field(default=None, name="_TRANSPORT")
     monotonic: Any = msgspec.field(default=None, name="__MONOTONIC_TIMESTAMP")
     own_invocation: Any = msgspec.field(default=None, name="_SYSTEMD_INVOCATION_ID")
+    sent: Any = msgspec.field(default=None, name="_SOURCE_REALTIME_TIMESTAMP")
     MESSAGE_ID: Any = None
     INVOCATION_ID: Any = None
     JOB_RESULT: Any = None
@@ -205,6 +206,7 @@ _JSON_NAMES: Final = {
     "unit": b"_SYSTEMD_UNIT",
     "transport": b"_TRANSPORT",
     "monotonic": b"__MONOTONIC_TIMESTAMP",
+    "sent": b"_SOURCE_REALTIME_TIMESTAMP",
     "own_invocation": b"_SYSTEMD_INVOCATION_ID",
     **{
         name: name.encode()

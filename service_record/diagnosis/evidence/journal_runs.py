@@ -4,6 +4,7 @@ Only what systemd logs is taken apart, and the lines of a unit that failed: a jo
 """
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import cache
 from io import BytesIO
@@ -30,6 +31,7 @@ _NEEDLES: Final = (
 _MAX_ENTRY_BYTES: Final = 16 << 20
 _EVENT_FIELDS: Final = (*(b"MESSAGE_ID", b"JOB_RESULT", b"UNIT_RESULT", b"EXIT_CODE", b"EXIT_STATUS"),)
 _MAX_DIGITS: Final = 16
+_MAX_DELAY: Final = 60.0  # seconds: beyond it, the clock was set in between
 _FAILURES: Final = (": Failed with result ", " entered failed state.")
 
 
@@ -153,9 +155,7 @@ def _take(runs: JournalRuns, fields: Fields) -> None:
         return  # of a user's manager
     runs.add(
         JournalMessage(
-            at=JournalMoment(
-                _seconds(fields.get(b"__REALTIME_TIMESTAMP")), _seconds(fields.get(b"__MONOTONIC_TIMESTAMP"))
-            ),
+            at=_moment(fields),
             boot_id=boot_id,
             text=text[:_MAX_LINE_BYTES].decode(errors="replace").strip(),
             unit=unit.decode(errors="replace"),
@@ -167,6 +167,18 @@ def _take(runs: JournalRuns, fields: Fields) -> None:
             },
         )
     )
+
+
+def _moment(fields: Fields) -> JournalMoment:
+    """Return when a message was sent: a busy journald receives it later."""
+    time, uptime = (
+        _seconds(fields.get(name)) for name in (b"__REALTIME_TIMESTAMP", b"__MONOTONIC_TIMESTAMP")
+    )
+    sent = _seconds(fields.get(b"_SOURCE_REALTIME_TIMESTAMP"))
+    if time is not None and sent is not None and 0 <= time - sent <= _MAX_DELAY:
+        uptime = None if uptime is None else uptime - (time - sent)
+        time = sent
+    return JournalMoment(time, uptime)
 
 
 def _seconds(microseconds: bytes | None) -> float | None:
@@ -183,7 +195,8 @@ def _read_text(read: Read, era: Era) -> JournalRuns:
     boot_id: str | None = None
     is_named = has_messages = False
     boots = 0
-    while chunk := read(_BLOCK_BYTES):
+    blocks = chain(iter(lambda: read(_BLOCK_BYTES), b""), [b"\n"])  # the last line may lack its end
+    for chunk in blocks:
         window = window[max(place - _MAX_LOOKBACK_BYTES, 0) :] + chunk
         place = min(place, _MAX_LOOKBACK_BYTES)
         end = window.rfind(b"\n") + 1
@@ -288,5 +301,5 @@ def _last_lines(before: bytes, unit: str) -> list[str]:
     own = rb" (?:" + names + rb")(?:\.sh|\.py|\.service)?\[\d{1,10}\]: ([^\n]*)"
     begun = before.rfind(b": Starting " + unit.encode())
     begun = max(begun, before.rfind(b": Started " + unit.encode()) if begun < 0 else begun)
-    lines = [match[1].decode(errors="replace") for match in re.finditer(own, before[max(begun, 0) :])]
-    return lines[-_MAX_TAIL:]
+    last = deque(re.finditer(own, before[max(begun, 0) :]), maxlen=_MAX_TAIL)
+    return [match[1].decode(errors="replace") for match in last]
