@@ -367,6 +367,7 @@ def named_host(name: str, *, message: str = NO_SPACE, at: float = 0) -> bytes:
     return tar(record("bootkube", *failed_run(at=LONG_AGO + at, error_message=message)), hostname)
 
 
+@pytest.mark.slow
 def test_rising_counts_hosts_and_not_their_bundles(tmp_path: Path) -> None:
     for n in range(60):
         healthy(tmp_path / f"old-{n}.tar", n)
@@ -415,6 +416,13 @@ def test_one_bundle_in_five_forms_counts_once(tmp_path: Path) -> None:
 
     assert document["bundles"] == 1
     assert counts(document) == {"disk-full": 1}
+
+
+def test_host_in_a_cluster_archive_and_by_itself_counts_once(tmp_path: Path) -> None:
+    host = gzip.compress(named_host("m1.lab"))
+    write(tmp_path / "cluster.tar", tar(member("./prod_master_m1.tar.gz", host)))
+    write(tmp_path / "m1.tar.gz", host)
+    assert answered(tmp_path)["bundles"] == 1
 
 
 def test_unpacked_bundle_is_judged_again_when_its_record_changed(tmp_path: Path) -> None:
@@ -489,7 +497,8 @@ def test_run_that_was_ended_is_completed_by_the_next(tmp_path: Path, number: sig
         assert error == b""
     else:
         assert running.returncode == 128 + number
-        text = f"Interrupted: {rows} hosts were judged and kept; the same command judges the rest\n"
+        hosts = "1 host" if rows == 1 else f"{rows} hosts"
+        text = f"Interrupted after {hosts}; their rows are kept, and the same command judges the rest\n"
         assert error.decode() == text
 
     assert counts(answered("--index", index, tmp_path / "b")) == {"disk-full": 80}

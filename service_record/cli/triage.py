@@ -20,6 +20,7 @@ from service_record.cli import UNREADABLE, Unreadable, require_extra
 from service_record.cli.options import MomentType, color_option, pager_option
 from service_record.cli.terminal import aligned, print_lines, view
 from service_record.display.text import Clock
+from service_record.display.text import count as number_of
 from service_record.http.address import CollectorError
 from service_record.record.visible import visible
 
@@ -193,8 +194,8 @@ def _judge(
                 if is_terminal and count % _PROGRESS_BUNDLES == 0:
                     click.echo(f"\r{count} bundles judged", err=True, nl=False)
     except (KeyboardInterrupt, _Terminated) as signal_:
-        kept = " and kept; the same command judges the rest" if is_kept else ""
-        click.echo(f"Interrupted: {index.added} hosts were judged{kept}", err=True)
+        kept = "; their rows are kept, and the same command judges the rest" if is_kept else ""
+        click.echo(f"Interrupted after {number_of(index.added, 'host')}{kept}", err=True)
         code = _INTERRUPTED if isinstance(signal_, KeyboardInterrupt) else _TERMINATED
         raise click.exceptions.Exit(code) from None
     if is_terminal and count >= _PROGRESS_BUNDLES:

@@ -95,7 +95,12 @@ def _rows(path: str, reference: Reference) -> Iterator[BundleRow]:
             yield unreadable_row(reference, copy)
         else:
             row = within_cluster(_row(str(copy), reference), member)
-            yield msgspec.structs.replace(row, digest=content.by_host.get(member, ""))
+            yield msgspec.structs.replace(row, digest=content.by_host.get(_normal(member), ""))
+
+
+def _normal(member: str) -> str:
+    """Return the name of a member as `Content.path` has it: without `./`."""
+    return "/".join(part for part in member.split("/") if part not in {"", "."})
 
 
 def _row(path: str, reference: Reference) -> BundleRow:
