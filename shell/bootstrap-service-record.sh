@@ -712,7 +712,7 @@ __sr_parse_traps() { # __sr_printed
 #           `exit` and errexit put ours before the service's, as the shell ends right after;
 #   looks   anything else may set traps, such as a library: each call of ours looks.
 __sr_choose_trap_method() { # SCRIPT LINE, where it sources this file
-  builtin local __sr_text='' __sr_below='' __sr_word='' __sr_line=''
+  builtin local __sr_text='' __sr_below='' __sr_word='' __sr_line='' __sr_seen=''
   builtin local -a __sr_printed
   [[ -f $1 && -r $1 ]] || builtin return 0
   builtin read -r -N 131072 -u 9 __sr_text 9<"$1"

@@ -46,6 +46,16 @@ def test_no_function_stands_twice() -> None:
     assert [one for one, other in pairwise(functions) if one == other] == []
 
 
+def test_every_variable_that_is_expanded_without_a_default_is_declared() -> None:
+    """Under `set -u`, another one would end the service."""
+    text = "\n".join(line for line in LINES if not line.lstrip().startswith("#"))
+    expanded = set(re.findall(r"\$\{?#?(__sr_\w+)(?![\w:+-])(?!\[\w+\][:+-])", text))
+    declared = set(re.findall(r"(__sr_\w+)(?:\[\w*\])?=", text))
+    for names in re.findall(r"builtin (?:local|declare|read|mapfile|printf -v)((?: -\w+| \S+)+)", text):
+        declared |= set(re.findall(r"__sr_\w+", names))
+    assert expanded - declared - set(re.findall(r"for (__sr_\w+) ", text)) == set()
+
+
 @pytest.mark.parametrize("lines", [200, 500, 2_200])
 def test_sourcing_a_long_script_is_fast(tmp_path: Path, lines: int) -> None:
     """Searching 12 KB for the words of traps once took a second, and 120 KB 330 ms."""

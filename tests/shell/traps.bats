@@ -476,6 +476,7 @@ END
     $'trap \'\n  cleanup\n\' SIGHUP EXIT # both' 'true && trap cleanup ERR EXIT' 'trap "echo "$0"; cleanup" EXIT')
   for number in "${!sources[@]}"; do
     script sources.sh <<END
+set -u
 . "\$SHIM"
 ${sources[number]}
 record_service_stage_start one
