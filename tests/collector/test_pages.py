@@ -353,3 +353,16 @@ def test_steps_stand_by_date_and_in_one_row_of_the_timeline_for_each_label(serve
     ]
     labels = [node.text for node in page.all("span", "plain")]
     assert labels == ["Kickstart, second mirror", "Disk setup"]
+
+
+def test_each_host_in_the_fleet_shows_its_last_message(sqlite_server: Served) -> None:
+    admin = sqlite_server.client("admin")
+    admin.step("web1", "Bootloader", "failed", logs="no space left on device")
+    admin.step("web2", "Packages", "init")
+    admin.ask("PUT", "/api/v1/hosts/web3", data={"group": "dc1"})
+    sqlite_server.settle()
+
+    messages = signed_in(sqlite_server).page("/").texts("td", "message")
+
+    assert len(messages) == 3
+    assert all(message.strip() for message in messages)

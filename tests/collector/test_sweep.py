@@ -119,9 +119,10 @@ def test_absence_needs_a_process_without_beats_and_a_collector_without(settings:
         assert beat(1000.0, None) is None
         assert beat(5000.0, 2.0) is None  # the time of day was changed
         assert beat(5002.0, 4000.0) is None  # another process was at work
-        assert beat(5102.0, 100.0) == Absence(5002.0, 5102.0)
-        assert beat(5103.0, None) is None
-        assert beat(5163.0, None) == Absence(5103.0, 5163.0)
+        assert beat(5012.0, 10.0) is None  # the machine is busy
+        assert beat(5112.0, 100.0) == Absence(5012.0, 5112.0)
+        assert beat(5113.0, None) is None
+        assert beat(5173.0, None) == Absence(5113.0, 5173.0)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ from service_record.collector.store.schema import absences, counters
 BEAT_SECONDS: Final = 2.0
 """Each process notes at least this often that it is at work."""
 ABSENT_SECONDS: Final = 5.0
-"""A longer time without a note of any process is an absence."""
+"""A longer time without a note of any process, before this process started, is an absence."""
+STALLED_SECONDS: Final = 15.0
+"""The same while this process runs. A machine that is only busy takes reports, but may note it late."""
 _BEAT: Final = "beat"
 _READ_DAYS: Final = 8
 _MOST_READ: Final = 100
@@ -32,7 +34,7 @@ def note_beat(connection: Connection, now: float, without_beat: float | None) ->
     )
     connection.execute(update(counters).where(of_beat).values(latest=milliseconds))
     away = now - latest if without_beat is None else min(now - latest, without_beat)
-    if away <= ABSENT_SECONDS:
+    if away <= (ABSENT_SECONDS if without_beat is None else STALLED_SECONDS):
         return None
     absence = Absence(now - away, now)
     connection.execute(insert(absences).values(began_at=absence.began_at, ended_at=absence.ended_at))
