@@ -293,7 +293,7 @@ _MAX_PIECES: Final = 3
 _INDENT: Final = 2
 
 
-_UNKNOWN_HERE: Final = "failing lines of scripts are not known, nor stages that no log names"
+_UNKNOWN_HERE: Final = "stages and failing lines are known only where a log names them"
 
 
 def summary(history: History, source: str, view: View) -> Iterator[Line]:
