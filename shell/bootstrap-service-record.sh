@@ -61,20 +61,29 @@
 # - `name[0]=''` stands for `name=()`, which runs bash's parser. That is slower, and the parser
 #   prints which jobs of the service died of a signal: a shell that dies with them never would.
 #
-# About the first lines, which run before it is known whether this file may do anything:
+# The group of commands at the beginning of the file checks whether this file can work in the
+# service's shell. If the check fails, nothing is recorded. It fails
 #
-# - Under `set -x` bash would print them. The group closes descriptor 2 then, and else redirects it
-#   to itself, which does nothing. The word behind `2>&` sets $_ to -2, and is the `-` or the `2` of
-#   it: 0${-//[!x]/}10 is 0x10 if $- has an x, or 010. There is no other way to choose that bash
-#   does not print, and that uses no variable of the service.
-# - Aliases and `set -v` act while a file is read, and `set -a` exports functions. The lines switch
-#   them off. An alias, which is no variable and no function, remembers the options. Keywords may be
-#   aliases, so the lines have none.
-# - The lines fail, and nothing is recorded, before bash 4.4, where functions cannot nest, where our
-#   variables are readonly, without `builtin` and the other builtins that are needed, without /proc,
-#   and where bash could not redirect: it moves descriptors to 10 and above. Reading that limit (in
-#   columns 27 to 46) moves none if descriptor 3 is free. COMPREPLY is an array that only completion
-#   functions have.
+# - in bash before 4.4;
+# - if FUNCNEST does not let functions nest;
+# - if variables with our names are readonly;
+# - if `builtin` or another builtin that we need is missing;
+# - without /proc;
+# - if fewer than 20 descriptors may be open. Bash moves descriptors to 10 and above to redirect, so
+#   it could not redirect anything. Reading the limit (in columns 27 to 46 of its line) moves none,
+#   if descriptor 3 is free.
+#
+# Why these lines look as they do:
+#
+# - Under `set -x` bash would print them. So the redirection of the group closes descriptor 2 under
+#   `set -x`, and otherwise redirects it to itself, which does nothing. The word behind `2>&` sets
+#   $_ to -2 and takes the `-` or the `2` from it: 0${-//[!x]/}10 is 0x10 if $- has an x, or else
+#   010. No other way to choose is silent and needs no variable of the service.
+# - Aliases and `set -v` act while bash reads a file, and `set -a` exports functions. The group
+#   switches them off. The alias __sr_reading keeps the service's options until later, because an
+#   alias changes no variable and no function of the service.
+# - Keywords may be aliases, so the group uses none.
+# - The lines of /proc/self/limits go into COMPREPLY, an array that only completion functions use.
 [[ ${BASH_ALIASES[__sr_reading]+set} ]] || {
   record_service_stage_start() { \return 0; }
   record_service_stage_success() { \return 0; }
@@ -136,7 +145,8 @@ __sr_guarded() { # FUNCTION [ARGUMENT...]
   builtin return "$__sr_status"
 }
 
-# Whether bash can redirect, for a script that uses `ulimit`: it would print that it cannot.
+# Whether bash can redirect. A script that uses `ulimit` may have lowered the limit of descriptors,
+# and bash would print an error message.
 __sr_can_redirect() {
   builtin local -a __sr_printed
   __sr_printed[0]=''
@@ -550,10 +560,10 @@ __sr_define_exit() {
   __sr[sees_exit]=1
 }
 
-# Puts our commands around those of the service's EXIT trap, and before those of its ERR trap, which
-# the caller has to set, as a function without -E cannot. Ours keep the status, and print nothing
-# under -x. If the service has put ours into a trap of its own, from the output of `trap -p`, that
-# trap stays as it is.
+# Sets the EXIT trap to the service's commands with ours before and behind them. Sets __sr[err] to
+# the same for the ERR trap: the caller sets that trap, because bash would reset it at the end of a
+# function without -E. Our commands keep the exit status, and print nothing under -x. A trap that
+# the service made from the output of `trap -p`, with our commands in it, stays as it is.
 __sr_adopt_traps() { # __sr_traps
   builtin local __sr_index=0 __sr_own='' __sr_err=''
   for ((__sr_index = 3; __sr_index < ${#__sr_traps[@]}; __sr_index += 4)); do
@@ -605,9 +615,9 @@ __sr_forget_exit() {
   __sr[sees_exit]=
 }
 
-# Whether an EXIT trap runs in our function `exit` as it would without: it cannot see that
-# function's frame and arguments. Commands that are programs cannot, nor can functions of a script
-# that has no word for frames. All else may.
+# Whether an EXIT trap cannot notice that our function `exit` runs it: by the frame or the arguments
+# of that function. Programs cannot notice, nor can functions of a script that has no word for
+# frames. Any other command may.
 __sr_is_blind() { # TEXT
   builtin local __sr_rest="$1" __sr_word=''
   [[ $1 != *\$[0-9@*#!]* && $1 != *\$\{[0-9@*#!]* && $1 != *[\`\(]* && $1 != *FUNCNAME* &&
@@ -629,8 +639,8 @@ __sr_is_function() { # WORD
   [[ $1 == [a-zA-Z_]*([a-zA-Z0-9_.:-]) ]] && builtin declare -F -- "$1" >/dev/null
 }
 
-# Looks whether the EXIT trap still begins with our command, for the service may set its own at any
-# time, and puts ours back. (__sr_print looks in the usual case.)
+# Checks whether the EXIT trap still begins with our command, and puts it back if not: the service
+# may set its own EXIT trap at any time. (In a record call, __sr_print usually makes this check.)
 __sr_look_at_traps() { # [ends], where the shell ends right after this; [tracks], from `trap`
   builtin local -a __sr_printed
   [[ ${__sr[traps]-} == looks || ${__sr[traps]-} == "${1-looks}" ]] &&

@@ -3,10 +3,11 @@
 # shellcheck disable=SC2154 # variables of bootstrap-service-record.sh
 # shellcheck disable=SC2086,SC2206 # IFS and `set -f` are those of the shim
 #
-# bootstrap-service-record.sh reads this file after a failure, or when a service has called it
-# wrongly. It uses the file only if it is complete: the first line must name the version of the
-# shim, and the last line must be the end. The code runs in a child process of the service, or where
-# there is no room for one, in its shell: it starts no program, and every name begins with __sr_.
+# bootstrap-service-record.sh reads this file when the service fails or misuses the shim. It uses
+# the file only if the first line names the version of the shim and the last line is `# End.`, that
+# is, if the file is complete. The code usually runs in a child process of the service. If no more
+# processes may be started, it runs in the service's shell. So it starts no program, and all names
+# begin with __sr_.
 #
 # Bash does not say where a script failed. A line is exact only if it is proven in one of these
 # ways. Every other line is approximate.
@@ -102,7 +103,7 @@ __sr_read_stack() {
   ((__sr_index >= ${#__sr_functions[@]})) || __sr_answer+=',"truncated":true'
 }
 
-# An approximate line must at least be a line of the file; without a file, there is no line.
+# Removes an approximate line that is not a line of the file, or that has no file.
 __sr_check_line_exists() {
   if __sr_read_script; then
     ((__sr_line > __sr_trap_lines && __sr_line <= ${#__sr_script[@]})) || __sr_line=
@@ -422,7 +423,7 @@ __sr_is_pipeline() { # STATUS
 }
 
 # --- 3. and 4. Without ERR -----------------------------------------------------------------------
-# Without a proof, the line is that of the command, if one line has it, or the nearest call.
+# Without a proof, the line is the only line that has the command, or else that of the nearest call.
 __sr_search() { # COMMAND
   if ! __sr_frame_runs_file || ! __sr_find_only_line "$1"; then
     [[ ! $__sr_function ]] || __sr_use_frame 1

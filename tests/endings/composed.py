@@ -24,7 +24,7 @@ COMMANDS: Final = (
     "cd /nowhere",
     'test "$one" = two',
 )
-"""Each fails; most with status 1."""
+"""Commands that fail, most of them with status 1."""
 
 HANDLED: Final = (
     "true",
@@ -183,7 +183,7 @@ MARK: Final = " HERE"
 
 
 class Composer:
-    """Composes the script of a number."""
+    """Composes one script from a number."""
 
     def __init__(self, number: int) -> None:
         self._random = random.Random(number)
@@ -191,7 +191,7 @@ class Composer:
         self._title = f"composed {number}"
 
     def kind(self) -> Kind:
-        """Return the script as a kind of ending."""
+        """Return the script and its failing line as a kind of ending."""
         failure, _, where = self._random.choice(FAILURES).partition(" => ")
         name = self._random.choice(("work", "work", "main", "source_it"))
         block = self._block(failure)
@@ -228,7 +228,7 @@ class Composer:
         return self._kind(text, others, where or function or "main")
 
     def _kind(self, text: str, others: dict[str, str], function: str) -> Kind:
-        """Return the script without its mark, and with the place of the mark."""
+        """Return the kind of ending: the script without its mark, and the place of the mark."""
         file, marked = next(
             (name, each) for name, each in {"service.sh": text, **others}.items() if MARK in each
         )
@@ -270,5 +270,5 @@ def indented(block: str) -> str:
 
 @cache
 def composed(first: int, count: int) -> tuple[Kind, ...]:
-    """Return that many scripts, from a number on."""
+    """Return `count` scripts, starting from a number."""
     return tuple(Composer(number).kind() for number in range(first, first + count))

@@ -1,4 +1,4 @@
-"""The cases of the matrix, each a small service, made of tables of what is set, trapped and signalled."""
+"""The cases of the matrix: small services for each option, trap and signal."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -8,17 +8,17 @@ from typing import Final
 from tests.shell.scripts import NO_LOOKUP, Bash
 
 HERE: Final = "# HERE"
-"""Behind the line at which a service fails, if it fails."""
+"""Marks the line at which a service fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One service, and the signal that it gets, if it gets one."""
+    """A service, and the signal that it receives, if any."""
 
     title: str
     script: str
     signal: str = ""
-    """As `TERM shell`: to bash alone; or `TERM group`."""
+    """`TERM shell` signals bash alone, `TERM group` its process group."""
 
 
 ENDS: Final = {
@@ -27,7 +27,7 @@ ENDS: Final = {
     "fails": ("set -eE", f"test -e /nowhere {HERE}"),
     "unbound": ("set -u", f'echo "$NOPE" {HERE}'),
 }
-"""Ends of a service: the options that each takes, and its last lines."""
+"""Ways to end a service: the options of the script, and its last lines."""
 
 # Options that make bash run nothing, or that print what is run: tests/shell/surroundings.bats has those two.
 _NOT_TO_BE_COMPARED: Final = {"noexec", "onecmd", "verbose", "xtrace"}
@@ -56,18 +56,18 @@ STATES: Final = {
     "read": ": >ready; read -r _ <over || :",
     "a handler of its own": "trap 'echo handled; exit 9' TERM HUP USR1; child & wait",
 }
-"""Activities of a service at its signal. `over` is a FIFO that has no writer until it is let go."""
+"""Commands that run when the signal arrives. The FIFO `over` has no writer until the command is released."""
 
 
 def recorded(before: str, after: str, ending: str) -> str:
-    """A service that sets something before sourcing or after it, runs a stage, and ends."""
+    """Return a script with code before and after sourcing, a stage, and an end."""
     options, last = ENDS[ending]
     lines = [options, before, '. "$SHIM"', after, "record_service_stage_start one", "echo working"]
     return "\n".join([*filter(None, lines), "record_service_stage_success", last, ""])
 
 
 def settings(bash: Bash) -> Iterator[str]:
-    """Yield commands that set each option of `set` and `shopt` to the value that is not its default."""
+    """Yield a command for each option of `set` and `shopt` that changes its default."""
     for listing in ("set -o", "shopt"):
         asked = [str(bash.path), "-c", listing]
         printed = subprocess.run(asked, check=True, capture_output=True, text=True, env=NO_LOOKUP).stdout
@@ -82,7 +82,7 @@ def settings(bash: Bash) -> Iterator[str]:
 
 
 def options(bash: Bash) -> Iterator[Case]:
-    """Every option of this bash, and every older level of compatibility; ending well and by exit."""
+    """Yield every option and compatibility level of this bash, with a success and with `exit`."""
     for setting in settings(bash):
         for ending in ("ends", "exits 3"):
             script = recorded(f"own='its own'\n{setting}", "", ending)
@@ -90,7 +90,7 @@ def options(bash: Bash) -> Iterator[Case]:
 
 
 def traps(_: Bash) -> Iterator[Case]:
-    """Every event, trapped before sourcing and after it, with every way to end."""
+    """Yield a trap for every event, set before and after sourcing, with every way to end."""
     for event in EVENTS:
         for what, action in ACTIONS.items():
             for ending in ENDS:
@@ -101,7 +101,7 @@ def traps(_: Bash) -> Iterator[Case]:
 
 
 def signals(_: Bash) -> Iterator[Case]:
-    """Every signal, to the shell alone and to its group, in every state."""
+    """Yield every signal, to the shell and to its process group, during every activity."""
     for state, code in STATES.items():
         for name in SIGNALS:
             for target in TARGETS:

@@ -1,4 +1,4 @@
-"""Bash as the tests run it: the versions found here, and one script run as a service would be."""
+"""Find the versions of bash, and run a script under one of them as a service."""
 
 import json
 import os
@@ -15,19 +15,19 @@ ROOT = Path(__file__).parents[2]
 SHIM = Path(os.environ.get("SHIM", ROOT / "shell" / "bootstrap-service-record.sh"))
 """The shim under test; $SHIM names another one, such as an installed copy."""
 FINDER = SHIM.with_name("service-record-failure.sh")
-"""Script that the shim looks for beside itself once something has failed."""
+"""The file that the shim reads after a failure."""
 ABSENT = Path(__file__).with_name("absent.bash")
-"""Upstream's functions without the recording: what sources this runs as it would without the shim."""
+"""A file with functions that do nothing, to source in place of the shim."""
 
 NO_LOOKUP = {"SHELL": "/bin/sh"}
-"""A statically linked bash looks for SHELL in the user database when it has none, and may crash over it."""
+"""Without SHELL, a statically linked bash reads the user database and may crash."""
 
 Entry: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Bash:
-    """One bash to test under; prints as `bash-5.2.15`."""
+    """A bash executable and its version, printed as `bash-5.2.15`."""
 
     path: Path
     version: str
@@ -38,7 +38,7 @@ class Bash:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """End of a script and its record: the whole lines, and the damaged ones."""
+    """The result of a script, and its record: the entries and the damaged lines."""
 
     returncode: int
     stdout: bytes
@@ -47,18 +47,18 @@ class Completed:
     damaged: list[bytes] = field(default_factory=list)
 
     def of(self, phase: str) -> list[Entry]:
-        """Return the entries of one phase."""
+        """Return the entries of a phase."""
         return [entry for entry in self.entries if entry["phase"] == phase]
 
     @property
     def behaviour(self) -> tuple[int, bytes, bytes]:
-        """All that somebody outside sees of the script: what must be the same with and without the shim."""
+        """The exit status and output, which must be the same with and without the shim."""
         return self.returncode, self.stdout, self.stderr
 
 
 @cache
 def bashes() -> tuple[Bash, ...]:
-    """Return the bash on PATH, and the oldest and newest of all: a change between two has both sides."""
+    """Return the bash on PATH, the oldest and the newest version."""
     first, *others = every_bash()
     others.sort(key=lambda bash: [int(part) for part in bash.version.split(".")])
     return (first, *others[:1], *others[1:][-1:])
@@ -66,7 +66,7 @@ def bashes() -> tuple[Bash, ...]:
 
 @cache
 def every_bash() -> tuple[Bash, ...]:
-    """Return the bash on PATH and those that SERVICE_RECORD_BASHES names, each version once."""
+    """Return the bash on PATH and those in SERVICE_RECORD_BASHES, each version once."""
     named = os.environ.get("SERVICE_RECORD_BASHES", "").split(":")
     paths = [path for path in (shutil.which("bash"), *named) if path]
     found = {version_of(path): Path(path) for path in reversed(paths)}
@@ -74,13 +74,13 @@ def every_bash() -> tuple[Bash, ...]:
 
 
 def version_of(path: str) -> str:
-    """Return `5.2.15` for a bash of that version."""
+    """Return the version of a bash, such as `5.2.15`."""
     asked = [path, "-c", 'IFS=.; printf %s "${BASH_VERSINFO[*]:0:3}"']
     return subprocess.run(asked, check=True, capture_output=True, text=True, env=NO_LOOKUP).stdout
 
 
 def environment(directory: Path) -> dict[str, str]:
-    """Return what a unit would give the service: little, and nothing of the test run's own."""
+    """Return the environment of a service: small, without the variables of the test run."""
     return NO_LOOKUP | {
         "PATH": os.environ["PATH"],
         "HOME": str(directory),
@@ -102,7 +102,7 @@ def run_script(
     wrapper: tuple[str, ...] = (),
     timeout: float = 120,
 ) -> Completed:
-    """Run the script in the directory and read what it recorded as `service`.
+    """Run the script in the directory and read the record of `service`.
 
     It is run from a file of that name, or as said by `how`: `-c`, or `stdin`, from standard input. It has a
     process group of its own, which is killed afterwards: a script may leave a child behind.
@@ -132,7 +132,7 @@ def run_script(
 
 
 def kill_group(leader: int) -> None:
-    """Kill what is left of a process group, if anything is."""
+    """Kill the remaining processes of a process group."""
     assert leader > 1, "that would be everybody's"
     try:
         os.killpg(leader, signal.SIGKILL)
@@ -141,7 +141,7 @@ def kill_group(leader: int) -> None:
 
 
 def read_record(path: Path) -> tuple[list[Entry], list[bytes]]:
-    """Return the whole entries of a file in the lines layout, and the lines that are none."""
+    """Return the entries of a JSON Lines file, and its lines that are not entries."""
     if not path.is_file():
         return [], []
 

@@ -1,4 +1,4 @@
-"""Services that must run as if nothing were recorded, and what may stand in the way of their records."""
+"""Scripts that must behave the same with and without the shim, and obstacles to writing their records."""
 
 import os
 import shutil
@@ -74,7 +74,7 @@ OBSTACLES: dict[str, Callable[[Path], None]] = {
     "a FIFO": a_fifo,
     "a directory": a_directory,
     "a full device": a_link_to("/dev/full"),
-    "a terminal that is none": a_link_to("/dev/tty"),
+    "a missing terminal": a_link_to("/dev/tty"),
     "a dangling link": a_link_to("nowhere/at/all"),
     "a link out of the directory": a_link_to("../outside"),
     "a link to itself": a_link_to("service.json"),
@@ -83,20 +83,20 @@ OBSTACLES: dict[str, Callable[[Path], None]] = {
 
 @cache
 def ended_without(bash: Bash, service: str) -> Completed:
-    """Return how a service runs without the shim: once for all that is compared with it."""
+    """Run a service without the shim. The result is cached, as many tests compare with it."""
     with tempfile.TemporaryDirectory() as directory:
         return run_script(bash, service, Path(directory), shim=ABSENT)
 
 
 def without_complaints(stderr: bytes) -> bytes:
-    """Leave out what the shim says of misuse, which it says whether it can write or not."""
+    """Remove the lines in which the shim reports misuse, which it prints even if it cannot write."""
     return b"".join(
         line for line in stderr.splitlines(keepends=True) if not line.startswith(b"service-record: ")
     )
 
 
 def assert_unharmed(recorded: Completed, without: Completed) -> None:
-    """The same output and the same end."""
+    """Check that output and exit status are the same."""
     assert recorded.stdout == without.stdout
     assert without_complaints(recorded.stderr) == without.stderr
     assert recorded.returncode == without.returncode

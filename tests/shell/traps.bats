@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Traps of the service, set before sourcing or afterwards, run as they would without us, with the same $?.
+# Traps of the service, set before or after sourcing, run unchanged.
 
 load helpers
 
@@ -7,7 +7,7 @@ recorded() { # <phase result> of the last entry
   [ "$(entries phase result | tail -n 1)" = "$1" ]
 }
 
-@test "an EXIT trap set before sourcing runs once with the same status" {
+@test "an EXIT trap set before sourcing runs once with its status" {
   script before.sh <<'END'
 trap 'echo "bye $?"' EXIT
 . "$SHIM"
@@ -28,7 +28,7 @@ END
   [ "$(entries phase result | grep -c 'service end failure')" -eq 4 ]
 }
 
-@test "an EXIT trap keeps its quotes, newlines and its own words" {
+@test "an EXIT trap keeps its quotes and newlines" {
   script quotes.sh <<'END'
 it="it's"
 trap 'printf "%s|" "$it" '\''a  b'\'' "a
@@ -40,7 +40,7 @@ END
   recorded "service end failure"
 }
 
-@test "an EXIT trap set after sourcing runs as it would, and the next call of ours still records the end" {
+@test "an EXIT trap set after sourcing runs, and the end is recorded" {
   script after.sh <<'END'
 . "$SHIM"
 trap 'echo "bye $?"' EXIT
@@ -55,7 +55,7 @@ END
   recorded "service end failure"
 }
 
-@test "an EXIT trap set last is no obstacle to recording an exit" {
+@test "exit is recorded after an EXIT trap set last" {
   script exit.sh <<'END'
 . "$SHIM"
 trap 'echo "bye $?"' EXIT
@@ -65,7 +65,7 @@ END
   recorded "service end failure"
 }
 
-@test "an EXIT trap set last is no obstacle to recording a failure under set -e" {
+@test "errexit is recorded after an EXIT trap set last" {
   script fatal.sh <<'END'
 set -euoE pipefail
 . "$SHIM"
@@ -80,7 +80,7 @@ END
   [ "$(entries errorLine | tail -n 1)" = "5 work fatal.sh" ]
 }
 
-@test "an EXIT trap that is replaced before a plain end runs as it would" {
+@test "an EXIT trap that is replaced runs unchanged" {
   script plain.sh <<'END'
 . "$SHIM"
 record_service_stage_start one
@@ -114,7 +114,7 @@ END
   recorded "service end failure"
 }
 
-@test "an EXIT trap decides about the exit status as it would" {
+@test "an EXIT trap can change the exit status" {
   script decides.sh <<'END'
 [ "$1" = before ] && trap "$2" EXIT
 . "$SHIM"
@@ -153,7 +153,7 @@ END
   recorded "service end failure"
 }
 
-@test "an EXIT trap sees the script's arguments and no function of ours" {
+@test "an EXIT trap sees the script's arguments and no frame of ours" {
   script arguments.sh <<'END'
 trap 'echo "$# $1 ${FUNCNAME[*]}"' EXIT
 . "$SHIM"
@@ -164,7 +164,7 @@ END
   unchanged arguments.sh exits
 }
 
-@test "an EXIT trap in a subshell runs there and records nothing" {
+@test "an EXIT trap in a subshell records nothing" {
   script subshell.sh <<'END'
 . "$SHIM"
 (trap 'echo "subshell $?"' EXIT; exit 3)
@@ -175,7 +175,7 @@ END
   one_run
 }
 
-@test "an EXIT trap that the service sets again in a subshell records nothing there" {
+@test "an EXIT trap set again in a subshell records nothing" {
   script again.sh <<'END'
 trap 'echo "bye $?"' EXIT
 . "$SHIM"
@@ -186,7 +186,7 @@ END
   one_run
 }
 
-@test "an EXIT trap may use stages" {
+@test "an EXIT trap may record stages" {
   script cleanup.sh <<'END'
 set -e
 cleanup() { echo "cleaning $?"; }
@@ -199,7 +199,7 @@ END
   [ "$(entries phase | grep -c 'service end')" -eq 1 ]
 }
 
-@test "an ERR trap set before sourcing runs as it would" {
+@test "an ERR trap set before sourcing runs unchanged" {
   script before.sh <<'END'
 set "-$1"
 trap 'echo "error $? line $LINENO in ${FUNCNAME[*]} command $BASH_COMMAND"' ERR
@@ -224,7 +224,7 @@ END
   done
 }
 
-@test "an ERR trap set after sourcing runs as it would, and never leads to a wrong line" {
+@test "an ERR trap set after sourcing leads to no false line" {
   script after.sh <<'END'
 set -eE
 . "$SHIM"
@@ -239,7 +239,7 @@ END
   [[ $(entries errorLine errorLineApproximate | tail -n 1) =~ ^("5 f after.sh -"|.*true|"- -")$ ]]
 }
 
-@test "an ERR trap that exits decides about the exit status" {
+@test "an ERR trap that exits sets the exit status" {
   script exits.sh <<'END'
 trap 'echo "error $?"; exit 9' ERR
 . "$SHIM"
@@ -251,7 +251,7 @@ END
   recorded "service end failure"
 }
 
-@test "a RETURN trap and a DEBUG trap run as they would" {
+@test "RETURN and DEBUG traps run unchanged" {
   script debug.sh <<'END'
 f() { :; }
 count=0
@@ -270,7 +270,7 @@ END
   recorded "service end success"
 }
 
-@test "traps for signals are printed, kept and run as they would be" {
+@test "signal traps are printed and run unchanged" {
   script signals.sh <<'END'
 trap 'echo usr1' USR1
 trap '' HUP
@@ -314,7 +314,7 @@ is_closed() {
   rm -r records
 }
 
-@test "a service that has no word for a trap is not looked at" {
+@test "the EXIT trap of a script without the word is not read" {
   command -v strace >/dev/null || skip "strace is not installed"
   for how in without with; do
     named_as_installed '# trap' "$([ $how = without ] || echo 'trap -p USR1')"
@@ -323,7 +323,7 @@ is_closed() {
   done
 }
 
-@test "an EXIT trap is found wherever it may come from" {
+@test "an EXIT trap from a library, eval or the environment is found" {
   echo 'trap "echo bye" EXIT' >library
   for how in trap source dot eval word same-line environment; do
     case $how in
@@ -344,7 +344,7 @@ is_closed() {
   done
 }
 
-@test "an EXIT trap is found in a script that is in no file" {
+@test "an EXIT trap is found in a script without a file" {
   ln -sf "$SHIM" bootstrap-service-record.sh
   text='. ./bootstrap-service-record.sh; record_service_stage_start one; trap "echo bye" EXIT; record_service_stage_success'
   run -0 service -c "$text"
@@ -355,7 +355,7 @@ is_closed() {
   is_closed
 }
 
-@test "a script that saves its traps and sets them again sees its own, and never ours" {
+@test "a script that saves and restores its traps never sees ours" {
   script restores.sh <<'END'
 [ "$1" != own ] || trap 'echo "own $?"' EXIT
 . "$SHIM"
@@ -380,7 +380,7 @@ END
   done
 }
 
-@test "a trap that the service makes of ours and its own records the status of the service, or nothing" {
+@test "a trap made from our command records no false status" {
   script composed.sh <<'END'
 . "$SHIM"
 record_service_stage_start one
@@ -407,7 +407,7 @@ END
   done
 }
 
-@test "traps that are removed last are no obstacle to recording an exit, and nothing is made up at a plain end" {
+@test "exit is recorded after the traps were removed" {
   script gone.sh <<'END'
 set -e
 . "$SHIM"
@@ -423,7 +423,7 @@ END
   recorded "stage end success"
 }
 
-@test "an EXIT trap that looks at frames or returns finds none of ours" {
+@test "an EXIT trap that reads frames or returns runs unchanged" {
   script frames.sh <<'END'
 [ "$1" = before ] && trap "$2" EXIT
 . "$SHIM"
@@ -445,7 +445,7 @@ END
   done
 }
 
-@test "a plain script that sets its EXIT trap last has its end recorded" {
+@test "the end of a plain script with an EXIT trap set last is recorded" {
   script plain.sh <<'END'
 . "$SHIM"
 record_service_stage_start one
@@ -463,7 +463,7 @@ END
   recorded "service end failure"
 }
 
-@test "a script that sources libraries and sets its EXIT trap last has its end recorded" {
+@test "the end of a script that sources libraries is recorded" {
   mkdir lib
   echo 'library_function() { eval "set -- $1"; [ "$1" = ends ]; }' >lib/lib.sh
   echo '. "$(dirname "${BASH_SOURCE[0]}")/more.sh"' >>lib/lib.sh
@@ -493,7 +493,7 @@ END
   done
 }
 
-@test "traps that a function cannot set are set by the service's own command" {
+@test "RETURN, DEBUG and removed ERR traps run unchanged" {
   for code in 'f() { trap "echo returned" RETURN; }; f; f' 'trap "echo debugs" DEBUG; :; trap - DEBUG; :' \
     'trap "echo error" ERR; false; trap - ERR; false' 'trap "echo bye" EXIT INT; trap -p INT' \
     'f() { trap "echo inner" ERR; false; trap - ERR; false; }; trap "echo outer" ERR; f; false' \
@@ -517,7 +517,7 @@ END
   done
 }
 
-@test "an EXIT trap that ends with another status decides about the recorded end" {
+@test "the status that an EXIT trap sets is recorded" {
   script status.sh <<'END'
 . "$SHIM"
 [ "$2" = e ] && set -e
@@ -536,7 +536,7 @@ END
   done
 }
 
-@test "exec of a command that cannot be run ends as it would" {
+@test "exec of a missing command ends unchanged" {
   : >plain-file
   for how in 'exec no-such-command' 'exec ./plain-file x || exit 9' 'f() { exec -a name "$missing" x; }; f' \
     'exec 3>&1' 'if exec /no/such; then :; fi'; do
@@ -556,7 +556,7 @@ END
   done
 }
 
-@test "looking at the traps leaves no descriptor open" {
+@test "reading the traps leaves no descriptor open" {
   script descriptors.sh <<'END'
 . "$SHIM"
 . /dev/null # any file may set traps

@@ -1,4 +1,4 @@
-"""Writers for the concurrency tests: a bash script and a Python program that append until done or killed."""
+"""Programs for the concurrency tests that append entries: one in bash, one in Python."""
 
 import sys
 import time
@@ -47,7 +47,7 @@ for n in range(count):
 
 
 def prepare(directory: Path) -> None:
-    """Put the programs, and a journalctl that has three kilobytes to say, into the directory."""
+    """Write both programs into the directory, and a `journalctl` that prints three kilobytes."""
     directory.joinpath("shim.sh").symlink_to(SHIM)
     directory.joinpath("writer.sh").write_text(BASH)
     directory.joinpath("writer.py").write_text(PYTHON)
@@ -57,7 +57,7 @@ def prepare(directory: Path) -> None:
 
 
 def commands() -> Iterator[tuple[str, ...]]:
-    """Yield for ever the command of a bash writer, then that of a Python writer; each bash in its turn."""
+    """Yield the commands of a bash and a Python writer alternately, with each version of bash in turn."""
     for bash in cycle(bashes()):
         yield str(bash.path), "writer.sh"
         yield sys.executable, "writer.py"
@@ -71,10 +71,10 @@ def writers(
     layout: str = "lines",
     longest: int = 3700,
 ) -> Iterator[list[Popen[bytes]]]:
-    """Run one writer for each name, half of them bash and half Python; kill at the end what still runs.
+    """Run one writer for each name, bash and Python alternately, and kill them at the end.
 
-    Each has a process group of its own. Of a Python writer's messages each 50th has 3600 bytes, the
-    others have fewer than `longest`.
+    Each writer is the leader of a process group. Every 50th message of a Python writer has 3600 bytes; the
+    others are shorter than `longest`.
     """
     surroundings = environment(directory)
     surroundings |= {"PATH": f"{directory}:{surroundings['PATH']}", "PYTHONPATH": str(ROOT)}
@@ -93,13 +93,13 @@ def writers(
 
 
 def acknowledged(directory: Path) -> set[str]:
-    """Return what the writers say they have written, `STAGE start` or `STAGE end`; a torn line is none."""
+    """Return the entries that the writers reported as written: `STAGE start` or `STAGE end`."""
     said = (path.read_text().rpartition("\n")[0] for path in directory.glob("*.done"))
     return {line for lines in said for line in lines.splitlines()}
 
 
 def await_first_entry(done: Path) -> None:
-    """Wait until a writer says that it has written an entry."""
+    """Wait until a writer has reported its first entry."""
     deadline = time.monotonic() + 60
     while not (done.exists() and done.stat().st_size):
         assert time.monotonic() < deadline, f"{done.name}: the writer has written nothing"
