@@ -161,7 +161,7 @@ def test_secrets_of_the_environment_are_known(host: Host) -> None:
     )
 
 
-def test_a_secret_is_known_without_the_escapes_in_its_file(host: Host) -> None:
+def test_secret_is_known_without_escapes(host: Host) -> None:
     host.write("etc/profile.d/proxy.sh", "export https_proxy=http://u:p%40ss%2Fword%21x@proxy:3128\n")
     host.write("etc/assisted/config.json", json.dumps({"password": 'quo"ted\\word 1'}))
     rules = Rules(known_secrets(host.root).secrets)
@@ -169,7 +169,7 @@ def test_a_secret_is_known_without_the_escapes_in_its_file(host: Host) -> None:
     assert redacted(text, rules=rules).count(b"<redacted:") == 4
 
 
-def test_a_host_without_any_is_fine(host: Host) -> None:
+def test_host_without_secrets_is_read(host: Host) -> None:
     assert known_secrets(host.root).secrets == ()
     assert known_secrets(host.root / "nowhere").secrets == ()
 
@@ -181,14 +181,14 @@ def test_a_host_without_any_is_fine(host: Host) -> None:
         *("-----BEGIN PRIVATE KEY-----", "[" * 100_000),
     ],
 )
-def test_damaged_files_are_no_matter(host: Host, text: str) -> None:
+def test_damaged_files_raise_nothing(host: Host, text: str) -> None:
     host.write("root/.docker/config.json", text)
     host.write("opt/openshift/master.ign", text)
     host.write("var/lib/kubelet/config.json", host.registries("whole"))
     assert left(host, said(host)) == []
 
 
-def test_what_is_no_plain_file_below_the_root_is_not_read(
+def test_only_plain_files_below_the_root_are_read(
     host: Host, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     outside = tmp_path_factory.mktemp("outside") / "token"
@@ -203,7 +203,7 @@ def test_what_is_no_plain_file_below_the_root_is_not_read(
     assert known_secrets(host.root) == HostSecrets((), ())
 
 
-def test_a_file_that_cannot_be_read_is_named(host: Host) -> None:
+def test_unreadable_file_is_reported(host: Host) -> None:
     host.write("etc/shadow", "")
     (host.root / "etc/shadow").chmod(stat.S_IWUSR)
     command = [*NOT_EVERYTHING, sys.executable, "-c", UNREAD, str(host.root)]
@@ -211,7 +211,7 @@ def test_a_file_that_cannot_be_read_is_named(host: Host) -> None:
     assert told == f"{host.root}/etc/shadow: Permission denied\n"
 
 
-def test_a_file_that_is_too_large_is_named_and_its_beginning_read(host: Host) -> None:
+def test_large_file_is_reported_and_its_beginning_read(host: Host) -> None:
     host.write(
         "etc/kubernetes/kubeconfig", f"token: {host.secret('at its beginning', 40)}\n" + "x" * (9 << 20)
     )
@@ -221,7 +221,7 @@ def test_a_file_that_is_too_large_is_named_and_its_beginning_read(host: Host) ->
 
 
 @pytest.mark.slow
-def test_a_host_with_too_many_files_is_read_to_the_limit(host: Host) -> None:
+def test_number_of_files_is_limited(host: Host) -> None:
     for number in range(3999):
         host.write(f"etc/sysconfig/f{number}", "")
     host.write("etc/environment", "token=aB3dE9fG5iJk\n")
@@ -232,7 +232,7 @@ def test_a_host_with_too_many_files_is_read_to_the_limit(host: Host) -> None:
     assert known.secrets == (Secret("token", b"aB3dE9fG5iJk"),)
 
 
-def test_a_host_with_too_many_secrets_is_read_to_the_limit(host: Host) -> None:
+def test_number_of_secrets_is_limited(host: Host) -> None:
     host.write("etc/environment", "".join(f"token={draw(20)}\n" for _ in range(4000)))
     assert known_secrets(host.root).unread == ()
     host.write("proc/cmdline", f"token={draw(20)}\n")
@@ -242,7 +242,7 @@ def test_a_host_with_too_many_secrets_is_read_to_the_limit(host: Host) -> None:
 
 
 @pytest.mark.slow
-def test_a_host_with_too_much_in_its_files_is_read_to_the_limit(host: Host) -> None:
+def test_total_size_of_files_is_limited(host: Host) -> None:
     for number in range(8):
         host.write(f"etc/sysconfig/f{number}", "\n" * (8 << 20))
     assert known_secrets(host.root).unread == ()
@@ -250,7 +250,7 @@ def test_a_host_with_too_much_in_its_files_is_read_to_the_limit(host: Host) -> N
     assert known_secrets(host.root).unread == (f"{host.root}/etc/environment: too many files before it",)
 
 
-def test_a_file_of_more_than_16_kib_is_no_secret_as_a_whole(host: Host) -> None:
+def test_file_over_16_kib_is_not_a_secret_as_a_whole(host: Host) -> None:
     for size, kinds in ((16 << 10, {"luks-passphrase", "credential"}), ((16 << 10) + 1, set())):
         host.write("etc/luks/a", ("aB3.z" * size)[:size])
         source = "data:," + ("cD4.y" * size)[:size]
@@ -259,12 +259,12 @@ def test_a_file_of_more_than_16_kib_is_no_secret_as_a_whole(host: Host) -> None:
         assert {secret.kind for secret in known_secrets(host.root).secrets} == kinds
 
 
-def test_no_secret_is_in_what_is_printed_of_them(host: Host) -> None:
+def test_printed_secrets_have_no_values(host: Host) -> None:
     host.write("etc/service-record/token", host.secret("token", 40))
     assert host.secret("token") not in repr(known_secrets(host.root))
 
 
-def test_lines_and_texts_are_masked_by_the_secrets_of_a_host_and_others(host: Host) -> None:
+def test_host_mask_uses_secrets_of_host_and_others(host: Host) -> None:
     host.write("etc/service-record/token", token := host.secret("token", 40))
     seconds = 5.0
     others = [Secret("other", b"cD4eF0gH6jKlMnOp")]
@@ -312,7 +312,7 @@ def named(text: str) -> str:
         ("data:;base64,bWFzdGVyLTAuZXhhbXBsZS5jb20=", []),
     ],
 )
-def test_a_secret_is_found_as_it_stands_and_as_it_is_meant(text: str, secrets: list[bytes]) -> None:
+def test_secret_is_found_as_written_and_decoded(text: str, secrets: list[bytes]) -> None:
     found = {secret.value for secret in Contents().secrets(text.encode())}
     assert found >= set(secrets)
     assert bool(found) is bool(secrets)
@@ -325,16 +325,16 @@ def test_a_secret_is_found_as_it_stands_and_as_it_is_meant(text: str, secrets: l
         (named(named(named(named(named("password: correct horse 1"))))), "correct horse 1"),
     ],
 )
-def test_a_secret_in_more_than_four_layers_is_not_looked_for(text: str, secret: str) -> None:
+def test_secret_in_more_than_four_layers_is_ignored(text: str, secret: str) -> None:
     assert secret.encode() not in {each.value for each in Contents().secrets(text.encode())}
 
 
-def test_what_only_resembles_base64_is_not_decoded() -> None:
+def test_text_that_resembles_base64_is_not_decoded() -> None:
     (secret,) = Contents().secrets(b"password=dTpo!dW50ZXIyMg==")
     assert secret.value == b"dTpo!dW50ZXIyMg=="
 
 
-def test_files_in_an_ignition_config_are_found_however_they_are_written() -> None:
+def test_files_in_ignition_configs_are_found_in_every_form() -> None:
     def file(path: object, source: object) -> dict[str, object]:
         return {"path": path, "contents": {"source": source}}
 

@@ -48,7 +48,7 @@ def redacted(text: bytes, *, rules: Rules = RULES, sizes: Iterable[int] = ()) ->
     return b"".join((*given_, redactor.feed(text[position:]), redactor.finish()))
 
 
-def test_every_shape_is_masked_and_what_tells_about_it_stays() -> None:
+def test_every_shape_is_masked_and_its_context_stays() -> None:
     """The trigger of a shape matches wherever the shape does, so that lines without one are skipped."""
     with Faults() as faults:
         for example in EXAMPLES:
@@ -63,7 +63,7 @@ def test_every_shape_is_masked_and_what_tells_about_it_stays() -> None:
                     assert redacted(line) == line or suspects == [(0, len(line))], line
 
 
-def test_evidence_about_passwords_is_no_password() -> None:
+def test_evidence_about_passwords_stays() -> None:
     for line in (
         b"Failed password for root from 10.0.0.1 port 22 ssh2",
         b"pam_unix(sshd:auth): check pass; user unknown",
@@ -80,7 +80,7 @@ def test_evidence_about_passwords_is_no_password() -> None:
         assert redacted(line) == line
 
 
-def test_at_most_one_of_a_thousand_clean_lines_is_altered(capsys: pytest.CaptureFixture[str]) -> None:
+def test_clean_lines_stay(capsys: pytest.CaptureFixture[str]) -> None:
     lines = clean_lines()
     after = redacted("".join(f"{line}\n" for line in lines).encode()).decode().splitlines()
     altered = [line for line, now in zip(lines, after, strict=True) if line != now]
@@ -111,7 +111,7 @@ def test_a_mask_needs_no_escape_in_json_and_yaml() -> None:
     }
 
 
-def test_masks_are_counted_by_kind_and_values_are_not_told() -> None:
+def test_masks_are_counted_by_kind_without_values() -> None:
     redactor = Redactor(RULES)
     redactor.feed(b"+ curl -u a:hunter33 password=hunter22\npassword=hunter22\n")
     redactor.finish()
@@ -119,7 +119,7 @@ def test_masks_are_counted_by_kind_and_values_are_not_told() -> None:
     assert told == {"masked": 6, "kinds": {"command-password": 2, "password": 4}}
 
 
-def test_a_key_between_lines_of_other_programs_is_masked_and_they_are_not() -> None:
+def test_only_the_key_is_masked_between_other_lines() -> None:
     block, body = pem()
     lines = [line for each in block.splitlines() for line in (f"a[1]: {each}", "kernel: all is well")]
     after = redacted("\n".join(lines).encode()).decode()
@@ -127,18 +127,18 @@ def test_a_key_between_lines_of_other_programs_is_masked_and_they_are_not() -> N
     assert after.count("kernel: all is well") == len(block.splitlines())
 
 
-def test_a_public_certificate_stays() -> None:
+def test_public_certificate_stays() -> None:
     text = pem("CERTIFICATE")[0].encode()
     assert redacted(text) == text
 
 
-def test_a_key_without_an_end_does_not_take_the_rest_of_the_log() -> None:
+def test_key_without_end_leaves_the_rest_of_the_log() -> None:
     text = b"-----BEGIN RSA PRIVATE KEY-----\n" + b"kernel: all is well\n" * 40 + b"sha256\nabcd\n"
     assert redacted(text) == text
 
 
 @given(st.data())
-def test_chunks_of_any_size_give_the_same(data: st.DataObject) -> None:
+def test_size_of_chunks_does_not_change_the_output(data: st.DataObject) -> None:
     some = data.draw(st.lists(st.sampled_from(EXAMPLES), min_size=1, max_size=3))
     text = b"".join(example.text.encode() + b"\n" for example in some)
     sizes = data.draw(st.lists(st.integers(0, len(text)), max_size=4))
@@ -149,13 +149,13 @@ def test_chunks_of_any_size_give_the_same(data: st.DataObject) -> None:
     st.binary()
     | st.lists(st.sampled_from([example.text.encode() for example in EXAMPLES]) | st.binary()).map(b" ".join)
 )
-def test_whatever_the_bytes_lines_stay_and_twice_is_once(text: bytes) -> None:
+def test_lines_stay_and_redaction_is_idempotent(text: bytes) -> None:
     once = redacted(text)
     assert once.count(b"\n") == text.count(b"\n")
     assert redacted(once) == once
 
 
-def test_a_secret_before_what_seems_to_go_on_from_the_line_above_is_masked() -> None:
+def test_secret_before_a_continued_key_is_masked() -> None:
     key = next(example for example in EXAMPLES if "client-key-data: " in example.text).text.encode()
     key = key[: key.index(b"\n", key.index(b"client-key-data: ")) + 1]
     after = redacted(
@@ -166,7 +166,7 @@ def test_a_secret_before_what_seems_to_go_on_from_the_line_above_is_masked() -> 
     assert redacted(after) == after
 
 
-def test_blocks_do_not_cut_secrets() -> None:
+def test_secrets_at_block_boundaries_are_masked() -> None:
     """A secret at every place around the end of a block, in lines and in one long line."""
     secret = b"hunter2hunter3"
     for end in (b"\n", b" "):
@@ -177,7 +177,7 @@ def test_blocks_do_not_cut_secrets() -> None:
             assert secret not in redacted(text, sizes=[100_000] * 13)
 
 
-def test_a_secret_without_blanks_around_it_is_masked_where_a_block_ends() -> None:
+def test_secret_without_blanks_at_a_block_boundary_is_masked() -> None:
     rules = Rules([Secret("some", b"hunter2hunter3")])
     for shift in (1, 7, 13):
         head, tail = b"x" * (MIB - shift), b"y" * MIB
@@ -185,19 +185,19 @@ def test_a_secret_without_blanks_around_it_is_masked_where_a_block_ends() -> Non
         assert redacted(text, rules=rules, sizes=[1 << 15] * 40) == head + mask("some") + tail
 
 
-def test_a_long_line_is_not_held_forever() -> None:
+def test_long_line_is_written_in_pieces() -> None:
     redactor = Redactor(RULES)
     given_ = [redactor.feed(b"some words " * 10_000) for _ in range(60)]
     assert sum(map(len, given_)) > 50 * 110_000
     assert b"".join(given_) + redactor.finish() == b"some words " * 600_000
 
 
-def test_a_long_line_that_is_cut_behind_a_bracket_stays() -> None:
+def test_long_line_cut_behind_a_bracket_stays() -> None:
     text = b"a" * (MIB - 1) + b">" + b"b" * MIB
     assert redacted(text, sizes=[1 << 15] * 40) == text
 
 
-def test_a_secret_without_an_end_is_masked_to_the_end_of_its_line() -> None:
+def test_secret_without_end_is_masked_to_the_line_end() -> None:
     text = b"data:;base64," + b"QUJD" * MIB + b"\nafter\n"
     assert redacted(text, sizes=[1 << 16] * 80) == b"data:;base64,<redacted:data-url>\nafter\n"
 
@@ -250,7 +250,7 @@ def seconds(text: bytes, rules: Rules) -> float:
 
 
 @pytest.mark.parametrize("unit", REPEATED)
-def test_time_is_linear_in_the_text_however_it_is_made(unit: bytes) -> None:
+def test_time_is_linear_for_repeated_text(unit: bytes) -> None:
     """Ten times the text takes ten times as long; a quadratic case would take a hundred times."""
     rules = Rules([Secret("some", b"hunter2hunter3")])
     small, large = (
@@ -274,10 +274,10 @@ for _ in range(4):
 
 
 @pytest.mark.slow
-def test_the_first_pass_over_text_rich_in_secrets_takes_about_as_long_as_the_next() -> None:
-    """RE2 makes the states of its machines in the first pass of a process; there must be few of them.
+def test_first_pass_is_about_as_fast_as_later_ones() -> None:
+    """RE2 makes the states of its automata in the first pass of a process; there must be few of them.
 
-    The later passes also find judgements of the first in caches.
+    Patterns are also compiled when they are first used, which takes three times as long as a later pass.
     """
     text = "".join(f"{example.text}\n" for example in shape_examples()).encode() * 3
     passes = [
@@ -291,7 +291,7 @@ def test_the_first_pass_over_text_rich_in_secrets_takes_about_as_long_as_the_nex
     ]
     first = min(seconds[0] for seconds in passes)
     next_ = min(min(seconds[1:]) for seconds in passes)
-    assert first <= 4 * next_ + 0.005, f"{first:.3f} s, then {next_:.3f} s"
+    assert first <= 8 * next_, f"{first:.3f} s, then {next_:.3f} s"
 
 
 @pytest.mark.parametrize(
@@ -428,7 +428,9 @@ def test_the_first_pass_over_text_rich_in_secrets_takes_about_as_long_as_the_nex
         ),
     ],
 )
-def test_a_secret_is_told_from_words(is_secret: Callable[[bytes], bool], secrets: str, others: str) -> None:
+def test_check_accepts_secrets_and_rejects_words(
+    is_secret: Callable[[bytes], bool], secrets: str, others: str
+) -> None:
     for texts, is_one in ((secrets, True), (others, False)):
         assert {text: is_secret(text.encode()) for text in texts.split("|")} == dict.fromkeys(
             texts.split("|"), is_one
@@ -457,7 +459,7 @@ def test_a_secret_is_told_from_words(is_secret: Callable[[bytes], bool], secrets
         (rb"\\n x%5C%6E", b"\n x\n", [0, 3, 4, 5, 11], 2),
     ],
 )
-def test_each_character_of_a_view_has_its_place_in_the_text(
+def test_characters_of_a_view_map_to_the_text(
     text: bytes, finest: bytes, places: list[int], levels: int
 ) -> None:
     views = views_of(text)
@@ -500,9 +502,7 @@ def test_base64_is_read_in_either_alphabet(text: bytes, plain: bytes, strict: by
         ('password: incorrect "password": "incorrect"', 'password: incorrect "password": "P"', {"P": 1}),
     ],
 )
-def test_what_is_masked_of_a_value_begins_and_ends_with_it(
-    line: str, masked: str, counts: dict[str, int]
-) -> None:
+def test_mask_covers_exactly_the_value(line: str, masked: str, counts: dict[str, int]) -> None:
     masks = {"P": "password", "T": "token"}
     given_, wanted = (
         re.sub(r"\b[PT]\b|(?<=x)T", lambda match: mask(masks[match[0]]).decode(), text).encode()
@@ -526,23 +526,23 @@ def test_what_is_masked_of_a_value_begins_and_ends_with_it(
         (b"clean", b"clean"),
     ],
 )
-def test_lines_that_keep_their_length_have_blanks_or_short_masks(lines: bytes, masked: bytes) -> None:
+def test_lines_of_kept_length_have_blanks_or_short_masks(lines: bytes, masked: bytes) -> None:
     rules = Rules([Secret("pw", b"Hunter2x9!aaaaaaaa")])
     assert masked_in_place(lines, rules) == masked
 
 
-def test_each_text_of_a_page_is_masked_and_its_markup_stays() -> None:
+def test_texts_of_a_page_are_masked_and_markup_stays() -> None:
     page = '<p title="password=hunter22">a &lt;b&gt; password=hunter22</p><a>x &amp; y</a>'
     assert outgoing_page(page, RULES) == page.replace("hunter22", "&lt;redacted:password&gt;")
 
 
-def test_a_page_is_refused_where_a_secret_is_left_in_its_markup() -> None:
+def test_page_with_a_secret_in_its_markup_is_refused() -> None:
     rules = Rules([Secret("pw", b"Hunter2x9!aaaaaaaa")])
     with pytest.raises(LeakError):
         outgoing_page("<p title='Hunter2x9!aaaaaaaa'>fine</p>", rules)
 
 
-def test_a_password_of_a_preseed_is_masked_or_refused() -> None:
+def test_password_of_a_preseed_is_masked_or_refused() -> None:
     template = b"d-i passwd/root-password password hunter22\nd-i x/y string z\n"
     masked = outgoing_template(template, RULES)
     assert masked == template.replace(b"hunter22", mask("password"))

@@ -90,7 +90,7 @@ def left_of(kind: str, form: str, text: bytes) -> int:
 
 @kinds
 @forms
-def test_no_form_of_a_secret_leaves(kind: str, form: str) -> None:
+def test_every_form_of_a_known_secret_is_masked(kind: str, form: str) -> None:
     text = planted(kind, form)
     after = redacted(text, rules=RULES)
     assert left_of(kind, form, after) <= _SHORT, after
@@ -102,7 +102,7 @@ def test_no_form_of_a_secret_leaves(kind: str, form: str) -> None:
 
 @kinds
 @given(data=st.data())
-def test_no_secret_slips_through_between_two_chunks(kind: str, data: st.DataObject) -> None:
+def test_known_secret_between_two_chunks_is_masked(kind: str, data: st.DataObject) -> None:
     form = data.draw(st.sampled_from(sorted(FORMS)))
     text = planted(kind, form)
     sizes = data.draw(st.lists(st.integers(0, len(text)), max_size=3))
@@ -113,7 +113,7 @@ def test_no_secret_slips_through_between_two_chunks(kind: str, data: st.DataObje
     "form", ["raw", "base64", "base64, wrapped at 76", "base64, wrapped, in a journal", "JSON"]
 )
 @pytest.mark.parametrize("kind", ["kubeadmin-password", "private-key", "registry-auth", "short"])
-def test_no_secret_slips_through_where_a_block_ends(kind: str, form: str) -> None:
+def test_known_secret_at_a_block_boundary_is_masked(kind: str, form: str) -> None:
     """At every distance from the end of what is looked at at once."""
     text = planted(kind, form)
     filler = b"x" * 63 + b"\n"
@@ -125,7 +125,7 @@ def test_no_secret_slips_through_where_a_block_ends(kind: str, form: str) -> Non
         assert after == head + redacted(text, rules=RULES) + filler * 2000
 
 
-def test_a_fragment_of_a_long_secret_is_masked_too() -> None:
+def test_fragment_of_a_long_secret_is_masked() -> None:
     """As a journal cuts a message, or as somebody prints the first hundred characters."""
     auth = _AUTHS[0].encode()
     for begin in range(0, 60, 3):
@@ -133,7 +133,7 @@ def test_a_fragment_of_a_long_secret_is_masked_too() -> None:
         assert longest_left(auth, after) <= _SHORT
 
 
-def test_a_secret_over_two_lines_of_a_terminal_is_masked() -> None:
+def test_secret_over_two_terminal_lines_is_masked() -> None:
     secret = SECRETS["kubeadmin-password"]
     for cut in range(1, len(secret)):
         after = redacted(b"it is " + secret[:cut] + b"\n" + secret[cut:] + b" there\n", rules=RULES)
@@ -143,21 +143,21 @@ def test_a_secret_over_two_lines_of_a_terminal_is_masked() -> None:
 @pytest.mark.parametrize(
     "value", [b"", b"short7!", b"password", b"openshift", b"12345678", b"aaaaaaaaaaaa", b"PRODUCTION"]
 )
-def test_a_word_or_a_short_value_is_not_taken_for_a_secret(value: bytes) -> None:
+def test_words_and_short_values_are_not_known_secrets(value: bytes) -> None:
     assert not is_taken(value)
     rules = Rules([Secret("x", value), Secret("y", SECRETS["short"])])
     after = redacted(b"the " + value + b" is here, and " + SECRETS["short"], rules=rules)
     assert after == b"the " + value + b" is here, and <redacted:y>"
 
 
-def test_secrets_are_counted_once_however_many_lines_they_take() -> None:
+def test_secret_over_several_lines_is_counted_once() -> None:
     redactor = Redactor(RULES)
     redactor.feed(planted("private-key", "raw") + planted("kubeadmin-password", "raw") * 2)
     redactor.finish()
     assert redactor.counts == {"private-key": 1, "kubeadmin-password": 2}
 
 
-def test_many_secrets_do_not_make_it_slow() -> None:
+def test_many_known_secrets_stay_fast() -> None:
     """More than RE2 has memory for: the first are taken, and it is told how many were not."""
     many = [Secret("private-key", pem(lines=24)[0].encode()) for _ in range(300)]
     rules = Rules([Secret("first", SECRETS["kubeadmin-password"]), *many])
@@ -176,7 +176,7 @@ _ALGORITHMS: dict[str, list[str]] = {
 }
 
 
-def test_there_is_room_for_the_private_keys_of_a_bootstrap_host() -> None:
+def test_all_keys_of_a_bootstrap_host_fit() -> None:
     """It has 45, RSA keys of 2048 bits, and their certificates and kubeconfigs beside them."""
     keys = [Secret("private-key", pem(lines=25)[0].encode()) for _ in range(45)]
     assert not Rules([*keys, *(Secret(kind, value) for kind, value in SECRETS.items())]).left_out
@@ -185,7 +185,7 @@ def test_there_is_room_for_the_private_keys_of_a_bootstrap_host() -> None:
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
 @pytest.mark.parametrize("serial_bytes", [17, 18, 19])  # by it, base64 has what follows in three ways
 @pytest.mark.parametrize("algorithm", _ALGORITHMS)
-def test_the_certificate_of_a_known_key_stays(tmp_path: Path, algorithm: str, serial_bytes: int) -> None:
+def test_certificate_of_a_known_key_stays(tmp_path: Path, algorithm: str, serial_bytes: int) -> None:
     """Key and certificate have the public key in common, what it says of its curve, and `-----BEGIN `."""
     key, certificate = tmp_path / "key", tmp_path / "certificate"
     made = ["-x509", "-set_serial", "0x" + "11" * serial_bytes, "-newkey", *_ALGORITHMS[algorithm]]
@@ -208,7 +208,7 @@ def test_the_certificate_of_a_known_key_stays(tmp_path: Path, algorithm: str, se
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
 @pytest.mark.parametrize("kept_bytes", [40, 90, 180])
-def test_a_damaged_key_is_looked_for_all_the_same(kept_bytes: int) -> None:
+def test_damaged_key_is_masked(kept_bytes: int) -> None:
     """Cut, or with a length that is wrong: what is private in it is not known then."""
     begin, *body, end = _openssl(
         "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-521"
@@ -224,7 +224,7 @@ def test_a_damaged_key_is_looked_for_all_the_same(kept_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["kubeadmin-password", "bootstrap-token", "passphrase", "proxy-password"])
-def test_what_a_limit_leaves_of_a_secret_is_masked(kind: str) -> None:
+def test_truncated_secret_is_masked(kind: str) -> None:
     secret = SECRETS[kind]
     head, tail = secret[: 2 * len(secret) // 3], secret[len(secret) // 3 :]
     mask = f"<redacted:{kind}>".encode()
@@ -237,7 +237,7 @@ def test_what_a_limit_leaves_of_a_secret_is_masked(kind: str) -> None:
         assert redacted(before + piece + behind, rules=RULES) == before + mask + behind
 
 
-def test_pieces_that_touch_are_one_and_empty_ones_are_none() -> None:
+def test_adjacent_pieces_are_merged_and_empty_ones_dropped() -> None:
     assert merged([(0, 2), (2, 5), (5, 5), (6, 6), (7, 8)]) == [(0, 5), (7, 8)]
 
 
@@ -280,7 +280,7 @@ _LONG: Final = "A0B1C2D3E4F5G6H7I8J9K0L1M2N3O4P5Q6R7S8T9U0V1W2X3Y4Z5A6B7C8D9"
         (_LONG, f"x: {_LONG[:20]}{'x' * 8184}\n«{_LONG[20:36]}»\nx: «{_LONG[36:]}»"),
     ],
 )
-def test_what_is_masked_of_a_secret_begins_and_ends_with_it(secret: str, text: str) -> None:
+def test_mask_covers_exactly_the_known_secret(secret: str, text: str) -> None:
     bare = text.replace("«", "").replace("»", "").encode()
     after, position = b"", 0
     for span in Exact([Secret("x", secret.encode())]).spans(bare):
@@ -289,7 +289,7 @@ def test_what_is_masked_of_a_secret_begins_and_ends_with_it(secret: str, text: s
     assert (after + bare[position:]).decode() == text
 
 
-def test_of_secrets_that_begin_alike_each_is_followed_over_lines() -> None:
+def test_secrets_with_equal_beginnings_are_followed_over_lines() -> None:
     rules = Rules([Secret("a", b"AbCd3-fghij-kLmnopqr5tXz"), Secret("b", b"AbCd3-fghij-kLmnzyxw9vUt")])
     after = redacted(b"x AbCd3-fghij-kLmn\nopqr5tXz\nzyxw9vUt\n", rules=rules)
     assert after == b"x <redacted:a>\n<redacted:a>\n<redacted:b>\n"
@@ -340,7 +340,7 @@ _P256: Final = _key(_P256_HEAD + _NOISE[:32] + _P256_TAIL, _EC)
         (_P256.replace(b"-----END ", b""), "raw 183 5-170/8; der 242 2-221/9; base64 292 16-270/12"),
     ],
 )
-def test_needles_are_pieces_of_what_is_private_only(secret: bytes, needles: str) -> None:
+def test_needles_are_from_private_parts_only(secret: bytes, needles: str) -> None:
     """Each form by its size, the places of its first and last needle, and how many it has."""
     names = {form.text: form.name for form in forms_of(secret)}
     said: dict[str, str] = {}
@@ -350,14 +350,14 @@ def test_needles_are_pieces_of_what_is_private_only(secret: bytes, needles: str)
     assert "; ".join(f"{name} {said[name]}" for name in ("raw", "der", "base64") if name in said) == needles
 
 
-def test_a_secret_is_long_and_no_word_and_no_number() -> None:
+def test_known_secret_is_long_and_not_a_word_or_number() -> None:
     taken = ["abcdef1g", "aabbccdd1", "aBcDeFgH", "abcdefghijklmnop", "1234567890123456", "pass-word"]
     others = ["abcde1g", "aabbccdd", "abcdefghijklmno", "ABCDEFGH", "Abcdefgh", "123456789012345"]
     for texts, is_one in ((taken, True), (others, False)):
         assert {text: is_taken(f" {text}\n".encode()) for text in texts} == dict.fromkeys(texts, is_one)
 
 
-def test_the_forms_of_a_secret_are_these() -> None:
+def test_forms_of_a_secret() -> None:
     every = forms_of(b" p/a'\"\\<$ \xe4 ")
     names = Counter(form.name for form in every)
     assert names == {"raw": 1, "json": 6, "json in json": 6, "url": 9, "shell": 4, "\\x": 5, "xml": 1} | {

@@ -35,7 +35,7 @@ needs_openssl = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("surrounding", SURROUNDINGS)
-def test_every_shape_is_masked_in_these_surroundings(surrounding: str) -> None:
+def test_every_shape_is_masked_in_each_surrounding(surrounding: str) -> None:
     suited = [example for example in EXAMPLES if suits(example, surrounding)]
     assert len(SURROUNDINGS) >= LEAST_SURROUNDINGS
     assert [example.text for example in suited if leaking(example, surrounding, RULES)] == []
@@ -52,7 +52,7 @@ def test_every_shape_has_a_source_a_positive_and_a_near_miss() -> None:
 
 @needs_openssl
 @pytest.mark.parametrize("kind", KINDS_OF_KEYS)
-def test_nothing_of_a_known_key_is_left_in_any_wrapping(kind: str) -> None:
+def test_known_key_is_masked_in_every_wrapping(kind: str) -> None:
     rules = Rules([Secret("private-key", private_keys()[kind])])
     assert len(WRAPPINGS) >= LEAST_WRAPPINGS
     assert [wrapping for wrapping in WRAPPINGS if key_leaks(kind, wrapping, rules)] == []
@@ -60,7 +60,7 @@ def test_nothing_of_a_known_key_is_left_in_any_wrapping(kind: str) -> None:
 
 @needs_openssl
 @pytest.mark.parametrize("kind", ["RSA 2048", "P-256", "Ed25519"])
-def test_nothing_of_a_known_key_is_left_in_what_openssl_prints_of_it(kind: str) -> None:
+def test_known_key_is_masked_in_output_of_openssl(kind: str) -> None:
     key = private_keys()[kind]
     text = subprocess.run(
         ["openssl", "pkey", "-text", "-noout"], input=key, capture_output=True, check=True
@@ -76,13 +76,13 @@ def test_nothing_of_a_known_key_is_left_in_what_openssl_prints_of_it(kind: str) 
 
 @needs_openssl
 @pytest.mark.parametrize("kind", KINDS_OF_KEYS)
-def test_nothing_of_a_key_that_nobody_told_us_is_left_in_any_wrapping(kind: str) -> None:
+def test_unknown_key_is_masked_in_every_wrapping(kind: str) -> None:
     assert [wrapping for wrapping in WRAPPINGS if key_leaks(kind, wrapping, RULES)] == []
 
 
 @needs_openssl
 @pytest.mark.parametrize("wrapping", WRAPPINGS)
-def test_the_last_look_refuses_a_key_behind_whatever_stands_before_its_lines(wrapping: str) -> None:
+def test_leak_scan_refuses_keys_behind_any_prefix(wrapping: str) -> None:
     """Whoever packs without masking, or with a mask that has a hole, is stopped."""
     text = WRAPPINGS[wrapping](private_keys()["RSA 2048"])
     scan = Redactor(RULES, only_certain=True)
@@ -122,7 +122,7 @@ def test_the_last_look_refuses_a_key_behind_whatever_stands_before_its_lines(wra
         b"secret 457eb676-33da-42ec-9a8c-9293d545c337 of type rbd",
     ],
 )
-def test_what_only_looks_like_a_secret_stays(text: bytes) -> None:
+def test_text_that_resembles_a_secret_stays(text: bytes) -> None:
     assert redacted(RULES, text) == text
 
 
@@ -179,7 +179,7 @@ def test_what_only_looks_like_a_secret_stays(text: bytes) -> None:
         ("found NRAK-GDJSS4QZORUYIC1OGTRNGQMT5VH", "GDJSS4QZORUY"),
     ],
 )
-def test_a_value_is_masked_wherever_its_name_stands(text: str, secret: str) -> None:
+def test_value_is_masked_in_every_syntax(text: str, secret: str) -> None:
     after = redacted(RULES, text.encode()).decode()
     assert secret not in after
     assert after.count("\n") == text.count("\n")
@@ -187,13 +187,13 @@ def test_a_value_is_masked_wherever_its_name_stands(text: str, secret: str) -> N
 
 
 @pytest.mark.parametrize("line", ORDINARY)
-def test_an_ordinary_line_of_an_installer_stays(line: bytes) -> None:
+def test_ordinary_installer_line_stays(line: bytes) -> None:
     assert redacted(RULES, line) == line
 
 
 @needs_openssl
 @pytest.mark.parametrize("wrapping", BYTES)
-def test_the_bytes_of_a_certificate_stay(wrapping: str) -> None:
+def test_bytes_of_a_certificate_stay(wrapping: str) -> None:
     text = WRAPPINGS[wrapping](pem("CERTIFICATE")[0].encode())
     assert redacted(RULES, text) == text
 
@@ -209,7 +209,7 @@ def test_random_base64_stays() -> None:
         assert redacted(RULES, base64.b64encode(text)) == base64.b64encode(text)
 
 
-def test_a_dump_of_a_key_ends_where_other_dumps_begin() -> None:
+def test_dump_of_a_key_ends_before_other_dumps() -> None:
     key = WRAPPINGS["hexdump -C"](pem()[0].encode())
     other = WRAPPINGS["hexdump -C"](b"GET /healthz HTTP/1.1\r\nHost: api-int:6443\r\n")
     after = redacted(RULES, key + b"\nkernel: all is well\n" + other)
@@ -233,7 +233,7 @@ def test_a_dump_of_a_key_ends_where_other_dumps_begin() -> None:
         ),
     ],
 )
-def test_nothing_is_left_of_what_is_hard_to_tell(text: bytes, secret: bytes) -> None:
+def test_ambiguous_secrets_are_masked(text: bytes, secret: bytes) -> None:
     assert secret not in redacted(RULES, text)
 
 
@@ -279,7 +279,7 @@ A, B, C = (base64.b64encode(hashlib.sha512(bytes([n])).digest()).decode()[:64] f
         f"{BEGIN}\n{'- ' * 4096}-{A[:24]}",
     ],
 )  # fmt: skip
-def test_what_is_masked_of_a_key_begins_and_ends_with_it(text: str) -> None:
+def test_mask_covers_exactly_the_key(text: str) -> None:
     assert marked(Body(), bare(text)) == text
 
 
@@ -294,9 +294,7 @@ def test_what_is_masked_of_a_key_begins_and_ends_with_it(text: str) -> None:
         (f"{A} x: {B}", "x: <redacted:encoded-secret>", f"{A} x: «{C}»"),
     ],
 )
-def test_an_encoded_secret_goes_on_in_the_next_lines_until_a_short_one(
-    line: str, masked: str, text: str
-) -> None:
+def test_encoded_secret_ends_with_a_short_line(line: str, masked: str, text: str) -> None:
     body = Body()
     body.follow(views_of(line.encode())[-1], masked.encode())
     assert marked(body, bare(text)) == text
@@ -339,17 +337,17 @@ def test_an_encoded_secret_goes_on_in_the_next_lines_until_a_short_one(
         "stringData:\n  a: |\n    «one two»\n    user: «three»\n  b: >-\n    ${X}\nkind: x",
     ],
 )  # fmt: skip
-def test_a_value_in_another_line_than_its_name_is_masked_and_nothing_else(text: str) -> None:
+def test_only_the_value_below_its_name_is_masked(text: str) -> None:
     assert marked(ValueFollower(), bare(text)) == text
 
 
-def test_a_value_behind_an_escaped_end_of_its_line_is_masked() -> None:
+def test_value_behind_an_escaped_newline_is_masked() -> None:
     text = r'{"m":"password: |\n  correct horse\n  battery\nuser: root"}'
     after = marked(ValueFollower(), text)
     assert after == '{"m":"password: |\n  «correct horse»\n  «battery»\nuser: root"}'
 
 
-def test_parts_of_patterns_know_what_begins_a_secret_in_base64_up_to_three_times() -> None:
+def test_patterns_include_beginnings_encoded_up_to_three_times() -> None:
     pattern = compiled(part(b"<<ENCODED>>"))
     for text, times in ((b"client-key-data", 1), (b'"auths"', 2), (b"PRIVATE KEY-----", 3)):
         for before in range(3):

@@ -1,7 +1,7 @@
-"""Finding the exact secrets of a host in a text, in every form, whole or in fragments, across lines. Pure.
+"""Finds the known secrets of a host in a text, in every form, whole or in fragments, across lines. Pure.
 
-RE2 looks for *needles*, short pieces of every form, in one pass however many there are. Around each the text
-is compared with the form itself, to both sides and from line to line.
+RE2 searches for *needles*, short pieces of every form, all in one pass. Around each needle the text is
+compared with the form, in both directions and from line to line.
 """
 
 import re
@@ -20,13 +20,13 @@ _RARE: Final = (b"Q", b"X", b"Z", b"J", b"K", b"V", b"W", b"Y", b"q", b"x", b"z"
 _SHORT_BYTES: Final = 16
 """A shorter form is looked for as a whole."""
 LONG_BYTES: Final = 40
-"""The length of a form from which fragments are secrets, too; of a shorter one only the whole is."""
+"""Fragments of forms of this length and more are masked; shorter forms only as a whole."""
 _VERY_LONG_BYTES: Final = 1024
 _STRIDES: Final[Mapping[str, tuple[int, int]]] = {"raw": (24, 48), "base64": (24, 96), "der": (24, 192)}
 _STRIDE: Final = (96, 512)
 """Distance between needles in bytes, for normal and for very long forms. One finds all of the form."""
 _LEAST_PIECES: Final = 3
-"""A part in which fewer would begin gets as many: of a key of P-256 only 32 bytes are secret."""
+"""The least number of needles in a part: only 32 bytes of a key of P-256 are secret."""
 _LEAST_RSA_BYTES: Final = 700
 """The least size of an RSA private key in base64. Keys of curves are shorter, RSA keys of 1024 bits and
 more are longer.
@@ -37,7 +37,7 @@ _NUMBER: Final = re.compile(
 """The bytes in DER before the number that is the key of a curve; see RFC 5915, 3, and RFC 8410, 7."""
 _MOST_BEFORE_NUMBER: Final = 48
 _LABEL: Final = b"PRIVATE KEY"
-"""The part of the lines around a key that those around a certificate have not."""
+"""Distinguishes the BEGIN and END lines of a key from those of a certificate."""
 
 
 def forms_with_needles(value: bytes, *, only_plain: bool) -> Iterator[tuple[bytes, list[bytes]]]:
@@ -60,9 +60,9 @@ def forms_with_needles(value: bytes, *, only_plain: bool) -> Iterator[tuple[byte
 
 
 def _needles_in(form: Form, private: list[tuple[int, int]]) -> list[bytes]:
-    """Pieces of the private parts of a form.
+    """Return pieces of the private parts of a form.
 
-    Halves of a short one: wherever a line ends in it, one is whole.
+    A short form is halved: wherever it is broken over two lines, one half is whole.
     """
     text, size = form.text, len(form.text)
     if size < LONG_BYTES:
@@ -180,7 +180,7 @@ class _Match:
 
 
 class Exact:
-    """Secrets that are looked for."""
+    """Finds secrets of which the values are known."""
 
     def __init__(self, secrets: Iterable[Secret]) -> None:
         self._needles: dict[bytes, list[tuple[_SecretForm, int]]] = {}
@@ -327,7 +327,7 @@ class Exact:
 
 
 def _cut_off(text: bytes, start: int, form: _SecretForm, offset: int) -> _Match | None:
-    """Half of a form or more, where the text ends or begins in the middle of it: what a limit has left."""
+    """Return half of a form or more where the text was cut at a limit."""
     begin = start - _common_before(text, start, form.text, offset)
     end = start + _common(text, start, form.text, offset)
     is_head = begin == start - offset and (end == len(text) or text.startswith(_CUT_BEHIND, end))
@@ -372,14 +372,14 @@ def _common_before(text: bytes, position: int, form: bytes, offset: int) -> int:
 
 
 def _is_piece(text: bytes, place: int, piece: bytes) -> bool:
-    """Tell a piece of a form from the same few bytes within a word."""
+    """Return whether this is a piece of a form, not the same few bytes within a word."""
     if len(piece) == _RESUMED_BYTES:
         return True
     return not (_is_inside(text, place) or _is_inside(text, place + len(piece)))
 
 
 def _is_inside(text: bytes, place: int) -> bool:
-    """Tell a place within a word, where the few bytes that are left of a form stand by chance."""
+    """Return whether a place is within a word."""
     return text[place - 1 : place].isalnum() and text[place : place + 1].isalnum()
 
 

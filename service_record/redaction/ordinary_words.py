@@ -1,4 +1,7 @@
-"""Words that stand where a secret might, but are not one: placeholders, paths, and prose. Pure."""
+"""Checks that distinguish secrets from placeholders, paths, names, digests and prose. Pure.
+
+Each check takes a candidate and returns whether it is a secret.
+"""
 
 import re
 from collections.abc import Iterator
@@ -73,22 +76,22 @@ _PATH: Final = re.compile(
 
 
 def is_unmasked(value: bytes) -> bool:
-    """Tell a text from a mask: what a shape proves to be a secret is one, whatever it holds."""
+    """Accept everything but a mask: the shape alone proves a secret."""
     return not value.startswith(_MASKED)
 
 
 def is_anything(value: bytes) -> bool:
-    """Take everything: the pattern itself proves a secret, and may span masks of its parts."""
+    """Accept everything: the pattern proves a secret, and may span masks of its parts."""
     return bool(value)
 
 
 def is_random(value: bytes) -> bool:
-    """Tell base64 from hexadecimal and from a path: letters of either case, and a digit."""
+    """Accept base64, which has letters of either case and digits; reject hexadecimal and paths."""
     return all(pattern.search(value) for pattern in (_UPPER, _LOWER, _DIGIT))
 
 
 def is_value(value: bytes) -> bool:
-    """Tell a value from a mask, a placeholder and the path of a file."""
+    """Reject masks, placeholders and paths of files."""
     bare = value.strip(b" \t\r\n\0\"'\\")
     if not bare or bare.startswith(_MASKED):
         return False
@@ -97,20 +100,20 @@ def is_value(value: bytes) -> bool:
 
 
 def is_password(value: bytes) -> bool:
-    """Tell a value from prose: `password: incorrect` says something else, and so does `passwd: files`."""
+    """Reject also prose: `password: incorrect`, and `passwd: files` of nsswitch.conf."""
     if _NAME_SERVICES.fullmatch(value) or _FILE.fullmatch(value):
         return False
     return is_value(value) and not _PROSE.fullmatch(value.partition(b" ")[0])
 
 
 def is_error(value: bytes) -> bool:
-    """Tell an error of the system, or a code like EOF."""
+    """Return whether a text is an error of the system, or a code like EOF."""
     is_code = value.isalpha() and value.isupper() and len(value) <= _LONGEST_CODE
     return is_code or value.strip(b" .!?").lower().startswith(_ERRORS)
 
 
 def is_sentence(value: bytes) -> bool:
-    """Tell what a program says from a password: an error, or several words with a verb or the like."""
+    """Return whether a text is a message: an error, or several words with a verb or a preposition."""
     if is_error(value):
         return True
     words = value.split()
@@ -167,17 +170,17 @@ _ERRORS: Final = tuple(
         b"value too large for defined data type|wrong medium type"
     ).split(b"|")
 )
-"""What strerror(3) of Linux says, and the ends of files and of patience."""
+"""The messages of strerror(3) on Linux, and those about the end of a file and about time limits."""
 _LONGEST_CODE: Final = 5
 
 
 def is_password_and_no_path(value: bytes) -> bool:
-    """Tell a password from a directory, behind a name that both have."""
+    """Reject also directories, for names that both passwords and directories have."""
     return is_password(value) and not value.startswith((b"/", b"~"))
 
 
 def is_credential_word(value: bytes) -> bool:
-    """Tell letters in no order from words, behind a name that only keys and tokens have."""
+    """Accept random letters and reject words, for names that only keys and tokens have."""
     return (
         len(value) >= _LEAST_LETTERS
         and value.isalpha()
@@ -203,33 +206,33 @@ _COMMON_PAIRS: Final = frozenset(
 
 
 def is_written(value: bytes) -> bool:
-    """Tell a password in a sentence from its next word."""
+    """Reject plain words, for passwords in sentences."""
     word = value.rstrip(b".,;:!?)")
     return is_password(value) and not (word.isalpha() and (word.islower() or word.istitle()))
 
 
 def is_flag_value(value: bytes) -> bool:
-    """Tell the value of an option from the next option."""
+    """Reject also the next option of a command."""
     return is_password(value) and not value.startswith(b"-")
 
 
 def is_quoted_flag_value(value: bytes) -> bool:
-    """Tell the value of an option from the next option, where both are in quotes."""
+    """Like `is_flag_value`, for a value in quotes, which is no prose."""
     return is_value(value) and not value.startswith(b"-")
 
 
 def is_userinfo(value: bytes) -> bool:
-    """Tell a password in a URL from a port and the path behind it, up to an @ in that."""
+    """Reject a port of a URL and the path behind it, up to an @ in that."""
     return is_value(value) and not _PORT.match(value)
 
 
 def is_cookie(value: bytes) -> bool:
-    """Tell `name=value` from the cookie of a flow, which is a number."""
+    """Reject hexadecimal numbers: the cookie of a network flow is one."""
     return is_value(value) and not _HEX_NUMBER.fullmatch(value)
 
 
 def is_session(value: bytes) -> bool:
-    """Tell the key of a session from its number: a web server's is long, and no UUID."""
+    """Accept the long random key of a web session; reject numbers and UUIDs."""
     return (
         len(value) >= _SESSION_BYTES
         and is_token(value)
@@ -239,12 +242,12 @@ def is_session(value: bytes) -> bool:
 
 
 def is_body(value: bytes) -> bool:
-    """Return more than the end of a line."""
+    """Reject the short rest of a line."""
     return len(value) >= _BODY_BYTES and is_value(value)
 
 
 def is_token(value: bytes) -> bool:
-    """Tell something random from a word, a name and a number: by its letters and digits, or it is JSON."""
+    """Accept letters mixed with digits, long numbers, random letters and JSON; reject words and names."""
     value = value.strip(b" \t\r\n\0")
     if not is_value(value):
         return False
@@ -266,7 +269,7 @@ def is_token(value: bytes) -> bool:
 
 
 def is_stated(value: bytes) -> bool:
-    """Tell a password behind a name that is a word of prose, too: random, no prose and no name of a file."""
+    """Accept only random values, for names that are also words of prose."""
     return is_token(value) and is_password(value) and not _UUID.fullmatch(value)
 
 
@@ -284,7 +287,7 @@ def is_mixed(value: bytes) -> bool:
 
 
 def is_dense(value: bytes) -> bool:
-    """Tell random letters and digits, which stand together, from names, hosts and versions."""
+    """Accept long random letters and digits in a row; reject names, hosts and versions."""
     if not is_value(value) or _PUBLIC.fullmatch(value) or _UUID.fullmatch(value):
         return False
     longest = max(_JOINTS.split(value), key=len)
@@ -297,14 +300,14 @@ def is_dense(value: bytes) -> bool:
 
 
 def is_dense_and_no_digest(value: bytes) -> bool:
-    """Tell what is random, and neither hexadecimal nor base64 of a text: names of keys are."""
+    """Reject also hexadecimal, and base64 of a text, in which the names of keys are written."""
     plain = from_base64(value)
     is_text = bool(plain) and plain.isascii() and plain.decode().isprintable()
     return is_dense(value) and not _HEX.fullmatch(value) and not is_text
 
 
 def is_prefixed(value: bytes) -> bool:
-    """Tell a token behind the letters of its service from an identifier: it has all classes, in no order."""
+    """Accept a token behind the letters of its service; reject identifiers, whose letters are in order."""
     longest = max(_JOINTS.split(value), key=len)
     lowers = sum(len(run.group()) for run in _LOWER_RUN.finditer(longest))
     is_mix = _PREFIXED_CHANGES * _changes(longest) >= len(longest) > _MOST_LOWERS * lowers
@@ -312,7 +315,7 @@ def is_prefixed(value: bytes) -> bool:
 
 
 def is_sole_value(value: bytes) -> bool:
-    """Tell random letters and digits from words, where a text is nothing but a name and one more word."""
+    """Accept random letters and digits, where a text is only a name and one more word."""
     if not is_value(value) or _PUBLIC.fullmatch(value) or _UUID.fullmatch(value) or _TIME.fullmatch(value):
         return False
     pieces = [piece for piece in _JOINTS.split(value) if piece]
@@ -341,12 +344,12 @@ _GROUP_BYTES: Final = 4
 
 
 def is_sole_value_or_uuid(value: bytes) -> bool:
-    """Tell the value of a name in capitals or in camel case from words; a UUID is one, too."""
+    """Accept also a UUID, for names in capitals or in camel case."""
     return is_sole_value(value) or _UUID.fullmatch(value) is not None
 
 
 def is_registry_auth(value: bytes) -> bool:
-    """Tell base64 of `user:password`, and any other token in its place."""
+    """Accept base64 of `user:password`, and other random tokens."""
     return is_credential(value) or is_dense(value)
 
 
@@ -359,14 +362,14 @@ _SAME_CLASS: Final = re.compile(rb"[0-9]+|[a-z]+|[^0-9a-z]+")
 
 
 def _is_name(value: bytes) -> bool:
-    """Tell `default-dockercfg-x7k2p` and `openshift-etcd/etcd-peer-master-0`: most of it is words."""
+    """Return whether most of it is words: `default-dockercfg-x7k2p`, `openshift-etcd/etcd-peer-master-0`."""
     pieces = _JOINTS.split(value)
     words = sum(len(piece) for piece in pieces if _WORD.fullmatch(piece))
     return len(pieces) > 1 and 2 * words >= sum(map(len, pieces))
 
 
 def _is_random_word(value: bytes) -> bool:
-    """Tell letters in no order from words: those have few changes of case, and are not that long."""
+    """Return whether these are random letters: with many changes of case, or long and with few vowels."""
     letters = value.rpartition(b"_")[2]
     if len(letters) < _RANDOM_LETTERS or not letters.isalpha():
         return False
@@ -378,24 +381,24 @@ def _is_random_word(value: bytes) -> bool:
 
 
 def is_bootstrap_token(value: bytes) -> bool:
-    """`abcdef.0123456789abcdef`: the second half of a random one has digits and letters."""
+    """Accept `abcdef.0123456789abcdef`: the second half must have both digits and letters."""
     last = value.rpartition(b".")[2]
     digits = len(_ANY_DIGIT.findall(last))
     return _BOOTSTRAP_DIGITS <= digits < len(last)
 
 
 def is_kubeadmin_password(value: bytes) -> bool:
-    """Return whether this can be kubeadmin's password: its 20 random letters and digits are in mixed case."""
+    """Accept what may be kubeadmin's password: 20 random letters and digits in mixed case."""
     return not value.isupper() and not value.islower() and value != value.title()
 
 
 def is_credential(value: bytes) -> bool:
-    """Base64 of `user:password`."""
+    """Accept base64 of `user:password`."""
     plain = from_base64(value)
     return len(plain) >= _CREDENTIAL_BYTES and b":" in plain and plain.isascii()
 
 
 def is_key(value: bytes) -> bool:
-    """Base64 of as many bytes as a key of AES or of a secretbox has."""
+    """Accept base64 of as many bytes as a key of AES or of a secretbox has."""
     is_hex = all(byte in b"0123456789abcdef" for byte in value)
     return not is_hex and len(from_base64(value)) in _KEY_BYTES

@@ -1,10 +1,10 @@
-"""Secrets that more than one line tells of. Pure.
+"""Follows secrets over several lines. Pure.
 
-The base64 below `BEGIN PRIVATE KEY`, and that of a wrapped file; and values that stand in other lines
-than their names: in YAML, in JSON for people, and in XML.
+`Body` follows the base64 below `BEGIN PRIVATE KEY` and that of a wrapped file. `ValueFollower` follows values
+in other lines than their names: in YAML, indented JSON, XML and forms.
 
-Each line is masked by itself, so that lines stay lines and nothing is held back until the end is seen. What
-programs put before and behind each line is learnt from the lines of the key, and makes no difference.
+Each line is masked by itself, so no text is held back until the end of a secret. Prefixes and suffixes that
+programs add to each line are learnt from the lines of the key.
 """
 
 import re
@@ -30,9 +30,9 @@ _MAX_LINES: Final = 4000
 _MAX_FOREIGN_LINES: Final = 160
 """Lines of other programs, or fields of a journal, between two lines of a key."""
 _WRAPPED_AT: Final = 57
-"""Base64 that fills a line is wrapped at 60, 64, 72 or 76 columns; a shorter line is the last."""
+"""Base64 is wrapped at 60, 64, 72 or 76 columns; a shorter line is the last."""
 _SURE_BYTES: Final = 40
-"""Base64 of a key that is so long is known by its letters, whatever stands around it."""
+"""Base64 of a key that is at least as long is recognised anywhere in a line."""
 _MAX_FRAMED_BYTES: Final = 1 << 13
 _LONG: Final = 24
 _SHORT: Final = 16
@@ -60,7 +60,7 @@ def sub_lines(view: UnescapedText) -> Iterator[tuple[int, bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """The text around the base64 in a line, as far as it is the same in each line."""
+    """The text around the base64 in a line, without its numbers, which differ from line to line."""
 
     head: bytes
     tail: bytes
@@ -74,7 +74,7 @@ class _Frame:
 
 
 class Body:
-    """Follows such a secret from line to line."""
+    """Follows a private key or other base64 from line to line."""
 
     _kind: str
     _lines: int
@@ -90,7 +90,7 @@ class Body:
         return bool(self._kind)
 
     def spans(self, view: UnescapedText) -> Iterator[Found]:
-        """Yield what of the next line is secret, by its places in the view, and learn what begins in it."""
+        """Yield the secret parts of the next line, and remember a secret that goes on in the line below."""
         if not self.is_open and b"PRIVATE" not in view.text:
             return
         for place, line in sub_lines(view):
@@ -106,7 +106,7 @@ class Body:
                 yield from self._secret(place, line, position, len(line))
 
     def follow(self, view: UnescapedText, masked: bytes) -> None:
-        """Learn from a masked line whether wrapped base64 of a secret goes on in the next."""
+        """Remember that the wrapped base64 of a secret goes on, if the masked line ends with its mask."""
         line = view.text
         if self.is_open or not masked.rstrip(b" \t\r\"',\\$}").endswith(mask(_ENCODED)):
             return
@@ -116,7 +116,7 @@ class Body:
             self._frames.add(_Frame.of(line, *runs[-1].span()))
 
     def _secret(self, place: int, line: bytes, start: int, end: int) -> Iterator[Found]:
-        """Yield what of a part of a line belongs to the secret that is open."""
+        """Yield the pieces of the current secret in a part of a line."""
         if not self.is_open:
             return
         closing = _END.search(line, start, end) if self._kind == PRIVATE_KEY else None
@@ -162,7 +162,7 @@ class Body:
         return False
 
     def _is_known(self, line: bytes, start: int, end: int) -> bool:
-        """Tell base64 that stands where it stood in other lines, or alone in its line."""
+        """Return whether base64 is alone in its line, or where it was in earlier lines."""
         if _CLOSING.fullmatch(line, end) is not None:
             if start <= _MAX_FRAMED_BYTES and not line[:start].strip(_INDENT):
                 return True
@@ -171,7 +171,7 @@ class Body:
         return _generalized(line[end : end + 1]) in next_bytes and _Frame.of(line, start, end) in self._frames
 
     def _fits(self, size: int) -> bool:
-        """Tell the end of base64 from a word."""
+        """Return whether a run is long enough for base64; a short word is not."""
         if self._kind == _ENCODED or size >= _LONG:
             return True
         return size % _PEM_UNIT == 0 and (self._has_begun or size >= _SHORT)
@@ -196,7 +196,7 @@ TRIGGER: Final = (
     rb"""|-[ \t]["']?--?[a-z0-9-]*(?:pass(?:word|wd|phrase)?|token|secret|psk|key)["']?(?:[\\&%#]|\r?$)"""
     rb"""|(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?::|&|%3A)[ \t]*(?:\{|\\|&|%|$)|form-data;"""
 )
-"""Matches where a map begins that may be that of a Secret, and a part of a form; others have triggers."""
+"""Matches the beginning of a map that may be a Secret's, and of a part of a form. Names have triggers."""
 _KIND: Final = "secret-value"
 _MAX_VALUE_LINES: Final = 200
 _LEAST_ENCODED: Final = 4
@@ -280,7 +280,7 @@ _KEY: Final = types.Finder(rb"^[A-Za-z0-9_.-]+:(?:[ \t]|$)")
 
 @dataclass(frozen=True, slots=True)
 class OpenName:
-    """A name whose value is to come."""
+    """A name whose value is in a line below."""
 
     form: str
     """scalar, block, xml, env, form, or the name of a map."""
@@ -317,7 +317,7 @@ class ValueFollower:
         return self._open is not None and self._open.form in _BLOCKS
 
     def spans(self, view: UnescapedText) -> Iterator[Found]:
-        """Yield the values in the next line whose names stand before it, and learn which names are in it."""
+        """Yield the values in the next line whose names are above it, and remember the names in it."""
         if self._open is None and _ANY.find(view.text) is None:
             return
         self._is_within = False
@@ -370,7 +370,7 @@ class ValueFollower:
 
 
 def _behind(head: bytes, line: bytes) -> int | None:
-    """Return where a line goes on behind what a program puts before each; None when that is not there."""
+    """Return where a line goes on behind the prefix of the line above; None if it has another prefix."""
     words = head.split()
     match = _words(len(words)).match(line)
     if match is None:
@@ -406,7 +406,7 @@ def _is_scalar(value: bytes) -> bool:
 
 
 def _is_encoded(value: bytes) -> bool:
-    """Tell base64 of a text, and long base64 of bytes, from the plain values of a ConfigMap."""
+    """Accept base64 of a text and long base64 of bytes; reject the plain values of a ConfigMap."""
     decoded = from_base64(value)
     if len(decoded) < _LEAST_ENCODED or len(value) % 4:
         return False
@@ -421,7 +421,7 @@ _VALUES: Final = {
     "stringData": (_PAIR, ordinary_words.is_value),
     "data": (_PAIR, _is_encoded),
 }
-"""How the values look, and what tells that one is a secret. All others are words alone in their lines."""
+"""Pattern and check of the values. All other values are words alone in their lines."""
 
 
 def _in_line(line: bytes) -> Iterator[tuple[int, int]]:

@@ -1,9 +1,9 @@
-"""The forms that a secret takes on its way into a log: what encodes, escapes and quotes it. Pure.
+"""The forms of a known secret in a log (encoded, escaped, quoted), and the shapes of unknown ones. Pure.
 
-Wrapping into lines is no form of its own: `exact` follows every form from line to line.
+Wrapping into lines is not a form: `exact` follows every form from line to line.
 
-The shapes of secrets that nobody told us are data, in three files: ours, and public sets of rules. Of what
-several shapes match, the first names the kind.
+The shapes are data in three files: ours, and two from public sets of rules. If several shapes match, the
+first one names the kind.
 """
 
 import base64
@@ -113,7 +113,7 @@ def _of_key(body: bytes) -> list[_Named]:
 
 
 def _of_bytes(value: bytes) -> list[_Named]:
-    """Return the forms that keep nothing of the value's text."""
+    """Return the forms in which every byte of the value is encoded."""
     every = value.hex(" ").encode().split()
     return [
         ("hex", value.hex().encode()),
@@ -127,7 +127,7 @@ def _of_bytes(value: bytes) -> list[_Named]:
 
 
 def _encoded(value: bytes, *, only_plain: bool) -> list[list[_Named]]:
-    """Base64 of it alone and amidst other bytes, and what is made of that."""
+    """Return base64 of the value alone and between other bytes, and the forms of that base64."""
     encodings: list[list[_Named]] = [
         [("base64", base64.b64encode(value)), ("base64url", base64.urlsafe_b64encode(value))]
     ]
@@ -217,9 +217,9 @@ def _text(value: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SecretShape:
-    """One kind of secret, known by its form.
+    """One kind of secret that is found by a pattern.
 
-    A pattern of RE2. Its groups are masked; what stands around them is what they are known by, and stays.
+    Only the groups of the pattern are masked.
     """
 
     kind: str
@@ -230,7 +230,7 @@ class SecretShape:
     All triggers are one pattern, so one that counts or waits for the end of a line makes all of them slow.
     """
     check: Callable[[bytes], bool] = ordinary_words.is_value
-    """Tells whether the text of a group is a secret."""
+    """Returns whether the text of a group is a secret."""
     least: int = 1
     """Shortest secret, in bytes. A count in the pattern costs RE2 a state for each byte."""
     is_certain: bool = False
