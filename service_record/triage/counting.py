@@ -93,16 +93,16 @@ _DAYS: Final = 28
 
 _GROUPS: Final = """
 select cause, case when cause = '' then signature else '' end as what,
-       any_value(cause_says order by latest desc) as says, count(distinct cause_says) as variants,
-       any_value(rank order by latest desc) as rank,
+       any_value(cause_says order by moment desc) as says, count(distinct cause_says) as variants,
+       any_value(rank order by moment desc) as rank,
        count(*) as n, list(distinct machine) as hosts,
        min(case when moment is not null then coalesce(since, moment) end) as first, max(moment) as last,
        list(distinct release) filter (release <> '') as releases,
        list(distinct platform) filter (platform <> '') as platforms,
        list(distinct service) filter (service <> '') as services,
-       any_value(uri || case when member = '' then '' else ': ' || member end order by latest desc)
+       any_value(uri || case when member = '' then '' else ': ' || member end order by moment desc)
            as example,
-       any_value(line order by latest desc) as line,
+       any_value(line order by moment desc) as line,
        list(distinct machine) filter (moment >= $since) as now,
        list(distinct machine) filter (moment < $since and moment >= $earliest) as before,
        list(date_diff('day', $first_day, moment)) filter (moment >= $first_day) as days
@@ -370,8 +370,8 @@ def bundles_with(connection: "DuckDBPyConnection", cause: str) -> list[dict[str,
     )
 
     def has_cause(row: dict[str, Any]) -> bool:
-        if row["cause"] == cause:
-            return True
+        if row["cause"] == cause or not words:
+            return bool(words)
         texts = (
             row["cause_says"],
             signature(row["cause_says"]),
