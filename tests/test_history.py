@@ -249,6 +249,19 @@ def test_the_process_tells_running_from_interrupted(alive: bool | None, expected
     assert asked == [(PID, 60)]
 
 
+def test_process_of_the_service_counts_and_not_that_of_its_pre_command() -> None:
+    entries = [
+        entry("pre-command start", pid=7, pre_command="prepare"),
+        entry("pre-command end", 1, pid=7, pre_command="prepare", result="success"),
+        entry("service start", 2, pid=8),
+    ]
+
+    live = run(*entries, liveness=Liveness(BOOT_ID, is_alive=lambda pid, _uptime: pid == 8))
+    gone = run(*entries, liveness=Liveness(BOOT_ID, is_alive=lambda _pid, _uptime: False))
+
+    assert (live.outcome, gone.outcome) == (Outcome.RUNNING, Outcome.INTERRUPTED)
+
+
 def test_a_process_of_another_boot_is_not_asked_for() -> None:
     def is_alive(_pid: int, _uptime: float | None) -> bool | None:
         raise AssertionError

@@ -101,9 +101,11 @@ class Presence(msgspec.Struct, frozen=True):
 
         The process decides where it can be asked; otherwise a later run of the service, or a later boot.
         """
-        boot_id, pid = activity.first.boot_id, activity.first.pid
+        # The first entry of a run may be that of a command before it, which is another process.
+        begins = activity.start or activity.first
+        boot_id, pid = begins.boot_id, begins.pid
         if boot_id is not None and boot_id == self.liveness.boot_id and pid is not None:
-            alive = self.liveness.is_alive(pid, activity.first.uptime)
+            alive = self.liveness.is_alive(pid, begins.uptime)
             if alive is not None:
                 return alive
         return not superseded and (boot_id is None or boot_id == self.latest_boot)
