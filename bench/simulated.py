@@ -67,7 +67,7 @@ class Answering:
         assert isinstance(self.view, HostView)
         if report.stage != self.view.stage and not report.is_new_stage:
             return Answered(409)
-        self.view = replace(self.view, stage=report.stage, info=report.info)
+        self.view = replace(self.view, stage=report.stage, info=report.words(""))
         self.accepted.append(report)
         return Answered(200)
 

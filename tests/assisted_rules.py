@@ -122,7 +122,7 @@ class AssistedRules(Installation):
             case ("infra-envs", infra_env, "hosts", host, "logs-progress"):
                 return {"PUT": (lambda asked: self._logs_progress(asked, infra_env, host), "agent")}
             case ("events",):
-                return {"POST": (self._event, "agent")}
+                return {"POST": (self._event, "agent"), "GET": (self._list_events, "user")}
         return {}
 
     def _refused(self, asked: Asked, schemes: str) -> Told | None:
@@ -299,6 +299,25 @@ class AssistedRules(Installation):
         if state == "requested":
             host.logs_started_at = self.now
         return Told(204)
+
+    def _list_events(self, asked: Asked) -> Reply:
+        """Return the events of a cluster as they are stored, not by their time."""
+        cluster_id = asked.query.get("cluster_id", "")
+        hosts = {host.id for host in self.hosts.values() if host.cluster_id == cluster_id}
+        rows = [
+            {
+                "cluster_id": cluster_id,
+                **({"host_id": event.host_id} if event.host_id else {}),
+                "category": "user",
+                "name": event.name,
+                "severity": event.severity,
+                "message": event.message,
+                "event_time": _time(event.time),
+            }
+            for event in self.events
+            if event.host_id is None or event.host_id in hosts
+        ]
+        return _json(200, rows)
 
     def _event(self, asked: Asked) -> Reply:
         body = _object(asked)

@@ -199,6 +199,25 @@ def test_a_first_boot_beyond_its_limit_is_quiet_and_waits_for_a_second() -> None
     assert asks(case.settings, seen(later, state=case.state), later)
 
 
+def test_new_failure_is_shipped_after_the_limit_of_a_first_boot() -> None:
+    service, state = Answering(), ReporterState()
+    for uptime in range(60, 20_000, 600):
+        found = evidence(float(uptime), wrong=uptime > 10_000)
+        state, plan = whole_round(settings(), state, found, service, SMALL)
+        assert plan.stop is None
+    assert [shipment.fingerprint for shipment in service.uploads] == ["well", "wrong"]
+    assert service.accepted[-1].place
+    assert service.calls["GET"] < 10, "rounds without news ask nothing"
+
+
+def test_always_ships_after_the_limit_of_a_first_boot_within_the_budget() -> None:
+    service, state = Answering(), ReporterState()
+    always = settings(send=Send.ALWAYS, uploads_per_boot=16, uploads=30)
+    for uptime in range(60, 20_000, 600):
+        state, _ = whole_round(always, state, evidence(float(uptime)), service, SMALL)
+    assert 7 < len(service.uploads) <= 16, "seven rounds are in the first hour"
+
+
 def test_a_first_round_beyond_the_limit_has_a_last_word() -> None:
     long = evidence(uptime=3700.0, wrong=True)
     plan = Case(state=seen(long), evidence=long).plan()
@@ -338,6 +357,7 @@ SILENT = {
     "not-installing": Case(view=host_view(status="error")),
     "no-stage": Case(view=host_view(stage="")),
     "over": Case(view=host_view(stage="Failed")),
+    "stage-limit-near": Case(view=host_view(stage_age=35 * 60.0)),
     "no-such-stages": Case(settings=settings(stages=Stages.NEW)),
     "deferred": Case(state=replace(OLD_STATE, deferred=(str(Fact.LOCAL),))),
     "tries-spent": Case(state=replace(OLD_STATE, tries={str(Fact.LOCAL): MOST_TRIES})),
@@ -700,33 +720,100 @@ def test_only_what_was_sent_into_the_hosts_slot_makes_its_logs_ours() -> None:
 FACT, PLACE = str(Fact.LOCAL), "Boot logs kept on the host: /var/lib/service-record/spool"
 
 
-def test_where_the_bundle_lies_is_told_once_behind_the_fact() -> None:
+def test_verdict_is_reported_once_behind_the_fact() -> None:
     service = Answering(view=WITH_LOGS)
     state = ReporterState()
     for uptime in (60.0, 660.0, 1260.0):
         state, plan = whole_round(settings(), state, evidence(uptime, wrong=True), service, SMALL)
         assert plan.keeps
-    assert [report.info for report in service.accepted] == [FACT, f"{FACT}. {PLACE}"]
+    assert [report.words("why") for report in service.accepted] == [FACT, f"{FACT}. why. {PLACE}"]
     assert (service.uploads, state.bundle) == ([], with_bundle(ReporterState(), WRONG).bundle)
     later = evidence(60.0, wrong=True, boot_id=NEXT_BOOT, traces=APPLIED)
     state, _ = whole_round(settings(), state, later, service, SMALL)
-    assert service.accepted[-1].info == f"{Fact.CONTROL_PLANE}. {PLACE}"
+    assert service.accepted[-1].words("why") == f"{Fact.CONTROL_PLANE}. why. {PLACE}"
     assert len(service.accepted) == 3
 
 
-def test_where_the_bundle_lies_is_told_with_the_stage_that_the_service_has_now() -> None:
+def test_verdict_names_every_place_of_the_bundle() -> None:
+    service = Answering()
+    state, _ = whole_round(settings(ship_to=("/mnt/usb",)), ReporterState(), WRONG, service, SMALL)
+    assert service.accepted[-1].words("why") == (
+        f"{FACT}. why. Boot logs are among the logs of this host. "
+        "Boot logs were shipped to directory:/mnt/usb"
+    )
+    told = len(service.accepted)
+    whole_round(settings(ship_to=("/mnt/usb",)), state, evidence(660.0, wrong=True), service, SMALL)
+    assert len(service.accepted) == told
+
+
+def test_verdict_is_reported_without_a_bundle() -> None:
+    case = Case(state=TOLD, evidence=WRONG)
+    assert not case.plan().report
+    (report,) = decide(case.settings, TOLD, case.view, WRONG, is_settled=True).report
+    assert report.words("why") == "why. No boot logs"
+
+
+def test_changing_failures_report_four_verdicts_at_most() -> None:
+    service, state = Answering(view=WITH_LOGS), ReporterState()
+    for number in range(9):
+        found = evidence(60.0 + 300 * number, wrong=True, fingerprint=f"{number}", trouble=f"{number}")
+        state, _ = whole_round(settings(), state, found, service, SMALL)
+    assert len([report for report in service.accepted if report.place]) == 4
+
+
+def test_same_failure_on_a_host_that_comes_further_is_the_same_verdict() -> None:
+    service, state = Answering(view=WITH_LOGS), ReporterState()
+    for number in range(9):
+        found = evidence(60.0 + 300 * number, wrong=True, fingerprint=f"{number}", trouble="pull failed")
+        state, _ = whole_round(settings(), state, found, service, SMALL)
+    assert len([report for report in service.accepted if report.place]) == 1
+
+
+def test_verdict_goes_with_the_stage_that_the_service_has_now() -> None:
     service = Answering(view=WITH_LOGS, knows_stages=True)
     whole_round(settings(), ReporterState(), WRONG, service, SMALL)
-    told = [(report.stage, report.info) for report in service.accepted]
-    assert told[0] == (FACT, "")
-    assert told[1:] == [(FACT, PLACE)]
+    told = [(report.stage, report.words("")) for report in service.accepted]
+    assert told == [(FACT, ""), (FACT, PLACE)]
 
 
 @pytest.mark.parametrize("status", ["error", "cancelled"])
-def test_where_the_bundle_lies_is_told_of_a_failed_host_too(status: str) -> None:
+def test_verdict_of_a_failed_host_is_reported(status: str) -> None:
     view = replace(WITH_LOGS, status=status)
     (report,) = Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=view).plan().report
-    assert (report.stage, report.info) == ("Rebooting", PLACE)
+    assert (report.stage, report.words("")) == ("Rebooting", PLACE)
+
+
+@pytest.mark.parametrize(
+    ("stage", "minutes", "is_near"),
+    [
+        ("Rebooting", 29, False),
+        ("Rebooting", 39, True),
+        ("Rebooting", 45, False),
+        ("Rebooting", 75, True),
+        ("Configuring", 45, False),
+        ("Configuring", 55, True),
+        ("Waiting for ignition", 60, False),
+    ],
+)
+def test_nothing_is_reported_shortly_before_the_limit_of_a_stage(
+    stage: str, minutes: int, is_near: bool
+) -> None:
+    view = replace(WITH_LOGS, stage=stage, stage_age=60.0 * minutes)
+    case = Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=view)
+    assert bool(case.plan().report) is not is_near
+    found_stuck = replace(view, status="installing-pending-user-action")
+    assert replace(case, view=found_stuck).plan().report
+
+
+def test_verdict_of_a_day_two_host_goes_with_the_stage_done() -> None:
+    view = replace(WITH_LOGS, stage="Done", status="added-to-existing-cluster")
+    (report,) = Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=view).plan().report
+    assert (report.stage, report.words("why")) == ("Done", f"why. {PLACE}")
+    installed = replace(view, status="installed")
+    assert not Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=installed).plan().report
+
+
+VERDICT = f"verdict wrong: {PLACE}"
 
 
 @pytest.mark.parametrize(
@@ -734,22 +821,17 @@ def test_where_the_bundle_lies_is_told_of_a_failed_host_too(status: str) -> None
     [
         pytest.param(Case(view=replace(WITH_LOGS, stage="Failed")), id="the stage Failed"),
         pytest.param(Case(view=replace(WITH_LOGS, stage="")), id="no stage"),
-        pytest.param(Case(view=host_view()), id="no logs there"),
         pytest.param(Case(view=LOST), id="nobody answers"),
-        pytest.param(Case(view=replace(WITH_LOGS, info=f"{FACT}. {PLACE}")), id="it has it"),
+        pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, told=(FACT, VERDICT))), id="told before"),
+        pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, refused={"stage": 405})), id="refused"),
+        pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, dropped=(VERDICT,))), id="dropped"),
+        pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, deferred=(VERDICT,))), id="deferred"),
         pytest.param(
-            Case(view=WITH_LOGS, state=replace(TOLD, told=(FACT, str(Fact.KEPT)))), id="told before"
-        ),
-        pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, refused={"host": 413})), id="never wanted"),
-        pytest.param(Case(view=WITH_LOGS, settings=OVERWRITING), id="overwrite"),
-        pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, dropped=(str(Fact.KEPT),))), id="dropped"),
-        pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, deferred=(str(Fact.KEPT),))), id="deferred"),
-        pytest.param(
-            Case(view=WITH_LOGS, state=replace(TOLD, tries={str(Fact.KEPT): MOST_TRIES})), id="tries spent"
+            Case(view=WITH_LOGS, state=replace(TOLD, tries={VERDICT: MOST_TRIES})), id="tries spent"
         ),
     ],
 )
-def test_where_the_bundle_lies_is_not_told(case: Case) -> None:
+def test_verdict_is_not_reported(case: Case) -> None:
     state = TOLD if case.state is OLD_STATE else case.state
     assert replace(case, state=with_bundle(state, WRONG), evidence=WRONG).plan().report == ()
 
@@ -801,7 +883,8 @@ def test_a_plan_says_when_a_budget_is_spent() -> None:
     reason = "host: wrong: the host has a trouble that the destination does not have yet"
     for uploads, most, line in ((0, 12 << 20, reason), (8, 0, f"{reason}, but its budget is spent")):
         plan = Case(state=replace(TOLD, spent=spent(uploads=uploads)), evidence=WRONG).plan()
-        assert (plan.bundle_bytes, plan.why[-1]) == (most, line)
+        assert plan.bundle_bytes == most
+        assert line in plan.why
 
 
 def test_a_limit_is_near_while_no_other_round_comes_before_it() -> None:

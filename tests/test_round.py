@@ -15,7 +15,7 @@ import pytest
 
 from service_record.record.entry import Phase
 from service_record.reporter.assisted_service import LONGEST_INFO
-from service_record.reporter.round import with_verdict
+from service_record.reporter.policy.moment import StageReport
 from service_record.reporter.state import load
 from tests.assisted_installation import LOCAL_IGNITION, Host
 from tests.assisted_server import AssistedServer, Refuses, Says, Silence, local_server
@@ -275,7 +275,9 @@ def test_where_the_bundle_lies_is_told_with_the_stage_that_was_just_told(
 
 
 def test_verdict_is_cut_so_that_the_place_of_the_bundle_stays() -> None:
-    words = with_verdict(f"{LOCAL_IGNITION}. {PLACE}", "failed: " + "x" * 5000)
+    words = StageReport(fact="verdict", stage="Rebooting", info=LOCAL_IGNITION, place=PLACE).words(
+        "failed: " + "x" * 5000
+    )
     assert len(words) == LONGEST_INFO
     assert words.startswith(f"{LOCAL_IGNITION}. failed: x")
     assert words.endswith(PLACE)
@@ -288,7 +290,9 @@ def test_with_host_logs_overwrite_the_agents_logs_are_replaced(
     assert host.report().status == 0
     (name,) = with_agents_logs
     assert members(server.rules.objects[name])["verdict.txt"]
-    assert (host.spooled(), host.installed.info) == ([], LOCAL_IGNITION)
+    assert host.spooled() == []
+    assert host.installed.info.startswith(f"{LOCAL_IGNITION}. failed: bootkube ")
+    assert host.installed.info.endswith(". Boot logs are among the logs of this host")
 
 
 def test_what_may_not_replace_the_agents_logs_goes_elsewhere_and_stays_at_the_end(
@@ -499,7 +503,8 @@ def test_a_round_that_is_killed_at_any_step_is_made_good_by_the_next(
         host.variables = {}
         assert host.report().status == 0
         told = [event for event in server.rules.events if event.host_id == installed.id]
-        assert len([event for event in told if LOCAL_IGNITION in event.message]) == 1
+        assert len([event for event in told if event.message.endswith(LOCAL_IGNITION)]) == 1
+        assert len([event for event in told if f"{LOCAL_IGNITION}. failed: " in event.message]) in {1, 2}
         assert len([event for event in told if event.name == "host_logs_uploaded"]) in {1, 2}
         assert host.spooled() == []
         assert not any(host.places.work_directory.glob("*"))
@@ -509,24 +514,61 @@ def test_a_round_that_is_killed_at_any_step_is_made_good_by_the_next(
     assert kills > 6
 
 
-def test_on_a_full_disk_nothing_is_told_that_could_not_be_counted(
-    host: ReportingHost, server: AssistedServer
+FULL = """
+mount -t tmpfs -o size=64k tmpfs "$1" || exit 99
+head --bytes=1M /dev/zero >"$1/filler" 2>/dev/null
+shift; exec "$@"
+"""
+READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 99; shift; exec "$@"'
+
+
+@pytest.mark.parametrize("disk", [FULL, READ_ONLY], ids=["full", "read-only"])
+def test_host_without_disk_space_reports_and_ships_from_memory(
+    host: ReportingHost, server: AssistedServer, tmp_path: Path, disk: str
 ) -> None:
     host.fail()
+    share = tmp_path / "share"
+    share.mkdir()
+    host.settle(server.url, f'ship_to = ["{share}"]')
     host.places.state_directory.mkdir(parents=True)
-    fill = """
-    mount -t tmpfs -o size=64k tmpfs "$1" || exit 99
-    head --bytes=1M /dev/zero >"$1/filler" 2>/dev/null
-    shift; exec "$@"
-    """
-    before = ("unshare", "--mount", "sh", "-c", fill, "sh", str(host.places.state_directory))
+    before = ("unshare", "--mount", "sh", "-c", disk, "sh", str(host.places.state_directory))
     answer = host.report(before=before)
     if answer.status == 99:
-        pytest.skip("this root may mount nothing, so no full disk can be had here")
+        pytest.skip("this root may mount nothing")
     assert answer.status == 0
-    assert "No space left on device; without it nothing is reported or shipped" in answer.err
-    assert server.calls() == [ASK]
+    (bundle,) = server.rules.objects.values()
+    assert members(bundle)["verdict.txt"]
+    assert [path.read_bytes() for path in share.iterdir()] == [bundle]
+    assert host.installed.info.startswith(f"{LOCAL_IGNITION}. failed: bootkube ")
     assert host.places.issue.exists()
+    calls = server.calls()
+    assert host.report(uptime=660, before=before).status == 0
+    assert server.calls()[len(calls) :] == [ASK], "the state in memory counts"
+
+    assert host.report(uptime=1260).status == 0, "there is space again"
+    assert server.calls()[len(calls) :] == [ASK, ASK]
+    assert host.places.state_file.exists()
+    assert not host.places.volatile.state_file.exists()
+
+
+def test_nothing_is_reported_that_cannot_be_counted(host: ReportingHost, server: AssistedServer) -> None:
+    host.fail()
+    host.places.state_directory.mkdir(parents=True)
+    host.places.volatile.state_directory.mkdir(parents=True)
+    both = f"""
+    mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 99
+    mount --bind "{host.places.volatile.state_directory}" "$1" && mount -o remount,bind,ro "$1" || exit 99
+    mount --bind "$1" "{host.places.volatile.state_directory}" || exit 99
+    mount -o remount,bind,ro "{host.places.volatile.state_directory}" || exit 99
+    shift; exec "$@"
+    """
+    before = ("unshare", "--mount", "sh", "-c", both, "sh", str(host.places.state_directory))
+    answer = host.report(before=before)
+    if answer.status == 99:
+        pytest.skip("this root may mount nothing")
+    assert answer.status == 0
+    assert "the state cannot be saved, so nothing is reported or shipped" in answer.err
+    assert server.calls() == [ASK]
 
 
 def test_a_state_that_the_disk_does_not_read_for_once_is_there_in_the_next_round(

@@ -1,9 +1,13 @@
 """`service-record assisted`: the hosts of a cluster, prepared through its assisted-service."""
 
+import hashlib
+import json
 import os
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,6 +41,7 @@ from service_record.reporter.token import token_in
 if TYPE_CHECKING:
     from service_record.deploy.assisted.overrides import OverrideChange
     from service_record.deploy.assisted.service import Installer, Recipient
+    from service_record.http.collector_client import CollectorClient
 
 _MOST_TOKEN: Final = 1 << 18
 _ROLE: Final = "master"
@@ -150,6 +155,97 @@ def undo_command(
                 notice = f"{change.recipient}: {path} was changed since, and stays"
                 click.echo(f"Warning: {visible(notice)}", err=True)
         _send(installer, changes, "undone", dry_run=dry_run)
+
+
+@command.command("follow")
+@click.option("--url", metavar="URL", required=True, help="The assisted-service.")
+@click.option("--cluster-id", metavar="UUID", required=True, callback=_cluster_id, help="The cluster there.")
+@click.option("--token-file", metavar="FILE", help="Your token at the service; - for standard input.")
+@click.option("--ca-bundle", metavar="FILE", help="PEM certificates to trust, too.")
+@click.option("--to", "collector", metavar="URL", help="The collector. [default: $SERVICE_RECORD_COLLECTOR]")
+@click.option("--collector-token-file", metavar="FILE", type=Path, help="A token of the collector.")
+@click.option(
+    "--every",
+    metavar="SECONDS",
+    type=click.FloatRange(1),
+    default=30.0,
+    show_default=True,
+    help="Time between two calls.",
+)
+@click.option("--once", is_flag=True, help="Forward the events that there are, and end.")
+def follow_command(
+    *,
+    url: str,
+    cluster_id: str,
+    token_file: str | None,
+    ca_bundle: str | None,
+    collector: str | None,
+    collector_token_file: Path | None,
+    every: float,
+    once: bool,
+) -> None:
+    """Forward a cluster's events from its assisted-service to a collector, oldest first.
+
+    The collector shows the states of the hosts and of the cluster by these events. It stores each event once,
+    and an old event never replaces a newer state: start this command again at any time.
+
+    \b
+    Examples:
+      service-record assisted follow --url https://api.openshift.com --cluster-id UUID \\
+        --token-file user-token --to https://collector.example.com --collector-token-file token
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    require_extra("reporter")
+    from service_record.http.address import CollectorError
+    from service_record.http.collector_client import connect
+
+    forwarded: set[bytes] = set()
+    bundle = Path(ca_bundle) if ca_bundle else None
+    try:
+        client = connect(collector, token_file=collector_token_file, ca_bundle=bundle)
+    except CollectorError as error:
+        raise click.UsageError(visible(str(error))) from None
+    with client:
+        while True:
+            try:
+                with _installer(url, token_file, ca_bundle) as installer:
+                    events = installer.events(cluster_id)
+                count = _forward(client, events, forwarded)
+                if count or once:
+                    click.echo(f"{count} events forwarded")
+            except NotDelivered as error:
+                if once:
+                    raise
+                click.echo(f"Warning: {error.format_message()}; tried again in {every:g} s", err=True)
+            if once:
+                return
+            time.sleep(every)
+
+
+def _forward(client: "CollectorClient", events: Iterable[dict[str, Any]], forwarded: set[bytes]) -> int:
+    """Send the events that were not sent yet; return how many the collector has taken.
+
+    An event that the collector refuses is named once and passed over. Raises NotDelivered.
+    """
+    from service_record.http.address import CollectorError
+    from service_record.http.answers import ASK_AGAIN
+
+    count = 0
+    for event in events:
+        body = json.dumps(event, sort_keys=True).encode()
+        digest = hashlib.sha256(body).digest()
+        if digest in forwarded:
+            continue
+        try:
+            client.send("POST", "/api/assisted-install/v2/events", body=body)
+        except CollectorError as error:
+            if error.status is None or error.status in {*ASK_AGAIN, HTTPStatus.UNAUTHORIZED}:
+                raise NotDelivered(visible(str(error))) from None
+            subject = f"{event.get('event_time')} {event.get('name')}"
+            click.echo(f"Warning: {visible(f'{subject}: not taken: {error}')}", err=True)
+        else:
+            count += 1
+        forwarded.add(digest)
+    return count
 
 
 def _check(*, discovery: bool, options: dict[str, Any]) -> None:

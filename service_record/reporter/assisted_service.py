@@ -88,7 +88,7 @@ class AssistedService(Connections):
                 return NoHost(outcome.text or "the service knows no such cluster")
         if outcome.status != HTTPStatus.OK:
             return outcome
-        view = view_of(reply.body, self._service.host_id)
+        view = view_of(reply.body, self._service.host_id, reply.headers.get("date", ""))
         # A page of a hotspot or of a balancer is 200, too.
         return view or Unreachable(f"200, but no list of hosts: {outcome.text[:200]}", tries=outcome.tries)
 

@@ -141,7 +141,7 @@ def _unless(retained: str, paths: Iterable[Path], tombstone: Tombstone) -> Itera
 def _gathered(places: Places, tombstone: Tombstone) -> Iterator[Path]:
     """Yield what rounds kept: bundles, the state, its damaged copies, and leftovers of interrupted writes."""
     yield places.work_directory
-    yield from _unless("spool", [places.spool_directory], tombstone)
+    yield from _unless("spool", [places.spool_directory, places.volatile.state_directory], tombstone)
     name = places.state_file.name
     paths = sorted(places.state_directory.glob(f"*{name}*"))
     ours = [path for path in paths if path.name.lstrip(".").startswith(name)]

@@ -26,7 +26,8 @@ def is_anything_due(places: Places, environ: Mapping[str, str]) -> bool:
     if settings.records_to:
         return True
     try:
-        state = read(places.state_file)
+        in_memory = places.volatile.state_file
+        state = read(in_memory if is_there(in_memory) else places.state_file)
     except OSError:
         return True
     boot_id, uptime = systemd.boot_id(), systemd.uptime()

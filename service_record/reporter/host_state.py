@@ -80,6 +80,8 @@ class HostEvidence:
     """True when what is wrong may be no more than that the host was rebooted."""
     fingerprint: str = ""
     """The same as long as nothing new is wrong with the host, and it came no further."""
+    trouble: str = ""
+    """A digest of the first trouble: the same while the host fails in the same way. Empty without one."""
 
     @property
     def is_wrong(self) -> bool:
@@ -140,6 +142,7 @@ def observe(places: Places, probes: HostProbes | None = None, own: Iterable[str]
         verdict=diagnosis.verdict if diagnosis else None,
         is_reboots=diagnosis is not None and _is_reboots(diagnosis, boot_id),
         fingerprint=fingerprint(history, diagnosis, units),
+        trouble=_digest(_trouble(diagnosis.root)) if diagnosis and diagnosis.root else "",
     )
 
 
@@ -184,6 +187,10 @@ def fingerprint(history: History | None, diagnosis: Diagnosis | None, units: Ite
         sorted(damaged),
         sorted(units),
     ]
+    return _digest(document)
+
+
+def _digest(document: object) -> str:
     return hashlib.sha256(json.dumps(document).encode()).hexdigest()
 
 

@@ -7,6 +7,8 @@ itself, and as HTML, plain text or nothing from whatever stands before it.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Final, TypeAlias
 
@@ -32,6 +34,8 @@ class HostView:
     kind: str = ""
     """`AddToExistingClusterHost` of a host that is added on day two."""
     logs_info: str = ""
+    stage_age: float | None = None
+    """Seconds since the latest report of the stage, by the service's own clock; None when not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +85,10 @@ class _ListedHost(msgspec.Struct, gc=False):
     """Required of every row: a list of something else, without our id, must not count as a denial."""
 
 
-def view_of(body: bytes | bytearray, host_id: str) -> HostView | NoHost | None:
+def view_of(body: bytes | bytearray, host_id: str, date: str = "") -> HostView | NoHost | None:
     """Return this host as a list of hosts in JSON has it; None when the body is no such list.
 
+    `date` is the answer's header: the host's own clock may be wrong.
     Only this host's row is decoded as a whole, so that a list of millions of rows takes little memory.
     """
     ours: msgspec.Raw | None = None
@@ -93,7 +98,7 @@ def view_of(body: bytes | bytearray, host_id: str) -> HostView | NoHost | None:
             if msgspec.json.decode(row, type=_ListedHost).id.lower() == host_id.lower():
                 ours = ours or row
         if ours is not None:
-            return None if len(ours) > _MOST_ROW_BYTES else _view(msgspec.json.decode(ours))
+            return None if len(ours) > _MOST_ROW_BYTES else _view(msgspec.json.decode(ours), date)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if not rows:
@@ -101,7 +106,7 @@ def view_of(body: bytes | bytearray, host_id: str) -> HostView | NoHost | None:
     return NoHost(f"{host_id} is not one of the cluster's {len(rows)} hosts")
 
 
-def _view(host: Mapping[str, object]) -> HostView:
+def _view(host: Mapping[str, object], date: str) -> HostView:
     progress = host.get("progress")
     progress = progress if isinstance(progress, Mapping) else {}
     return HostView(
@@ -111,9 +116,18 @@ def _view(host: Mapping[str, object]) -> HostView:
         role=_text(host, "role"),
         kind=_text(host, "kind"),
         logs_info=_text(host, "logs_info"),
+        stage_age=_seconds_between(_text(progress, "stage_updated_at"), date),
     )
 
 
 def _text(row: Mapping[str, object], name: str) -> str:
     value = row.get(name)
     return value if isinstance(value, str) else ""
+
+
+def _seconds_between(updated: str, date: str) -> float | None:
+    """Return the seconds from a time of the API to the time of an HTTP header; None if either is missing."""
+    try:
+        return (parsedate_to_datetime(date) - datetime.fromisoformat(updated)).total_seconds()
+    except (ValueError, TypeError, OverflowError):  # a header without a zone has no distance to the other
+        return None

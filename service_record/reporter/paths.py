@@ -1,7 +1,7 @@
 """Places of the reporter's files on a host. Everything that touches the host takes them from here."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -15,6 +15,13 @@ class Places:
     root: Path = Path("/")
     records_directory: str = DEFAULT_DIRECTORY
     """An absolute path of the host."""
+    is_volatile: bool = False
+    """True while state and bundle are in memory, because the disk is full or read-only."""
+
+    @property
+    def volatile(self) -> Self:
+        """Return the same places with state and bundle in memory."""
+        return replace(self, is_volatile=True)
 
     @classmethod
     def of_environment(cls, root: Path, environ: Mapping[str, str]) -> Self:
@@ -46,7 +53,7 @@ class Places:
 
     @property
     def state_directory(self) -> Path:
-        return self.at("/var/lib/service-record")
+        return self.at("/run/service-record" if self.is_volatile else "/var/lib/service-record")
 
     @property
     def state_file(self) -> Path:

@@ -16,13 +16,12 @@ from service_record.http.answers import Answered
 from service_record.record import systemd
 from service_record.record.atomic_write import clear_the_way, clear_the_way_of_all
 from service_record.reporter import console, log
-from service_record.reporter.assisted_service import LONGEST_INFO
 from service_record.reporter.cleanup import finish, read_tombstone
 from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence, observe
 from service_record.reporter.host_view import HostView, View
 from service_record.reporter.log import Log, outcome_text, plan_lines, view_text
-from service_record.reporter.paths import Places
+from service_record.reporter.paths import Places, is_there
 from service_record.reporter.policy.deciding import PLACE, decide
 from service_record.reporter.policy.moment import (
     RoundPlan,
@@ -102,6 +101,8 @@ class Round:
     plan: RoundPlan = field(default_factory=RoundPlan)
     is_view_old: bool = False
     """True when the host's stage may be another than that of the view: told since, or minutes ago."""
+    is_settled: bool = False
+    """True when this round can gather and ship no more."""
     tried: set[tuple[str, ...]] = field(default_factory=set)
     is_saved: bool = True
     """True if the disk has the state."""
@@ -122,16 +123,20 @@ class Round:
         if asks(self.settings, self.state, self.evidence):
             self._ask(clients)
             self.say.notice(f"the service says: {view_text(self.view)}")
-        self.plan = decide(self.settings, self.state, self.view, self.evidence)
+        self.plan = self._decide()
         advice = self._advice()
         self.show_verdict(advice)
         supply = Supply(self.places, self.environ, self.say, self.settings, self.evidence)
         for _ in range(_MOST_PLANS):
-            self.plan = decide(self.settings, self.state, self.view, self.evidence)
+            self.plan = self._decide()
             for line in plan_lines(self.plan):
                 self.say.notice(line)
             if not self.is_saved or not self._follow(clients, supply):
                 break
+        self.is_settled = True
+        self.plan = self._decide()
+        if self.is_saved and self.plan.report:
+            self._follow(clients, supply)
         if self.may_save:  # else it is not known what the spool is for
             self._keep(supply.drop_delivered(self.state))
         if self._advice() != advice:
@@ -142,6 +147,9 @@ class Round:
             return self._stop(self.plan.stop)
         return RoundResult.LEAK if supply.leak is not None else RoundResult.DONE
 
+    def _decide(self) -> RoundPlan:
+        return decide(self.settings, self.state, self.view, self.evidence, is_settled=self.is_settled)
+
     def _follow(self, clients: Clients, supply: Supply) -> bool:
         """Do what the plan has and was not tried in this round; whether there was any of it.
 
@@ -151,8 +159,10 @@ class Round:
         self._keep(after(self.state, self.plan, (), self.evidence))
         if self.plan.report and self.is_view_old:
             self._ask(clients)
-            self.plan = decide(self.settings, self.state, self.view, self.evidence)
-        reports = [report for report in self.plan.report if self._is_new((report.stage, report.info))]
+            self.plan = self._decide()
+        reports = [
+            report for report in self.plan.report if self._is_new((report.stage, report.info, report.place))
+        ]
         for report in reports:
             self._tell(clients, report)
         if reports:
@@ -178,9 +188,9 @@ class Round:
         with clients.service() as service:
             if service is None:
                 return
-            outcome = service.report_stage(report.stage, with_verdict(report.info, self.words))
+            outcome = service.report_stage(report.stage, report.words(self.words))
         good = isinstance(outcome, Answered) and outcome.good
-        text = f"{report.fact} (stage {report.stage})"
+        text = f"{'the verdict' if report.place else report.fact} (stage {report.stage})"
         if good:
             self.is_view_old = True
             self.say.notice(f"reported to the service: {text}")
@@ -216,18 +226,28 @@ class Round:
         self.state = state
         if not self.may_save:
             return False
-        try:
-            save(self.places.state_file, state)
-        except OSError as error:
-            self.say.error(
-                f"{self.places.state_file}: {error.strerror}; without it nothing is reported or shipped"
-            )
-            self.is_saved = False
-        return self.is_saved
+        for places in (self.places, self.places.volatile):
+            try:
+                save(places.state_file, state)
+            except OSError as error:
+                self.say.error(f"{places.state_file}: {error.strerror}")
+                continue
+            if not places.is_volatile:
+                with suppress(OSError):
+                    places.volatile.state_file.unlink(missing_ok=True)
+            self.is_saved = True
+            return True
+        self.say.error("the state cannot be saved, so nothing is reported or shipped")
+        self.is_saved = False
+        return False
 
     def _sweep(self) -> None:
         """Remove what killed rounds have left, and move aside what stands in the way of this one."""
-        for directory in (self.places.work_directory, self.places.spool_directory):
+        memory = self.places.volatile
+        directories = [self.places.work_directory, self.places.spool_directory]
+        if is_there(memory.state_directory):
+            directories += [memory.work_directory, memory.spool_directory]
+        for directory in directories:
             try:
                 moved = clear_the_way(directory, is_directory=True)
             except OSError as error:
@@ -235,8 +255,8 @@ class Round:
                 continue
             if moved is not None:
                 self.say.warning(f"{directory}: not our directory, and no link is followed; moved to {moved}")
-        with suppress(OSError):
-            shutil.rmtree(self.places.work_directory)
+        shutil.rmtree(self.places.work_directory, ignore_errors=True)
+        shutil.rmtree(memory.work_directory, ignore_errors=True)
 
     def show_verdict(self, advice: str) -> None:
         """Put the verdict on the consoles, without secrets, with what to do below it."""
@@ -275,22 +295,12 @@ class Round:
         return RoundResult.STOPPED
 
 
-def with_verdict(info: str, verdict: str) -> str:
-    """Return what the service is told, with the verdict before the place of the bundle on the host.
-
-    People see these words on the page of the host, and cannot log in to read the bundle. The verdict is cut
-    to what the service stores.
-    """
-    if not verdict or PLACE not in info:
-        return info
-    room = LONGEST_INFO - len(info) - len(". ")
-    return info.replace(PLACE, f"{verdict[: max(room, 0)]}. {PLACE}")
-
-
 def _loaded(places: Places, say: Log) -> tuple[ReporterState, bool]:
     """Return the state, and whether it is the one that the disk has."""
+    in_memory = places.volatile.state_file
     try:
-        state = load(places.state_file)
+        # It is newer: it is there only while the disk does not take the state.
+        state = load(in_memory if is_there(in_memory) else places.state_file)
     except OSError as error:
         say.error(f"{places.state_file}: {error.strerror}; without it nothing is reported or shipped")
         return ReporterState(is_careful=True), False
@@ -306,13 +316,15 @@ def _loaded(places: Places, say: Log) -> tuple[ReporterState, bool]:
 def _alone(places: Places, say: Log) -> Iterator[None]:
     """Hold the lock; where it cannot be had for the disk's sake, go on without. Raises HeldError."""
     with ExitStack() as stack:
-        try:
-            moved = clear_the_way_of_all(places.state_directory)
-            if moved is not None:
-                say.warning(f"{places.state_directory}: not a directory; moved to {moved}")
-            stack.enter_context(only_one(places.state_directory))
-        except OSError as error:
-            say.warning(f"{places.state_directory}: {error.strerror}; another round may run beside this one")
+        for directory in (places.state_directory, places.volatile.state_directory):
+            try:
+                moved = clear_the_way_of_all(directory)
+                if moved is not None:
+                    say.warning(f"{directory}: not a directory; moved to {moved}")
+                stack.enter_context(only_one(directory))
+                break
+            except OSError as error:
+                say.warning(f"{directory}: {error.strerror}; another round may run beside this one")
         yield
 
 

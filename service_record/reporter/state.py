@@ -61,6 +61,8 @@ class SpooledBundle:
     """The uptime at the round that made it."""
     is_wrong: bool = False
     """True if it reports something that was wrong with the host."""
+    is_volatile: bool = False
+    """True if it is in memory, because the disk did not take it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ The spool holds one bundle that nobody took yet, the newest.
 """
 
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -116,6 +117,8 @@ def _make_newest(bundle: Path, others: list[Path]) -> None:
 
 _ROUND_SECONDS: Final = 780.0
 """The time in a round until which a shipment may begin, or go on: the unit ends a round after 900."""
+_MEMORY_BYTES: Final = 8 << 20
+"""The largest bundle that is made in memory: it counts for the unit's `MemoryMax=`."""
 _LEAST_SECONDS: Final = 30.0
 """The time that must be left for a shipment to begin."""
 
@@ -137,32 +140,43 @@ class Supply:
         self._evidence = evidence
         self._until = monotonic() + _ROUND_SECONDS
         self._spool = Spool(places.spool_directory, settings.disk_bytes)
+        self._in_memory = Spool(places.volatile.spool_directory, _MEMORY_BYTES)
         self._cursor: str | None = None
 
     def gather(self, state: ReporterState, most_bytes: int) -> ReporterState:
-        """Make a bundle and keep it in the spool; the state is what came of that."""
+        """Make a bundle and keep it in the spool; the state is what came of that.
+
+        A full or read-only disk is itself a reason why hosts fail. Then a smaller bundle is made in memory.
+        """
         if self.is_spent:
             return state
         self.is_spent = True
-        try:
-            bundled = self._make_bundle(state, most_bytes)
-        except OSError as error:
-            self._say.error(f"no bundle: {error.filename or self._places.work_directory}: {error.strerror}")
-            return state
-        if bundled.leak is not None:
-            self.leak = bundled.leak
-            bundled.path.unlink(missing_ok=True)
-            self._say.error(f"no bundle: a secret would have left the host with it ({bundled.leak})")
-            return withheld(state, self._evidence)
-        spooled = self._spool.keep(bundled.path)
-        if isinstance(spooled, str):
-            bundled.path.unlink(missing_ok=True)
-            self._say.error(f"no bundle: {spooled}")
-            return state
-        self._say.notice(f"a bundle was made: {bundled.bytes} bytes, {bundled.masked} secrets masked")
-        return with_bundle(state, self._evidence)
+        for places, spool in ((self._places, self._spool), (self._places.volatile, self._in_memory)):
+            try:
+                bundled = self._make_bundle(places, state, min(most_bytes, spool.most_bytes))
+            except OSError as error:
+                shutil.rmtree(places.work_directory, ignore_errors=True)
+                self._say.error(f"no bundle: {error.filename or places.work_directory}: {error.strerror}")
+                continue
+            if bundled.leak is not None:
+                self.leak = bundled.leak
+                bundled.path.unlink(missing_ok=True)
+                self._say.error(f"no bundle: a secret would have left the host with it ({bundled.leak})")
+                return withheld(state, self._evidence)
+            spooled = spool.keep(bundled.path)
+            if isinstance(spooled, str):
+                bundled.path.unlink(missing_ok=True)
+                self._say.error(f"no bundle: {spooled}")
+                continue
+            self._say.notice(f"a bundle was made: {bundled.bytes} bytes, {bundled.masked} secrets masked")
+            if spool is self._in_memory:
+                self._spool.drop()  # it holds an older one
+            else:
+                self._in_memory.drop()
+            return with_bundle(state, self._evidence, is_volatile=spool is self._in_memory)
+        return state
 
-    def _make_bundle(self, state: ReporterState, most_bytes: int) -> "Bundled":
+    def _make_bundle(self, places: Places, state: ReporterState, most_bytes: int) -> "Bundled":
         from service_record.reporter.bundling import make_bundle  # most rounds make none
         from service_record.reporter.gather.collectors import COLLECTORS
         from service_record.reporter.gather.journal import newest_cursor
@@ -181,9 +195,9 @@ class Supply:
             ca_bundle=service.ca_bundle if service else None,
         )
         self._cursor = newest_cursor(context)
-        self._places.work_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        places.work_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         return make_bundle(
-            self._places.work_directory,
+            places.work_directory,
             COLLECTORS,
             context,
             verdict=log.page(self._evidence, str(self._places.records), at),
@@ -195,7 +209,7 @@ class Supply:
 
     def bundle(self, shipment: Shipment) -> SpooledFile | None:
         """Return the bundle in the spool, unless it is more than this shipment may have."""
-        spooled = self._spool.newest()
+        spooled = self._in_memory.newest() or self._spool.newest()
         return spooled if spooled is not None and spooled.bytes <= shipment.most else None
 
     def ship(self, clients: Clients, shipment: Shipment, spooled: SpooledFile, *, is_known: bool) -> Outcome:
@@ -225,7 +239,7 @@ class Supply:
         disk did not let go of in an earlier round goes now.
         """
         if state.bundle is None:
-            self._spool.drop()
+            self._drop()
             return state
         wanting = [
             target
@@ -234,9 +248,13 @@ class Supply:
         ]
         if wanting or not state.is_delivered(state.bundle.fingerprint):
             return state
-        self._spool.drop()
+        self._drop()
         goes_on = self._cursor is not None and self._goes_on()
         return replace(not_kept(state), cursor=self._cursor if goes_on else state.cursor)
+
+    def _drop(self) -> None:
+        self._spool.drop()
+        self._in_memory.drop()
 
     def _goes_on(self) -> bool:
         """Return whether every destination keeps all bundles; a slot that is overwritten needs each one

@@ -102,7 +102,8 @@ def after_event(host: Installation, event: Event, now: float) -> Installation:
     """
     if is_outdated(event, host.event_at, host.stage_updated_at):
         return host
-    after = _state_after(host, event, now)
+    # At its own time: by the time of its arrival, the later events of a forwarded list would be too old.
+    after = _state_after(host, event, min(event.time, now))
     return host if after is host else replace(after, event_at=event.time)
 
 

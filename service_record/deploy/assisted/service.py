@@ -8,9 +8,10 @@ import json
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -139,6 +140,15 @@ class Installer(Connections):
         rows = self._list("/v2/infra-envs", list[_InfraEnvRow], {"cluster_id": cluster_id})
         return tuple(Recipient(str(row.id), row.ignition_config_override, name=row.name) for row in rows)
 
+    def events(self, cluster_id: str) -> tuple[dict[str, Any], ...]:
+        """Return the events of the cluster and of its hosts, oldest first. Raises ServiceError.
+
+        Sorted here: the service orders events by when it stored them if their times are equal, and not at all
+        where it is older than the parameter `order`.
+        """
+        rows = self._list("/v2/events", list[dict[str, Any]], {"cluster_id": cluster_id})
+        return tuple(sorted(rows, key=_event_time))
+
     def set_override(self, recipient: Recipient, text: str, secrets: Collection[str] = ()) -> None:
         """Put this text in the place of the recipient's override.
 
@@ -167,6 +177,15 @@ class Installer(Connections):
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             reason = "200, but not an assisted-service's list, perhaps of a portal; correct the URL"
             raise ServiceError(reason, is_for_later=False) from None
+
+
+def _event_time(event: Mapping[str, object]) -> datetime:
+    """Return the time of an event; the earliest if it has none, which the collector then refuses."""
+    try:
+        time = datetime.fromisoformat(str(event.get("event_time")))
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def authorization(token: str) -> str:

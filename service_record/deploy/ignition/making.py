@@ -94,6 +94,7 @@ CA_BUNDLE: Final = "/etc/service-record/ca.crt"
 SETTINGS: Final = "/etc/service-record/reporter.toml"
 TOKEN: Final = "/etc/service-record/token"  # noqa: S105  # where it is, not what
 CLOSED_ON_BOOTSTRAP: Final = (
+    *("node-image-pull", "node-image-overlay"),  # the first that can fail in present releases
     *("release-image", "crio-configure", "kubelet"),
     *("bootkube", "approve-csr", "progress"),
 )

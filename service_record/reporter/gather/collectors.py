@@ -34,6 +34,7 @@ _UNFINISHED: Final = ("Bootup is not yet finished",)
 _UNITS: Final = {
     "bootkube": ("bootkube.service",),
     "release-image": ("release-image*.service",),
+    "node-image": ("node-image-*.service",),
     "kubelet": ("kubelet.service",),
     "crio": ("crio.service",),
     "crio-configure": ("crio-configure.service",),

@@ -4,7 +4,7 @@ Each accepted PUT of a stage restarts the clock by which the service finds a sta
 once, and nothing is told periodically.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,6 +15,7 @@ from service_record.reporter.policy import shipments
 from service_record.reporter.policy.moment import (
     NO_SUCH_HOST,
     NOT_OURS,
+    SERVICE,
     Fact,
     Moment,
     RoundPlan,
@@ -22,6 +23,7 @@ from service_record.reporter.policy.moment import (
     StageReport,
     Stop,
     info,
+    joined,
 )
 from service_record.reporter.policy.shipments import Target, Want, keeps_bundle
 from service_record.reporter.settings import Settings, Stages
@@ -52,6 +54,7 @@ MOST_TRIES: Final = 6
 """Requests for one fact, those included that the round did not survive."""
 PLACE: Final = f"{Fact.KEPT}: {Places().spool_directory}"
 """The place of the bundle on the host: the directory, for its name changes with each newer one."""
+VOLATILE_PLACE: Final = f"{Fact.KEPT} until it reboots: {Places().volatile.spool_directory}"
 _INSTALLING: Final = frozenset({"installing", "installing-in-progress", "installing-pending-user-action"})
 _BOOTED: Final = (Fact.LOCAL, Fact.CONTROL_PLANE)
 _OVER: Final = frozenset({"Failed", "Done"})
@@ -81,6 +84,31 @@ def _stage(moment: Moment) -> str:
 
 def _knows_no_stages(moment: Moment) -> bool:
     return moment.settings.stages is Stages.NEW and moment.state.stages_known is False
+
+
+_STAGE_MINUTES: Final[Mapping[str, tuple[int, ...]]] = {
+    "Starting installation": (30,),
+    "Writing image to disk": (30,),
+    "Copying registry data to disk": (90,),
+    "Rebooting": (40, 80),  # 80 on a single node
+    "Waiting for ignition": (1440,),
+}
+_OTHER_STAGE_MINUTES: Final = (60,)
+_NEAR_SECONDS: Final = 600.0
+_LATE_SECONDS: Final = 60.0
+"""The service looks at its hosts each 8 seconds, and clocks differ a little."""
+
+
+def limit_is_near(moment: Moment) -> bool:
+    """Return whether the service is about to find that the stage takes too long.
+
+    It counts from the latest report of the stage, ours included, and only in this one status.
+    """
+    view = _view(moment)
+    if view is None or view.stage_age is None or view.status != "installing-in-progress":
+        return False
+    limits = [60.0 * minutes for minutes in _STAGE_MINUTES.get(view.stage, _OTHER_STAGE_MINUTES)]
+    return any(limit - _NEAR_SECONDS <= view.stage_age <= limit + _LATE_SECONDS for limit in limits)
 
 
 SILENCES: Final = (
@@ -114,6 +142,11 @@ SILENCES: Final = (
         lambda moment: _stage(moment) in _OVER,
         "`Failed` is never sent: it ends the installation; after `Done` nothing is",
     ),
+    PolicyRule(
+        "stage-limit-near",
+        limit_is_near,
+        "the service is about to find the stage stuck, and each report would put that off by the whole limit",
+    ),
     PolicyRule("no-such-stages", _knows_no_stages, "`stages = new`, and the service does not have them"),
     PolicyRule(
         "deferred",
@@ -128,7 +161,7 @@ SILENCES: Final = (
 )
 """Reasons not to report a fact; when none of these holds, it is reported."""
 
-WAITING: Final = frozenset({"no-view", "deferred"})
+WAITING: Final = frozenset({"no-view", "deferred", "stage-limit-near"})
 """The reasons that may not hold any more in the next round."""
 
 
@@ -140,37 +173,66 @@ def stage_report(moment: Moment) -> StageReport:
     """
     fact, stages = moment.fact, moment.settings.stages
     as_stage = stages is Stages.NEW or (stages is Stages.AUTO and moment.state.stages_known is not False)
-    place = PLACE if Fact.KEPT in moment.state.told and moment.state.bundle else ""
+    was_told = any(name.startswith(_VERDICT) for name in moment.state.told)
+    place = bundle_place(moment) if was_told and moment.is_wrong else ""
     if as_stage:
-        return StageReport(fact=fact, stage=fact.value, info=place)
-    return StageReport(fact=fact, stage=_stage(moment), info=info(_joined(fact, place)))
+        return StageReport(fact=fact, stage=fact.value, info="", place=place)
+    return StageReport(fact=fact, stage=_stage(moment), info=info(fact), place=place)
 
 
-def place_report(moment: Moment) -> StageReport | None:
-    """Return the report of where the bundle lies that leaves the agent's logs alone; None when there is none.
+def verdict_report(moment: Moment) -> StageReport | None:
+    """Return the report of what is wrong with the host and where its bundle is; None when there is none.
 
     It goes with the current stage, behind the fact that the service has; a fact that is still to be told
-    goes first. The service takes it in any status of the host.
+    goes first. The service takes it in any status of the host. A verdict that differs only in numbers or
+    times is the same verdict, and there are at most `MOST_VERDICTS`: a host that fails in a new way each
+    minute must not put off the service's own time limit.
     """
     view, state = _view(moment), moment.state
-    if view is None or not view.stage or view.stage in _OVER or not keeps_bundle(moment) or has_place(moment):
+    if view is None or not view.stage or not moment.is_wrong or limit_is_near(moment):
         return None
-    waits = is_outstanding(moment) and _is_installing(moment)
-    is_over = KIND in state.refused or state.tries.get(Fact.KEPT, 0) >= MOST_TRIES
-    if waits or is_over or Fact.KEPT in {*state.told, *state.dropped, *state.deferred}:
+    # On day two a host is `Done` before it boots from its disk; other words on that stage change no state.
+    is_final = view.stage in _OVER and not (view.stage == "Done" and _is_day_two(view))
+    silence = first(SILENCES, moment)
+    waits = silence is None or silence.name in WAITING
+    if is_final or KIND in state.refused or (waits and is_outstanding(moment) and _is_installing(moment)):
+        return None
+    trouble = f"{_VERDICT}{(moment.evidence.trouble or moment.evidence.fingerprint)[:16]}: "
+    place = bundle_place(moment)
+    name = f"{trouble}{place}"
+    told = [fact for fact in state.told if fact.startswith(_VERDICT)]
+    if place == NO_BUNDLE and any(fact.startswith(trouble) for fact in told):
+        return None
+    is_spent = len(told) >= MOST_VERDICTS or state.tries.get(name, 0) >= MOST_TRIES
+    if is_spent or name in {*told, *state.dropped, *state.deferred}:
         return None
     fact = next((fact for fact in _BOOTED if view.info.startswith(fact)), "")
-    return StageReport(fact=Fact.KEPT, stage=view.stage, info=info(_joined(fact, PLACE)))
+    return StageReport(fact=name, stage=view.stage, info=info(fact), place=place)
 
 
-def has_place(moment: Moment) -> bool:
-    """Return whether the service was told where the bundle lies, as its own view has it."""
-    view = _view(moment)
-    return view is not None and PLACE in view.info
+_VERDICT: Final = "verdict "
+MOST_VERDICTS: Final = 4
+NO_BUNDLE: Final = "No boot logs"
 
 
-def _joined(*words: str) -> str:
-    return ". ".join(filter(None, words))
+def bundle_place(moment: Moment) -> str:
+    """Return where the bundle of what is wrong is, in words for people who cannot log in to the host."""
+    state, fingerprint = moment.state, moment.evidence.fingerprint
+    has_it = [name for name, spent in state.spent.items() if fingerprint in spent.fingerprints]
+    elsewhere = [_shown(name) for name in has_it if name != SERVICE]
+    places = []
+    if state.bundle is not None and (not has_it or keeps_bundle(moment)):
+        places.append(VOLATILE_PLACE if state.bundle.is_volatile else PLACE)
+    if SERVICE in has_it:
+        places.append("Boot logs are among the logs of this host")
+    if elsewhere:
+        places.append(f"Boot logs were shipped to {', '.join(elsewhere)}")
+    return joined(*places) or NO_BUNDLE
+
+
+def _shown(destination: str) -> str:
+    """Return the name of a destination without the digest of its URL."""
+    return destination if destination.startswith("directory:") else destination.rpartition(":")[0]
 
 
 def is_outstanding(moment: Moment) -> bool:
@@ -181,14 +243,17 @@ def is_outstanding(moment: Moment) -> bool:
 
 
 def facts_with_service(moment: Moment) -> tuple[Fact, ...]:
-    """Return the facts that the service has although this state does not know it."""
-    has = {moment.fact: _has_it(moment), Fact.KEPT: has_place(moment)}
-    return tuple(fact for fact in has if has[fact] and fact not in moment.state.told)
+    """Return the fact that the service has although this state does not know it."""
+    return (moment.fact,) if _has_it(moment) and moment.fact not in moment.state.told else ()
 
 
 _ADDED: Final = "added-to-existing-cluster"
 _DAY_TWO: Final = "AddToExistingClusterHost"
 _IN_CLUSTER: Final = frozenset({"Joined", "Done"})
+
+
+def _is_day_two(view: HostView) -> bool:
+    return view.kind == _DAY_TWO or view.status == _ADDED
 
 
 def _is_installed(moment: Moment) -> bool:
@@ -198,7 +263,7 @@ def _is_installed(moment: Moment) -> bool:
     after that, the service does not see.
     """
     view = _view(moment)
-    if view is None or view.kind == _DAY_TWO or view.status == _ADDED:
+    if view is None or _is_day_two(view):
         return False
     return view.status == "installed" or view.stage == "Done"
 
@@ -215,8 +280,8 @@ def _is_up_and_told(moment: Moment) -> bool:
     """Return whether the kubelet is proof that the work is over: not while something is wrong with a host
     that has not joined its cluster.
     """
-    has_joined = _stage(moment) in _IN_CLUSTER
-    if not _is_up(moment) or (moment.is_wrong and not has_joined):
+    hasjoined = _stage(moment) in _IN_CLUSTER
+    if not _is_up(moment) or (moment.is_wrong and not hasjoined):
         return False
     silence = first(SILENCES, moment)
     waits = silence is None or silence.name in WAITING
@@ -260,8 +325,8 @@ ENDINGS: Final = (
 QUIET: Final = PolicyRule(
     "quiet",
     lambda moment: moment.is_quiet,
-    "this boot has taken longer than `time_limit`, and another is expected: it is waited for without a word, "
-    "but a bundle that nobody took is offered after twice that time, four times, and so on",
+    "this boot has taken longer than `time_limit`, another is expected, and there is nothing new to send; "
+    "a bundle that nobody took is offered after twice that time, four times, and so on",
 )
 
 
@@ -277,11 +342,19 @@ def is_undelivered(moment: Moment) -> bool:
     return not is_delivered or Fact.KEPT in moment.state.told or shipments.keeps_bundle(moment)
 
 
-def decide(settings: Settings, state: ReporterState, view: View | None, evidence: HostEvidence) -> RoundPlan:
+def decide(
+    settings: Settings,
+    state: ReporterState,
+    view: View | None,
+    evidence: HostEvidence,
+    *,
+    is_settled: bool = False,
+) -> RoundPlan:
     """Return what to do now. `view` is None when the service was not asked; see `asks`.
 
     Decide anew, with the state of `after`, until a plan `is_last`: an answer may ask for another form, or
-    another slot. A stop is carried out after everything else.
+    another slot. A stop is carried out after everything else. The verdict is reported last, because it says
+    where the bundle is: when nothing else is left to do, or when this round can do no more (`is_settled`).
     """
     moment = Moment(settings, state, evidence, view)
     end = first(ENDINGS, moment)
@@ -294,7 +367,11 @@ def decide(settings: Settings, state: ReporterState, view: View | None, evidence
     is_well = _is_up_and_well(moment)
     if stop is not None and (is_well or not (moment.is_wrong or stop.rule in _LIMITS)):
         return _with_shipments(plan, moment, (shipments.SPOOLED,)) if undelivered else plan
-    return plan if is_well else _with_shipments(plan, moment)
+    plan = plan if is_well else _with_shipments(plan, moment)
+    report = verdict_report(moment) if settings.service is not None else None
+    if report is None or plan.report or plan.told or ((plan.gather or plan.ship) and not is_settled):
+        return plan
+    return replace(plan, report=(report,), why=(*plan.why, "reported: the verdict"))
 
 
 _LIMITS = frozenset({"time-limit", "lifetime"})
@@ -304,10 +381,8 @@ _LIMITS = frozenset({"time-limit", "lifetime"})
 def _with_stages(plan: RoundPlan, moment: Moment) -> RoundPlan:
     if moment.settings.service is None:
         return plan
-    facts, place = facts_with_service(moment), place_report(moment)
+    facts = facts_with_service(moment)
     silence = first(SILENCES, moment)
-    if silence is not None and place is not None:
-        return replace(plan, told=facts, report=(place,), why=(*plan.why, f"reported: {place.fact}"))
     if silence is not None:
         return replace(plan, told=facts, why=(*plan.why, f"not reported: {silence.line}"))
     report = stage_report(moment)

@@ -12,7 +12,7 @@ from service_record.http.answers import Outcome
 from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.host_view import HostView, View
 from service_record.reporter.setting_table import COLLECTOR
-from service_record.reporter.settings import Settings
+from service_record.reporter.settings import Send, Settings
 from service_record.reporter.state import BootSeen, ReporterState
 
 HOST_BOOT: Final = "host_boot"
@@ -39,9 +39,19 @@ class Fact(StrEnum):
 class StageReport:
     """A fact for the assisted-service: one PUT of a stage and its information."""
 
-    fact: Fact
+    fact: str
+    """A `Fact`, or the name under which a verdict is remembered."""
     stage: str
     info: str
+    place: str = ""
+    """Where the bundle is. With it, the report also has the verdict; see `words`."""
+
+    def words(self, verdict: str) -> str:
+        """Return the words for `progress_info`: the verdict is cut so that the other parts fit."""
+        if not self.place:
+            return self.info
+        room = _MOST_INFO - len(joined(self.info, self.place)) - len(". ")
+        return info(joined(self.info, verdict[: max(room, 0)], self.place))
 
     @property
     def is_new_stage(self) -> bool:
@@ -120,6 +130,10 @@ def info(words: str) -> str:
     return words.replace("\0", "")[:_MOST_INFO]
 
 
+def joined(*words: str) -> str:
+    return ". ".join(filter(None, words))
+
+
 def kind_of(target: str) -> str:
     """Return the name of a destination that `ship_to` has: what is secret in a URL is not in it."""
     if target.startswith("/"):
@@ -176,8 +190,8 @@ class Moment:
         has_run = traces.has_kubelet or self.evidence.kubelet_healthy
         if self.is_later_boot or (traces.is_applied and has_run):
             return Fact.CONTROL_PLANE
-        is_joined = isinstance(self.view, HostView) and self.view.stage == _JOINED
-        return Fact.CONTROL_PLANE if is_joined else Fact.LOCAL
+        isjoined = isinstance(self.view, HostView) and self.view.stage == _JOINED
+        return Fact.CONTROL_PLANE if isjoined else Fact.LOCAL
 
     @cached_property
     def is_last_boot(self) -> bool:
@@ -200,8 +214,25 @@ class Moment:
 
     @cached_property
     def is_quiet(self) -> bool:
-        """Return whether this boot had its time, and another may come; its last word is said."""
-        return self.is_over_limit and not self.is_last_boot and self.boot.rounds > 1
+        """Return whether this boot had its time, another may come, and there is nothing new to send."""
+        return self.is_over_limit and not self.is_last_boot and self.boot.rounds > 1 and not self.has_news
+
+    @cached_property
+    def has_news(self) -> bool:
+        """Return whether this round has a bundle to send that no earlier round has made or sent."""
+        if self.settings.send is Send.ALWAYS:
+            return True
+        fingerprint, bundle = self.evidence.fingerprint, self.state.bundle
+        if (
+            not (self.is_wrong or self.settings.send is Send.WHEN_CHANGED)
+            or fingerprint in self.state.withheld
+        ):
+            return False
+        if bundle is not None and bundle.fingerprint == fingerprint:
+            # Decided anew after each step: a bundle of this very round is still news.
+            return (bundle.boot_id, bundle.uptime) == (self.evidence.boot_id, self.evidence.uptime)
+        has_it = [spent for spent in self.state.spent.values() if fingerprint in spent.fingerprints]
+        return all(spent.round == self.round for spent in has_it)
 
     @cached_property
     def has_undelivered(self) -> bool:

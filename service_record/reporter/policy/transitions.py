@@ -19,6 +19,7 @@ from service_record.reporter.policy.moment import (
     NO_SUCH_HOST,
     NOT_OURS,
     SERVICE,
+    Fact,
     RoundPlan,
     Shipment,
     StageReport,
@@ -196,13 +197,14 @@ def has_moved(state: ReporterState, results: Iterable[StepResult]) -> bool:
     )
 
 
-def with_bundle(state: ReporterState, evidence: HostEvidence) -> ReporterState:
+def with_bundle(state: ReporterState, evidence: HostEvidence, *, is_volatile: bool = False) -> ReporterState:
     """Return the state when a bundle that tells of this evidence is in the spool."""
     bundle = SpooledBundle(
         fingerprint=evidence.fingerprint,
         boot_id=evidence.boot_id,
         uptime=evidence.uptime,
         is_wrong=evidence.is_wrong,
+        is_volatile=is_volatile,
     )
     return replace(state, bundle=bundle)
 
@@ -240,7 +242,8 @@ def _after_report(state: ReporterState, step: StageReport, result: StepResult) -
     meaning = learn(Call.STAGE if step.is_new_stage else Call.INFO, result.outcome)
     if meaning is Meaning.DONE:
         is_known = True if step.is_new_stage else state.stages_known
-        return replace(state, told=_added(state.told, step.fact), stages_known=is_known)
+        kept = (Fact.KEPT,) if Fact.KEPT in step.place else ()
+        return replace(state, told=_added(state.told, step.fact, *kept), stages_known=is_known)
     if meaning is Meaning.OTHER_FORM:
         return replace(state, stages_known=False)
     if meaning is Meaning.NEVER_AGAIN:

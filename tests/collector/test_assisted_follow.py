@@ -1,0 +1,94 @@
+"""`service-record assisted follow`: the events of an assisted-service of the tests, in a collector."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from service_record.collector.serving_settings import CollectorSettings
+from tests.assisted_installation import Event, Host
+from tests.assisted_rules import AssistedRules
+from tests.assisted_server import AssistedServer, Says
+from tests.collector.installing import Clock, map_host
+from tests.collector.serving import Served, served
+from tests.command_line import Answer, service_record
+
+BEGIN = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)
+
+
+class Followed:
+    """A cluster whose host w1 the collector knows."""
+
+    def __init__(self, folder: Path, service: AssistedServer, collector: Served) -> None:
+        self.service, self.collector = service, collector
+        self.host: Host = service.rules.add_host()
+        self.user, self.token = folder / "user", folder / "token"
+        self.user.write_text(service.rules.user_key)
+        self.token.write_text(collector.client("admin").token)
+        map_host(collector, "w1", self.host)
+
+    def happen(self, minute: int, status: str, host_id: str | None = None) -> None:
+        text = f"Host w1: updated status from known to {status} (as it says)"
+        when = BEGIN + timedelta(minutes=minute)
+        event = Event("host_status_updated", text, time=when, host_id=host_id or self.host.id)
+        self.service.rules.events.append(event)
+
+    def follow(self) -> Answer:
+        return service_record(
+            *("assisted", "follow", "--once", "--url", self.service.url),
+            *("--cluster-id", self.host.cluster_id or "", "--token-file", self.user),
+            *("--to", self.collector.url, "--collector-token-file", self.token),
+        )
+
+    @property
+    def state(self) -> str:
+        found = self.collector.client("admin").get("/api/v1/hosts/w1").json
+        return str(found["installation"]["status"])
+
+
+@pytest.fixture
+def followed(sqlite_settings: CollectorSettings, tmp_path: Path) -> Iterator[Followed]:
+    rules = AssistedRules(auth_type="rhsso")
+    clock = Clock(BEGIN.timestamp() - 60)
+    with served(sqlite_settings, clock) as collector, AssistedServer(rules) as service:
+        cluster = Followed(tmp_path, service, collector)
+        clock.now += 7200
+        yield cluster
+
+
+def test_events_are_forwarded_by_their_time_and_stored_once(followed: Followed) -> None:
+    followed.happen(30, "installed")
+    followed.happen(10, "installing")
+    followed.happen(5, "known")
+    answer = followed.follow()
+    assert (answer.status, answer.out) == (0, "3 events forwarded\n")
+    assert followed.state == "installed"
+    stored = followed.collector.client("admin").get("/api/v1/hosts/w1").json["events"]
+    assert len(stored) == 3
+
+    assert followed.follow().status == 0, "a second start sends all of them again"
+    assert followed.state == "installed"
+    assert followed.collector.client("admin").get("/api/v1/hosts/w1").json["events"] == stored
+
+    followed.happen(20, "error")
+    assert followed.follow().status == 0
+    assert followed.state == "installed", "an event that came late replaces no newer state"
+
+
+def test_event_that_the_collector_refuses_holds_up_no_other(followed: Followed) -> None:
+    followed.happen(5, "known")
+    when = BEGIN + timedelta(minutes=6)
+    followed.service.rules.events.append(Event("odd", "x", "loud", when, followed.host.id))
+    followed.happen(30, "installing")
+    answer = followed.follow()
+    assert (answer.status, answer.out) == (0, "2 events forwarded\n")
+    assert "odd: not taken: " in answer.err
+    assert followed.state == "installing"
+
+
+def test_service_that_is_away_is_one_line_and_exit_code_75(followed: Followed) -> None:
+    followed.service.fail(Says(503, headers={"Retry-After": "0"}), times=9)
+    answer = followed.follow()
+    assert answer.status == 75
+    assert answer.err.startswith("Error: assisted-service: 503")
