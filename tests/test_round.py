@@ -197,7 +197,7 @@ def test_a_service_is_told_of_stages_in_words_that_hold_nothing_of_a_record(
     assert host.report().status == 0
     told = [entry.asked.body for entry in server.journal if b"progress_info" in entry.asked.body]
     assert told
-    assert not any(b"aB3dE9fG5iJkLmNoP" in body or TOKEN.encode() in body for body in told)
+    assert not [body for body in told if b"aB3dE9fG5iJkLmNoP" in body or TOKEN.encode() in body]
 
 
 def test_what_nobody_takes_is_kept_and_shipped_by_a_later_round(
@@ -688,7 +688,7 @@ def test_a_service_without_its_database_costs_a_host_nothing(
     server.rules.is_without_database = False
     assert host.report(uptime=1260).status == 0
     assert len(server.rules.objects) == 1
-    assert host.installed.info == LOCAL_IGNITION
+    assert host.installed.info.startswith(f"{LOCAL_IGNITION}. failed: bootkube ")
     state = load(host.places.state_file)
     assert (state.denial, state.spent_at("assisted-service").uploads) == (None, 1)
 

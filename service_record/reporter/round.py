@@ -263,10 +263,20 @@ class Round:
         from service_record.redaction import LeakError, Rules, known_secrets, outgoing_text
 
         rules = Rules((*known_secrets(self.places.root, self.environ).secrets, *secrets_in(self.settings)))
+        diagnosis = self.evidence.diagnosis
+        root = diagnosis.root if diagnosis is not None else None
+        parts = [root.stage or "", *(root.facts.message or "").splitlines()] if root is not None else []
+
+        def mask(text: str) -> str:
+            # Each part by itself first: within a sentence, the words around it can hide what it is.
+            for part in filter(None, parts):
+                text = text.replace(part, outgoing_text(part, rules))
+            return outgoing_text(text, rules)
+
         try:
-            sentence = outgoing_text(log.sentence(self.evidence), rules)
+            sentence = mask(log.sentence(self.evidence))
             advice = outgoing_text(advice, rules)
-            self.words = outgoing_text(log.cause(self.evidence), rules)
+            self.words = mask(log.cause(self.evidence))
         except LeakError:
             sentence, advice = "the verdict holds a secret of this host", "Log in: service-record analyze"
         try:
