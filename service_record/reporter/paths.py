@@ -53,7 +53,8 @@ class Places:
 
     @property
     def state_directory(self) -> Path:
-        return self.at("/run/service-record" if self.is_volatile else "/var/lib/service-record")
+        # Not /run/service-record: docs/read-only.md puts records there, and this one is removed in the end.
+        return self.at("/run/boot-reporter" if self.is_volatile else "/var/lib/service-record")
 
     @property
     def state_file(self) -> Path:
