@@ -18,7 +18,7 @@ ROUND = {
     *("service_record.reporter.policy", "service_record.reporter.round"),
 }
 """Modules that only a round needs."""
-MOST_OF_A_ROUND = 100
+MOST_OF_A_ROUND = 105
 PROGRAM = """
 import sys
 from service_record.cli import main

@@ -362,5 +362,6 @@ def require_extra(extra: str) -> None:
 def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
     """Return the message for a module that could not be imported; None when no extra brings it."""
     module = (error.name or "").partition(".")[0]
+    module = "httpx2" if module == "httpcore2" else module  # which httpx2 brings
     extra = next((extra for extra, modules in EXTRAS.items() if module in modules), None)
     return MissingExtra(extra, module) if extra is not None else None
