@@ -17,11 +17,11 @@ from service_record.collector.domain.retention import StoredBuild, plan
 from service_record.collector.ingest.housekeeping import Housekeeper, KeepLimits, orphans
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
-from service_record.collector.store import bundle_rows
+from service_record.collector.store import bundle_rows, reporting
 from service_record.collector.store import host_rows as shown
 from service_record.collector.store.cluster_rows import NewObject
 from service_record.collector.store.installations import Arrival
-from service_record.collector.store.reporting import FIRST_KEPT, LAST_KEPT, Report, record_steps
+from service_record.collector.store.reporting import FIRST_KEPT, Report, record_steps
 from service_record.collector.store.schema import audit, builds, bundles, chunks, durations, hosts, steps
 from tests.collector.commands import collector_command
 from tests.collector.installing import Clock
@@ -181,7 +181,11 @@ def test_latest_build_goes_when_nothing_else_is_left(house: tuple[Served, Clock]
     assert server.client("reader").get("/api/v1/hosts/web1").status == 200
 
 
-def test_looping_host_keeps_its_first_and_last_reports(server: Served) -> None:
+def test_looping_host_keeps_its_first_and_last_reports(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last_kept = 500
+    monkeypatch.setattr(reporting, "LAST_KEPT", last_kept)
     server.client("admin")
     grant = Grant(1, TokenKind.ADMIN)
     for start in range(0, 2000, 250):
@@ -197,9 +201,9 @@ def test_looping_host_keeps_its_first_and_last_reports(server: Served) -> None:
         lasting = connection.execute(select(func.count()).select_from(durations)).scalar_one()
     numbers = [int(label.removeprefix("step_")) for label in labels]
     assert numbers[:FIRST_KEPT] == list(range(FIRST_KEPT))
-    assert numbers[-LAST_KEPT:] == list(range(2000 - LAST_KEPT, 2000))
-    assert len(numbers) <= FIRST_KEPT + LAST_KEPT + 250
-    assert lasting <= FIRST_KEPT + LAST_KEPT + 250
+    assert numbers[-last_kept:] == list(range(2000 - last_kept, 2000))
+    assert len(numbers) <= FIRST_KEPT + last_kept + 250
+    assert lasting <= FIRST_KEPT + last_kept + 250
 
 
 def test_host_keeps_its_first_and_latest_bundles_within_the_quota(

@@ -175,7 +175,9 @@ def test_processes_that_make_the_same_new_hosts_do_not_wait_for_each_other_in_a_
                 random.Random(number * 100 + turn).shuffle(names)
                 together.wait(60)
                 with database.changing() as connection:
-                    record_steps(connection, [Report(name, step, 1.0, grant) for name in names])
+                    record_steps(
+                        connection, [Report(name, step, 1.0, grant, key=str(number)) for name in names]
+                    )
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(report_from, range(4)))

@@ -534,8 +534,10 @@ def _write(
 
 
 FIRST_KEPT: Final = 100
-LAST_KEPT: Final = 500
-"""Reports of a build that are kept for certain, however many come; the build's progress counts them all."""
+LAST_KEPT: Final = 5_000
+"""Reports of a build that are kept for certain. No installation sends as many: the others are of a loop, and
+its progress counts them.
+"""
 
 
 def _thin_out(connection: Connection, host_id: int, build: int) -> None:
