@@ -153,7 +153,7 @@ def test_without_a_verb_and_records_the_help_is_shown(tmp_path: Path) -> None:
         (["bundle", "--output", "absent/x", "--redact", "/etc/hostname"], "Error: absent/x: No such file"),
         (["ignition", "--role", "master", "--close", "a/b"], "'a/b' is not the name of a service"),
         (["install", "--root", ".", "--close", "absent"], "Warning: there is no absent.service yet"),
-        (["preflight", "--disk", "/absent"], "/absent is no directory"),
+        (["preflight", "--disk", "/absent"], "/absent is neither a directory nor a disk"),
     ],
     ids=["bundle", "ignition", "install", "preflight"],
 )

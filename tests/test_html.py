@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from service_record.display.charts import charts
 from service_record.display.drawing import boot_drawing, thinned
 from service_record.display.html.rendering import page, section, stylesheet
+from service_record.display.html.show_page import show_html
 from service_record.display.html.timeline_page import timeline_html
 from service_record.display.text import Ink, View
 from service_record.history import build_history
@@ -222,3 +223,41 @@ def test_the_command_line_prints_one_page(tmp_path: Path) -> None:
     found = parsed(answer.out)
     assert (answer.status, found.texts("h1")) == (0, [f"Timeline of {tmp_path}"])
     assert found.texts("h2") == ["Boot 1 of 1", "Failures"]
+
+
+def test_page_of_show_has_failures_first_and_every_service_folded() -> None:
+    history = build_history(host().items())
+    text = show_html(history, "here", (), VIEW)
+
+    folded = re.findall("<details><summary>(.*?)</summary>", text, re.DOTALL)
+    names = sorted(service.name for service in history.services if service.runs)
+    assert sorted(re.sub("<.*?>", "", each).split()[1] for each in folded) == names
+    assert parsed(text).texts("h2")[:2] == ["Failures", "Services"]
+
+
+def test_page_of_show_escapes_what_a_record_says() -> None:
+    runs = failed_run(error_message=HOSTILE)
+    text = show_html(build_history([("job", runs)]), HOSTILE, (), VIEW)
+
+    assert "<script" not in text
+    assert "<img" not in text
+
+
+def test_page_of_show_has_the_newest_runs_of_a_loop() -> None:
+    entries = [
+        each for number in range(1, 201) for each in failed_run(invocation_id=f"{number:032x}", pid=number)
+    ]
+    history = build_history([("job", entries)])
+    text = show_html(history, "here", (), VIEW)
+
+    assert text.count("job</span> <span") <= 51  # and the line in front
+    assert f"and {len(history.services[0].runs) - 50} earlier runs" in text
+
+
+def test_page_of_diff_has_a_card_for_each_service_that_differs() -> None:
+    answer = service_record("diff", "example:good", "example:failed-stage", "--output", "html")
+    found = parsed(answer.out)
+
+    assert answer.status == 1
+    assert len(found.all("article")) == 4  # three that differ, and those that are alike
+    assert found.texts("title") == ["example:failed-stage compared with example:good"]

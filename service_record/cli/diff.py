@@ -45,9 +45,9 @@ from service_record.read.source import Source
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "json", "jsonl", "yaml"]),
+    type=click.Choice(["table", "html", "json", "jsonl", "yaml"]),
     default="table",
-    help="table: for people; jsonl: a line for each difference.",
+    help="table, html: for people; jsonl: a line for each difference.",
 )
 @display_options
 @takes_form
@@ -102,7 +102,10 @@ class _Difference(msgspec.Struct, frozen=True):
         return comparison_page(self.comparisons, *self.hosts, view, self.evident)
 
     def page(self, view: View) -> str:
-        raise NotImplementedError  # --output has no html
+        from service_record.display.html.show_page import COLUMNS, difference_html
+
+        lines = self.lines(msgspec.structs.replace(view, width=COLUMNS), is_wide=False)
+        return difference_html(lines, (self.hosts[0][0], self.hosts[1][0]), view)
 
     def document(self) -> dict[str, object]:
         from service_record.display.difference import comparison_document

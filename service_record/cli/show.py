@@ -18,7 +18,7 @@ from service_record.cli.options import (
     service_or_source_argument,
     source_options,
 )
-from service_record.cli.terminal import OutputForm, takes_form
+from service_record.cli.terminal import OutputForm, takes_form, write_page
 from service_record.display.text import BLANK, Ink, Line, View, count, wrapped
 from service_record.history import History
 from service_record.history.build import ALL_BOOTS, Selection
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "wide", "json", "jsonl", "yaml"]),
+    type=click.Choice(["table", "wide", "html", "json", "jsonl", "yaml"]),
     default="table",
-    help="table: one screen; wide: every run; the others are for programs.",
+    help="table: one screen; wide: every run; html: a page; the others are for programs.",
 )
 @journal_option
 @selection_options
@@ -86,6 +86,12 @@ def command(*, request: ReadRequest, form: OutputForm, fail: bool) -> None:
             _print_entries(source.records, selection)
         case "json" | "yaml":
             _print_document(history, source, form.output, units)
+        case "html":
+            from service_record.display.html.show_page import show_html
+            from service_record.display.text import Glyphs
+
+            here = replace(form.view(), glyphs=Glyphs())
+            write_page(show_html(history, source.name, _unit_lines(units, here), here))
         case _:
             _print_page(history, source.name, form, units)
     if fail and is_bad:

@@ -150,6 +150,11 @@ def _story(service: ServiceHistory) -> _Story:
     return _Story(attempts, _bad_end(attempts), tuple(left_out_sentences(service)))
 
 
+def by_importance(services: Sequence[ServiceHistory]) -> list[ServiceHistory]:
+    """Return the services that ran, in the order of `show`: failures first, of these the earliest first."""
+    return sorted((each for each in services if each.runs), key=lambda each: _urgency(_story(each)))
+
+
 def _bad_end(attempts: Sequence[Run]) -> Run | None:
     """Return the last attempt that came to an end, when that was a bad one."""
     ended = (run for run in reversed(attempts) if run.outcome is not Outcome.RUNNING)
@@ -259,12 +264,13 @@ def wide(history: History, source: str, view: View) -> Iterator[Line]:
     for service in history.services:
         for run in service.runs:
             yield BLANK
-            yield from _run(run, view)
+            yield from run_lines(run, view)
         yield from labelled("left out", [(text, Ink.FAINT) for text in left_out_sentences(service)], view, 0)
     yield from damages(history, view, whole=True)
 
 
-def _run(run: Run, view: View) -> Iterator[Line]:
+def run_lines(run: Run, view: View) -> Iterator[Line]:
+    """Yield all that is known of a run, in the lines of `show --output wide`."""
     yield title(run, view)
     yield from wrapped(when(run, view), Ink.PLAIN, view, _INDENT)
     yield from labelled("ids", ((text, Ink.PLAIN) for text in _ids(run)), view, _INDENT)

@@ -30,11 +30,10 @@ def timeline_html(
     history: History, source: str, charts: Sequence[Chart], view: View, *, flat: bool = False
 ) -> str:
     view = replace(view, width=UNWRAPPED)
-    bad = {f"{_ID}-{n}": each for n, each in enumerate(history.services) if _is_bad(each)}
-    targets = {service.name: place for place, service in bad.items()}
+    targets = {service.name: place for place, service in _bad_services(history).items()}
     sections = [*chart_sections(history, charts, targets, view, flat=flat)]
-    if bad:
-        sections.append(_failures(bad, view))
+    if (failed := failure_section(history, view)) is not None:
+        sections.append(failed)
     sections += damage_sections(damages(history, view, whole=True))
     return page(f"Timeline of {source}", summary(history, source, view), sections, view.now)
 
@@ -43,11 +42,19 @@ def _is_bad(service: ServiceHistory) -> bool:
     return any(run.outcome.is_bad for run in service.runs) or bool(failures_of(service.runs))
 
 
-def _failures(bad: dict[str, ServiceHistory], view: View) -> Section:
-    """Return every failure and interruption, with those of stages that a run survived.
+def _bad_services(history: History) -> dict[str, ServiceHistory]:
+    """Return the services that failed or were interrupted, each by its place on the page."""
+    return {f"{_ID}-{n}": each for n, each in enumerate(history.services) if _is_bad(each)}
+
+
+def failure_section(history: History, view: View) -> Section | None:
+    """Return every failure and interruption, with those of stages that a run survived; None without any.
 
     The service that failed first comes first: others may follow from it.
     """
+    bad = _bad_services(history)
+    if not bad:
+        return None
     shown, more = bounded(sorted(bad.items(), key=lambda item: _first_end(item[1])))
     services = [
         (place, name(service.name), *bounded(list(_cards(service, view)))) for place, service in shown

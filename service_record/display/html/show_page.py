@@ -1,0 +1,79 @@
+"""Records as a page: what each service did, failures first; and the differences of two hosts."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from service_record.display.html.rendering import (
+    UNWRAPPED,
+    bounded,
+    damage_sections,
+    page,
+    section,
+)
+from service_record.display.html.timeline_page import failure_section
+from service_record.display.phrases import damages, left_out_sentences, summary, title
+from service_record.display.table import by_importance, run_lines
+from service_record.display.text import BLANK, Line, View, count
+from service_record.history import History, ServiceHistory
+
+_MAX_RUNS = 50
+"""Runs of one service on a page: one that restarts in circles has thousands that look alike."""
+COLUMNS = 100
+"""The width for which the lines of a run are laid out in columns."""
+
+
+class _FoldedService(msgspec.Struct, frozen=True):
+    """A service, folded: the line of its latest run, and the lines of its newest runs."""
+
+    heading: Line
+    lines: list[Line]
+    note: str
+
+
+def show_html(history: History, source: str, units: Iterable[Line], view: View) -> str:
+    """Return the page of `show`; `units` are the lines about units without a record."""
+    view = replace(view, width=UNWRAPPED)
+    sections = []
+    if (failed := failure_section(history, view)) is not None:
+        sections.append(failed)
+    if lines := [line for line in units if line != BLANK]:
+        sections.append(section("units", "Units", "parts.html", "paragraphs", lines=lines))
+    services, more = bounded([_service(each, view) for each in by_importance(history.services)])
+    if services:
+        values = {"services": services, "more": more}
+        sections.append(section("services", "Services", "parts.html", "folded_services", **values))
+    sections += damage_sections(damages(history, view, whole=True))
+    return page(f"Services of {source}", summary(history, source, view), sections, view.now)
+
+
+def _service(service: ServiceHistory, view: View) -> _FoldedService:
+    runs = service.runs[-_MAX_RUNS:]
+    columns = replace(view, width=COLUMNS)
+    lines = [line for run in reversed(runs) for line in (*run_lines(run, columns), BLANK)]
+    notes = list(left_out_sentences(service))
+    if hidden := len(service.runs) - len(runs):
+        notes.insert(0, f"and {count(hidden, 'earlier run')}: --output json has them")
+    return _FoldedService(title(service.runs[-1], view), lines[:-1], "; ".join(notes))
+
+
+def difference_html(lines: Iterable[Line], hosts: tuple[str, str], view: View) -> str:
+    """Return the page of `diff`: a card for each service, of the lines that the terminal shows."""
+    lead, *groups = _groups(lines)
+    cards, more = bounded(groups)
+    values = {"groups": cards, "more": more}
+    sections = [section("services", "Differences", "parts.html", "cards_of_lines", **values)] if cards else []
+    return page(f"{hosts[1]} compared with {hosts[0]}", lead, sections, view.now)
+
+
+def _groups(lines: Iterable[Line]) -> Iterator[Sequence[Line]]:
+    """Yield the lines between blank lines."""
+    group: list[Line] = []
+    for line in lines:
+        if line == BLANK:
+            yield group
+            group = []
+        else:
+            group.append(line)
+    yield group
