@@ -222,6 +222,7 @@ def test_a_rule_of_ones_own_fills_in_what_it_found() -> None:
             "podman inspect --format '{{.State}}' ${x} pull",
         ),
         line="MIRROR a.lab is gone",
+        found="MIRROR a.lab is gone",
     )
 
 
