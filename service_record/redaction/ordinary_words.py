@@ -54,7 +54,7 @@ _WORD: Final = re.compile(rb"[A-Z]?[a-z]{3,}(?:[A-Z][a-z]{2,})*|[A-Z]{3,}")
 _PLACEHOLDER: Final = re.compile(
     rb"(?i:\*+|[*x.#_-]{3,}|<[a-z0-9 ._:/-]{0,60}>"
     rb"|\[?(?:redacted|masked|hidden|sensitive|filtered|omitted)\]?"
-    rb"|\$\{?\(?[a-z_][a-z0-9_]*[)}]?|\$\([^()]*\)|%[a-z]|%\([a-z_]*\)[a-z]|\{\{[^{}]*(?:\}\})?|\{[a-z_.]*\}"
+    rb"|\$\{?\(?[a-z_][a-z0-9_]*[)}]?|\$\([^()]*\)|%[a-z]|%\([a-z_]*\)[a-z]|\{\{(?:[^{}]*\}\})?|\{[a-z_.]*\}"
     rb"|null|nil|none|true|false|yes|no|n/a|unset|empty|undefined|required|optional|string)"
 )
 _PROSE: Final = re.compile(

@@ -68,7 +68,7 @@ DEATHS = {
         stage=None,
     ),
     "failure-where-traps-were-removed-last": Death(
-        body=f"{WORK}; trap - EXIT ERR; bash -c 'exit 5'", exit_code=5, service_result="exit-code", stage=None
+        body=f"{WORK}; trap - EXIT ERR; bash -c 'exit 5'", exit_code=5, stage=None
     ),
     "success-in-an-array": Death(
         body=WORK, settings=(ARRAY,), outcome=Outcome.SUCCESS, exit_code=0, stage=None

@@ -13,6 +13,7 @@ sr() { /venv/bin/python -c 'from service_record.cli import main; main(prog_name=
 start recorded failing daemon
 while [[ $(systemctl show --property=NRestarts --value looping) != 2 ]]; do sleep 0.05; done
 rest looping recorded failing
+until systemctl is-active --quiet slow; do sleep 0.05; done
 systemctl stop stopped
 journalctl --sync
 printf '# shown\\n'; sr show --journal --output json
