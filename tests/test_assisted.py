@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -426,6 +427,18 @@ def test_the_token_of_an_agent_based_installer_is_sent_without_bearer(
     assert server.journal[0].asked.headers["authorization"] == token
     cluster.run("prepare")
     assert server.journal[-1].asked.headers["authorization"] == f"Bearer {USER}"
+
+
+def test_large_override_is_warned_of(cluster: Cluster, hosts: list[Host]) -> None:
+    program = cluster.directory / "large"
+    program.write_bytes(b"\x7fELF" + os.urandom(2 << 20))
+
+    large = cluster.prepare("--executable", program, "--dry-run")
+    small = cluster.prepare("--dry-run")
+
+    assert hosts
+    assert "MiB are in each answer of the service" in large.err
+    assert "MiB" not in small.err
 
 
 def test_the_executable_comes_with_it_or_is_fetched(

@@ -59,6 +59,10 @@ def command() -> None:
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
 
 
+_LARGE_OVERRIDE: Final = 1 << 20
+"""Bytes. A program in an override is twenty times as long, and the service lists overrides with its hosts."""
+
+
 def _cluster_id(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
     try:
         return str(uuid.UUID(value))  # the service finds no host of a cluster in upper case
@@ -120,6 +124,12 @@ def prepare_command(
         replacing = options["replacing"]
         changes = plan(in_time, lambda each: Override(prepared(each.override, ours.of(each), replacing)))
         _send(installer, changes, "prepared", dry_run=dry_run, ours=ours)
+    if size := sum(each.size for each in changes if each.size > _LARGE_OVERRIDE):
+        warning = (
+            f"overrides of {size / (1 << 20):.0f} MiB are in each answer of the service about its hosts; "
+            "--executable URL keeps the program out of them"
+        )
+        click.echo(f"Warning: {warning}", err=True)
     late = [each for each in recipients if each.is_too_late]
     for each in late:
         warning = f"{each}: too late, it is {each.status}; its ignition is made already"
@@ -363,7 +373,7 @@ def _send(
         if not change.is_needed:
             click.echo(visible(f"{recipient}: unchanged"))
             continue
-        size = f"{len(change.text.encode()):,} bytes"
+        size = f"{change.size:,} bytes"
         if dry_run:
             click.echo(visible(f"{recipient}: would send PATCH {recipient.path}, {size}"))
             if ours is not None:

@@ -184,6 +184,11 @@ class OverrideChange:
     def is_needed(self) -> bool:
         return self.text != self.recipient.override
 
+    @property
+    def size(self) -> int:
+        """Return the bytes of the planned content."""
+        return len(self.text.encode())
+
 
 def plan(
     recipients: Iterable[Recipient], change: Callable[[Recipient], Override]
