@@ -192,7 +192,7 @@ def test_what_runs_too_long_is_stuck_although_nothing_comes(tmp_path: Path) -> N
     with served(settings_in(tmp_path), clock) as second:
         second.settle()
         clock.now += 3600  # hosts have their time again after the collector was away
-        second.collector.sweeper.wake()
+        second.collector.judge.tell(1)  # the only host; else it looks again in a minute
         stuck = wait_for(
             lambda: told if (told := verdict_of(second, "web1")) and told["verdict"] != "running" else None
         )
