@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
+from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import chunks, hosts
 from tests.builders import failed_run
@@ -198,6 +199,24 @@ def test_what_runs_too_long_is_stuck_although_nothing_comes(tmp_path: Path) -> N
         )
 
     assert stuck["verdict"] == "stuck"
+
+
+def test_news_during_a_look_is_looked_at_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+
+    with Collector(settings_in(tmp_path)) as collector:
+        judge = collector.judge
+
+        def look(host_id: int) -> str:
+            looks.append(host_id)
+            if len(looks) == 1:
+                judge.tell(host_id)
+            return "failed"
+
+        monkeypatch.setattr(judge, "_look", look)
+        judge.start()
+        judge.tell(7)
+        wait_for(lambda: len(looks) == 2)
 
 
 @given(

@@ -1,6 +1,7 @@
 """The threads of a collector that look into bundles, judge records and judge hosts when that is due."""
 
 import logging
+import math
 import os
 import threading
 import time
@@ -261,6 +262,8 @@ class Judge(Background):
     def _judge(self, host_id: int) -> None:
         if self._is_closed.is_set():
             return
+        with self._lock:
+            self._watched[host_id].due = math.inf  # what comes from now on may not be in this look
         try:
             verdict = self._look(host_id)
         except (SQLAlchemyError, Unavailable) as fault:
@@ -272,8 +275,11 @@ class Judge(Background):
         with self._lock:
             watched = self._watched[host_id]
             watched.seen = time.monotonic()
-            watched.due = watched.seen + _AGAIN
-            if verdict != _RUNNING:
+            if watched.due != math.inf:
+                watched.due = max(watched.due, watched.seen + _LOOK_PAUSE)
+            elif verdict == _RUNNING:
+                watched.due = watched.seen + _AGAIN
+            else:
                 del self._watched[host_id]
 
     def _look(self, host_id: int) -> str:
