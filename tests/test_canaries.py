@@ -99,6 +99,7 @@ def server() -> Iterator[AssistedServer]:
         yield server
 
 
+@pytest.mark.slow
 def test_no_canary_is_in_what_is_shipped(tmp_path: Path, server: AssistedServer) -> None:
     host = ReportingHost(tmp_path / "host", server.rules.expect(TOKEN), server.url)
     plant(host)

@@ -36,6 +36,7 @@ def lines_by_set(patterns: LineSet, block: bytes, longest: int) -> list[tuple[in
     return found
 
 
+@pytest.mark.slow
 def test_every_way_finds_the_same_patterns_in_every_text_and_line() -> None:
     reference = LineSet(enumerate(all_patterns()))
     compiled = LineSet(enumerate(all_patterns()))

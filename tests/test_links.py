@@ -49,6 +49,7 @@ def unpacked(tmp_path: Path, private: Path) -> Path:
     return top.parent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

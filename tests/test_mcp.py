@@ -63,6 +63,7 @@ async def text(client: "Client", tool: str, **arguments: object) -> str:
     return framed[2]
 
 
+@pytest.mark.slow
 def test_an_assistant_finds_the_cause_and_reads_around_it(shelf: Path) -> None:
     bad, good = str(shelf / "bad.tar.gz"), str(shelf / "good.tar.gz")
 

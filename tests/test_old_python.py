@@ -69,6 +69,7 @@ def test_entry_points_parse_under_python_39(name: str) -> None:
     ast.parse((REPOSITORY / name).read_text(), feature_version=(3, 9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["install", "standalone", "deb", "test", "demo"])
 def test_make_refuses_an_old_python(checkout: Path, only_python39: dict[str, str], target: str) -> None:
     done = subprocess.run(

@@ -249,6 +249,7 @@ def seconds(text: bytes, rules: Rules) -> float:
     return time.process_time() - begun
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", REPEATED)
 def test_time_is_linear_for_repeated_text(unit: bytes) -> None:
     """Ten times the text takes ten times as long; a quadratic case would take a hundred times."""

@@ -114,6 +114,7 @@ def test_the_table_and_the_page_say_the_same(shelf: Path) -> None:
     assert "image-not-found" in text
 
 
+@pytest.mark.slow
 def test_a_second_run_judges_only_what_is_new(shelf: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     answered("--index", index, shelf)
@@ -152,6 +153,7 @@ def test_what_began_in_the_period_is_new_and_what_came_more_often_rises(tmp_path
     assert (found["disk-full"]["new"], found["disk-full"]["rising"]) == (True, False)
 
 
+@pytest.mark.slow
 def test_what_is_new_stands_first_however_rare_it_is(tmp_path: Path) -> None:
     for n in range(3):
         failing(tmp_path / f"b/image-{n}.tar", NO_IMAGE, n * DAY)
@@ -171,6 +173,7 @@ def test_what_is_new_stands_first_however_rare_it_is(tmp_path: Path) -> None:
     assert headings[:2] == ["New", "Causes"]
 
 
+@pytest.mark.slow
 def test_new_is_also_what_another_index_does_not_have(shelf: Path, tmp_path: Path) -> None:
     failing(tmp_path / "other/a.tar", NO_IMAGE)
     answered("--index", tmp_path / "other-index", tmp_path / "other")
@@ -219,6 +222,7 @@ def test_few_of_many_rises_are_false() -> None:
     assert sum(false_shares) / len(false_shares) < 0.1
 
 
+@pytest.mark.slow
 def test_the_bundles_of_a_cause_are_listed(shelf: Path) -> None:
     told = triage(shelf, "--cause", "image-not-found", "-o", "json")
     assert [Path(row["uri"]).name for row in json.loads(told.out)] == [f"image-{n}.tar.gz" for n in (2, 1, 0)]
@@ -451,6 +455,7 @@ def test_damaged_and_foreign_files_of_an_index_are_left_out(shelf: Path, tmp_pat
     assert triage("sql", "--index", index, "select count(*) from bundles").out.split()[-1] == "7"
 
 
+@pytest.mark.slow
 def test_full_disk_names_the_index(shelf: Path, tmp_path: Path) -> None:
     limits = ["prlimit", "--fsize=1000:1000"]
     command = [*limits, *PROGRAM, "triage", "--index", str(tmp_path / "i"), str(shelf)]
@@ -519,6 +524,7 @@ def test_query_answers_of_every_type_are_json(shelf: Path, tmp_path: Path) -> No
     assert "the query has no answer" in empty.err
 
 
+@pytest.mark.slow
 def test_since_limits_the_comparison_with_another_index(tmp_path: Path) -> None:
     failing(tmp_path / "other/a.tar", NO_IMAGE)
     failing(tmp_path / "b/space.tar", NO_SPACE)
@@ -534,6 +540,7 @@ def test_since_limits_the_comparison_with_another_index(tmp_path: Path) -> None:
     assert "all bundles, against" in triage(tmp_path / "b", *against).out
 
 
+@pytest.mark.slow
 def test_printed_words_of_a_cause_find_its_bundles(shelf: Path) -> None:
     document = answered(shelf)
     printed = [each["says"] for each in (*document["causes"], *document["unknown"])]
@@ -564,6 +571,7 @@ def disk_error(disk: str) -> str:
 DISK_ERROR = "Mar 02 09:00:01 node7 kernel: EXT4-fs error (device sda1): ext4_find_entry: bad lblock 0\n"
 
 
+@pytest.mark.slow
 def test_mixed_folder_is_judged_or_named_item_by_item(tmp_path: Path) -> None:
     folder = tmp_path / "cases"
     failing(folder / "bundle.tar.gz", NO_SPACE)
@@ -609,6 +617,7 @@ def test_source_without_anything_to_judge_is_an_error(tmp_path: Path) -> None:
     assert triage(folder / "readme.md").status == 0
 
 
+@pytest.mark.slow
 def test_unreadable_directory_is_listed_as_not_judged(tmp_path: Path) -> None:
     failing(tmp_path / "bundle.tar.gz", NO_SPACE)
     (tmp_path / "lost+found").mkdir(mode=0)
@@ -645,6 +654,7 @@ def test_triage_judges_a_log_like_analyze(tmp_path: Path) -> None:
     assert (row.verdict, row.says) == (analysed["verdict"], analysed["says"])
 
 
+@pytest.mark.slow
 def test_all_rules_are_compiled_before_the_first_bundle_is_judged() -> None:
     """Each bundle would have its process compile them again: that took three quarters of its time."""
     program = (
@@ -655,6 +665,7 @@ def test_all_rules_are_compiled_before_the_first_bundle_is_judged() -> None:
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [{"memory_bytes": 180 << 20}, {"cpu_seconds": 1}], ids=["memory", "time"])
 def test_a_bundle_that_takes_too_much_has_a_row_that_says_so(tmp_path: Path, limits: dict[str, int]) -> None:
     # A field that nobody knows has lines read one by one, which takes time.

@@ -44,6 +44,7 @@ def mute(admin: Client, kind: str, scope: str, subject: str, duration: str = "1h
     return number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", ["host", "group", "cause"])
 @pytest.mark.parametrize(
     ("kind", "told"),

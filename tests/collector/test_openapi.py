@@ -62,6 +62,7 @@ def test_the_document_is_served_to_readers(server: Served) -> None:
     assert server.client("host", "web1").get("/api/v1/openapi.json").status == 403
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: f"{one.method} {one.path}")
 def test_whatever_the_document_allows_is_answered_as_it_says(server: Served, operation: Operation) -> None:
     schema = schemathesis.openapi.from_dict(openapi_document())

@@ -5,6 +5,8 @@ import json
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.archives import record, tar
 from tests.assisted_rules import AssistedRules
 from tests.builders import failed_run
@@ -13,6 +15,7 @@ from tests.collector.serving import served, settings_in
 from tests.command_line import service_record
 
 
+@pytest.mark.slow
 def test_the_latest_bundle_of_each_host_of_a_collector_is_judged(tmp_path: Path) -> None:
     with served(settings_in(tmp_path)) as server:
         for n in range(3):

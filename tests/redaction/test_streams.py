@@ -57,6 +57,7 @@ NESTED = {
 """Texts in which names are nested in the values of other names, or much has to be read for each name."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", [*HOSTILE.values(), *NESTED.values()], ids=[*HOSTILE, *NESTED])
 def test_time_grows_with_the_text(piece: bytes) -> None:
     def seconds(size: int) -> float:
