@@ -20,7 +20,7 @@ is_whole() { # <name>
   (cd "$folder" && grep " [ *]*$1\$" SHA256SUMS | sha256sum --check --status -)
 }
 
-# The executable starts where glibc is new enough; it says in a line where it is not.
+# Fails if the executable is missing or does not start, as with an older glibc than it was built for.
 install_executable() {
   name=service-record-$(uname -m)
   [ -f "$folder/$name" ] || return 1

@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Final
 
 import click
 
@@ -12,23 +11,15 @@ from service_record.cli.options import unit_names
 from service_record.deploy.delivered import Option, pages
 from service_record.deploy.installed import DamagedError
 from service_record.deploy.installing import install
-from service_record.deploy.root import Root
-
-_UNIT_DIRECTORIES: Final = (
-    "etc/systemd/system",
-    "run/systemd/system",
-    "run/systemd/generator",
-    "usr/local/lib/systemd/system",
-    "usr/lib/systemd/system",
-    "lib/systemd/system",
-)
+from service_record.deploy.root import UNIT_DIRECTORIES, Root
 
 
 def _has_unit(root: Path, service: str) -> bool:
     """Return whether systemd finds a unit file of that service, or its template, below the root."""
     template, at, _ = service.partition("@")
     names = {f"{service}.service", f"{template}{at}.service"}
-    return any(os.path.lexists(root / directory / name) for directory in _UNIT_DIRECTORIES for name in names)
+    directories = [root / directory.lstrip("/") for directory in UNIT_DIRECTORIES]
+    return any(os.path.lexists(directory / name) for directory in directories for name in names)
 
 
 @click.command("install")

@@ -13,7 +13,7 @@ from service_record.deploy.delivered import CLOSING, HOST, SCRIPTS, below, pages
 from service_record.deploy.installed import DamagedError
 from service_record.deploy.installing import install
 from service_record.deploy.planning import Action
-from service_record.deploy.root import Root
+from service_record.deploy.root import UNIT_DIRECTORIES, Root
 from service_record.http.address import URL_VARIABLE, CollectorError, is_collector, parse_address
 from service_record.http.proxies import proxy_for, read_proxies, split_url
 from service_record.preflight.checks import CheckResult, CheckState, not_checked
@@ -28,10 +28,6 @@ _INBOX_MODE: Final = 0o1733
 _IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
 _LEAST_FREE: Final = 64 << 20
 """Bytes that a disk should have left: a round of the boot reporter takes as much."""
-_UNIT_DIRECTORIES: Final = (
-    *("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system"),
-    *("/usr/lib/systemd/system", "/lib/systemd/system"),
-)
 _REPORTER_MODULES: Final = ("httpx2", "stamina")
 
 
@@ -100,7 +96,7 @@ def _check_drop_ins(root: Root) -> CheckResult:
     """Tell for which services systemd records the end, and whether a running systemd has read that."""
     check = "drop-ins"
     found: dict[str, str] = {}
-    for directory in _UNIT_DIRECTORIES:
+    for directory in UNIT_DIRECTORIES:
         for drop_in in Path(root.at(directory)).glob(f"*.d/{CLOSING}"):
             found.setdefault(drop_in.parent.name.removesuffix(".d"), f"{directory}/{drop_in.parent.name}")
     services = sorted(name.removesuffix(".service") for name in found if name.endswith(".service"))

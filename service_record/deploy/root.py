@@ -21,6 +21,11 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_LINKS: Final = 40
 """The limit of the kernel, too; see path_resolution(7)."""
+UNIT_DIRECTORIES: Final = (
+    *("/etc/systemd/system", "/run/systemd/system", "/run/systemd/generator"),
+    *("/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"),
+)
+"""Where systemd looks for units and drop-ins; see systemd.unit(5)."""
 
 
 @dataclass(frozen=True, slots=True)

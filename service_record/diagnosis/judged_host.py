@@ -38,7 +38,7 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     not_with: frozenset[str] = frozenset()
     """Software that does its work in its place: a host with it lacks this one, unless both were seen."""
     roles: frozenset[str] = frozenset()
-    """The roles of hosts on which it can be used. Elsewhere its commands are marked."""
+    """The roles of hosts that have it. On other hosts its commands are marked `# on another host`."""
 
 
 def _words(text: str) -> frozenset[str]:

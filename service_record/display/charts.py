@@ -247,7 +247,7 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[Row, ...]
     clock_steps: tuple[ClockStep, ...] = ()
     chain: tuple[Link, ...] = ()
-    """What the start-up waited for, as far as a journal tells: with the offsets of this chart."""
+    """The critical chain of the start-up, as far as a journal shows it. Times are offsets in the chart."""
 
 
 def charts(

@@ -70,5 +70,5 @@ def _quoted(text: str) -> str:
 
 
 def _allowed(text: str) -> str:
-    """Return the text without the characters that no XML may have."""
+    """Replace the characters that XML does not allow."""
     return re.sub(_NOT_IN_XML, "\N{REPLACEMENT CHARACTER}", text)

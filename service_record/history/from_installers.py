@@ -90,7 +90,7 @@ _CLOUD_INIT_SERVICES: Final = {
 
 
 _WHOLE: Final = frozenset({"subiquity/Install/install"})
-"""Steps that are the whole installation."""
+"""Steps that stand for the whole installation: they become a run, and not a stage of it."""
 
 
 class _Failure:

@@ -133,7 +133,7 @@ MESSAGE_IDS: Final = {
     "5eb03494b6584870a536b337290809b3": UnitEvent.RESTARTED,
     "0e4284a0caca4bfc81c0bb6786972673": UnitEvent.CONDITION,
 }
-"""MESSAGE_ID -> event, of the messages that have one in every version that logs them."""
+"""The events by MESSAGE_ID: only messages that have an ID in every version of systemd that logs them."""
 
 
 def read_event(text: str) -> tuple[UnitEvent, re.Match[str]] | None:

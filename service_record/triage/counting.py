@@ -216,7 +216,7 @@ def _ranked(causes: Iterable[Cause]) -> tuple[Cause, ...]:
 
 
 def _compare(groups: Sequence[dict[str, Any]], all_now: int, all_before: int) -> None:
-    """Add to each group whether it is new or rising, and the probability of its rise by chance."""
+    """Mark each group as new or rising, with the probability that the rise is chance."""
     probabilities = []
     for row in groups:
         now, before = len(set(row["now"])), len(set(row["before"]))

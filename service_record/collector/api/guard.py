@@ -59,7 +59,10 @@ class Bucket:
     at: float
 
     def take(self, rates: Rates, now: float, patience: float = 0.0) -> float:
-        """Return the seconds until there is a token; it is taken in advance if that is within `patience`."""
+        """Return the seconds to wait for a token, 0 if there is one.
+
+        The token is taken, unless it takes more than `patience` seconds to come.
+        """
         self.left = min(self.left + (now - self.at) * rates.per_second, float(rates.burst))
         self.at = now
         wait = max(0.0, (1 - self.left) / rates.per_second)

@@ -19,7 +19,7 @@ from service_record.display.text import BLANK, Line, View, count
 from service_record.history import History, ServiceHistory
 
 _MAX_RUNS = 50
-"""Runs of one service on a page: one that restarts in circles has thousands that look alike."""
+"""The runs of a service that a page shows. A service in a restart loop has thousands of similar runs."""
 COLUMNS = 100
 """The width for which the lines of a run are laid out in columns."""
 
