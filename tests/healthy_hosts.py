@@ -70,11 +70,13 @@ class Host:
                 run.append(entry(Phase.SERVICE_END, ENDED, **identity))
             yield service, run
 
-    def diagnosis(self, rules: Causes, *failed: tuple[str, list[Entry]]) -> Diagnosis:
-        """Return the diagnosis of its bundle by these rules, with these services besides."""
+    def diagnosis(
+        self, rules: Causes, *failed: tuple[str, list[Entry]], logs: Mapping[str, str] = {}
+    ) -> Diagnosis:
+        """Return the diagnosis of its bundle by these rules, with these services and logs besides."""
         history = build_history([*self.records(), *failed])
         reading = scanner(rules, history)
-        for path, text in self.files.items():
+        for path, text in {**self.files, **logs}.items():
             reading.read(path, BytesIO(text.encode()).read)
         causes = rules.with_evidence(reading.evidence(), history)
         found = judge_evidence(diagnose(history, explain=causes.explain), causes)

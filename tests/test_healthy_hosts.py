@@ -2,12 +2,14 @@
 
 from itertools import product
 
+import pytest
+
 from service_record.diagnosis import Verdict
 from service_record.diagnosis.causes import built_in_causes
-from tests.builders import some
+from tests.builders import some, timestamp
 from tests.cause_cases import cause_cases
 from tests.faults import Faults
-from tests.healthy_hosts import healthy_hosts, waited
+from tests.healthy_hosts import TOP, healthy_hosts, waited
 
 HOSTS = healthy_hosts()
 CAUSES = built_in_causes()
@@ -38,6 +40,16 @@ def test_of_a_service_that_waited_in_vain_no_harmless_line_is_the_cause() -> Non
                 root = some(host.diagnosis(CAUSES, waited(message)).root)
                 assert root.service == "waiting"
                 assert root.cause is None or not root.cause.is_cause
+
+
+@pytest.mark.parametrize(("tries", "is_cause"), [(1, False), (3, True)])
+def test_look_up_that_was_retried_is_no_certain_cause(tries: int, is_cause: bool) -> None:
+    failing = "waiting[6999]: lookup quay.io on 192.0.2.53:53: no such host"
+    lines = [(500 + 5 * n, failing) for n in range(tries)] + [(590, "waiting[6999]: waiting for pods")]
+    journal = "".join(f"{timestamp(time)} host {text}\n" for time, text in lines)
+    logs = {f"{TOP}journals/journal.log": journal}
+    cause = some(some(HOSTS[0].diagnosis(CAUSES, waited(), logs=logs).root).cause)
+    assert (cause.name, cause.is_cause) == ("dns-no-such-name", is_cause)
 
 
 def test_every_cause_is_told_among_the_lines_of_a_healthy_host() -> None:

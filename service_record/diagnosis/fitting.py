@@ -48,6 +48,8 @@ _LEAST_HEALED: Final = timedelta(minutes=5)
 _LEAST_HEALED_LINES: Final = 50
 """A problem that may pass has passed if it was last logged more than five minutes and a quarter of the run
 before the failure. Without times, a quarter of the file and 50 lines count."""
+_WORKED_ON: Final = timedelta(seconds=30)  # longer than the pause before a second try
+_WENT_ON: Final = "healthy hosts log it as often, and the service went on"
 
 
 _UNIT_NAME: Final = r"(?a)[\w:.\\@-]+\.(?:service|socket|target|device|mount|swap|timer|path): "
@@ -259,8 +261,12 @@ class Surroundings:
     def _line(self, test: LineTest, rule: CauseRule) -> Match | None:
         if test.where - test.elsewhere:
             own = self._in_message(test) or self._in_own_lines(test)
-            if own is not None:
+            if own is not None and not (rule.heals and self._went_on(own.by, test)):
                 return own
+            if own is not None:
+                elsewhere = self._elsewhere(test, rule) if test.elsewhere else None
+                is_certain = elsewhere is not None and not elsewhere.doubt
+                return elsewhere if is_certain else replace(own, doubt=_WENT_ON)
         if not test.elsewhere and rule.rank is not Rank.CAUSE:
             return None
         if not any(test is one.lines for one in rule.unless):
@@ -308,6 +314,8 @@ class Surroundings:
                 if rule.rank is not Rank.CAUSE:
                     continue
                 doubt = doubt or "healthy hosts log it as often"
+            if nearness is Nearness.OWN_LINE and rule.heals and self._went_on(matches[0].by, test):
+                doubt = doubt or _WENT_ON
             match = replace(matches[0], doubt=doubt or None)
             if not doubt:
                 return match
@@ -390,6 +398,24 @@ class Surroundings:
         began = trouble.run_started if trouble is not None else None
         span = (last - began) / _HEALED_PART if began is not None else timedelta()
         return last - line.time > max(_LEAST_HEALED, span)
+
+    def _went_on(self, line: LogLine | None, test: LineTest) -> bool:
+        """Return True if the service logged a problem no more often than healthy hosts do, and worked on.
+
+        A look-up that fails once and is tried again is no reason for a failure a minute later.
+        """
+        if line is None or line.time is None or test.times == 1:
+            return False
+        found = {
+            match.by.place
+            for pattern in test.patterns
+            for match in islice(self._matches(pattern, self._lines, test, Nearness.OWN_LINE), test.times)
+            if match.by is not None
+        }
+        if len(found) >= test.times:
+            return False
+        last = next((one.time for one in self._lines if one.time is not None), None)
+        return last is not None and last - line.time > _WORKED_ON
 
     def _fact(self, name: str, patterns: Sequence[Pattern]) -> Match | None:
         for fact in self._evidence.facts.all(name):

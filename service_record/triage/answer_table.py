@@ -5,6 +5,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from service_record.diagnosis.trouble_facts import POINTS_TO
 from service_record.display.machine import csv_of
 from service_record.display.text import BLANK, Ink, Line, View, count, cut, wrapped
 from service_record.record.visible import visible
@@ -107,7 +108,7 @@ def _cause_lines(
     )
     indent = " " * len(head)
     facts = [
-        cause.name if cause.rank in {"", "cause"} else f"{cause.name} ({cause.rank})",
+        cause.name if cause.rank in {"", "cause"} else f"{cause.name} ({_RANKS.get(cause.rank, cause.rank)})",
         count(cause.hosts, "host"),
         f"{_day(cause.first)} to {_day(cause.last)}",
         ", ".join(cause.releases),
@@ -121,6 +122,9 @@ def _cause_lines(
     if not cause.name and cause.line:
         line = cut(visible(cause.line), view.width - len(indent), view.glyphs.cut)
         yield ((indent + line, Ink.FAINT),)
+
+
+_RANKS: Final = {POINTS_TO: "likely"}  # as analyze says it
 
 
 def _marks(cause: Cause) -> list[tuple[str, Ink]]:
