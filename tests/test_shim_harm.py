@@ -52,7 +52,7 @@ def test_an_obstacle_in_the_place_of_the_record_harms_no_service(
 
 @each_bash
 @each_service
-@pytest.mark.parametrize("limit", ["-f 0", "-f 1", "-S -f 0", "-n 5", "-n 8"])
+@pytest.mark.parametrize("limit", ["-f 0", "-f 1", "-S -f 0", "-n 5", "-n 8", "-n 11", "-n 12", "-n 13"])
 def test_a_limit_of_the_shell_harms_no_service(bash: Bash, service: str, limit: str, tmp_path: Path) -> None:
     limited = f"ulimit {limit}\n{service}"
 

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,8 @@ class Service:
     def run(self, *strace: str) -> subprocess.CompletedProcess[str]:
         """Run the service under strace; its record begins as it was after the first run."""
         self.record.write_bytes(self.empty)
+        for printed in ("own", "ran"):
+            self.directory.joinpath(printed).unlink(missing_ok=True)
         return subprocess.run(
             ["strace", "-qq", "-s", "200", "-o", "trace", *strace, str(self.bash.path), "service.sh"],
             cwd=self.directory,
@@ -107,6 +110,26 @@ class Service:
             timeout=60,
             restore_signals=True,
         )
+
+    def run_with_signals(
+        self, name: str, points: list[tuple[str, int]], begin: str, end: str
+    ) -> Iterator[tuple[str, subprocess.CompletedProcess[str]]]:
+        """Run the service for each point, with a signal there: yield where it came and how the service ended.
+
+        The number of a call can differ from run to run: a child's output is read in pieces, and when a
+        minute begins, bash reads the time zone once more. Only runs in which the signal came between the
+        looks for `begin` and `end` count; there are several tries for each point.
+        """
+        came = 0
+        for call, number in points:
+            for _ in range(3):
+                ended = self.run("-e", f"inject={call}:signal={name}:when={number}")
+                before, found, _after = (self.directory / "trace").read_text().partition(f"\n--- SIG{name} ")
+                if found and (not begin or f'"{begin}"' in before) and not (end and f'"{end}"' in before):
+                    came += 1
+                    yield f"{name} at {call} {number}", ended
+                    break
+        assert came > 0.9 * len(points)
 
     def points(self, begin: str, end: str) -> list[tuple[str, int]]:
         """Return the system calls between two looks for a path: name, and number of that name."""
@@ -179,10 +202,7 @@ def test_fatal_signal_leaves_traps_and_descriptors(
     points = points_for(service, "/begin", "/end", every=4 if name == "TERM" else 16)
     assert len(points) > 5
 
-    for call, number in points:
-        (tmp_path / "own").unlink(missing_ok=True)
-        ended = service.run("-e", f"inject={call}:signal={name}:when={number}")
-        where = f"{name} at {call} {number}"
+    for where, ended in service.run_with_signals(name, points, "/begin", "/end"):
         assert (where, ended.returncode) == (where, -signal.Signals[f"SIG{name}"])
         assert (where, (tmp_path / "own").read_text()) == (where, "bye\n")
         assert (where, [end["result"] for end in service.ends()]) == (where, ["failure"])
@@ -208,11 +228,7 @@ def test_fatal_signal_at_the_exit_is_no_success(bash: Bash, layout: str, status:
     points = points_for(service, "/end", "", every=8)
     assert len(points) > 5
 
-    for call, number in points:
-        (tmp_path / "own").unlink(missing_ok=True)
-        (tmp_path / "own").touch()
-        ended = service.run("-e", f"inject={call}:signal=TERM:when={number}")
-        where = f"TERM at {call} {number}"
+    for where, ended in service.run_with_signals("TERM", points, "/end", ""):
         printed = (ended.stdout, ended.stderr, (tmp_path / "own").read_text())
         results = [end["result"] for end in service.ends()]
         assert (where, ended.returncode) in ((where, -signal.SIGTERM), (where, status))
@@ -234,10 +250,8 @@ def test_fatal_signal_while_sourcing_is_no_success(
 ) -> None:
     service = Service(bash, tmp_path, layout, SERVICE.format(before="[[ -e /sourcing ]] || :", after=""))
 
-    for call, number in points_for(service, "/sourcing", "/begin", every=8 if name == "TERM" else 32):
-        (tmp_path / "ran").unlink(missing_ok=True)
-        ended = service.run("-e", f"inject={call}:signal={name}:when={number}")
-        where = f"{name} at {call} {number}"
+    points = points_for(service, "/sourcing", "/begin", every=8 if name == "TERM" else 32)
+    for where, ended in service.run_with_signals(name, points, "/sourcing", "/begin"):
         assert (where, ended.returncode) == (where, -signal.Signals[f"SIG{name}"])
         # The trap runs once. What it prints may be lost: its descriptors are not put back, see docs/shell.md.
         assert (where, (tmp_path / "ran").read_text()) == (where, "bye\n")
@@ -272,9 +286,8 @@ def test_handler_sees_the_services_own_state(bash: Bash, layout: str, tmp_path: 
 def test_failing_handler_ends_the_service(bash: Bash, layout: str, tmp_path: Path) -> None:
     service = Service(bash, tmp_path, layout, HANDLER_THAT_FAILS)
 
-    for call, number in points_for(service, "/begin", "/end", every=4):
-        ended = service.run("-e", f"inject={call}:signal=USR1:when={number}")
-        where = f"USR1 at {call} {number}"
+    points = points_for(service, "/begin", "/end", every=4)
+    for where, ended in service.run_with_signals("USR1", points, "/begin", "/end"):
         assert (where, ended.returncode, ended.stdout) == (where, 1, "")
         assert (where, ended.stderr.splitlines()[-1:]) == (where, ["handled"])
         assert (where, [end["result"] for end in service.ends()]) == (where, ["failure"])

@@ -121,12 +121,12 @@ STORY: Final = (
 
 
 _NO_REDIRECTION: Final = re.compile(
-    rb"^\S+: (line \d+: (/dev/null|\d+|(mapfile|read): \d+: invalid file descriptor"
+    rb"^\S+: line \d+: (/dev/null|\d+|(mapfile|read): \d+: invalid file descriptor|read: read error: \d+"
     rb"|/proc/(uptime|self/\w+)|\S+/records/\S+|cannot create temp file for here-document)"
-    rb"|redirection error: cannot duplicate fd): [A-Z][a-zI/ -]+\n",
+    rb": [A-Z][a-zI/ -]+\n",
     re.MULTILINE,
 )
-"""Messages of bash where a file cannot be opened, or fcntl fails for its own bookkeeping of descriptors.
+"""Messages of bash where a file cannot be opened or read.
 
 To silence them, the shim would have to redirect the service's stderr in each of its reads. The service's EXIT
 trap would lose what it prints when a signal ends the service in one.

@@ -28,15 +28,17 @@ _INTERRUPTIONS: Final = 20
 _SECONDS: Final = 60
 _STRACE: Final = ("strace", "-f", "-s", "8192", "-o")
 _CALL: Final = re.compile(r"^(\d+) +([a-z]\w*)\(")
+_COPIES_A_DESCRIPTOR: Final = re.compile(r" fcntl\(\d+(<[^>]*>)?, F_(DUPFD|[GS]ETF[DL])\b")
+"""The calls of fcntl(2) that no disk has a part in. bash keeps the descriptors of a command with them."""
 _CLOSES_A_PIPE: Final = re.compile(r" close\(\d+<pipe:")
 _MARK: Final = re.compile(rf'"{MARKS}([^"]+)"')
 _SEEN: Final = ("?newfstatat", "?access", "?faccessat2", "?stat")
 _WITHOUT_RETURN: Final = frozenset({"exit", "exit_group", "rt_sigreturn", "execve"})
 _ON_FILES: Final = """
-access chdir chmod chown connect copy_file_range creat dup dup2 dup3 faccessat faccessat2 fallocate fchdir
+access chdir chmod chown connect copy_file_range creat faccessat faccessat2 fallocate fchdir
 fchmod fchmodat fchown fchownat fcntl fdatasync flock fstat fstatfs fsync ftruncate getcwd getdents64
 getxattr ioctl lgetxattr link linkat listxattr lseek lstat mkdir mkdirat newfstatat open openat openat2
-pipe pipe2 poll pread64 preadv pwrite64 pwritev read readlink readlinkat readv recvfrom recvmsg rename
+poll pread64 preadv pwrite64 pwritev read readlink readlinkat readv recvfrom recvmsg rename
 renameat renameat2 rmdir select sendfile sendmsg sendto setxattr shutdown socket stat statfs statx symlink
 symlinkat sync_file_range syncfs truncate umask unlink unlinkat utimensat write writev
 """
@@ -181,7 +183,13 @@ def faults_between(trace: Path, retried: frozenset[str]) -> list[Fault]:
     made = [*_made(trace)]
     of_pipes = {(each.name, each.number) for each in made if each.closes_a_pipe}
     calls = sorted({(each.name, each.number) for each in _between(made)} - of_pipes)
-    return [fault for call, number in calls for fault in faults_of_call(call, number, retried)]
+    of_descriptors = {(each.name, each.number) for each in made if _COPIES_A_DESCRIPTOR.search(each.line)}
+    return [
+        fault
+        for call, number in calls
+        for fault in faults_of_call(call, number, retried)
+        if fault.what == KILL or (call, number) not in of_descriptors
+    ]
 
 
 def faults_of_call(call: str, number: int, retried: frozenset[str]) -> Iterator[Fault]:
