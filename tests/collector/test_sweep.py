@@ -1,5 +1,6 @@
 """Verdicts of hosts that report to a collector: judged when that is due, and told to readers."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +17,7 @@ from service_record.collector.store.absences import note_beat
 from service_record.collector.store.administration import put_host
 from service_record.collector.store.fleet import Filters, fleet
 from service_record.collector.store.installations import Arrival, arrive
-from service_record.collector.store.reporting import Report, record_steps
+from service_record.collector.store.reporting import Accepted, Report, record_steps
 from service_record.collector.store.schema import hosts, notices
 from tests.collector.browsing import signed_in
 from tests.collector.installing import Clock
@@ -143,10 +144,16 @@ def test_limit_counts_from_an_absence_that_began_within_it(
     assert count_from(100, 10, [Absence(*absence) for absence in absences]) == counted_from
 
 
+def add_report(collector: Collector, report: Report) -> Accepted:
+    (accepted,) = asyncio.run(collector.writer.add(record_steps, [report]))
+    assert isinstance(accepted, Accepted)
+    return accepted
+
+
 def test_a_host_that_nobody_has_judged_yet_is_progressing(settings: CollectorSettings) -> None:
     with Collector(settings) as collector:  # its background work has not begun
         grant, step = Grant(1, TokenKind.ADMIN), step_of({"name": "Disk setup"})
-        collector.writer.add(record_steps, Report("web1", step, 1.0, grant)).result()
+        add_report(collector, Report("web1", step, 1.0, grant))
         collector.writer.change(lambda connection: put_host(connection, "web2", {}, 1.0)).result()
         collector.writer.change(lambda connection: arrive(connection, Arrival("web3", grant, 1.0))).result()
         with collector.database.reading() as connection:
@@ -163,7 +170,7 @@ def test_a_host_that_reports_all_the_time_is_not_judged_all_the_time(settings: C
             report = Report(
                 "web1", step_of({"label": "disk", "name": f"Try {reports}"}), now, grant, due_at=due_at
             )
-            accepted = collector.writer.add(record_steps, report).result()
+            accepted = add_report(collector, report)
             collector.sweeper.tell(accepted.host_id)
             reports += 1
         with collector.database.reading() as connection:
@@ -189,7 +196,7 @@ def report_of_many(collector: Collector, clock: Clock, count: int) -> None:
     step = step_of({"name": "Disk setup", "status": "init"})
     for number in range(count):
         report = Report(f"web{number}", step, clock(), Grant(1, TokenKind.ADMIN))
-        collector.writer.add(record_steps, report).result()
+        add_report(collector, report)
 
 
 def test_budgets_are_learnt_from_builds_that_were_done(settings: CollectorSettings) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 ASSISTED: Final = "/api/assisted-install/"
 """The path below which the calls of an assisted-service are."""
@@ -80,25 +80,6 @@ ALWAYS: Final = {
 _YEAR: Final = 365 * 24 * 3600
 
 
-class SafeHeaders:
-    """Middleware that adds the safe headers. A handler may set its own policy, and what may be cached."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def send_safely(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                _add(message["headers"], is_tls=scope["scheme"] == "https")
-            await send(message)
-
-        await self._app(scope, receive, send_safely)
-
-
 class EitherSlash:
     """Middleware that handles a call below a prefix with a slash at its end like the one without.
 
@@ -123,7 +104,7 @@ _PLAIN: Final = _raw({**ALWAYS, "Cache-Control": "no-store"})
 _TLS: Final = (*_PLAIN, *_raw({"Strict-Transport-Security": f"max-age={_YEAR}"}))
 
 
-def _add(headers: list[tuple[bytes, bytes]], *, is_tls: bool) -> None:
+def add_safe_headers(headers: list[tuple[bytes, bytes]], *, is_tls: bool) -> None:
     """Add the headers that the handler did not set; every step that is reported pays for this."""
     there = {name for name, _ in headers}
     headers.extend(pair for pair in (_TLS if is_tls else _PLAIN) if pair[0] not in there)

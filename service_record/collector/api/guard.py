@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, TypeVar
@@ -205,35 +205,61 @@ class Guard:
         A host that this process does not know yet counts for the token, too: it must not invent hosts without
         end. A burst of hosts waits a little before it is refused.
         """
-        if grant.kind not in {TokenKind.HOST, TokenKind.GROUP}:
-            self._take(self._tokens, grant.token_id)
-            return
-        buckets, client = self._tokens, str(grant.token_id)
-        if grant.kind is TokenKind.GROUP and host:
-            buckets, client = self._hosts, f"{grant.token_id}/{host.lower()[:_MOST_OF_NAME]}"
-            if client not in buckets:
-                await self._wait_for(self._new_hosts, str(grant.token_id), "new hosts with this token")
-        await self._wait_for(buckets, client, "requests of this host")
+        if (refusal := (await self.admit_reports(grant, [host]))[0]) is not None:
+            raise refusal
 
-    async def _wait_for(self, buckets: Buckets, client: str, what: str) -> None:
+    async def admit_reports(self, grant: Grant, hosts: Sequence[str]) -> list[Refusal | None]:
+        """Count reports that came in one request, each for its host. Return the refusal of each, or None.
+
+        All wait together until the last admitted report is within its limit. After a refused report, the
+        later ones of its host are refused too, so that they stay in order.
+        """
         patience = _PATIENCE_SECONDS if self._waiting < _MOST_WAITING else 0.0
-        wait = buckets.take(client, time.monotonic(), patience)
-        if wait > patience:
-            raise _too_often(f"more than {buckets.per_second:g} {what} a second", wait)
-        if wait:
+        if grant.kind not in {TokenKind.HOST, TokenKind.GROUP}:
+            patience = 0.0
+        longest = 0.0
+        refused: dict[str, Refusal] = {}
+        refusals: list[Refusal | None] = []
+        for host in hosts:
+            if host not in refused:
+                wait, refusal = self._take_for(grant, host, patience)
+                if refusal is None:
+                    longest = max(longest, wait)
+                else:
+                    refused[host] = refusal
+            refusals.append(refused.get(host))
+        if longest:
             self._waiting += 1
             try:
-                await asyncio.sleep(wait)
+                await asyncio.sleep(longest)
             finally:
                 self._waiting -= 1
+        return refusals
+
+    def _take_for(self, grant: Grant, host: str, patience: float) -> tuple[float, Refusal | None]:
+        """Take what a report needs. Return the seconds until it is within all limits, or its refusal."""
+        needed: list[tuple[Buckets, object, str]] = []
+        if grant.kind is TokenKind.GROUP and host:
+            client = f"{grant.token_id}/{host.lower()[:_MOST_OF_NAME]}"
+            if client not in self._hosts:
+                needed.append((self._new_hosts, str(grant.token_id), "new hosts with this token"))
+            needed.append((self._hosts, client, "requests of this host"))
+        elif grant.kind in {TokenKind.HOST, TokenKind.GROUP}:
+            needed.append((self._tokens, str(grant.token_id), "requests of this host"))
+        else:
+            needed.append((self._tokens, grant.token_id, "requests with this token"))
+        longest = 0.0
+        for buckets, bucket, what in needed:
+            wait = buckets.take(bucket, time.monotonic(), patience)
+            if wait > patience:
+                return wait, _too_often(f"more than {buckets.per_second:g} {what} a second", wait)
+            longest = max(longest, wait)
+        return longest, None
 
     def admit(self, grant: Grant, request: Request) -> None:
         """Count a request of a session that was begun with a token. Raises Refusal 429."""
         request.state.token_id = grant.token_id
-        self._take(self._sessions, grant.token_id)
-
-    def _take(self, buckets: Buckets, token_id: int) -> None:
-        wait = buckets.take(token_id, time.monotonic())
+        wait = self._sessions.take(grant.token_id, time.monotonic())
         if wait:
             raise _too_often(f"more than {self._rates.per_second:g} requests a second with this token", wait)
 

@@ -4,6 +4,8 @@ import asyncio
 import secrets
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
 
@@ -13,12 +15,11 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector as Source
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service_record.collector.api.answering import Refusal, refused
+from service_record.collector.api.answering import Refusal, add_safe_headers, refused
 from service_record.collector.api.serving import Serving, caller
 from service_record.collector.logs import fault_of, log
 from service_record.collector.process import Collector
@@ -30,8 +31,16 @@ from service_record.collector.store.fleet import Filters, count_by_verdict
 from service_record.collector.store.schema import counters
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-_OVERLOADED: Final = (429, 503, 507)
+OVERLOADED: Final = (429, 503, 507)
 _METHODS: Final = {"GET", "HEAD", "POST", "PUT", "DELETE"}
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The results of the reports in one request: how many were taken, and overload status -> how many."""
+
+    taken: int
+    refused: Mapping[int, int]
 
 
 class Metrics:
@@ -62,7 +71,7 @@ class Metrics:
             ("status",),
             registry=self.registry,
         )
-        for status in _OVERLOADED:
+        for status in OVERLOADED:
             self._refused.labels(str(status))  # exported before the first
         self._taken = Counter(
             "service_record_ingested",
@@ -71,18 +80,28 @@ class Metrics:
             registry=self.registry,
         )
 
-    def count(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Count a request that has ended."""
-        method = method if method in _METHODS else "other"  # anybody may make up others
-        self._requests.labels(route, method, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+    def count(self, route: str, method: str, status: int, seconds: float, results: "Results | None") -> None:
+        """Count a request that has ended; `results` are those of a batch of reports."""
+        requests, times = self._children(route, method if method in _METHODS else "other", status)
+        requests.inc()
+        times.observe(seconds)
         kind = self._counted.get(route)
-        is_taken = HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
-        if kind is not None and is_taken and (method != "GET" or status == HTTPStatus.CREATED):
-            self._taken.labels(kind).inc()
-        if kind is not None and status in _OVERLOADED:
-            self._refused.labels(str(status)).inc()
-            self._refusals.count()
+        if kind is None:
+            return
+        if results is None:
+            is_taken = HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
+            is_taken = is_taken and (method != "GET" or status == HTTPStatus.CREATED)
+            results = Results(int(is_taken), {status: 1} if status in OVERLOADED else {})
+        if results.taken:
+            self._taken.labels(kind).inc(results.taken)
+        for refusal, number in results.refused.items():
+            self._refused.labels(str(refusal)).inc(number)
+            self._refusals.count(number)
+
+    @lru_cache(4096)  # noqa: B019  # one for each process; a look-up by labels costs more than all the rest
+    def _children(self, route: str, method: str, status: int) -> tuple[Counter, Histogram]:
+        """Return the counter and the histogram of requests of this kind."""
+        return self._requests.labels(route, method, str(status)), self._seconds.labels(route)
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' format. It asks the database."""
@@ -172,7 +191,10 @@ _NO_ROUTE = "none"
 
 
 class Observed:
-    """Middleware that gives each request an id, which is in its answer and in the log."""
+    """Middleware that adds the safe headers and an id of the request, which the log has too.
+
+    A handler may set its own policy, and what may be cached.
+    """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -189,7 +211,8 @@ class Observed:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = int(message["status"])
-                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+                message["headers"].append((b"x-request-id", request_id.encode()))
+                add_safe_headers(message["headers"], is_tls=scope["scheme"] == "https")
             await send(message)
 
         try:
@@ -200,7 +223,8 @@ class Observed:
                 await refused(_sorry(request_id), scope["path"])(scope, receive, send_observed)
         finally:
             seconds = time.perf_counter() - began
-            self._metrics.count(_route(scope), scope["method"], status, seconds)
+            results = scope.get("state", {}).get("results")
+            self._metrics.count(_route(scope), scope["method"], status, seconds, results)
             if status >= HTTPStatus.BAD_REQUEST:
                 event = _loggable(scope) | {"status": status, "milliseconds": round(seconds * 1000, 1)}
                 log().info("refused", request=request_id, **event)

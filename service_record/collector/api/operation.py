@@ -3,7 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from starlette.requests import Request
@@ -66,6 +66,20 @@ class StepReport(msgspec.Struct, omit_defaults=True):
     build: str = ""
     group: str = ""
     release: str = ""
+
+
+class HostReport(StepReport, kw_only=True, omit_defaults=True):
+    """A step in a batch of reports."""
+
+    host: str
+    key: str = ""
+    """The sender's id of this report, as `Idempotency-Key` is for a report by itself."""
+
+
+class Reports(msgspec.Struct):
+    """Reports of one or more hosts, in the order in which they happened."""
+
+    reports: Annotated[list[HostReport], msgspec.Meta(min_length=1, max_length=1000)]
 
 
 class CloudInitEvent(msgspec.Struct, omit_defaults=True):

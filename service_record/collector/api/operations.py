@@ -45,6 +45,7 @@ from service_record.collector.api.operation import (
     NewMute,
     NewToken,
     Operation,
+    Reports,
     StepReport,
     Update,
 )
@@ -109,6 +110,16 @@ OPERATIONS: Final = (
         query=_STEP_QUERY,
         answers={201: step_calls.StepsAccepted},
         refusals=(422,),
+        counted="step",
+    ),
+    Operation(
+        "POST /api/v1/steps",
+        step_calls.post_reports,
+        "Report up to 1,000 steps of one or more hosts; each has its own answer.",
+        who=HOSTS,
+        has_host_in_body=True,
+        body=Reports,
+        answers={200: step_calls.ReportAnswers},
         counted="step",
     ),
     Operation(

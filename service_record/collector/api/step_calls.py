@@ -1,6 +1,6 @@
 """Steps as hosts report them: JSON, a form, a query, and the body of the RFC's thread."""
 
-import asyncio
+from collections import Counter
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
@@ -10,8 +10,16 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from service_record.collector.api.answering import Refusal, answer
-from service_record.collector.api.requests import fields_of, pairs_of
-from service_record.collector.api.serving import Serving, caller, host_name, plain_body
+from service_record.collector.api.metrics import OVERLOADED, Results
+from service_record.collector.api.requests import body_of, fields_of, pairs_of
+from service_record.collector.api.serving import (
+    REFUSED,
+    Serving,
+    caller,
+    host_name,
+    plain_body,
+    refusal_of,
+)
 from service_record.collector.domain.access import Grant, TokenKind, presented
 from service_record.collector.domain.reports import event_of, step_of, update_of
 from service_record.collector.domain.steps import ReportedStep, StepStatus
@@ -92,17 +100,102 @@ async def _grant_in_path(request: Request, kind: TokenKind) -> Grant:
 async def _take(request: Request, grant: Grant, host: str, step: ReportedStep) -> Response:
     """Store a step; acknowledge it when it is on disk."""
     serving = Serving.of(request)
-    name = host_name(host)
+    report = _report(serving, grant, host_name(host), step, request.headers.get("idempotency-key", ""))
+    (result,) = await serving.collector.writer.add(record_steps, [report])
+    return answer(_accepted(serving, report, result), HTTPStatus.CREATED)
+
+
+def _report(serving: Serving, grant: Grant, host: str, step: ReportedStep, key: str) -> Report:
     defined = serving.collector.definitions
     step = defined.applied(step)
     now = serving.collector.now()
-    key = request.headers.get("idempotency-key", "")
-    report = Report(name, step, now, grant, defined.is_last(step), serving.collector.sweeper.due_at(now), key)
-    accepted: Accepted = await asyncio.wrap_future(serving.collector.writer.add(record_steps, report))
-    serving.collector.sweeper.tell(accepted.host_id)
-    if not step.is_known:
+    due_at = serving.collector.sweeper.due_at(now)
+    return Report(host, step, now, grant, defined.is_last(step), due_at, key)
+
+
+def _accepted(serving: Serving, report: Report, result: Accepted | Exception) -> StepsAccepted:
+    """Return the answer to a stored report. Raises its refusal."""
+    if isinstance(result, Exception):
+        raise result
+    serving.collector.sweeper.tell(result.host_id)
+    if not report.step.is_known:
         raise Refusal(
             HTTPStatus.UNPROCESSABLE_ENTITY,
-            f"{step.label} is not one of the steps that are defined here; it was kept as step {accepted.id}",
+            f"{report.step.label} is not one of the steps that are defined here; "
+            f"it was kept as step {result.id}",
         )
-    return answer(StepsAccepted(accepted.id, name, accepted.build, step.notes), HTTPStatus.CREATED)
+    return StepsAccepted(result.id, report.host, result.build, report.step.notes)
+
+
+MOST_REPORTS: Final = 1000
+"""Reports in one request."""
+_MOST_BATCH: Final = 32
+"""The longest body of a batch, in bodies of one report."""
+
+
+class ReportAnswer(msgspec.Struct, omit_defaults=True):
+    """The answer to one report of a batch: the fields of an accepted report, or why it was refused."""
+
+    status: int
+    id: int = 0
+    host: str = ""
+    build: int = 0
+    notes: tuple[str, ...] = ()
+    detail: str = ""
+    retry_after: int = 0
+    """Seconds after which a report that was refused as one too many should be sent again."""
+
+
+class ReportAnswers(msgspec.Struct):
+    """The answers to a batch, in the order of its reports."""
+
+    answers: tuple[ReportAnswer, ...]
+
+
+async def post_reports(request: Request) -> Response:
+    """`POST /api/v1/steps`: reports of one or more hosts, in the order in which they happened.
+
+    For spools and gateways: one request and one transaction for up to a thousand reports. Each has its own
+    answer; a report that is refused does not affect the others.
+    """
+    serving, grant = caller(request)
+    body = await body_of(request, serving.settings.most_body * _MOST_BATCH, serving.settings.seconds)
+    sent = fields_of(body).get("reports")
+    if not isinstance(sent, list) or not 1 <= len(sent) <= MOST_REPORTS:
+        reason = f'the body needs "reports": a list of 1 to {MOST_REPORTS} reports'
+        raise Refusal(HTTPStatus.BAD_REQUEST, reason)
+    key = request.headers.get("idempotency-key", "")
+    answers: dict[int, ReportAnswer] = {}
+    reports: dict[int, Report] = {}
+    for number, fields in enumerate(sent):
+        try:
+            if not isinstance(fields, dict):
+                raise Refusal(HTTPStatus.BAD_REQUEST, "a report is an object")
+            host = host_name(str(fields.get("host") or ""))
+            own_key = str(fields.get("key") or "") or (key and f"{key}/{number}")
+            reports[number] = _report(serving, grant, host, step_of(fields), own_key)
+        except REFUSED as fault:
+            answers[number] = _refused_report(fault)
+    refusals = await serving.guard.admit_reports(grant, [report.host for report in reports.values()])
+    for number, refusal in zip(tuple(reports), refusals, strict=True):
+        if refusal is not None:
+            answers[number] = _refused_report(refusal)
+            del reports[number]
+    results = await serving.collector.writer.add(record_steps, list(reports.values())) if reports else ()
+    for (number, report), result in zip(reports.items(), results, strict=True):
+        try:
+            accepted = _accepted(serving, report, result)
+        except REFUSED as fault:
+            answers[number] = _refused_report(fault)
+        else:
+            answers[number] = ReportAnswer(HTTPStatus.CREATED, **msgspec.structs.asdict(accepted))
+    in_order = tuple(answers[number] for number in range(len(sent)))
+    overload = Counter(one.status for one in in_order if one.status in OVERLOADED)
+    request.state.results = Results(sum(one.status == HTTPStatus.CREATED for one in in_order), overload)
+    return answer(ReportAnswers(in_order))
+
+
+def _refused_report(error: Exception) -> ReportAnswer:
+    refusal = refusal_of(error)
+    wait = int(refusal.headers.get("Retry-After", "0"))
+    return ReportAnswer(int(refusal.status), detail=str(refusal), retry_after=wait)

@@ -5,8 +5,10 @@ The words are those of the RFC "Tracking provisioning progress of hosts": name, 
 
 import hashlib
 import re
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import lru_cache
+from operator import attrgetter
 from typing import Final
 
 LONGEST_LOGS: Final = 65_535
@@ -59,6 +61,9 @@ class ReportedStep:
     """False where an operator has defined the steps, and this is not one of them."""
 
 
+# `dataclasses.astuple` copies each value and was a third of the time to store a report.
+_all_fields: Final = attrgetter(*(field.name for field in fields(ReportedStep)))
+
 REPEAT_SECONDS: Final = 60.0
 """A report without an id counts once if it comes again, unchanged, within this time."""
 
@@ -81,10 +86,11 @@ def identify_report(step: ReportedStep, key: str = "") -> ReportIdentity:
         named = ("sequence", step.boot_id, step.sequence)
     else:
         named = None
-    digest = hashlib.blake2b(repr(named or astuple(step)).encode("utf-8", "surrogatepass"), digest_size=8)
+    digest = hashlib.blake2b(repr(named or _all_fields(step)).encode("utf-8", "surrogatepass"), digest_size=8)
     return ReportIdentity(int.from_bytes(digest.digest()) >> 1, named is not None)
 
 
+@lru_cache(4096)  # hosts report the same steps again and again
 def label_of(name: str) -> str:
     """Return the label of a step that has only a name, as the snippets make it."""
     return _NOT_A_LABEL.sub("_", name.lower()).strip("_")[:LONGEST_NAME] or "step"
@@ -92,4 +98,4 @@ def label_of(name: str) -> str:
 
 def readable(text: str) -> str:
     """Return a text without control characters; those that would end a line become spaces."""
-    return _CONTROL.sub(" ", text)
+    return text if text.isprintable() else _CONTROL.sub(" ", text)

@@ -17,12 +17,12 @@ class Refusals:
         self._slots: deque[tuple[int, int]] = deque()
         """Minutes of the monotonic clock, and the number of refusals in each."""
 
-    def count(self) -> None:
-        """Count a refused report."""
+    def count(self, number: int = 1) -> None:
+        """Count refused reports."""
         slot = int(time.monotonic() // _SLOT_SECONDS)
         with self._lock:
             before = self._slots.pop()[1] if self._slots and self._slots[-1][0] == slot else 0
-            self._slots.append((slot, before + 1))
+            self._slots.append((slot, before + number))
             self._drop_old(slot)
 
     def recent(self) -> int:

@@ -33,7 +33,8 @@ from service_record.collector.store.schema import COUNTERS, counters, metadata
 FILE: Final = "collector.sqlite"
 _BUSY: Final = 30_000  # milliseconds that one process waits for another's write
 _CACHE: Final = 8 * 1024  # KiB of pages for a connection; the kernel keeps the others
-_CONNECTIONS: Final = 8
+_CONNECTIONS: Final = 16
+"""Half of them for commits that PostgreSQL takes at the same time."""
 _CLIENT: Final[dict[str, Any]] = {
     "client_encoding": "utf8",
     "connect_timeout": 5,

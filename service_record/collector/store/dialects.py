@@ -24,11 +24,9 @@ from sqlalchemy import (
     LargeBinary,
     Select,
     Table,
-    TextClause,
     bindparam,
     func,
     select,
-    text,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -191,7 +189,7 @@ class ManyRows:
         if not rows:
             return
         if is_sqlite(connection):
-            connection.execute(self._one, list(rows))
+            connection.exec_driver_sql(self._one, list(rows))  # the driver binds `:name` itself, in C
             return
         arrays = {
             name: f"{{{','.join([literal(row[name]) for row in rows])}}}"
@@ -201,15 +199,15 @@ class ManyRows:
             driver.execute(self._many, arrays)
 
 
-def _insertions(table: Table, types: Mapping[str, Any]) -> tuple[TextClause, bytes]:
+def _insertions(table: Table, types: Mapping[str, Any]) -> tuple[str, bytes]:
     into = f"INSERT INTO {table.name} ({', '.join(map(_quoted, types))})"
     values = ", ".join(f":{name}" for name in types)
-    return text(f"{into} VALUES ({values})"), f"{into} SELECT * FROM {_arrays(types)}".encode()  # noqa: S608
+    return f"{into} VALUES ({values})", f"{into} SELECT * FROM {_arrays(types)}".encode()  # noqa: S608
 
 
 def _updates(
     table: Table, types: Mapping[str, Any], columns: Sequence[str], keys: Mapping[str, str], also: str
-) -> tuple[TextClause, bytes]:
+) -> tuple[str, bytes]:
     begin, more = f"UPDATE {table.name} SET ", f", {also}" if also else ""  # noqa: S608
     one = ", ".join(f"{_quoted(name)} = :{name}" for name in columns)
     many = ", ".join(f"{_quoted(name)} = given.{_quoted(name)}" for name in columns)
@@ -220,7 +218,7 @@ def _updates(
     names = ", ".join(map(_quoted, types))
     given_rows = f"{_arrays(types)} AS given ({names})"
     return (
-        text(f"{begin}{one}{more} WHERE {of_one}"),
+        f"{begin}{one}{more} WHERE {of_one}",
         f"{begin}{many}{more} FROM {given_rows} WHERE {of_many}".encode(),
     )
 

@@ -43,14 +43,17 @@ _LONGEST_MESSAGE: Final = 500
 
 
 def _step_row(
-    number: int, host_id: int, build: int, report: "Report", notes: tuple[str, ...]
+    accepted: "Accepted",
+    report: "Report",
+    identity: ReportIdentity,
+    notes: tuple[str, ...],
 ) -> dict[str, Any]:
     """Return the row of a report; `notes` are remarks on it besides its own."""
     step = report.step
     return {
-        "id": number,
-        "host_id": host_id,
-        "build": build,
+        "id": accepted.id,
+        "host_id": accepted.host_id,
+        "build": accepted.build,
         "label": step.label,
         "name": step.name,
         "status": step.status.value,
@@ -63,7 +66,7 @@ def _step_row(
         "host_time": step.time,
         "received_at": report.received_at,
         "is_known": step.is_known,
-        "identity": report.identity.number,
+        "identity": identity.number,
     }
 
 
@@ -283,10 +286,6 @@ class Report:
     key: str = ""
     """The sender's own id of this report; empty without one."""
 
-    @property
-    def identity(self) -> ReportIdentity:
-        return identify_report(self.step, self.key)
-
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
@@ -327,28 +326,27 @@ def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequen
     rows: list[dict[str, Any]] = []
     ends: list[dict[str, Any]] = []
     results: list[Accepted | Exception] = []
-    for number, report in zip(numbers, reports, strict=True):
+    for number, report, identity in zip(numbers, reports, seen.identities, strict=True):
         host = by_name.get(report.host)
         if host is None or not report.grant.may_write(report.host, host.row.group):
             results.append(Forbidden(f"this token may not write for {report.host}"))
             continue
-        if (answer := seen.find(host, report)) is not None:
+        if (answer := seen.find(host, report, identity)) is not None:
             results.append(answer)
             continue
         if not report.step.is_known:
             # The answer is a refusal: the step is stored, but decides no verdict and moves no deadline.
-            build = host.progress.number if host.progress else 1
-            rows.append(_step_row(number, host.row.id, build, report, ()))
-            results.append(Accepted(number, build, host.row.id))
-            seen.add(host.row.id, report, number, build)
+            accepted = Accepted(number, host.progress.number if host.progress else 1, host.row.id)
+            rows.append(_step_row(accepted, report, identity, ()))
             host.has_unknown = True
-            continue
-        build, finished = _take(earlier, host, report)
-        step, now = report.step, report.received_at
-        rows.append(_step_row(number, host.row.id, build, report, _notes(host, build)))
-        ends.extend(_duration_row(host.row, build, step.release, finish, now) for finish in finished)
-        results.append(Accepted(number, build, host.row.id))
-        seen.add(host.row.id, report, number, build)
+        else:
+            build, finished = _take(earlier, host, report)
+            step, now = report.step, report.received_at
+            accepted = Accepted(number, build, host.row.id)
+            rows.append(_step_row(accepted, report, identity, _notes(host, build)))
+            ends.extend(_duration_row(host.row, build, step.release, finish, now) for finish in finished)
+        results.append(accepted)
+        seen.add(accepted, report, identity)
     _write(connection, by_name.values(), rows, ends)
     return results
 
@@ -370,9 +368,14 @@ class _Seen:
     def __init__(
         self, connection: Connection, by_name: "Mapping[str, _Host]", reports: Sequence["Report"]
     ) -> None:
-        self._identities = {id(report): report.identity for report in reports}
+        self.identities = [identify_report(report.step, report.key) for report in reports]
+        """Of each report, in order."""
         self._reports: dict[tuple[int, int], _SeenReport] = {}
-        numbers = [self._identities[id(report)].number for report in reports if report.host in by_name]
+        numbers = [
+            identity.number
+            for report, identity in zip(reports, self.identities, strict=True)
+            if report.host in by_name
+        ]
         if not numbers:
             return
         query = _seen_statement(is_sqlite(connection))
@@ -383,13 +386,14 @@ class _Seen:
                 accepted, row.label, row.status, row.received_at
             )
 
-    def find(self, host: "_Host", report: "Report") -> "Accepted | ReusedKeyError | None":
+    def find(
+        self, host: "_Host", report: "Report", identity: ReportIdentity
+    ) -> "Accepted | ReusedKeyError | None":
         """Return the answer that the report got when it came first; None if it is new.
 
         A report without an id and without a time repeats only the latest report of its host: after another
         report, it may be a step that starts over.
         """
-        identity = self._identities[id(report)]
         earlier = self._reports.get((host.row.id, identity.number))
         if earlier is None:
             return None
@@ -404,11 +408,11 @@ class _Seen:
             )
         return earlier.accepted
 
-    def add(self, host_id: int, report: "Report", number: int, build: int) -> None:
+    def add(self, accepted: Accepted, report: "Report", identity: ReportIdentity) -> None:
         """Remember a report for the rest of the batch."""
         step = report.step
-        self._reports[host_id, self._identities[id(report)].number] = _SeenReport(
-            Accepted(number, build, host_id), step.label, step.status.value, report.received_at
+        self._reports[accepted.host_id, identity.number] = _SeenReport(
+            accepted, step.label, step.status.value, report.received_at
         )
 
 

@@ -1,0 +1,107 @@
+"""The writer of the database: commits that overlap, and callers on several event loops."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+import pytest
+from sqlalchemy import Connection, text
+
+from service_record.collector.serving_settings import CollectorSettings
+from service_record.collector.store.database import Database, sqlite_url
+from service_record.collector.store.row_writer import DatabaseWriter, Unavailable
+from testing import postgresql
+
+COMMIT_SECONDS = 0.1
+
+
+@pytest.fixture
+def slow_commits() -> Iterator[str]:
+    """A PostgreSQL whose commits take a tenth of a second, as on a disk that is far away."""
+    if postgresql.programs() is None:
+        pytest.skip("no PostgreSQL is installed")
+    delay = {"commit_delay": str(int(COMMIT_SECONDS * 1e6)), "commit_siblings": "0"}
+    with postgresql.cluster(delay) as running, running.migrated() as url:
+        yield url
+
+
+@pytest.fixture
+def database(settings: CollectorSettings) -> Iterator[Database]:
+    settings.data.mkdir(exist_ok=True)
+    database = Database(settings.database or sqlite_url(settings.data))
+    yield database
+    database.close()
+
+
+@pytest.mark.slow
+def test_postgresql_commits_overlap_and_keep_their_order(slow_commits: str) -> None:
+    database = Database(slow_commits)
+    with database.changing() as connection:
+        connection.execute(text("CREATE TABLE done (id serial, name integer)"))
+    writer = DatabaseWriter(database)
+    began = time.monotonic()
+    changes = []
+    for number in range(6):
+        changes.append(writer.change(lambda connection, n=number: _insert(connection, n)))  # type: ignore[misc]
+        time.sleep(0.02)
+    for change in changes:
+        change.result()
+    seconds = time.monotonic() - began
+    writer.close()
+
+    with database.reading() as connection:
+        names = connection.execute(text("SELECT name FROM done ORDER BY id")).scalars().all()
+    database.close()
+    assert writer.commits > 3, "they went into few transactions, which shows nothing"
+    assert seconds < writer.commits * COMMIT_SECONDS * 0.75
+    assert names == list(range(6))
+
+
+def _insert(connection: Connection, number: int) -> None:
+    connection.execute(text("INSERT INTO done (name) VALUES (:name)"), {"name": number})
+
+
+def _double(_: Connection, items: Sequence[int], /) -> Sequence[int | Exception]:
+    return [ValueError(str(item)) if item < 0 else 2 * item for item in items]
+
+
+def test_each_event_loop_gets_its_own_results(database: Database) -> None:
+    writer = DatabaseWriter(database)
+    results: dict[int, Sequence[int | Exception]] = {}
+
+    async def add(number: int) -> None:
+        results[number] = await writer.add(_double, [number, -1 - number, number + 1])
+
+    threads = [threading.Thread(target=lambda n=n: asyncio.run(add(n))) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    writer.close()
+
+    assert {n: [str(result) for result in results[n]] for n in range(8)} == {
+        n: [str(2 * n), str(-1 - n), str(2 * n + 2)] for n in range(8)
+    }
+
+
+def test_item_that_cannot_be_written_leaves_the_others(database: Database) -> None:
+    def write(_: Connection, items: Sequence[int], /) -> Sequence[int | Exception]:
+        if 13 in items:
+            raise ValueError("unlucky")
+        return items
+
+    writer = DatabaseWriter(database)
+
+    results = asyncio.run(writer.add(write, [12, 13, 14]))
+
+    writer.close()
+    assert [str(result) for result in results] == ["12", "unlucky", "14"]
+
+
+def test_closed_writer_takes_no_items(database: Database) -> None:
+    writer = DatabaseWriter(database)
+    writer.close()
+
+    with pytest.raises(Unavailable):
+        asyncio.run(writer.add(_double, [1]))
