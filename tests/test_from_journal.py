@@ -101,6 +101,106 @@ def test_description_without_name_is_joined_to_its_unit() -> None:
     assert not runs(read(text), "Pull the image")
 
 
+def old_text(*messages: str) -> str:
+    """Return messages of systemd 245, which names no unit where it starts or stops, a second apart."""
+    lines = ["systemd 245 running in system mode (+PAM)", *messages]
+    return "".join(
+        f"Nov 21 10:00:{second:02} node systemd[1]: {line}\n" for second, line in enumerate(lines, 1)
+    )
+
+
+def test_stop_that_fails_ends_the_run_of_its_description() -> None:
+    text = old_text(
+        "Starting The agent...",
+        "Started The agent.",
+        "Stopping The agent...",
+        "agent.service: State 'stop-sigterm' timed out. Killing.",
+        "agent.service: Main process exited, code=killed, status=9/KILL",
+        "agent.service: Failed with result 'timeout'.",
+        "Stopped The agent.",
+    )
+    (agent,) = runs(read(text), "agent")
+    assert (agent.outcome, agent.duration, agent.facts.signal) == (Outcome.FAILURE, 5.0, "KILL")
+    assert agent.facts.message == "State 'stop-sigterm' timed out. Killing."
+    assert not runs(read(text), "The agent")
+
+
+def test_systemd_219_names_the_unit_after_its_description() -> None:
+    text = old_text(
+        "Starting Crash kernel...",
+        "kdump.service: main process exited, code=exited, status=1/FAILURE",
+        "Failed to start Crash kernel.",
+        "Unit kdump.service entered failed state.",
+    )
+    history = read(text)
+    (kdump,) = runs(history, "kdump")
+    assert (kdump.outcome, kdump.duration, kdump.facts.exit_code) == (Outcome.FAILURE, 3.0, 1)
+    assert len(history.services) == 1
+
+
+def test_timer_with_the_description_of_its_service_is_no_run() -> None:
+    text = old_text(
+        "Started Daily clean-up.",
+        "Starting Daily clean-up...",
+        "clean.service: Succeeded.",
+        "Finished Daily clean-up.",
+        "Started Daily clean-up.",
+    )
+    (clean,) = runs(read(text), "clean")
+    assert (clean.outcome, clean.duration) == (Outcome.SUCCESS, 2.0)
+
+
+def test_description_of_two_units_names_neither() -> None:
+    text = old_text(
+        "Starting Worker...",
+        "a.service: Failed with result 'exit-code'.",
+        "Failed to start Worker.",
+        "Starting Worker...",
+        "b.service: Failed with result 'exit-code'.",
+        "Failed to start Worker.",
+        "Starting Worker...",
+        "Started Worker.",
+    )
+    assert [run.outcome for run in runs(read(text), "Worker")] == [Outcome.SUCCESS]
+
+
+def test_service_that_ends_the_system_succeeds() -> None:
+    text = old_text("Reached target Reboot.", "Starting Reboot...", "Shutting down.") + TEXT
+    (reboot,) = runs(read(text), "Reboot")
+    (target,) = runs(read(text), "Reboot (target)")
+    assert (reboot.outcome, reboot.duration, target.outcome) == (Outcome.SUCCESS, 1.0, Outcome.SUCCESS)
+
+
+def test_reason_of_systemd_is_the_message_of_a_unit_without_lines() -> None:
+    text = TEXT.replace("pull.sh[40]: pulling", "(pull)[40]: pull.service: Failed at step EXEC: No such file")
+    text = text.replace("pull.sh[40]: registry: connection refused", "systemd[1]: a.service: Failed to fork")
+    (pull,) = runs(read(text), "pull")
+    assert pull.facts.message == "Failed at step EXEC: No such file"
+
+
+@pytest.mark.parametrize(
+    ("line", "year", "recorder"),
+    [
+        ("kernel: rtc_cmos: setting system clock to 2021-11-21T10:00:00 UTC (1637488800)", 2021, "journal"),
+        ("kernel: no clock", 2026, "journal, years assumed"),
+    ],
+)
+def test_year_is_that_of_the_clock(line: str, year: int, recorder: str) -> None:
+    text = TEXT.replace("systemd[1]: systemd 252", f"{line}\nNov 21 10:00:01 node systemd[1]: systemd 252", 1)
+    era = Era(last=datetime(2026, 11, 28, tzinfo=UTC))
+    read_bytes = BytesIO(text.encode()).read
+    records = read_runs(recognise(text.encode()), read_bytes, era, is_year_known=False).records()
+    first = records["pull"][0]
+    assert first.time is not None
+    assert (first.time.year, first.recorder) == (year, f"derived/{recorder}")
+
+
+def test_text_without_a_host_is_read() -> None:
+    text = TEXT.replace(" node ", " ")
+    (pull,) = runs(read(text), "pull")
+    assert pull.outcome is Outcome.FAILURE
+
+
 def test_start_of_old_systemd_is_never_running() -> None:
     """systemd before 246 says `Started` of oneshot services, too."""
     old = TEXT.replace("systemd 252", "systemd 239").replace(" - ", "").split("\n")

@@ -14,10 +14,19 @@ from typing import Any, Final
 
 import msgspec
 
-from service_record.history.unit_events import MESSAGE_IDS, UnitEvent, read_described_event, read_event
+from service_record.history.unit_events import (
+    MESSAGE_IDS,
+    TARGET,
+    UNIT,
+    UnitEvent,
+    read_described_event,
+    read_event,
+)
 from service_record.record.entry import Entry, Phase, Piece, Result, RunsLeftOut
 
 RECORDER: Final = "derived/journal"
+YEARS_ASSUMED: Final = f"{RECORDER}, years assumed"
+"""The recorder where the times in a journal have no year, and nothing else in it tells the year."""
 STARTUP: Final = "startup_seconds"
 """The attribute of a run: seconds from the start of a unit until systemd called it started."""
 
@@ -36,14 +45,27 @@ _NAMES_FINISHED: Final = 246
 """The systemd version that says `Finished` of oneshot services; earlier ones say `Started` of all."""
 _GOING_DOWN: Final = (
     r"(?:multi-user|graphical|basic|sysinit)\.target$"
-    r"|(?:Multi-User System|Graphical Interface|Basic System|System Initialization)$"
+    r"|(?:Multi-User System|Graphical Interface|Basic System|System Initialization) \(target\)$"
 )
 """Targets that stop only when the host goes down, by name or description."""
+_LAST_SERVICES: Final = (
+    r"(?:initrd-switch-root|systemd-(?:poweroff|reboot|halt|kexec|soft-reboot))\.service$"
+    r"|(?:Switch Root|(?:System )?(?:Power[ -]Off|Reboot|Halt)|Reboot (?:via kexec|System Userspace))$"
+)
+"""Services that end the system or the initramfs, by name or description: none of them logs its own end."""
+_SYSTEM_ENDS: Final = ("Switching root.", "Shutting down.")
+_NOTE: Final = rf"(?P<unit>{UNIT}): (?P<note>.*)"
+_TELLING_NOTE: Final = (
+    r"(?i)\bfail|\btimed out\b|\btimeout\b|\bcannot\b|\bcould not\b|\bOOM killer\b|\bdenied\b|\binvalid\b"
+)
+"""Of what systemd says about a unit, the messages that give a reason."""
 _JOB_RESULTS: Final = {
     "failed": UnitEvent.NOT_STARTED,
     "dependency": UnitEvent.DEPENDENCY,
     "timeout": UnitEvent.TIMED_OUT,
 }
+_REFUSALS: Final = {UnitEvent.DEPENDENCY: "dependency", UnitEvent.TIMED_OUT: "timeout"}
+_ENDS: Final = frozenset({UnitEvent.FAILED, UnitEvent.ENTERED_FAILED, UnitEvent.DEACTIVATED})
 
 
 class JournalMoment(msgspec.Struct, frozen=True, gc=False):
@@ -100,12 +122,17 @@ class _UnitRun(msgspec.Struct, kw_only=True):
     ended: JournalMoment | None = None
     number: int
     """The number of its first message."""
+    end_number: int = 0
+    """The number of the message that ended it; 0 if there was none."""
     outcome: str = ""
     """Empty while it is not known: `success`, `failure`, `stopped` or `unknown`."""
     invocation_id: str | None = None
     exit: _Exit | None = None
     result: str | None = None
+    is_service: bool = False
     is_oneshot: bool = False
+    is_start_only: bool = False
+    """True if its start is taken for all of it: its unit is no service, as far as its description tells."""
     is_stopping: bool = False
     is_shutdown: bool = False
     """True if it began or ended while the host went down."""
@@ -127,6 +154,7 @@ class _UnitRuns:
         "left_out",
         "lines",
         "name",
+        "note",
         "runs",
     )
 
@@ -137,6 +165,8 @@ class _UnitRuns:
         self.lines: deque[object] = deque(maxlen=_MESSAGE_LINES)
         self.invocation_id: str | None = None
         """The invocation that logged `lines`."""
+        self.note: str | None = None
+        """The reason that systemd gave since the start of the latest run."""
         self.has_refusal = False
         """True from a refusal to start it until it starts."""
         self.is_restarting = False
@@ -169,6 +199,12 @@ class JournalRuns:
     def __init__(self, read_line: Callable[[Any], str] = str) -> None:
         """`read_line` returns the text of a line that `add_line` took: of most lines it is not needed."""
         self._read_line = read_line
+        self.is_kernel_log = False
+        """True for the log of the kernel: systemd writes there only until journald runs."""
+        self.is_boot_log = False
+        """True for a log that ends when the host has booted: nothing tells how an earlier boot went on."""
+        self.years_assumed = False
+        """True if the years of the times are a guess."""
         self._boots: dict[str | None, _BootRuns] = {}
         self._boot = _BootRuns(None)
         self._number = 0
@@ -176,8 +212,12 @@ class JournalRuns:
         self._has_finished = False
         """True once the journal tells oneshot services from others."""
         self._units_by_description: dict[str, str] = {}
-        self._failed_before = ""
-        """The unit of the message before, when that was of a failure."""
+        self._oneshots: set[str] = set()
+        """Units that have finished, in any boot."""
+        self._ambiguous: set[str] = set()
+        """Descriptions that several units have."""
+        self._before: tuple[UnitEvent | None, str] = (None, "")
+        """The event of the message before, and its unit or description."""
 
     def add_line(self, unit: str, invocation_id: str | None, line: object, boot_id: str | None) -> None:
         """Take a line that a unit logged itself."""
@@ -217,24 +257,84 @@ class JournalRuns:
             self._has_finished |= version is not None and int(version[1]) >= _NAMES_FINISHED
             boot.is_going_down = False  # in the initramfs, targets stop before the real root is entered
             return
+        if message.text in _SYSTEM_ENDS:
+            self._end_last_services(boot, message.at)
+            return
         self._number += 1
         event, unit, facts = self._read(message)
-        before, self._failed_before = self._failed_before, ""
-        if event is None or not unit or unit.endswith(_IGNORED):
+        if event is None:
+            self._before = (None, "")
+            self._take_note(message)
             return
-        if event is UnitEvent.FAILED:
-            self._failed_before = unit
-        is_described = "." not in unit
-        if before and event is UnitEvent.NOT_STARTED and is_described:
-            # systemd logs `x.service: Failed with result …` and `Failed to start DESCRIPTION.` in one go.
-            self._units_by_description[unit] = before
-            return
-        one = self._unit(unit, message.boot_id)
+        before, self._before = self._before, (event, unit)
+        if event is UnitEvent.FINISHED:
+            self._has_finished = True
+            self._oneshots.add(self._units_by_description.get(unit, unit))
+        if self._are_of_one_unit(*before, event, unit):
+            named, described = (before[1], unit) if "." in before[1] else (unit, before[1])
+            self._learn(named, described, boot)
+            is_taken = event is UnitEvent.NOT_STARTED or (
+                event is UnitEvent.STOPPED and before[0] is not UnitEvent.DEACTIVATED
+            )
+            unit = "" if is_taken else named  # the failure was taken with the message before
+        unit = self._units_by_description.get(unit, unit)
+        one = self._unit(unit, message.boot_id) if unit and not unit.endswith(_IGNORED) else None
         if one is None:
             return
+        is_named = bool(message.unit) or unit in message.text
+        if event is UnitEvent.STARTED and not is_named and one.open is None and unit in self._oneshots:
+            return  # the timer or the path of the service, with the same description
         if event in {UnitEvent.STOPPED, UnitEvent.STOPPING}:
             boot.is_going_down |= re.match(_GOING_DOWN, unit) is not None
         self._take(event, one, message, facts)
+
+    def _take_note(self, message: JournalMessage) -> None:
+        """Keep a reason that systemd gives for what happens to a unit."""
+        match = re.match(_NOTE, message.text)
+        unit = message.unit or (match["unit"] if match is not None else "")
+        if not unit.endswith(_SERVICE) or re.search(_TELLING_NOTE, message.text) is None:
+            return
+        one = self._unit(unit, message.boot_id)
+        if one is not None:
+            one.note = match["note"] if match is not None else message.text
+
+    def _are_of_one_unit(self, before: UnitEvent | None, other: str, event: UnitEvent, unit: str) -> bool:
+        """Return True if two messages in a row are about one unit, which only one of them names.
+
+        systemd logs `x.service: Failed with result …` and `Failed to start DESCRIPTION.` in one go. Version
+        219 logs `Unit x.service entered failed state.` after it.
+        """
+        if event is UnitEvent.ENTERED_FAILED:
+            return before is UnitEvent.NOT_STARTED and "." not in other
+        if "." in unit or "." not in other or before not in _ENDS:
+            return False
+        if event is UnitEvent.NOT_STARTED:
+            return True
+        # A timer or a socket has no `Starting`, and may stop right after a service has ended by itself.
+        described = self._boot.units.get(self._units_by_description.get(unit, unit))
+        has_begun = described is not None and described.open is not None and described.open.began is not None
+        return has_begun and other.endswith(_SERVICE) and event in {UnitEvent.STOPPED, UnitEvent.FINISHED}
+
+    def _learn(self, unit: str, description: str, boot: _BootRuns) -> None:
+        """Remember which unit a description is of."""
+        if description in self._oneshots:
+            self._oneshots.add(unit)
+        known = self._units_by_description.get(description)
+        if known not in {None, unit}:
+            # Several units have it. The run that has begun is of this one.
+            self._ambiguous.add(description)
+            del self._units_by_description[description]
+            other = boot.units.get(known or "")
+            if other is not None and other.open is not None:
+                boot.units.setdefault(description, _UnitRuns(description)).runs.append(other.runs.pop())
+        elif description not in self._ambiguous:
+            self._units_by_description[description] = unit
+        self._join(boot, description, unit)
+
+    def _end_last_services(self, boot: _BootRuns, at: JournalMoment) -> None:
+        for unit in boot.units.values():
+            if unit.open is not None and re.match(_LAST_SERVICES, unit.name) is not None:
+                self._end(unit, unit.open, at, "success")
 
     def _enter(self, boot_id: str | None) -> _BootRuns:
         if boot_id not in self._boots:
@@ -273,7 +373,7 @@ class JournalRuns:
         event, description = described
         # Never take it for the name of a unit.
         description = description.replace(".", "\N{ONE DOT LEADER}")
-        return event, self._units_by_description.get(description, description), {}
+        return event, description, {}
 
     def _take(  # noqa: C901  # one branch for each event
         self, event: UnitEvent, unit: _UnitRuns, message: JournalMessage, facts: Mapping[str, str | None]
@@ -283,10 +383,7 @@ class JournalRuns:
             self._supersede(unit)
             self._begin(unit, self._new_run(at, message.invocation_id))
         elif event in {UnitEvent.STARTED, UnitEvent.FINISHED}:
-            self._has_finished |= event is UnitEvent.FINISHED
-            # What is no service runs no program: its run is its start.
-            is_over = event is UnitEvent.FINISHED or not unit.name.endswith(_SERVICE)
-            self._set_ready(unit, message, is_oneshot=is_over)
+            self._set_ready(unit, message, event)
         elif event is UnitEvent.EXITED:
             unit.exits.append(_exit(facts, message.fields))
         elif event is UnitEvent.DEACTIVATED and run is not None:
@@ -297,17 +394,22 @@ class JournalRuns:
             self._end(unit, run, at, "stopped")
         elif event in {UnitEvent.FAILED, UnitEvent.ENTERED_FAILED}:
             result = facts.get("result") or message.fields.get("UNIT_RESULT")
+            latest = unit.latest
+            if event is UnitEvent.ENTERED_FAILED and latest is not None and self._is_told_twice(latest):
+                latest.outcome = ""
             self._fail(unit, message, result)
         elif event is UnitEvent.RESTARTED:
             unit.is_restarting = True
         elif event in {UnitEvent.START_LIMIT, UnitEvent.ASSERTION, UnitEvent.UNLOADABLE}:
             unit.has_refusal = True
-        elif event is UnitEvent.DEPENDENCY:
-            self._refuse(unit, message, "dependency")
-        elif event is UnitEvent.TIMED_OUT:
-            self._refuse(unit, message, "timeout")
+        elif event in _REFUSALS:
+            self._refuse(unit, message, _REFUSALS[event])
         elif event is UnitEvent.NOT_STARTED:
             self._fail(unit, message, None)
+
+    def _is_told_twice(self, run: _UnitRun) -> bool:
+        """Return True if the message before was of this failure: `Failed to start DESCRIPTION.`"""
+        return run.outcome == "failure" and run.end_number == self._number - 1
 
     def _new_run(self, began: JournalMoment | None, invocation_id: str | None = None) -> _UnitRun:
         is_shutdown = self._boot.is_going_down
@@ -318,6 +420,7 @@ class JournalRuns:
     def _begin(self, unit: _UnitRuns, run: _UnitRun) -> None:
         unit.runs.append(run)
         unit.exits.clear()
+        unit.note = None
         unit.has_refusal = unit.is_restarting = False
         if unit.invocation_id is None or unit.invocation_id != run.invocation_id:
             unit.lines.clear()
@@ -326,27 +429,28 @@ class JournalRuns:
                 unit.left_out[old.outcome if old.outcome in unit.left_out else "failure"] += 1
             unit.runs = unit.runs[-_MAX_RUNS:]
 
-    def _set_ready(self, unit: _UnitRuns, message: JournalMessage, *, is_oneshot: bool) -> None:
-        at, run = message.at, unit.open
-        latest = unit.latest
-        if (
-            run is None
-            and is_oneshot
-            and latest is not None
-            and latest.ready is None
-            and latest.began is not None
-        ):
+    def _set_ready(self, unit: _UnitRuns, message: JournalMessage, event: UnitEvent) -> None:
+        at, run, latest = message.at, unit.open, unit.latest
+        is_finished = event is UnitEvent.FINISHED
+        if is_finished and run is None and latest is not None and latest.ready is None and latest.began:
             latest.ready = at  # `Deactivated successfully` comes before `Finished`
             latest.is_oneshot = True
             return
+        has_begun = run is not None and run.ready is None
         if run is None or run.ready is not None:
             self._supersede(unit)
             run = self._new_run(at)
             self._begin(unit, run)
         run.ready = at
-        run.is_oneshot = is_oneshot
         run.invocation_id = run.invocation_id or message.invocation_id
-        if is_oneshot:
+        # Only services have both `Starting` and `Started`.
+        run.is_service = unit.name.endswith(_SERVICE) or (
+            "." not in unit.name and has_begun and message.text.startswith("Started ")
+        )
+        # What is no service runs no program: its run is its start.
+        run.is_oneshot = is_finished or not run.is_service
+        if run.is_oneshot:
+            run.is_start_only = not is_finished
             self._end(unit, run, at, "success")
 
     def _supersede(self, unit: _UnitRuns) -> None:
@@ -358,6 +462,7 @@ class JournalRuns:
     def _end(self, unit: _UnitRuns, run: _UnitRun, at: JournalMoment, outcome: str) -> None:
         run.outcome = outcome
         run.ended = at
+        run.end_number = self._number
         run.is_shutdown |= self._boot.is_going_down
         unit.exits.clear()
 
@@ -372,7 +477,7 @@ class JournalRuns:
             if latest is not None and latest.result is None:
                 latest.result = result
             return
-        message_of_unit = _message([self._read_line(line) for line in unit.lines])
+        message_of_unit = _message([self._read_line(line) for line in unit.lines]) or unit.note
         if run is None and latest is not None and latest.is_oneshot and not unit.exits:
             run = latest
         if run is None:
@@ -405,8 +510,15 @@ class JournalRuns:
         boots = [boot for boot in self._boots.values() if boot.units]
         if len(boots) > 1 and boots[0].boot_id is None:
             boots[0].boot_id = "first"  # what ran in it is over
+        described = {name for boot in boots for name in boot.units}
+        names = {
+            name: name.removesuffix(TARGET)
+            for name in described
+            if name.endswith(TARGET) and name.removesuffix(TARGET) not in described
+        }
         for boot in boots:
-            self._name_described(boot)
+            for description, name in self._units_by_description.items():
+                self._join(boot, description, name)
             for name, unit in boot.units.items():
                 left_out = None
                 if any(unit.left_out.values()):
@@ -416,31 +528,34 @@ class JournalRuns:
                     )
                 for run in unit.runs:
                     entries = self._entries(name, run, boot, left_out, is_latest=boot is boots[-1])
-                    records.setdefault(name.removesuffix(_SERVICE), []).extend(entries)
+                    records.setdefault(names.get(name, name.removesuffix(_SERVICE)), []).extend(entries)
                     left_out = None
         return {name: entries for name, entries in records.items() if entries}
 
-    def _name_described(self, boot: _BootRuns) -> None:
+    def _join(self, boot: _BootRuns, description: str, name: str) -> None:
         """Join the runs of a unit with those that only its description names."""
-        for description, name in self._units_by_description.items():
-            described = boot.units.pop(description, None)
-            if described is None:
-                continue
-            unit = boot.units.setdefault(name, _UnitRuns(name))
-            runs: list[_UnitRun] = []
-            for run in sorted([*described.runs, *unit.runs], key=attrgetter("number")):
-                before = runs[-1] if runs else None
-                if (
-                    before is not None
-                    and run.began is None
-                    and before.result is None
-                    and not before.is_stopping
-                ):
-                    run.began, run.ready = before.began, before.ready
-                    runs[-1] = run
-                else:
-                    runs.append(run)
-            unit.runs = runs
+        described = boot.units.pop(description, None)
+        if described is None:
+            return
+        unit = boot.units.setdefault(name, _UnitRuns(name))
+        runs: list[_UnitRun] = []
+        both = sorted([*described.runs, *unit.runs], key=attrgetter("number"))
+        if name in self._oneshots or description in self._oneshots:
+            # The other starts are those of its timer or path, with the same description.
+            both = [run for run in both if not run.is_start_only]
+        for run in both:
+            before = runs[-1] if runs else None
+            if (
+                before is not None
+                and run.began is None
+                and before.result is None
+                and (before.is_start_only or not before.end_number or before.end_number > run.number)
+            ):
+                run.began, run.ready = before.began, before.ready
+                runs[-1] = run
+            else:
+                runs.append(run)
+        unit.runs = runs
 
     def _entries(
         self, name: str, run: _UnitRun, boot: _BootRuns, left_out: RunsLeftOut | None, *, is_latest: bool
@@ -448,6 +563,10 @@ class JournalRuns:
         is_described = "." not in name
         if is_described and not run.outcome and run.ready is None and not is_latest:
             return  # its end may have been logged in another way, or lost
+        has_no_end = self.is_kernel_log or (self.is_boot_log and not is_latest)
+        if has_no_end and not run.outcome and run.ready is None:
+            return
+        recorder = YEARS_ASSUMED if self.years_assumed else RECORDER
         startup = run.ready.since(run.began) if run.ready is not None and run.began is not None else None
         if run.began is not None:
             yield Entry(
@@ -456,14 +575,17 @@ class JournalRuns:
                 boot_id=boot.boot_id,
                 invocation_id=run.invocation_id,
                 uptime=run.began.uptime,
-                recorder=RECORDER,
+                recorder=recorder,
                 attributes=None if startup is None else {STARTUP: round(startup, 3)},
                 left_out=left_out,
             )
         outcome, ended = run.outcome, run.ended
+        if not outcome and re.match(_LAST_SERVICES, name) is not None:
+            outcome = "success"  # the messages behind it are lost
         if not outcome and run.ready is not None:
             # Nothing tells when it ended, if it did.
-            if not name.endswith(_SERVICE) or not self._has_finished:
+            # A service that only its description names may have ended under its name.
+            if is_described or not run.is_service or not self._has_finished or has_no_end:
                 outcome, ended = "success", run.ready
             elif boot.is_going_down and not is_latest:
                 outcome, ended, run.is_shutdown = "stopped", boot.last, True
@@ -486,7 +608,7 @@ class JournalRuns:
             uptime=moment.uptime,
             service_result=run.result if outcome == "failure" else None,
             stop_request=stop if outcome == "stopped" else None,
-            recorder=RECORDER if run.began is None else None,
+            recorder=recorder if run.began is None else None,
             left_out=left_out if run.began is None else None,
         )
 

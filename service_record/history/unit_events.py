@@ -164,11 +164,20 @@ _DESCRIBED: Final = (
     (UnitEvent.NOT_STARTED, r"Failed to (?:start|mount|listen on) (?P<description>.+)\.$"),
     (UnitEvent.DEPENDENCY, r"Dependency failed for (?P<description>.+)\.$"),
 )
+_SESSION: Final = r"Session \S+ of [Uu]ser "
+"""The description of a scope: it runs no program of its own."""
+TARGET: Final = " (target)"
+"""What follows the description of a target here: a service may have the same description."""
 
 
 def read_described_event(text: str) -> tuple[UnitEvent, str] | None:
     """Return what a message says about a unit that it only describes, and the description."""
     for event, pattern in _DESCRIBED:
         if (match := re.match(pattern, text)) is not None:
-            return event, match["description"]
+            description = match["description"]
+            if re.match(_SESSION, description):
+                return None
+            if text.startswith(("Reached target ", "Stopped target ")):
+                description += TARGET
+            return event, description
     return None

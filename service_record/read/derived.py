@@ -96,20 +96,23 @@ def read_log(path: str, read: Read) -> Records:
     def read_again(_size: int) -> bytes:
         return next(whole, b"")
 
-    era = Era(last=_end(head))
+    end = _end(head)
+    era = Era(last=end or datetime.now(UTC))
     installer = find_installer(path, head.decode(errors="replace"))
     if form in _JOURNALS and (installer is None or not installer.reads_journals):
-        return read_runs(form, read_again, era).records()
+        return read_runs(form, read_again, era, is_year_known=end is not None).records()
     if form in _CONSOLES and (installer is None or installer.name == "ignition"):
-        return _read_capture(form, head, read_again, installer)
+        return _read_capture(form, read_again, installer)
     return {} if installer is None else _read_steps(installer, form, read_again, era)
 
 
-def _read_capture(form: FileForm, head: bytes, read: Read, installer: InstallerLog | None) -> Records:
-    """Read the capture of a console; Ignition logs there, too."""
-    if installer is None and re.search(CONSOLE, re.sub(_COLOURS, b"", head)) is None:
+def _read_capture(form: FileForm, read: Read, installer: InstallerLog | None) -> Records:
+    """Read the capture of a console. Ignition logs there as well."""
+    data = read(HEAD_BYTES) + read(_BLOCK_BYTES)
+    # The checks of file systems may print thousands of lines first.
+    if installer is None and re.search(CONSOLE, re.sub(_COLOURS, b"", data)) is None:
         return {}
-    data = b"".join(islice(iter(lambda: read(_BLOCK_BYTES), b""), _MAX_CAPTURE_BLOCKS))
+    data += b"".join(islice(iter(lambda: read(_BLOCK_BYTES), b""), _MAX_CAPTURE_BLOCKS))
     records: dict[str, Sequence[Entry]] = {**read_console(form, BytesIO(data).read).records()}
     if installer is not None:
         records |= _read_steps(installer, form, BytesIO(data).read, Era())
@@ -139,10 +142,10 @@ _MAX_CAPTURE_BLOCKS: Final = 64
 _MAX_LINE_BYTES: Final = 1 << 14
 
 
-def _end(head: bytes) -> datetime:
-    """Return when a journal ends, by the line that journalctl prints above it, else the present."""
+def _end(head: bytes) -> datetime | None:
+    """Return when a journal ends, by the line that journalctl prints above it."""
     match = re.search(_ENDS, head[:500])
-    return datetime.now(UTC) if match is None else datetime.fromisoformat(f"{match[1].decode()}+00:00")
+    return None if match is None else datetime.fromisoformat(f"{match[1].decode()}+00:00")
 
 
 def _joined(files: Iterable[Records]) -> Records:

@@ -6,6 +6,7 @@ Only what systemd logs is taken apart, and the lines of a unit that failed: a jo
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from functools import cache
 from io import BytesIO
 from itertools import chain
@@ -16,6 +17,7 @@ import msgspec
 from service_record.diagnosis.evidence.journal_forms import WITH_FIELDS, Fields, Read, as_lines, read_fields
 from service_record.diagnosis.evidence.log_lines import Era, programs_of, time_in_journal
 from service_record.history.from_journal import JournalMessage, JournalMoment, JournalRuns
+from service_record.history.unit_events import UNIT
 from service_record.record.recognition import TIMES, FileForm
 
 _BLOCK_BYTES: Final = 1 << 20
@@ -23,20 +25,25 @@ _MAX_LOOKBACK_BYTES: Final = 64 << 10
 """In a journal as text, a unit's last lines are looked for in so many bytes before its failure."""
 _MAX_TAIL: Final = 3
 _MAX_LINE_BYTES: Final = 1 << 12
-_SYSTEMD_LINE: Final = rf"(?P<time>{TIMES}) \S+ (?:systemd(?:\[1\])?|init\.scope\[1\]): (?P<text>.*)"
+_SYSTEMD_LINE: Final = rf"(?P<time>{TIMES}) (?:\S+ )?(?:systemd(?:\[1\])?|init\.scope\[1\]): (?P<text>.*)"
 _NEEDLES: Final = (
     *(b" systemd[1]: ", b" systemd: ", b" init.scope[1]: "),
-    *(b"\n-- Boot ", b"\n-- Reboot --", b" kernel: Linux version "),
+    *(b"\n-- Boot ", b"\n-- Reboot --", b" kernel: Linux version ", b" setting system clock to "),
 )
 _MAX_ENTRY_BYTES: Final = 16 << 20
 _EVENT_FIELDS: Final = (*(b"MESSAGE_ID", b"JOB_RESULT", b"UNIT_RESULT", b"EXIT_CODE", b"EXIT_STATUS"),)
 _MAX_DIGITS: Final = 16
 _MAX_DELAY: Final = 60.0  # seconds: beyond it, the clock was set in between
+_CLOCK: Final = rb" setting system clock to (\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)"
+"""What the kernel logs of the clock that it finds: the year, which the times of other lines lack."""
 _FAILURES: Final = (": Failed with result ", " entered failed state.")
 
 
-def read_runs(form: FileForm, read: Read, era: Era) -> JournalRuns:
-    """Read a journal. `era` dates the lines of forms whose times have no year."""
+def read_runs(form: FileForm, read: Read, era: Era, *, is_year_known: bool = True) -> JournalRuns:
+    """Read a journal. `era` dates the lines of forms whose times have no year.
+
+    With `is_year_known` False the era is a guess, and the runs say so.
+    """
     if form is FileForm.JOURNAL_EXPORT:
         return _read_entries(form, _export_entries(read), _EXPORT_MARKS)
     if form is FileForm.JOURNAL_JSON:
@@ -50,7 +57,7 @@ def read_runs(form: FileForm, read: Read, era: Era) -> JournalRuns:
         for fields in read_fields(form, read):
             _take(runs, fields)
         return runs
-    return _read_text(as_lines(form, read), era)
+    return _read_text(as_lines(form, read), era, is_year_known=is_year_known)
 
 
 class _Marks(msgspec.Struct, frozen=True):
@@ -187,7 +194,7 @@ def _seconds(microseconds: bytes | None) -> float | None:
     return int(microseconds) / 1e6
 
 
-def _read_text(read: Read, era: Era) -> JournalRuns:
+def _read_text(read: Read, era: Era, *, is_year_known: bool) -> JournalRuns:
     """Read a journal as text: the lines do not name their unit, and their boot only where it is printed."""
     runs = JournalRuns()
     time_of = cache(lambda stamp: time_in_journal(stamp, era))
@@ -202,6 +209,12 @@ def _read_text(read: Read, era: Era) -> JournalRuns:
         end = window.rfind(b"\n") + 1
         for start in _lines_of_interest(window, place, end):
             line = window[start : min(window.find(b"\n", start), start + _MAX_LINE_BYTES)]
+            if (clock := re.search(_CLOCK, line)) is not None and b" kernel: " in line:
+                # Messages may have been logged before the clock was read, and after the next New Year.
+                stamp = datetime.fromisoformat(f"{clock[1].decode()}T{clock[2].decode()}+00:00")
+                era, is_year_known = Era(last=stamp), True
+                time_of.cache_clear()
+                continue
             boot = re.match(rb"-- (?:Boot ([0-9a-f]{32})|Reboot)", line)
             if boot is not None or b" kernel: " in line:
                 # journalctl prints which boot follows; the kernel begins each with the same line.
@@ -222,6 +235,7 @@ def _read_text(read: Read, era: Era) -> JournalRuns:
                 before = window[max(start - _MAX_LOOKBACK_BYTES, 0) : start]
                 runs.set_lines(unit, _last_lines(before, unit), boot_id)
             time = time_of(match["time"])
+            runs.years_assumed |= not is_year_known and match["time"][0].isalpha()
             moment = JournalMoment(time.timestamp() if time is not None else None, _uptime(match["time"]))
             runs.add(JournalMessage(at=moment, boot_id=boot_id, text=text))
         place = max(end, place)
@@ -232,6 +246,10 @@ def _read_text(read: Read, era: Era) -> JournalRuns:
 _STATUS: Final = r"\[ {0,2}(?:OK|FAILED|DEPEND|TIME) {0,2}\] (?P<text>[^\[]*)"
 _KERNEL_TIME: Final = r"\[ *(?P<uptime>\d{1,9}\.\d{6})\] ?"
 _BEGINS: Final = r" {9}(?P<text>(?:Starting|Stopping|Mounting|Unmounting|Activating) .*?(?:\.\.\.|…))"
+_PLYMOUTH: Final = r"-{6,} \w{3} \w{3} \d\d .* \d{4} -{6,}$"
+"""What plymouth writes above each boot in /var/log/boot.log."""
+_WELCOME: Final = r"Welcome to (?!.*(?i:dracut|initramfs|initrd)).+!"
+"""What systemd prints when it starts in the real root, once in each boot."""
 _PANIC: Final = r"Kernel panic - not syncing: .*"
 _EMERGENCY: Final = (
     r"(?:You are in (?:emergency|rescue) mode|Entering emergency mode|Cannot open access to console, the root"
@@ -244,17 +262,23 @@ CONSOLE: Final = rb"\[  OK  \]|\[FAILED\]|\[DEPEND\]|Linux version \d|Kernel pan
 def read_console(form: FileForm, read: Read) -> JournalRuns:
     """Read the capture of a serial line or console: what systemd prints while the host starts and stops.
 
-    Nothing there has a time, except for the messages of the kernel. A panic and the emergency mode are
-    failures of `kernel` and `boot`.
+    Nothing there has a time, except for the messages in the log of the kernel. A panic and the emergency
+    mode are failures of `kernel` and `boot`.
     """
     runs = JournalRuns()
+    runs.is_kernel_log = True  # until a line is of the console
     boot_id: str | None = None
-    boots, moment, has_messages = 0, JournalMoment(), False
+    boots, has_messages, is_welcomed = 0, False, False
     for raw in _lines(as_lines(form, read)):
         for line in raw[:_MAX_LINE_BYTES].decode(errors="replace").split("\r"):
-            if (stamp := re.match(_KERNEL_TIME, line)) is not None:
-                moment = JournalMoment(None, float(stamp["uptime"]))
-            if "] Linux version " in line and has_messages:
+            stamp = re.match(_KERNEL_TIME, line)
+            moment = JournalMoment(None, None if stamp is None else float(stamp["uptime"]))
+            is_welcome = re.match(_WELCOME, line) is not None
+            is_first = "] Linux version " in line
+            if re.match(_PLYMOUTH, line) is not None or (is_welcome and is_welcomed):
+                is_first = runs.is_boot_log = True
+            is_welcomed = is_welcome or (is_welcomed and not is_first)
+            if is_first and has_messages:
                 boots, has_messages = boots + 1, False
                 boot_id = f"later-{boots}"
             if (panic := re.search(_PANIC, line)) is not None:
@@ -263,6 +287,7 @@ def read_console(form: FileForm, read: Read) -> JournalRuns:
                 runs.add_failure("boot", emergency[0].strip(), moment, boot_id)
             else:
                 text = _console_text(line)
+                runs.is_kernel_log &= stamp is not None or not text
                 has_messages |= bool(text)
                 if text:
                     runs.add(JournalMessage(at=moment, boot_id=boot_id, text=text))
@@ -275,7 +300,11 @@ def _console_text(line: str) -> str:
     if mark:
         return own.strip()
     match = re.search(_STATUS, line) or re.match(_BEGINS, line)
-    return match["text"].strip() if match is not None else ""
+    if match is None:
+        return ""
+    # systemd shortens what is too long for the screen: `long-name…ervice - The service.`
+    text = re.sub(rf"(?<= )({UNIT})…\s*(?:- )?", r"\1 - ", match["text"].strip())
+    return re.sub(r" \S+…\S*\s?- (?=\S)", " ", text)
 
 
 def _lines_of_interest(window: bytes, begin: int, end: int) -> list[int]:
@@ -299,7 +328,9 @@ def _last_lines(before: bytes, unit: str) -> list[str]:
     """Return the last lines of a unit's programs, known by their names, since it was started last."""
     names = b"|".join(re.escape(name).encode() for name in sorted(programs_of(unit.removesuffix(".service"))))
     own = rb" (?:" + names + rb")(?:\.sh|\.py|\.service)?\[\d{1,10}\]: ([^\n]*)"
+    # What a child of systemd logs before it becomes the service's program.
+    own += rb"| (?:\([^\s()]{1,32}\)|systemd)\[\d{2,10}\]: " + re.escape(unit).encode() + rb": ([^\n]*)"
     begun = before.rfind(b": Starting " + unit.encode())
     begun = max(begun, before.rfind(b": Started " + unit.encode()) if begun < 0 else begun)
     last = deque(re.finditer(own, before[max(begun, 0) :]), maxlen=_MAX_TAIL)
-    return [match[1].decode(errors="replace") for match in last]
+    return [(match[1] or match[2] or b"").decode(errors="replace") for match in last]
