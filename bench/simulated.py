@@ -10,13 +10,14 @@ from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence, Traces
 from service_record.reporter.host_view import HostView, View
 from service_record.reporter.policy.deciding import decide
-from service_record.reporter.policy.moment import RoundPlan, Shipment, StageReport, StepResult, asks
-from service_record.reporter.policy.shipments import PROBE_BYTES
+from service_record.reporter.policy.moment import Moment, RoundPlan, Shipment, StageReport, StepResult
+from service_record.reporter.policy.shipments import PROBE_BYTES, asks, spool_is_delivered, with_offer
 from service_record.reporter.policy.transitions import (
     after,
     arrive,
     before,
     has_moved,
+    not_kept,
     with_bundle,
     with_view,
 )
@@ -93,7 +94,7 @@ def steps(
     settings: Settings, state: ReporterState, evidence: HostEvidence, service: Answering, size: int
 ) -> Generator[ReporterState, None, RoundPlan]:
     """Yield each state that a round saves; return its last plan. Closing the generator kills the round."""
-    state = arrive(state, evidence)
+    state = with_offer(settings, arrive(state, evidence), evidence)
     yield state
     view = service.get() if asks(settings, state, evidence) else None
     state = with_view(state, view, evidence)
@@ -125,6 +126,8 @@ def steps(
             state = after(state, plan, results[-1:], evidence)
             yield state
         if plan.is_last:
+            if spool_is_delivered(Moment(settings, state, evidence, view)):
+                yield not_kept(state)
             return plan
         if has_moved(state, results):
             view, is_view_old = service.get(), False

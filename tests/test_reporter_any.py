@@ -18,6 +18,7 @@ from service_record.reporter.host_view import HostView, NoHost, Refused, View
 from service_record.reporter.policy.moment import Fact, RoundPlan
 from service_record.reporter.settings import HostLogsPolicy, Send, Settings, Stages
 from service_record.reporter.state import ReporterState
+from tests.reporter import evidence
 
 MIB = 1 << 20
 STATUSES = (200, 204, 301, 400, 401, 404, 408, 409, 413, 429, 500, 502, 503)
@@ -177,8 +178,8 @@ def test_refusals_by_the_service_end_the_reporter_after_thirty_minutes() -> None
     for view in (Refused(401), Refused(403), NoHost("deleted")):
         service, state = Answering(view=view), ReporterState()
         for uptime in (20.0, 620.0, 1220.0):
-            state, plan = whole_round(reporter_settings(), state, failing(1, uptime), service, MIB)
+            state, plan = whole_round(reporter_settings(), state, evidence(uptime), service, MIB)
             assert plan.stop is None
-        _, plan = whole_round(reporter_settings(), state, failing(1, 1830.0), service, MIB)
+        _, plan = whole_round(reporter_settings(), state, evidence(1830.0), service, MIB)
         assert plan.stop is not None
         assert service.calls == {"GET": 4}

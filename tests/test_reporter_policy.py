@@ -12,17 +12,17 @@ from service_record.http.answers import Answered, Outcome, Unreachable
 from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence, Traces
 from service_record.reporter.host_view import HostView, NoHost, Refused, View
-from service_record.reporter.policy.deciding import ENDINGS, MOST_TRIES, QUIET, SILENCES, decide
+from service_record.reporter.policy.deciding import ENDINGS, QUIET, SILENCES, decide
 from service_record.reporter.policy.moment import (
+    MOST_TRIES,
     Fact,
     RoundPlan,
     Shipment,
     StepResult,
-    asks,
     info,
     kind_of,
 )
-from service_record.reporter.policy.shipments import PROBE_BYTES, WANTS
+from service_record.reporter.policy.shipments import PROBE_BYTES, WANTS, asks
 from service_record.reporter.policy.transitions import (
     ANSWERS,
     Answer,
@@ -48,7 +48,8 @@ FIRST = evidence()
 SECOND = evidence(boot_id=NEXT_BOOT, traces=APPLIED)
 LOST = Unreachable("no connection")
 SMALL = 1 << 20
-OLD_STATE = replace(seen(FIRST), stages_known=False)
+BASELINE_SENT = {"assisted-service": Spent(bundle_boot=BOOT)}
+OLD_STATE = replace(seen(FIRST), stages_known=False, spent=BASELINE_SENT)
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ def test_new_failure_is_shipped_after_the_limit_of_a_first_boot() -> None:
         found = evidence(float(uptime), wrong=uptime > 10_000)
         state, plan = whole_round(settings(), state, found, service, SMALL)
         assert plan.stop is None
-    assert [shipment.fingerprint for shipment in service.uploads] == ["well", "wrong"]
+    assert [shipment.fingerprint for shipment in service.uploads] == ["well", "well", "wrong"]
     assert service.accepted[-1].place
     assert service.calls["GET"] < 10, "rounds without news ask nothing"
 
@@ -248,8 +249,6 @@ DELETED = NoHost("deleted")
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(Case(view=NO, state=replace(OLD_STATE, denial=denied("not-ours"))), id="not ours"),
-        pytest.param(Case(view=DELETED, state=replace(OLD_STATE, denial=denied("gone"))), id="gone"),
         pytest.param(Case(view=host_view(status="installed")), id="installed"),
         pytest.param(Case(state=replace(OLD_STATE, earlier_uptime=90000.0)), id="lifetime"),
     ],
@@ -276,7 +275,6 @@ TOLD_ALL = second_boot(told=(str(Fact.LOCAL), str(Fact.CONTROL_PLANE)))
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(Case(view=NO, state=replace(OLD_STATE, denial=denied("not-ours"))), id="not ours"),
         pytest.param(Case(view=host_view(status="installed")), id="installed"),
         pytest.param(Case(state=TOLD_ALL, evidence=replace(UP, verdict=Verdict.SUCCEEDED)), id="kubelet up"),
         pytest.param(Case(state=replace(OLD_STATE, earlier_uptime=90000.0)), id="lifetime"),
@@ -575,11 +573,12 @@ def test_a_fact_that_the_service_has_already_is_noted() -> None:
 
 
 WRONG = evidence(wrong=True)
-TOLD = replace(seen(WRONG), told=(str(Fact.LOCAL),), refused={"host_boot": 400}, stages_known=False)
+NO_BASELINE = replace(seen(WRONG), told=(str(Fact.LOCAL),), refused={"host_boot": 400}, stages_known=False)
+TOLD = replace(NO_BASELINE, spent=BASELINE_SENT)
 
 
 def spent(**fields: object) -> dict[str, Spent]:
-    return {"assisted-service": Spent(boot_id=BOOT, **fields)}  # type: ignore[arg-type]
+    return {"assisted-service": Spent(boot_id=BOOT, bundle_boot=BOOT, **fields)}  # type: ignore[arg-type]
 
 
 WANTING = {
@@ -588,6 +587,7 @@ WANTING = {
     "each-round": Case(state=TOLD, settings=settings(send=Send.ALWAYS)),
     "changed": Case(state=TOLD, settings=settings(send=Send.WHEN_CHANGED)),
     "spooled": Case(state=with_bundle(TOLD, WRONG)),
+    "baseline": Case(state=NO_BASELINE),
 }
 
 
@@ -834,6 +834,80 @@ VERDICT = f"verdict wrong: {PLACE}"
 def test_verdict_is_not_reported(case: Case) -> None:
     state = TOLD if case.state is OLD_STATE else case.state
     assert replace(case, state=with_bundle(state, WRONG), evidence=WRONG).plan().report == ()
+
+
+def baselines(boots: list[float], *, fingerprint: str = "well", **fields: object) -> list[tuple[str, float]]:
+    """Return the boot and uptime of each upload of a host that lives through boots of so many seconds."""
+    service, state, uploads = Answering(**fields), ReporterState(), []  # type: ignore[arg-type]
+    for number, seconds in enumerate(boots):
+        for uptime in range(20, int(seconds), 600):
+            found = evidence(float(uptime), boot_id=f"{number:032x}", fingerprint=fingerprint)
+            before = len(service.uploads)
+            state, _ = whole_round(settings(), state, found, service, SMALL)
+            uploads += [(found.boot_id[-1], found.uptime)] * (len(service.uploads) - before)
+    return uploads
+
+
+@pytest.mark.parametrize("knows_host_boot", [True, False])
+def test_healthy_host_ships_one_bundle_early_in_each_boot(knows_host_boot: bool) -> None:
+    assert baselines([1500.0, 1500.0], knows_host_boot=knows_host_boot) == [("0", 20.0), ("1", 20.0)]
+
+
+def test_baselines_of_a_reboot_loop_leave_half_of_the_budget() -> None:
+    assert len(baselines([300.0] * 30)) == settings().uploads // 2
+    few = Case(state=NO_BASELINE, settings=settings(uploads_per_boot=1))
+    assert few.plan().ship == (), "the only upload is for a trouble or a limit"
+
+
+def test_baseline_is_made_when_its_destination_answers() -> None:
+    for view in (LOST, None, Answered(503)):
+        assert not Case(state=NO_BASELINE, view=view).plan().gather
+    assert Case(state=NO_BASELINE, view=LOST, settings=settings(ship_to=("/mnt",))).plan().gather
+
+
+def test_baseline_replaces_no_bundle_of_a_trouble() -> None:
+    spooled = with_bundle(NO_BASELINE, replace(WRONG, boot_id=NEXT_BOOT))
+    assert [found.fingerprint for found in Case(state=spooled).plan().ship] == ["wrong"]
+    kept = replace(spooled, spent={"assisted-service": Spent(fingerprints=("wrong",))})
+    assert Case(state=kept).plan().ship == ()
+
+
+@pytest.mark.parametrize("is_wrong", [True, False])
+def test_baseline_takes_no_place_of_a_trouble_in_the_hosts_logs(is_wrong: bool) -> None:
+    state = replace(NO_BASELINE, host_uploads=1, has_wrong_host_logs=is_wrong)
+    assert bool(Case(state=state, view=WITH_LOGS).plan().ship) is not is_wrong
+
+
+def test_service_without_its_database_gets_the_trouble_in_the_next_boot() -> None:
+    service, state = Answering(view=NO), ReporterState()
+    for uptime in range(20, 3000, 600):
+        state, plan = whole_round(settings(), state, evidence(float(uptime), wrong=True), service, SMALL)
+        assert plan.stop is None
+    assert service.calls == {"GET": 4}, "a believed denial is not asked about in every round"
+    for boot in range(1, 7):
+        found = evidence(boot_id=f"{boot:032x}", wrong=True)
+        for seconds in (20.0, 620.0, 1220.0):
+            state, plan = whole_round(settings(), state, replace(found, uptime=seconds), service, SMALL)
+            assert plan.stop is None
+    assert service.calls == {"GET": 6}, "once an hour at most"
+    service.view = host_view()
+    state, _ = whole_round(settings(), state, evidence(20.0, boot_id=NEXT_BOOT, wrong=True), service, SMALL)
+    assert state.is_delivered("wrong")
+    assert service.accepted[-1].place
+
+
+def test_last_boot_waits_with_a_trouble_for_a_service_that_is_away() -> None:
+    service, state = Answering(faults=lambda _: LOST), second_boot()
+    failed = replace(SECOND, verdict=Verdict.FAILED, fingerprint="wrong")
+    for uptime in range(20, 7000, 600):
+        found = replace(failed, uptime=float(uptime))
+        state, plan = whole_round(settings(), state, found, service, SMALL)
+        assert plan.stop is None
+    service.faults = lambda _: None
+    state, plan = whole_round(settings(), state, replace(failed, uptime=7220.0), service, SMALL)
+    assert state.is_delivered("wrong")
+    assert service.accepted[-1].place
+    assert some(plan.stop).rule == "time-limit"
 
 
 def test_with_send_always_a_bundle_is_made_in_each_round() -> None:

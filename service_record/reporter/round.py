@@ -29,8 +29,8 @@ from service_record.reporter.policy.moment import (
     StageReport,
     StepResult,
     Stop,
-    asks,
 )
+from service_record.reporter.policy.shipments import asks, with_offer
 from service_record.reporter.policy.transitions import (
     Call,
     Meaning,
@@ -118,7 +118,7 @@ class Round:
             self.say.warning(fault)
         self._sweep()
         self.evidence = observe(self.places, own=(self.places.service.name,))
-        self._keep(arrive(self.state, self.evidence))
+        self._keep(with_offer(self.settings, arrive(self.state, self.evidence), self.evidence))
         clients = Clients(self.settings)
         if asks(self.settings, self.state, self.evidence):
             self._ask(clients)
@@ -290,6 +290,8 @@ class Round:
             return "Not reported: the token is unusable. Log in: journalctl -u boot-reporter"
         if self.plan.keeps:
             return f"{PLACE}. Log in: service-record analyze"
+        if self.view is None and self.state.denial is not None:
+            return "Not reported: the service refuses this host. Log in: service-record analyze"
         if self.view is None or isinstance(self.view, HostView):
             return "Log in: service-record analyze"
         return f"Not reported: {view_text(self.view)}. Log in: service-record analyze"
@@ -353,7 +355,7 @@ def rehearsed(places: Places, environ: Mapping[str, str]) -> Iterator[str]:
     except OSError as error:
         yield f"{places.state_file}: {error.strerror}; without it nothing is reported or shipped"
     evidence = observe(places, own=(places.service.name,))
-    state = arrive(state, evidence)
+    state = with_offer(settings, arrive(state, evidence), evidence)
     yield f"verdict: {log.sentence(evidence)}"
     view = Clients(settings).view() if asks(settings, state, evidence) else None
     yield f"service: {view_text(view)}"

@@ -43,6 +43,8 @@ class Spent:
     """The fingerprints that were reported to it."""
     round: str | None = None
     """The round that shipped the latest bundle; see `Moment.round`."""
+    bundle_boot: str | None = None
+    """The boot in which its latest bundle was made."""
     last_word: str | None = None
     """The boot whose limit was near when a bundle was shipped for that reason; `lifetime` for that limit."""
 
@@ -117,12 +119,16 @@ class ReporterState:
     """Destination -> what it has got."""
     host_uploads: _Count = 0
     """The number of uploads to the service's slot for the host's logs: after one, its content is ours."""
+    has_wrong_host_logs: bool = False
+    """True if the bundle in that slot is of something wrong, so that a healthy host's may not replace it."""
     bundle: SpooledBundle | None = None
     withheld: tuple[str, ...] = ()
     """Fingerprints whose bundle had a secret in it that would have left the host."""
     cursor: str | None = None
     """The cursor of the journal at the end of what was shipped last."""
     denial: Denial | None = None
+    offered: _Seconds | None = None
+    """The host's uptime, all boots together, when a waiting reporter last offered what nobody took."""
     pauses: Mapping[str, Pause] = field(default_factory=dict)
     """Destination -> until when it is left alone."""
     is_careful: bool = False

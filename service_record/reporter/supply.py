@@ -19,7 +19,7 @@ from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.log import Log, outcome_text
 from service_record.reporter.paths import Places
 from service_record.reporter.policy.moment import Moment, Shipment
-from service_record.reporter.policy.shipments import targets
+from service_record.reporter.policy.shipments import spool_is_delivered
 from service_record.reporter.policy.transitions import Call, Meaning, learn, not_kept, with_bundle, withheld
 from service_record.reporter.setting_table import COLLECTOR
 from service_record.reporter.settings import Settings, secrets_in
@@ -231,24 +231,16 @@ class Supply:
         return outcome
 
     def drop_delivered(self, state: ReporterState) -> ReporterState:
-        """Return the state when the spool is emptied of what every destination has that is not ruled out.
+        """Empty the spool when its bundle has arrived everywhere, and return the state after that.
 
-        What none of them has stays, also when all of them are ruled out.
-
-        The next bundle goes on where this one ended, if no destination throws it away for the next. What a
-        disk did not let go of in an earlier round goes now.
+        The next bundle goes on where this one ended, if no destination throws it away for the next. A file
+        that the disk could not remove in an earlier round is removed now.
         """
-        if state.bundle is None:
-            self._drop()
-            return state
-        wanting = [
-            target
-            for target in targets(Moment(self._settings, state, self._evidence))
-            if state.bundle.fingerprint not in state.spent_at(target.destination).fingerprints
-        ]
-        if wanting or not state.is_delivered(state.bundle.fingerprint):
+        if not spool_is_delivered(Moment(self._settings, state, self._evidence)):
             return state
         self._drop()
+        if state.bundle is None:
+            return state
         goes_on = self._cursor is not None and self._goes_on()
         return replace(not_kept(state), cursor=self._cursor if goes_on else state.cursor)
 

@@ -175,6 +175,8 @@ def test_a_host_without_network_keeps_its_last_bundle_until_its_time_is_over(
 
     with_control_plane_ignition(host)
     host.boot("round; rest boot-reporter", uptime=3601)
+    assert not (host.lib / "service-record/reporter.stopped").exists(), "a trouble waits for the service"
+    host.boot("round; rest boot-reporter", uptime=86401)
     assert host.of_the_reporter() == {*TOMBSTONE, "etc/issue.d/80-service-record.issue"}
     (kept,) = (host.lib / "service-record/spool").iterdir()
     assert kept.name.startswith("log-bundle-")

@@ -13,9 +13,12 @@ from service_record.reporter.host_view import HostView, NoHost, Refused, View
 from service_record.reporter.paths import Places
 from service_record.reporter.policy import shipments
 from service_record.reporter.policy.moment import (
+    MOST_TRIES,
+    MOST_VERDICTS,
     NO_SUCH_HOST,
     NOT_OURS,
     SERVICE,
+    STAGE_CALLS,
     Fact,
     Moment,
     RoundPlan,
@@ -48,10 +51,6 @@ def first(rules: Iterable[PolicyRule], moment: Moment) -> PolicyRule | None:
     return next((rule for rule in rules if rule.holds(moment)), None)
 
 
-KIND: Final = "stage"
-"""The kind of call, where refusals are remembered."""
-MOST_TRIES: Final = 6
-"""Requests for one fact, those included that the round did not survive."""
 PLACE: Final = f"{Fact.KEPT}: {Places().spool_directory}"
 """The place of the bundle on the host: the directory, for its name changes with each newer one."""
 VOLATILE_PLACE: Final = f"{Fact.KEPT} until it reboots: {Places().volatile.spool_directory}"
@@ -119,7 +118,9 @@ SILENCES: Final = (
         "the service did not take this fact, and is not asked again",
     ),
     PolicyRule(
-        "telling-refused", lambda moment: KIND in moment.state.refused, "the service does not take stages"
+        "telling-refused",
+        lambda moment: STAGE_CALLS in moment.state.refused,
+        "the service does not take stages",
     ),
     PolicyRule(
         "no-view", lambda moment: _view(moment) is None, "the stage that the service knows is not known"
@@ -173,8 +174,7 @@ def stage_report(moment: Moment) -> StageReport:
     """
     fact, stages = moment.fact, moment.settings.stages
     as_stage = stages is Stages.NEW or (stages is Stages.AUTO and moment.state.stages_known is not False)
-    was_told = any(name.startswith(_VERDICT) for name in moment.state.told)
-    place = bundle_place(moment) if was_told and moment.is_wrong else ""
+    place = bundle_place(moment) if moment.told_verdicts and moment.is_wrong else ""
     if as_stage:
         return StageReport(fact=fact, stage=fact.value, info="", place=place)
     return StageReport(fact=fact, stage=_stage(moment), info=info(fact), place=place)
@@ -195,13 +195,15 @@ def verdict_report(moment: Moment) -> StageReport | None:
     is_final = view.stage in _OVER and not (view.stage == "Done" and _is_day_two(view))
     silence = first(SILENCES, moment)
     waits = silence is None or silence.name in WAITING
-    if is_final or KIND in state.refused or (waits and is_outstanding(moment) and _is_installing(moment)):
+    if (
+        is_final
+        or STAGE_CALLS in state.refused
+        or (waits and is_outstanding(moment) and _is_installing(moment))
+    ):
         return None
-    trouble = f"{_VERDICT}{(moment.evidence.trouble or moment.evidence.fingerprint)[:16]}: "
-    place = bundle_place(moment)
-    name = f"{trouble}{place}"
-    told = [fact for fact in state.told if fact.startswith(_VERDICT)]
-    if place == NO_BUNDLE and any(fact.startswith(trouble) for fact in told):
+    place, told = bundle_place(moment), moment.told_verdicts
+    name = f"{moment.verdict_name}{place}"
+    if place == NO_BUNDLE and any(fact.startswith(moment.verdict_name) for fact in told):
         return None
     is_spent = len(told) >= MOST_VERDICTS or state.tries.get(name, 0) >= MOST_TRIES
     if is_spent or name in {*told, *state.dropped, *state.deferred}:
@@ -210,8 +212,6 @@ def verdict_report(moment: Moment) -> StageReport | None:
     return StageReport(fact=name, stage=view.stage, info=info(fact), place=place)
 
 
-_VERDICT: Final = "verdict "
-MOST_VERDICTS: Final = 4
 NO_BUNDLE: Final = "No boot logs"
 
 
@@ -237,7 +237,7 @@ def _shown(destination: str) -> str:
 
 def is_outstanding(moment: Moment) -> bool:
     """Return whether the fact of now may still be told in a later round."""
-    if moment.settings.service is None or KIND in moment.state.refused:
+    if moment.settings.service is None or STAGE_CALLS in moment.state.refused:
         return False
     return moment.fact not in {*moment.state.told, *moment.state.dropped}
 
@@ -288,16 +288,26 @@ def _is_up_and_told(moment: Moment) -> bool:
     return not (waits and is_outstanding(moment))
 
 
+def _is_final_denial(moment: Moment, rule: str, answer: type[Refused | NoHost]) -> bool:
+    """Return whether a denial is the end.
+
+    A service whose database is away denies every host. So a trouble that nobody has taken is offered again.
+    """
+    if not moment.is_denied(rule) or shipments.waits_for_delivery(moment):
+        return False
+    return moment.view is None or isinstance(moment.view, answer)
+
+
 ENDINGS: Final = (
     PolicyRule(
         NOT_OURS,
-        lambda moment: isinstance(moment.view, Refused) and moment.is_denied(NOT_OURS),
-        "the service does not take our token, in three rounds over 30 minutes",
+        lambda moment: _is_final_denial(moment, NOT_OURS, Refused),
+        "the service does not take our token, in three rounds over 30 minutes; no trouble waits for it",
     ),
     PolicyRule(
         NO_SUCH_HOST,
-        lambda moment: isinstance(moment.view, NoHost) and moment.is_denied(NO_SUCH_HOST),
-        "the service knows no such host any more, in three rounds over 30 minutes",
+        lambda moment: _is_final_denial(moment, NO_SUCH_HOST, NoHost),
+        "the service knows no such host any more, in three rounds over 30 minutes; no trouble waits for it",
     ),
     PolicyRule(
         "installed",
@@ -311,8 +321,10 @@ ENDINGS: Final = (
     ),
     PolicyRule(
         "time-limit",
-        lambda moment: moment.is_over_limit and moment.is_last_boot,
-        "this boot has taken longer than `time_limit`",
+        lambda moment: (
+            moment.is_over_limit and moment.is_last_boot and not shipments.waits_for_delivery(moment)
+        ),
+        "this boot has taken longer than `time_limit`, and no trouble waits for a destination that is away",
     ),
     PolicyRule(
         "lifetime",
@@ -324,9 +336,9 @@ ENDINGS: Final = (
 
 QUIET: Final = PolicyRule(
     "quiet",
-    lambda moment: moment.is_quiet,
-    "this boot has taken longer than `time_limit`, another is expected, and there is nothing new to send; "
-    "a bundle that nobody took is offered after twice that time, four times, and so on",
+    shipments.is_quiet,
+    "this boot has taken longer than `time_limit`, and there is nothing new to send; "
+    "what nobody took is offered after twice that time, four times, and so on",
 )
 
 
@@ -337,7 +349,7 @@ def is_undelivered(moment: Moment) -> bool:
     logs, has not arrived, either.
     """
     if not moment.is_wrong:
-        return moment.has_undelivered
+        return shipments.has_undelivered(moment)
     is_delivered = moment.state.is_delivered(moment.evidence.fingerprint)
     return not is_delivered or Fact.KEPT in moment.state.told or shipments.keeps_bundle(moment)
 
@@ -361,8 +373,7 @@ def decide(
     undelivered = is_undelivered(moment)
     stop = Stop(rule=end.name, reason=end.reason, is_undelivered=undelivered) if end else None
     if end is None and QUIET.holds(moment):
-        quiet = RoundPlan(why=(QUIET.line,))
-        return _with_shipments(quiet, moment, (shipments.SPOOLED,)) if moment.is_offered_again else quiet
+        return RoundPlan(why=(QUIET.line,))
     plan = _with_stages(RoundPlan(stop=stop, why=(end.line,) if end else ()), moment)
     is_well = _is_up_and_well(moment)
     if stop is not None and (is_well or not (moment.is_wrong or stop.rule in _LIMITS)):

@@ -4,7 +4,6 @@ import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from math import floor, log2
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -12,7 +11,7 @@ from service_record.http.answers import Outcome
 from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.host_view import HostView, View
 from service_record.reporter.setting_table import COLLECTOR
-from service_record.reporter.settings import Send, Settings
+from service_record.reporter.settings import Settings
 from service_record.reporter.state import BootSeen, ReporterState
 
 HOST_BOOT: Final = "host_boot"
@@ -152,8 +151,13 @@ DENIED_SECONDS: Final = 1800.0
 believed. With local authentication it answers 401 while its database is away.
 """
 _JOINED: Final = "Joined"
-_TIMER_SECONDS: Final = 60.0
-"""The unit's timer looks each minute whether a round is due: one may be that late."""
+STAGE_CALLS: Final = "stage"
+"""The kind of call under which a refusal to take stages is remembered."""
+MOST_TRIES: Final = 6
+"""Requests for one fact, including those of rounds that were killed."""
+MOST_VERDICTS: Final = 4
+VERDICT: Final = "verdict "
+"""The beginning of the names under which reported verdicts are remembered."""
 
 
 @dataclass(frozen=True)
@@ -213,45 +217,6 @@ class Moment:
         return self.state.uptime_before(self.evidence.boot_id) + self.evidence.uptime
 
     @cached_property
-    def is_quiet(self) -> bool:
-        """Return whether this boot had its time, another may come, and there is nothing new to send."""
-        return self.is_over_limit and not self.is_last_boot and self.boot.rounds > 1 and not self.has_news
-
-    @cached_property
-    def has_news(self) -> bool:
-        """Return whether this round has a bundle to send that no earlier round has made or sent."""
-        if self.settings.send is Send.ALWAYS:
-            return True
-        fingerprint, bundle = self.evidence.fingerprint, self.state.bundle
-        if (
-            not (self.is_wrong or self.settings.send is Send.WHEN_CHANGED)
-            or fingerprint in self.state.withheld
-        ):
-            return False
-        if bundle is not None and bundle.fingerprint == fingerprint:
-            # Decided anew after each step: a bundle of this very round is still news.
-            return (bundle.boot_id, bundle.uptime) == (self.evidence.boot_id, self.evidence.uptime)
-        has_it = [spent for spent in self.state.spent.values() if fingerprint in spent.fingerprints]
-        return all(spent.round == self.round for spent in has_it)
-
-    @cached_property
-    def has_undelivered(self) -> bool:
-        """Return whether the spool has a bundle of something wrong with the host that no destination has."""
-        bundle = self.state.bundle
-        return bundle is not None and bundle.is_wrong and not self.state.is_delivered(bundle.fingerprint)
-
-    @cached_property
-    def is_offered_again(self) -> bool:
-        """Return whether this round of a quiet boot offers such a bundle: the first after twice `time_limit`,
-        four times, and so on, for whoever was away.
-        """
-        if not (self.is_quiet and self.has_undelivered):
-            return False
-        uptime, limit = self.evidence.uptime, self.settings.time_limit
-        doubled = limit * 2 ** floor(log2(uptime / limit)) if limit > 0 else uptime
-        return doubled > limit and uptime - doubled < self.settings.frequency + _TIMER_SECONDS
-
-    @cached_property
     def limit_near(self) -> str | None:
         """Return the limit before which there is no other round: that of this boot, or `lifetime`."""
         ahead = self.settings.frequency + self.settings.jitter
@@ -270,10 +235,19 @@ class Moment:
             return False
         return not self.evidence.is_reboots or self.boot.rounds > 1
 
-    def is_denied(self, rule: str) -> bool:
+    @cached_property
+    def verdict_name(self) -> str:
+        """Return the beginning of the name of a report of what is wrong now; the bundle's place follows."""
+        return f"{VERDICT}{(self.evidence.trouble or self.evidence.fingerprint)[:16]}: "
+
+    @cached_property
+    def told_verdicts(self) -> tuple[str, ...]:
+        return tuple(name for name in self.state.told if name.startswith(VERDICT))
+
+    def is_denied(self, rule: str | None = None) -> bool:
         """Return whether the service has denied the host for long enough to be believed."""
         row = self.state.denial
-        if row is None or row.rule != rule:
+        if row is None or rule not in {None, row.rule}:
             return False
         return row.rounds >= DENIED_ROUNDS and row.until - row.since >= DENIED_SECONDS
 
@@ -285,11 +259,3 @@ class Moment:
 def round_of(evidence: HostEvidence) -> str:
     """Return a name of the round with this evidence that no other round of the host has."""
     return f"{evidence.boot_id} {evidence.uptime:.2f}"
-
-
-def asks(settings: Settings, state: ReporterState, evidence: HostEvidence) -> bool:
-    """Return whether the assisted-service is to be asked for its view in this round."""
-    moment = Moment(settings, state, evidence)
-    is_usable = settings.service is not None and settings.service.is_usable
-    is_quiet = moment.is_quiet and not moment.is_offered_again
-    return is_usable and not is_quiet and not moment.is_paused(SERVICE)

@@ -13,12 +13,13 @@ from typing import Final, TypeVar
 from service_record.http.answers import Answered, Outcome, Unreachable
 from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.host_view import NoHost, Refused, View
-from service_record.reporter.policy import deciding
 from service_record.reporter.policy.moment import (
     HOST,
+    MOST_TRIES,
     NO_SUCH_HOST,
     NOT_OURS,
     SERVICE,
+    STAGE_CALLS,
     Fact,
     RoundPlan,
     Shipment,
@@ -162,7 +163,8 @@ def before(
     counted = _spend(spent, evidence.boot_id, step.tries, step.tries * size)
     counted = replace(counted, last_word=step.last_word or spent.last_word)
     state = replace(state, spent=_with(state.spent, step.destination, counted))
-    return _with_host_uploads(state, step, step.tries)
+    state = _with_host_uploads(state, step, step.tries)
+    return replace(state, has_wrong_host_logs=True) if step.kind == HOST and _is_of_trouble(state) else state
 
 
 def after(
@@ -247,7 +249,7 @@ def _after_report(state: ReporterState, step: StageReport, result: StepResult) -
     if meaning is Meaning.OTHER_FORM:
         return replace(state, stages_known=False)
     if meaning is Meaning.NEVER_AGAIN:
-        return replace(state, refused=_with(state.refused, deciding.KIND, _status(result)))
+        return replace(state, refused=_with(state.refused, STAGE_CALLS, _status(result)))
     if meaning is Meaning.MOVED:
         moved = state.moved.get(step.fact, 0) + 1
         dropped = _added(state.dropped, step.fact) if moved > 1 else state.dropped
@@ -257,7 +259,7 @@ def _after_report(state: ReporterState, step: StageReport, result: StepResult) -
     if isinstance(result.outcome, Answered) and result.outcome.status != HTTPStatus.INTERNAL_SERVER_ERROR:
         tries = max(0, state.tries.get(step.fact, 0) - 1)
         state = replace(state, tries=_with(state.tries, step.fact, tries))
-    if state.tries.get(step.fact, 0) >= deciding.MOST_TRIES:
+    if state.tries.get(step.fact, 0) >= MOST_TRIES:
         return replace(state, dropped=_added(state.dropped, step.fact))
     return replace(state, deferred=_added(state.deferred, step.fact))
 
@@ -272,7 +274,8 @@ def _after_shipment(
     right = _spend(spent, evidence.boot_id, uploads - step.tries, sent - step.tries * result.size)
     if meaning is Meaning.DONE:
         fingerprints = _added(right.fingerprints, step.fingerprint)[-_MOST_KEPT:]
-        right = replace(right, fingerprints=fingerprints, round=round_of(evidence))
+        made_in = state.bundle.boot_id if state.bundle is not None else evidence.boot_id
+        right = replace(right, fingerprints=fingerprints, round=round_of(evidence), bundle_boot=made_in)
     elif step.last_word is not None and uploads == 0:
         right = replace(right, last_word=None)
     state = replace(state, spent=_with(state.spent, step.destination, right))
@@ -280,8 +283,14 @@ def _after_shipment(
     if meaning is Meaning.NEVER_AGAIN:
         return replace(state, refused=_with(state.refused, step.kind, _status(result)))
     if meaning is Meaning.DONE:
+        if step.kind == HOST:
+            state = replace(state, has_wrong_host_logs=_is_of_trouble(state))
         return replace(state, accepted=_added(state.accepted, step.kind))
     return replace(state, deferred=_added(state.deferred, step.kind))
+
+
+def _is_of_trouble(state: ReporterState) -> bool:
+    return state.bundle is not None and state.bundle.is_wrong
 
 
 def _with_host_uploads(state: ReporterState, step: Shipment, uploads: int) -> ReporterState:
