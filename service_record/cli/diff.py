@@ -102,9 +102,10 @@ class _Difference(msgspec.Struct, frozen=True):
         return comparison_page(self.comparisons, *self.hosts, view, self.evident)
 
     def page(self, view: View) -> str:
-        from service_record.display.html.show_page import COLUMNS, difference_html
+        from service_record.display.html.rendering import SUMMARY_COLUMNS
+        from service_record.display.html.show_page import difference_html
 
-        lines = self.lines(msgspec.structs.replace(view, width=COLUMNS), is_wide=False)
+        lines = self.lines(msgspec.structs.replace(view, width=SUMMARY_COLUMNS), is_wide=False)
         return difference_html(lines, (self.hosts[0][0], self.hosts[1][0]), view)
 
     def document(self) -> dict[str, object]:

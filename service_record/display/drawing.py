@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from service_record.display.charts import Bar, Chart, Row, RowKind, offset, ticks
 from service_record.display.phrases import VERBS, glyph, headline
-from service_record.display.text import View, count
+from service_record.display.text import View, count, utc
 from service_record.display.timeline import boot_title, chart_notes, row_name, took
 from service_record.history.outcome import Outcome
 
@@ -195,6 +195,10 @@ class ChartBar(msgspec.Struct, frozen=True, kw_only=True):
     """The place in the page with more about it than the table has."""
     marks: tuple[tuple[str, float], ...] = ()
     """Kind and time of each mark on it: its typical end, its budget."""
+    started: str = ""
+    """The time of its start entry, as recorded."""
+    ended: str = ""
+    """The time of its end entry, as recorded."""
 
     @property
     def first(self) -> float:
@@ -209,6 +213,7 @@ class ChartRow(msgspec.Struct, frozen=True, kw_only=True):
     whole_name: str
     """The name that says enough where the row stands alone."""
     is_strong: bool
+    service: str = ""
     depth: int = 0
     took: str
     """The longest duration."""
@@ -226,6 +231,8 @@ class JoinedBars(msgspec.Struct):
     end: float
     bar: ChartBar
     """The latest of them, or the latest that failed."""
+    index: int
+    """The number of that bar in its row, from 0."""
     count: int = 1
     is_mixed: bool = False
     """True when they ended differently."""
@@ -241,18 +248,18 @@ def thinned(bars: Iterable[ChartBar], least: float, edge: float) -> list[JoinedB
     bars = list(bars)
     is_crowded = len(bars) > MAX_BARS
     joined: list[JoinedBars] = []
-    for bar in bars:
+    for index, bar in enumerate(bars):
         last = joined[-1] if joined else None
         begin, end = bar.first, bar.end if bar.end is not None else max(edge, bar.first)
         is_short = last is not None and begin - last.end < least and end - begin < least
         is_alike = last is not None and last.bar.look == bar.look
         if last is not None and is_short and (is_alike or is_crowded):
             if is_alike or bar.look == Outcome.FAILURE:
-                last.bar = bar
+                last.bar, last.index = bar, index
             last.is_mixed |= not is_alike
             last.end, last.count = max(last.end, end), last.count + 1
         else:
-            joined.append(JoinedBars(begin, end, bar))
+            joined.append(JoinedBars(begin, end, bar, index))
     for earlier, later in pairwise(joined):
         earlier.is_followed = later.begin - earlier.end < 2 * least
     return joined
@@ -264,6 +271,8 @@ class DrawnBar(msgspec.Struct, frozen=True, kw_only=True):
     begin: float
     width: float
     bar: ChartBar
+    index: int
+    """The number of the bar in its row, from 0."""
     text: str
     sign: str
     """Drawn behind the bar, unless it is empty."""
@@ -307,6 +316,24 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
         return [(self._percent(begin), CUT_WIDTH * ROOM) for begin, _ in self.axis.cuts]
 
     @property
+    def zoom(self) -> str:
+        """Return begin and end of each segment, in seconds and in percent, for the script of a page; empty if
+        there is no time to zoom into.
+        """
+        if self.axis.seconds_per_width <= 0:
+            return ""
+        segments = [
+            [round(at, 3) for at in (*segment, *map(self._percent, segment))]
+            for segment in self.axis.segments
+        ]
+        return msgspec.json.encode(segments).decode()
+
+    @property
+    def has_entries(self) -> bool:
+        """Return True if the times of entries are known."""
+        return any(bar.started or bar.ended for row in self.rows for bar in row.bars)
+
+    @property
     def head(self) -> str:
         return "longest" if any(len(row.bars) > 1 for row in self.rows) else "took"
 
@@ -343,6 +370,7 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
             begin=begin,
             width=width,
             bar=bar,
+            index=joined.index,
             text=text,
             sign="" if joined.is_followed else sign,
             silence=max(ROOM - begin - width, 0.0) if self.is_overdue and bar.end is None else 0.0,
@@ -399,6 +427,7 @@ def _row(row: Row, target: str, view: View, *, flat: bool) -> ChartRow:
         name=row_name(row, flat=flat),
         whole_name=row_name(row, flat=True),
         is_strong=row.kind is RowKind.SERVICE,
+        service=row.service,
         depth=0 if flat else min(row.depth, _DEEPEST),
         took=took(row.longest),
         bars=[
@@ -412,6 +441,8 @@ def _row(row: Row, target: str, view: View, *, flat: bool) -> ChartRow:
                 text=_described(bar, row),
                 number=bar.run.attempt,
                 target=target if bar.outcome.is_bad else "",
+                started=utc(bar.span.started) if bar.span.started is not None else "",
+                ended=utc(bar.span.ended) if bar.span.ended is not None else "",
             )
             for bar in row.bars
         ],

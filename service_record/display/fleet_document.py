@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
+from msgspec.structs import replace
+
 from service_record.display.fleet_table import (
     VERDICTS,
     Cluster,
@@ -18,6 +20,7 @@ from service_record.display.fleet_table import (
     moment_at,
     seconds_of,
     sign,
+    table,
     tally,
     with_builds,
 )
@@ -30,7 +33,7 @@ _TEMPLATE: Final = "hosts.html"
 
 def hosts_html(answer: HostsAnswer, source: str, view: View) -> str:
     """Return the page of `hosts --output html`: the hosts as they were at one moment."""
-    from service_record.display.html.rendering import page, section  # only for a page
+    from service_record.display.html.rendering import SUMMARY_COLUMNS, page, section  # only for a page
 
     def moment_of(at: float | None) -> str:
         return "" if at is None else moment_at(at, view)
@@ -45,7 +48,8 @@ def hosts_html(answer: HostsAnswer, source: str, view: View) -> str:
         clusters = [(cluster, moment_of(cluster.since)) for cluster in answer.clusters]
         sections.insert(0, section("clusters", "Clusters", _TEMPLATE, "clusters", rows=clusters))
     lead = [((tally(answer), Ink.STRONG),), ((f"as of {moment_of(answer.now)}", Ink.FAINT),)]
-    return page(f"Hosts of {source}", lead, sections, view.now)
+    plain = table(answer, source, replace(view, width=SUMMARY_COLUMNS))
+    return page(f"Hosts of {source}", lead, sections, view.now, summary=plain)
 
 
 def hosts_document(answer: HostsAnswer, source: str) -> Document:

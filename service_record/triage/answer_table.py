@@ -185,7 +185,12 @@ _TREND: Final = (168, 32)
 
 def answer_html(triage: Triage, source: str, made_at: datetime) -> str:
     """Return the answer as one HTML file."""
-    from service_record.display.html.rendering import page, section  # only for a page
+    from service_record.display.html.rendering import (
+        SUMMARY_COLUMNS,
+        bounded,
+        page,
+        section,
+    )  # only for a page
 
     everything = (*triage.causes, *triage.unknown)
     bad = count(triage.bad, "bundle with trouble", "bundles with trouble")
@@ -195,22 +200,25 @@ def answer_html(triage: Triage, source: str, made_at: datetime) -> str:
     ]
     if compared := _comparison(triage):
         lead.append(((f"New and rising: {compared}.", Ink.FAINT),))
-    sections = [
-        section(place, heading, "triage.html", "causes", rows=[_page_row(cause, triage) for cause in causes])
-        for place, heading, causes in (
-            ("new", "New", [cause for cause in everything if cause.is_new]),
-            ("rising", "Rising", [cause for cause in everything if cause.is_rising]),
-            ("causes", "Causes", triage.causes),
-            ("unknown", "No rule knows", triage.unknown),
-            ("unexpected", _UNEXPECTED, triage.unexpected),
-        )
-        if causes
-    ]
-    sections += [
-        section(name, heading, "parts.html", "items", texts=[f"{place}: {reason}" for place, reason in items])
-        for name, heading, items in _left_out(triage)
-    ]
-    return page(f"Triage of {source}", lead, sections, made_at)
+    sections = []
+    for place, heading, causes in (
+        ("new", "New", [cause for cause in everything if cause.is_new]),
+        ("rising", "Rising", [cause for cause in everything if cause.is_rising]),
+        ("causes", "Causes", triage.causes),
+        ("unknown", "No rule knows", triage.unknown),
+        ("unexpected", _UNEXPECTED, triage.unexpected),
+    ):
+        if causes:
+            shown, more = bounded(causes)
+            rows = [_page_row(cause, triage) for cause in shown]
+            values = {"first": rows[:_MAX_CAUSES], "rest": rows[_MAX_CAUSES:], "more": more}
+            sections.append(section(place, heading, "triage.html", "causes", **values))
+    for name, heading, items in _left_out(triage):
+        shown_items, more = bounded(items)
+        values = {"texts": [f"{place}: {reason}" for place, reason in shown_items], "more": more}
+        sections.append(section(name, heading, "triage.html", "left_out", **values))
+    plain = answer_lines(triage, View(width=SUMMARY_COLUMNS, now=made_at))
+    return page(f"Triage of {source}", lead, sections, made_at, summary=plain)
 
 
 def _page_row(cause: Cause, triage: Triage) -> tuple[object, ...]:

@@ -142,6 +142,8 @@ def test_files_of_pages_have_no_barrier(browser: Browser, fleet: Served, tmp_pat
         for command in (
             ("timeline", "--from", records),
             ("analyze", "--from", records),
+            ("show", "--from", records),
+            ("diff", "example:good", "example:failed-stage"),
             ("triage", bundles),
             ("hosts", "--from", source, "--token-file", token, "--group", "dc1"),
         ):

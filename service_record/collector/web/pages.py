@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from service_record.collector.api.answering import Refusal
 from service_record.display.fleet_table import stopped_at
-from service_record.display.html.rendering import make_environment, stylesheet
+from service_record.display.html.rendering import make_environment, script, stylesheet
 from service_record.display.text import count, duration
 
 _FOLDER: Final = Path(__file__).parent / "static"
@@ -40,10 +40,12 @@ class Asset:
 def assets() -> dict[str, Asset]:
     """Return the files by their names.
 
-    The styles are those of all our pages, and the collector's own after them.
+    The styles are those of all our pages, and the collector's own after them. Its charts have the script of
+    all our pages.
     """
     contents = {path.name: path.read_bytes() for path in sorted(_FOLDER.iterdir())}
     contents["pages.css"] = stylesheet().encode() + contents["pages.css"]
+    contents["page.js"] = script().encode()
     return {name: _asset(name, content) for name, content in contents.items()}
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from service_record.diagnosis.findings import Diagnosis, Trouble, host_commands, next_commands
 from service_record.display.charts import Chart
 from service_record.display.html.rendering import (
+    SUMMARY_COLUMNS,
     UNWRAPPED,
     Section,
     bounded,
@@ -32,6 +33,7 @@ from service_record.display.sentences import (
     verdict_sentence,
 )
 from service_record.display.text import Ink, View, duration, moment
+from service_record.display.verdict_page import analysis
 from service_record.history import History
 from service_record.history.outcome import Stage
 
@@ -65,7 +67,9 @@ def analysis_html(
     lead = [((as_of, Ink.STRONG),), *summary(history, source, view)]
     sections = analysis_sections(diagnosis, history, charts, view, repeats_verdict=False)
     title = f"Analysis of {diagnosis.host_name or source}"
-    return page(title, lead, sections, view.now, heading=verdict_line(diagnosis, view, tag="h1"))
+    heading = verdict_line(diagnosis, view, tag="h1")
+    plain = analysis(diagnosis, history, source, replace(view, width=SUMMARY_COLUMNS))
+    return page(title, lead, sections, view.now, summary=plain, heading=heading)
 
 
 def verdict_line(diagnosis: Diagnosis, view: View, *, tag: str = "p") -> Markup:
@@ -94,7 +98,7 @@ def analysis_sections(
         *_troubles(diagnosis, view, repeats_verdict=repeats_verdict),
         *_handled(diagnosis, view),
         *_rest(diagnosis),
-        *chart_sections(history, charts, {}, view, has_styles=has_styles),
+        *chart_sections(history, charts, _targets(diagnosis), view, has_styles=has_styles),
         *damage_sections(damages(history, view, whole=True)),
     ]
 
@@ -113,8 +117,20 @@ def _troubles(diagnosis: Diagnosis, view: View, *, repeats_verdict: bool) -> Ite
         ("others", "Troubles with causes of their own", diagnosis.others),
     ):
         shown, more = bounded(troubles)
-        if cards := [(trouble_sentence(trouble), _card(trouble, view)) for trouble in shown]:
+        cards = [
+            (f"{place}-{number}", trouble_sentence(trouble), _card(trouble, view))
+            for number, trouble in enumerate(shown)
+        ]
+        if cards:
             yield section(place, heading, _TEMPLATE, "folded", cards=cards, more=more)
+
+
+def _targets(diagnosis: Diagnosis) -> dict[str, str]:
+    """Return the place of each service's trouble on the page."""
+    targets: dict[str, str] = {}
+    for place, troubles in (("others", diagnosis.others), ("followers", diagnosis.followers)):
+        targets |= {trouble.service: f"{place}-{n}" for n, trouble in enumerate(bounded(troubles)[0])}
+    return targets if diagnosis.root is None else {**targets, diagnosis.root.service: "cause"}
 
 
 def _handled(diagnosis: Diagnosis, view: View) -> Iterator[Section]:

@@ -4,10 +4,13 @@ Every text is escaped, with what would not be seen written out. Each way to an e
 a collector knows these templates, too.
 """
 
+import base64
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -17,7 +20,7 @@ from markupsafe import Markup
 from service_record.display.charts import Chart
 from service_record.display.drawing import MAX_EXECUTIONS, boot_drawing
 from service_record.display.phrases import ending, place, rank_label
-from service_record.display.text import Ink, Line, View, count, utc
+from service_record.display.text import Ink, Line, View, count, painted, utc
 from service_record.history import History
 from service_record.record.visible import visible
 from service_record.version import __version__
@@ -40,6 +43,8 @@ MAX_BOOTS: Final = 50
 """Charts on a page: a host that restarts in circles has thousands of boots that look alike."""
 MAX_ITEMS: Final = 500
 """Cards or lines of one kind on a page."""
+MAX_SUMMARY_LINES: Final = 100
+SUMMARY_COLUMNS: Final = 100
 
 
 def bounded(items: Sequence[T]) -> tuple[Sequence[T], str]:
@@ -93,6 +98,18 @@ def _environment() -> Environment:
 
 def stylesheet() -> str:
     return _environment().get_template("style.css").render()
+
+
+@cache
+def script() -> Markup:
+    """Return the script of all pages. A page is complete without it."""
+    return Markup(_environment().get_template("page.js").render())  # noqa: S704  # our own file
+
+
+@cache
+def _script_digest() -> str:
+    """Return the digest by which the policy of a page allows its script, and no other."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()
 
 
 def draw(template: str, macro: str, /, **values: Any) -> Markup:
@@ -150,13 +167,19 @@ def page(
     lead: Iterable[Line],
     sections: Iterable[Section],
     made_at: datetime,
+    *,
+    summary: Iterable[Line],
     heading: Markup | None = None,
 ) -> str:
     """Return a page in one file: its head with what matters most and when it was made, then its sections.
 
-    The largest heading is the title, unless there is another. By its policy, a browser loads nothing and runs
-    nothing for such a page, whatever is in it.
+    `summary` is what a person copies into a ticket: its first lines are in the page as plain text. The
+    largest heading is the title, unless there is another. The policy of the page lets a browser run only our
+    script and load nothing, whatever is in the page.
     """
+    plain = [line.rstrip() for line in islice(painted(summary, color=False), MAX_SUMMARY_LINES + 1)]
+    if len(plain) > MAX_SUMMARY_LINES:
+        plain[-1] = "..."
     return (
         _environment()
         .get_template("page.html")
@@ -166,6 +189,9 @@ def page(
             sections=list(sections),
             made_at=utc(made_at, "seconds"),
             heading=heading,
+            summary=plain,
+            script=script(),
+            script_digest=_script_digest(),
             version=__version__,
         )
     )

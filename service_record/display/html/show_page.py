@@ -1,11 +1,13 @@
 """Records as a page: what each service did, failures first; and the differences of two hosts."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import msgspec
 from msgspec.structs import replace
 
 from service_record.display.html.rendering import (
+    SUMMARY_COLUMNS,
     UNWRAPPED,
     bounded,
     damage_sections,
@@ -14,14 +16,12 @@ from service_record.display.html.rendering import (
 )
 from service_record.display.html.timeline_page import failure_section
 from service_record.display.phrases import damages, left_out_sentences, summary, title
-from service_record.display.table import by_importance, run_lines
+from service_record.display.table import by_importance, run_lines, table
 from service_record.display.text import BLANK, Line, View, count
 from service_record.history import History, ServiceHistory
 
 _MAX_RUNS = 50
 """The runs of a service that a page shows. A service in a restart loop has thousands of similar runs."""
-COLUMNS = 100
-"""The width for which the lines of a run are laid out in columns."""
 
 
 class _FoldedService(msgspec.Struct, frozen=True):
@@ -34,6 +34,8 @@ class _FoldedService(msgspec.Struct, frozen=True):
 
 def show_html(history: History, source: str, units: Iterable[Line], view: View) -> str:
     """Return the page of `show`; `units` are the lines about units without a record."""
+    units = list(units)
+    plain = chain(table(history, source, replace(view, width=SUMMARY_COLUMNS)), units)
     view = replace(view, width=UNWRAPPED)
     sections = []
     if (failed := failure_section(history, view)) is not None:
@@ -45,12 +47,13 @@ def show_html(history: History, source: str, units: Iterable[Line], view: View) 
         values = {"services": services, "more": more}
         sections.append(section("services", "Services", "parts.html", "folded_services", **values))
     sections += damage_sections(damages(history, view, whole=True))
-    return page(f"Services of {source}", summary(history, source, view), sections, view.now)
+    lead = summary(history, source, view)
+    return page(f"Services of {source}", lead, sections, view.now, summary=plain)
 
 
 def _service(service: ServiceHistory, view: View) -> _FoldedService:
     runs = service.runs[-_MAX_RUNS:]
-    columns = replace(view, width=COLUMNS)
+    columns = replace(view, width=SUMMARY_COLUMNS)
     lines = [line for run in reversed(runs) for line in (*run_lines(run, columns), BLANK)]
     notes = list(left_out_sentences(service))
     if hidden := len(service.runs) - len(runs):
@@ -60,11 +63,12 @@ def _service(service: ServiceHistory, view: View) -> _FoldedService:
 
 def difference_html(lines: Iterable[Line], hosts: tuple[str, str], view: View) -> str:
     """Return the page of `diff`: a card for each service, of the lines that the terminal shows."""
-    lead, *groups = _groups(lines)
+    plain = list(lines)
+    lead, *groups = _groups(plain)
     cards, more = bounded(groups)
     values = {"groups": cards, "more": more}
     sections = [section("services", "Differences", "parts.html", "cards_of_lines", **values)] if cards else []
-    return page(f"{hosts[1]} compared with {hosts[0]}", lead, sections, view.now)
+    return page(f"{hosts[1]} compared with {hosts[0]}", lead, sections, view.now, summary=plain)
 
 
 def _groups(lines: Iterable[Line]) -> Iterator[Sequence[Line]]:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from service_record.diagnosis.failures import FailureGroup, failures_of
 from service_record.display.charts import Chart
 from service_record.display.html.rendering import (
+    SUMMARY_COLUMNS,
     UNWRAPPED,
     Section,
     bounded,
@@ -19,6 +20,7 @@ from service_record.display.html.rendering import (
 )
 from service_record.display.phrases import VERBS, damages, headline, name, step_name, summary, when
 from service_record.display.text import View, count
+from service_record.display.timeline import timeline_page
 from service_record.history import History, ServiceHistory
 from service_record.history.build import true_time
 from service_record.history.outcome import Facts, Outcome, Repeat, order, repeats
@@ -35,7 +37,9 @@ def timeline_html(
     if (failed := failure_section(history, view)) is not None:
         sections.append(failed)
     sections += damage_sections(damages(history, view, whole=True))
-    return page(f"Timeline of {source}", summary(history, source, view), sections, view.now)
+    plain = timeline_page(history, source, charts, replace(view, width=SUMMARY_COLUMNS), flat=flat)
+    lead = summary(history, source, view)
+    return page(f"Timeline of {source}", lead, sections, view.now, summary=plain)
 
 
 def _is_bad(service: ServiceHistory) -> bool:
