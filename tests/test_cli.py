@@ -167,3 +167,36 @@ def test_zone_of_a_host_in_utc_is_written_as_in_a_pipe() -> None:
     local = service_record("show", "example:good", "--local", TZ="UTC")
 
     assert local.out == in_a_pipe.out
+
+
+NOTHING = "/no/such/place"
+WITHOUT_INPUT = {
+    "show": ["--from", NOTHING],
+    "analyze": ["--from", NOTHING],
+    "timeline": ["--from", NOTHING],
+    "diff": [NOTHING, NOTHING],
+    "export": ["--to", "array", "--from", NOTHING],
+    "validate": [NOTHING],
+    "rotate": ["absent"],
+    "ship": ["--to", "http://127.0.0.1:1", "--token-file", NOTHING],
+    "collector": ["audit", "--data", NOTHING],
+    "hosts": ["--from", "collector+http://127.0.0.1:1", "--token-file", "/etc/hostname"],
+    "triage": [NOTHING],
+}
+
+
+@pytest.mark.parametrize("verb", WITHOUT_INPUT)
+def test_missing_input_ends_with_the_code_of_the_help(verb: str, tmp_path: Path) -> None:
+    answer = service_record(verb, *WITHOUT_INPUT[verb], SERVICE_RECORDS_DIR=str(tmp_path))
+    assert (answer.status, answer.err.count("\n")) == (3, 1)
+    assert "3 " in exit_codes_of(verb)
+
+
+@pytest.mark.parametrize("verb", ["doctor", "mcp", "preflight", "report", "run", "snippet"])
+def test_help_of_a_verb_without_input_has_no_code_for_it(verb: str) -> None:
+    assert " 3 " not in exit_codes_of(verb)
+
+
+def exit_codes_of(verb: str) -> str:
+    """Return what the help of a verb says of its exit codes."""
+    return " ".join(service_record(verb, "--help").out.partition("Exit code")[2].split())

@@ -291,8 +291,9 @@ def test_times_of_another_zone_are_said_to_be_so(tmp_path: Path) -> None:
 def test_of_very_many_differences_the_first_are_told(hosts: tuple[Path, Path]) -> None:
     write_lines(hosts[0] / "kubelet.json", *run(*((f"stage-{n}", 1) for n in range(500))))
     answer = service_record("diff", *hosts, "--service", "kubelet")
-    assert "and 490 more, shown by --output json" in answer.out
+    assert "and 490 more: --output wide shows them" in answer.out
     assert len(answer.out.splitlines()) < 24
+    assert "stage-499" in service_record("diff", *hosts, "--service", "kubelet", "-o", "wide").out
 
 
 def test_programs_get_a_line_for_each_difference(hosts: tuple[Path, Path]) -> None:

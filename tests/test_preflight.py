@@ -200,7 +200,7 @@ def lines_of(answer: Answer, check: str) -> str:
 
 
 def preflight(*arguments: object) -> Answer:
-    return service_record("preflight", "--disk", "/proc", *arguments)
+    return service_record("preflight", "--disk", "/proc", "-o", "wide", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_disk_is_measured_and_keeps_its_content(tmp_path: Path) -> None:
     device = Path(made.stdout.strip())
     try:
         assert "fdatasync calls took" in measure_device(device, WORKER).detail
-        other = service_record("preflight", "--disk", device)
+        other = service_record("preflight", "-o", "wide", "--disk", device)
     finally:
         subprocess.run(["losetup", "--detach", device], check=True)
     assert image.read_bytes() == before
@@ -391,7 +391,7 @@ def test_names_that_resolve_that_do_not_and_that_nobody_answers(tmp_path: Path) 
 
 
 def in_network(prefix: list[str], *arguments: str) -> Answer:
-    command = [*prefix, *PROGRAM, "preflight", "--disk", "/proc", *arguments]
+    command = [*prefix, *PROGRAM, "preflight", "-o", "wide", "--disk", "/proc", *arguments]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
     return Answer(done.returncode, done.stdout, done.stderr)
 
@@ -438,7 +438,7 @@ def test_a_disk_whose_writes_are_slow_is_too_slow_and_nothing_is_left_on_it(tmp_
 
 @pytest.mark.parametrize("directory", ["/proc", "/dev/shm", "/no/such/directory"])
 def test_what_is_no_disk_is_never_fast_enough(directory: str) -> None:
-    answer = service_record("preflight", "--disk", directory)
+    answer = service_record("preflight", "-o", "wide", "--disk", directory)
 
     assert lines_of(answer, "disk").startswith(f"- disk: not checked: {directory}")
 

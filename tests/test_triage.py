@@ -21,7 +21,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import jsonschema
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -38,6 +37,7 @@ from tests.archives import extract_all, member, record, tar
 from tests.builders import entry, failed_run
 from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.pages import parsed
+from tests.schemas import check
 from tests.waiting import wait_for
 
 DAY = 86_400.0
@@ -440,7 +440,7 @@ def test_unpacked_bundle_is_judged_again_when_its_record_changed(tmp_path: Path)
 def test_damaged_and_foreign_files_of_an_index_are_left_out(shelf: Path, tmp_path: Path) -> None:
     index = tmp_path / "i"
     answered("--index", index, shelf)
-    (whole,) = index.glob("*.parquet")
+    whole = next(index.glob("*.parquet"))
     (index / "empty.parquet").write_bytes(b"")
     data = bytearray(whole.read_bytes())
     data[len(data) // 4 : len(data) // 2] = bytes(len(data) // 2 - len(data) // 4)
@@ -554,9 +554,15 @@ def test_object_store_needs_a_bucket() -> None:
 
 
 def test_answer_fits_its_schema(shelf: Path) -> None:
-    schema = json.loads((Path(__file__).parents[1] / "docs/triage.schema.json").read_text())
     (shelf / "empty.tar.gz").write_bytes(b"")
-    jsonschema.validate(answered(shelf, status=3), schema)
+    index = shelf.parent / "index"
+    check(answered("--index", index, shelf, status=3), "triage")
+    for line in triage("--index", index, "-o", "jsonl").out.splitlines():
+        check(json.loads(line), "triage", "line")
+    (row, *_) = json.loads(triage("--index", index, "--cause", "disk-full", "-o", "json").out)
+    check(row, "triage", "row")
+    for form in ("yaml", "html"):
+        assert triage("sql", "--index", index, "-o", form, "select uri from bundles").status == 0
 
 
 def write(place: Path, content: str | bytes) -> None:

@@ -58,25 +58,31 @@ GROUPS: Final = {
 """
 VERBS: Final = {verb: summary for group in GROUPS.values() for verb, summary in group.items()}
 _REFUSAL: Final = "refused: a secret would have left the host"
+_NOTHING: Final = "nothing to read there"
 _EXIT_CODES: Final[dict[str, dict[int, str]]] = {
-    "show": {1: "with --fail a service failed"},
-    "analyze": {1: "something is wrong", 124: "--wait ran out of time"},
-    "diff": {1: "something differs"},
-    "export": {4: "damaged pieces were left out"},
-    "validate": {4: "a record is damaged"},
+    "show": {1: "with --fail a service failed", 3: _NOTHING},
+    "analyze": {1: "something is wrong", 3: _NOTHING, 124: "--wait ran out of time"},
+    "timeline": {3: _NOTHING},
+    "follow": {3: "a record cannot be read"},
+    "diff": {1: "something differs", 3: _NOTHING},
+    "export": {3: _NOTHING, 4: "damaged pieces were left out"},
+    "validate": {3: _NOTHING, 4: "a record is damaged"},
+    "rotate": {1: "a record could not be rotated", 3: _NOTHING},
+    "ignition": {3: "the base config or a file cannot be used"},
     "doctor": {1: "something is to be mended"},
     "preflight": {1: "a check failed"},
     "install": {1: "a file was kept", 3: "not allowed"},
     "uninstall": {1: "a file was kept", 3: "not allowed"},
     "bundle": {3: "made, but without records that could not be read", 6: _REFUSAL},
     "report": {6: _REFUSAL, 75: "with --stop something could not be removed"},
-    "ship": {6: _REFUSAL, 75: "not delivered"},
+    "ship": {3: "no token, or a file cannot be read", 6: _REFUSAL, 75: "not delivered"},
     "assisted": {1: "a host was left alone", 3: "refused", 75: "the service cannot be reached"},
     "triage": {3: "something was not judged, or there is nothing to judge"},
+    "collector": {1: "a test failed, or there is no such token", 3: "its folder or database cannot be used"},
     "hosts": {1: "with --fail a host is in trouble", 3: "the collector did not answer"},
 }
-_COMMON_CODES: Final = {0: "done", 2: "wrong usage", 3: "nothing to read there"}
 """Verb -> the exit codes that are its own. docs/cli.md has all of them."""
+_COMMON_CODES: Final = {0: "done", 2: "wrong usage"}
 
 FAILED: Final = 1
 UNREADABLE: Final = 3

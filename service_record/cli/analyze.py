@@ -23,6 +23,7 @@ from service_record.cli.inputs import ReadRequest, check_names, history_of, now_
 from service_record.cli.options import (
     DURATION,
     display_options,
+    output_option,
     period_options,
     service_or_source_argument,
     source_options,
@@ -87,14 +88,7 @@ _NEEDS_DIRECTORY: Final = "--wait needs one directory of records that a host wri
 @click.command("analyze")
 @service_or_source_argument
 @source_options
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", "json", "jsonl", "yaml", "html"]),
-    default="table",
-    help="table: one screen; wide: every trouble in full; html: a page in one file; "
-    "the others are for programs.",
-)
+@output_option(about="table: one screen; wide: every trouble in full")
 @click.option("--wait", is_flag=True, help="Wait until all services have ended, or something is wrong.")
 @click.option(
     "--timeout",

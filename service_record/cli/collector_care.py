@@ -3,13 +3,12 @@
 Also the options that the verbs of `service-record collector` share.
 """
 
-import json
 import os
 import pwd
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict
+from dataclasses import astuple, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,8 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from service_record.cli import FAILED, Unreadable
-from service_record.cli.options import SIZE, Number
-from service_record.cli.terminal import aligned, write_new
+from service_record.cli.options import SIZE, Number, display_options, output_option
+from service_record.cli.shared_answers import RowsAnswer
+from service_record.cli.terminal import OutputForm, emit, takes_form, write_new
 from service_record.record.visible import visible
 
 if TYPE_CHECKING:
@@ -47,9 +47,6 @@ database_option = click.option(
 )
 objects_option = click.option(
     "--objects", metavar="URL", default="", help="s3://bucket/prefix for bundles; without it a folder."
-)
-output_option = click.option(
-    "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="The form."
 )
 
 
@@ -103,22 +100,15 @@ def moment(seconds: float | None) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def say(rows: Sequence[Mapping[str, Any]], output: str, times: Sequence[str]) -> None:
-    """Print rows with the same members as a table or as one JSON array; `times` are seconds since 1970."""
-    if output == "json":
-        click.echo(json.dumps(rows, indent=2))
-        return
-    if not rows:
-        return
-    lines = [[name.replace("_", " ") for name in rows[0]]]
-    lines += [
-        [
-            moment(value) if name in times else visible("" if value is None else str(value))
-            for name, value in row.items()
-        ]
+def emit_rows(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], times: Sequence[str], form: OutputForm
+) -> None:
+    """Write rows; the columns `times` are seconds since 1970."""
+    cells = [
+        [moment(value) if name in times else value for name, value in zip(columns, row, strict=True)]
         for row in rows
     ]
-    click.echo(aligned(lines), nl=False)
+    emit(RowsAnswer(title, columns, rows, cells), form)
 
 
 T = TypeVar("T")
@@ -129,15 +119,18 @@ _THERE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.command("audit")
 @data_option
 @database_option
-@output_option
+@output_option(about="table, wide: a line for each change")
+@display_options
 @click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Most lines.")
-def audit_command(*, data: Path, database: str, output: str, limit: int) -> None:
+@takes_form
+def audit_command(*, data: Path, database: str, form: OutputForm, limit: int) -> None:
     """Show who administered what, latest first."""
     from service_record.collector.store import administration  # of the extra
 
     with opened(data, database) as collector, collector.reading() as connection:
-        rows = [asdict(noted) for noted in administration.list_audit(connection, limit)]
-    say(rows, output, ("at",))
+        rows = [astuple(noted) for noted in administration.list_audit(connection, limit)]
+    columns = [field.name for field in fields(administration.Noted)]
+    emit_rows("Audit log", columns, rows, ("at",), form)
 
 
 @click.command("backup")
@@ -246,6 +239,7 @@ def token() -> None:
     help="After which it ends, as 30d, or never. [default: never; 7d for enrolment, boot and cloud-init]",
 )
 @click.option(
+    "-o",
     "--output",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -294,14 +288,16 @@ def create_command(
 @token.command("list")
 @data_option
 @database_option
-@output_option
-def list_command(*, data: Path, database: str, output: str) -> None:
+@output_option(about="table, wide: a line for each token")
+@display_options
+@takes_form
+def list_command(*, data: Path, database: str, form: OutputForm) -> None:
     """List all tokens, oldest first, without their secrets."""
     from service_record.collector.store import tokens
 
     with opened(data, database) as collector, collector.reading() as connection:
-        rows = [asdict(line) for line in tokens.list_tokens(connection)]
-    say(rows, output, _TIMES)
+        rows = [astuple(line) for line in tokens.list_tokens(connection)]
+    emit_rows("Tokens", [field.name for field in fields(tokens.TokenShown)], rows, _TIMES, form)
 
 
 @token.command("revoke")

@@ -8,7 +8,7 @@ import msgspec
 
 from service_record.cli import FAILED
 from service_record.cli.inputs import check_names, history_of, now_for, opened
-from service_record.cli.options import DURATION, Number, display_options, service_names
+from service_record.cli.options import DURATION, Number, display_options, output_option, service_names
 from service_record.cli.terminal import OutputForm, emit, takes_form
 from service_record.diagnosis.comparison import FLOOR, RATIO, ServiceComparison, Tolerance, compare
 from service_record.diagnosis.trouble_facts import KnownCause
@@ -42,13 +42,7 @@ from service_record.read.source import Source
     show_default=True,
     help="And if it took longer by more than this: 90s, 2m, 0.5s.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "html", "json", "jsonl", "yaml"]),
-    default="table",
-    help="table, html: for people; jsonl: a line for each difference.",
-)
+@output_option(about="table: at most ten differences of a kind; wide: all")
 @display_options
 @takes_form
 def command(
@@ -96,10 +90,10 @@ class _Difference(msgspec.Struct, frozen=True):
     tolerance: Tolerance
     evident: tuple[KnownCause, ...]
 
-    def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:  # noqa: ARG002  # there is no --output wide
+    def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:
         from service_record.display.difference import comparison_page
 
-        return comparison_page(self.comparisons, *self.hosts, view, self.evident)
+        return comparison_page(self.comparisons, *self.hosts, view, self.evident, is_wide=is_wide)
 
     def page(self, view: View) -> str:
         from service_record.display.html.rendering import SUMMARY_COLUMNS

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from msgspec.structs import replace
 
 from service_record.cli import FAILED, Unreadable, terminal_size
-from service_record.cli.options import display_options
+from service_record.cli.options import display_options, output_option
 from service_record.cli.terminal import OutputForm, emit, paint, print_lines, takes_form, view
 from service_record.display.fleet_table import (
     VERDICTS,
@@ -122,13 +122,7 @@ def _collector_options(function: Callable[..., Any]) -> Callable[..., Any]:
     multiple=True,
     help="Only those of this verdict; repeatable.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", "json", "jsonl", "yaml", "html"]),
-    default="table",
-    help="table: a line for each; wide: all that is known of each; html: a page; the others for programs.",
-)
+@output_option(about="table: a line for each; wide: all that is known of each")
 @click.option("-f", "--follow", is_flag=True, help="Go on, with what changes (table, jsonl).")
 @display_options
 @click.option("--fail", is_flag=True, help="Exit 1 when a host is failed, looping, stuck or silent.")

@@ -165,7 +165,8 @@ def check_names(services: Iterable[str], recorded: Sequence[str], place: str) ->
         advice = f"did you mean {' or '.join(nearest)}?"
     else:
         more = f" and {len(recorded) - _MAX_LISTED} more" if len(recorded) > _MAX_LISTED else ""
-        advice = f"there are: {', '.join(recorded[:_MAX_LISTED])}{more}"
+        names = ", ".join(recorded[:_MAX_LISTED])
+        advice = f"there are: {names}{more}" if names else "there are no records"
     raise Unreadable(visible(f"no record of {', '.join(unknown)} in {place}; {advice}"))
 
 

@@ -240,6 +240,22 @@ def period_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return all_options(_BOOT, *_PERIOD)(function)
 
 
+FORMS: Final = ("table", "wide", "json", "jsonl", "yaml", "html")
+"""The values of `--output`, the same for each verb that answers a question."""
+
+
+def output_option(*more: str, about: str = "table: one screen; wide: in full") -> _Decorator:
+    """Return the option `output`, with a verb's own forms after those of all verbs."""
+    programs = ", ".join(["json", "jsonl", "yaml", *more])
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice([*FORMS, *more]),
+        default="table",
+        help=f"{about}; html: a page in one file; {programs}: for programs.",
+    )
+
+
 _CLOCK: Final = (
     click.option("--utc", "clock", flag_value="utc", help="Times in UTC."),
     click.option("--local", "clock", flag_value="local", help="Times with the offset of this host."),

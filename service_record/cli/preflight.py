@@ -11,14 +11,12 @@ from typing import Final
 import click
 
 from service_record.cli import FAILED, MissingExtra, require_extra
-from service_record.cli.terminal import escape_what_cannot_be_encoded
-from service_record.display.machine import as_json
+from service_record.cli.options import display_options, output_option
+from service_record.cli.shared_answers import ChecksAnswer
+from service_record.cli.terminal import OutputForm, emit, takes_form
 from service_record.preflight.checks import (
     ROLES,
     CheckResult,
-    as_document,
-    as_line,
-    as_summary,
     is_failed,
     not_checked,
 )
@@ -110,9 +108,9 @@ def _images(_context: click.Context, _parameter: click.Parameter, values: Sequen
     show_default=True,
     help="A directory on the disk for etcd or, in a live system before the installation, the disk itself.",
 )
-@click.option(
-    "--output", "-o", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
+@output_option(about="table, wide: a line for each check, wrapped or not")
+@display_options
+@takes_form
 def command(
     *,
     role: str,
@@ -122,7 +120,7 @@ def command(
     pull_secret: Path | None,
     ca_bundle: Path | None,
     disk: Path,
-    form: str,
+    form: OutputForm,
 ) -> None:
     """Check whether host and network are ready for an installation.
 
@@ -138,7 +136,6 @@ def command(
                                --pull-secret pull-secret.json
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     needs = ROLES[role]
-    escape_what_cannot_be_encoded()
     disk_result = _Probe("disk", lambda: (check_disk(disk, needs),)).results(_DISK_SECONDS)
     probes = [
         _Probe("names", lambda: tuple(check_names(domain, needs))),
@@ -151,12 +148,7 @@ def command(
     deadline = Deadline(_OTHER_SECONDS)
     network = [result for probe in probes for result in probe.results(deadline.seconds_left())]
     results = [*network, *disk_result, check_memory(needs), check_cpus(needs), check_time()]
-    if form == "json":
-        click.echo(as_json(as_document(results, role=needs.name)), nl=False)
-    else:
-        for result in results:
-            click.echo(visible(as_line(result)))
-        click.echo(as_summary(results))
+    emit(ChecksAnswer("Preflight checks", results, {"role": needs.name}), form)
     if is_failed(results):
         raise click.exceptions.Exit(FAILED)
 

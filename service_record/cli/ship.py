@@ -2,14 +2,14 @@
 
 import os
 import random
+import select
 import signal
 import socket
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import quote
 
 import click
@@ -38,10 +38,8 @@ if TYPE_CHECKING:
 
 _FIRST_WAIT: Final = 1.0
 _LONGEST_WAIT: Final = 60.0
-_TOGETHER: Final = 0.2
-"""Seconds that what is written waits for more: one request carries all of it."""
-_ONCE_SECONDS: Final = 60.0
-"""The time in which traces that are refused at first are tried again, without --follow."""
+_TOGETHER_SECONDS: Final = 0.2  # new entries wait for more, which the same request carries
+_ONCE_SECONDS: Final = 60.0  # without --follow, refused traces are sent again for this time
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -238,15 +236,12 @@ def _once(shipment: _Shipment) -> None:
 
 
 def _follow(shipment: _Shipment, directory: Path) -> None:
-    """Send until SIGTERM or SIGINT, then what is there by then."""
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    """Send until SIGTERM or SIGINT, and then once more."""
     waits = _Waits()
     nobody = os.open(os.devnull, os.O_WRONLY)
-    with Watch(directory, nobody) as watch:
+    with _StopSignal() as stop, Watch(directory, nobody) as watch:
         while True:
-            is_last = stopping.is_set()
+            is_last = stop.is_received
             watch.aim()
             undelivered = _tried(shipment, waits, is_last=is_last)
             if is_last:
@@ -255,11 +250,41 @@ def _follow(shipment: _Shipment, directory: Path) -> None:
                 raise NotDelivered(visible(str(undelivered)))
             if undelivered is None:
                 watch.wait(None)
-                stopping.wait(_TOGETHER)
+                stop.wait(_TOGETHER_SECONDS)
             else:
-                stopping.wait(waits.next(undelivered))
+                stop.wait(waits.next(undelivered))
     if undelivered is not None:
         raise NotDelivered(visible(str(undelivered)))
+
+
+class _StopSignal:
+    """SIGTERM and SIGINT as a flag, and a wait that they end.
+
+    Not threading.Event: its lock deadlocks when the handler interrupts the wait that holds it.
+    """
+
+    def __init__(self) -> None:
+        self.is_received = False
+        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def __enter__(self) -> Self:
+        # Python continues an interrupted select(2), so each signal also writes a byte to the pipe.
+        self._before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(self._before)
+        os.close(self._reader)
+        os.close(self._writer)
+
+    def _receive(self, _number: int, _frame: object) -> None:
+        self.is_received = True
+
+    def wait(self, seconds: float) -> None:
+        """Wait until a signal has come, at most so many seconds."""
+        select.select([self._reader], [], [], seconds)
 
 
 def _tried(

@@ -14,6 +14,7 @@ from service_record.cli.inputs import ReadRequest, check_names, history_of, open
 from service_record.cli.options import (
     display_options,
     journal_option,
+    output_option,
     selection_options,
     service_or_source_argument,
     source_options,
@@ -35,13 +36,7 @@ if TYPE_CHECKING:
 @click.command("show")
 @service_or_source_argument
 @source_options
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", "html", "json", "jsonl", "yaml"]),
-    default="table",
-    help="table: one screen; wide: every run; html: a page; the others are for programs.",
-)
+@output_option(about="table: one screen; wide: every run")
 @journal_option
 @selection_options
 @display_options

@@ -127,10 +127,10 @@ class PrintableAnswer(Protocol):
     def page(self, view: View) -> str:
         """Return the page of `html`."""
 
-    def document(self) -> dict[str, object]:
+    def document(self) -> Mapping[str, object] | Sequence[object]:
         """Return the document of `json` and `yaml`."""
 
-    def documents(self) -> Iterable[dict[str, object]]:
+    def documents(self) -> Iterable[Mapping[str, object]]:
         """Return the documents of `jsonl`, one a line."""
 
 

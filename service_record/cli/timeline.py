@@ -10,6 +10,7 @@ from service_record.cli.inputs import ReadRequest, history_of, now_for, opened, 
 from service_record.cli.options import (
     display_options,
     journal_option,
+    output_option,
     selection_options,
     service_or_source_argument,
     source_options,
@@ -23,14 +24,7 @@ from service_record.history import History
 @click.command("timeline")
 @service_or_source_argument
 @source_options
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", "json", "jsonl", "yaml", "html"]),
-    default="table",
-    help="table: a row for each service and stage; wide: runs that ended differently apart; "
-    "html: a page in one file; the others for programs.",
-)
+@output_option(about="table: a row for each service and stage; wide: runs that ended differently apart")
 @click.option("--by-duration", is_flag=True, help="What took longest first.")
 @click.option("--startup", is_flag=True, help="Only until the host has started, where a journal tells that.")
 @journal_option

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
 
 from service_record.cli import UNREADABLE, Unreadable, require_extra
-from service_record.cli.options import MomentType, color_option, pager_option
-from service_record.cli.terminal import aligned, print_lines, view
-from service_record.display.text import Clock
+from service_record.cli.options import MomentType, color_option, output_option, pager_option
+from service_record.cli.shared_answers import RowsAnswer
+from service_record.cli.terminal import OutputForm, emit
+from service_record.display.text import Line, View
 from service_record.display.text import count as number_of
 from service_record.http.address import CollectorError
 from service_record.record.visible import visible
@@ -54,13 +56,7 @@ _PROGRESS_BUNDLES: Final = 100
     "[default: all earlier bundles]",
 )
 @click.option("--cause", metavar="NAME", help="List the bundles with this cause, or with these words.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", "json", "csv", "html"]),
-    default="table",
-    help="table: ten items of each list; wide: all; html: a page with trends; json and csv: for programs.",
-)
+@output_option("csv", about="table: ten items of each list; wide: all")
 @click.option(
     "--workers",
     type=click.IntRange(1, 512),
@@ -104,13 +100,12 @@ def command(
       service-record triage --index shelf --cause disk-missing
       service-record triage sql --index shelf "select cause, count(*) from bad group by all"
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    form = OutputForm(output, "utc", color, pager)
     if sources[:1] == ("sql",):
-        _print_query(place, sources[1:], output)
+        _print_query(place, sources[1:], form)
         return
     if not sources and place is None:
         raise click.UsageError("give a SOURCE to judge, or --index with bundles that were judged before")
-    if cause is not None and output == "html":
-        raise click.UsageError("--cause has no page: use -o table, json or csv")
     require_extra("triage")
     if scheduler is not None:
         require_extra("dask")
@@ -122,7 +117,7 @@ def command(
             if sources and not index.known_keys():
                 raise Unreadable(visible(_nothing_to_judge(sources, skipped)))
             if cause is not None:
-                _print_bundles(index, cause, output, color, pager=pager)
+                _print_bundles(index, cause, form)
                 return
             answer = _answer(index, since, against)
     except (TriageError, CollectorError) as fault:
@@ -131,7 +126,12 @@ def command(
     unread = tuple((one.place, one.reason) for one in skipped if one.is_unread)
     others = tuple((one.place, one.reason) for one in skipped if not one.is_unread)
     answer = replace(answer, skipped=others, unreadable=(*answer.unreadable, *unread))
-    _print_answer(answer, sources or (place or "",), output, color, pager=pager)
+    if output == "csv":
+        from service_record.triage.answer_table import as_csv  # an extra
+
+        _write(as_csv(answer))
+    else:
+        emit(_TriageAnswer(answer, ", ".join(sources) or place or ""), form)
     if answer.unreadable:
         raise click.exceptions.Exit(UNREADABLE)
 
@@ -238,44 +238,52 @@ def _answer(index: "Index", since: datetime | None, against: str | None) -> "Tri
     return summarise(index.connect(), since, Index(against).connect(), against)
 
 
-def _print_answer(
-    answer: "Triage", sources: tuple[str, ...], output: str, color: str, *, pager: bool
-) -> None:
-    from service_record.triage import answer_table  # an extra
+class _TriageAnswer(msgspec.Struct, frozen=True):
+    """The answer of `triage`. Its methods import what comes with the extra."""
 
-    if output in {"table", "wide"}:
-        lines = answer_table.answer_lines(answer, view(Clock.UTC), whole=output == "wide")
-        print_lines(lines, color, pager=pager)
-    elif output == "html":
-        click.echo(answer_table.answer_html(answer, ", ".join(sources), view(Clock.UTC).now), nl=False)
-    elif output == "csv":
-        _write(answer_table.as_csv(answer))
-    else:
-        _write_json(answer_table.document(answer))
+    triage: Any
+    source: str
+
+    def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:
+        from service_record.triage.answer_table import answer_lines
+
+        return answer_lines(self.triage, view, whole=is_wide)
+
+    def page(self, view: View) -> str:
+        from service_record.triage.answer_table import answer_html
+
+        return answer_html(self.triage, self.source, view.now)
+
+    def document(self) -> dict[str, Any]:
+        from service_record.triage.answer_table import document
+
+        return document(self.triage)
+
+    def documents(self) -> Iterable[dict[str, Any]]:
+        from service_record.triage.answer_table import documents
+
+        return documents(self.triage)
 
 
-def _print_bundles(index: "Index", cause: str, output: str, color: str, *, pager: bool) -> None:
+def _print_bundles(index: "Index", cause: str, form: OutputForm) -> None:
     from service_record.triage.answer_table import bundle_lines  # an extra
     from service_record.triage.counting import bundles_with
 
     bundle_rows = bundles_with(index.connect(), cause)
     _warn_of_files(index)
-    if output in {"table", "wide"}:
-        print_lines(bundle_lines(cause, bundle_rows, view(Clock.UTC)), color, pager=pager)
+    if form.output in {"table", "wide"}:
+        form.print(bundle_lines(cause, bundle_rows, form.view()))
     else:
-        _write_rows(
-            list(bundle_rows[0]) if bundle_rows else [], [row.values() for row in bundle_rows], output
-        )
+        columns = list(bundle_rows[0]) if bundle_rows else []
+        _print_rows(f"Bundles with {cause}", columns, [row.values() for row in bundle_rows], form)
 
 
-def _print_query(place: str | None, words: Sequence[str], output: str) -> None:
+def _print_query(place: str | None, words: Sequence[str], form: OutputForm) -> None:
     """Print the answer of the index to a query in SQL."""
     if len(words) != 1:
         raise click.UsageError("give one query, in quotes")
     if place is None:
         raise click.UsageError("--index is missing; name the index to ask")
-    if output == "html":
-        raise click.UsageError("sql has no page: use -o table, json or csv")
     require_extra("triage")
     from service_record.triage.index import Index, ask  # an extra
     from service_record.triage.references import TriageError
@@ -286,21 +294,18 @@ def _print_query(place: str | None, words: Sequence[str], output: str) -> None:
     except TriageError as fault:
         raise Unreadable(visible(str(fault))) from None
     _warn_of_files(index)
-    if output in {"json", "csv"}:
-        _write_rows(columns, rows, output)
-    else:
-        cells = [[visible("" if value is None else str(value)) for value in row] for row in rows]
-        _write(aligned([columns, *cells]))
+    _print_rows("Answer of the index", columns, rows, form)
 
 
-def _write_rows(columns: Sequence[str], rows: Iterable[Iterable[Any]], output: str) -> None:
-    from service_record.display.machine import csv_of  # only for programs
+def _print_rows(title: str, columns: Sequence[str], rows: Iterable[Iterable[Any]], form: OutputForm) -> None:
+    values = [[*row] for row in rows]
+    plain = [[_plain(value) for value in row] for row in values]
+    if form.output == "csv":
+        from service_record.display.machine import csv_of  # only for programs
 
-    plain = [[_plain(value) for value in row] for row in rows]
-    if output == "csv":
         _write(csv_of(columns, plain))
     else:
-        _write_json([dict(zip(columns, row, strict=True)) for row in plain])
+        emit(RowsAnswer(title, columns, plain, values), form)
 
 
 def _plain(value: Any) -> Any:  # noqa: PLR0911  # one for each type
@@ -327,9 +332,3 @@ _JSON_LIMIT: Final = 1 << 63
 
 def _write(text: str) -> None:
     sys.stdout.buffer.write(text.encode(errors="backslashreplace"))
-
-
-def _write_json(value: object) -> None:
-    from service_record.display.machine import as_json  # only for programs
-
-    _write(as_json(value))

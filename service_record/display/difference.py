@@ -43,8 +43,7 @@ from service_record.history.outcome import Run, order
 from service_record.record.visible import visible
 
 _INDENT: Final = 2
-_MAX_TOLD: Final = 10
-"""Of one kind, in one service."""
+_MAX_SHOWN: Final = 10  # differences of one kind in one service
 
 
 def comparison_page(
@@ -53,10 +52,12 @@ def comparison_page(
     bad: tuple[str, History],
     view: View,
     evident: Sequence[KnownCause] = (),
+    *,
+    is_wide: bool = False,
 ) -> Iterator[Line]:
-    """Yield the lines of `diff`, given both sources by name and what was read there.
+    """Yield the lines of `diff`, given the name and the history of both sources.
 
-    `evident` is what the files of the bad host show beside its records, and those of the good one do not.
+    `evident` is the evidence in the files of the bad host that the good host does not have.
     """
     instants = _Instants(bad[1])
     different = sorted((one for one in services if one.differs), key=lambda one: _urgency(one, instants))
@@ -70,7 +71,7 @@ def comparison_page(
         yield from labelled("evidence", _evident(evident), view, 0)
     for one in different:
         yield BLANK
-        yield from _service(one, view)
+        yield from _service(one, view, None if is_wide else _MAX_SHOWN)
     if alike:
         yield BLANK
         names = f"{view.glyphs.success} alike: {', '.join(name(one.service) for one in alike)}"
@@ -141,16 +142,16 @@ def _source(source: str, history: History) -> str:
     return ", ".join([*parts, *([count(damaged, "damaged piece")] if damaged else [])])
 
 
-def _service(one: ServiceComparison, view: View) -> Iterator[Line]:
+def _service(one: ServiceComparison, view: View, most: int | None) -> Iterator[Line]:
     yield _title(one, view)
     for label, run, runs in (("good", one.good, one.good_runs), ("bad", one.bad, one.bad_runs)):
         if run is not None:
             yield from labelled(label, [(_run(run, runs, view), Ink.FAINT)], view, _INDENT)
     for label, kinds in _SECTIONS.items():
         differences = [each for each in one.differences if isinstance(each, kinds)]
-        texts = [(_sentence(each, view), Ink.PLAIN) for each in differences[:_MAX_TOLD]]
-        if len(differences) > _MAX_TOLD:
-            texts.append((f"and {len(differences) - _MAX_TOLD} more, shown by --output json", Ink.FAINT))
+        texts = [(_sentence(each, view), Ink.PLAIN) for each in differences[:most]]
+        if len(differences) > len(texts):
+            texts.append((f"and {len(differences) - len(texts)} more: --output wide shows them", Ink.FAINT))
         yield from labelled(label, texts, view, _INDENT)
     for failure in one.differences:
         if isinstance(failure, FailureGroup):

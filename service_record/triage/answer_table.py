@@ -237,7 +237,7 @@ def _page_row(cause: Cause, triage: Triage) -> tuple[object, ...]:
 
 
 def document(triage: Triage) -> dict[str, Any]:
-    """Return the answer as docs/triage.schema.json describes it; times are RFC 3339 in UTC."""
+    """Return the answer as docs/schemas/triage.schema.json describes it; times are RFC 3339 in UTC."""
     return {
         "version": 1,
         "bundles": triage.bundles,
@@ -256,6 +256,15 @@ def document(triage: Triage) -> dict[str, Any]:
         "wrongClocks": [{"bundle": uri, "latest": latest} for uri, latest in triage.wrong_clocks],
         "skipped": [{"file": uri, "reason": reason} for uri, reason in triage.skipped],
     }
+
+
+def documents(triage: Triage) -> Iterator[dict[str, Any]]:
+    """Yield first all that is not a list, and then each item with the name of its `list`."""
+    whole = document(triage)
+    yield {name: value for name, value in whole.items() if not isinstance(value, list)}
+    for name, items in whole.items():
+        if isinstance(items, list):
+            yield from ({"list": name, **item} for item in items)
 
 
 def _plain(cause: Cause) -> dict[str, Any]:

@@ -215,6 +215,29 @@ def token(directory: Path) -> Path:
     return path
 
 
+def test_administrator_ships_records_of_new_host(server: Served, directory: Path) -> None:
+    write_lines(directory / "job.json", entry())
+    options = ("--host", "brand-new", "--from", directory, "--token-file")
+    admin, reader = (token_file(directory, server.client(kind)) for kind in ("admin", "reader"))
+
+    refused = service_record("ship", server.url, *options, reader)
+    answer = service_record("ship", server.url, *options, admin)
+
+    assert (refused.status, "403" in refused.err) == (75, True)
+    assert (answer.status, answer.err) == (0, f"{len(entry().to_line())} bytes sent\n")
+    assert held(server, "brand-new", "job") == entry().to_line() + b"\n"
+
+
+def test_many_stop_signals_end_it(directory: Path, host: str) -> None:
+    write_lines(directory / "job.json", entry())
+    with following(nobody(), host, directory, token(directory)) as running:
+        assert running.stderr is not None
+        assert b"tried again" in running.stderr.readline()
+        for _ in range(500):  # some of them come while the one before is handled
+            running.send_signal(signal.SIGTERM)
+        assert running.wait(30) == 75
+
+
 def test_record_behind_a_link_is_not_sent(server: Served, host: str, directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     write_lines(directory.parent / "private.json", *failed_run())

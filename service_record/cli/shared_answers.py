@@ -1,0 +1,87 @@
+"""Answers that several verbs give: the results of checks, and rows of a table."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from service_record.cli.terminal import aligned
+from service_record.display.text import Ink, Line, View, wrapped
+from service_record.preflight.checks import CheckResult, CheckState, as_document, as_line, as_summary
+from service_record.record.visible import visible
+
+_INKS: Final = {
+    CheckState.PASSED: Ink.PLAIN,
+    CheckState.FAILED: Ink.BAD,
+    CheckState.NOT_CHECKED: Ink.FAINT,
+}
+_INDENT: Final = 2
+
+
+class ChecksAnswer(msgspec.Struct, frozen=True):
+    """The answer of `doctor` and `preflight`."""
+
+    title: str
+    results: Sequence[CheckResult]
+    facts: dict[str, str] = {}
+    """More members of the document."""
+
+    def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:
+        """Yield each result, wrapped unless `is_wide`, and then how many there are of each state."""
+        for result in self.results:
+            ink, text = _INKS[result.state], visible(as_line(result))
+            if is_wide or len(text) <= view.width:
+                yield ((text, ink),)
+                continue
+            first, *_ = wrapped(text, ink, view)
+            yield first
+            yield from wrapped(text[len(first[0][0]) :].lstrip(), ink, view, _INDENT)
+        yield ((as_summary(self.results), Ink.STRONG),)
+
+    def page(self, view: View) -> str:
+        from service_record.display.html.rendering import page, section
+
+        *lines, summary = self.lines(view, is_wide=True)
+        checks = section("checks", "Checks", "parts.html", "paragraphs", lines=lines)
+        return page(self.title, [summary], [checks], view.now)
+
+    def document(self) -> dict[str, object]:
+        return as_document(self.results, **self.facts)
+
+    def documents(self) -> Iterable[dict[str, object]]:
+        checks: Iterable[dict[str, object]] = as_document(self.results)["checks"]
+        return checks
+
+
+class RowsAnswer(msgspec.Struct, frozen=True):
+    """Rows with the same columns. Its document is a list with an object for each row."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    """The values for programs."""
+    cells: Sequence[Sequence[str]] = ()
+    """The values for people; by default the same."""
+
+    def _texts(self) -> list[list[str]]:
+        rows = self.cells or self.rows
+        return [["" if value is None else visible(str(value)) for value in row] for row in rows]
+
+    def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:  # noqa: ARG002  # a column is never cut
+        heads = [name.replace("_", " ") for name in self.columns]
+        for text in aligned([heads, *self._texts()]).splitlines():
+            yield ((text, Ink.PLAIN),)
+
+    def page(self, view: View) -> str:
+        from service_record.display.html.rendering import bounded, page, section
+
+        rows, more = bounded(self._texts())
+        heads = [name.replace("_", " ") for name in self.columns]
+        table = section("rows", "Rows", "parts.html", "text_table", heads=heads, rows=rows, more=more)
+        return page(self.title, [], [table], view.now)
+
+    def document(self) -> list[dict[str, Any]]:
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    def documents(self) -> Iterable[dict[str, Any]]:
+        return self.document()

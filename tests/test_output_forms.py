@@ -1,0 +1,112 @@
+"""`--output`: the same forms for each verb, and documents as docs/schemas describes them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from service_record.cli import main
+from service_record.cli.options import FORMS
+from service_record.display.fleet_document import hosts_document
+from service_record.display.fleet_table import Cluster, EarlierBuild, Host, HostsAnswer
+from tests.command_line import service_record
+from tests.faults import Faults
+from tests.schemas import check
+
+GOLDEN = Path(__file__).parent / "golden"
+VERBS = ("show", "analyze", "timeline", "diff")
+
+
+def commands(command: click.Command = main, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Yield each command with its name, those of groups as `collector token list`."""
+    if path:
+        yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            each = command.get_command(context, name)
+            assert each is not None
+            yield from commands(each, f"{path} {name}".strip())
+
+
+def test_each_verb_has_the_same_forms() -> None:
+    more = {"triage": ["csv"]}
+    with Faults() as faults:
+        for name, command in commands():
+            for option in command.params:
+                if "--output" in option.opts and isinstance(option.type, click.Choice):
+                    with faults.of(name):
+                        assert "-o" in option.opts
+                        if name == "follow":  # its answer has no end
+                            assert set(option.type.choices) == {"table", "wide", "jsonl"}
+                        else:
+                            assert list(option.type.choices) == [*FORMS, *more.get(name, [])]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_documents_fit_their_schema(verb: str) -> None:
+    with Faults() as faults:
+        for path in sorted(GOLDEN.glob(f"*/{verb}.json")):
+            with faults.of(str(path)):
+                document = json.loads(path.read_text())
+                check(document, verb)
+                text = path.with_suffix(".yaml")
+                assert not text.exists() or set(yaml.safe_load(text.read_text())) == set(document)
+
+
+ENTRY_FIELDS = {"service", "phase", "malformed"}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_lines_fit_their_schema(verb: str) -> None:
+    with Faults() as faults:
+        for path in sorted(GOLDEN.glob(f"*/{verb}.jsonl")):
+            for line in path.read_text().splitlines():
+                document = json.loads(line)
+                if verb == "show":  # the other fields of an entry are those of the record format
+                    document = {name: value for name, value in document.items() if name in ENTRY_FIELDS}
+                with faults.of(f"{path}: {line}"):
+                    check(document, verb, "line")
+
+
+def test_hosts_fit_their_schema() -> None:
+    earlier = {"web1": (EarlierBuild(1, "failed", 1.0, 2.0, 3.0, "a", "b", "c"),)}
+    host = Host("web1", "stuck", "dc1", "9", 2, "Packages", 50.0, "text", 1.0, 2.0, 3.0, "why", 2.0)
+    cluster = Cluster("id", "installing", "prod", "why", 1.0, 3, 1, 3, 1, 2, 1, 4, "stage")
+    answer = HostsAnswer((host, Host("web2", "done")), {"stuck": 1}, 2, 9.0, earlier, (cluster,))
+    check(hosts_document(answer, "https://collector.example"), "hosts")
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = tmp_path_factory.mktemp("collector") / "data"
+    assert service_record("collector", "token", "create", "host", "web1", "--data", data).status == 0
+    return data
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("checks", ["doctor"]),
+        ("checks", ["preflight", "--disk", "/proc"]),
+        ("collector", ["collector", "token", "list", "--data"]),
+        ("collector", ["collector", "audit", "--data"]),
+    ],
+)
+def test_each_form_of_an_answer_can_be_read(name: str, arguments: list[str], tokens: Path) -> None:
+    words = [*arguments, *([tokens] if name == "collector" else [])]
+    answers: dict[str, Any] = {form: service_record(*words, "-o", form).out for form in FORMS}
+    document = json.loads(answers["json"])
+    check(document, name)
+    lines = [json.loads(line) for line in answers["jsonl"].splitlines()]
+    for line in lines:
+        check(line, name, "line")
+    assert lines
+    check(yaml.safe_load(answers["yaml"]), name)
+    assert answers["html"].startswith("<!DOCTYPE html>")
+    assert len(answers["table"].splitlines()) >= len(answers["wide"].splitlines()) == len(lines) + 1
