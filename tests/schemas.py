@@ -25,7 +25,7 @@ def _registry() -> Registry[Any]:
     for path in SCHEMAS.glob("*.json"):
         contents = json.loads(path.read_text())
         Draft202012Validator.check_schema(contents)
-        resources.append((path.name, Resource(_strict(contents), DRAFT202012)))
+        resources.append((path.name, Resource(contents=_strict(contents), specification=DRAFT202012)))
     return Registry().with_resources(resources)
 
 
