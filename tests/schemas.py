@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jsonschema import Draft202012Validator
-from referencing import Registry, Resource
+from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 SCHEMAS: Final = Path(__file__).resolve().parents[1] / "docs" / "schemas"
@@ -25,7 +25,7 @@ def _registry() -> Registry[Any]:
     for path in SCHEMAS.glob("*.json"):
         contents = json.loads(path.read_text())
         Draft202012Validator.check_schema(contents)
-        resources.append((path.name, Resource(contents=_strict(contents), specification=DRAFT202012)))
+        resources.append((path.name, DRAFT202012.create_resource(_strict(contents))))
     return Registry().with_resources(resources)
 
 
