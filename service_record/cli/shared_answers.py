@@ -43,7 +43,7 @@ class ChecksAnswer(msgspec.Struct, frozen=True):
 
         *lines, summary = self.lines(view, is_wide=True)
         checks = section("checks", "Checks", "parts.html", "paragraphs", lines=lines)
-        return page(self.title, [summary], [checks], view.now)
+        return page(self.title, [summary], [checks], view.now, summary=[*lines, summary])
 
     def document(self) -> dict[str, object]:
         return as_document(self.results, **self.facts)
@@ -78,7 +78,7 @@ class RowsAnswer(msgspec.Struct, frozen=True):
         rows, more = bounded(self._texts())
         heads = [name.replace("_", " ") for name in self.columns]
         table = section("rows", "Rows", "parts.html", "text_table", heads=heads, rows=rows, more=more)
-        return page(self.title, [], [table], view.now)
+        return page(self.title, [], [table], view.now, summary=self.lines(view, is_wide=True))
 
     def document(self) -> list[dict[str, Any]]:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
