@@ -200,6 +200,91 @@ def test_thread_of_anaconda_fails_with_its_exception() -> None:
     assert (location.line, location.function) == (410, "run_installation")
 
 
+ANACONDA_TASKS = """\
+23:59:00,000 INFO anaconda: Running Thread: AnaInstallThread (139)
+23:59:30,000 INF installation: Task started: Generate initramfs (40/44)
+00:00:55,500 DBG installation: Task completed: Generate initramfs (40/44) (85.3 s)
+00:01:00,000 ERR kickstart.script: Error code 1 running the kickstart script at line 30
+"""
+PROGRAMS = """\
+06:00:00,000 INF program: Running... losetup --list
+06:00:00,001 INF program: Running... /sbin/auditd
+06:00:00,002 INF program: Running... udevadm settle
+06:00:00,003 DBG program: Return code: 5
+06:00:00,004 DBG program: Return code: 0
+06:00:01,000 INF program: Running in chroot '/mnt/sysroot'... grub2-install /dev/vda
+06:00:02,000 INF program: grub2-install: error: will not proceed with blocklists.
+06:00:02,500 DBG program: Return code: 1
+06:00:03,000 INF program: Running... /bin/sh /tmp/ks-script-f7Mx8L
+"""
+PACKAGING = """\
+06:00:00,000 INF packaging: gathering repo metadata for os
+06:00:01,000 ERR packaging: failed to get groups for repo updates
+06:00:02,000 INF packaging: Installed: bash-5.1
+06:00:05,000 ERR packaging: DNF error: Error in POSTIN scriptlet in rpm package kernel-core
+"""
+
+
+def test_tasks_of_anaconda_are_stages_with_durations() -> None:
+    run = only_run(read("anaconda.log", ANACONDA_TASKS), "anaconda")
+    found = {stage.name: stage for stage in run.stages}
+    assert found["Generate initramfs"].duration == 85.5
+    assert found["kickstart script"].outcome is Outcome.FAILURE
+    assert run.in_stage == "AnaInstallThread"
+
+
+def test_return_code_counts_where_one_program_ran() -> None:
+    run = only_run(read("program.log", PROGRAMS), "anaconda-program")
+    assert stages(run) == [
+        ("grub2-install /dev/vda", Outcome.FAILURE),
+        ("/bin/sh /tmp/ks-script-f7Mx8L", Outcome.RUNNING),
+    ]
+    assert "blocklists" in (run.stages[0].facts.message or "")
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome"),
+    [
+        ("", Outcome.FAILURE),
+        ("06:00:06,000 INF packaging: Installed: kernel-core\n", Outcome.RUNNING),
+        ("06:00:06,000 INF packaging: ==== end rpm scriptlet logs ====\n", Outcome.SUCCESS),
+    ],
+)
+def test_last_error_of_packaging_counts(end: str, outcome: Outcome) -> None:
+    run = only_run(read("packaging.log", PACKAGING + end), "anaconda-packaging")
+    assert run.outcome is outcome
+    assert run.stages[0].outcome is Outcome.SUCCESS
+
+
+def test_run_of_cloud_init_fails_with_the_message_of_its_module() -> None:
+    text = CLOUD_INIT.replace(
+        "2026-06-21 11:12:36,700",
+        "2026-06-21 11:12:36,650 - modules.py[INFO]: Skipping modules 'snap'\n2026-06-21 11:12:36,700",
+    )
+    run = only_run(read("cloud-init.log", text), "cloud-final")
+    assert run.facts.message == "RuntimeError: Runparts: 1 failures (part-001) in 1 attempted commands"
+
+
+def test_output_of_cloud_init_has_runs() -> None:
+    text = """\
+Cloud-init v. 22.2 running 'init' at Tue, 22 Dec 2026 08:23:41 +0000. Up 11.79 seconds.
+Cloud-init v. 22.2 running 'modules:final' at Tue, 22 Dec 2026 08:23:51 +0000. Up 21.79 seconds.
+2026-12-22 08:23:52,001 - cc_scripts_user.py[WARNING]: Failed to run module scripts-user (scripts in /var/lib/cloud/instance/scripts)
+Cloud-init v. 22.2 finished at Tue, 22 Dec 2026 08:23:53 +0000. Datasource DataSourceEc2Local.  Up 23.54 seconds
+"""
+    history = read("cloud-init-output.log", text)
+    network, final = only_run(history, "cloud-init"), only_run(history, "cloud-final")
+    assert (network.outcome, network.duration) == (Outcome.SUCCESS, 10.0)
+    assert (final.outcome, final.duration) == (Outcome.FAILURE, 1.75)
+    assert stages(final) == [("config-scripts-user", Outcome.FAILURE)]
+
+
+def test_result_of_cloud_init_gives_errors() -> None:
+    document = {"v1": {"datasource": "DataSourceNoCloud", "errors": ["('runcmd', KeyError('x'))"]}}
+    run = only_run(read("var/lib/cloud/data/result.json", json.dumps(document)), "cloud-init-result")
+    assert (run.outcome, run.facts.message) == (Outcome.FAILURE, "('runcmd', KeyError('x'))")
+
+
 @pytest.mark.parametrize("path", ["var/log/syslog", "notes.txt", "data/status.log"])
 def test_other_logs_are_of_no_installer(path: str) -> None:
     assert find_installer(path, "Nov 21 10:00:00 node program[7]: start: nothing\n") is None

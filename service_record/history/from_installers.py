@@ -35,6 +35,8 @@ class StepEvent(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     """Of the stage."""
     at: datetime | None = None
+    seconds: float | None = None
+    """Since the first line of a log whose times have no date."""
     result: Result | None = None
     message: str | None = None
     error_line: str | None = None
@@ -51,7 +53,8 @@ def entries(recorder: str, events: Iterable[StepEvent]) -> dict[str, list[Entry]
     for event in events:
         record = records.setdefault(event.service, [])
         if event.service not in running and event.phase is not Phase.SERVICE_START:
-            record.append(_entry(recorder, StepEvent(service="", phase=Phase.SERVICE_START, at=event.at)))
+            start = StepEvent(service="", phase=Phase.SERVICE_START, at=event.at, seconds=event.seconds)
+            record.append(_entry(recorder, start))
         if event.phase is Phase.SERVICE_START and event.service in running:
             continue
         (running.discard if event.phase is Phase.SERVICE_END else running.add)(event.service)
@@ -68,6 +71,7 @@ def _entry(recorder: str, event: StepEvent) -> Entry:
         stage=event.name or None,
         phase=event.phase,
         result=event.result,
+        uptime=event.seconds,
         error_line=event.error_line,
         error_message=(event.message or "")[-_MAX_MESSAGE_CHARACTERS:] or None,
         recorder=f"derived/{recorder}" if event.phase is Phase.SERVICE_START else None,
@@ -80,6 +84,8 @@ _REPORTED: Final = (
 )
 """An event as cloud-init, curtin and subiquity log it: `finish: init-network/config-ssh: SUCCESS: …`."""
 _FRAME: Final = r'  File "(?P<file>[^"]+)", line (?P<line>\d{1,9}), in (?P<function>\S+)'
+_CALM: Final = r"\b(?:DEBUG|INFO|DBG|INF)\b"
+"""In lines that give no reason for a failure."""
 _EXCEPTION: Final = r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b.*"
 _CLOUD_INIT_SERVICES: Final = {
     "init-local": "cloud-init-local",
@@ -89,6 +95,7 @@ _CLOUD_INIT_SERVICES: Final = {
 }
 
 
+CLOUD_INIT_UNITS: Final = frozenset(_CLOUD_INIT_SERVICES.values())
 _WHOLE: Final = frozenset({"subiquity/Install/install"})
 """Steps that stand for the whole installation: they become a run, and not a stage of it."""
 
@@ -98,6 +105,8 @@ class _Failure:
 
     def __init__(self) -> None:
         self._ends: list[StepEvent] = []
+        self._of_stages: dict[str, tuple[str | None, str | None]] = {}
+        """Service -> message and line of the first stage that failed in its run."""
         self._frame: str | None = None
         self._is_in_traceback = False
         self._lines: list[str] = []
@@ -114,7 +123,7 @@ class _Failure:
         elif self._is_in_traceback and re.match(_EXCEPTION, line) is not None:
             self._is_in_traceback = False
             self._lines = [line]
-        elif not self._is_in_traceback and line.strip() and not re.search(r"\bDEBUG\b", line):
+        elif not self._is_in_traceback and line.strip() and not re.search(_CALM, line):
             self._lines = [*self._lines[1 - _TELLING_LINES :], line.strip()]
 
     def take(self, end: StepEvent) -> None:
@@ -128,6 +137,10 @@ class _Failure:
             self._last = message, self._frame or (self._last[1] if not self._lines else None)
         for end in self._ends:
             message, frame = self._last
+            if end.phase is Phase.STAGE_END:
+                self._of_stages.setdefault(end.service, self._last)
+            else:
+                message, frame = self._of_stages.pop(end.service, self._last)
             yield msgspec.structs.replace(end, message=message or end.message, error_line=frame)
         self._ends, self._lines, self._frame, self._is_in_traceback = [], [], None, False
 
@@ -140,11 +153,14 @@ def read_reported_events(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
     """
     failure = _Failure()
     previous: tuple[str, str, str] | None = None
+    silent = _SilentRun()
     for line in lines:
         match = re.search(_REPORTED, line.text)
         if match is None:
             failure.read(line.text)
+            yield from silent.read(line)
             continue
+        silent.drop()
         # subiquity's journal has each event of curtin twice.
         event = (match["way"], match["path"], match["result"] or "")
         if event == previous:
@@ -176,6 +192,68 @@ def read_reported_events(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
         else:
             yield msgspec.structs.replace(end, message=None)
     yield from failure.release()
+    yield from silent.finish()
+
+
+_BANNER: Final = (
+    r"Cloud-init v\. \S+ (?:running '(?P<mode>[\w:-]+)'|finished) at"
+    r" (?P<date>\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d \+0000)\..*\bUp (?P<uptime>\d{1,9}(?:\.\d+)?) seconds"
+)
+_MODES: Final = {
+    "init-local": "cloud-init-local",
+    "init": "cloud-init",
+    "modules:config": "cloud-config",
+    "modules:final": "cloud-final",
+}
+_MODULE_FAILED: Final = (
+    r"(?:Running module |Failed to run module |Running )(?P<name>[\w-]+) \(.*\)(?: failed)?$"
+)
+
+
+class _SilentRun:
+    """Reads a run of which cloud-init logs no events: in its output, and in versions before 0.7.7.
+
+    The run succeeded if the next one begins and no module has failed.
+    """
+
+    def __init__(self) -> None:
+        self._service = ""
+        self._events: list[StepEvent] = []
+        self._has_failed = False
+
+    def drop(self) -> None:
+        """Forget the run: it has events."""
+        self._service, self._events = "", []
+
+    def read(self, line: InstallerLine) -> Iterator[StepEvent]:
+        """Take a line that is no event; yield the run before when another begins."""
+        if (banner := re.search(_BANNER, line.text)) is not None:
+            at = datetime.strptime(banner["date"], "%a, %d %b %Y %H:%M:%S %z")
+            # Many hosts set their clock between two of these lines.
+            seconds = float(banner["uptime"])
+            if self._service:
+                result = FAILURE if self._has_failed else SUCCESS
+                yield from self.finish()
+                yield StepEvent(
+                    service=self._service, phase=Phase.SERVICE_END, at=at, seconds=seconds, result=result
+                )
+            self._service, self._has_failed = _MODES.get(banner["mode"] or "", ""), False
+            if self._service:
+                start = StepEvent(service=self._service, phase=Phase.SERVICE_START, at=at, seconds=seconds)
+                self._events = [start]
+            return
+        failed = re.search(_MODULE_FAILED, line.text) if self._service else None
+        if failed is not None and ("[WARNING]" in line.text or "[ERROR]" in line.text):
+            self._has_failed = True
+            start = StepEvent(service=self._service, phase=Phase.STAGE_START, name=f"config-{failed['name']}")
+            message = line.text.partition("]: ")[2] or line.text
+            end = msgspec.structs.replace(start, phase=Phase.STAGE_END, result=FAILURE, message=message)
+            self._events += [start, end]
+
+    def finish(self) -> Iterator[StepEvent]:
+        """Yield what is known of the run so far."""
+        yield from self._events
+        self._events = []
 
 
 class _StatusStage(msgspec.Struct):
@@ -215,6 +293,25 @@ def read_cloud_init_status(document: bytes) -> Iterator[StepEvent]:
             )
 
 
+CLOUD_INIT_RESULT: Final = "cloud-init-result"
+"""The service of result.json, which does not say in which of the four units a module failed."""
+
+
+def read_cloud_init_result(document: bytes) -> Iterator[StepEvent]:
+    """Read result.json of cloud-init, which it writes when it has finished: the errors of all modules."""
+    try:
+        result = msgspec.json.decode(document, type=dict[str, _StatusStage]).get("v1")
+    except msgspec.DecodeError:
+        return
+    if result is not None:
+        yield StepEvent(
+            service=CLOUD_INIT_RESULT,
+            phase=Phase.SERVICE_END,
+            result=FAILURE if result.errors else SUCCESS,
+            message="\n".join(result.errors[-_TELLING_LINES:]) or None,
+        )
+
+
 _SELECTED: Final = r"Menu item '(?P<item>[\w.-]+)' selected"
 _ITEM_FAILED: Final = (
     r"(?:Configuring '(?P<item>[\w.-]+)' failed with error code (?P<code>\d+)"
@@ -250,27 +347,164 @@ def read_debian_installer(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]
         yield end
 
 
-_THREAD: Final = r"threading: (?P<what>Running Thread|Thread Done|Thread Failed): (?P<name>\w+)"
+_THREAD: Final = r"\b(?P<what>Running Thread|Thread Done|Thread Failed): (?P<name>\w+)"
+_TASK: Final = r"\binstallation: Task (?P<what>started|completed): (?P<name>.+?) \(\d+/\d+\)"
+_SCRIPT_FAILED: Final = (
+    r"(?P<message>Error code \S+ (?:running|encountered running) (?:the|a) (?:kickstart|%\w+) script.*)"
+)
+_STARTS: Final = frozenset({"Running Thread", "started"})
+_CLOCK: Final = r"(?P<hours>\d\d):(?P<minutes>\d\d):(?P<seconds>\d\d),(?P<milliseconds>\d{3}) (?P<text>.*)"
+_DAY_SECONDS: Final = 86_400
+
+
+class _Clock:
+    """Reads the times of Anaconda's logs, which have no date."""
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+        self.seconds: float | None = None
+        """Since the first line; an installation is taken to last less than a day."""
+
+    def read(self, text: str) -> str:
+        """Take the time of a line, and return the rest of it."""
+        match = re.match(_CLOCK, text)
+        if match is None:
+            return text
+        hours, minutes, seconds = int(match["hours"]), int(match["minutes"]), int(match["seconds"])
+        now = hours * 3600 + minutes * 60 + seconds + int(match["milliseconds"]) / 1000
+        self._first = now if self._first is None else self._first
+        self.seconds = round((now - self._first) % _DAY_SECONDS, 3)
+        return match["text"]
 
 
 def read_anaconda(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
-    """Read anaconda.log: its threads are stages. Its times have no date, so they are not used."""
-    service, failure = "anaconda", _Failure()
+    """Read anaconda.log: its threads and its tasks are stages."""
+    service, failure, clock = "anaconda", _Failure(), _Clock()
     for line in lines:
-        match = re.search(_THREAD, line.text)
-        if match is None:
-            failure.read(re.sub(r"^\d\d:\d\d:\d\d,\d+ ", "", line.text))
+        text = clock.read(line.text)
+        match = re.search(_THREAD, text) or re.search(_TASK, text)
+        failed = re.search(_SCRIPT_FAILED, text)
+        if match is None and failed is None:
+            failure.read(text)
             continue
         yield from failure.release()
-        if match["what"] == "Running Thread":
-            yield StepEvent(service=service, phase=Phase.STAGE_START, name=match["name"])
-        elif match["what"] == "Thread Done":
-            yield StepEvent(service=service, phase=Phase.STAGE_END, name=match["name"], result=SUCCESS)
+        name = match["name"] if match is not None else "kickstart script"
+        step = StepEvent(service=service, phase=Phase.STAGE_START, name=name, seconds=clock.seconds)
+        end = msgspec.structs.replace(step, phase=Phase.STAGE_END, result=SUCCESS)
+        if failed is not None:
+            yield step
+            yield msgspec.structs.replace(end, result=FAILURE, message=failed["message"])
+        elif match is not None and match["what"] in _STARTS:
+            yield step
+        elif match is not None and match["what"] == "Thread Failed":
+            failure.take(msgspec.structs.replace(end, result=FAILURE))
         else:
-            failure.take(
-                StepEvent(service=service, phase=Phase.STAGE_END, name=match["name"], result=FAILURE)
-            )
+            yield end
     yield from failure.release()
+
+
+_PROGRAM: Final = r"\w+ program: Running(?: in chroot '\S+')?\.\.\. (?P<command>.+)"
+_RETURN: Final = r"\w+ program: Return code: (?P<code>-?\d+)"
+_KICKSTART_SCRIPT: Final = "/ks-script-"
+_DAEMONS: Final = r"(?:\S*/)?(?:auditd|Xorg|Xvnc|metacity|gnome-kiosk|dbus-daemon)\b"
+"""Programs whose end Anaconda does not wait for."""
+_MAX_COMMAND_CHARACTERS: Final = 80
+
+
+def read_anaconda_programs(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
+    """Read program.log of Anaconda: scripts of the kickstart and programs that failed are stages.
+
+    Threads run programs at the same time, and a return code does not say whose it is. It is only used while
+    one program runs.
+    """
+    clock = _Clock()
+    running: list[StepEvent] = []
+    output: list[str] = []
+    for line in lines:
+        text = clock.read(line.text)
+        if (begun := re.match(_PROGRAM, text)) is not None:
+            name = begun["command"][:_MAX_COMMAND_CHARACTERS]
+            if re.match(_DAEMONS, name) is not None:
+                continue
+            running.append(
+                StepEvent(
+                    service="anaconda-program", phase=Phase.STAGE_START, name=name, seconds=clock.seconds
+                )
+            )
+            output = []
+        elif (ended := re.match(_RETURN, text)) is not None:
+            alone, running = running if len(running) == 1 else [], running[1:]
+            for start in alone:
+                if ended["code"] == "0" and _KICKSTART_SCRIPT not in start.name:
+                    continue
+                yield start
+                is_failure = ended["code"] != "0"
+                message = "\n".join([*output, f"Return code: {ended['code']}"])
+                yield msgspec.structs.replace(
+                    start,
+                    phase=Phase.STAGE_END,
+                    seconds=clock.seconds,
+                    result=FAILURE if is_failure else SUCCESS,
+                    message=message if is_failure else None,
+                )
+        else:
+            output = [*output[1 - _TELLING_LINES :], re.sub(r"^\w+ program: ", "", text)]
+    if len(running) == 1:
+        yield running[0]
+
+
+_PACKAGE_STAGES: Final = (
+    ("metadata", r"gathering repo metadata|setting DNF platform id|checking software selection"),
+    ("install", r"(?:Installing|Installed:|Upgraded:|Configuring \(running) "),
+    ("verify", r"Verifying:? "),
+)
+_PACKAGES_DONE: Final = (
+    r"recreating initrd|The downloaded packages were saved in cache|All done|end rpm scriptlet logs"
+)
+
+
+def read_anaconda_packaging(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
+    """Read packaging.log of Anaconda: metadata, installation and verification of packages.
+
+    Some errors are of no consequence. An error counts when no package is installed after it.
+    """
+    service, clock, stage = "anaconda-packaging", _Clock(), -1
+    errors: list[str] = []
+    is_done = False
+    for line in lines:
+        text = clock.read(line.text)
+        if re.match(r"(?:ERR|ERROR|CRT|CRITICAL) (?:packaging|dnf)\b", text):
+            errors = [*errors[1 - _TELLING_LINES :], text.partition(": ")[2]]
+            continue
+        is_done = is_done or re.search(_PACKAGES_DONE, text) is not None
+        found = next((n for n, (_, pattern) in enumerate(_PACKAGE_STAGES) if re.search(pattern, text)), -1)
+        if found < 0:
+            continue
+        errors = []
+        if found > stage:
+            if stage >= 0:
+                yield StepEvent(
+                    service=service,
+                    phase=Phase.STAGE_END,
+                    name=_PACKAGE_STAGES[stage][0],
+                    seconds=clock.seconds,
+                    result=SUCCESS,
+                )
+            stage = found
+            name = _PACKAGE_STAGES[stage][0]
+            yield StepEvent(service=service, phase=Phase.STAGE_START, name=name, seconds=clock.seconds)
+    if stage >= 0 and (is_done or errors):
+        result = SUCCESS if is_done else FAILURE
+        end = StepEvent(
+            service=service,
+            phase=Phase.STAGE_END,
+            name=_PACKAGE_STAGES[stage][0],
+            seconds=clock.seconds,
+            result=result,
+            message=None if is_done else "\n".join(errors),
+        )
+        yield end
+        yield msgspec.structs.replace(end, phase=Phase.SERVICE_END, name="")
 
 
 _IGNITION_STAGES: Final = r"(?:fetch-offline|fetch|kargs|disks|mount|files|umount)"
@@ -407,8 +641,18 @@ INSTALLERS: Final = (
         read_debian_installer,
         reads_journals=True,
     ),
+    InstallerLog("anaconda", r"(?:^|/)anaconda\.log$", r"INFO? \w+: Running Thread: Ana", read_anaconda),
     InstallerLog(
-        "anaconda", r"(?:^|/)anaconda\.log$", r"INFO? threading: Running Thread: Ana", read_anaconda
+        "anaconda",
+        r"(?:^|/)packaging\.log$",
+        r"(?m)^[\d:,]+ (?:INFO?|DBG|DEBUG) packaging: ",
+        read_anaconda_packaging,
+    ),
+    InstallerLog(
+        "anaconda",
+        r"(?:^|/)program\.log$",
+        r"(?m)^[\d:,]+ INFO? program: Running\.\.\. ",
+        read_anaconda_programs,
     ),
     InstallerLog("ignition", r"(?:^|/)ignition[^/]*\.log[^/]*$", r"ignition\[\d+\]: Stage: ", read_ignition),
     InstallerLog(

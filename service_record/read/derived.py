@@ -14,9 +14,12 @@ from service_record.diagnosis.evidence.journal_forms import Read, as_lines
 from service_record.diagnosis.evidence.journal_runs import CONSOLE, read_console, read_runs
 from service_record.diagnosis.evidence.log_lines import INSTALLER, Era, LogStream, log_line, stream_of
 from service_record.history.from_installers import (
+    CLOUD_INIT_RESULT,
+    CLOUD_INIT_UNITS,
     InstallerLine,
     InstallerLog,
     find_installer,
+    read_cloud_init_result,
     read_cloud_init_status,
     within_runs,
 )
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 _JOURNALS: Final = frozenset(
     {FileForm.JOURNAL, FileForm.JOURNAL_JSON, FileForm.JOURNAL_EXPORT, FileForm.JOURNAL_VERBOSE}
 )
-_CLOUD_INIT_STATUS: Final = r"(?:^|/)(?:cloud|cloud-init|data)/(?:data/)?status\.json$"
+_CLOUD_INIT_STATE: Final = r"(?:^|/)(?:cloud|cloud-init|data)/(?:data/)?(?P<name>status|result)\.json$"
 _CONSOLES: Final = frozenset({FileForm.TEXT, FileForm.KERNEL, FileForm.UTF_16})
 _COLOURS: Final = rb"\x1b\[[0-9;]*m"
 _ENDS: Final = rb"end(?:s|ing)? at [A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
@@ -84,8 +87,9 @@ def read_log(path: str, read: Read) -> Records:
     """Return the records that a journal or an installer's log gives; empty for any other file."""
     head = read(HEAD_BYTES)
     form = recognise(head)
-    if form is FileForm.JSON and re.search(_CLOUD_INIT_STATUS, path):
-        return installer_entries("cloud-init", read_cloud_init_status(head + read(_BLOCK_BYTES)))
+    if form is FileForm.JSON and (state := re.search(_CLOUD_INIT_STATE, path)) is not None:
+        read_state = read_cloud_init_status if state["name"] == "status" else read_cloud_init_result
+        return installer_entries("cloud-init", read_state(head + read(_BLOCK_BYTES)))
     if form not in LOGS:
         return {}
     stream = stream_of(path, head)
@@ -169,6 +173,8 @@ def _joined(files: Iterable[Records]) -> Records:
         runs = list(chain.from_iterable(own for boot_id, own in by_boot.items() if boot_id is not None))
         with_steps = within_runs(runs, steps) if runs and steps else None
         joined[service] = with_steps or [*steps, *runs]
+    if not CLOUD_INIT_UNITS.isdisjoint(joined):
+        joined.pop(CLOUD_INIT_RESULT, None)  # the units say more
     return joined
 
 
