@@ -121,7 +121,7 @@ class Collector:
         for notifier in self._notifiers:
             self.news.listen(notifier.wake)
         limits = KeepLimits(days=settings.keep_days, size=settings.keep_bytes)
-        self._housekeeper = Housekeeper(self.database, self._changed, self.objects, limits, now)
+        self.housekeeper = Housekeeper(self.database, self._changed, self.objects, limits, now)
 
     @property
     def destinations(self) -> Sequence[str]:
@@ -133,7 +133,7 @@ class Collector:
         self.sweeper.start()
         self.indexer.start()
         self.judge.start()
-        self._housekeeper.start()
+        self.housekeeper.start()
         for notifier in self._notifiers:
             notifier.start()
 
@@ -165,7 +165,7 @@ class Collector:
         """Write what was accepted, and close everything."""
         for notifier in self._notifiers:
             notifier.end()  # all at once: each may be at a delivery that takes its time
-        self._housekeeper.close()
+        self.housekeeper.close()
         self.sweeper.close()
         with suppress(Unavailable, SQLAlchemyError):
             self.sweeper.beat()

@@ -12,17 +12,27 @@ from hypothesis import strategies as st
 from sqlalchemy import func, insert, select, update
 
 from service_record.collector.domain.access import Grant, TokenKind
+from service_record.collector.domain.installation_rules import Event
 from service_record.collector.domain.reports import step_of
 from service_record.collector.domain.retention import StoredBuild, plan
 from service_record.collector.ingest.housekeeping import Housekeeper, KeepLimits, orphans
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
-from service_record.collector.store import bundle_rows, reporting
+from service_record.collector.store import bundle_rows, cluster_rows, purge, reporting
 from service_record.collector.store import host_rows as shown
 from service_record.collector.store.cluster_rows import NewObject
 from service_record.collector.store.installations import Arrival
 from service_record.collector.store.reporting import FIRST_KEPT, Report, record_steps
-from service_record.collector.store.schema import audit, builds, bundles, chunks, durations, hosts, steps
+from service_record.collector.store.schema import (
+    audit,
+    builds,
+    bundles,
+    chunks,
+    durations,
+    events,
+    hosts,
+    steps,
+)
 from tests.collector.commands import collector_command
 from tests.collector.installing import Clock
 from tests.collector.serving import Served, served
@@ -204,6 +214,80 @@ def test_looping_host_keeps_its_first_and_last_reports(
     assert numbers[-last_kept:] == list(range(2000 - last_kept, 2000))
     assert len(numbers) <= FIRST_KEPT + last_kept + 250
     assert lasting <= FIRST_KEPT + last_kept + 250
+
+
+def record(server: Served, first: int, count: int, **fields: str) -> None:
+    """Store reports of web1, numbered and with 1,000 bytes of logs, in one transaction."""
+    grant = Grant(1, TokenKind.ADMIN)
+    reports = [
+        Report("web1", step_of({"name": f"Step {number}", **fields}), float(number), grant)
+        for number in range(first, first + count)
+    ]
+    with server.collector.database.changing() as connection:
+        record_steps(connection, reports)
+
+
+def test_host_keeps_its_first_and_last_logs_within_the_quota(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, size in (("MOST", 64_000), ("FIRST", 8_000), ("LAST", 48_000)):
+        monkeypatch.setattr(reporting, f"{name}_LOG_BYTES", size)
+    for start in range(0, 600, 50):
+        record(server, start, 50, logs="x" * 1000, build=f"b{start // 200}")
+
+    with server.collector.database.reading() as connection:
+        rows = connection.execute(select(steps.c.logs, steps.c.notes).order_by(steps.c.id)).all()
+    assert len(rows) == 600
+    assert all(row.logs for row in (*rows[:8], *rows[-48:]))
+    assert sum(len(row.logs) for row in rows) <= 64_000 + 100_000
+    assert all(row.logs or "logs were deleted" in row.notes for row in rows)
+
+
+def test_host_that_begins_builds_without_end_keeps_the_latest(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporting, "MOST_BUILDS", 5)
+    for number in range(1, 21):
+        record(server, 0, 2, build=f"b{number}")
+        with server.collector.database.changing() as connection:
+            failed = update(builds).where(builds.c.number.in_([3, 4])).values(verdict="failed")
+            connection.execute(failed)
+
+    with server.collector.database.reading() as connection:
+        numbers = connection.execute(select(builds.c.number).order_by(builds.c.number)).scalars().all()
+        of_steps = (
+            connection.execute(select(steps.c.build).distinct().order_by(steps.c.build)).scalars().all()
+        )
+    assert numbers == of_steps == [1, 3, 4, 16, 17, 18, 19, 20]
+
+
+def test_host_keeps_its_latest_events(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_rows, "MOST_EVENTS", 3)
+    record(server, 0, 1)
+    with server.collector.database.changing() as connection:
+        for number in range(5):
+            event = Event(
+                host_id="", cluster_id="", severity="info", name="", message=str(number), time=float(number)
+            )
+            cluster_rows.insert_event(connection, events, {"host_id": 1}, event, NOW)
+        messages = connection.execute(select(events.c.message).order_by(events.c.id)).scalars().all()
+    assert messages == ["2", "3", "4"]
+
+
+def test_greedy_host_is_held_to_the_size_without_waiting_an_hour(settings: CollectorSettings) -> None:
+    with served(replace(settings, keep_bytes=200_000)) as server:
+        host = server.client("host", "web1")
+        keeper = server.collector.housekeeper
+        rounds: list[float] = []
+        size = 0.0
+        for number in range(60):
+            host.step("web1", "Disk setup", "failed", build=f"b{number}", logs="x" * 10_000)
+            if keeper.is_early:
+                rounds.append(keeper.round())
+            with server.collector.database.reading() as connection:
+                size = max(size, sum(build.size for build in purge.stored(connection)))
+    assert len(rounds) > 1
+    assert size <= 200_000
 
 
 def test_host_keeps_its_first_and_latest_bundles_within_the_quota(

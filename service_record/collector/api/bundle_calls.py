@@ -152,6 +152,7 @@ async def keep(serving: Serving, sent: Sent, name: str, file: Arriving) -> Bundl
     added = await serving.change(lambda connection: bundle_rows.add(connection, sent.arrival, new))
     if added.is_new:
         serving.collector.indexer.wake()
+        serving.collector.housekeeper.note_bytes(new.size)
     else:  # the host's bundle is kept
         await _delete_object(serving, new.key)
     for key in added.replaced:

@@ -24,6 +24,7 @@ from service_record.collector.domain.access import Grant, TokenKind, presented
 from service_record.collector.domain.reports import event_of, step_of, update_of
 from service_record.collector.domain.steps import ReportedStep, StepStatus
 from service_record.collector.store.host_rows import progress_of
+from service_record.collector.store.purge import STEP_BYTES
 from service_record.collector.store.reporting import Accepted, Report, record_steps
 
 _DOWNLOADED: Final = ReportedStep(label="image_downloaded", name="Image downloaded", status=StepStatus.DONE)
@@ -118,6 +119,7 @@ def _accepted(serving: Serving, report: Report, result: Accepted | Exception) ->
     if isinstance(result, Exception):
         raise result
     serving.collector.sweeper.tell(result.host_id)
+    serving.collector.housekeeper.note_bytes(len(report.step.logs) + STEP_BYTES)
     if not report.step.is_known:
         raise Refusal(
             HTTPStatus.UNPROCESSABLE_ENTITY,

@@ -1,9 +1,10 @@
 """Forgets what need not be kept, now and then: a thread in each process, and `collector prune`."""
 
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, Protocol, TypeVar
 
@@ -29,6 +30,10 @@ _NEWS: Final = 7 * DAY
 _ORPHAN: Final = DAY
 """Seconds after which an object without a row is nobody's: an upload writes its row within an hour."""
 _KEYS: Final = 500
+_EARLY: Final = 0.05
+"""The share of the size limit that may be stored until the next round is made early."""
+_PAUSE: Final = 10.0
+"""Seconds between two rounds, at least."""
 
 
 class Change(Protocol):
@@ -119,20 +124,43 @@ class Housekeeper(Background):
         limits: KeepLimits,
         now: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__("housekeeper", "housekeeping was put off", first=_FIRST, again=_an_hour())
+        super().__init__(
+            "housekeeper", "housekeeping was put off", first=_FIRST, again=_an_hour(), pause=_PAUSE
+        )
         self._database = database
         self._change = change
         self._objects = objects
         self._limits = limits
         self._now = now
+        self._lock = threading.Lock()
+        self._new_bytes = 0
+
+    def note_bytes(self, number: int) -> None:
+        """Note that so many bytes were stored. Wakes the thread where the limit may soon be reached."""
+        if not self._limits.size:
+            return
+        with self._lock:
+            self._new_bytes += number
+        if self.is_early:
+            self.wake()
+
+    @property
+    def is_early(self) -> bool:
+        """Return whether so much was stored since the last round that the next must not wait for its hour."""
+        return 0 < self._limits.size * _EARLY < self._new_bytes
 
     def round(self) -> float:
         """Delete what is due; return the seconds until the next time."""
-        now = self._now()
-        if not self._interruptible(lambda connection: purge.claim_housekeeping(connection, now, _DONE)):
+        now, limits = self._now(), self._limits
+        with self._lock:
+            is_early, self._new_bytes = self.is_early, 0
+        rest = 0.0 if is_early else _DONE
+        if not self._interruptible(lambda connection: purge.claim_housekeeping(connection, now, rest)):
             return _an_hour()
+        if is_early:  # as much again may come until the next round
+            limits = replace(limits, size=int(limits.size * (1 - 2 * _EARLY)))
         with self._database.reading() as connection:
-            what = planned(connection, self._limits, now)
+            what = planned(connection, limits, now)
         carry_out(what, self._interruptible, self._objects, "retention", now)
         tidy(self._interruptible, now)
         self._objects.delete(orphans(self._database, self._objects, now))

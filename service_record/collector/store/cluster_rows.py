@@ -299,6 +299,10 @@ def add_event(connection: Connection, event: Event, grant: Grant, now: float) ->
     refresh(connection, {event.cluster_id}, now)
 
 
+MOST_EVENTS: Final = 2_000
+"""Events of a host, and of a cluster, that are kept: the latest."""
+
+
 def insert_event(
     connection: Connection, table: Table, of: Mapping[str, Any], event: Event, now: float
 ) -> bool:
@@ -310,6 +314,11 @@ def insert_event(
     if connection.execute(select(table.c.id).filter_by(**row).limit(1)).first() is not None:
         return False
     connection.execute(insert(table).values(**row, received_at=now, severity=event.severity))
+    kept = select(table.c.id).filter_by(**of).order_by(table.c.id.desc())
+    oldest = connection.execute(kept.offset(MOST_EVENTS - 1).limit(1)).scalar()
+    if oldest is not None:
+        name, number = next(iter(of.items()))
+        connection.execute(delete(table).where(table.c[name] == number, table.c.id < oldest))
     return True
 
 

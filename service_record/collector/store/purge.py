@@ -24,7 +24,7 @@ from service_record.collector.store.schema import (
 AT_ONCE: Final = 5_000
 """Rows that are deleted in one transaction: hosts that report wait meanwhile."""
 _BUILDS_AT_ONCE: Final = 200
-_STEP: Final = 300
+STEP_BYTES: Final = 300
 """Bytes that a step takes without its logs, with its places in the indexes: about."""
 
 
@@ -63,7 +63,7 @@ def stored(connection: Connection) -> list[StoredBuild]:
                 is_latest=row.number == row.build,
                 steps=step_number,
                 bundles=bundle_number,
-                size=step_number * _STEP + logs + size,
+                size=step_number * STEP_BYTES + logs + size,
             )
         )
     return [*stored_builds, *_before_any_build(connection)]

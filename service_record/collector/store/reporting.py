@@ -17,6 +17,7 @@ from service_record.collector.domain.progress import (
     ended,
     first,
 )
+from service_record.collector.domain.retention import FAILURES
 from service_record.collector.domain.steps import (
     REPEAT_SECONDS,
     ReportedStep,
@@ -34,7 +35,7 @@ from service_record.collector.store.dialects import (
     is_sqlite,
 )
 from service_record.collector.store.judging import UPDATE_VERDICTS, final_verdicts
-from service_record.collector.store.schema import builds, durations, hosts, steps
+from service_record.collector.store.schema import builds, bundles, durations, hosts, steps
 from service_record.collector.store.tokens import select_bad
 from service_record.diagnosis.failures import signature
 
@@ -534,7 +535,11 @@ def _write(
         connection.execute(_TELL_OF_HOSTS, [{"of": host_id} for host_id in sorted(changed)])
     # One report of a hundred pays for all. It is found by its number, so no count has to be kept.
     for host_id, build in {(row["host_id"], row["build"]) for row in step_rows if row["id"] % 100 == 0}:
-        _thin_out(connection, host_id, build)
+        _delete_between(connection, host_id, build)
+        _empty_logs(connection, host_id)
+    for host_id, build in {(row["host_id"], row["number"]) for row in new_builds}:
+        if build > MOST_BUILDS:
+            _delete_early_builds(connection, host_id, build - MOST_BUILDS)
 
 
 FIRST_KEPT: Final = 100
@@ -542,9 +547,18 @@ LAST_KEPT: Final = 5_000
 """Reports of a build that are kept for certain. No installation sends as many: the others are of a loop, and
 its progress counts them.
 """
+MOST_BUILDS: Final = 200
+"""Builds of a host whose reports are kept, besides the first build, failures and builds with bundles."""
+MOST_LOG_BYTES: Final = 64 << 20
+FIRST_LOG_BYTES: Final = 8 << 20
+LAST_LOG_BYTES: Final = 48 << 20
+"""Of the logs in all reports of a host: where the most is exceeded, the first and the last stay."""
+_MOST_FAILURES: Final = 20
+"""Failed builds that are kept besides; the earliest ones."""
+_LOGS_ARE_GONE: Final = "the logs were deleted: this host has sent too many"
 
 
-def _thin_out(connection: Connection, host_id: int, build: int) -> None:
+def _delete_between(connection: Connection, host_id: int, build: int) -> None:
     """Delete what lies between the first and the last reports of a build: a host in a loop fills no disk."""
     for table in (steps, durations):
         of_build = (table.c.host_id == host_id) & (table.c.build == build)
@@ -553,3 +567,34 @@ def _thin_out(connection: Connection, host_id: int, build: int) -> None:
         first = connection.execute(ids.order_by(table.c.id).offset(FIRST_KEPT - 1).limit(1)).scalar()
         if first is not None and last is not None and first < last:
             connection.execute(delete(table).where(of_build, table.c.id > first, table.c.id < last))
+
+
+def _empty_logs(connection: Connection, host_id: int) -> None:
+    """Delete the logs between the first and the last of a host that has too many; the reports stay."""
+    size = func.length(steps.c.logs)
+    of_host = (steps.c.host_id == host_id) & (steps.c.logs != "")
+    total = connection.execute(select(func.coalesce(func.sum(size), 0)).where(of_host)).scalar_one()
+    if total <= MOST_LOG_BYTES:
+        return
+    upto = func.sum(size).over(order_by=steps.c.id).label("upto")
+    sums = select(steps.c.id, upto).where(of_host).subquery()
+    between = (sums.c.upto > FIRST_LOG_BYTES) & (sums.c.upto <= int(total) - LAST_LOG_BYTES)
+    ids = select(sums.c.id).where(between)
+    connection.execute(update(steps).where(steps.c.id.in_(ids)).values(logs="", notes=_LOGS_ARE_GONE))
+
+
+def _delete_early_builds(connection: Connection, host_id: int, before: int) -> None:
+    """Delete early builds of a host with their reports: one that begins builds without end fills no disk."""
+    of_host = (builds.c.host_id == host_id) & (builds.c.number > 1) & (builds.c.number <= before)
+    failures = (
+        select(builds.c.number)
+        .where(builds.c.host_id == host_id, builds.c.verdict.in_(FAILURES))
+        .order_by(builds.c.number)
+        .limit(_MOST_FAILURES)
+    )
+    with_bundles = select(bundles.c.build).where(bundles.c.host_id == host_id)
+    kept = {*connection.execute(failures).scalars(), *connection.execute(with_bundles).scalars()}
+    found = connection.execute(select(builds.c.number).where(of_host)).scalars()
+    early = [number for number in found if number not in kept]
+    for table, column in ((steps, steps.c.build), (durations, durations.c.build), (builds, builds.c.number)):
+        connection.execute(delete(table).where(table.c.host_id == host_id, column.in_(early)))
