@@ -901,7 +901,7 @@ def test_commands_look_where_the_trouble_is() -> None:
     ("hindrance", "commands"),
     [
         (Hindrance.ABSENT, ("systemctl list-unit-files 'a b*'",)),
-        (Hindrance.DAMAGE, ("service-record validate",)),
+        (Hindrance.DAMAGE, ("service-record validate '/var/log/openshift/a b.json'",)),
         (Hindrance.QUEUED, ("systemctl list-jobs",)),
         (Hindrance.UNREACHED, ("systemctl list-jobs",)),
         (

@@ -14,6 +14,7 @@ from service_record.diagnosis.trouble_facts import KnownCause, Looked, Weighed
 from service_record.diagnosis.units import FAULTS, OTHER_SUFFIXES, Hindrance, Unit
 from service_record.history.outcome import Facts, Outcome, Run
 from service_record.history.results import ClockStep, Handled
+from service_record.record.appending import DEFAULT_DIRECTORY
 
 
 class Verdict(StrEnum):
@@ -360,7 +361,7 @@ def commands_for_missing(one: NotStarted) -> tuple[str, ...]:
         case Hindrance.ABSENT:
             return (f"systemctl list-unit-files {shlex.quote(f'{one.service}*')}",)
         case Hindrance.DAMAGE:
-            return ("service-record validate",)
+            return (f"service-record validate {shlex.quote(f'{DEFAULT_DIRECTORY}/{one.service}.json')}",)
         case Hindrance.QUEUED | Hindrance.UNREACHED:
             return ("systemctl list-jobs",)
         case Hindrance.UNLOADABLE | Hindrance.MASKED:

@@ -1,0 +1,48 @@
+"""The commands that `analyze` prints can be pasted: a shell reads them, and our own verbs take them."""
+
+import re
+import shlex
+import subprocess
+
+import click
+
+from service_record.cli import main
+from service_record.diagnosis.cause_rules import commands_filled, placeholders
+from service_record.diagnosis.causes import built_in_rules
+from service_record.diagnosis.findings import NotStarted, commands_for_missing
+from service_record.diagnosis.units import Hindrance
+
+
+def next_commands() -> list[str]:
+    """Return the commands of all rules with a value for each placeholder, and those for missing units."""
+    rules = [
+        command
+        for rule in built_in_rules()
+        for text in rule.next
+        for command in commands_filled([text], dict.fromkeys(placeholders(text), "a b"))
+    ]
+    missing = [
+        command
+        for hindrance in Hindrance
+        for command in commands_for_missing(NotStarted(service="a b", hindrance=hindrance))
+    ]
+    return [*rules, *missing]
+
+
+def test_shell_can_read_each_next_command() -> None:
+    commands = next_commands()
+    assert len(commands) > 100
+    script = "".join(f"{command}\n" for command in commands)
+    checked = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_next_commands_of_ours_have_all_they_need() -> None:
+    context = click.Context(main)
+    ours = [command for command in next_commands() if re.match(r"service-record\b", command)]
+    assert ours
+    for command in ours:
+        _, verb, *words = shlex.split(command, comments=True)
+        found = main.get_command(context, verb)
+        assert found is not None
+        found.make_context(verb, words)  # raises UsageError
