@@ -62,12 +62,12 @@ def add_derived(source: Source, leave: "Leave | None" = None) -> Source:
 
     Of an invocation that is recorded, only an end that the record lacks is added.
     """
-    files: list[Records] = []
-    for path, read in host_files(source, leave=leave, every_boot=True) or ():
-        records = read_log(path, read)
-        if records:
-            files.append(records)
-    return _with_records(source, _joined(files))
+    return _with_records(source, derived_records(host_files(source, leave=leave, every_boot=True) or ()))
+
+
+def derived_records(files: Iterable[tuple[str, Read]]) -> Records:
+    """Return the records that the journals and installers' logs among a host's files give."""
+    return _joined([records for path, read in files if (records := read_log(path, read))])
 
 
 def journal_of_this_host(source: Source | None) -> Source | None:

@@ -312,6 +312,21 @@ def test_a_bundle_of_anybody_is_read_as_far_as_it_can_be(tmp_path: Path, kind: s
     assert all(found.service != "passwd" for found in seen.services)
 
 
+def test_bundle_without_records_has_the_runs_of_its_journal(tmp_path: Path) -> None:
+    journal = b"""\
+2026-11-21T10:00:02+00:00 node systemd[1]: Starting pull.service - Pull the image...
+2026-11-21T10:00:05+00:00 node pull.sh[40]: registry: connection refused
+2026-11-21T10:00:05+00:00 node systemd[1]: pull.service: Main process exited, code=exited, status=3/X
+2026-11-21T10:00:05+00:00 node systemd[1]: pull.service: Failed with result 'exit-code'.
+"""
+    path = tmp_path / "bundle.tar.gz"
+    path.write_bytes(gzip.compress(tar(member("sos/sos_commands/logs/journalctl_--no-pager", journal))))
+
+    (service,) = read_bundle(path).look.services
+
+    assert (service.service, service.outcome) == ("pull", "failure")
+
+
 @pytest.mark.parametrize("allowed", [Allowed(memory=96 << 20), Allowed(seconds=0)])
 def test_a_bundle_that_takes_too_much_is_told_so(tmp_path: Path, allowed: Allowed) -> None:
     path = tmp_path / "bundle"

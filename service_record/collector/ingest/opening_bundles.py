@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BufferedReader
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import msgspec
 
@@ -33,6 +33,9 @@ from service_record.collector.domain.summary_of_records import (
 from service_record.diagnosis.causes import HostFiles
 from service_record.redaction import LeakError, outgoing_page, outgoing_text
 from service_record.redaction.rules import Rules
+
+if TYPE_CHECKING:
+    from service_record.record.entry import Piece
 
 _Value = TypeVar("_Value", bound=msgspec.Struct)
 _MIB: Final = 1 << 20
@@ -200,7 +203,13 @@ def judge_stream(stream: BufferedReader, silence: float | None = None) -> Judged
     left_out = [str(part) for part in bundle.left_out]
     if bundle.unpacked is not None:
         left_out.append(_PACKED_ONLY)
-    records = [(service, record.pieces()) for service, record in bundle.records.items()]
+    records: list[tuple[str, Iterable[Piece]]] = [
+        (service, record.pieces()) for service, record in bundle.records.items()
+    ]
+    if not records:
+        from service_record.read.derived import derived_records  # most bundles have records
+
+        records += derived_records(_files_in(stream)).items()
     beside = BesideRecords(
         boot_id=bundle.boot_id,
         written={service: record.written for service, record in bundle.records.items()},
