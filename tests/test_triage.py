@@ -467,48 +467,6 @@ def test_full_disk_names_the_index(shelf: Path, tmp_path: Path) -> None:
     assert answered("--index", tmp_path / "i", shelf)["bundles"] == 7
 
 
-WRITES_OFTEN = """
-from service_record.triage import index
-index._WRITE_SECONDS = 0.1
-from service_record.cli import main
-main()
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_run_that_was_ended_is_completed_by_the_next(tmp_path: Path, number: signal.Signals) -> None:
-    for n in range(80):
-        failing(tmp_path / f"b/{n}.tar", NO_SPACE, n)
-    index = tmp_path / "i"
-    command = [
-        sys.executable,
-        "-c",
-        WRITES_OFTEN,
-        "triage",
-        "--workers",
-        "2",
-        "--index",
-        index,
-        tmp_path / "b",
-    ]
-    with program(command, stderr=subprocess.PIPE) as running:
-        wait_for(lambda: list(index.glob("*.parquet")))
-        running.send_signal(number)
-        _, error = running.communicate(timeout=60)
-    rows = int(triage("sql", "--index", index, "select count(*) from bundles").out.split()[-1])
-    assert 0 < rows < 80
-    if number == signal.SIGKILL:
-        assert error == b""
-    else:
-        assert running.returncode == 128 + number
-        hosts = "1 host" if rows == 1 else f"{rows} hosts"
-        text = f"Interrupted after {hosts}; their rows are kept, and the same command judges the rest\n"
-        assert error.decode() == text
-
-    assert counts(answered("--index", index, tmp_path / "b")) == {"disk-full": 80}
-
-
 def test_query_answers_of_every_type_are_json(shelf: Path, tmp_path: Path) -> None:
     answered("--index", tmp_path / "i", shelf)
 
