@@ -1,5 +1,6 @@
 """`triage` of 300 bundles with planted truth, and of 2,000 in a run that is ended again and again."""
 
+import functools
 import json
 import resource
 import signal
@@ -33,12 +34,13 @@ def test_ended_run_is_completed_by_the_next(tmp_path: Path) -> None:
     for n in range(BUNDLES):
         failing(tmp_path / f"b/{n}.tar", NO_SPACE, n)
     index = tmp_path / "i"
-    command = [sys.executable, "-c", WRITES_OFTEN, "triage", "-o", "json", "--index", index, tmp_path / "b"]
+    options = ["-o", "json", "--index", str(index), str(tmp_path / "b")]
+    command = [sys.executable, "-c", WRITES_OFTEN, "triage", *options]
 
     for end in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL, "a full disk"):
         before = len(list(index.glob("*.parquet")))
         with program(command, stderr=subprocess.PIPE) as running:
-            wait_for(lambda before=before: len(list(index.glob("*.parquet"))) > before + 1)
+            wait_for(functools.partial(has_more_files, index, before + 1))
             if isinstance(end, signal.Signals):
                 running.send_signal(end)
             else:  # for this process no file may grow beyond 100 bytes
@@ -61,6 +63,10 @@ def test_ended_run_is_completed_by_the_next(tmp_path: Path) -> None:
     done = subprocess.run(command, env=environment(), capture_output=True, check=True, timeout=600)
     assert counts(json.loads(done.stdout)) == {"disk-full": BUNDLES}
     assert rows(index) == BUNDLES  # no bundle was judged twice
+
+
+def has_more_files(index: Path, number: int) -> bool:
+    return len(list(index.glob("*.parquet"))) > number
 
 
 def rows(index: Path) -> int:
