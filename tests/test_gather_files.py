@@ -6,8 +6,9 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service_record.read.programs import Deadline
 from service_record.reporter.gather.files import below, matches
-from service_record.reporter.gather.model import Deadline, GatherError
+from service_record.reporter.gather.model import GatherError
 
 STEPS = st.lists(st.sampled_from(["a", "b", "c", "..", "."]), max_size=5).map("/".join)
 PATHS = st.builds("{}{}".format, st.sampled_from(["", "/", "../", "../../../"]), STEPS)

@@ -29,8 +29,8 @@ from service_record.preflight.probes import (
     check_time,
 )
 from service_record.preflight.registry import Image, check_images, read_image
+from service_record.read.programs import Deadline
 from service_record.record.visible import visible
-from service_record.reporter.gather.model import Deadline
 from service_record.reporter.gather.network import Question
 
 _DISK_SECONDS: Final = 20.0

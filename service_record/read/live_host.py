@@ -5,8 +5,6 @@ All programs run at the same time with one deadline, so that `analyze` does not 
 
 import os
 import shutil
-import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from service_record.diagnosis.judged_host import PROGRAMS_FILE, SOFTWARE
+from service_record.read.programs import HOST_PROGRAMS, Deadline, printed
 
 SECONDS: Final = 3.0  # for everything together
 _MAX_OUTPUT_BYTES: Final = 4 << 20  # of one program
@@ -27,16 +26,7 @@ _PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     # systemd's own lines: a program that floods the journal pushes them out of the lines above.
     "journalctl --boot _PID=1": (*_JOURNAL, "--boot", "--lines=4000", "_PID=1"),
     "boot-1.log": (*_JOURNAL, "--boot=-1", "--lines=500"),
-    "ip-addr": ("ip", "-d", "addr"),
-    "ip-route": ("ip", "route", "show", "table", "main"),
-    "ip-6-route": ("ip", "-6", "route", "show", "table", "main"),
-    "lsblk": ("lsblk", "--output=NAME,TYPE,SIZE,FSTYPE,MOUNTPOINT"),
-    "df.txt": ("df", "--local", "--print-type"),
-    "timedatectl": ("timedatectl", "status"),
-    "chrony-tracking.txt": ("chronyc", "-n", "tracking"),
-    "chrony-sources.txt": ("chronyc", "-n", "sources"),
-    "rpm-ostree_status": ("rpm-ostree", "status"),
-    "efibootmgr.txt": ("efibootmgr",),
+    **HOST_PROGRAMS,
 }
 """Name -> program. By the name `log_lines.stream_of` knows what kind of lines the output has."""
 _FILES: Final = (
@@ -61,16 +51,20 @@ def live_contents(units: Sequence[str] = (), seconds: float = SECONDS) -> Iterat
     among its last lines. A program that does not end within `seconds` of the beginning is stopped, and its
     output is left out.
     """
-    deadline = time.monotonic() + seconds
+    deadline = Deadline(seconds)
     programs = dict(_PROGRAMS)
     if units:
         of_units = (f"--unit={unit}" for unit in units[:_MAX_UNITS])
         programs["journalctl --unit"] = (*_JOURNAL, "--boot", "--lines=2000", *of_units)
     with ThreadPoolExecutor(len(programs)) as pool:
-        printed = {name: pool.submit(_printed, argv, deadline) for name, argv in programs.items()}
+        environ = _environment()
+        outputs = {
+            name: pool.submit(printed, argv, environ, deadline, _MAX_OUTPUT_BYTES)
+            for name, argv in programs.items()
+        }
         yield PROGRAMS_FILE, "\n".join(_programs()).encode()
         yield from _files(deadline)
-        for name, output in printed.items():
+        for name, output in outputs.items():
             if data := output.result():
                 yield name, data
 
@@ -82,35 +76,16 @@ def _programs() -> Iterator[str]:
         yield from (name for name in sorted(software.programs) if shutil.which(name, path=path))
 
 
-def _printed(argv: tuple[str, ...], deadline: float) -> bytes:
-    """Return a program's output; empty if it is missing, or does not end before the deadline."""
-    remaining = deadline - time.monotonic()
-    if remaining <= 0:
-        return b""
-    try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=remaining,
-            check=False,
-            env=_environment(),
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return b""
-    return done.stdout[-_MAX_OUTPUT_BYTES:]
-
-
 def _environment() -> dict[str, str]:
-    """Return the environment of the programs: their output is parsed, so it must be in English and UTC."""
-    return {"LC_ALL": "C", "TZ": "UTC", "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin:/sbin:/bin"}
+    """Return the PATH of the programs, with the directories of root's programs."""
+    return {"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin:/sbin:/bin"}
 
 
-def _files(deadline: float) -> Iterator[tuple[str, bytes]]:
+def _files(deadline: Deadline) -> Iterator[tuple[str, bytes]]:
     """Yield the end of each file, in the order of the list, until the deadline."""
     paths = [path for pattern in _FILES for path in sorted(glob(pattern))[-_MAX_FILES:]]  # noqa: PTH207  # absolute
     for path in paths:
-        if time.monotonic() > deadline:
+        if not deadline.seconds_left():
             return
         with suppress(OSError):
             yield path, _tail(Path(path))

@@ -5,6 +5,7 @@ Members lie where OpenShift's own gather puts them, so far as it has them. To ga
 
 from typing import Final
 
+from service_record.read.programs import HOST_PROGRAMS
 from service_record.reporter.gather import host_facts, network
 from service_record.reporter.gather.journal import FailedRuns, FailedUnits, Journal, UnitProperties
 from service_record.reporter.gather.model import GatherRow
@@ -120,9 +121,7 @@ COLLECTORS: Final = (
         host_facts.reachability,
         seconds=60,
     ),
-    _network("ip-addr", "ip", "-d", "addr"),
-    _network("ip-route", "ip", "-d", "route", "show", "table", "all"),
-    _network("ip-6-route", "ip", "-6", "-d", "route", "show", "table", "all"),
+    *(_network(name, *HOST_PROGRAMS[name]) for name in ("ip-addr", "ip-route", "ip-6-route")),
     _network("ip-rule", "ip", "rule"),
     _network("ip-6-rule", "ip", "-6", "rule"),
     _network("ip-neighbour", "ip", "-s", "neighbour"),
@@ -183,12 +182,8 @@ COLLECTORS: Final = (
     # those of PID 1: a sandbox around us has mounts of its own
     _printed("mounts", "bootstrap/storage/findmnt.txt", "findmnt", "--real", "--notruncate", "--task", "1"),
     GatherRow("proc-mounts", "bootstrap/storage/mounts.txt", File("/proc/1/mounts")),
-    _printed(
-        "block-devices",
-        "bootstrap/storage/lsblk.txt",
-        *("lsblk", "--output=NAME,MAJ:MIN,TYPE,SIZE,RO,RM,FSTYPE,LABEL,UUID,MOUNTPOINT,MODEL,SERIAL,STATE"),
-    ),
-    _printed("disk-space", "bootstrap/storage/df.txt", "df", "--local", "--print-type", "--all"),
+    _printed("block-devices", "bootstrap/storage/lsblk.txt", *HOST_PROGRAMS["lsblk"]),
+    _printed("disk-space", "bootstrap/storage/df.txt", *HOST_PROGRAMS["df.txt"]),
     _printed("inodes", "bootstrap/storage/df-inodes.txt", "df", "--local", "--inodes", "--all"),
     GatherRow("disk-statistics", "bootstrap/storage/diskstats.txt", File("/proc/diskstats")),
     # memory, pressure, time
@@ -199,12 +194,12 @@ COLLECTORS: Final = (
         "processes", "bootstrap/system/processes.txt", "ps", "-eo", "pid,ppid,stat,etimes,rss,wchan:20,comm"
     ),
     GatherRow("clocks", "bootstrap/system/clocks.txt", host_facts.clocks),
-    _printed("time-settings", "bootstrap/system/timedatectl.txt", "timedatectl", "status", needs=_BUS),
+    _printed("time-settings", "bootstrap/system/timedatectl.txt", *HOST_PROGRAMS["timedatectl"], needs=_BUS),
     *(
         GatherRow(
             f"chrony-{what}",
             f"bootstrap/system/chrony-{what}.txt",
-            ProgramSource(("chronyc", "-n", what), absent=("Cannot talk to daemon",)),
+            ProgramSource(HOST_PROGRAMS[f"chrony-{what}.txt"], absent=("Cannot talk to daemon",)),
         )
         for what in ("tracking", "sources")
     ),
@@ -227,7 +222,7 @@ COLLECTORS: Final = (
     _system_file("swaps", "/proc/swaps"),
     _system_file("modules", "/proc/modules"),
     _printed("secure-boot", "bootstrap/system/secure-boot.txt", "mokutil", "--sb-state", needs=_EFI),
-    _printed("boot-entries", "bootstrap/system/efibootmgr.txt", "efibootmgr", needs=_EFI),
+    _printed("boot-entries", "bootstrap/system/efibootmgr.txt", *HOST_PROGRAMS["efibootmgr.txt"], needs=_EFI),
     GatherRow("ignition-result", "bootstrap/system/ignition-result.json", File("/etc/.ignition-result.json")),
     GatherRow(
         "machine-config",
@@ -244,7 +239,7 @@ COLLECTORS: Final = (
     GatherRow(
         "rpm-ostree",
         "bootstrap/system/rpm-ostree.txt",
-        ProgramSource(("rpm-ostree", "status")),
+        ProgramSource(HOST_PROGRAMS["rpm-ostree_status"]),
         20,
         needs=_BUS,
     ),

@@ -9,8 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from service_record.read.programs import Deadline
 from service_record.record.appending import open_regular
-from service_record.reporter.gather.model import Deadline, GatherError, GatherStatus
+from service_record.reporter.gather.model import GatherError, GatherStatus
 
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _CHUNK_BYTES: Final = 256 << 10

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from typing import Final, TypeAlias
 
+from service_record.read.programs import Deadline, program_path
 from service_record.reporter.gather.files import below
 from service_record.reporter.gather.model import (
     Begin,
     Context,
-    Deadline,
     Gathered,
     GatheredBundle,
     GatheredMember,
@@ -27,7 +27,6 @@ from service_record.reporter.gather.model import (
     Pieces,
     Task,
 )
-from service_record.reporter.gather.running import program_path
 
 _GRACE_SECONDS: Final = 3.0
 """The time that a thread has, after its deadline, to end what it started."""

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from service_record.read.programs import Deadline
 from service_record.record import systemd
 from service_record.record.appending import record_name
 from service_record.record.directory import Records
@@ -13,14 +14,13 @@ from service_record.record.entry import Entry, Phase, Result
 from service_record.reporter.gather.model import (
     Begin,
     Context,
-    Deadline,
     GatherError,
     GatherStatus,
     Pieces,
     Task,
 )
 from service_record.reporter.gather.record_pieces import in_time, records_directory
-from service_record.reporter.gather.running import Program
+from service_record.reporter.gather.running import GatheredProgram
 from service_record.reporter.gather.take import ProgramSource, output_of
 
 _ASK: Final = ("journalctl", "--quiet", "--no-pager")
@@ -105,7 +105,7 @@ def newest_cursor(context: Context) -> str | None:
     What is to be the cursor of the next round is asked for before this one gathers: so nothing is left out.
     """
     try:
-        program = Program((*_ASK, "--lines=0", "--show-cursor"), context.environ)
+        program = GatheredProgram((*_ASK, "--lines=0", "--show-cursor"), context.environ)
         printed = b"".join(program.chunks(Deadline(_CURSOR_SECONDS), _CURSOR_BYTES))
     except GatherError:
         return None

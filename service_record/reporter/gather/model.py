@@ -3,43 +3,18 @@
 Gathering itself is in `gathering`.
 """
 
-import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Protocol, Self, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
+from service_record.read.programs import Deadline
 from service_record.version import __version__
-
-
-class Deadline:
-    """A moment, on the monotonic clock, that any thread may bring forward to now."""
-
-    def __init__(self, seconds: float, outer: Self | None = None) -> None:
-        """So many seconds from now, but not behind `outer`, whatever becomes of that."""
-        self._until = time.monotonic() + seconds
-        self._outer = outer
-
-    def seconds_left(self) -> float:
-        """Return the seconds left, 0 from the deadline on."""
-        return max(self.moment() - time.monotonic(), 0.0)
-
-    def passed(self) -> float:
-        """Return seconds since the deadline, 0 before it."""
-        return max(time.monotonic() - self.moment(), 0.0)
-
-    def cut_short(self) -> None:
-        """Mark it as cut short, if it was not before."""
-        self._until = min(self._until, time.monotonic())
-
-    def moment(self) -> float:
-        """Return when it is, as time.monotonic() tells it."""
-        return self._until if self._outer is None else min(self._until, self._outer.moment())
 
 
 class GatherStatus(StrEnum):

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from service_record.reporter.gather import files
 from service_record.reporter.gather.model import Begin, GatherError, GatherStatus, Pieces, Task
-from service_record.reporter.gather.running import Program
+from service_record.reporter.gather.running import GatheredProgram
 
 _MOST_DIGESTED: Final = 16 << 20
 """Bytes; of a larger file only name, size and time are told."""
@@ -39,7 +39,7 @@ class ProgramSource:
 
     def __call__(self, task: Task) -> Pieces:
         """Raises GatherError for an exit status that is not fine."""
-        program = Program(self.argv, task.context.environ, is_merged=self.is_merged)
+        program = GatheredProgram(self.argv, task.context.environ, is_merged=self.is_merged)
         is_silent, stopped = True, None
         try:
             for chunk in program.chunks(task.deadline, task.collector.most):
@@ -62,7 +62,7 @@ class ProgramSource:
 
 def output_of(argv: tuple[str, ...], task: Task) -> bytes:
     """Return all that a program prints, to be understood. Raises GatherError when it does not end well."""
-    program = Program(argv, task.context.environ)
+    program = GatheredProgram(argv, task.context.environ)
     printed = b"".join(program.chunks(task.deadline, task.collector.most))
     if program.status != 0:
         raise GatherError(GatherStatus.FAILED, _ending(program.status, _text(program.errors)))

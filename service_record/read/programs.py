@@ -1,0 +1,234 @@
+"""Run programs of the host for their output, within a time limit and a size limit.
+
+A program runs in a session of its own, so that all its children can be stopped with it. It has no input and
+the locale C.UTF-8.
+"""
+
+import fcntl
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import IO, Final, Self
+
+HOST_PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
+    "ip-addr": ("ip", "-d", "addr"),
+    "ip-route": ("ip", "-d", "route", "show", "table", "all"),
+    "ip-6-route": ("ip", "-6", "-d", "route", "show", "table", "all"),
+    "lsblk": (
+        "lsblk",
+        "--output=NAME,MAJ:MIN,TYPE,SIZE,RO,RM,FSTYPE,LABEL,UUID,MOUNTPOINT,MODEL,SERIAL,STATE",
+    ),
+    "df.txt": ("df", "--local", "--print-type", "--all"),
+    "timedatectl": ("timedatectl", "status"),
+    "chrony-tracking.txt": ("chronyc", "-n", "tracking"),
+    "chrony-sources.txt": ("chronyc", "-n", "sources"),
+    "rpm-ostree_status": ("rpm-ostree", "status"),
+    "efibootmgr.txt": ("efibootmgr",),
+}
+"""Programs whose output explains a host, on the host and in its bundle. Rules know the output by the name."""
+CHUNK_BYTES: Final = 256 << 10
+ERROR_BYTES: Final = 4 << 10  # kept of the error output, from its end
+
+_DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_LOOK_SECONDS: Final = 0.1  # between checks whether a program has ended while another process keeps its pipe
+_GRACE_SECONDS: Final = 0.5  # after SIGTERM, and again after SIGKILL: a program on a dead disk is left behind
+
+
+class ProgramError(Exception):
+    """The program failed to start. Its text is one line."""
+
+
+class NoProgramError(ProgramError):
+    """The program is not installed."""
+
+
+class ProgramTimeoutError(ProgramError):
+    """The program did not end before its deadline, and was stopped."""
+
+
+class TooMuchOutputError(ProgramError):
+    """The program printed more than its limit, and was stopped."""
+
+
+class Deadline:
+    """A moment on the monotonic clock. Any thread may bring it forward to now."""
+
+    def __init__(self, seconds: float, outer: Self | None = None) -> None:
+        """The deadline is `seconds` from now, or the moment of `outer` if that is earlier."""
+        self._until = time.monotonic() + seconds
+        self._outer = outer
+
+    def seconds_left(self) -> float:
+        """Return the seconds left, 0 from the deadline on."""
+        return max(self.moment() - time.monotonic(), 0.0)
+
+    def passed(self) -> float:
+        """Return seconds since the deadline, 0 before it."""
+        return max(time.monotonic() - self.moment(), 0.0)
+
+    def cut_short(self) -> None:
+        """Move the deadline to now, unless it has passed."""
+        self._until = min(self._until, time.monotonic())
+
+    def moment(self) -> float:
+        """Return the deadline as a value of time.monotonic()."""
+        return self._until if self._outer is None else min(self._until, self._outer.moment())
+
+
+def program_path(program: str, environ: Mapping[str, str]) -> str | None:
+    """Return the path of a program on the PATH of this environment; None if it is not installed."""
+    return shutil.which(program, path=environ.get("PATH") or _DEFAULT_PATH)
+
+
+class Program:
+    """One program and its output. It must be closed; `chunks` closes it at its end."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        *,
+        is_merged: bool = False,
+        prefix: Sequence[str] = (),
+    ) -> None:
+        """Start the program; with `is_merged`, its error output is part of its output.
+
+        The command behind `prefix` runs with it in front, such as `systemd-run`. Raises ProgramError.
+        """
+        self.errors = b""
+        """The end of the error output."""
+        self.status: int | None = None
+        """The exit status as `subprocess` has it; None while it runs, and if it was stopped."""
+        self.name = command[0]
+        path = program_path(self.name, environ)
+        if path is None:
+            raise NoProgramError(f"no program {self.name}")
+        try:
+            self._process = subprocess.Popen(
+                [*prefix, path, *command[1:]],
+                cwd="/",
+                env=_environment(environ),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT if is_merged else subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ProgramError(f"{path}: {error.strerror}") from error
+
+    def chunks(self, deadline: Deadline, most: int) -> Iterator[bytes]:
+        """Yield the output until the program ends, even if one of its children keeps the pipe open.
+
+        Raises ProgramTimeoutError at the deadline, and TooMuchOutputError after `most` bytes.
+        """
+        read = 0
+        try:
+            for stream, chunk in self._read(deadline):
+                read += len(chunk)
+                if stream is self._process.stderr:
+                    self.errors = (self.errors + chunk)[-ERROR_BYTES:]
+                else:
+                    yield chunk
+                if read > most:
+                    raise TooMuchOutputError(f"stopped after {read} bytes: it printed without end")
+        finally:
+            self.close()
+
+    def _read(self, deadline: Deadline) -> Iterator[tuple[IO[bytes], bytes]]:
+        with selectors.DefaultSelector() as open_ones:
+            for stream in (self._process.stdout, self._process.stderr):
+                if stream is not None:
+                    _widen(stream)
+                    open_ones.register(stream, selectors.EVENT_READ)
+            while open_ones.get_map():
+                has_ended = self._has_ended()
+                ready = open_ones.select(0 if has_ended else min(deadline.seconds_left(), _LOOK_SECONDS))
+                if has_ended and not (ready and deadline.seconds_left()):
+                    return
+                self._still_has_time(deadline)
+                for key, _ in ready:
+                    stream = key.fileobj  # type: ignore[assignment]  # registered above
+                    chunk = os.read(key.fd, CHUNK_BYTES)
+                    if chunk and stream is not None:
+                        yield stream, chunk
+                    else:
+                        open_ones.unregister(key.fileobj)
+            pause = 0.001
+            while not self._has_ended():  # it closed its output, and ends, or goes on
+                self._still_has_time(deadline)
+                time.sleep(min(deadline.seconds_left(), pause))
+                pause = min(2 * pause, _LOOK_SECONDS)
+
+    def _still_has_time(self, deadline: Deadline) -> None:
+        if deadline.seconds_left() == 0:
+            raise ProgramTimeoutError(f"{self.name} did not end within its time")
+
+    def _has_ended(self) -> bool:
+        # The status is not taken here: until it is, no other process can get this number, and be killed.
+        try:
+            return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:  # SIGCHLD is ignored, by inheritance
+            return True
+
+    def close(self) -> None:
+        """Stop the program and all processes of its session."""
+        if self._has_ended():
+            self._signal(signal.SIGKILL)
+            self.status = self._process.wait()
+        else:
+            self._stop()
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def _stop(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            self._signal(number)
+            grace = Deadline(_GRACE_SECONDS)
+            while not self._has_ended() and grace.seconds_left():
+                time.sleep(0.01)
+        self._signal(signal.SIGKILL)
+        if self._has_ended():
+            self._process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+
+def printed(command: Sequence[str], environ: Mapping[str, str], deadline: Deadline, max_bytes: int) -> bytes:
+    """Return the last `max_bytes` of a program's output.
+
+    Empty if the program is missing, or does not end before the deadline.
+    """
+    kept: deque[bytes] = deque()
+    size = 0
+    try:
+        for chunk in Program(command, environ).chunks(deadline, sys.maxsize):
+            kept.append(chunk)
+            size += len(chunk)
+            while size - len(kept[0]) >= max_bytes:
+                size -= len(kept.popleft())
+    except ProgramError:
+        return b""
+    return b"".join(kept)[-max_bytes:]
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a program: no secret, and no reason for colours, a pager or a question."""
+    environment = {"PATH": environ.get("PATH") or _DEFAULT_PATH, "HOME": environ.get("HOME") or "/root"}
+    environment |= {"LC_ALL": "C.UTF-8", "TZ": "UTC", "TERM": "dumb", "NO_COLOR": "1"}
+    return environment | {"SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "cat", "SYSTEMD_URLIFY": "0"}
+
+
+def _widen(stream: IO[bytes]) -> None:
+    """Make the pipe larger where the host allows it; see pipe(7)."""
+    with suppress(OSError):
+        fcntl.fcntl(stream.fileno(), fcntl.F_SETPIPE_SZ, 1 << 20)

@@ -1,0 +1,77 @@
+"""What `analyze` asks the running host: programs of any behaviour neither hold it nor fill its memory."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from service_record.read.live_host import live_contents
+from service_record.read.programs import HOST_PROGRAMS, Deadline, printed
+from service_record.reporter.gather.collectors import COLLECTORS
+from service_record.reporter.gather.take import ProgramSource
+from tests.waiting import wait_for
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory in front of PATH."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return tmp_path
+
+
+def write_program(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/bash\n{textwrap.dedent(text)}")
+    path.chmod(0o755)
+
+
+def is_running(pid: str) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_output_is_read_while_a_child_keeps_the_pipe(programs: Path) -> None:
+    pid = programs / "pid"
+    write_program(programs / "timedatectl", f"echo 'NTP service: inactive'; sleep 600 & echo $! >{pid}")
+    before = time.monotonic()
+    contents = dict(live_contents(seconds=20.0))
+
+    assert contents["timedatectl"] == b"NTP service: inactive\n"
+    assert time.monotonic() - before < 15
+    wait_for(lambda: not is_running(pid.read_text().strip()))
+
+
+def test_program_without_end_is_left_out_at_the_deadline(programs: Path) -> None:
+    write_program(programs / "timedatectl", "echo begun; exec sleep 600")
+
+    assert "timedatectl" not in dict(live_contents(seconds=1.0))
+
+
+def test_end_of_a_flood_is_kept_within_bounded_memory(programs: Path) -> None:
+    write_program(programs / "flood", "head -c 300000000 /dev/zero; echo the end")
+    code = """if True:
+        import os, resource
+        from service_record.read.programs import Deadline, printed
+        output = printed(("flood",), os.environ, Deadline(60), 1000)
+        print(len(output), output.endswith(b"the end\\n"), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    size, has_end, kibibytes = done.stdout.split()
+
+    assert (size, has_end) == ("1000", "True")
+    assert int(kibibytes) < 100_000
+
+
+def test_missing_program_prints_nothing() -> None:
+    assert printed(("no-such-program",), os.environ, Deadline(5), 1000) == b""
+
+
+def test_bundle_has_the_programs_that_analyze_runs_on_the_host() -> None:
+    gathered = {row.take.argv for row in COLLECTORS if isinstance(row.take, ProgramSource)}
+
+    assert set(HOST_PROGRAMS.values()) <= gathered
