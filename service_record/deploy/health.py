@@ -125,7 +125,7 @@ def _check_records(places: Places) -> CheckResult:  # noqa: PLR0911  # one for e
     except OSError as error:
         return not_checked(check, f"{directory}: {error.strerror}", "Try as root.")
     if not stat.S_ISDIR(status.st_mode):
-        return _failed(check, f"{directory} is no directory", "Move it away.")
+        return _failed(check, f"{directory} is not a directory", "Move it away.")
     free = room.f_bavail * room.f_frsize
     if (kind := file_system(directory)) in _IN_MEMORY:
         advice = "Name a directory on a disk by SERVICE_RECORDS_DIR, or mount one there."
@@ -135,7 +135,8 @@ def _check_records(places: Places) -> CheckResult:  # noqa: PLR0911  # one for e
         return _failed(check, f"{directory} is read-only", advice)
     if free < _LEAST_FREE:
         return _failed(check, f"{directory}: {free >> 20} MiB are free", "Make room there.")
-    return _passed(check, f"{directory}: {records} records, {free >> 20} MiB free")
+    number = "1 record" if records == 1 else f"{records} records"
+    return _passed(check, f"{directory}: {number}, {free >> 20} MiB free")
 
 
 def _check_inbox(inbox: Path) -> CheckResult:

@@ -23,7 +23,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from service_record.http.address import CA_VARIABLE, NotTaken, environment_path
 from service_record.http.answers import Unreachable, printable
 from service_record.http.attempt import Request
-from service_record.http.collector_client import SingleTryClient, reason_of
+from service_record.http.collector_client import SingleTryClient, describe_refusal
 from service_record.http.transport import acknowledged
 
 _IDS: Final = frozenset(("traceId", "spanId", "parentSpanId"))
@@ -114,7 +114,7 @@ class TraceBackend(SingleTryClient):
             rejected, reason = rejected_spans(bytes(reply.body)) if is_protobuf else (0, "")
             return Reception(min(rejected, spans), self._printable(reason))
         text = refusal_message(bytes(reply.body)) if is_protobuf else outcome.text
-        reason = f"{outcome.status}: {self._printable(reason_of(outcome, text))}"
+        reason = f"{outcome.status}: {self._printable(describe_refusal(outcome, text))}"
         if outcome.status == HTTPStatus.BAD_REQUEST:  # only these spans are bad
             return Reception(spans, reason)
         is_final = outcome.status not in _TRY_AGAIN

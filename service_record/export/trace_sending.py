@@ -16,7 +16,7 @@ from service_record.export.trace_backend import TraceBackend, request_of
 from service_record.history import History, build_history
 from service_record.history.outcome import Outcome
 from service_record.history.results import Liveness
-from service_record.http.record_sending import signature_of
+from service_record.http.record_sending import read_signature
 from service_record.record import systemd
 from service_record.record.directory import Records
 from service_record.record.entry import Piece
@@ -69,7 +69,7 @@ class TraceSender:
         """
         begun = monotonic()
         services = self._services()
-        files = [(name, signature_of(self.records.path(name))) for name in services]
+        files = [(name, read_signature(self.records.path(name))) for name in services]
         is_due = files != self._files or begun >= self._next_look
         if not is_last and (begun < self._rest_until or not is_due):
             return

@@ -93,7 +93,7 @@ class SingleTryClient(Connections):
             raise CollectorError(f"{url}: {self._transport.fault.reason}")
 
 
-def reason_of(outcome: Answered, text: str) -> str:
+def describe_refusal(outcome: Answered, text: str) -> str:
     """Return why a request was refused: the server's own words, or else those of the status."""
     is_standard = outcome.status in set(HTTPStatus)
     return text or (HTTPStatus(outcome.status).phrase if is_standard else "no reason")
@@ -175,7 +175,7 @@ class CollectorClient(SingleTryClient):
             raise CollectorError(f"{self.url}: {outcome.reason}")
         if outcome.good:
             return reply.body
-        reason = reason_of(outcome, outcome.text)
+        reason = describe_refusal(outcome, outcome.text)
         raise CollectorError(f"{self.url}: {outcome.status}: {reason}", outcome.status, bytes(reply.body))
 
 

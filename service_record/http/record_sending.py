@@ -77,10 +77,10 @@ def begins_as(stream: Stream, file: str) -> bool:
     if not length.isdecimal() or int(length) > HEAD:
         return False
     head = stream.read(0, int(length))
-    return len(head) == int(length) and digest_of(head) == digest.partition("-")[0]
+    return len(head) == int(length) and digest_head(head) == digest.partition("-")[0]
 
 
-def digest_of(head: bytes) -> str:
+def digest_head(head: bytes) -> str:
     """Return a digest of the beginning of a stream. It is keyed with the machine id, so nobody else can guess
     the content from it.
     """
@@ -96,7 +96,7 @@ def _machine_id() -> bytes:
         return b""
 
 
-def signature_of(path: Path) -> tuple[int, ...]:
+def read_signature(path: Path) -> tuple[int, ...]:
     """Return a value that changes with a file, or with the file that takes its place."""
     try:
         status = path.stat()
@@ -188,13 +188,13 @@ class Sender:
 
     def _is_new(self, service: str) -> bool:
         sent = self._sent.get(service)
-        return sent is None or not sent.seen or sent.seen != signature_of(self._path(service))
+        return sent is None or not sent.seen or sent.seen != read_signature(self._path(service))
 
     def _path(self, service: str) -> Path:
         return self.records.directory / f"{service}.json"
 
     def _next(self, service: str, sent: _StreamPosition, size: int) -> "_Piece | None":
-        signature = signature_of(self._path(service))
+        signature = read_signature(self._path(service))
         with closing(Stream(self._path(service))) as stream:
             if not sent.file or not begins_as(stream, sent.file) or not stream.has(sent.offset):
                 self._begin(service, sent, stream)
@@ -225,7 +225,7 @@ class Sender:
                 sent.file, sent.offset = file, offset
                 return
         head = stream.read(0, HEAD)
-        sent.file = f"{len(head)}-{digest_of(head)}" if head else ""
+        sent.file = f"{len(head)}-{digest_head(head)}" if head else ""
         sent.offset = 0
         if (service, sent.file) in offsets:  # an earlier stream with the same beginning that was longer
             sent.file += (
