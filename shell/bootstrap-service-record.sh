@@ -35,8 +35,10 @@
 #   Child processes
 #   Sourcing
 # Bash parses the following sections only when a run needs them (see __sr_load):
+#   The EXIT trap of the service
 #   The function `trap`
 #   Misuse and failures
+#   Rare endings
 #   Text as JSON
 #   The array layout
 #   Programs with a time limit
@@ -99,21 +101,21 @@ __sr_limits=("${COMPREPLY[@]}")
 
 # --- The public API ------------------------------------------------------------------------------
 record_service_stage_start() { # NAME
-  { builtin local __sr_off && __sr_off=${-//[!akvxT]/} && [[ ! $__sr_off ]] || __sr_quieten; } \
+  { builtin local __sr_off && [[ $- != *[akvxT]* ]] && __sr_off='' || __sr_quieten; } \
     2>&"${__sr_stderr[_${-//[!x]/}]-2}"
   [[ ! ${__sr_pid-} ]] || __sr_start_stage ${1+"${1:0:1024}"} || builtin true
   [[ ! $__sr_off ]] || builtin set "-$__sr_off"
 }
 
 record_service_stage_success() {
-  { builtin local __sr_off && __sr_off=${-//[!akvxT]/} && [[ ! $__sr_off ]] || __sr_quieten; } \
+  { builtin local __sr_off && [[ $- != *[akvxT]* ]] && __sr_off='' || __sr_quieten; } \
     2>&"${__sr_stderr[_${-//[!x]/}]-2}"
   [[ ! ${__sr_pid-} ]] || __sr_end_stage success || builtin true
   [[ ! $__sr_off ]] || builtin set "-$__sr_off"
 }
 
 record_service_stage_failure() {
-  { builtin local __sr_off && __sr_off=${-//[!akvxT]/} && [[ ! $__sr_off ]] || __sr_quieten; } \
+  { builtin local __sr_off && [[ $- != *[akvxT]* ]] && __sr_off='' || __sr_quieten; } \
     2>&"${__sr_stderr[_${-//[!x]/}]-2}"
   [[ ! ${__sr_pid-} ]] || __sr_fail_stage || builtin true
   [[ ! $__sr_off ]] || builtin set "-$__sr_off"
@@ -134,7 +136,7 @@ __sr_guarded() { # FUNCTION [ARGUMENT...]
   builtin local __sr_off __sr_status
   __sr_quieten
   __sr_status=0
-  if [[ ${__sr[ulimit]-} ]] && ! __sr_can_redirect; then
+  if [[ ${__sr_ulimit-} ]] && ! __sr_can_redirect; then
     [[ ${2-} != [0-9]* ]] || __sr_status=$2
   elif [[ $__sr_off == *x* ]]; then
     "$@" 2>/dev/null || __sr_status=$?
@@ -154,30 +156,34 @@ __sr_can_redirect() {
   [[ ${__sr_printed[8]-} != 'Max open files'+([[:blank:]])?(1)[0-9][[:blank:]]* ]]
 }
 
-# Has bash parse the second half of this file, without its last line.
+# Has bash parse the second half of this file. Fails only while this file is being sourced, and only
+# where its text was not kept: then bash has not come to that half yet.
 __sr_load() {
-  ((${#__sr_late[@]} == 0)) ||
-    __sr_parse __sr_late "$__sr_late_from" "$((${#__sr_late[@]} - __sr_late_from - 1))"
+  ((${#__sr_late[@]} == 0)) || __sr_parse __sr_late "$__sr_late_from"
   __sr_late=()
+  [[ ! ${__sr_unread-} ]]
 }
 
-# Of the second half only the first section, of LINES: the rest would take a millisecond.
-__sr_load_trap() { # LINES
-  ((${#__sr_late[@]} && ! __sr_late_from)) && [[ ${__sr_late[$1]-} == '# --- Misuse'* ]] ||
-    builtin return 1
-  __sr_parse __sr_late 0 "$1"
-  __sr_late_from=$1
+# Only its first two sections, of LINES: the rest would take a millisecond.
+__sr_load_traps() { # LINES
+  if ((${#__sr_late[@]} && ! __sr_late_from)); then
+    __sr_parse __sr_late 0 "$1"
+    __sr_late_from=$1
+  fi
+  [[ ! ${__sr_unread-} ]]
 }
 
-# Has bash parse lines, each with its newline. The expansion "${lines[@]}" would take as long as the
-# parser.
-__sr_parse() { # ARRAY FIRST NUMBER of its lines
+# Has bash parse lines, each with its newline. Bash joins a whole array twice as fast as a part, and
+# either much faster than it expands "${lines[@]}".
+__sr_parse() { # ARRAY FIRST [NUMBER of its lines]
   builtin local -n __sr_lines_to_parse="$1"
-  builtin local __sr_text='' __sr_aliases=''
-  if [[ ! ${IFS+set} || $IFS == [[:blank:]]* ]]; then # it joins the lines by this
-    __sr_text=${__sr_lines_to_parse[*]:$2:$3}
+  builtin local __sr_text='' __sr_aliases='' __sr_number="${3-${#__sr_lines_to_parse[@]}}"
+  if [[ ${IFS+set} && $IFS != [[:blank:]]* ]]; then # it joins the lines by this
+    builtin printf -v __sr_text '%s' "${__sr_lines_to_parse[@]:$2:__sr_number}"
+  elif (($2 == 0 && $# == 2)); then
+    __sr_text=${__sr_lines_to_parse[*]}
   else
-    builtin printf -v __sr_text '%s' "${__sr_lines_to_parse[@]:$2:$3}"
+    __sr_text=${__sr_lines_to_parse[*]:$2:__sr_number}
   fi
   ! builtin shopt -q expand_aliases || __sr_aliases=on # they would act on the lines
   [[ ! $__sr_aliases ]] || builtin shopt -u expand_aliases
@@ -188,40 +194,41 @@ __sr_parse() { # ARRAY FIRST NUMBER of its lines
 # Prints the message of __sr_note. In a child process, as a closed pipe kills the process that
 # writes.
 __sr_tell() {
-  [[ ! ${__sr[note]-} ]] || ! __sr_has_room ||
-    (builtin trap '' PIPE && builtin printf '%s\n' "${__sr[note]-}" >&2)
-  __sr[note]=
+  [[ ! ${__sr_notice-} ]] || ! __sr_has_room ||
+    (builtin trap '' PIPE && builtin printf '%s\n' "${__sr_notice-}" >&2)
+  __sr_notice=
 }
 
 # --- Stages --------------------------------------------------------------------------------------
 __sr_start_stage() { # [NAME]
-  [[ ! ${__sr[ulimit]-} ]] || __sr_can_redirect || builtin return 0
-  [[ ${1-} && ! ${__sr[stage]-} ]] || { __sr_load && __sr_mend_start "$@"; }
+  [[ ! ${__sr_ulimit-} ]] || __sr_can_redirect || builtin return 0
+  [[ ${1-} && ! ${__sr_open_stage-} ]] || { __sr_load && __sr_mend_start "$@"; }
   __sr_answer=${1:-unnamed}
   [[ $__sr_answer != *[!a-zA-Z0-9_\ ./:-]* && ${#__sr_answer} -lt 255 ]] ||
     { __sr_load && __sr_shorten "$__sr_answer"; }
-  __sr_append 'stage start' '' '' '' '' "$__sr_answer"
-  [[ ${__sr[traps]-} != looks || ${__sr_exit_trap-} == "trap -- '$__sr_hook_begins"* ]] ||
+  __sr_append 'stage start' '' '' "$__sr_answer"
+  [[ ${__sr_trap_method-} != looks || ${__sr_exit_trap-} == "trap -- '$__sr_hook_begins"* ]] ||
     __sr_look_at_traps
-  [[ ! ${__sr[note]-} ]] || __sr_tell
+  [[ ! ${__sr_notice-} ]] || __sr_tell
 }
 
 __sr_end_stage() { # RESULT [MEMBERS]
-  [[ ! ${__sr[ulimit]-} ]] || __sr_can_redirect || builtin return 0
-  __sr[last_call]="${BASH_LINENO[1]-} ${BASH_SOURCE[2]-} ${#FUNCNAME[@]}"
-  if [[ ${__sr[stage]-} ]]; then
-    __sr_append 'stage end' "$1" '' '' "${2-}"
+  [[ ! ${__sr_ulimit-} ]] || __sr_can_redirect || builtin return 0
+  [[ ! ${__sr_last_line-} ]] ||
+    __sr_last_call="${BASH_LINENO[1]-} ${BASH_SOURCE[2]-} ${#FUNCNAME[@]}"
+  if [[ ${__sr_open_stage-} ]]; then
+    __sr_append 'stage end' "$1" "${2-}"
   else
     __sr_load && __sr_end_no_stage "$@"
   fi
   [[ $1 == success ]] || __sr_sync
-  [[ ${__sr[traps]-} != looks || ${__sr_exit_trap-} == "trap -- '$__sr_hook_begins"* ]] ||
+  [[ ${__sr_trap_method-} != looks || ${__sr_exit_trap-} == "trap -- '$__sr_hook_begins"* ]] ||
     __sr_look_at_traps
-  [[ ! ${__sr[note]-} ]] || __sr_tell
+  [[ ! ${__sr_notice-} ]] || __sr_tell
 }
 
 __sr_fail_stage() { # the service has handled the failure: its place is that of the call
-  [[ ! ${__sr[ulimit]-} ]] || __sr_can_redirect || builtin return 0
+  [[ ! ${__sr_ulimit-} ]] || __sr_can_redirect || builtin return 0
   builtin local __sr_members=''
   __sr_load
   __sr_describe call
@@ -234,7 +241,7 @@ __sr_start() { # [read], if __sr_printed has the service's traps
   __sr_define_exit
   __sr_choose_trap_method "${BASH_SOURCE[@]: -1}" "${BASH_LINENO[@]: -2:1}"
   [[ ! $1 ]] || { __sr_parse_traps && __sr_adopt_traps; }
-  __sr[more]=',"recorder":"bash/0.2.0"'
+  __sr_more=',"recorder":"bash/0.2.0"'
   __sr_append "${__sr[kind]-} start"
 }
 
@@ -246,19 +253,22 @@ __sr_begin() { # all state is text, and JSON where it goes into entries
   builtin unset -v __sr
   builtin declare -gA __sr
   __sr=(
-    [kind]=service [command]='' [stage]='' [ended]='' [note]=''
-    [time]='' [uptime]='' # of an entry about an earlier time: service-record-close.sh
-    [minute]=-1 [clock]='' [zone]=''
-    [more]='' [dropped]=0 [torn]=1 # members of the next entry; lost entries; look at the file's end
+    [kind]=service [ended]='' [dropped]=0
     [layout]="${SERVICE_RECORDS_LAYOUT-}" [array_end]=0
     [sync]="${SERVICE_RECORDS_SYNC-}" [hung]=''
-    [traps]=looks [own]='' [ends_trap]='' [held]='' [frames]='' [ulimit]=''
+    [own]='' [ends_trap]='' [held]='' [frames]=''
     [directory]="$PWD" [options]=''
-    [last_call]='' [last_line]=''
     [home]="${BASH_SOURCE[0]%"${BASH_SOURCE[0]##*/}"}" # the directory of this file
     [sees_exit]='' [exit_line]='' [exit_command]=''
     [err]='' [err_ends]='' [err_command]='' [err_pipe]=''
   )
+  # The state that each entry reads: bash needs three times as long for an element of an array.
+  __sr_open_stage='' __sr_run_command='' __sr_notice=''
+  __sr_earlier_time='' __sr_earlier_uptime='' # set by service-record-close.sh for a past event
+  __sr_minute=-1 __sr_clock='' __sr_zone=''
+  __sr_more='' # members of the next entry only
+  __sr_torn=1  # the end of the file must be looked at
+  __sr_trap_method=looks __sr_ulimit='' __sr_last_line='' __sr_last_call=''
   [[ ${__sr[home]-} == /* ]] || __sr[home]=$PWD/${__sr[home]-}
   # What comes before the service's own commands in the EXIT trap, and what comes behind them.
   __sr_answer=' 2>&"${__sr_stderr[_${-//[!x]/}]-2}"'
@@ -267,24 +277,18 @@ __sr_begin() { # all state is text, and JSON where it goes into entries
   __sr[hook]+=" && { \\builtin true; }$__sr_answer; "
   __sr[tail]=$'\n'"{ __sr_guarded __sr_after_exit; }$__sr_answer"
   __sr_choose_path
-  __sr[path]=$__sr_answer
+  __sr_record=$__sr_answer
   __sr_read_line /proc/sys/kernel/random/boot_id # ids as journalctl prints them
-  __sr[identity]=${__sr_answer:+",\"bootId\":\"${__sr_answer//-/}\""}
+  __sr_identity=${__sr_answer:+",\"bootId\":\"${__sr_answer//-/}\""}
   __sr_answer=${INVOCATION_ID-}
   [[ ${#__sr_answer} != 32 || $__sr_answer == *[!0-9a-f]* ]] ||
-    __sr[identity]+=",\"invocationId\":\"$__sr_answer\""
-  __sr[identity]+=",\"pid\":$__sr_pid"
+    __sr_identity+=",\"invocationId\":\"$__sr_answer\""
+  __sr_identity+=",\"pid\":$__sr_pid"
   if [[ ${PRE_COMMAND-} ]]; then
-    __sr_begin_command pre-command preCommand "$PRE_COMMAND"
+    __sr_load && __sr_begin_command pre-command preCommand "$PRE_COMMAND"
   elif [[ ${POST_COMMAND-} ]]; then
-    __sr_begin_command post-command postCommand "$POST_COMMAND"
+    __sr_load && __sr_begin_command post-command postCommand "$POST_COMMAND"
   fi
-}
-
-__sr_begin_command() { # KIND MEMBER COMMAND
-  __sr_load
-  __sr_shorten "$3"
-  __sr[kind]=$1 __sr[command]=",\"$2\":\"$__sr_answer\""
 }
 
 __sr_read_line() { # FILE; its first line
@@ -347,31 +351,33 @@ __sr_read_unit() {
 # --- Entries -------------------------------------------------------------------------------------
 # An entry is one line of at most 4096 bytes with its newlines, which bash writes at once (see
 # __sr_begin). The file is opened each time, so its removal, its rotation and a fork do no harm.
-# MEMBERS and __sr[more] are JSON members. This is the hot path: each command costs 2 us.
-__sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE MEMBERS [STAGE]]]
-  builtin local __sr_time="${__sr[time]:-${EPOCHREALTIME-}}" __sr_fraction='' __sr_second='' \
-    __sr_entry='' __sr_facts="${5-}" __sr_stage="${6-${__sr[stage]-}}"
+# MEMBERS and __sr_more are JSON members. This is the hot path: each command costs 2 us, and bash
+# copies the whole text of a function for each call, so rare cases have functions of their own.
+__sr_append() { # PHASE [RESULT [MEMBERS [STAGE [MESSAGE]]]]
+  # `local` expands an assignment as a word, which takes several times as long as an assignment.
+  builtin local __sr_time __sr_fraction __sr_facts __sr_stage __sr_entry
+  __sr_time=${__sr_earlier_time:-${EPOCHREALTIME-}} __sr_fraction='' __sr_facts=${3-}
+  __sr_stage=${4-${__sr_open_stage-}}
   if [[ $__sr_time == *[.,]* ]]; then # a comma in some locales
-    __sr_fraction=.${__sr_time: -6:3} __sr_time=${__sr_time%[.,]*} __sr_exit_trap[0]=''
+    __sr_fraction=.${__sr_time: -6:3} __sr_time=${__sr_time%[.,]*}
   else
-    __sr_exit_trap[0]=''
     builtin printf -v __sr_time '%(%s)T' -1 # before bash 5.0
   fi
-  ((__sr_time / 60 == __sr[minute])) || __sr_format_minute "$((__sr_time / 60))"
-  __sr_second=$((__sr_time % 60 + 100)) # with a leading zero behind the 1
-  __sr_entry="{\"timestamp\":\"${__sr[clock]-}:${__sr_second:1}$__sr_fraction${__sr[zone]-}\"\
-${__sr[command]-}${__sr_stage:+",\"stage\":\"$__sr_stage\""}\
+  ((__sr_time / 60 == __sr_minute)) || __sr_format_minute "$((__sr_time / 60))"
+  __sr_time=$((__sr_time % 60 + 100)) # the seconds, with a leading zero behind the 1
+  __sr_entry="{\"timestamp\":\"${__sr_clock-}:${__sr_time:1}$__sr_fraction${__sr_zone-}\"\
+${__sr_run_command-}${__sr_stage:+",\"stage\":\"$__sr_stage\""}\
 ,\"phase\":\"$1\"${2:+",\"result\":\"$2\""}"
-  [[ ! ${3-}${4-} ]] || { __sr_load && __sr_explain "$3" "$4"; }
+  [[ ! ${5-} ]] || { __sr_load && __sr_explain '' "$5"; }
   # On a descriptor that is free: then bash has none to move away and back.
   builtin mapfile -t -n 1 -u 9 __sr_uptime 9</proc/uptime || __sr_uptime[0]=''
-  __sr_answer=${__sr[uptime]:-${__sr_uptime[0]-}}
-  __sr_entry+="$__sr_facts${__sr[identity]-}\
-${__sr_answer:+",\"uptime\":${__sr_answer%% *}"}${__sr[more]-}}"
+  __sr_answer=${__sr_earlier_uptime:-${__sr_uptime[0]-}}
+  __sr_entry+="$__sr_facts${__sr_identity-}\
+${__sr_answer:+",\"uptime\":${__sr_answer%% *}"}${__sr_more-}}"
   # Right before the write, so that a signal in between finds the stage neither twice nor lost.
   case $1 in
-  'stage start') __sr[stage]=$__sr_stage ;;
-  'stage end') __sr[stage]='' ;;
+  'stage start') __sr_open_stage=$__sr_stage ;;
+  'stage end') __sr_open_stage='' ;;
   esac
   __sr_write
 }
@@ -379,7 +385,7 @@ ${__sr_answer:+",\"uptime\":${__sr_answer%% *}"}${__sr[more]-}}"
 # RFC 3339 in UTC, or, where TZ is readonly, in local time that says so. Kept for a minute, as each
 # change of TZ has bash make its whole environment anew.
 __sr_format_minute() { # MINUTES since 1970
-  builtin local __sr_seconds="$(($1 * 60))" __sr_zone='' __sr_clock=''
+  builtin local __sr_seconds="$(($1 * 60))"
   if [[ ${TZ+${TZ@a}} == *r* ]]; then # an assignment would end the service
     builtin printf -v __sr_zone '%(%z)T' "$__sr_seconds"
     __sr_zone=${__sr_zone%??}:${__sr_zone: -2}
@@ -388,48 +394,55 @@ __sr_format_minute() { # MINUTES since 1970
     __sr_zone=Z
     TZ=UTC0 builtin printf -v __sr_clock '%(%Y-%m-%dT%H:%M)T' "$__sr_seconds"
   fi
-  __sr[zone]=$__sr_zone __sr[clock]=$__sr_clock __sr[minute]=$1
+  __sr_minute=$1
 }
 
-__sr_write() { # __sr_entry
+# One write. Beyond `ulimit -f` it would not only fail but kill the service by SIGXFSZ.
+__sr_write() { # __sr_entry; sets __sr_exit_trap, where the service may have set its EXIT trap
   builtin local __sr_head='' __sr_written=''
-  if [[ ! ${__sr[torn]-} && -f ${__sr[path]-} && ! -L ${__sr[path]-} ]]; then
-    __sr_print
-  elif [[ -f ${__sr[path]-} && ! -L ${__sr[path]-} ]] || __sr_create; then
-    __sr_look_at_file
-    [[ $__sr_written ]] || { __sr_print && [[ ! $__sr_written ]] || __sr[torn]=''; }
+  __sr_exit_trap[0]=''
+  if [[ ! ${__sr_torn-} && -f ${__sr_record-} && ! -L ${__sr_record-} ]] || __sr_prepare_file; then
+    [[ ${__sr_xfsz-} ]] || builtin trap '' XFSZ
+    [[ -e /proc/self/fd/10 || -e /proc/self/fd/11 || -e /proc/self/fd/12 ]] &&
+      __sr_find_free_descriptors || __sr_free='10 11 12'
+    __sr_moved=${__sr_free% *}
+    builtin printf '%s%s\n' "$__sr_head" "$__sr_entry" 2>&- >>"${__sr_record-}" &&
+      __sr_written=line __sr_moved='' || __sr_moved=''
+    [[ ${__sr_trap_method-} != looks ]] || __sr_read_exit_trap
+    [[ ${__sr_xfsz-} ]] || builtin trap - XFSZ
   fi
-  [[ ! $__sr_written || ${__sr[more]-} ]] || builtin return 0
-  [[ $__sr_written ]] || { __sr[torn]=1 && __sr_load && __sr_is_written && __sr_written=1; }
+  [[ $__sr_written && ! ${__sr_more-}${__sr_torn-} ]] || __sr_count_lost
+}
+
+# The first entry of a run, each after a failure, and each of an array look at the file first.
+__sr_prepare_file() { # fails if the entry is written, or cannot be
+  [[ -f ${__sr_record-} && ! -L ${__sr_record-} ]] || __sr_create || builtin return "$?"
+  __sr_look_at_file
+  [[ ! $__sr_written ]]
+}
+
+__sr_count_lost() { # after an entry that was not written, or not by the hot path
+  [[ $__sr_written != line ]] || __sr_torn=''
+  [[ $__sr_written ]] || { __sr_torn=1 && __sr_load && __sr_is_written && __sr_written=1; }
   if [[ $__sr_written ]]; then
-    __sr[dropped]=0 __sr[more]=''
+    __sr[dropped]=0 __sr_more=''
   else
     __sr[dropped]=$((__sr[dropped] + 1))
-    __sr[more]=",\"dropped\":${__sr[dropped]-}"
+    __sr_more=",\"dropped\":${__sr[dropped]-}"
   fi
 }
 
-# One write. Beyond `ulimit -f` it would not only fail but kill the service by SIGXFSZ. Where the
-# service may have set its EXIT trap, this also reads that (see __sr_capture): one preparation
-# serves both.
-__sr_print() { # sets __sr_written and __sr_exit_trap
-  [[ ${__sr_xfsz-} ]] || builtin trap '' XFSZ
-  [[ -e /proc/self/fd/10 || -e /proc/self/fd/11 || -e /proc/self/fd/12 ]] &&
-    __sr_find_free_descriptors || __sr_free='10 11 12'
-  __sr_moved=${__sr_free% *}
-  builtin printf '%s%s\n' "$__sr_head" "$__sr_entry" 2>&- >>"${__sr[path]-}" &&
-    __sr_written=1 __sr_moved='' || __sr_moved=''
-  if [[ ${__sr[traps]-} == looks && ! ${__sr[more]-}${__sr[ended]-} ]] && __sr_can_capture; then
-    builtin local __sr_file='' TMPDIR=/dev/shm
-    __sr_moved=${__sr_free#* }
-    if ((__sr_bash > 501)); then
-      BASH_COMPAT=50 builtin trap -p EXIT {__sr_file}<<<0 2>&- >|"/proc/self/fd/$__sr_file"
-    else
-      builtin trap -p EXIT {__sr_file}<<<"$__sr_here" 2>&- >|"/proc/self/fd/$__sr_file"
-    fi && __sr_moved='' && builtin mapfile -t -u 9 __sr_exit_trap 9<&"$__sr_file"- ||
-      __sr_discard_file
-  fi
-  [[ ${__sr_xfsz-} ]] || builtin trap - XFSZ
+# As __sr_capture, which explains it, within the preparation of __sr_write: one serves both.
+__sr_read_exit_trap() {
+  [[ ! ${__sr_more-}${__sr[ended]-} ]] && __sr_can_capture || builtin return 0
+  builtin local __sr_file='' TMPDIR=/dev/shm
+  __sr_moved=${__sr_free#* }
+  if ((__sr_bash > 501)); then
+    BASH_COMPAT=50 builtin trap -p EXIT {__sr_file}<<<0 2>&- >|"/proc/self/fd/$__sr_file"
+  else
+    builtin trap -p EXIT {__sr_file}<<<"$__sr_here" 2>&- >|"/proc/self/fd/$__sr_file"
+  fi && __sr_moved='' && builtin mapfile -t -u 9 __sr_exit_trap 9<&"$__sr_file"- ||
+    __sr_discard_file
 }
 
 # While a builtin is redirected, bash keeps the descriptors in the first free ones from 10 on. If
@@ -445,24 +458,10 @@ __sr_find_free_descriptors() { # the first three, in __sr_free
   __sr_free="${__sr_found[0]} ${__sr_found[1]} ${__sr_found[2]}"
 }
 
-# Bash's own copies are closed at exec. A handler's descriptor that took such a number is not.
-__sr_restore_descriptors() {
-  ! __sr_is_copy "${__sr_moved% *}" || \exec 2>&"${__sr_moved% *}"
-  ! __sr_is_copy "${__sr_moved#* }" || \exec >&"${__sr_moved#* }"
-  __sr_moved=
-}
-
-__sr_is_copy() { # DESCRIPTOR
-  builtin local -a __sr_printed
-  __sr_printed[0]=''
-  [[ ! -r /proc/self/fdinfo/$1 ]] || builtin mapfile -t -u 9 __sr_printed 9<"/proc/self/fdinfo/$1"
-  [[ ${__sr_printed[1]-} == flags:*[2367]?????? ]] # O_CLOEXEC is octal 2000000
-}
-
-# The first entry of a run, and each after a failure, look at the file. It keeps its layout.
+# A record keeps its layout.
 __sr_look_at_file() { # sets __sr_head, the text before the entry, or __sr_written
-  if [[ -s ${__sr[path]-} ]]; then
-    [[ ! -r ${__sr[path]-} ]] || builtin read -r -n 1 -d '' -u 9 __sr_head 9<"${__sr[path]-}"
+  if [[ -s ${__sr_record-} ]]; then
+    [[ ! -r ${__sr_record-} ]] || builtin read -r -n 1 -d '' -u 9 __sr_head 9<"${__sr_record-}"
     __sr_head=${__sr_head:-$'\n'} # bash does not show a NUL
   fi
   if [[ ${__sr_head:-${__sr[layout]-}} == @(\[|array) ]]; then
@@ -477,12 +476,11 @@ __sr_look_at_file() { # sets __sr_head, the text before the entry, or __sr_writt
   # The last line may be torn, and the entry must not end up in it. An entry that cannot go into an
   # array is parked behind it, as are the following ones of this run. The exit helper merges them.
   __sr_head=
-  [[ ! -s ${__sr[path]-} ]] || __sr_head=$'\n'
+  [[ ! -s ${__sr_record-} ]] || __sr_head=$'\n'
 }
 
 # Anything else in the place of the record is left alone: a FIFO would block for ever.
 __sr_create() {
-  builtin local __sr_record="${__sr[path]-}"
   [[ -e $__sr_record || -L $__sr_record || ! -d ${__sr_record%/*} && -e ${__sr_record%/*} ]] ||
     __sr_apart create __sr_make_file
   [[ -f $__sr_record && ! -L $__sr_record ]] # perhaps made by another process
@@ -504,7 +502,7 @@ __sr_make_file() { # in a child
 
 __sr_sync() { # if configured, the entries are on the disk before the service goes on
   [[ ${__sr[sync]-} != ends ]] || ! __sr_load ||
-    __sr_apart sync __sr_run 5 sync -- "${__sr[path]-}" "${__sr[path]%/*}"
+    __sr_apart sync __sr_run 5 sync -- "${__sr_record-}" "${__sr_record%/*}"
 }
 
 __sr_escape() { # TEXT; as the content of a JSON string
@@ -579,14 +577,17 @@ __sr_adopt_traps() { # __sr_traps
   __sr_answer=' 2>&"${__sr_stderr[_${-//[!x]/}]-2}"'
   __sr[err]='{ __sr_guarded __sr_on_err "$?" "$-" "$LINENO" "$BASH_COMMAND" "${PIPESTATUS[@]}"; }'
   __sr[err]+="$__sr_answer && { \\builtin true; }$__sr_answer; $__sr_err"
-  [[ ${__sr[traps]-} != ends ]] || builtin return 0
+  [[ ${__sr_trap_method-} != ends ]] || builtin return 0
   __sr[own]=$__sr_own
-  __sr_is_blind "$__sr_own" || __sr_forget_exit
+  if [[ $__sr_own ]] && ! { __sr_load_traps 215 && __sr_is_blind "$__sr_own"; }; then
+    [[ ! ${__sr[sees_exit]-} ]] || builtin unset -f exit
+    __sr[sees_exit]=
+  fi
   # Behind an unfinished here-document or a backslash our text would become part of it. Before bash
   # 5.2 a shell that kills itself by its trap's last command ends with its status, and would die of
   # the signal if one more command followed.
   if [[ ! $__sr_own || $__sr_own == *'<<'* || $__sr_own == *\\ ]] ||
-    { ((__sr_bash < 502)) && __sr_kills_itself "$__sr_own"; }; then
+    { ((__sr_bash < 502)) && { ! __sr_load_traps 215 || __sr_kills_itself "$__sr_own"; }; }; then
     __sr_answer=
   else
     __sr_answer=${__sr[tail]-}
@@ -595,59 +596,15 @@ __sr_adopt_traps() { # __sr_traps
   builtin trap "${__sr[hook]-}$__sr_own$__sr_answer" EXIT
 }
 
-# Whether a trap may end with a signal to this shell: by its text, or that of a function. A single
-# word may be a function that is not yet defined.
-__sr_kills_itself() { # TEXT
-  builtin local -a __sr_printed
-  builtin local __sr_text="$1" __sr_word="${1%%[[:space:]]*}"
-  if __sr_is_function "$__sr_word"; then
-    __sr_capture builtin declare -f "$__sr_word" || { __sr_has_room &&
-      __sr_printed=("$(\builtin declare -f "$__sr_word")"); } || builtin return 0
-    builtin printf -v __sr_text '%s\n' "$1" "${__sr_printed[@]}"
-  elif [[ $1 == "$__sr_word" && $1 != : ]]; then
-    builtin return 0
-  fi
-  [[ $__sr_text == *kill*([!$'\n'\;\|])@(\$\$|BASHPID|[[:blank:]]0)* ]]
-}
-
-__sr_forget_exit() {
-  [[ ! ${__sr[sees_exit]-} ]] || builtin unset -f exit
-  __sr[sees_exit]=
-}
-
-# Whether an EXIT trap cannot notice that our function `exit` runs it: by the frame or the arguments
-# of that function. Programs cannot notice, nor can functions of a script that has no word for
-# frames. Any other command may.
-__sr_is_blind() { # TEXT
-  builtin local __sr_rest="$1" __sr_word=''
-  [[ $1 != *\$[0-9@*#!]* && $1 != *\$\{[0-9@*#!]* && $1 != *[\`\(]* && $1 != *FUNCNAME* &&
-    $1 != *BASH_* ]] || builtin return 1
-  while [[ $__sr_rest ]]; do
-    __sr_word=${__sr_rest%%[;&|$'\n']*}
-    __sr_rest=${__sr_rest:${#__sr_word}+1}
-    __sr_word=${__sr_word#"${__sr_word%%[![:blank:]]*}"}
-    __sr_word=${__sr_word%%[[:blank:]]*}
-    case $__sr_word in
-    '' | rm | rmdir | mv | cp | cat | touch | umount | sync) ;;
-    sleep | kill | wait | echo | printf | : | true) ;;
-    *) [[ ${__sr[frames]-} == none ]] && __sr_is_function "$__sr_word" || builtin return 1 ;;
-    esac
-  done
-}
-
-__sr_is_function() { # WORD
-  [[ $1 == [a-zA-Z_]*([a-zA-Z0-9_.:-]) ]] && builtin declare -F -- "$1" >/dev/null
-}
-
 # Checks whether the EXIT trap still begins with our command, and puts it back if not: the service
-# may set its own EXIT trap at any time. (In a record call, __sr_print usually makes this check.)
+# may set its own EXIT trap at any time. (In a record call, __sr_write usually makes this check.)
 __sr_look_at_traps() { # [ends], where the shell ends right after this; [tracks], from `trap`
   builtin local -a __sr_printed
-  [[ ${__sr[traps]-} == looks || ${__sr[traps]-} == "${1-looks}" ]] &&
+  [[ ${__sr_trap_method-} == looks || ${__sr_trap_method-} == "${1-looks}" ]] &&
     [[ $BASHPID == "${__sr_pid-}" ]] || builtin return 0
   __sr_capture builtin trap -p EXIT
   [[ ${__sr_printed[0]-} != "trap -- '$__sr_hook_begins"* ]] || builtin return 0
-  [[ ${__sr[traps]-} != ends ]] || __sr[traps]=looks
+  [[ ${__sr_trap_method-} != ends ]] || __sr_trap_method=looks
   __sr_read_traps EXIT && __sr_adopt_traps
 }
 
@@ -678,10 +635,14 @@ __sr_capture() { # COMMAND [ARGUMENT...]
   builtin return "$__sr_ended"
 }
 
-# An assignment to a readonly variable would end the service. `varredir_close` would close the file.
+# An assignment to a readonly variable would end the service. `varredir_close` would close the file
+# (the option is searched by `shopt`, as BASHOPTS is long). A child of ours cannot set a trap for
+# SIGXFSZ, see __sr_begin_child: without a limit, it needs none.
 __sr_can_capture() {
-  [[ ${__sr_captures-} && ${BASH_COMPAT+${BASH_COMPAT@a}}${TMPDIR+${TMPDIR@a}} != *r* &&
-    $BASHOPTS != *varredir_close* && ${__sr_xfsz-} != child && $BASHPID == "${__sr_pid-}" ]]
+  [[ ${__sr_captures-} && ${BASH_COMPAT+${BASH_COMPAT@a}}${TMPDIR+${TMPDIR@a}} != *r* ]] &&
+    [[ ${__sr_xfsz-} == child && ! ${__sr_ulimit-} ||
+      ${__sr_xfsz-} != child && $BASHPID == "${__sr_pid-}" ]] &&
+    { ((__sr_bash < 502)) || ! builtin shopt -q varredir_close; }
 }
 
 __sr_discard_file() {
@@ -715,7 +676,7 @@ __sr_parse_traps() { # __sr_printed
   builtin eval "__sr_traps=($__sr_answer)"
 }
 
-# Chooses how the EXIT trap keeps our command, by the text of the script (__sr[traps]):
+# Chooses how the EXIT trap keeps our command, by the text of the script (__sr_trap_method):
 #   ''      no word shows that a trap may be set after this;
 #   tracks  a function `trap` can set all traps of the script, and puts our command back each time;
 #   ends    the script saves its traps and sets them again: it must never find ours among them. Only
@@ -726,7 +687,7 @@ __sr_choose_trap_method() { # SCRIPT LINE, where it sources this file
   builtin local -a __sr_printed
   [[ -f $1 && -r $1 ]] || builtin return 0
   builtin read -r -N 131072 -u 9 __sr_text 9<"$1"
-  [[ $__sr_text != *ulimit\ * ]] || __sr[ulimit]=1
+  [[ $__sr_text != *ulimit\ * ]] || __sr_ulimit=1
   # Code that saves its traps, unless they are others than EXIT's.
   if [[ $__sr_text == *=\$'(trap -'* || $__sr_text == *=\"\$'(trap -'* ]] &&
     [[ $__sr_text == *'eval '* ]]; then
@@ -734,7 +695,7 @@ __sr_choose_trap_method() { # SCRIPT LINE, where it sources this file
     while [[ $__sr_below == *\$'(trap -'* ]]; do
       __sr_below=${__sr_below#*\$'(trap -'}
       __sr_word=${__sr_below:0:80}
-      [[ ${__sr_word%%\)*} != @(p|*[!A-Z]@(EXIT|0)*) ]] || __sr[traps]=ends
+      [[ ${__sr_word%%\)*} != @(p|*[!A-Z]@(EXIT|0)*) ]] || __sr_trap_method=ends
     done
   fi
   # Searching a longer one costs more than it saves.
@@ -744,8 +705,8 @@ __sr_choose_trap_method() { # SCRIPT LINE, where it sources this file
   builtin mapfile -t -u 9 __sr_printed 9<"$1"
   __sr_line=${__sr_printed[*]: -1}
   [[ $__sr_line != *([[:blank:]])record_service_stage_success*([[:blank:]]) ]] ||
-    __sr[last_line]="${#__sr_printed[@]} $1 3"
-  [[ ${__sr[traps]-} == looks ]] || builtin return 0
+    __sr_last_line="${#__sr_printed[@]} $1 3"
+  [[ ${__sr_trap_method-} == looks ]] || builtin return 0
   # mapfile -d '' takes a system call for each byte before bash 5.2
   builtin read -r -N 2097152 -u 9 __sr_word 9</proc/self/environ
   [[ $__sr_word != *BASH_FUNC_* ]] || builtin return 0
@@ -761,11 +722,11 @@ __sr_choose_trap_method() { # SCRIPT LINE, where it sources this file
       $__sr_text != *[[:space:]\;\&\|\(\{].[[:blank:]]* ]]; then
       [[ $__sr_text == *FUNCNAME* || $__sr_text == *BASH_LINENO* || $__sr_text == *BASH_ARG* ||
         $__sr_text == *BASH_SOURCE\[[!0]* || $__sr_text == *caller* ]] || __sr[frames]=none
-      [[ $__sr_text == *[!a-zA-Z0-9_-]trap[!a-zA-Z0-9_-]* ]] || __sr[traps]=
+      [[ $__sr_text == *[!a-zA-Z0-9_-]trap[!a-zA-Z0-9_-]* ]] || __sr_trap_method=
     fi
   fi
-  [[ ! ${__sr[traps]-} || $__sr_text != *trap* ]] ||
-    { __sr_load_trap 175 && __sr_are_traps_plain "$1" 3 && __sr_define_trap; }
+  [[ ! ${__sr_trap_method-} || $__sr_text != *trap* ]] ||
+    { __sr_load_traps 215 && __sr_are_traps_plain "$1" 3 && __sr_define_trap; }
 }
 
 # --- The end of the service ----------------------------------------------------------------------
@@ -774,7 +735,7 @@ __sr_choose_trap_method() { # SCRIPT LINE, where it sources this file
 __sr_on_exit() { # STATUS COMMAND OPTIONS
   builtin local __sr_ended="$1" __sr_members=''
   builtin local -a __sr_printed
-  [[ ! ${__sr_moved-} ]] || __sr_restore_descriptors
+  [[ ! ${__sr_moved-} ]] || { __sr_load && __sr_restore_descriptors; }
   [[ $BASHPID == "${__sr_pid-}" && ! ${__sr[ended]-} ]] || builtin return "$1"
   __sr[ended]=1 __sr[options]=${3-}
   # A handler that fails here under `set -e` would end the shell before its end is recorded, and
@@ -782,7 +743,7 @@ __sr_on_exit() { # STATUS COMMAND OPTIONS
   # again.
   [[ $- != *e* ]] || { builtin set +e && __sr_off+=e; }
   __sr_printed[0]=''
-  [[ ${__sr[traps]-} != looks ]] || __sr_capture builtin trap -p EXIT
+  [[ ${__sr_trap_method-} != looks ]] || __sr_capture builtin trap -p EXIT
   [[ ${__sr_printed[0]-} == @(|"trap -- '${__sr[hook]-}"*) ]] ||
     builtin return "$1" # the service has commands before ours, and this status is theirs
   __sr_hide_children
@@ -818,7 +779,8 @@ __sr_end_run() { # STATUS COMMAND
     __sr_end failure ',"signal":"unknown"'
     builtin return "$1"
   }
-  [[ $1 != 0 || $__sr_bash -ge 502 || ${__sr[own]-} || ${2-} != exec\ * ]] || __sr_read_exec "$2"
+  [[ $1 != 0 || $__sr_bash -ge 502 || ${__sr[own]-} || ${2-} != exec\ * ]] ||
+    { __sr_load && __sr_read_exec "$2"; }
   if [[ $__sr_ended != 0 ]]; then
     __sr_hold_term
     __sr_load
@@ -855,8 +817,8 @@ __sr_after_exit() { # the last command of the EXIT trap
 
 __sr_end() { # RESULT MEMBERS
   __sr[ended]=1
-  [[ ! ${__sr[stage]-} ]] || __sr_append 'stage end' "$1" '' '' "$2"
-  __sr_append "${__sr[kind]-} end" "$1" '' '' "$2"
+  [[ ! ${__sr_open_stage-} ]] || __sr_append 'stage end' "$1" "$2"
+  __sr_append "${__sr[kind]-} end" "$1" "$2"
   __sr_sync
 }
 
@@ -871,7 +833,7 @@ __sr_end() { # RESULT MEMBERS
 __sr_read_ending() { # STATUS
   __sr_answer=ends
   [[ ! ${__sr[exit_line]-} && (! ${__sr[err_ends]-} || $1 == 0) ]] || builtin return 0
-  [[ ! ${__sr[last_line]-} || "${__sr[last_call]-} ${#FUNCNAME[@]}" != "${__sr[last_line]-} 4" ]] ||
+  [[ ! ${__sr_last_line-} || "${__sr_last_call-} ${#FUNCNAME[@]}" != "${__sr_last_line-} 4" ]] ||
     builtin return 0
   # systemd signals each process that it finds until it finds no new one: a copy may die at once.
   for __sr_answer in '' '' '' ''; do
@@ -911,35 +873,6 @@ __sr_run_copy() { # in a subshell of its own, as an EXIT trap does not run in a 
     builtin trap - EXIT
     builtin printf i
   )
-}
-
-# Before bash 5.2 a failing `exec` with an EXIT trap has the shell end with 0. With no trap but
-# ours, it shall end with the status that it would have without: 126 for a file that cannot be run,
-# or 127.
-__sr_read_exec() { # COMMAND; sets __sr_ended
-  builtin local __sr_word="${1#exec }" __sr_path="${PATH-}:"
-  ! builtin shopt -q execfail || builtin return 0
-  while [[ $__sr_word == -* ]]; do
-    [[ $__sr_word != -*a\ * ]] || __sr_word="- ${__sr_word#* * }"
-    __sr_word=${__sr_word#* }
-  done
-  # Only redirections: the shell goes on after them.
-  [[ $__sr_word != @(*([0-9])|\{*([!\}])\})?(\&)[\<\>]* ]] || builtin return 0
-  __sr_word=${__sr_word%%[[:blank:]]*}
-  __sr_ended=127
-  __sr_word=${__sr_word#\"} __sr_word=${__sr_word%\"}
-  [[ $__sr_word != \$?(\{)[a-zA-Z_]*([a-zA-Z0-9_])?(\}) ]] || {
-    __sr_word=${__sr_word#\$} __sr_word=${__sr_word#\{} __sr_word=${__sr_word%\}}
-    __sr_word=${!__sr_word-}
-  }
-  if [[ $__sr_word == */* ]]; then
-    [[ ! -e $__sr_word ]] || __sr_ended=126
-  else
-    for (( ; ${#__sr_path}; )); do
-      [[ ! -f ${__sr_path%%:*}/$__sr_word ]] || __sr_ended=126
-      __sr_path=${__sr_path#*:}
-    done
-  fi
 }
 
 # --- Child processes -----------------------------------------------------------------------------
@@ -1046,10 +979,12 @@ __sr_resume() { # the service's options
   [[ $__sr_reading != *x* ]] || builtin set -x
 }
 
-# Keeps the text of the second half, 52 lines below, as this file may be another when a run fails.
-\builtin mapfile -s "$((LINENO + 51))" -u 9 __sr_late 9<"${BASH_SOURCE[0]}" &&
+# Keeps the text of the second half, 55 lines below, as this file may be another when a run fails.
+[[ -f ${BASH_SOURCE[0]} ]] && # not where a pipe is sourced
+  \builtin mapfile -s "$((LINENO + 52))" -u 9 __sr_late 9<"${BASH_SOURCE[0]}" &&
   [[ ${__sr_late[0]-} == '# === Second half'* ]] || __sr_late=()
-__sr_late_from=0
+__sr_late_from=0 __sr_unread=1
+((${#__sr_late[@]} == 0)) || { __sr_unread='' && \builtin unset -v '__sr_late[-1]'; } # the last line
 
 __sr_bash=$((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1]))
 __sr_here=0
@@ -1100,6 +1035,46 @@ if [[ $__sr_reading != *x* && ${#__sr_late[@]} != 0 ]]; then
 fi
 
 # === Second half ==================================================================================
+# --- The EXIT trap of the service ----------------------------------------------------------------
+# Whether a trap may end with a signal to this shell: by its text, or that of a function. A single
+# word may be a function that is not yet defined.
+__sr_kills_itself() { # TEXT
+  builtin local -a __sr_printed
+  builtin local __sr_text="$1" __sr_word="${1%%[[:space:]]*}"
+  if __sr_is_function "$__sr_word"; then
+    __sr_capture builtin declare -f "$__sr_word" || { __sr_has_room &&
+      __sr_printed=("$(\builtin declare -f "$__sr_word")"); } || builtin return 0
+    builtin printf -v __sr_text '%s\n' "$1" "${__sr_printed[@]}"
+  elif [[ $1 == "$__sr_word" && $1 != : ]]; then
+    builtin return 0
+  fi
+  [[ $__sr_text == *kill*([!$'\n'\;\|])@(\$\$|BASHPID|[[:blank:]]0)* ]]
+}
+
+# Whether an EXIT trap cannot notice that our function `exit` runs it: by the frame or the arguments
+# of that function. Programs cannot notice, nor can functions of a script that has no word for
+# frames. Any other command may.
+__sr_is_blind() { # TEXT
+  builtin local __sr_rest="$1" __sr_word=''
+  [[ $1 != *\$[0-9@*#!]* && $1 != *\$\{[0-9@*#!]* && $1 != *[\`\(]* && $1 != *FUNCNAME* &&
+    $1 != *BASH_* ]] || builtin return 1
+  while [[ $__sr_rest ]]; do
+    __sr_word=${__sr_rest%%[;&|$'\n']*}
+    __sr_rest=${__sr_rest:${#__sr_word}+1}
+    __sr_word=${__sr_word#"${__sr_word%%[![:blank:]]*}"}
+    __sr_word=${__sr_word%%[[:blank:]]*}
+    case $__sr_word in
+    '' | rm | rmdir | mv | cp | cat | touch | umount | sync) ;;
+    sleep | kill | wait | echo | printf | : | true) ;;
+    *) [[ ${__sr[frames]-} == none ]] && __sr_is_function "$__sr_word" || builtin return 1 ;;
+    esac
+  done
+}
+
+__sr_is_function() { # WORD
+  [[ $1 == [a-zA-Z_]*([a-zA-Z0-9_.:-]) ]] && builtin declare -F -- "$1" >/dev/null
+}
+
 # --- The function `trap` -------------------------------------------------------------------------
 # Puts our command back into the EXIT trap each time that the service sets its traps, so that the
 # end of the script is recorded. Without it, a script that sets its EXIT trap last ends unrecorded.
@@ -1109,7 +1084,7 @@ __sr_define_trap() {
     builtin trap "$@" || builtin return "$?"
     { __sr_guarded __sr_look_at_traps tracks; } 2>&"${__sr_stderr[_${-//[!x]/}]-2}"
   }
-  __sr[traps]=tracks
+  __sr_trap_method=tracks
 }
 
 # Whether a function `trap` can do what every `trap` in the script and in the files that it sources
@@ -1275,8 +1250,13 @@ __sr_read_assignment() { # NAME FILE
 }
 
 # --- Misuse and failures -------------------------------------------------------------------------
+__sr_begin_command() { # KIND MEMBER COMMAND
+  __sr_shorten "$3"
+  __sr[kind]=$1 __sr_run_command=",\"$2\":\"$__sr_answer\""
+}
+
 __sr_mend_start() { # [NAME]
-  [[ ! ${__sr[stage]-} ]] || __sr_end_open_stage "${1:-unnamed}"
+  [[ ! ${__sr_open_stage-} ]] || __sr_end_open_stage "${1:-unnamed}"
   [[ ${1-} ]] || __sr_note 'record_service_stage_start has no stage name; recorded as "unnamed"'
 }
 
@@ -1285,23 +1265,23 @@ __sr_end_no_stage() { # RESULT [MEMBERS]
   __sr_note 'no stage is open; recorded as the end of a stage without a name'
   [[ $__sr_members == *'"errorMessage":'* ]] ||
     __sr_members=',"errorMessage":"no stage was open"'$__sr_members
-  __sr_append 'stage end' "$1" '' '' "$__sr_members"
+  __sr_append 'stage end' "$1" "$__sr_members"
 }
 
 __sr_note() { # TEXT; for __sr_tell, with the place of the service's call
   builtin local __sr_members=''
   __sr_describe call ''
   __sr_answer=${__sr_place:+"${__sr_place#* * }:${__sr_place%% *}"}
-  __sr[note]="service-record: ${__sr_answer:-$0}: $1"
+  __sr_notice="service-record: ${__sr_answer:-$0}: $1"
 }
 
 __sr_end_open_stage() { # NAME of the next one
   builtin local __sr_members=''
   __sr_describe call "not ended before stage \"$1\" started"
   __sr_answer=${__sr_place:+"${__sr_place#* * }:${__sr_place%% *}"}
-  __sr[note]="service-record: ${__sr_answer:-$0}: stage \"${__sr[stage]-}\" was still open when"
-  __sr[note]+=" stage \"$1\" started; recorded as failed"
-  __sr_append 'stage end' failure '' '' "$__sr_members"
+  __sr_notice="service-record: ${__sr_answer:-$0}: stage \"${__sr_open_stage-}\" was still open"
+  __sr_notice+=" when stage \"$1\" started; recorded as failed"
+  __sr_append 'stage end' failure "$__sr_members"
   __sr_sync
 }
 
@@ -1328,7 +1308,7 @@ __sr_print_members() { # as __sr_describe; the answer is code
     __sr_message=$__sr_answer
   fi
   # Room for the members that come before these in the longest entry.
-  builtin printf -v __sr_entry '%*s' "$((130 + ${#__sr[command]} + ${#__sr[stage]}))" ''
+  builtin printf -v __sr_entry '%*s' "$((130 + ${#__sr_run_command} + ${#__sr_open_stage}))" ''
   __sr_head=${#__sr_entry}
   __sr_explain "$__sr_place" "$__sr_message"
   __sr_members=${__sr_entry:__sr_head}$__sr_facts
@@ -1349,7 +1329,7 @@ __sr_locate() { # call, or failure STATUS COMMAND; this one may set __sr_command
     builtin mapfile -n 1000 __sr_printed <"$__sr_answer"
     [[ ${__sr_printed[0]-} != *': service-record 0.2.0'$'\n' ||
       ${__sr_printed[*]: -1} != '# End.'$'\n' ]] ||
-      __sr_parse __sr_printed 0 "${#__sr_printed[@]}"
+      __sr_parse __sr_printed 0
   fi
   if builtin declare -F __sr_find >/dev/null; then
     __sr_find "$@"
@@ -1369,6 +1349,50 @@ __sr_read_journal() {
   __sr_apart journal-sync __sr_run 2 journalctl --sync
   __sr_apart journal __sr_run 2 journalctl --quiet --no-pager --output=cat --lines=3 \
     "_SYSTEMD_INVOCATION_ID=$INVOCATION_ID"
+}
+
+# --- Rare endings --------------------------------------------------------------------------------
+# Bash's own copies are closed at exec. A handler's descriptor that took such a number is not.
+__sr_restore_descriptors() {
+  ! __sr_is_copy "${__sr_moved% *}" || \exec 2>&"${__sr_moved% *}"
+  ! __sr_is_copy "${__sr_moved#* }" || \exec >&"${__sr_moved#* }"
+  __sr_moved=
+}
+
+__sr_is_copy() { # DESCRIPTOR
+  builtin local -a __sr_printed
+  __sr_printed[0]=''
+  [[ ! -r /proc/self/fdinfo/$1 ]] || builtin mapfile -t -u 9 __sr_printed 9<"/proc/self/fdinfo/$1"
+  [[ ${__sr_printed[1]-} == flags:*[2367]?????? ]] # O_CLOEXEC is octal 2000000
+}
+
+# Before bash 5.2 a failing `exec` with an EXIT trap has the shell end with 0. With no trap but
+# ours, it shall end with the status that it would have without: 126 for a file that cannot be run,
+# or 127.
+__sr_read_exec() { # COMMAND; sets __sr_ended
+  builtin local __sr_word="${1#exec }" __sr_path="${PATH-}:"
+  ! builtin shopt -q execfail || builtin return 0
+  while [[ $__sr_word == -* ]]; do
+    [[ $__sr_word != -*a\ * ]] || __sr_word="- ${__sr_word#* * }"
+    __sr_word=${__sr_word#* }
+  done
+  # Only redirections: the shell goes on after them.
+  [[ $__sr_word != @(*([0-9])|\{*([!\}])\})?(\&)[\<\>]* ]] || builtin return 0
+  __sr_word=${__sr_word%%[[:blank:]]*}
+  __sr_ended=127
+  __sr_word=${__sr_word#\"} __sr_word=${__sr_word%\"}
+  [[ $__sr_word != \$?(\{)[a-zA-Z_]*([a-zA-Z0-9_])?(\}) ]] || {
+    __sr_word=${__sr_word#\$} __sr_word=${__sr_word#\{} __sr_word=${__sr_word%\}}
+    __sr_word=${!__sr_word-}
+  }
+  if [[ $__sr_word == */* ]]; then
+    [[ ! -e $__sr_word ]] || __sr_ended=126
+  else
+    for (( ; ${#__sr_path}; )); do
+      [[ ! -f ${__sr_path%%:*}/$__sr_word ]] || __sr_ended=126
+      __sr_path=${__sr_path#*:}
+    done
+  fi
 }
 
 # --- Text as JSON --------------------------------------------------------------------------------
@@ -1458,7 +1482,7 @@ __sr_explain() { # ERROR_LINE MESSAGE; adds them to __sr_entry, and to __sr_fact
   ((${#__sr_answer} == 0 || ${#__sr_answer} > 700)) || __sr_entry+=",\"errorLine\":\"$__sr_answer\""
   [[ $2 ]] || builtin return 0
   # 99 bytes for uptime, newlines, the words around the message, and the mark
-  __sr_room=$((4096 - ${#__sr_entry} - ${#__sr_facts} - ${#__sr[identity]} - ${#__sr[more]} - 99))
+  __sr_room=$((4096 - ${#__sr_entry} - ${#__sr_facts} - ${#__sr_identity} - ${#__sr_more} - 99))
   __sr_escape_part "$2" "$__sr_room" "$__sr_room" end
   __sr_entry+=",\"errorMessage\":\"$__sr_answer\""
   [[ $__sr_facts == *',"truncated":true' ]] || __sr_facts+=$__sr_truncated
@@ -1467,8 +1491,8 @@ __sr_explain() { # ERROR_LINE MESSAGE; adds them to __sr_entry, and to __sr_fact
 # --- The array layout ----------------------------------------------------------------------------
 # Whether the entry is in the record although its write failed: only text after it may be missing.
 __sr_is_written() {
-  [[ -f ${__sr[path]-} && ! -L ${__sr[path]-} ]] &&
-    __sr_apart tail __sr_run 2 tail -c 8192 -- "${__sr[path]-}" &&
+  [[ -f ${__sr_record-} && ! -L ${__sr_record-} ]] &&
+    __sr_apart tail __sr_run 2 tail -c 8192 -- "${__sr_record-}" &&
     [[ $__sr_answer$'\n' == *"$__sr_entry"[$' \n']* ]]
 }
 
@@ -1479,7 +1503,7 @@ __sr_is_written() {
 # Prints the end of the entry. The next append searches from there, or else the last 8 KiB.
 __sr_put_in_array() {
   builtin trap '' XFSZ
-  __sr_put_in_file 3<>"${__sr[path]-}"
+  __sr_put_in_file 3<>"${__sr_record-}"
 }
 
 __sr_put_in_file() { # descriptor 3
@@ -1576,4 +1600,5 @@ __sr_run() { # SECONDS PROGRAM [ARGUMENT...]
   builtin return "${PIPESTATUS[0]}"
 }
 
+__sr_unread=''
 { __sr_resume; } 2>&"${__sr_stderr[_${-//[!x]/}]-2}" || \builtin true

@@ -40,7 +40,7 @@ declare -A unit_state=()
 # that retries without a pause may have written very many entries: the last ones say what is open.
 read_invocation() {
   local line='' pid='' value='' phase=''
-  [[ -f ${__sr[path]} ]] || return 0
+  [[ -f ${__sr_record} ]] || return 0
   while IFS= read -r line; do
     read_member pid "$line"
     [[ $value ]] || continue
@@ -59,7 +59,7 @@ read_invocation() {
     esac
   done < <(
     set -o pipefail
-    limited 3 grep --fixed-strings --text "\"invocationId\":\"$INVOCATION_ID\"" "${__sr[path]}" |
+    limited 3 grep --fixed-strings --text "\"invocationId\":\"$INVOCATION_ID\"" "${__sr_record}" |
       tail -n 10000
   )
   wait "$!"
@@ -283,7 +283,7 @@ collect_inbox() {
     [[ -e $file || -L $file ]] && [[ $file == "$inbox/$name.$invocation.json" ]] || continue
     [[ $invocation != "$INVOCATION_ID" ]] || was_in_inbox=1
     # Without access to the records, this program's own entries go to the inbox, too.
-    [[ $file != "${__sr[path]}" && (-w $directory || ! -e $directory) ]] || continue
+    [[ $file != "${__sr_record}" && (-w $directory || ! -e $directory) ]] || continue
     owner=$(limited 2 stat --format='%u %f' -- "$file")
     if [[ $owner == "$uid 8"??? ]]; then
       take_file "$file" "$invocation" || continue
@@ -308,7 +308,7 @@ warn_of_hidden_inbox() { # UID
 # Moves what services of root's left that have ended. systemd has a link to an invocation while it
 # lasts.
 collect_left_files() {
-  local path="${__sr[path]}" file='' service='' invocation='' live=''
+  local path="${__sr_record}" file='' service='' invocation='' live=''
   for file in "${SERVICE_RECORDS_INBOX:-/dev/shm/service-record}"/*.json; do
     [[ -f $file && ! -L $file && -O $file && $file != "$path" && -w $directory ]] || continue
     invocation=${file%.json} invocation=${invocation##*.}
@@ -317,11 +317,11 @@ collect_left_files() {
     __sr_has_room || return 0
     [[ $live ]] || live=$(limited 3 readlink -- /run/systemd/units/invocation:*)
     [[ $live && $live != *"$invocation"* ]] || continue
-    __sr[path]=$directory/$service.json __sr[torn]=1
+    __sr_record=$directory/$service.json __sr_torn=1
     ! take_file "$file" "$invocation" || limited 3 rm -f -- "$file"
     repair_array
   done
-  [[ ${__sr[path]} == "$path" ]] || __sr[path]=$path __sr[torn]=1
+  [[ ${__sr_record} == "$path" ]] || __sr_record=$path __sr_torn=1
 }
 
 # Appends the entries of one invocation in a file to the record. Fails if none could be appended: then
@@ -335,9 +335,9 @@ take_file() { # FILE INVOCATION
   done < <(limited 5 dd if="$1" iflag=nofollow,nonblock bs=64K count=256 |
     grep --fixed-strings --text "\"invocationId\":\"$2\"" | tail -n 10000)
   ((lost)) || return 0
-  __sr[more]=",\"dropped\":$lost"
-  tell "$lost entries of $1 could not be recorded in ${__sr[path]}"
-  ((taken)) || [[ -w ${__sr[path]} ]]
+  __sr_more=",\"dropped\":$lost"
+  tell "$lost entries of $1 could not be recorded in ${__sr_record}"
+  ((taken)) || [[ -w ${__sr_record} ]]
 }
 
 tell() { # TEXT; in the journal, as the output of the service may go anywhere
@@ -448,16 +448,16 @@ is_recorded() {
 # --- Writing --------------------------------------------------------------------------------------
 
 write_as() { # PID, 0 for none; the entries that follow are of this run
-  __sr[identity]="${boot[$1]:+,\"bootId\":\"${boot[$1]}\"},\"invocationId\":\"$INVOCATION_ID\""
-  (($1 == 0)) || __sr[identity]+=",\"pid\":$1"
-  __sr[command]=${command[$1]-}
+  __sr_identity="${boot[$1]:+,\"bootId\":\"${boot[$1]}\"},\"invocationId\":\"$INVOCATION_ID\""
+  (($1 == 0)) || __sr_identity+=",\"pid\":$1"
+  __sr_run_command=${command[$1]-}
   __sr[kind]=${kind[$1]:-service}
 }
 
 append_end() { # KIND
   read_message
-  __sr[more]=$systemd_facts${__sr[more]}
-  __sr_append "$1 end" "$end_result" '' "$message" "$facts"
+  __sr_more=$systemd_facts${__sr_more}
+  __sr_append "$1 end" "$end_result" "$facts" "$__sr_open_stage" "$message"
 }
 
 # Appends the ends of a run and of its open stages. It ended before this program was started: the time
@@ -468,12 +468,12 @@ close_run() { # PID
   set_time "$ended"
   while [[ $open ]]; do # the innermost one first
     stage=${open##*$'\n'} open=${open%$'\n'*}
-    __sr[stage]=${stage%%$'\t'*} stage=${stage#*$'\t'}
+    __sr_open_stage=${stage%%$'\t'*} stage=${stage#*$'\t'}
     id=${stage%$'\t'*} stage=${stage#*$'\t'}
-    __sr[more]+=${id:+",\"stageId\":\"$id\""}${stage:+",\"parent\":\"$stage\""}
+    __sr_more+=${id:+",\"stageId\":\"$id\""}${stage:+",\"parent\":\"$stage\""}
     append_end stage
   done
-  __sr[stage]=
+  __sr_open_stage=
   append_end "${__sr[kind]}"
   set_time ''
 }
@@ -501,10 +501,10 @@ amend_run() { # PID
   fi
   [[ $outcome == failure ]] || message=
   write_as "$1"
-  __sr[stage]=${last_stage[$1]}
-  [[ $end_result == success || ${last_stage[$1]} ]] || __sr[stage]=${failed_stage[$1]}
+  __sr_open_stage=${last_stage[$1]}
+  [[ $end_result == success || ${last_stage[$1]} ]] || __sr_open_stage=${failed_stage[$1]}
   append_end "${__sr[kind]}"
-  __sr[stage]=
+  __sr_open_stage=
 }
 
 # The service does not record itself, or never came as far as its script. It started when systemd says.
@@ -512,11 +512,11 @@ record_unknown() {
   local pid=0 then="$started"
   ((started == 0)) || pid=${unit_state[ExecMainPID]}
   ((then)) || then=${unit_state[ConditionTimestampMonotonic]:-0}
-  boot[$pid]=${__sr[identity]#*:\"}
+  boot[$pid]=${__sr_identity#*:\"}
   boot[$pid]=${boot[$pid]%%\"*}
   write_as "$pid"
   set_time "$((then / 10000))"
-  __sr[more]+=',"recorder":"exit/0.2.0"'
+  __sr_more+=',"recorder":"exit/0.2.0"'
   __sr_append "service start"
   close_run "$pid"
 }
@@ -524,18 +524,18 @@ record_unknown() {
 # Dates the next entries back to that uptime. Without one, and before bash 5.0, they are of now.
 set_time() { # HUNDREDTHS of a second
   local now="${EPOCHREALTIME-}" uptime=''
-  __sr[time]='' __sr[uptime]=''
+  __sr_earlier_time='' __sr_earlier_uptime=''
   [[ $now ]] && ((${1:-0})) || return 0
   read -r uptime _ </proc/uptime
   now=$((${now/[.,]/} - (10#${uptime/./} - $1) * 10000))
-  __sr[time]=${now:0:-6}.${now: -6}
-  printf -v '__sr[uptime]' '%d.%02d' $(($1 / 100)) $(($1 % 100))
+  __sr_earlier_time=${now:0:-6}.${now: -6}
+  printf -v '__sr_earlier_uptime' '%d.%02d' $(($1 / 100)) $(($1 % 100))
 }
 
 # Has a record that has become too long shortened by a unit of its own, if the command is installed:
 # neither the service's limits nor its time to stop are spent on that.
 rotate_record() {
-  local limit="${SERVICE_RECORDS_MAX_BYTES-}" record="${__sr[path]}" program='' file=''
+  local limit="${SERVICE_RECORDS_MAX_BYTES-}" record="${__sr_record}" program='' file=''
   local home="${BASH_SOURCE[0]%/*}"
   [[ $limit == +([0-9]) ]] || limit=2097152
   ((limit)) || return 0
@@ -558,7 +558,7 @@ rotate_record() {
 # closed. A copy of everything else that stands there goes to <record>.damaged first. The record stays
 # as it is if no end of an entry is found in its last 8 MiB and 32,768 lines.
 repair_array() {
-  local record="${__sr[path]}" first='' attempt=0
+  local record="${__sr_record}" first='' attempt=0
   [[ -f $record && ! -L $record ]] && __sr_has_room && read -r -N 1 first <"$record" &&
     [[ $first == '[' ]] || return 0
   {
@@ -686,7 +686,7 @@ is_whole() { # TEXT; whether it has as many closing braces as opening ones, none
 }
 
 keep_copy() { # of everything behind `from`
-  local copy="${__sr[path]}.damaged"
+  local copy="${__sr_record}.damaged"
   [[ ! -L $copy && (-f $copy || ! -e $copy) ]] || return 1 # a FIFO would block for ever
   umask 0133
   limited 5 tail -c "+$((from + 1))" </proc/self/fd/3 >>"$copy"
@@ -735,7 +735,7 @@ main() { # [UPTIME when the service had ended], or --collect
   unit=$__sr_answer.service
   [[ $unit != service-record-rotate.service ]] || return 0
   __sr_begin
-  name=${__sr[path]##*/} name=${name%.json} directory=${__sr[path]%/*}
+  name=${__sr_record##*/} name=${name%.json} directory=${__sr_record%/*}
   if [[ $directory == "${SERVICE_RECORDS_INBOX-}" ]]; then # the records cannot be written now
     name=${name%.*} directory=${SERVICE_RECORDS_DIR:-/var/log/openshift}
   fi

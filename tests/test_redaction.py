@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import pytest
 import yaml
@@ -26,6 +27,7 @@ from service_record.redaction import (
     refuse_template_leaks,
     report,
 )
+from service_record.redaction.reader import patterns
 from service_record.redaction.types import from_base64, views_of
 from testing.clean_lines import clean_lines
 from testing.made_up import pem
@@ -550,3 +552,15 @@ def test_password_of_a_preseed_is_masked_or_refused() -> None:
     refuse_template_leaks(masked)
     with pytest.raises(LeakError):
         refuse_template_leaks(template)
+
+
+@pytest.mark.parametrize("certain", [True, False])
+def test_search_of_a_block_misses_no_group_of_a_line(certain: bool) -> None:
+    texts = (Path(__file__).parent / name for name in ("secret_shapes.txt", "ordinary_lines.txt"))
+    lines = [line for text in texts for line in text.read_bytes().splitlines() if line][:5000]
+    text = b"\n".join(lines)
+    groups = {text[start:end]: found for start, end, found in patterns().suspects(text, certain=certain)}
+    assert len(groups) > 10
+    for line in lines:
+        missed = patterns().groups_in(line, certain=certain) & ~groups.get(line, 0)
+        assert not missed, (missed, line)
