@@ -47,7 +47,11 @@ class Quiet(BaseHTTPRequestHandler):
     def body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
             return b"".join(iter(self._chunk, b""))
-        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        size = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(size)
+        if len(body) < size:
+            raise ConnectionAbortedError(f"the client hung up after {len(body)} of {size} bytes")
+        return body
 
     def _chunk(self) -> bytes:
         chunk = self.rfile.read(int(self.rfile.readline().partition(b";")[0], 16))

@@ -50,13 +50,9 @@ def test_known_causes_that_cannot_be_read_end_no_round(of: Rounds) -> None:
 
 
 def test_a_bundle_that_cannot_be_looked_through_for_once_is_made_again(of: Rounds) -> None:
+    """On a busy machine programs print in more pieces, and the fault may meet a later read than these."""
     looks = [fault for fault in of.faults("/work/log-bundle-") if fault.call == "read" and fault.what != KILL]
-    looks.sort(key=attrgetter("number"), reverse=True)
-    judged: list[tuple[bool, list[str]]] = []
-    # On a busy machine programs print in more pieces, and a fault counted by reads meets another read.
-    while (True, []) not in judged and len(judged) < 4:
-        judged.append(of.judged(looks[len(judged)]))
-    assert (True, []) in judged, judged
+    assert of.judged(max(looks, key=attrgetter("number"))) == (True, [])
 
 
 def test_a_spool_that_the_disk_does_not_tell_of_is_emptied_by_the_next_round(of: Rounds) -> None:
