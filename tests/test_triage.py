@@ -157,7 +157,7 @@ def test_what_began_in_the_period_is_new_and_what_came_more_often_rises(tmp_path
 def test_what_is_new_stands_first_however_rare_it_is(tmp_path: Path) -> None:
     for n in range(3):
         failing(tmp_path / f"b/image-{n}.tar", NO_IMAGE, n * DAY)
-    assert "nothing is new or rising: since" in triage(tmp_path / "b").out
+    assert "nothing is new or rising: " in triage(tmp_path / "b").out
     failing(tmp_path / "b/odd.tar", "frobnicate: widget 17 has lost its 4 sprockets", 30 * DAY)
 
     told = triage(tmp_path / "b").out
@@ -420,6 +420,15 @@ def test_one_bundle_in_five_forms_counts_once(tmp_path: Path) -> None:
 
     assert document["bundles"] == 1
     assert counts(document) == {"disk-full": 1}
+    same = {document["causes"][0]["example"], *(each["bundle"] for each in document["copies"])}
+    assert same == {str(path) for path in folder.iterdir()}  # each copy is named
+    assert {each["original"] for each in document["copies"]} == {document["causes"][0]["example"]}
+
+
+def test_wrong_comparison_is_refused_before_anything_is_judged(shelf: Path, tmp_path: Path) -> None:
+    answer = triage("--index", tmp_path / "i", "--against", tmp_path / "nothing", shelf)
+    assert (answer.status, "neither an index nor last-week" in answer.err) == (2, True)
+    assert not (tmp_path / "i").exists()
 
 
 def test_host_in_a_cluster_archive_and_by_itself_counts_once(tmp_path: Path) -> None:

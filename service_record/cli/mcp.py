@@ -170,7 +170,7 @@ class Questions:
         if name == _HERE:
             raise QuestionError("triage reads folders of bundles and collectors; analyze is for this host")
         answer = await self.ask("triage", "-o", "json", name, seconds=_TRIAGE_SECONDS)
-        for part in ("unknown", "unexpected", "unreadable", "incomplete", "wrongClocks", "skipped"):
+        for part in ("unknown", "unexpected", "unreadable", "incomplete", "wrongClocks", "copies", "skipped"):
             answer |= {f"{part}Total": len(answer[part]), part: answer[part][:_MAX_CAUSES]}
         return answer | page("causes", answer["causes"], start)
 

@@ -106,6 +106,11 @@ def command(
         return
     if not sources and place is None:
         raise click.UsageError("give a SOURCE to judge, or --index with bundles that were judged before")
+    if against not in {None, _WEEK} and "://" not in str(against) and not Path(str(against)).is_dir():
+        raise click.UsageError(
+            f"--against: {visible(str(against))} is neither an index nor {_WEEK}; "
+            "name a folder that triage --index has made"
+        )
     require_extra("triage")
     if scheduler is not None:
         require_extra("dask")
@@ -230,11 +235,6 @@ def _answer(index: "Index", since: datetime | None, against: str | None) -> "Tri
         return summarise(index.connect(), since)
     if against == _WEEK:
         return summarise(index.connect(), since, period=timedelta(days=7), against_name="the week before")
-    if "://" not in against and not Path(against).is_dir():
-        raise click.UsageError(
-            f"--against: {visible(against)} is neither an index nor {_WEEK}; "
-            "name a folder that triage --index has made"
-        )
     return summarise(index.connect(), since, Index(against).connect(), against)
 
 

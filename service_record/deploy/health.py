@@ -70,7 +70,7 @@ def _check_files(root: Root) -> CheckResult:  # noqa: PLR0911  # one for each fa
     if root.see(f"{HOST.programs}/{SCRIPTS[0]}").kind == "nothing":
         if (packaged := _package_shim(root)) is not None:
             return _passed(check, f"{packaged}, of a package")
-        return _failed(check, "the shim is not installed", "Install it: service-record install.")
+        return _failed(check, "the shim is not installed", "Install it: `service-record install`.")
     try:
         steps = install(root, (), tuple(pages()), is_trial=True).steps
     except DamagedError as error:
@@ -84,10 +84,10 @@ def _check_files(root: Root) -> CheckResult:  # noqa: PLR0911  # one for each fa
         if (count := counts[action])
     ]
     if problems:
-        return _failed(check, ", ".join(problems), "Bring them to this version: service-record install.")
+        return _failed(check, ", ".join(problems), "Bring them to this version: `service-record install`.")
     if edited := [step.path for step in steps if step.action is Action.KEEP]:
         more = f" and {len(edited) - 1} more" if len(edited) > 1 else ""
-        advice = "Compare with the .new file beside it, or replace it: service-record install --replace."
+        advice = "Compare with the .new file beside it, or replace it: `service-record install --replace`."
         return _failed(check, f"{edited[0]}{more}: edited, or not ours", advice)
     return _passed(check, f"{counts[Action.LEAVE]} files, all of this version")
 
@@ -101,7 +101,7 @@ def _check_drop_ins(root: Root) -> CheckResult:
             found.setdefault(drop_in.parent.name.removesuffix(".d"), f"{directory}/{drop_in.parent.name}")
     services = sorted(name.removesuffix(".service") for name in found if name.endswith(".service"))
     if "service" not in found and not services:
-        advice = "Have systemd record all ends: service-record install --all-services."
+        advice = "Have systemd record all ends: `service-record install --all-services`."
         return _failed(check, "no record has the end of a service that is killed or hangs", advice)
     what = "all services" if "service" in found else ", ".join(services)
     if root.is_this_host and systemd.is_running():
@@ -109,7 +109,7 @@ def _check_drop_ins(root: Root) -> CheckResult:
         unit = "systemd-journald.service" if "service" in found else f"{services[0]}.service"
         read = systemd.unit_properties([unit], ["DropInPaths"], with_failed=False)
         if read is not None and CLOSING not in read:
-            return _failed(check, f"{what}: systemd has not read them", "Run: systemctl daemon-reload.")
+            return _failed(check, f"{what}: systemd has not read them", "Run `systemctl daemon-reload`.")
     return _passed(check, f"systemd records the end of {what}")
 
 
@@ -142,7 +142,9 @@ def _check_records(places: Places) -> CheckResult:  # noqa: PLR0911  # one for e
 def _check_inbox(inbox: Path) -> CheckResult:
     """Check the directory in which services leave their entries that may not write their record."""
     check = "inbox"
-    advice = f"Make it: systemd-tmpfiles --create {HOST.tmpfiles}/service-record.conf."
+    settings = f"{HOST.tmpfiles}/service-record.conf"
+    program = f"systemd-tmpfiles --create {settings}" if Path(settings).exists() else "service-record install"
+    advice = f"Make it: `{program}`."
     try:
         status = inbox.lstat()
     except FileNotFoundError:
@@ -153,7 +155,7 @@ def _check_inbox(inbox: Path) -> CheckResult:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != 0:
         return _failed(check, f"{inbox} is not a directory of root", f"Remove it. {advice}")
     if (mode := stat.S_IMODE(status.st_mode)) != _INBOX_MODE:
-        return _failed(check, f"{inbox} has mode {mode:04o}", f"Run: chmod {_INBOX_MODE:o} {inbox}.")
+        return _failed(check, f"{inbox} has mode {mode:04o}", f"Run `chmod {_INBOX_MODE:o} {inbox}`.")
     return _passed(check, f"{inbox} takes entries of every user")
 
 
@@ -171,7 +173,7 @@ def _check_journal(places: Places) -> CheckResult:
         return not_checked(check, "this host has no journal")
     if is_there(kept) and not os.access(kept, os.R_OK | os.X_OK):
         return not_checked(check, f"{kept} cannot be listed", "Try as root.")
-    advice = "Keep it: mkdir -p /var/log/journal, then systemctl restart systemd-journald."
+    advice = "Keep it: `mkdir -p /var/log/journal && systemctl restart systemd-journald`."
     return _failed(check, "in memory: a reboot loses the lines that explain a failure", advice)
 
 
@@ -182,10 +184,10 @@ def _check_reporter(places: Places, settings: Settings) -> CheckResult:  # noqa:
         return _passed(check, f"it has finished here ({places.tombstone})")
     if not is_there(places.timer):
         return not_checked(
-            check, "not installed", "Install it where wanted: service-record install --reporter."
+            check, "not installed", "Install it where wanted: `service-record install --reporter`."
         )
     if not places.unit_links:
-        return _failed(check, "its timer is not enabled", "Run: systemctl enable --now boot-reporter.timer.")
+        return _failed(check, "its timer is not enabled", "Run `systemctl enable --now boot-reporter.timer`.")
     program = places.at(f"{HOST.programs}/service-record")
     if not is_there(program):
         return _failed(
@@ -198,7 +200,7 @@ def _check_reporter(places: Places, settings: Settings) -> CheckResult:  # noqa:
         )
     missing = [name for name in _REPORTER_MODULES if find_spec(name) is None]
     if missing and places.root == Path("/"):
-        advice = "Install the extra: pip install 'service-record[reporter]'."
+        advice = "Install the extra: `pip install 'service-record[reporter]'`."
         return _failed(check, f"{' and '.join(missing)} not installed", advice)
     return _passed(check, "enabled, and its settings are complete")
 

@@ -500,10 +500,10 @@ def _of_bundle(
         return replace(source, left_out=left_out)
     if not bundle.records and not _name_failed_units(bundle.unit_texts):
         layouts = " nor ".join(f"{layout}/*.json" for layout in RECORD_DIRECTORIES)
-        nothing = (
-            f"no records in {name}: an archive with neither {layouts}; check that it is the bundle you mean"
-        )
-        refusal = "; ".join([nothing, *map(str, left_out)])
+        damage = "; ".join(part.reason for part in left_out if part.path in {"", name})
+        layout = f"an archive with neither {layouts}; check that it is the bundle you mean"
+        others = [str(part) for part in left_out if part.path not in {"", name}]
+        refusal = "; ".join([f"no records in {name}: {damage or layout}", *others])
         if not with_evidence:
             raise SourceError(refusal)
         left_out += _unreachable(name, set(bundle.top_names))
@@ -610,7 +610,7 @@ def refuse_foreign(name: str, beginning: Iterable[Piece]) -> None:
     pieces = list(islice(beginning, PIECES))
     is_record = name.endswith(_RECORD) or name in STANDARD_INPUTS
     if not pieces and not is_record:
-        raise ForeignError(_refusal(name, "is empty"))
+        raise ForeignError(_refusal(name, "it is empty"))
     if len(pieces) != 1 or not isinstance(pieces[0], Malformed):
         return
     text = pieces[0].text

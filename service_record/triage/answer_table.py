@@ -76,6 +76,7 @@ def _left_out(triage: Triage) -> Iterator[tuple[str, str, Sequence[tuple[str, st
         ("unreadable", "Not judged", triage.unreadable),
         ("incomplete", "Judged in part", triage.incomplete),
         ("clocks", "Wrong clocks, left out of new and rising", triage.wrong_clocks),
+        ("copies", "Copies, not counted", [(each, f"the same as {one}") for each, one in triage.copies]),
         ("skipped", "Skipped", triage.skipped),
     ):
         if items:
@@ -86,6 +87,8 @@ def _comparison(triage: Triage) -> str:
     """Return which bundles are compared with which; empty if there are none."""
     if not triage.compared_with:
         return ""
+    if not triage.hosts_before and triage.since is not None:
+        return f"no bundles from before {_day(triage.since)} to compare with"
     recent = f"since {_day(triage.since)}" if triage.since is not None else "all bundles"
     return f"{recent}, against {triage.compared_with}"
 
@@ -110,7 +113,7 @@ def _cause_lines(
     facts = [
         cause.name if cause.rank in {"", "cause"} else f"{cause.name} ({_RANKS.get(cause.rank, cause.rank)})",
         count(cause.hosts, "host"),
-        f"{_day(cause.first)} to {_day(cause.last)}",
+        _days(cause),
         ", ".join(cause.releases),
         ", ".join(cause.platforms),
     ]
@@ -163,6 +166,12 @@ def _share(cause: Cause) -> str:
 
 def _day(moment: datetime | None) -> str:
     return "?" if moment is None else f"{moment:%Y-%m-%d}"
+
+
+def _days(cause: Cause) -> str:
+    """Return the first and the last day of a cause; one day if they are the same."""
+    first, last = _day(cause.first), _day(cause.last)
+    return first if first == last else f"{first} to {last}"
 
 
 def bundle_lines(cause: str, bundles: Iterable[dict[str, Any]], view: View) -> Iterator[Line]:
@@ -233,7 +242,7 @@ def _page_row(cause: Cause, triage: Triage) -> tuple[object, ...]:
             title = f"{date:%Y-%m-%d}: {number}" if date is not None else ""
             columns.append((round(day * step, 1), step - 1, round(max(number / most * height, 2), 1), title))
     rise = _rise(cause, triage) if cause.is_rising else ""
-    return cause, _share(cause), rise, f"{_day(cause.first)} to {_day(cause.last)}", most, columns
+    return cause, _share(cause), rise, _days(cause), most, columns
 
 
 def document(triage: Triage) -> dict[str, Any]:
@@ -254,6 +263,7 @@ def document(triage: Triage) -> dict[str, Any]:
         "unreadable": [{"bundle": uri, "reason": reason} for uri, reason in triage.unreadable],
         "incomplete": [{"bundle": uri, "reason": reason} for uri, reason in triage.incomplete],
         "wrongClocks": [{"bundle": uri, "latest": latest} for uri, latest in triage.wrong_clocks],
+        "copies": [{"bundle": uri, "original": original} for uri, original in triage.copies],
         "skipped": [{"file": uri, "reason": reason} for uri, reason in triage.skipped],
     }
 

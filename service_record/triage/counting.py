@@ -84,6 +84,8 @@ class Triage:
     """Bundles that were judged, with the parts that could not be read."""
     wrong_clocks: tuple[tuple[str, str], ...] = ()
     """Bundles whose host had a wrong clock, with the time it showed: they are in no trend."""
+    copies: tuple[tuple[str, str], ...] = ()
+    """Bundles with the content of another one, and that one; they are not counted."""
     skipped: tuple[tuple[str, str], ...] = ()
     """Files that are no evidence of a host, with the reason."""
     bad: int = field(default=0)
@@ -186,16 +188,19 @@ def summarise(
             "strftime(latest, '%Y-%m-%dT%H:%M:%SZ')",
             "verdict <> 'unreadable' and moment is null and latest is not null",
         ),
+        copies=_places(connection, "original", "true", "copies"),
         bad=sum(row["n"] for row in groups),
     )
 
 
-def _places(connection: "DuckDBPyConnection", column: str, condition: str) -> tuple[tuple[str, str], ...]:
+def _places(
+    connection: "DuckDBPyConnection", column: str, condition: str, table: str = "bundles"
+) -> tuple[tuple[str, str], ...]:
     """Return bundles under a condition, with the text of a column."""
     query = f"""
         select uri || case when member = '' then '' else ': ' || member end, {column}
-        from bundles where {condition} order by 1
-    """  # noqa: S608  # both are written above
+        from {table} where {condition} order by 1
+    """  # noqa: S608  # all are written above
     return tuple(connection.execute(query).fetchall())
 
 

@@ -37,26 +37,30 @@ SCHEMA: Final = pa.schema(
 """The columns of a row, as BundleRow has them."""
 
 _BUNDLES: Final = """
+create temp table everything as
+select *, row_number() over same as copy,
+    first_value(uri || coalesce(': ' || nullif(member, ''), '')) over same as original
+from (
+    select * exclude (newest, turn) from (
+        select *,
+            first_value(key) over (partition by uri order by judged desc, key) as newest,
+            row_number() over (partition by uri, member order by judged desc, key) as turn
+        from parts
+    ) where key = newest and turn = 1
+)
+window same as (
+    partition by case when digest = '' then uri || member else digest end order by judged desc, uri
+);
 create temp table bundles as
-select * exclude (copy),
+select * exclude (copy, original),
     case when latest between timestamptz '2010-01-01' and judged + interval 1 day then latest end as moment,
     case when lower(host) in ('', '(none)', 'localhost', 'localhost.localdomain') then uri || member
         when cluster <> '' then cluster || '/' || host else host end as machine
-from (
-    select *, row_number() over (
-        partition by case when digest = '' then uri || member else digest end order by judged desc, uri
-    ) as copy
-    from (
-        select * exclude (newest, turn) from (
-            select *,
-                first_value(key) over (partition by uri order by judged desc, key) as newest,
-                row_number() over (partition by uri, member order by judged desc, key) as turn
-            from parts
-        ) where key = newest and turn = 1
-    )
-) where copy = 1
+from everything where copy = 1;
+create temp table copies as select uri, member, original from everything where copy > 1;
+drop table everything
 """
-"""The latest judgement of each bundle; copies of a bundle do not count.
+"""The latest judgement of each bundle; copies of a bundle are in `copies` and do not count.
 
 `moment` is `latest`, or empty if the host's clock was wrong: after the time of the judgement (plus a day), or
 before any service was recorded. `machine` identifies the host as far as its bundle names it.
@@ -118,7 +122,7 @@ class Index:
             ) from None
 
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """Return a database with the tables `bundles` and `bad`."""
+        """Return a database with the tables `bundles`, `bad` and `copies`."""
         connection = duckdb.connect(":memory:", config={"threads": 2, "preserve_insertion_order": False})
         connection.register("parts", pa.concat_tables([SCHEMA.empty_table(), *self._tables()]))
         connection.execute("set timezone = 'UTC'")
@@ -149,7 +153,7 @@ class Index:
 def ask(index: Index, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Return the columns and rows of a user's query. Raises TriageError.
 
-    The query sees the tables `bundles` and `bad`, and no file of this machine.
+    The query sees the tables `bundles`, `bad` and `copies`, and no file of this machine.
     """
     connection = index.connect()
     connection.execute("set enable_external_access = false")
