@@ -136,6 +136,20 @@ class Installation:
         self.tokens[token] = host.infra_env_id
         return host
 
+    def stage_minutes(self, host: Host) -> int:
+        """Return how long the service waits in the host's stage."""
+        cluster = self.clusters.get(host.cluster_id or "")
+        if host.stage == _R:
+            return 80 if cluster and cluster.single_node else 40
+        return {_S: 30, _W: 30, _C: 90, "Waiting for ignition": 1440}.get(host.stage, 60)
+
+    def _time_out(self, host: Host) -> None:
+        if host.stage == _R:
+            host.status = "installing-pending-user-action"
+            host.status_info = "Host timed out when pulling the configuration files."
+        else:
+            host.status, host.status_info = "error", f"Stage {host.stage} took longer than expected."
+
     def delete_cluster(self, cluster_id: str) -> None:
         del self.clusters[cluster_id]
 
@@ -164,9 +178,13 @@ class Installation:
         return (stages.index(host.stage) + 1) * 100 // len(stages) if host.stage in stages else 0
 
     def advance(self, **duration: float) -> None:
-        """Let time pass, and the monitor of logs look."""
+        """Let time pass, and the monitors of stages and logs look."""
         self.now += timedelta(**duration)
         for host in self.hosts.values():
+            limit = timedelta(minutes=self.stage_minutes(host))
+            is_late = host.stage_updated_at is not None and self.now - host.stage_updated_at > limit
+            if host.status == "installing-in-progress" and is_late:
+                self._time_out(host)
             since = host.logs_collected_at if host.logs_info == "collecting" else None
             if host.status in {"error", "cancelled"} and since and self.now - since > timedelta(minutes=2):
                 host.logs_info = "timeout"

@@ -19,6 +19,12 @@ from tests.programs import REPOSITORY
 
 TOKEN = "canary-52d1ab-of-a-directory"
 POINTER = "/etc/ignition-machine-config-encapsulated.json"
+FULL_DISK = """
+mount -t tmpfs -o size=64k tmpfs "$1" || exit 99
+head --bytes=1M /dev/zero >"$1/filler" 2>/dev/null
+shift; exec "$@"
+"""
+READ_ONLY_DISK = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 99; shift; exec "$@"'
 
 
 class ReportingHost:

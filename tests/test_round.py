@@ -22,7 +22,7 @@ from tests.assisted_server import AssistedServer, Refuses, Says, Silence, local_
 from tests.builders import entry, failed_run, some, write_lines
 from tests.command_line import PROGRAM, service_record
 from tests.programs import REPOSITORY
-from tests.reporting_host import POINTER, TOKEN, ReportingHost
+from tests.reporting_host import FULL_DISK, POINTER, READ_ONLY_DISK, TOKEN, ReportingHost
 from tests.running_server import nobody
 from tests.torture.injection import cannot_trace
 from tests.waiting import wait_until_gone
@@ -515,15 +515,7 @@ def test_a_round_that_is_killed_at_any_step_is_made_good_by_the_next(
     assert kills > 6
 
 
-FULL = """
-mount -t tmpfs -o size=64k tmpfs "$1" || exit 99
-head --bytes=1M /dev/zero >"$1/filler" 2>/dev/null
-shift; exec "$@"
-"""
-READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 99; shift; exec "$@"'
-
-
-@pytest.mark.parametrize("disk", [FULL, READ_ONLY], ids=["full", "read-only"])
+@pytest.mark.parametrize("disk", [FULL_DISK, READ_ONLY_DISK], ids=["full", "read-only"])
 def test_host_without_disk_space_reports_and_ships_from_memory(
     host: ReportingHost, server: AssistedServer, tmp_path: Path, disk: str
 ) -> None:

@@ -35,6 +35,7 @@ FILES: Final = (
     "tests/test_follow.py",
     "tests/test_following.py",
     "tests/test_growth.py",
+    "tests/test_host_page.py",
     "tests/test_hostile_inputs.py",
     "tests/test_install.py",
     "tests/test_lasting.py",
