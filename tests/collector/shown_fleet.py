@@ -20,7 +20,7 @@ level=error msg="failed to render: open /opt/openshift/manifests: no such file o
 _TROUBLES = (
     ("failed", "step Disk setup failed: /dev/sd{} has no space left for the root file system"),
     ("failed", "step Packages failed: no mirror could be reached: 192.0.2.{} answered with 503"),
-    ("looping", "{} boots in a row came no further than Network boot"),
+    ("looping", "Rebooted {} times during Network boot"),
     ("stuck", "Packages has taken 4{}m, 99 of 100 take less than 12m (learnt)"),
     ("silent", "nothing heard for 3h {}m"),
 )

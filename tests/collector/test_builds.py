@@ -315,7 +315,7 @@ def test_a_build_that_an_administrator_overtakes_keeps_what_was_said_of_it(serve
     server.settle()
 
     assert verdicts_of(server)[:2] == [
-        (1, "looping", "3 boots in a row came no further than Disk."),
+        (1, "looping", "Rebooted 3 times during Disk."),
         (2, "abandoned", "Another build began before it reported a step."),
     ]
     page = server.client("reader").get("/api/v1/hosts/web1/builds/2").json

@@ -100,10 +100,14 @@ def test_a_token_of_a_group_reads_no_records_of_a_host_without_a_group(server: S
 
 OF_THE_FLEET = [
     *("/", "/?each=1", "/?all=1&verdict=failed", "/?cluster=prod&all=1"),
-    *("/?cluster=elsewhere", "/?after=failed:a"),
+    *("/?cluster=elsewhere", "/?after=verdict:1:failed:a"),
     *("/?group=dc1&group=annex", "/?machine=far*", "/fleet.csv?all=1", "/fleet.json?all=1&group=annex"),
     *("/clusters", "/clusters?all=1", "/statistics", "/statistics?by=group&by=release", "/hosts/near1"),
-    *("/api/v1/hosts?all=true&earlier=true", "/api/v1/hosts?cluster=prod", "/api/v1/hosts?after=failed:a"),
+    *(
+        "/api/v1/hosts?all=true&earlier=true",
+        "/api/v1/hosts?cluster=prod",
+        "/api/v1/hosts?after=verdict:1:failed:a",
+    ),
     *("/api/v1/clusters?all=true", "/api/v1/clusters?cluster=prod&all=true", "/api/v1/statistics?by=release"),
     *("/api/v1/hosts/near1", "/api/v1/hosts/near1/bundles"),
 ]

@@ -26,7 +26,7 @@ def test_the_collector_tells_which_hosts_are_in_trouble_and_how_far_a_cluster_is
     assert "node01" not in of_cluster
     for reason in (
         "Disk setup failed: mdadm: no disk for the array: sdb is missing.",
-        "5 boots in a row came no further than Kickstart download.",
+        "Rebooted 5 times during Kickstart download.",
         "Packages began 4 times, and nothing new was reported between",
         "after this: Packages began.",
     ):

@@ -4,14 +4,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Connection
+from sqlalchemy import Connection, update
 
 from service_record.collector.domain.progress import repeated
 from service_record.collector.store.database import FILE
-from service_record.collector.store.fleet import Cursor, Filters, Fleet, fleet
+from service_record.collector.store.fleet import Cursor, Filters, Fleet, Sort, fleet
 from service_record.collector.store.host_rows import StoredHostDetail, host, logs_of
+from service_record.collector.store.schema import hosts
 from tests.collector.serving import Served, served, settings_in
 
 T = TypeVar("T")
@@ -24,7 +26,8 @@ def asked(server: Served, question: Callable[[Connection], T]) -> T:
 
 def shown(server: Served, limit: int = 100, after: Cursor | None = None, **filters: object) -> Fleet:
     server.settle()  # those in trouble come first
-    return asked(server, lambda connection: fleet(connection, Filters(**filters), limit, after))  # type: ignore[arg-type]
+    now = server.collector.now()
+    return asked(server, lambda connection: fleet(connection, Filters(**filters), limit, after, now=now))  # type: ignore[arg-type]
 
 
 def detail(server: Served, build: int | None) -> StoredHostDetail | None:
@@ -95,31 +98,64 @@ def test_rounds_that_come_again_are_told_once() -> None:
     assert [("".join(one.latest), one.count) for one in told] == [("abc", 3), ("a", 1), ("d", 2)]
 
 
-def test_pages_by_name_miss_no_host_while_verdicts_change(server: Served) -> None:
+@pytest.mark.parametrize("sort", list(Sort))
+def test_pages_of_any_order_miss_no_host_while_hosts_move(server: Served, sort: Sort) -> None:
     group, reader = server.client("group", "dc1"), server.client("reader")
     for number in range(9):
-        group.step(f"web{number}", "Disk setup", "init")
+        group.step(f"web{number}", "Disk setup", "init", group=f"dc1/rack{number % 3}")
     server.settle()
     seen: list[str] = []
     after = ""
     while True:
-        page = reader.get("/api/v1/hosts", sort="name", limit=2, after=after).json
+        page = reader.get("/api/v1/hosts", sort=sort, limit=2, after=after).json
         seen += [host["name"] for host in page["hosts"]]
         after = page["next"]
         if not after:
             break
-        group.step("web8", "Disk setup", "failed")  # it comes first by verdict
+        moving = f"web{8 - len(seen) // 2}"  # it was not shown yet, and comes first now
+        group.step(moving, "Disk setup", "failed")
         server.settle()
 
-    assert seen == [f"web{number}" for number in range(9)]
+    assert {f"web{number}" for number in range(9)} == set(seen)
+    if sort in {Sort.NAME, Sort.GROUP}:
+        assert len(seen) == 9
 
 
-def test_page_of_another_order_is_refused(sqlite_server: Served) -> None:
+def test_hosts_are_sorted(server: Served) -> None:
+    clock, admin = 1_800_000_000.0, server.client("admin")
+    times = {"web1": (0, 50), "web2": (20, 90), "web3": (10, 70)}
+    for name, group in (("web1", "b"), ("web2", "a"), ("web3", "")):
+        admin.step(name, "Disk setup", group=group)
+    server.settle()
+    with server.collector.database.changing() as connection:
+        for name, (started, updated) in times.items():
+            values = {
+                "started_at": clock + started,
+                "updated_at": clock + updated,
+                "ended_at": clock + updated,
+            }
+            connection.execute(update(hosts).where(hosts.c.name == name).values(**values))
+
+    def in_order(sort: Sort) -> list[str]:
+        return names(
+            asked(server, lambda connection: fleet(connection, Filters(), sort=sort, now=clock + 99))
+        )
+
+    assert in_order(Sort.NAME) == ["web1", "web2", "web3"]
+    assert in_order(Sort.GROUP) == ["web3", "web2", "web1"]
+    assert in_order(Sort.UPDATED) == ["web2", "web3", "web1"]
+    assert in_order(Sort.DURATION) == ["web2", "web3", "web1"]
+
+
+@pytest.mark.parametrize(
+    "after", ["failed:web1", "name:1:", "updated:1:x:web1", "verdict:1:odd:web1", "name:nan::a"]
+)
+def test_page_behind_no_host_is_refused(sqlite_server: Served, after: str) -> None:
     reader = sqlite_server.client("reader")
 
-    assert reader.get("/api/v1/hosts", sort="name", after="failed:web1").status == 400
-    assert reader.get("/api/v1/hosts", after="name:web1").status == 400
-    assert reader.get("/api/v1/hosts", sort="verdict").status == 400
+    assert reader.get("/api/v1/hosts", sort=after.partition(":")[0], after=after).status == 400
+    assert reader.get("/api/v1/hosts", sort="name", after="group:1:dc1:web1").status == 400
+    assert reader.get("/api/v1/hosts", sort="odd").status == 400
 
 
 def test_only_the_owner_reads_the_database(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ URL
 ✗ web1     install  ━━━━━━   80%  Bootloader: gr…  0s      42.0s     failed
     Bootloader failed: grub2-install: error: no space left on device.
 ✗ web2     install            5%  Network boot     0s      0.00s     looping
-    3 boots in a row came no further than Network boot.
+    Rebooted 3 times during Network boot.
 ▲ web3     install  ━━       30%  Disk setup       16m     16m 42s   stuck
     Nothing was reported for 15 min (the default) after this: Disk setup began.
 ● web4     install  ━━━━     61%  Packages: 1200…  0s      0.00s     progressing

@@ -1,6 +1,7 @@
 """The pages as they are sent: what they show, which rows, and what they are built of."""
 
 import csv
+import gzip
 import io
 import json
 import re
@@ -15,7 +16,7 @@ from service_record.collector.store.schema import hosts
 from service_record.collector.web.pages import unrepeated
 from tests.collector import shown_fleet
 from tests.collector.browsing import Visitor, analysed, signed_in
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.serving import Client, Served, served, settings_in
 from tests.pages import Page
 from tests.waiting import wait_for
 
@@ -52,9 +53,12 @@ def words(page: Page, tag: str) -> list[str]:
 
 
 def test_those_in_trouble_come_first(visitor: Visitor) -> None:
-    shown = rows(visitor.page("/"))
+    page = visitor.page("/")
+    shown = rows(page)
 
-    assert len(shown) == 30
+    assert len(shown) == 19
+    assert "11 hosts are done" in page.text
+    assert len(rows(visitor.page("/?verdict=done"))) == 11
     troubled = [f"web{number}" for number in ("21.dc2", "14.dc1", "08.dc1", "07.dc2", "03.dc2")]
     assert shown[:5] == [f"{name}.example.com" for name in troubled]
 
@@ -142,13 +146,13 @@ def test_a_message_that_the_reason_repeats_is_not_shown() -> None:
 @pytest.mark.parametrize(
     ("query", "some", "count"),
     [
-        ("?group=dc2/rack1", FAILED, 5),
-        ("?group=dc1&group=dc2", DONE, 30),
+        ("?each=1&group=dc2/rack1", FAILED, 5),
+        ("?each=1&group=dc1&group=dc2", DONE, 30),
         ("?machine=web03*", FAILED, 1),
-        ("?machine=web03*,web05*", DONE, 2),
+        ("?each=1&machine=web03*,web05*", DONE, 2),
         ("?verdict=looping", LOOPING, 1),
         ("?verdict=looping&verdict=failed&group=dc2", FAILED, 2),
-        ("?verdict=nonsense&page=x&all=0", FAILED, 30),
+        ("?verdict=nonsense&page=x&all=0&each=1", FAILED, 30),
     ],
 )
 def test_the_url_says_which_hosts_are_shown(visitor: Visitor, query: str, some: str, count: int) -> None:
@@ -169,7 +173,7 @@ def test_a_verdict_that_was_asked_for_can_be_left_again(visitor: Visitor) -> Non
 
 def test_nothing_found_leads_on(visitor: Visitor) -> None:
     assert "No host passes these filters." in visitor.page("/?machine=nobody").text
-    assert "This page has no hosts any more." in visitor.page("/?after=done:zzz").text
+    assert "This page has no hosts any more." in visitor.page("/?each=1&after=verdict:9e9:done:zzz").text
 
 
 def test_many_hosts_are_on_many_pages(server: Served) -> None:
@@ -199,7 +203,7 @@ def test_a_host_that_was_done_long_ago_is_shown_when_asked_for(tmp_path: Path) -
         visitor = signed_in(server)
 
         assert rows(visitor.page("/")) == []
-        assert rows(visitor.page("/?all=1")) == ["web1"]
+        assert rows(visitor.page("/?all=1&each=1")) == ["web1"]
 
 
 def test_what_failed_takes_no_longer_as_time_goes_on(tmp_path: Path) -> None:
@@ -324,7 +328,7 @@ def test_styles_and_script_are_kept_for_good_under_their_digest(fleet: Served, v
     addresses = [node.attributes["href"] for node in page.all("link")]
     addresses += [node.attributes["src"] for node in page.all("script")]
 
-    assert len(addresses) == 3
+    assert len(addresses) == 4
     for address in addresses:
         assert re.fullmatch(r"/static/\w+-[0-9a-f]{16}\.(css|js|svg)", address)
         reply = Visitor(fleet).get(address)
@@ -366,3 +370,38 @@ def test_each_host_in_the_fleet_shows_its_last_message(sqlite_server: Served) ->
 
     assert len(messages) == 3
     assert all(message.strip() for message in messages)
+
+
+def test_administrator_acts_on_the_page_of_a_host(sqlite_server: Served) -> None:
+    sqlite_server.client("admin").step("web1", "Bootloader", "failed", group="dc1")
+    sqlite_server.settle()
+    admin, reader = signed_in(sqlite_server, "admin"), signed_in(sqlite_server)
+
+    assert not reader.page("/hosts/web1").texts("select")
+    assert reader.send("/hosts/web1", do="forget").status == 403
+    assert admin.send("/hosts/web1", {"Origin": "https://evil.example.com"}, do="forget").status == 403
+    shown = admin.send("/hosts/web1", do="token").body.decode()
+    token = next(word for word in re.findall(r"srt_[\w-]+", shown))
+    assert Client(sqlite_server.url, token).step("web1", "Bootloader", "done").status == 201
+    fields = {"scope": "host", "subject": "web1", "kind": "muted", "duration": "1h", "back": "host"}
+    assert admin.send("/mutes", None, **fields).headers["location"] == "/hosts/web1"
+    assert admin.send("/hosts/web1", do="forget").headers["location"] == "/"
+    assert admin.get("/hosts/web1").status == 404
+
+
+def test_large_pages_are_compressed(sqlite_server: Served) -> None:
+    visitor = signed_in(sqlite_server)
+
+    whole = visitor.get("/")
+    packed = Client(sqlite_server.url).ask(
+        "GET",
+        "/",
+        headers={
+            "Accept-Encoding": "gzip",
+            "Cookie": "; ".join(f"{name}={value}" for name, value in visitor.cookies.items()),
+        },
+    )
+
+    assert packed.headers["content-encoding"] == "gzip"
+    assert len(gzip.decompress(packed.body)) == len(whole.body)
+    assert len(packed.body) < len(whole.body) / 2

@@ -307,5 +307,5 @@ def test_a_host_loops_at_the_second_time_where_that_is_asked_for(sqlite_settings
         shown = reader.get("/api/v1/hosts/web1").json["summary"]
         assert (shown["verdict"], shown["reason"]) == (
             "looping",
-            "2 boots in a row came no further than Disk setup.",
+            "Rebooted 2 times during Disk setup.",
         )

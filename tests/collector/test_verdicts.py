@@ -164,7 +164,7 @@ def test_three_boots_that_come_no_further_are_a_loop() -> None:
 
     host.boots("c", "Network boot")
 
-    assert summary(host.verdict()) == ("looping", "3 boots in a row came no further than Disk setup.")
+    assert summary(host.verdict()) == ("looping", "Rebooted 3 times during Disk setup.")
 
 
 def test_boots_that_each_come_further_are_no_loop() -> None:

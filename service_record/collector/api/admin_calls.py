@@ -10,9 +10,9 @@ from starlette.responses import PlainTextResponse, Response
 
 from service_record.collector.api.answering import Refusal, answer
 from service_record.collector.api.requests import fields_of, whole_number
-from service_record.collector.api.serving import caller, host_name, plain_body
+from service_record.collector.api.serving import Serving, caller, host_name, plain_body
 from service_record.collector.domain import access
-from service_record.collector.domain.access import TokenKind, expiry_of, scope_of
+from service_record.collector.domain.access import Grant, TokenKind, expiry_of, scope_of
 from service_record.collector.domain.installation_rules import mapped_of
 from service_record.collector.domain.steps import LONGEST_NAME, readable
 from service_record.collector.store import administration, installations, tokens
@@ -61,11 +61,15 @@ class BuildBegun(msgspec.Struct):
 async def create_token(request: Request) -> Response:
     """`POST /api/v1/tokens`: make one of `kind`, `scope`, `name`, `expires` (as `30d`)."""
     serving, grant = caller(request)
-    fields = await named_fields(request)
-    new = _new_token(fields, grant.holder, serving.collector.now())
+    return answer(await make_token(serving, grant, await named_fields(request)), HTTPStatus.CREATED)
+
+
+async def make_token(serving: Serving, grant: Grant, fields: dict[str, str]) -> TokenMade:
+    """Make a token with these fields for an administrator. Raises Refusal."""
     now = serving.collector.now()
+    new = _new_token(fields, grant.holder, now)
     number, token = await serving.change(lambda connection: administration.create_token(connection, new, now))
-    return answer(TokenMade(number, token, new.kind.value, new.scope, new.expires_at), HTTPStatus.CREATED)
+    return TokenMade(number, token, new.kind.value, new.scope, new.expires_at)
 
 
 async def list_tokens(request: Request) -> Response:
@@ -127,7 +131,12 @@ async def put_host(request: Request) -> Response:
 async def delete_host(request: Request) -> Response:
     """`DELETE /api/v1/hosts/{host}`: forget it, all that it reported, and its tokens."""
     serving, grant = caller(request)
-    host = host_name(request.path_params["host"])
+    await forget_host(serving, grant, host_name(request.path_params["host"]))
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+async def forget_host(serving: Serving, grant: Grant, host: str) -> None:
+    """Forget a host for an administrator. Raises Refusal."""
     now = serving.collector.now()
 
     def delete(connection: Connection) -> set[int] | None:
@@ -141,7 +150,6 @@ async def delete_host(request: Request) -> Response:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
     for token_id in revoked:
         serving.guard.forget(token_id)
-    return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
 async def begin_build(request: Request) -> Response:

@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -51,7 +52,8 @@ from service_record.collector.web.pages import environment, get_asset
 
 PAGES: Final = (
     Route("/", for_readers(fleet_page.get_fleet)),
-    Route("/hosts/{host}", for_readers(host_page.get_host)),
+    Route("/hosts/{host}", for_readers(host_page.get_host), methods=["GET"]),
+    Route("/hosts/{host}", for_readers(host_page.post_host), methods=["POST"]),
     Route(f"/hosts/{{host}}/steps/{{step:{NUMBER}}}/logs", for_readers(host_page.get_logs)),
     Route("/hosts/{host}/analysis", for_readers(host_page.get_analysis)),
     Route(f"/hosts/{{host}}/bundles/{{bundle:{NUMBER}}}", for_readers(bundle_calls.get_bundle)),
@@ -77,6 +79,8 @@ def route_of(operation: Operation) -> Route:
     return Route(operation.path, guarded(operation), methods=[operation.method])
 
 
+_WORTH_COMPRESSING: Final = 1024
+"""Bytes of an answer that is compressed for clients that accept it. Streams of events are not."""
 _REPORT: Final = re.compile("/api/v1/hosts/([^/]+)/steps")
 
 
@@ -134,6 +138,7 @@ def application(collector: Collector) -> Starlette:
         middleware=[
             Middleware(Observed, metrics=counted),
             Middleware(ReportsFirst, route=reports),
+            Middleware(GZipMiddleware, minimum_size=_WORTH_COMPRESSING, compresslevel=5),
             Middleware(EitherSlash, prefix=BASE),
         ],
         exception_handlers={

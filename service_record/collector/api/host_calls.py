@@ -14,7 +14,7 @@ from service_record.collector.api.answering import Refusal, answer
 from service_record.collector.api.requests import whole_number
 from service_record.collector.api.serving import Serving, caller, host_name
 from service_record.collector.domain.verdicts import FleetVerdict
-from service_record.collector.store.fleet import BY_NAME, SHOWN_DONE, Cursor, Filters, HostSummary, fleet
+from service_record.collector.store.fleet import SHOWN_DONE, Cursor, Filters, HostSummary, Sort, fleet
 from service_record.collector.store.host_rows import BuildSummary, StoredHostDetail, earlier_builds, host
 
 T = TypeVar("T")
@@ -44,8 +44,8 @@ class Hosts(msgspec.Struct):
 async def list_hosts(request: Request) -> Response:
     """`GET /api/v1/hosts?group=&machine=&verdict=&cause=&cluster=&all=&limit=&after=`: a page of hosts.
 
-    `group`, `machine`, `verdict`, `cause` and `cluster` may be repeated. Those with trouble come first; with
-    `sort=name` hosts are in the order of their names, and a reader of all pages misses none.
+    `group`, `machine`, `verdict`, `cause` and `cluster` may be repeated. Hosts in trouble come first, or
+    `sort` names another order. One that moves in the order while pages are read comes after all others.
     Without `all=true`, hosts that were done a day ago are left out. With `earlier=true` the earlier builds of
     these hosts are there, too.
     """
@@ -62,17 +62,17 @@ async def list_hosts(request: Request) -> Response:
         done_since=None if is_all else serving.collector.now() - SHOWN_DONE,
     )
     limit = whole_number(query.get("limit", str(_PAGE)), "limit", 1, _MOST)
-    after, sort = _cursor(query.get("after", "")), query.get("sort", "")
-    if sort not in {"", BY_NAME}:
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"sort is {BY_NAME}, or left out for hosts in trouble first")
-    is_by_name = sort == BY_NAME
-    if after is not None and (after.verdict == BY_NAME) != is_by_name:
+    after, order = _cursor(query.get("after", "")), query.get("sort", Sort.VERDICT)
+    if order not in set(Sort):
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"sort is one of {', '.join(Sort)}")
+    sort = Sort(order)
+    if after is not None and after.sort != sort:
         raise Refusal(HTTPStatus.BAD_REQUEST, "after is the `next` of a page in the same order")
     now, has_earlier = serving.collector.now(), flag_in(request, "earlier")
 
     def find(connection: Connection) -> Hosts:
         counts = serving.collector.counts.of(connection, filters)
-        page = fleet(connection, filters, limit, after, counts, is_by_name=is_by_name)
+        page = fleet(connection, filters, limit, after, counts, sort=sort, now=now)
         names = [each.name for each in page.hosts] if has_earlier else []
         earlier = earlier_builds(connection, names, now - _EARLIER) if names else {}
         return Hosts(page.hosts, page.counts, page.total, now, earlier, str(page.next or ""))

@@ -51,6 +51,7 @@ from service_record.collector.api.operation import (
 )
 from service_record.collector.ingest.baselines import Statistics
 from service_record.collector.store.cluster_rows import ClusterDetail
+from service_record.collector.store.fleet import Sort
 from service_record.collector.store.host_rows import StoredHostDetail
 
 
@@ -165,7 +166,7 @@ OPERATIONS: Final = (
             "cluster": _REPEATED,
             "all": {"type": "boolean"},
             "earlier": {"type": "boolean"},
-            "sort": {"type": "string", "enum": ["name"]},
+            "sort": {"type": "string", "enum": list(Sort)},
             "limit": _NUMBER,
             "after": STRING,
         },

@@ -192,7 +192,7 @@ def _looping(facts: HostFacts, loop_after: int) -> HostVerdict | None:
     if progress is None:
         return None
     if len(progress.boots) >= loop_after:
-        what = f"{len(progress.boots)} boots in a row came no further than {progress.fresh_name}"
+        what = f"Rebooted {len(progress.boots)} times during {progress.fresh_name}"
     elif progress.again + 1 >= loop_after:
         what = f"{progress.again_name} began {progress.again + 1} times, and nothing new was reported between"
     else:

@@ -3,11 +3,14 @@
 Times are seconds since 1970 by the collector's clock.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
-from sqlalchemy import Column, ColumnElement, Connection, and_, func, or_, select, true
+from sqlalchemy import Column, ColumnElement, Connection, and_, case, func, literal, or_, select, true
 
 from service_record.collector.domain.mutes import Mute, MuteScope
 from service_record.collector.store.schema import clusters, hosts, installations
@@ -16,8 +19,6 @@ from service_record.collector.store.selecting import names_of, row_as, rows_as
 SHOWN_DONE: Final = 86_400.0
 """Seconds for which a host that is done is shown where nobody asks for all."""
 _ORDER: Final = ("failed", "looping", "stuck", "silent", "progressing", "done")
-BY_NAME: Final = "name"
-"""The order of names: a host keeps its place while verdicts change, so a reader of all pages misses none."""
 _WILD: Final = {"*": "%", "?": "_", "%": r"\%", "_": r"\_", "\\": r"\\"}
 
 
@@ -78,7 +79,7 @@ class Fleet:
     """Some hosts of many."""
 
     hosts: tuple[HostSummary, ...]
-    """The hosts, those with trouble first, then by name."""
+    """The hosts in the chosen order."""
     counts: Mapping[str, int]
     """Verdict -> how many hosts pass the other filters; every verdict is there."""
     total: int
@@ -90,22 +91,59 @@ class Fleet:
 _SUMMARY: Final = tuple(hosts.c[name] for name in names_of(HostSummary))
 
 
+class Sort(StrEnum):
+    """The orders of a fleet."""
+
+    VERDICT = "verdict"
+    """Hosts in trouble first, then by name."""
+    NAME = "name"
+    GROUP = "group"
+    UPDATED = "updated"
+    """The latest report first."""
+    DURATION = "duration"
+    """The longest build first."""
+
+
+_CHANGED: Final = "changed"
+"""The value of a cursor among the hosts that moved since the first page, which come last and by name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The host behind which a page begins. As a text: `failed:web17`, or by name `name:web17`."""
+    """The host behind which a page begins, in an order, as of the time of the first page."""
 
-    verdict: str
-    """The host's verdict; BY_NAME in the order of names."""
+    sort: Sort
+    at: float
+    """The time of the first page, in seconds since 1970."""
+    value: str
+    """By which the host was sorted: its verdict, group, or a number; `_CHANGED` among those that moved."""
     name: str
 
     @classmethod
     def of(cls, text: str) -> "Cursor | None":
         """Parse a cursor; None for a text that is not one."""
-        verdict, _, name = text.partition(":")
-        return cls(verdict, name) if verdict in {*_ORDER, BY_NAME} and name and "\0" not in name else None
+        sort, _, rest = text.partition(":")
+        at, _, rest = rest.partition(":")
+        value, _, name = rest.partition(":")
+        value = unquote(value)
+        if sort not in set(Sort) or not _is_number(at) or not name or "\0" in value + name:
+            return None
+        if value != _CHANGED and (
+            (sort == Sort.VERDICT and value not in _ORDER)
+            or (sort in {Sort.UPDATED, Sort.DURATION} and not _is_number(value))
+        ):
+            return None
+        return cls(Sort(sort), float(at), value, name)
 
     def __str__(self) -> str:
-        return f"{self.verdict}:{self.name}"
+        return f"{self.sort}:{self.at!r}:{quote(self.value, safe='')}:{self.name}"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def fleet(
@@ -115,44 +153,99 @@ def fleet(
     after: Cursor | None = None,
     counts: Mapping[str, int] | None = None,
     *,
+    sort: Sort = Sort.VERDICT,
+    now: float = 0.0,
     is_grouped: bool = False,
-    is_by_name: bool = False,
 ) -> Fleet:
     """Return a page of the hosts that pass the filters, and the number of hosts of each verdict.
 
-    Verdict by verdict by the index, from where the page before ended: no page costs more than the first.
-    `counts` are those of a moment ago, where they are known. With `is_grouped` the hosts of `list_causes` are
-    not among the rows, but counted.
+    `now` is the time of a first page. Hosts that moved in the order since then are not skipped: they come
+    after all others. `counts` are those of a moment ago, where they are known. With `is_grouped`, the hosts
+    of `list_causes` and, unless they are asked for, those that are done are not among the rows, but counted.
     """
-    if is_by_name:
-        verdicts: list[str] = []
-        query = select(*_SUMMARY).where(*_conditions(filters))
-        if filters.verdicts:
-            query = query.where(hosts.c.verdict.in_(filters.verdicts))
-        if after is not None:
-            query = query.where(hosts.c.name > after.name)
-        page = list(rows_as(connection, HostSummary, query.order_by(hosts.c.name).limit(limit + 1)))
-    else:
-        verdicts, page = [verdict for verdict in _ORDER if verdict in (filters.verdicts or _ORDER)], []
-    if after is not None and not is_by_name:
-        verdicts = [verdict for verdict in verdicts if _ORDER.index(verdict) >= _ORDER.index(after.verdict)]
-    for verdict in verdicts:
-        query = select(*_SUMMARY).where(hosts.c.verdict == verdict, *_conditions(filters))
-        if is_grouped:
-            query = query.where(hosts.c.cause == "")
-        if after is not None and after.verdict == verdict:
-            query = query.where(hosts.c.name > after.name)
-        page += rows_as(connection, HostSummary, query.order_by(hosts.c.name).limit(limit + 1 - len(page)))
-        if len(page) > limit:
-            break
+    conditions = _conditions(filters)
+    if is_grouped:
+        conditions.append(hosts.c.cause == "")
+        if not filters.verdicts:
+            conditions.append(hosts.c.verdict != "done")
+    if filters.verdicts:
+        conditions.append(hosts.c.verdict.in_(filters.verdicts))
+    start = after or Cursor(sort, now, "", "")
+    moved = None if after is None else _moved(after)
+    page: list[tuple[str, HostSummary]] = []
+    is_among_moved = moved is not None and start.value == _CHANGED
+    if not is_among_moved:
+        stayed = conditions if moved is None else [*conditions, ~moved]
+        find = _by_verdict if sort is Sort.VERDICT else _by_value
+        page += find(connection, stayed, start, limit + 1)
+    if moved is not None and len(page) <= limit:
+        query = select(*_SUMMARY).where(moved, *conditions).order_by(hosts.c.name)
+        if is_among_moved:
+            query = query.where(hosts.c.name > start.name)
+        found = rows_as(connection, HostSummary, query.limit(limit + 1 - len(page)))
+        page += [(_CHANGED, host) for host in found]
     counts = count_by_verdict(connection, filters) if counts is None else counts
     last = page[limit - 1] if len(page) > limit else None
     return Fleet(
-        hosts=tuple(page[:limit]),
+        hosts=tuple(host for _, host in page[:limit]),
         counts=counts,
         total=sum(count for verdict, count in counts.items() if verdict in (filters.verdicts or counts)),
-        next=None if last is None else Cursor(BY_NAME if is_by_name else last.verdict, last.name),
+        next=None if last is None else Cursor(sort, start.at, last[0], last[1].name),
     )
+
+
+def _moved(start: Cursor) -> ColumnElement[bool] | None:
+    """Return the condition that a host has moved since the first page; None where hosts do not move."""
+    has_verdict = func.coalesce(hosts.c.verdict_since, 0.0) > start.at
+    has_report = func.coalesce(hosts.c.updated_at, 0.0) > start.at
+    match start.sort:
+        case Sort.VERDICT:
+            return has_verdict
+        case Sort.UPDATED:
+            return has_report
+        case Sort.DURATION:
+            return or_(has_verdict, has_report)
+    return None
+
+
+def _by_verdict(
+    connection: Connection, conditions: Sequence[ColumnElement[bool]], start: Cursor, limit: int
+) -> list[tuple[str, HostSummary]]:
+    """Return hosts with their verdicts, by the index: no page costs more than the first."""
+    page: list[tuple[str, HostSummary]] = []
+    for verdict in _ORDER[_ORDER.index(start.value) if start.value else 0 :]:
+        query = select(*_SUMMARY).where(hosts.c.verdict == verdict, *conditions)
+        if start.value == verdict:
+            query = query.where(hosts.c.name > start.name)
+        found = rows_as(connection, HostSummary, query.order_by(hosts.c.name).limit(limit - len(page)))
+        page += [(verdict, host) for host in found]
+        if len(page) == limit:
+            break
+    return page
+
+
+def _by_value(
+    connection: Connection, conditions: Sequence[ColumnElement[bool]], start: Cursor, limit: int
+) -> list[tuple[str, HostSummary]]:
+    """Return hosts with the value by which they are sorted, before their names."""
+    value: ColumnElement[Any] = literal("")
+    last: Any = start.value
+    is_descending = start.sort in {Sort.UPDATED, Sort.DURATION}
+    if start.sort is Sort.GROUP:
+        value = hosts.c.group
+    elif is_descending:
+        value = func.coalesce(hosts.c.updated_at, 0.0)
+        last = float(last or 0)
+    if start.sort is Sort.DURATION:
+        is_over = case((hosts.c.verdict.in_(("failed", "silent")), hosts.c.updated_at))
+        value = func.coalesce(func.coalesce(hosts.c.ended_at, is_over, start.at) - hosts.c.started_at, -1.0)
+    query = select(*_SUMMARY, value.label("value")).where(*conditions)
+    if start.name:
+        is_before = value < last if is_descending else value > last
+        query = query.where(or_(is_before, and_(value == last, hosts.c.name > start.name)))
+    ordered = () if start.sort is Sort.NAME else (value.desc() if is_descending else value,)
+    rows = connection.execute(query.order_by(*ordered, hosts.c.name).limit(limit))
+    return [(str(row.value), row_as(HostSummary, row)) for row in rows]
 
 
 MOST_CAUSES: Final = 100

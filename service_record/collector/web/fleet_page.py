@@ -21,7 +21,6 @@ from service_record.collector.process import Collector
 from service_record.collector.store.absences import read_absences
 from service_record.collector.store.cluster_rows import ClusterSummary, list_clusters
 from service_record.collector.store.fleet import (
-    BY_NAME,
     MOST_CAUSES,
     SHOWN_DONE,
     CauseSummary,
@@ -29,6 +28,7 @@ from service_record.collector.store.fleet import (
     Filters,
     Fleet,
     HostSummary,
+    Sort,
     count_muted,
     fleet,
     groups,
@@ -48,19 +48,24 @@ _NAMES: Final = re.compile(r"[\s,]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetFilters(Filters):
-    """Filters as a URL has them: `?group=dc1&machine=web*&verdict=failed&cluster=prod&after=failed:web9`."""
+    """Filters as a URL has them: `?group=dc1&machine=web*&verdict=failed&sort=name`."""
 
     each: bool = False
     """Each host by itself, not by cause."""
     all: bool = False
     """True to include hosts that have long been done."""
+    sort: Sort = Sort.VERDICT
     after: Cursor | None = None
     """The host behind which the page begins."""
 
     @classmethod
     def of(cls, query: QueryParams) -> Self:
         """Parse a query, without invalid filters."""
+        word = query.get("sort", "")
+        sort = Sort(word) if word in set(Sort) else Sort.VERDICT
+        after = Cursor.of(query.get("after", ""))
         return cls(
+            sort=sort,
             groups=field_values(query.getlist("group")),
             machines=field_values(name for field in query.getlist("machine") for name in _NAMES.split(field)),
             verdicts=tuple(verdict for verdict in VERDICTS if verdict in query.getlist("verdict")),
@@ -68,7 +73,7 @@ class FleetFilters(Filters):
             causes=field_values(query.getlist("cause")),
             each=query.get("each", "") not in {"", "0"},
             all=query.get("all", "") not in {"", "0"},
-            after=_page_cursor(query.get("after", "")),
+            after=after if after is not None and after.sort == sort else None,
         )
 
     @property
@@ -81,6 +86,7 @@ class FleetFilters(Filters):
         fields += [("cause", cause) for cause in self.causes]
         fields += [("each", "1")] * self.each
         fields += [("all", "1")] * self.all
+        fields += [("sort", self.sort)] * (self.sort is not Sort.VERDICT)
         fields += [] if self.after is None else [("after", str(self.after))]
         return f"?{urlencode(fields)}" if fields else ""
 
@@ -98,7 +104,7 @@ class FleetFilters(Filters):
     @property
     def is_grouped(self) -> bool:
         """Return whether hosts in trouble are shown by cause."""
-        return not self.each and not self.causes
+        return not self.each and not self.causes and self.sort is Sort.VERDICT
 
     def only(self, verdict: str) -> "FleetFilters":
         """Return the same filters for one verdict; for all verdicts if they had that one already."""
@@ -107,6 +113,10 @@ class FleetFilters(Filters):
     def of_cause(self, cause: str) -> "FleetFilters":
         """Return the same filters for the hosts of one cause, each by itself."""
         return replace(self, causes=(cause,), after=None)
+
+    def sorted_by(self, sort: str) -> "FleetFilters":
+        """Return the same filters with the hosts in that order, each by itself."""
+        return replace(self, sort=Sort(sort), after=None)
 
     def each_by_itself(self) -> "FleetFilters":
         """Return the same filters with each host by itself."""
@@ -127,12 +137,6 @@ def field_values(fields: Iterable[str]) -> tuple[str, ...]:
     """Return the values of some fields; those with NUL, which no database takes, are left out."""
     words = (field.replace("\0", "").strip() for field in fields)
     return tuple(dict.fromkeys(word for word in words if word))[:_MOST_WORDS]
-
-
-def _page_cursor(text: str) -> Cursor | None:
-    """Return the host behind which a page of the fleet begins, which is in the order of verdicts."""
-    cursor = Cursor.of(text)
-    return None if cursor is None or cursor.verdict == BY_NAME else cursor
 
 
 _DIGITS = 16
@@ -192,6 +196,12 @@ class FleetSeen:
         return several + [("mute", mute.id, 0) for mute in self.mutes]
 
     @property
+    def folded(self) -> int:
+        """Return the number of hosts that are done and shown as one line, on the last page."""
+        is_folded = self.look.is_grouped and not self.look.verdicts and self.fleet.next is None
+        return self.fleet.counts["done"] if is_folded else 0
+
+    @property
     def _rows(self) -> tuple[HostSummary, ...]:
         """Return the hosts that have their own row."""
         return (*(cause.hosts[0] for cause in self.causes if cause.count == 1), *self.fleet.hosts)
@@ -232,6 +242,7 @@ class FleetSeen:
             "now": self.now,
             "state": self.state,
             "sentence": self.sentence,
+            "folded": self.folded,
         }
 
     def whole(self) -> str:
@@ -284,11 +295,12 @@ async def get_export(request: Request) -> Response:
 def _read_all(collector: Collector, look: FleetFilters, confined_to: str) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     after: Cursor | None = None
-    filters = look.filters(collector.now(), confined_to)
+    now = collector.now()
+    filters = look.filters(now, confined_to)
     with collector.database.reading() as connection:  # one state of all pages
         counts = collector.counts.of(connection, filters)
         while True:
-            part = fleet(connection, filters, _EXPORTED_AT_ONCE, after, counts)
+            part = fleet(connection, filters, _EXPORTED_AT_ONCE, after, counts, sort=look.sort, now=now)
             rows += ({name: getattr(host, name) for name in _COLUMNS} for host in part.hosts)
             after = part.next
             if after is None:
@@ -301,7 +313,16 @@ def see_fleet(collector: Collector, look: FleetFilters, confined_to: str) -> Fle
     with collector.database.reading() as connection:
         filters = look.filters(now, confined_to)
         counts = collector.counts.of(connection, filters)
-        hosts = fleet(connection, filters, ROWS, look.after, counts, is_grouped=look.is_grouped)
+        hosts = fleet(
+            connection,
+            filters,
+            ROWS,
+            look.after,
+            counts,
+            sort=look.sort,
+            now=now,
+            is_grouped=look.is_grouped,
+        )
         has_causes = look.is_grouped and look.after is None
         causes = list_causes(connection, filters) if has_causes else ()
         mutes = active_mutes(connection, now)

@@ -8,10 +8,13 @@ from typing import Any
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
+from service_record.collector.api.admin_calls import forget_host, make_token
 from service_record.collector.api.answering import Refusal
-from service_record.collector.api.serving import Serving, host_name
+from service_record.collector.api.requests import pairs_of
+from service_record.collector.api.serving import Serving, caller, host_name, plain_body
+from service_record.collector.domain.access import TokenKind
 from service_record.collector.domain.mutes import Mute, mute_of
 from service_record.collector.domain.silence import SilenceBudgets
 from service_record.collector.process import Collector
@@ -29,6 +32,7 @@ from service_record.collector.store.mute_rows import active_mutes
 from service_record.collector.web.analyses import Analyses, AnalysisSeen
 from service_record.collector.web.build_chart import Pace, build_drawing, service_rows
 from service_record.collector.web.fleet_page import digest
+from service_record.collector.web.login import check_origin
 from service_record.collector.web.pages import page, render
 from service_record.display.drawing import Drawing
 
@@ -122,16 +126,38 @@ class HostSeen:
 
 async def get_host(request: Request) -> Response:
     """`GET /hosts/{host}?build=...`: a host, and its latest build unless the query names another."""
-    serving = Serving.of(request)
+    return await _page(request, build_of(request.query_params.get("build", "")))
+
+
+async def post_host(request: Request) -> Response:
+    """`POST /hosts/{host}`: forget the host, or make a token for it, as the form's field `do` says."""
+    serving, grant = caller(request)
+    check_origin(request)
+    if not grant.may_administer:
+        raise Refusal(HTTPStatus.FORBIDDEN, "this needs a token of kind admin: sign in with one")
     name = host_name(request.path_params["host"])
-    build = build_of(request.query_params.get("build", ""))
+    do = pairs_of((await plain_body(request)).decode(errors="replace")).get("do")
+    if do == "forget":
+        await forget_host(serving, grant, name)
+        return RedirectResponse("/", HTTPStatus.SEE_OTHER)
+    if do != "token":
+        raise Refusal(HTTPStatus.BAD_REQUEST, "do is forget or token")
+    made = await make_token(serving, grant, {"kind": TokenKind.HOST, "scope": name})
+    return await _page(request, None, made.token)
+
+
+async def _page(request: Request, build: int | None, new_token: str = "") -> Response:
+    serving, grant = caller(request)
+    name = host_name(request.path_params["host"])
     state = await run_in_threadpool(see_host, request.app.state.analyses, serving.collector, name, build)
     return page(
         "host.html",
         **state.values(),
         asked_build=build,
+        new_token=new_token,
+        may_administer=grant.may_administer,
         here="host",
-        signed_in=request.state.grant.name or "session",
+        signed_in=grant.name or "session",
     )
 
 

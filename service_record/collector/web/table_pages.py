@@ -2,6 +2,7 @@
 
 from http import HTTPStatus
 from typing import Final
+from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -50,7 +51,11 @@ async def post_mute(request: Request) -> Response:
     if "end" in fields:
         await finish_mute(serving, grant, whole_number(fields["end"], "end", 1, _MOST))
     else:
+        is_from_host = fields.pop("back", "") == "host" and fields.get("scope") == MuteScope.HOST
         await make_mute(serving, grant, fields)
+        if is_from_host:
+            place = f"/hosts/{quote(fields['subject'].lower(), safe='')}"
+            return RedirectResponse(place, HTTPStatus.SEE_OTHER)
     return RedirectResponse("/mutes", HTTPStatus.SEE_OTHER)
 
 
