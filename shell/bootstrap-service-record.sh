@@ -42,6 +42,7 @@
 #   Text as JSON
 #   The array layout
 #   Programs with a time limit
+#   Where the text was not kept
 # service-record-failure.sh finds the line of a failure (see __sr_locate).
 #
 # This file is a guest in the shell of a service. Whatever goes wrong here, the service runs on, and
@@ -156,12 +157,10 @@ __sr_can_redirect() {
   [[ ${__sr_printed[8]-} != 'Max open files'+([[:blank:]])?(1)[0-9][[:blank:]]* ]]
 }
 
-# Has bash parse the second half of this file. Fails only while this file is being sourced, and only
-# where its text was not kept: then bash has not come to that half yet.
+# Has bash parse the second half of this file, if it has not been parsed.
 __sr_load() {
   ((${#__sr_late[@]} == 0)) || __sr_parse __sr_late "$__sr_late_from"
   __sr_late=()
-  [[ ! ${__sr_unread-} ]]
 }
 
 # Only its first two sections, of LINES: the rest would take a millisecond.
@@ -170,7 +169,6 @@ __sr_load_traps() { # LINES
     __sr_parse __sr_late 0 "$1"
     __sr_late_from=$1
   fi
-  [[ ! ${__sr_unread-} ]]
 }
 
 # Has bash parse lines, each with its newline. Bash joins a whole array twice as fast as a part, and
@@ -587,7 +585,7 @@ __sr_adopt_traps() { # __sr_traps
   # 5.2 a shell that kills itself by its trap's last command ends with its status, and would die of
   # the signal if one more command followed.
   if [[ ! $__sr_own || $__sr_own == *'<<'* || $__sr_own == *\\ ]] ||
-    { ((__sr_bash < 502)) && { ! __sr_load_traps 215 || __sr_kills_itself "$__sr_own"; }; }; then
+    { ((__sr_bash < 502)) && __sr_kills_itself "$__sr_own"; }; then
     __sr_answer=
   else
     __sr_answer=${__sr[tail]-}
@@ -979,12 +977,15 @@ __sr_resume() { # the service's options
   [[ $__sr_reading != *x* ]] || builtin set -x
 }
 
-# Keeps the text of the second half, 55 lines below, as this file may be another when a run fails.
+# Keeps the text of the second half, 63 lines below, as this file may be another when a run fails.
 [[ -f ${BASH_SOURCE[0]} ]] && # not where a pipe is sourced
-  \builtin mapfile -s "$((LINENO + 52))" -u 9 __sr_late 9<"${BASH_SOURCE[0]}" &&
+  \builtin mapfile -s "$((LINENO + 60))" -u 9 __sr_late 9<"${BASH_SOURCE[0]}" &&
   [[ ${__sr_late[0]-} == '# === Second half'* ]] || __sr_late=()
-__sr_late_from=0 __sr_unread=1
-((${#__sr_late[@]} == 0)) || { __sr_unread='' && \builtin unset -v '__sr_late[-1]'; } # the last line
+__sr_late_from=0 __sr_starts='' __sr_unread=1
+if ((${#__sr_late[@]})); then
+  __sr_unread=''
+  \builtin unset -v '__sr_late[-1]' # it would switch the service's options on
+fi
 
 __sr_bash=$((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1]))
 __sr_here=0
@@ -1024,6 +1025,11 @@ if [[ ! ${__sr_pid-} || ${__sr_pid@a} == *x* || $__sr_pid != "$BASHPID" &&
     __sr_answer=$(\builtin trap -p EXIT ERR XFSZ && \builtin printf read) || ((1))
     __sr_printed=("${__sr_answer%read}")
   }
+  __sr_starts=1
+fi
+
+# Where the text was not kept, the run starts at the end of the file, when bash has read all of it.
+if [[ $__sr_starts && ! $__sr_unread ]]; then
   __sr_guarded __sr_start "${__sr_answer#"${__sr_answer%read}"}" || ((1))
   [[ ! ${__sr[err]-} ]] || \builtin trap "${__sr[err]-}" ERR || ((1))
 fi
@@ -1600,5 +1606,10 @@ __sr_run() { # SECONDS PROGRAM [ARGUMENT...]
   builtin return "${PIPESTATUS[0]}"
 }
 
-__sr_unread=''
+# --- Where the text was not kept -----------------------------------------------------------------
+if [[ $__sr_starts && $__sr_unread ]]; then
+  __sr_unread=''
+  __sr_guarded __sr_start "${__sr_answer#"${__sr_answer%read}"}" || ((1))
+  [[ ! ${__sr[err]-} ]] || \builtin trap "${__sr[err]-}" ERR || ((1))
+fi
 { __sr_resume; } 2>&"${__sr_stderr[_${-//[!x]/}]-2}" || \builtin true

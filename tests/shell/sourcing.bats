@@ -188,6 +188,25 @@ END
   one_stage_is failure
 }
 
+@test "a shim from a pipe records and prints nothing" {
+  script piped.sh <<'END'
+trap "echo own" EXIT
+. <(cat "$SHIM")
+record_service_stage_start "größe"
+record_service_stage_success
+exit 3
+END
+  run --separate-stderr -3 service piped.sh
+  [ "$output" = own ]
+  [ "$stderr" = "" ]
+  entries_are <<'END'
+service start
+stage start größe
+stage end größe success
+service end failure
+END
+}
+
 @test "POSIX mode, as sh, is recorded" {
   ln -s "$TEST_BASH" sh
   run -3 env -i "${surroundings[@]}" ./sh -c '. "$SHIM"; record_service_stage_start one; record_service_stage_success; exit 3'
