@@ -120,8 +120,9 @@ def fails(scene: Scene) -> None:
 
 
 def hangs(scene: Scene) -> None:
-    here = {"boot_id": some(systemd.boot_id()), "pid": None}
-    scene.record(entry(uptime=10.0, **here), entry(Phase.STAGE_START, 1, stage="wait", uptime=11.0, **here))
+    boot_id = some(systemd.boot_id())
+    started = entry(uptime=10.0, boot_id=boot_id, pid=None)
+    scene.record(started, entry(Phase.STAGE_START, stage="wait", uptime=11.0, boot_id=boot_id, pid=None))
     scene.round(660)
     assert scene.page.info == LOCAL_IGNITION
     scene.round(1860)
