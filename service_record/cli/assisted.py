@@ -75,16 +75,18 @@ def _cluster_id(_context: click.Context, _parameter: click.Parameter, value: str
 _service_options: Final = all_options(
     click.option("--url", metavar="URL", required=True, help="The assisted-service."),
     click.option(
-        "--cluster-id", metavar="UUID", required=True, callback=_cluster_id, help="The cluster there."
+        "--cluster-id", metavar="UUID", required=True, callback=_cluster_id, help="The id of the cluster."
     ),
     click.option("--token-file", metavar="FILE", help="Your token at the service; - for standard input."),
-    click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing."),
+    click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing."),
 )
 
 
 @command.command("prepare")
 @_service_options
-@click.option("--discovery", is_flag=True, help="The discovery images, for hosts that are not there yet.")
+@click.option(
+    "--discovery", is_flag=True, help="Change the discovery images, for hosts that have not booted yet."
+)
 @click.option("--reporter-token-file", metavar="FILE", help="The reporter's token, or a pull secret.")
 @delivery_options
 @click.option(
@@ -92,7 +94,7 @@ _service_options: Final = all_options(
     "replacing",
     metavar="PATH",
     multiple=True,
-    help="Ours in the place of that file of an override.",
+    help="Replace that file of an override by ours.",
 )
 def prepare_command(
     *, url: str, cluster_id: str, token_file: str | None, dry_run: bool, discovery: bool, **options: Any
@@ -142,7 +144,7 @@ def prepare_command(
 
 @command.command("undo")
 @_service_options
-@click.option("--ca-bundle", metavar="FILE", help="PEM certificates to trust, too.")
+@click.option("--ca-bundle", metavar="FILE", help="More PEM certificates to trust.")
 def undo_command(
     *, url: str, cluster_id: str, token_file: str | None, dry_run: bool, ca_bundle: str | None
 ) -> None:
@@ -169,9 +171,11 @@ def undo_command(
 
 @command.command("follow")
 @click.option("--url", metavar="URL", required=True, help="The assisted-service.")
-@click.option("--cluster-id", metavar="UUID", required=True, callback=_cluster_id, help="The cluster there.")
+@click.option(
+    "--cluster-id", metavar="UUID", required=True, callback=_cluster_id, help="The id of the cluster."
+)
 @click.option("--token-file", metavar="FILE", help="Your token at the service; - for standard input.")
-@click.option("--ca-bundle", metavar="FILE", help="PEM certificates to trust, too.")
+@click.option("--ca-bundle", metavar="FILE", help="More PEM certificates to trust.")
 @click.option("--to", "collector", metavar="URL", help="The collector. [default: $SERVICE_RECORD_COLLECTOR]")
 @click.option("--collector-token-file", metavar="FILE", type=Path, help="A token of the collector.")
 @click.option(

@@ -51,13 +51,14 @@ _PACKED: Final = re.compile(r"(?:\.tar)?\.(?:gz|bz2|xz|zst)$|\.(?:tar|tgz)$")
     "--output",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Where to. [default: log-bundle-HOST-TIME.tar.gz in this directory]",
+    help="File to write. [default: log-bundle-HOST-TIME.tar.gz in this directory]",
 )
 @click.option(
     "--redact",
     "foreign",
     metavar="FROM",
-    help="Not of this host: a copy of that bundle or directory, or of standard input (-), without secrets.",
+    help="Copy this bundle, directory or standard input (-) without secrets, instead of "
+    "gathering from this host.",
 )
 @click.option(
     "--secret",
@@ -65,15 +66,15 @@ _PACKED: Final = re.compile(r"(?:\.tar)?\.(?:gz|bz2|xz|zst)$|\.(?:tar|tgz)$")
     metavar="FILE",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     multiple=True,
-    help="A file of secrets that may be in it, a pull secret for instance; repeatable.",
+    help="A file with secrets to mask, e.g. a pull secret; repeatable.",
 )
 @click.option("--no-redact", is_flag=True, help="Leave the secrets in: do not share the result.")
 @click.option(
     "--max-size",
     metavar="SIZE",
     type=SIZE,
-    help="Of the archive, and of the disk that making it takes: 64M. Logs lose their beginning beyond it. "
-    "[default: 64M, of a copy 250M]",
+    help="Maximum size of the archive and of its temporary files. Older log lines are dropped "
+    "to fit. [default: 64M, of a copy 250M]",
 )
 def command(
     *,

@@ -44,14 +44,14 @@ def command() -> None:
     "--steps",
     type=_FILE,
     multiple=True,
-    help="TOML: the steps that hosts may report; repeatable; without it, any.",
+    help="TOML file with the steps that hosts may report; repeatable. [default: any step]",
 )
 @click.option(
     "--budget",
     type=DURATION,
     default=DEFAULT,
     metavar="DURATION",
-    help="How long a host may say nothing, where nothing else tells. [default: 15m]",
+    help="Time without a report after which a host is stuck, unless its step sets one. [default: 15m]",
 )
 @click.option(
     "--loop-after",
@@ -59,13 +59,17 @@ def command() -> None:
     default=3,
     show_default=True,
     metavar="N",
-    help="A host loops when a step began, or it booted, N times in a row without anything new.",
+    help="A host is looping if it booted, or began a step, N times in a row without progress.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), default=8474, show_default=True, help="0 for any that is free."
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=8474,
+    show_default=True,
+    help="Port to listen at; 0 for any free port.",
 )
-@click.option("--certificate", type=_FILE, help="PEM; with it, only TLS is spoken.")
+@click.option("--certificate", type=_FILE, help="PEM certificate; with it, only TLS is accepted.")
 @click.option("--key", type=_FILE, help="PEM of its private key.")
 @click.option(
     "--proxy",
@@ -79,16 +83,27 @@ def command() -> None:
     type=Number(0.1, 1e6),
     default=50,
     show_default=True,
-    help="Requests a second of one host or token; four times as many at once.",
+    help="Requests a second of one host or token; bursts may be four times as large.",
 )
-@click.option("--keep-days", type=Number(0, 1e6), default=0, help="Of builds. [default: for ever]")
-@click.option("--keep-bytes", type=SIZE, default=0, metavar="SIZE", help="As 20G. [default: any number]")
-@click.option("--webhook", default="", metavar="URL", help="It is notified of changes of verdicts.")
-@click.option("--webhook-secret-file", type=_FILE, help="Notifications are signed with it.")
+@click.option(
+    "--keep-days",
+    type=Number(0, 1e6),
+    default=0,
+    help="Delete builds that are older than this. [default: never]",
+)
+@click.option(
+    "--keep-bytes",
+    type=SIZE,
+    default=0,
+    metavar="SIZE",
+    help="Delete the oldest builds beyond this size, e.g. 20G. [default: no limit]",
+)
+@click.option("--webhook", default="", metavar="URL", help="URL to notify when a verdict changes.")
+@click.option("--webhook-secret-file", type=_FILE, help="File with the secret that signs notifications.")
 @click.option(
     "--notices",
     type=_FILE,
-    help="TOML: mail, chats, pagers that are notified of changes of verdicts, with their filters.",
+    help="TOML file with the mail, chats and pagers to notify when a verdict changes.",
 )
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
 def serve_command(

@@ -36,17 +36,17 @@ data_option = click.option(
     type=FOLDER,
     default=Path("/var/lib/service-record/collector"),
     show_default=True,
-    help="The folder of all it keeps.",
+    help="The folder with the collector's data.",
 )
 database_option = click.option(
     "--database",
     metavar="URL",
     default="",
     envvar="SERVICE_RECORD_DATABASE",
-    help="postgresql://...; without it SQLite in the folder.",
+    help="postgresql://... [default: SQLite in the folder]",
 )
 objects_option = click.option(
-    "--objects", metavar="URL", default="", help="s3://bucket/prefix for bundles; without it a folder."
+    "--objects", metavar="URL", default="", help="s3://bucket/prefix for bundles. [default: a folder]"
 )
 
 
@@ -121,7 +121,13 @@ _THERE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @database_option
 @output_option(about="table, wide: a line for each change")
 @display_options
-@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Most lines.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=100,
+    show_default=True,
+    help="Maximum number of lines.",
+)
 @takes_form
 def audit_command(*, data: Path, database: str, form: OutputForm, limit: int) -> None:
     """Show who administered what, latest first."""
@@ -172,9 +178,20 @@ def restore_command(*, data: Path, file: Path) -> None:
 @data_option
 @database_option
 @objects_option
-@click.option("--keep-days", type=Number(0, 1e6), default=0, help="Of builds. [default: for ever]")
-@click.option("--keep-bytes", type=SIZE, default=0, metavar="SIZE", help="As 20G. [default: any number]")
-@click.option("--dry-run", is_flag=True, help="Only say what would be forgotten.")
+@click.option(
+    "--keep-days",
+    type=Number(0, 1e6),
+    default=0,
+    help="Delete builds that are older than this. [default: never]",
+)
+@click.option(
+    "--keep-bytes",
+    type=SIZE,
+    default=0,
+    metavar="SIZE",
+    help="Delete the oldest builds beyond this size, e.g. 20G. [default: no limit]",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be deleted, and delete nothing.")
 def prune_command(
     *, data: Path, database: str, objects: str, keep_days: float, keep_bytes: int, dry_run: bool
 ) -> None:
@@ -231,19 +248,20 @@ def token() -> None:
 @database_option
 @click.argument("kind", metavar="KIND", type=click.Choice(_KINDS))
 @click.argument("scope", default="")
-@click.option("--name", default="", help="What it is for, for people.")
+@click.option("--name", default="", help="Label for this token.")
 @click.option(
     "--expires",
     default="",
     metavar="DURATION",
-    help="After which it ends, as 30d, or never. [default: never; 7d for enrolment, boot and cloud-init]",
+    help="Time after which the token expires, e.g. 30d, or never. [default: never; 7d for "
+    "enrolment, boot and cloud-init]",
 )
 @click.option(
     "-o",
     "--output",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="A new file for it, of mode 0600, instead of stdout.",
+    help="Write the token to this new file with mode 0600, and not to standard output.",
 )
 def create_command(
     *, data: Path, database: str, kind: str, scope: str, name: str, expires: str, file: Path | None

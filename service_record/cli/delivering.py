@@ -33,7 +33,7 @@ root_option: Final = click.option(
     help="The root of another machine, mounted here. [default: /]",
 )
 trial_option: Final = click.option(
-    "--dry-run", "is_trial", is_flag=True, help="Say what would be done, and do nothing."
+    "--dry-run", "is_trial", is_flag=True, help="Print what would be done, and do nothing."
 )
 
 

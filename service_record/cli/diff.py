@@ -26,7 +26,7 @@ from service_record.read.source import Source
     metavar="NAME",
     multiple=True,
     callback=service_names,
-    help="Only this one; repeatable.",
+    help="Compare only this service; repeatable.",
 )
 @click.option(
     "--ratio",
@@ -40,7 +40,7 @@ from service_record.read.source import Source
     type=DURATION,
     default=f"{FLOOR:g}s",
     show_default=True,
-    help="And if it took longer by more than this: 90s, 2m, 0.5s.",
+    help="A stage is slower only if it took longer by more than this: 90s, 2m, 0.5s.",
 )
 @output_option(about="table: at most ten differences of a kind; wide: all")
 @display_options

@@ -43,9 +43,11 @@ _SUMMARIES: Final = ("junit", "prometheus")
     help="Write SERVICE.json of each there, instead of one service to standard output.",
 )
 @click.option(
-    "--host", metavar="NAME", help="Name of the host in a trace. [default: this one's, of its records]"
+    "--host",
+    metavar="NAME",
+    help="Name of the host in a trace. [default: the name of this host, for its own records]",
 )
-@click.option("--redact", is_flag=True, help="Take the secrets of this host out of what is written.")
+@click.option("--redact", is_flag=True, help="Mask the secrets of this host.")
 def command(
     *,
     services: tuple[str, ...],

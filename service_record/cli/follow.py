@@ -43,7 +43,7 @@ class LineCount(click.ParamType[int | None]):
 @service_argument
 @directory_option
 @click.option(
-    "-n", "--lines", metavar="N|all", type=LineCount(), default=10, help="First the last N there are. [10]"
+    "-n", "--lines", metavar="N|all", type=LineCount(), default=10, help="Show the last N entries first. [10]"
 )
 @click.option(
     "-o",

@@ -95,35 +95,40 @@ def _collector_options(function: Callable[..., Any]) -> Callable[..., Any]:
     "groups",
     metavar="GROUP...",
     multiple=True,
-    help="Of these groups and those below them.",
+    help="Only hosts of these groups and of the groups below them.",
 )
 @click.option(
-    "-m", "--machine", "machines", metavar="NAME...", multiple=True, help="Of these names: * and ? too."
+    "-m",
+    "--machine",
+    "machines",
+    metavar="NAME...",
+    multiple=True,
+    help="Only hosts with these names; * and ? match any characters.",
 )
 @click.option(
     "--cluster",
     "clusters",
     metavar="CLUSTER...",
     multiple=True,
-    help="Of these clusters of OpenShift, by id or name, with the state of each.",
+    help="Only hosts of these OpenShift clusters, by id or name; also shows the clusters.",
 )
 @click.option(
     "--all",
     "is_all",
     is_flag=True,
-    help="Those too that were done more than a day ago, and the earlier builds of a month.",
+    help="Include hosts that were done more than a day ago, and the builds of the last month.",
 )
-@click.option("--stuck", is_flag=True, help="Only those that are stuck.")
-@click.option("--failed", is_flag=True, help="Only those that failed; with --stuck, both.")
+@click.option("--stuck", is_flag=True, help="Only hosts that are stuck.")
+@click.option("--failed", is_flag=True, help="Only hosts that failed; with --stuck, both.")
 @click.option(
     "--verdict",
     "verdicts",
     type=click.Choice(VERDICTS),
     multiple=True,
-    help="Only those of this verdict; repeatable.",
+    help="Only hosts with this verdict; repeatable.",
 )
 @output_option(about="table: a line for each; wide: all that is known of each")
-@click.option("-f", "--follow", is_flag=True, help="Go on, with what changes (table, jsonl).")
+@click.option("-f", "--follow", is_flag=True, help="Keep running, and show changes (table, jsonl).")
 @display_options
 @click.option("--fail", is_flag=True, help="Exit 1 when a host is failed, looping, stuck or silent.")
 @click.pass_context

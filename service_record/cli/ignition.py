@@ -58,7 +58,7 @@ _FOR_ROOT: Final = 0o600
 
 
 delivery_options: Final = all_options(
-    click.option("--ca-bundle", metavar="FILE", help="PEM certificates that the reporter is to trust, too."),
+    click.option("--ca-bundle", metavar="FILE", help="More PEM certificates for the reporter to trust."),
     click.option(
         "--ship-to", metavar="URL", multiple=True, help="One more destination of bundles; repeatable."
     ),
@@ -71,18 +71,18 @@ delivery_options: Final = all_options(
         metavar="SERVICE",
         multiple=True,
         callback=unit_names,
-        help="systemd closes its record; repeatable.",
+        help="Let systemd close the record of this service; repeatable.",
     ),
-    click.option("--all-services", is_flag=True, help="systemd closes every service's record."),
+    click.option("--all-services", is_flag=True, help="Let systemd close the record of every service."),
     click.option(
-        "--array", is_flag=True, help="Every service records an array, as OpenShift's tools read it."
+        "--array", is_flag=True, help="Let every service record an array, as OpenShift's tools read it."
     ),
     click.option(
         "--add",
         "added",
         metavar="CONFIG.ign",
         multiple=True,
-        help="An Ignition config of yours that goes along; repeatable.",
+        help="An Ignition config of yours to send with it; repeatable.",
     ),
 )
 """Adds the options for what is delivered to a host, and how."""
@@ -285,25 +285,25 @@ class _ConfigForm:
 
 
 @click.command("ignition")
-@click.option("--role", type=click.Choice(ROLES), required=True, help="What the host is to become.")
+@click.option("--role", type=click.Choice(ROLES), required=True, help="The role of the host.")
 @click.option("--url", metavar="URL", help="The assisted-service that the reporter reports to.")
-@click.option("--cluster-id", metavar="UUID", help="The host's cluster there.")
-@click.option("--infra-env-id", metavar="UUID", help="The host's infra-env there.")
-@click.option("--host-id", metavar="UUID", help="The host there.")
+@click.option("--cluster-id", metavar="UUID", help="The id of the host's cluster.")
+@click.option("--infra-env-id", metavar="UUID", help="The id of the host's infra-env.")
+@click.option("--host-id", metavar="UUID", help="The id of the host.")
 @click.option("--token-file", metavar="FILE", help="The reporter's token; - for standard input.")
 @delivery_options
-@click.option("--merge", "base", metavar="BASE.ign", help="Put it into this config; - for standard input.")
+@click.option("--merge", "base", metavar="BASE.ign", help="Add to this config; - for standard input.")
 @click.option(
     "--replace",
     "replacing",
     metavar="PATH",
     multiple=True,
-    help="Ours in the place of that file of BASE.ign.",
+    help="Replace that file of BASE.ign by ours.",
 )
 @click.option(
     "--spec",
     type=click.Choice(VERSIONS),
-    help=f"Of Ignition. [default: {DEFAULT}; {DEFAULT_FOR_ASSISTED_SERVICE} with --assisted-host-patch]",
+    help=f"Version. [default: {DEFAULT}; {DEFAULT_FOR_ASSISTED_SERVICE} with --assisted-host-patch]",
 )
 @click.option(
     "--format",
@@ -311,15 +311,25 @@ class _ConfigForm:
     type=click.Choice(_FORMATS),
     default=_FORMATS[0],
     show_default=True,
-    help="Of what is made.",
+    help="Form of the result.",
 )
 @click.option(
-    "--variant", type=click.Choice(list(VARIANTS)), default="fcos", show_default=True, help="Of Butane."
+    "--variant",
+    type=click.Choice(list(VARIANTS)),
+    default="fcos",
+    show_default=True,
+    help="Variant of Butane.",
 )
 @click.option(
     "--assisted-host-patch", "is_patch", is_flag=True, help="The body of assisted-service's PATCH …/ignition."
 )
-@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write it there, 0600.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write to this file, with mode 0600.",
+)
 def command(
     *,
     role: str,

@@ -31,13 +31,21 @@ def _has_unit(root: Path, service: str) -> bool:
     metavar="SERVICE",
     multiple=True,
     callback=unit_names,
-    help="systemd closes the record of that service; with the shim; repeatable.",
+    help="Install the shim, and let systemd close the record of this service; repeatable.",
 )
-@click.option("--all-services", is_flag=True, help="systemd closes every service's record; with the shim.")
-@click.option("--array", is_flag=True, help="Every service records an array, as OpenShift's tools read it.")
+@click.option(
+    "--all-services",
+    is_flag=True,
+    help="Install the shim, and let systemd close the record of every service.",
+)
+@click.option(
+    "--array", is_flag=True, help="Let every service record an array, as OpenShift's tools read it."
+)
 @click.option("--reporter", is_flag=True, help="The units of the boot reporter, enabled.")
-@click.option("--collector", is_flag=True, help="The unit of the collector; enabling it is yours.")
-@click.option("--replace", is_flag=True, help="Replace what is not ours, too; uninstall puts it back.")
+@click.option("--collector", is_flag=True, help="The unit of the collector, not enabled.")
+@click.option(
+    "--replace", is_flag=True, help="Also replace files that are not ours; uninstall restores them."
+)
 @trial_option
 def command(root: Path, *, closes: tuple[str, ...], replace: bool, is_trial: bool, **chosen: bool) -> None:
     """Put the shim, drop-ins and the reporter's units onto a host.

@@ -205,7 +205,7 @@ def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
 journal_option = click.option(
     "--journal",
     is_flag=True,
-    help="Add the runs that journals tell of. [default: where there are no records]",
+    help="Add the runs in journals. [default: only if there are no records]",
 )
 
 
@@ -230,7 +230,7 @@ def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
             shell_complete=complete_stages,
             help="Only runs with this stage, and only this stage of them.",
         ),
-        click.option("--failed", is_flag=True, help="Only what failed or was interrupted."),
+        click.option("--failed", is_flag=True, help="Only runs that failed or were interrupted."),
         *_PERIOD,
     )(function)
 

@@ -140,7 +140,7 @@ _MAX_SHEBANG_BYTES = 256  # the kernel reads no more
     "--stage",
     metavar="NAME",
     shell_complete=complete_stages,
-    help="Record a stage: of that run, or of the service around.",
+    help="Record a stage of that run, or of the service that runs this command.",
 )
 @click.option("--pre-command", metavar="NAME", help="Record a pre-command of the service instead of a run.")
 @click.option("--post-command", metavar="NAME", help="Record a post-command of the service instead of a run.")

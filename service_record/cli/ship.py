@@ -67,7 +67,7 @@ class _Shipment:
     help="The collector: https://HOST, or collector://HOST[:PORT][/NAME]; or a backend of OpenTelemetry, for "
     f"traces: otlp+https://HOST[:PORT][/PATH]. [${URL_VARIABLE}]",
 )
-@click.option("--host", metavar="NAME", help="What this host is called there. [default: its name]")
+@click.option("--host", metavar="NAME", help="Name of this host at the server. [default: its hostname]")
 @click.option(
     "--template",
     "templates",
@@ -75,14 +75,14 @@ class _Shipment:
     multiple=True,
     help="Send this rendered template instead of records: a kickstart, a preseed. Repeatable.",
 )
-@click.option("--follow", is_flag=True, help="Go on with what is written from now on, until SIGTERM.")
+@click.option("--follow", is_flag=True, help="Keep sending new entries until SIGTERM.")
 @directory_option
 @click.option(
     "--token-file",
     type=_FILE,
     envvar=TOKEN_VARIABLE,
     metavar="FILE",
-    help="With the token, and nothing else.",
+    help="File that contains only the token.",
 )
 @click.option(
     "--headers-file",
@@ -91,7 +91,7 @@ class _Shipment:
     help="For otlp+https://: headers, one a line, as in 'Authorization: Bearer TOKEN'.",
 )
 @click.option(
-    "--ca-bundle", type=_FILE, envvar=CA_VARIABLE, metavar="FILE", help="Certificates to trust besides. PEM."
+    "--ca-bundle", type=_FILE, envvar=CA_VARIABLE, metavar="FILE", help="More PEM certificates to trust."
 )
 def command(
     *,

@@ -14,20 +14,25 @@ from service_record.record.visible import visible
 
 @click.command("snippet")
 @click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
-@click.option("--url", default="", metavar="URL", help="The collector; without it nothing is reported.")
-@click.option("--host", default="", metavar="NAME", help="The host. [default: the name it has by then]")
+@click.option("--url", default="", metavar="URL", help="The collector. [default: report nothing]")
+@click.option(
+    "--host",
+    default="",
+    metavar="NAME",
+    help="Name of the host. [default: its hostname during the installation]",
+)
 @click.option(
     "--token-file",
     default=SnippetValues.__dataclass_fields__["token_file"].default,
     show_default=True,
     metavar="PATH",
-    help="Where the installer finds its token.",
+    help="File from which the installer reads its token.",
 )
 @click.option(
-    "--token-parameter", default="", metavar="NAME", help="With ERB: the host parameter that is the token."
+    "--token-parameter", default="", metavar="NAME", help="With --erb: the host parameter with the token."
 )
 @click.option(
-    "--ca-file", default="", metavar="PATH", help="PEM certificates that the installer is to trust, too."
+    "--ca-file", default="", metavar="PATH", help="More PEM certificates for the installer to trust."
 )
 @click.option("--step", "steps", multiple=True, metavar="NAME", help="A step, in order; repeatable.")
 @click.option(
@@ -37,7 +42,7 @@ from service_record.record.visible import visible
     default=10,
     show_default=True,
     metavar="SECONDS",
-    help="How long a report may take.",
+    help="Time limit of a report.",
 )
 @click.option(
     "--first-boot",
@@ -46,7 +51,7 @@ from service_record.record.visible import visible
     help=f"The new system reports {BOOTED!r} after the reboot (kickstart, preseed).",
 )
 @click.option(
-    "--erb", "is_erb", is_flag=True, help="For a template of Foreman: it knows host, URL and token then."
+    "--erb", "is_erb", is_flag=True, help="For a Foreman template, which provides host, URL and token."
 )
 def command(*, kind: str, steps: tuple[str, ...], **options: Any) -> None:
     """Print shell code that reports the steps of an installation.

@@ -25,8 +25,8 @@ from service_record.history import History
 @service_or_source_argument
 @source_options
 @output_option(about="table: a row for each service and stage; wide: runs that ended differently apart")
-@click.option("--by-duration", is_flag=True, help="What took longest first.")
-@click.option("--startup", is_flag=True, help="Only until the host has started, where a journal tells that.")
+@click.option("--by-duration", is_flag=True, help="Sort by duration, longest first.")
+@click.option("--startup", is_flag=True, help="Only until the host has started, if a journal shows that.")
 @journal_option
 @selection_options
 @display_options

@@ -62,7 +62,7 @@ _PROGRESS_BUNDLES: Final = 100
     type=click.IntRange(1, 512),
     default=os.cpu_count() or 1,
     show_default="one for each processor",
-    help="Number of bundles to judge at once on this machine.",
+    help="Number of bundles to judge at the same time on this machine.",
 )
 @click.option(
     "--on", "scheduler", metavar="tcp://HOST:PORT", help="Judge on the workers of a Dask scheduler."
