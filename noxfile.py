@@ -20,7 +20,7 @@ SAME_UNDER_EVERY_PYTHON = [
     "tests/test_shim_concurrency.py",
     "tests/test_shim_harm.py",
     "tests/test_shim_matrix.py",
-    "tests/test_array_harm.py",
+    "tests/record/test_array_harm.py",
     "tests/test_packages.py",
     "tests/test_requirements.py",
     "tests/test_standalone.py",

@@ -7,7 +7,7 @@ import pytest
 
 from service_record.collector.serving_settings import CollectorSettings
 from tests.collector.serving import served
-from tests.test_snippet import Installed, Installer, shell_of, snippet_of
+from tests.deploy.test_snippets import Installed, Installer, shell_of, snippet_of
 
 
 @pytest.mark.parametrize("kind", ["kickstart", "preseed"])

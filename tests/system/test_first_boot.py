@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from testing.machine import Machine
+from tests.deploy.test_snippets import LEFT, UNIT, WANTS, shell_of, snippet_of
 from tests.running_server import nobody
 from tests.step_collector import step_collector
 from tests.system.unix_relay import relay
-from tests.test_snippet import LEFT, UNIT, WANTS, shell_of, snippet_of
 
 PORT = 18474
 LISTEN = f"""

@@ -17,7 +17,7 @@ from service_record.record.line import FORMAT_VERSION
 from service_record.version import __version__
 from tests.builders import entry, failed_run
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "record-format.md").read_text()
 SCHEMA = json.loads((ROOT / "docs" / "record-format.schema.json").read_text())
 SHIM = ROOT / "shell" / "bootstrap-service-record.sh"
@@ -166,7 +166,7 @@ def test_a_recorder_names_itself_where_a_service_or_a_command_starts_and_nowhere
 
 
 def test_every_recorder_has_the_version_of_the_package() -> None:
-    shell = Path(__file__).parents[1] / "shell"
+    shell = Path(__file__).parents[2] / "shell"
     named = {
         name: (shell / name).read_text()
         for name in ("bootstrap-service-record.sh", "service-record-exit.sh", "service-record-close.sh")

@@ -23,7 +23,7 @@ from tests.builders import BOOT_ID, START, entry, failed_run, timestamp, upstrea
 from tests.command_line import service_record
 from tests.timelines import attempt, host, stage, write_host
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 OTHER_BOOT = "c1" * 16
 VIEW = View(width=80, now=START + timedelta(hours=1))
 
@@ -411,6 +411,6 @@ def test_a_boot_that_is_not_there_is_refused_in_one_line(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("document", "golden"), [("timeline", "timeline-80"), ("diff", "diff-80")])
 def test_the_documents_show_the_pages_as_they_are(document: str, golden: str) -> None:
-    docs = Path(__file__).parents[1] / "docs"
+    docs = Path(__file__).parents[2] / "docs"
     page = textwrap.indent((GOLDEN / f"{golden}.txt").read_text(), "    ")
     assert page in (docs / f"{document}.md").read_text()

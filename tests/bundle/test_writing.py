@@ -430,7 +430,7 @@ def test_essential_members_fit_where_the_others_took_all_they_could(path: Path) 
 FILLING = """
 import json, sys, tarfile
 from pathlib import Path
-from tests.test_bundle_writing import *
+from tests.bundle.test_writing import *
 
 path = Path(sys.argv[1]) / "b"
 with writer(path, shares=False) as bundle:
@@ -530,7 +530,7 @@ def test_a_bundle_is_the_same_inside_whatever_compresses_it(path: Path, compress
     program = f"""
     import sys
     {"import isal" if compressor == "isal" else "sys.modules['isal'] = None"}
-    from tests.test_bundle_writing import *
+    from tests.bundle.test_writing import *
     with writer(Path(sys.argv[1])) as bundle, bundle.member("log") as member:
         member.write(noise(3 * MIB) + lines(99_999))
     """
@@ -544,7 +544,7 @@ def test_memory_does_not_grow_with_what_is_packed(tmp_path: Path) -> None:
     program = """
     import resource, sys
     from pathlib import Path
-    from tests.test_bundle_writing import *
+    from tests.bundle.test_writing import *
     chunk = noise(MIB)
     with writer(Path(sys.argv[1]), shares=False) as bundle, bundle.member("log", limit=80 * MIB) as member:
         for _ in range(int(sys.argv[2])):

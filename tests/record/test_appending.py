@@ -50,7 +50,7 @@ def records(tmp_path: Path) -> Records:
 def started_writer(records: Records, stage: str, last: str) -> subprocess.Popen[bytes]:
     environment = os.environ | {"SERVICE_RECORDS_DIR": str(records.directory)}
     command = [sys.executable, "-c", WRITE_FOR_EVER, stage, last]
-    return subprocess.Popen(command, env=environment, cwd=Path(__file__).parent.parent)
+    return subprocess.Popen(command, env=environment, cwd=Path(__file__).parents[2])
 
 
 def whole(records: Records, service: str = "job") -> list[Entry]:

@@ -28,7 +28,7 @@ from service_record.record.layout import read_entries
 from service_record.rotation import RotationError, rotate
 from tests.builders import entry, failed_run, our_array, some, upstream_entry, write_lines
 
-SHIM = Path(__file__).parents[1] / "shell/bootstrap-service-record.sh"
+SHIM = Path(__file__).parents[2] / "shell/bootstrap-service-record.sh"
 COMMAND = Path(sys.executable).with_name("service-record")
 LIMIT = 64 << 10
 OTHER_BOOT = "b1" * 16
