@@ -617,7 +617,13 @@ def refuse_foreign(name: str, beginning: Iterable[Piece]) -> None:
     if not text.strip("\0") and not is_record:
         raise ForeignError(_refusal(name, "looks like an empty archive"))
     if not text.startswith(_JSON):
-        raise ForeignError(_refusal(name, f"looks like {recognise(text.encode(errors='replace'))}"))
+        raise ForeignError(_refusal(name, f"looks like {recognise(_without_escapes(text))}"))
+
+
+def _without_escapes(text: str) -> bytes:
+    r"""Return the bytes of a text in which those that are not UTF-8 are written as `\xe9`."""
+    data = text.encode(errors="replace")
+    return re.sub(rb"\\x([89a-f][0-9a-f])", lambda escape: bytes.fromhex(escape[1].decode()), data)
 
 
 def refuse_unpacked(name: str, head: bytes) -> None:

@@ -5,6 +5,7 @@ import gzip
 import json
 import lzma
 import os
+import random
 import re
 import subprocess
 import tarfile
@@ -339,6 +340,7 @@ FOREIGN = {
     "XML": (b"<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>", "looks like XML"),
     "text": (b"curl: (22) The requested URL returned error: 404\n", "looks like plain text"),
     "binary": (b"\x89PNG\r\n\x1a\n", "looks like binary data"),
+    "random": (random.Random(1).randbytes(5000), "looks like binary data"),
     "empty": (b"", "it is empty"),
     "empty tar": (bytes(10240), "looks like an empty archive"),
 }
