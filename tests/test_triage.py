@@ -30,7 +30,7 @@ from pyarrow import parquet
 
 from service_record.record.entry import Entry, Phase
 from service_record.triage.counting import probability_of_rise, significance_limit
-from service_record.triage.judge import JudgeRequest, answer, rows_of
+from service_record.triage.judge import JudgeRequest, answer, judge_path
 from service_record.triage.references import references
 from service_record.triage.rows import BundleRow, Reference
 from tests.archives import extract_all, member, record, tar
@@ -623,7 +623,7 @@ def test_triage_judges_a_log_like_analyze(tmp_path: Path) -> None:
     journal = tmp_path / "out.txt"
     write(journal, DISK_ERROR)
     analysed = json.loads(service_record("analyze", "-o", "json", journal).out)
-    (row,) = rows_of(str(journal), Reference(str(journal)))
+    (row,) = judge_path(str(journal), Reference(str(journal)))
     assert (row.verdict, row.says) == (analysed["verdict"], analysed["says"])
 
 

@@ -72,6 +72,9 @@ def command(*, sources: tuple[str, ...], token_file: Path | None) -> None:
       service-record mcp bundles/ collector://fleet.example
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     require_extra("mcp")
+    for source in sources:
+        if not is_collector(source) and not Path(source).exists():
+            click.echo(f"Warning: {visible(source)}: no such file or directory yet", err=True)
     server(Questions(sources, token_file)).run()
 
 

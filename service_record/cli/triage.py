@@ -285,12 +285,12 @@ def _print_query(place: str | None, words: Sequence[str], form: OutputForm) -> N
     if place is None:
         raise click.UsageError("--index is missing; name the index to ask")
     require_extra("triage")
-    from service_record.triage.index import Index, ask  # an extra
+    from service_record.triage.index import Index, run_query  # an extra
     from service_record.triage.references import TriageError
 
     try:
         index = Index(place)
-        columns, rows = ask(index, words[0])
+        columns, rows = run_query(index, words[0])
     except TriageError as fault:
         raise Unreadable(visible(str(fault))) from None
     _warn_of_files(index)

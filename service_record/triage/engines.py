@@ -29,7 +29,7 @@ Rows = tuple[BundleRow, ...]
 
 
 class JudgeProgram:
-    """A program that judges one bundle after another. It is started again when it has died."""
+    """A child program that judges one bundle after another. A program that has died is started again."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
@@ -59,7 +59,7 @@ class JudgeProgram:
         return (unreadable_row(request.reference, f"not judged: its reader died {_TRIES} times"),)
 
     def stop(self) -> None:
-        """End the program and what it has begun; may be called from another thread."""
+        """End the program and its children. Other threads may call this."""
         self._is_stopped = True
         self._end()
 
@@ -88,19 +88,19 @@ class JudgeProgram:
             return b""
 
 
-_OF_THREAD = threading.local()
+_THREAD = threading.local()
 
 
 def judge_reference(reference: Reference) -> Rows:
     """Return the rows of a bundle; a worker of Dask keeps the program for the next bundle."""
-    if not hasattr(_OF_THREAD, "program"):
-        _OF_THREAD.program = JudgeProgram()
-    program: JudgeProgram = _OF_THREAD.program
+    if not hasattr(_THREAD, "program"):
+        _THREAD.program = JudgeProgram()
+    program: JudgeProgram = _THREAD.program
     return program.judge(reference)
 
 
 def judge_here(references: Iterable[Reference], workers: int) -> Generator[Rows, None, None]:
-    """Yield the rows of each bundle as they come, from `workers` programs.
+    """Judge bundles in `workers` programs, and yield the rows of each bundle when it is done.
 
     Yields nothing at least every five seconds, so that the caller can save rows while a bundle takes long.
     """
@@ -132,7 +132,7 @@ def judge_here(references: Iterable[Reference], workers: int) -> Generator[Rows,
 
 
 def judge_on_dask(references: Iterable[Reference], address: str) -> Generator[Rows, None, None]:
-    """Yield the rows of each bundle as they come, judged by the workers of a Dask scheduler.
+    """Judge bundles on the workers of a Dask scheduler, and yield the rows of each bundle when it is done.
 
     The workers need this package, and see the bundles under the same names. A task whose worker dies is given
     to another. Raises OSError when the scheduler does not answer.

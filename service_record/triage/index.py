@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import dataset, fs, parquet
 
 from service_record.record.atomic_write import write_whole
-from service_record.triage.references import TriageError, is_store, store_of
+from service_record.triage.references import TriageError, is_store, open_store
 from service_record.triage.rows import BundleRow
 
 _SUFFIX: Final = ".parquet"
@@ -84,7 +84,7 @@ class Index:
         self.left_out: dict[str, str] = {}
         self.added = 0
         if is_store(place):
-            self._files, self._path = store_of(place)
+            self._files, self._path = open_store(place)
         else:
             if create:
                 Path(place).mkdir(parents=True, exist_ok=True)
@@ -150,7 +150,7 @@ class Index:
                 self.left_out[path] = f"damaged: {str(error).splitlines()[0]}"
 
 
-def ask(index: Index, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+def run_query(index: Index, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Return the columns and rows of a user's query. Raises TriageError.
 
     The query sees the tables `bundles`, `bad` and `copies`, and no file of this machine.

@@ -1,7 +1,7 @@
-"""A program that judges bundles for others: a request a line, an answer a line.
+"""A program that judges bundles: each line of input is a request, each line of output its answer.
 
-Run as `python -m service_record.triage.judge`. It loads the rules once, and forks for each bundle: one that
-takes too much memory or time, or brings its reader down, costs nothing but its own row.
+Run as `python -m service_record.triage.judge`. It loads the rules once, and forks for each bundle, so
+a bundle that takes too much memory or time, or crashes its reader, costs only its own row.
 """
 
 import gc
@@ -49,8 +49,8 @@ from service_record.triage.rows import (
     bundle_facts,
     cluster_member,
     is_cluster_member,
+    make_row,
     printable,
-    row_of,
     unreadable_row,
     within_cluster,
 )
@@ -75,10 +75,10 @@ class JudgeRequest(msgspec.Struct, frozen=True):
     """Wall-clock time may be three times as long."""
 
 
-def rows_of(path: str, reference: Reference) -> Iterator[BundleRow]:
+def judge_path(path: str, reference: Reference) -> Iterator[BundleRow]:
     """Yield a row for each host in a bundle. A part that cannot be read becomes a row with the reason."""
     for row in _rows(path, reference):
-        # Bundles of which little could be read may have that little in common, and are no copies.
+        # Two bundles whose few readable files are equal need not be copies of each other.
         if row.verdict == UNREADABLE:
             row = msgspec.structs.replace(row, digest="")  # noqa: PLW2901
         masked = _masked(row, printable(path), reference.uri)
@@ -127,12 +127,12 @@ def judge_bundle(path: str, reference: Reference) -> BundleRow:
     if judgement.diagnosis is None and source.refusal:
         raise SourceError(source.refusal)
     facts = bundle_facts(judgement.facts, history)
-    row = row_of(judgement.diagnosis, history, reference, facts)
-    # Archives of whole systems have hundreds of links and sockets, and these hold no evidence.
+    row = make_row(judgement.diagnosis, history, reference, facts)
+    # Archives of whole systems have hundreds of links and sockets, which hold no evidence.
     left_out = dict.fromkeys(str(part) for part in parts if not part.reason.endswith(", not a plain file"))
     is_cut = any(part.path in {"", path} for part in parts)
     if is_cut and row.verdict not in TROUBLE and not row.cause:
-        # The missing rest of an archive may show the trouble, so its absence is not stated.
+        # The missing rest of an archive may show a trouble, so the host cannot be called healthy.
         row = msgspec.structs.replace(row, verdict=UNREADABLE)
     why = "; ".join(left_out).replace(f"{path}: ", "").replace(path, reference.uri)
     return msgspec.structs.replace(row, left_out=why[:_MAX_LEFT_OUT])
@@ -232,7 +232,7 @@ def _masked(row: BundleRow, path: str, uri: str) -> BundleRow:
 
 
 def answer(request: JudgeRequest) -> bytes:
-    """Return the JSON of the rows of a bundle, judged in a process of its own within the request's limits."""
+    """Judge a bundle in a child process within the limits of the request; return its rows as JSON."""
     seconds = 3 * request.cpu_seconds
     read_end, write_end = os.pipe()
     child = os.fork()
@@ -257,7 +257,7 @@ def answer(request: JudgeRequest) -> bytes:
 
 
 def _read_until(pipe: IO[bytes], deadline: float) -> bytes | None:
-    """Return all that comes through a pipe; None when that takes too long."""
+    """Read a pipe to its end; return None if that takes too long."""
     parts: list[bytes] = []
     while (remaining := deadline - time.monotonic()) > 0:
         if not select.select([pipe], [], [], remaining)[0]:
@@ -270,7 +270,7 @@ def _read_until(pipe: IO[bytes], deadline: float) -> bytes | None:
 
 
 def _child(request: JudgeRequest, write_end: int) -> None:
-    """Judge, write the answer or one line of what went wrong, and end."""
+    """Judge, write the rows or a line with the error, and end the process."""
     status = 1
     try:
         for limit, most in (
@@ -279,11 +279,11 @@ def _child(request: JudgeRequest, write_end: int) -> None:
             (resource.RLIMIT_CORE, 0),
         ):
             resource.setrlimit(limit, (most, most))
-        written = msgspec.json.encode(list(rows_of(os.fsdecode(request.path), request.reference)))
+        written = msgspec.json.encode(list(judge_path(os.fsdecode(request.path), request.reference)))
         status = 0
     except MemoryError:
         written = f"it takes more than {request.memory_bytes // _MIB} MiB of memory".encode()
-    except BaseException as fault:  # noqa: BLE001  # of a bundle of anybody; the program goes on with the next
+    except BaseException as fault:  # noqa: BLE001  # any fault costs one row, never the run
         written = f"{type(fault).__name__}: {fault}".encode(errors="replace")[:500]
     try:
         with os.fdopen(write_end, "wb") as pipe:
@@ -320,11 +320,11 @@ _SAMPLE: Final = {
     "bootstrap/storage/lsblk.txt": b"NAME SIZE TYPE MOUNTPOINT\nsda 9G disk\n`-sda1 9G part /\n",
     "bootstrap/time/chrony-tracking.txt": b"Leap status     : Normal\n",
 }
-"""A bundle with a little of most that bundles have."""
+"""A small bundle that makes most readers and rules run once."""
 
 
 def _warm_up() -> None:
-    """Judge a sample, so that each child inherits what is compiled at its first use."""
+    """Judge a sample, so that children inherit the patterns that are compiled at their first use."""
     built_in_causes().prepare()
     with suppress(OSError), tempfile.TemporaryDirectory(prefix=_TEMPORARY) as directory:
         path = Path(directory) / "sample.tar"
@@ -333,21 +333,21 @@ def _warm_up() -> None:
                 member = tarfile.TarInfo(name)
                 member.size = len(data)
                 archive.addfile(member, io.BytesIO(data))
-        tuple(rows_of(str(path), Reference(str(path))))
+        tuple(judge_path(str(path), Reference(str(path))))
 
 
 def main() -> None:
     """Answer requests until standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that asks
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     _warm_up()
     gc.collect()
-    gc.freeze()  # what is loaded is shared with the children, and not looked through by them
+    gc.freeze()  # children share the loaded objects, and their garbage collector must not touch them
     for line in sys.stdin.buffer:
         reply = answer(msgspec.json.decode(line, type=JudgeRequest)) + b"\n"
         try:
             sys.stdout.buffer.write(reply)
             sys.stdout.buffer.flush()
-        except BrokenPipeError:  # the program that asks was killed
+        except BrokenPipeError:  # the parent was killed
             os._exit(1)
 
 

@@ -96,7 +96,7 @@ def local_file(reference: Reference) -> Iterator[bytes]:
     """
     uri = reference.uri
     if is_store(uri):
-        filesystem, path = store_of(uri)
+        filesystem, path = open_store(uri)
         with filesystem.open_input_stream(path, compression=None) as stream, _copy() as (file, copy):
             while chunk := stream.read(_CHUNK_BYTES):
                 file.write(chunk)
@@ -127,7 +127,7 @@ def is_store(place: str) -> bool:
     return place.startswith(_STORES)
 
 
-def store_of(uri: str) -> "tuple[FileSystem, str]":
+def open_store(uri: str) -> "tuple[FileSystem, str]":
     """Return the object store that a URI names, and the path in it.
 
     The environment has keys, region and AWS_ENDPOINT_URL, as every S3 client reads them. Raises TriageError
@@ -156,7 +156,7 @@ def store_of(uri: str) -> "tuple[FileSystem, str]":
 def _in_store(source: str, skip: Skip) -> Iterator[Reference]:
     from pyarrow import fs  # an extra
 
-    filesystem, path = store_of(source)
+    filesystem, path = open_store(source)
     scheme = source.partition("://")[0]
     is_one = source.endswith(_SUFFIXES)
     selector = [path] if is_one else fs.FileSelector(path, recursive=True)

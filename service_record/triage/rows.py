@@ -1,4 +1,4 @@
-"""The row that one bundle becomes. Pure."""
+"""The row of one host's bundle. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -91,10 +91,10 @@ class BundleRow(msgspec.Struct, frozen=True, kw_only=True):
     """The program that judged it."""
 
 
-def row_of(
+def make_row(
     diagnosis: Diagnosis | None, history: History, reference: Reference, facts: Mapping[str, Any]
 ) -> BundleRow:
-    """Return the row of a host: its verdict, the root cause, the line that tells, and `facts` on the host."""
+    """Return the row of a host: its verdict, root cause and telling line, with the columns `facts`."""
     latest = max((run.last_entry for run in _runs(history) if run.last_entry), default=None)
     row = BundleRow(
         key=reference.key,
@@ -115,7 +115,7 @@ _PLATFORM: Final = re.compile(r"\bignition\.platform\.id=(\S+)")
 
 
 def bundle_facts(facts: KnownFacts, history: History) -> dict[str, str]:
-    """Return what the files and records of a bundle say of its host, by columns of its row."""
+    """Return the columns that describe the host: its name, release, role, platform and hardware."""
     roles = roles_of(facts, history)
     names = {fact.of: fact.value for fact in facts.all("os")}
     platform = _PLATFORM.search(" ".join(fact.value for fact in facts.all("cmdline")))
@@ -171,16 +171,20 @@ def _runs(history: History) -> Iterator[Run]:
 def _root(diagnosis: Diagnosis) -> dict[str, object]:
     """Return the columns that the root cause fills; without one, those of what stands out most."""
     if diagnosis.root is not None:
-        return _of_trouble(diagnosis.root)
+        return _trouble_columns(diagnosis.root)
     if diagnosis.host is not None:
         cause = diagnosis.host.cause
-        return {"service": diagnosis.host.service, **_of_cause(cause), **_of_line(cause.line or cause.says)}
+        return {
+            "service": diagnosis.host.service,
+            **_cause_columns(cause),
+            **_line_columns(cause.line or cause.says),
+        }
     if diagnosis.failed_units:
-        return _of_unit(diagnosis.failed_units[0])
-    return _of_line(diagnosis.stands_out[0].line) if diagnosis.stands_out else {}
+        return _unit_columns(diagnosis.failed_units[0])
+    return _line_columns(diagnosis.stands_out[0].line) if diagnosis.stands_out else {}
 
 
-def _of_trouble(trouble: Trouble) -> dict[str, object]:
+def _trouble_columns(trouble: Trouble) -> dict[str, object]:
     line = (trouble.cause and trouble.cause.line) or (trouble.telling and trouble.telling.line)
     line = line or telling_line(trouble.facts.message) or ""
     since = trouble.since
@@ -188,32 +192,32 @@ def _of_trouble(trouble: Trouble) -> dict[str, object]:
         "service": trouble.service,
         "stage": trouble.stage or "",
         "since": None if since is None else since.timestamp(),
-        **_of_cause(trouble.cause),
-        **_of_line(line or _without_line(trouble)),
+        **_cause_columns(trouble.cause),
+        **_line_columns(line or _without_line(trouble)),
     }
 
 
 def _without_line(trouble: Trouble) -> str:
-    """Return what stands for a telling line where nothing was said."""
+    """Return a text in place of a telling line, for a service that logged nothing."""
     if trouble.kind is Verdict.STUCK:
         return f"stuck in stage {trouble.stage}" if trouble.stage else "stuck"
     facts = trouble.facts
     return f"exit {facts.exit_code}" if facts.exit_code is not None else facts.service_result or ""
 
 
-def _of_unit(failed: FailedUnit) -> dict[str, object]:
+def _unit_columns(failed: FailedUnit) -> dict[str, object]:
     cause = failed.cause
     line = (cause and cause.line) or f"{failed.unit.name} failed"
-    return {"service": failed.unit.service, **_of_cause(cause), **_of_line(line)}
+    return {"service": failed.unit.service, **_cause_columns(cause), **_line_columns(line)}
 
 
-def _of_cause(cause: KnownCause | None) -> dict[str, object]:
+def _cause_columns(cause: KnownCause | None) -> dict[str, object]:
     if cause is None or not cause.is_of_rule:
         return {}
     return {"cause": cause.name, "cause_says": cause.says, "rank": cause.rank}
 
 
-def _of_line(line: str) -> dict[str, object]:
+def _line_columns(line: str) -> dict[str, object]:
     return {"line": line[:_MAX_LINE], "signature": signature(line)[:_MAX_LINE]}
 
 
