@@ -15,6 +15,7 @@ UNITS = Path(__file__).resolve().parents[1] / "units"
 SERVICE = UNITS / "boot-reporter.service"
 TIMER = UNITS / "boot-reporter.timer"
 COLLECTOR = UNITS / "collector.service"
+METRICS = UNITS / "service-record-metrics.service"
 MOST_EXPOSURE = {SERVICE: 3.0, COLLECTOR: 2.0}
 ORDERINGS = {"after", "before", "requires", "requisite", "bindsto", "partof", "upholds", "wants", "conflicts"}
 DEMANDS = {"requiredby", "upheldby", "alias", "also", "wantedby"}
@@ -49,6 +50,24 @@ def test_what_the_sandbox_lacks_has_its_reason_in_the_unit(unit: Path) -> None:
     missing = {re.split("[=/]", row["name"])[0] for row in rows if float(row["exposure"] or 0) > 0}
     assert missing, "it can always be had safer"
     assert [name for name in sorted(missing) if f"{name}=" not in unit.read_text()] == []
+
+
+def test_metrics_are_replaced_whole(tmp_path: Path) -> None:
+    program = tmp_path / "service-record"
+    program.write_text("#!/bin/sh\necho metric 1\n")
+    program.chmod(0o755)
+    command = dict(settings(METRICS))["execstart"].replace("/usr/local/bin/service-record", str(program))
+
+    def run() -> int:
+        return subprocess.run(
+            ["/bin/sh", "-c", command], env={"TEXTFILE_DIRECTORY": str(tmp_path)}, check=False
+        ).returncode
+
+    assert run() == 0
+    assert (tmp_path / "service_record.prom").read_text() == "metric 1\n"
+    program.write_text("#!/bin/sh\necho half\nexit 3\n")
+    assert run() == 3
+    assert (tmp_path / "service_record.prom").read_text() == "metric 1\n"
 
 
 @both

@@ -144,6 +144,9 @@ def _everything(layout: Layout, pages: Iterable[tuple[str, str]]) -> Iterator[It
     for path, text in pages:
         yield Item(f"{layout.prefix}/share/{path}", Option.SHIM, text.encode())
     yield from _reporter(layout)
+    if layout.is_package:
+        for name in ("service-record-metrics.service", "service-record-metrics.timer"):
+            yield Item(f"{layout.units}/{name}", Option.REPORTER, _unit(name, layout))
     yield Item(f"{layout.units}/collector.service", Option.COLLECTOR, _unit("collector.service", layout))
 
 

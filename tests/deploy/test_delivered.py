@@ -1,5 +1,6 @@
 """The one list of what is delivered."""
 
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -94,7 +95,8 @@ def test_what_is_in_a_file_is_what_the_repository_has() -> None:
 
 def test_every_unit_and_every_shell_program_is_delivered() -> None:
     kept = [path for name in ("shell", "units") for path in (REPOSITORY / name).rglob("*") if path.is_file()]
-    delivered = {item.data for item in contents(EVERYTHING)}
+    of_package = contents(EVERYTHING, replace(HOST, is_package=True))
+    delivered = {item.data for item in (*contents(EVERYTHING), *of_package)}
     assert [path for path in kept if path.read_bytes() not in delivered] == []
 
 
