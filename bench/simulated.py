@@ -10,16 +10,22 @@ from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence, Traces
 from service_record.reporter.host_view import HostView, View
 from service_record.reporter.policy.deciding import decide
-from service_record.reporter.policy.moment import Moment, RoundPlan, Shipment, StageReport, StepResult
+from service_record.reporter.policy.round_context import (
+    RoundContext,
+    RoundPlan,
+    Shipment,
+    StageReport,
+    StepResult,
+)
 from service_record.reporter.policy.shipments import PROBE_BYTES, asks, spool_is_delivered, with_offer
 from service_record.reporter.policy.transitions import (
-    after,
-    arrive,
-    before,
+    apply_results,
+    begin_round,
+    count_step,
     has_moved,
-    not_kept,
     with_bundle,
     with_view,
+    without_bundle,
 )
 from service_record.reporter.settings import AssistedServiceSettings, Settings
 from service_record.reporter.state import ReporterState
@@ -94,7 +100,7 @@ def steps(
     settings: Settings, state: ReporterState, evidence: HostEvidence, service: Answering, size: int
 ) -> Generator[ReporterState, None, RoundPlan]:
     """Yield each state that a round saves; return its last plan. Closing the generator kills the round."""
-    state = with_offer(settings, arrive(state, evidence), evidence)
+    state = with_offer(settings, begin_round(state, evidence), evidence)
     yield state
     view = service.get() if asks(settings, state, evidence) else None
     state = with_view(state, view, evidence)
@@ -106,7 +112,7 @@ def steps(
             view, is_view_old = service.get(), False
             plan = decide(settings, state, view, evidence)
         if plan.told:
-            state = after(state, plan, (), evidence)
+            state = apply_results(state, plan, (), evidence)
             yield state
         results: list[StepResult] = []
         gathers = plan.gather and not plan.report
@@ -117,17 +123,17 @@ def steps(
         planned: tuple[StageReport | Shipment, ...] = plan.report or plan.ship
         for step in planned:
             sent = min(size, step.most) if isinstance(step, Shipment) else 0
-            state = before(state, step, evidence, sent)
+            state = count_step(state, step, evidence, sent)
             yield state
             outcome = service.upload(step, sent) if isinstance(step, Shipment) else service.put(step)
             results.append(StepResult(step=step, outcome=outcome, size=sent))
             is_told = isinstance(step, StageReport) and isinstance(outcome, Answered) and outcome.good
             is_view_old = is_view_old or is_told
-            state = after(state, plan, results[-1:], evidence)
+            state = apply_results(state, plan, results[-1:], evidence)
             yield state
         if plan.is_last:
-            if spool_is_delivered(Moment(settings, state, evidence, view)):
-                yield not_kept(state)
+            if spool_is_delivered(RoundContext(settings, state, evidence, view)):
+                yield without_bundle(state)
             return plan
         if has_moved(state, results):
             view, is_view_old = service.get(), False

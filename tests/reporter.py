@@ -8,7 +8,7 @@ from service_record.diagnosis import Verdict
 from service_record.reporter.host_state import HostEvidence, Traces
 from service_record.reporter.host_view import HostView
 from service_record.reporter.paths import Places
-from service_record.reporter.policy.transitions import arrive
+from service_record.reporter.policy.transitions import begin_round
 from service_record.reporter.state import ReporterState
 
 BOOT = "b0" * 16
@@ -60,5 +60,5 @@ def seen(*rounds: HostEvidence, state: ReporterState | None = None) -> ReporterS
     """The state after these rounds in which nothing was done, the last having just begun."""
     state = state or ReporterState()
     for found in rounds:
-        state = arrive(state, found)
+        state = begin_round(state, found)
     return state

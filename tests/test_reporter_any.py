@@ -15,7 +15,7 @@ from service_record.http.answers import Answered, Outcome, Unreachable
 from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence, Traces
 from service_record.reporter.host_view import HostView, NoHost, Refused, View
-from service_record.reporter.policy.moment import Fact, RoundPlan
+from service_record.reporter.policy.round_context import Fact, RoundPlan
 from service_record.reporter.settings import HostLogsPolicy, Send, Settings, Stages
 from service_record.reporter.state import ReporterState
 from tests.reporter import evidence

@@ -13,7 +13,7 @@ from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence, Traces
 from service_record.reporter.host_view import HostView, NoHost, Refused, View
 from service_record.reporter.policy.deciding import ENDINGS, QUIET, SILENCES, decide
-from service_record.reporter.policy.moment import (
+from service_record.reporter.policy.round_context import (
     MOST_TRIES,
     Fact,
     RoundPlan,
@@ -27,16 +27,16 @@ from service_record.reporter.policy.transitions import (
     ANSWERS,
     Answer,
     Call,
-    Meaning,
-    after,
-    arrive,
-    before,
+    ResponseClass,
+    apply_results,
+    begin_round,
+    classify,
+    count_step,
     has_moved,
-    learn,
-    not_kept,
     with_bundle,
     with_view,
     withheld,
+    without_bundle,
 )
 from service_record.reporter.settings import HostLogsPolicy, Send, Settings, Stages
 from service_record.reporter.state import BootSeen, Denial, Pause, ReporterState, Spent
@@ -237,7 +237,7 @@ def rows_of_denials(*rounds: tuple[str, float, View | None]) -> list[bool]:
     state, stops = ReporterState(), []
     for boot_id, uptime, view in rounds:
         found = evidence(uptime, boot_id=boot_id)
-        state = with_view(arrive(state, found), view, found)
+        state = with_view(begin_round(state, found), view, found)
         stops.append(decide(settings(), state, view, found).stop is not None)
     return stops
 
@@ -453,33 +453,36 @@ def test_each_answer_means_what_its_row_says(answer: Answer) -> None:
         and not any(call in row.calls and status in row.statuses for row in earlier)
     ]
     assert told, "this row is never reached"
-    assert {learn(call, Answered(status)) for call, status in told} == {answer.meaning}
+    assert {classify(call, Answered(status)) for call, status in told} == {answer.meaning}
 
 
 @pytest.mark.parametrize(
     ("call", "status", "meaning"),
     [
-        (Call.STAGE, 200, Meaning.DONE),
-        (Call.UPLOAD, 204, Meaning.DONE),
-        (Call.STAGE, 400, Meaning.OTHER_FORM),
-        (Call.INFO, 400, Meaning.NEVER_AGAIN),
-        (Call.INFO, 409, Meaning.MOVED),
-        (Call.STAGE, 409, Meaning.MOVED),
-        (Call.INFO, 500, Meaning.LATER),
-        (Call.UPLOAD, 500, Meaning.LATER),
-        *((Call.UPLOAD, status, Meaning.LATER) for status in (408, 423, 425, 429, 502, 503, 504, 301, 302)),
-        *((Call.INFO, status, Meaning.LATER) for status in (408, 423, 425, 429, 502, 503, 504, 301)),
-        *((Call.UPLOAD, status, Meaning.NEVER_AGAIN) for status in (400, 405, 409, 413)),
-        *((Call.INFO, status, Meaning.NEVER_AGAIN) for status in (405, 413)),
-        *((call, status, Meaning.LATER) for call in Call for status in (401, 403, 404)),
+        (Call.STAGE, 200, ResponseClass.DONE),
+        (Call.UPLOAD, 204, ResponseClass.DONE),
+        (Call.STAGE, 400, ResponseClass.OTHER_FORM),
+        (Call.INFO, 400, ResponseClass.NEVER_AGAIN),
+        (Call.INFO, 409, ResponseClass.MOVED),
+        (Call.STAGE, 409, ResponseClass.MOVED),
+        (Call.INFO, 500, ResponseClass.LATER),
+        (Call.UPLOAD, 500, ResponseClass.LATER),
+        *(
+            (Call.UPLOAD, status, ResponseClass.LATER)
+            for status in (408, 423, 425, 429, 502, 503, 504, 301, 302)
+        ),
+        *((Call.INFO, status, ResponseClass.LATER) for status in (408, 423, 425, 429, 502, 503, 504, 301)),
+        *((Call.UPLOAD, status, ResponseClass.NEVER_AGAIN) for status in (400, 405, 409, 413)),
+        *((Call.INFO, status, ResponseClass.NEVER_AGAIN) for status in (405, 413)),
+        *((call, status, ResponseClass.LATER) for call in Call for status in (401, 403, 404)),
     ],
 )
-def test_answers_of_the_assisted_service_are_known(call: Call, status: int, meaning: Meaning) -> None:
-    assert learn(call, Answered(status)) is meaning
+def test_answers_of_the_assisted_service_are_known(call: Call, status: int, meaning: ResponseClass) -> None:
+    assert classify(call, Answered(status)) is meaning
 
 
 def test_no_answer_is_asked_for_again_later() -> None:
-    assert {learn(call, LOST) for call in Call} == {Meaning.LATER}
+    assert {classify(call, LOST) for call in Call} == {ResponseClass.LATER}
 
 
 def test_a_service_without_the_stages_gets_the_fact_as_information_in_the_same_round() -> None:
@@ -526,7 +529,7 @@ def test_a_stage_that_moved_is_told_on_the_stage_that_is_read_then() -> None:
     plan = decide(settings(), OLD_STATE, old, FIRST)
     outcome = service.put(plan.report[0])
     results = [StepResult(step=plan.report[0], outcome=outcome)]
-    state = after(before(OLD_STATE, plan.report[0], FIRST), plan, results, FIRST)
+    state = apply_results(count_step(OLD_STATE, plan.report[0], FIRST), plan, results, FIRST)
     assert has_moved(state, results)
     (again,) = decide(settings(), state, service.get(), FIRST).report
     assert again.stage == "Configuring"
@@ -710,11 +713,11 @@ def test_the_agents_logs_stay_unless_the_settings_give_them_up(case: Case, kinds
 
 def test_only_what_was_sent_into_the_hosts_slot_makes_its_logs_ours() -> None:
     (step,) = Case(state=TOLD, evidence=WRONG).plan().ship
-    counted = before(TOLD, step, WRONG, SMALL)
+    counted = count_step(TOLD, step, WRONG, SMALL)
     assert counted.host_uploads == step.tries
     for outcome, uploads in ((Answered(503), 0), (Unreachable("reset", sent=SMALL), 1)):
         result = StepResult(step=step, outcome=outcome, size=SMALL)
-        assert after(counted, RoundPlan(ship=(step,)), [result], WRONG).host_uploads == uploads
+        assert apply_results(counted, RoundPlan(ship=(step,)), [result], WRONG).host_uploads == uploads
 
 
 FACT, PLACE = str(Fact.LOCAL), "Boot logs kept on the host: /var/lib/service-record/spool"
@@ -990,7 +993,7 @@ def test_a_last_word_is_said_when_any_of_it_was_sent(outcome: Outcome, is_said: 
     earlier = replace(TOLD, spent=spent(last_word="lifetime"))
     for own, expected in ((step, BOOT if is_said else None), (replace(step, last_word=None), "lifetime")):
         result = StepResult(step=own, outcome=outcome, size=SMALL)
-        state = after(before(earlier, own, NEAR, SMALL), RoundPlan(ship=(own,)), [result], NEAR)
+        state = apply_results(count_step(earlier, own, NEAR, SMALL), RoundPlan(ship=(own,)), [result], NEAR)
         assert state.spent_at(own.destination).last_word == expected
 
 
@@ -1046,7 +1049,7 @@ def test_a_newer_bundle_goes_before_the_one_in_the_spool() -> None:
     state = with_bundle(TOLD, replace(WRONG, fingerprint="older"))
     plan = Case(state=state, evidence=WRONG).plan()
     assert ([found.fingerprint for found in plan.ship], plan.gather) == (["wrong"], True)
-    assert Case(state=not_kept(state)).plan().ship == ()
+    assert Case(state=without_bundle(state)).plan().ship == ()
 
 
 def test_a_bundle_with_a_secret_is_not_made_again() -> None:
@@ -1116,10 +1119,10 @@ def test_a_refused_upload_ends_that_kind_for_good(status: int) -> None:
 )
 def test_a_budget_counts_what_was_sent(outcome: Outcome, uploads: int, sent: int) -> None:
     (step,) = Case(state=TOLD, evidence=WRONG).plan().ship
-    counted = before(TOLD, step, WRONG, SMALL).spent_at(step.destination)
+    counted = count_step(TOLD, step, WRONG, SMALL).spent_at(step.destination)
     assert (counted.uploads, counted.bytes) == (step.tries, step.tries * SMALL)
     results = [StepResult(step=step, outcome=outcome, size=SMALL)]
-    state = after(before(TOLD, step, WRONG, SMALL), RoundPlan(ship=(step,)), results, WRONG)
+    state = apply_results(count_step(TOLD, step, WRONG, SMALL), RoundPlan(ship=(step,)), results, WRONG)
     found = state.spent_at(step.destination)
     assert (found.uploads, found.boot_uploads, found.bytes) == (uploads, uploads, sent)
 

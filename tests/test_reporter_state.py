@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.reporter.policy.transitions import arrive
+from service_record.reporter.policy.transitions import begin_round
 from service_record.reporter.state import Denial, Pause, ReporterState, Spent, SpooledBundle, load, save
 from tests.full_disk import full_beyond
 from tests.reporter import BOOT, NEXT_BOOT, evidence, seen
@@ -165,11 +165,11 @@ def test_boots_are_counted_in_the_order_they_are_seen() -> None:
 def test_many_boots_are_folded_into_a_sum() -> None:
     state = ReporterState()
     for number in range(100):
-        state = arrive(state, evidence(10.0, boot_id=str(number)))
+        state = begin_round(state, evidence(10.0, boot_id=str(number)))
     assert len(state.boots) == 16
     assert state.ordinal("99") == 100
     assert state.uptime_before("99") == 990.0
 
 
 def test_a_new_round_may_try_again_what_the_one_before_tried_in_vain() -> None:
-    assert arrive(replace(ReporterState(), deferred=("host",)), evidence()).deferred == ()
+    assert begin_round(replace(ReporterState(), deferred=("host",)), evidence()).deferred == ()

@@ -15,7 +15,7 @@ import pytest
 
 from service_record.record.entry import Phase
 from service_record.reporter.assisted_service import LONGEST_INFO
-from service_record.reporter.policy.moment import StageReport
+from service_record.reporter.policy.round_context import StageReport
 from service_record.reporter.state import load
 from tests.assisted_installation import LOCAL_IGNITION, Host
 from tests.assisted_server import AssistedServer, Refuses, Says, Silence, local_server

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from service_record.record.atomic_write import place_by_moving, place_copy
-from service_record.reporter.supply import Spool, SpooledFile
+from service_record.reporter.bundle_queue import Spool, SpooledFile
 from tests.builders import must_be, some
 from tests.full_disk import full_beyond
 
@@ -190,7 +190,7 @@ def test_a_bundle_is_whole_somewhere_after_a_death_at_any_step(
     newer = bundle(tmp_path, "log-bundle-2.tar.gz", b"new")
     program = f"""
 from pathlib import Path
-from service_record.reporter.supply import Spool
+from service_record.reporter.bundle_queue import Spool
 Spool(Path({str(spool.directory)!r}), 1 << 20).keep(Path({str(newer)!r}))
 """
     call, when = step.split(":")

@@ -97,9 +97,9 @@ def _round(places: "Places", *, due: bool, dry_run: bool) -> None:
 
     if dry_run:
         from service_record.record.visible import visible
-        from service_record.reporter.round import rehearsed
+        from service_record.reporter.round import dry_run_lines
 
-        for line in rehearsed(places, os.environ):
+        for line in dry_run_lines(places, os.environ):
             click.echo(visible(line))
         return
     if run_round(places, os.environ, log_for(os.environ), only_if_due=due) is RoundResult.LEAK:

@@ -14,7 +14,7 @@ from service_record.http.answers import Answered, Outcome
 from service_record.record.visible import visible
 from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.host_view import HostView, NoHost, Refused, View
-from service_record.reporter.policy.moment import RoundPlan
+from service_record.reporter.policy.round_context import RoundPlan
 
 _STDERR: Final = 2
 

@@ -1,8 +1,8 @@
-"""One round: look at the host, ask the service, do what the rules say, in small steps.
+"""One round: look at the host, ask the service, and take the steps that the rules choose.
 
-What a step came to is on disk before the next begins, so that a round that is killed is one that ended early.
-Nothing here fails on account of settings, network or disk: that is said, and the next round goes on. A dry
-run tells what a round would do.
+Each step's result is saved before the next step starts, so a killed round loses nothing. Errors of settings,
+network and disk are logged and end no round; the next round continues. A dry run prints what a round would
+do.
 """
 
 import shutil
@@ -16,6 +16,7 @@ from service_record.http.answers import Answered
 from service_record.record import systemd
 from service_record.record.atomic_write import clear_the_way, clear_the_way_of_all
 from service_record.reporter import console, log
+from service_record.reporter.bundle_queue import BundleQueue
 from service_record.reporter.cleanup import finish, read_tombstone
 from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence, observe
@@ -23,7 +24,7 @@ from service_record.reporter.host_view import HostView, View
 from service_record.reporter.log import Log, outcome_text, plan_lines, view_text
 from service_record.reporter.paths import Places, is_there
 from service_record.reporter.policy.deciding import PLACE, decide
-from service_record.reporter.policy.moment import (
+from service_record.reporter.policy.round_context import (
     RoundPlan,
     Shipment,
     StageReport,
@@ -33,21 +34,20 @@ from service_record.reporter.policy.moment import (
 from service_record.reporter.policy.shipments import asks, with_offer
 from service_record.reporter.policy.transitions import (
     Call,
-    Meaning,
-    after,
-    arrive,
-    before,
+    ResponseClass,
+    apply_results,
+    begin_round,
+    classify,
+    count_step,
     has_moved,
-    learn,
-    not_kept,
     with_view,
+    without_bundle,
 )
 from service_record.reporter.record_care import rotate_records, send_records
 from service_record.reporter.settings import Settings, read_settings, secrets_in
 from service_record.reporter.shipping import Clients
 from service_record.reporter.state import ReporterState, load, save
 from service_record.reporter.stopping import HeldError, only_one, stop_for, tell_undelivered
-from service_record.reporter.supply import Supply
 
 _MOST_PLANS: Final = 8
 """The limit of plans in one round. Seven are the most that the rules ask for: two forms of a fact, the same
@@ -68,7 +68,7 @@ class RoundResult(StrEnum):
 def run_round(
     places: Places, environ: Mapping[str, str], say: Log, *, only_if_due: bool = False
 ) -> RoundResult:
-    """Make a round, unless one is running, or the reporter has stopped permanently: then finish that."""
+    """Run a round, unless another is running. After a permanent stop, finish the clean-up instead."""
     tombstone = read_tombstone(places)
     if tombstone is not None:
         for line in finish(places, tombstone):
@@ -118,7 +118,7 @@ class Round:
             self.say.warning(fault)
         self._sweep()
         self.evidence = observe(self.places, own=(self.places.service.name,))
-        self._keep(with_offer(self.settings, arrive(self.state, self.evidence), self.evidence))
+        self._keep(with_offer(self.settings, begin_round(self.state, self.evidence), self.evidence))
         clients = Clients(self.settings)
         if asks(self.settings, self.state, self.evidence):
             self._ask(clients)
@@ -126,37 +126,37 @@ class Round:
         self.plan = self._decide()
         advice = self._advice()
         self.show_verdict(advice)
-        supply = Supply(self.places, self.environ, self.say, self.settings, self.evidence)
+        bundles = BundleQueue(self.places, self.environ, self.say, self.settings, self.evidence)
         for _ in range(_MOST_PLANS):
             self.plan = self._decide()
             for line in plan_lines(self.plan):
                 self.say.notice(line)
-            if not self.is_saved or not self._follow(clients, supply):
+            if not self.is_saved or not self._follow(clients, bundles):
                 break
         self.is_settled = True
         self.plan = self._decide()
         if self.is_saved and self.plan.report:
-            self._follow(clients, supply)
+            self._follow(clients, bundles)
         if self.may_save:  # else it is not known what the spool is for
-            self._keep(supply.drop_delivered(self.state))
+            self._keep(bundles.drop_delivered(self.state))
         if self._advice() != advice:
             self.show_verdict(self._advice())
         send_records(self.places, self.environ, self.settings, self.say)
         rotate_records(self.places, self.environ, self.say)
         if self.plan.stop is not None:
             return self._stop(self.plan.stop)
-        return RoundResult.LEAK if supply.leak is not None else RoundResult.DONE
+        return RoundResult.LEAK if bundles.leak is not None else RoundResult.DONE
 
     def _decide(self) -> RoundPlan:
         return decide(self.settings, self.state, self.view, self.evidence, is_settled=self.is_settled)
 
-    def _follow(self, clients: Clients, supply: Supply) -> bool:
-        """Do what the plan has and was not tried in this round; whether there was any of it.
+    def _follow(self, clients: Clients, bundles: BundleQueue) -> bool:
+        """Take the steps of the plan that this round has not tried; return whether there were any.
 
-        Facts come first, and what comes of them is decided before a bundle is made, which takes minutes.
-        Only the current stage may be sent, so that an old view is asked for anew.
+        Facts come first, because making a bundle takes minutes. Only the current stage may be sent, so that
+        an old view is read again before a report.
         """
-        self._keep(after(self.state, self.plan, (), self.evidence))
+        self._keep(apply_results(self.state, self.plan, (), self.evidence))
         if self.plan.report and self.is_view_old:
             self._ask(clients)
             self.plan = self._decide()
@@ -167,23 +167,23 @@ class Round:
             self._tell(clients, report)
         if reports:
             return True
-        gathers = self.plan.gather and not supply.is_spent
+        gathers = self.plan.gather and not bundles.is_spent
         if gathers:
             self.is_view_old = True
-            self._keep(supply.gather(self.state, self.plan.bundle_bytes))
+            self._keep(bundles.gather(self.state, self.plan.bundle_bytes))
         shipments = [shipment for shipment in self.plan.ship if self._is_new((shipment.kind,))]
         for shipment in shipments:
-            self._ship(clients, supply, shipment)
+            self._ship(clients, bundles, shipment)
         return bool(gathers or shipments or self.plan.told)
 
     def _is_new(self, step: tuple[str, ...]) -> bool:
-        """Return whether this was not tried before; what nobody answered is for the next round."""
+        """Return whether this round has not tried a step. One without an answer waits for the next round."""
         is_new = step not in self.tried
         self.tried.add(step)
         return is_new
 
     def _tell(self, clients: Clients, report: StageReport) -> None:
-        if not self._keep(before(self.state, report, self.evidence)):
+        if not self._keep(count_step(self.state, report, self.evidence)):
             return
         with clients.service() as service:
             if service is None:
@@ -194,12 +194,12 @@ class Round:
         if good:
             self.is_view_old = True
             self.say.notice(f"reported to the service: {text}")
-        elif learn(Call.STAGE if report.is_new_stage else Call.INFO, outcome) is Meaning.OTHER_FORM:
+        elif classify(Call.STAGE if report.is_new_stage else Call.INFO, outcome) is ResponseClass.OTHER_FORM:
             self.say.notice(f"the service has no stage {report.stage}: reported as information")
         else:
             self.say.warning(f"not reported to the service: {text}: {outcome_text(outcome)}")
         results = [StepResult(step=report, outcome=outcome)]
-        self._keep(after(self.state, self.plan, results, self.evidence))
+        self._keep(apply_results(self.state, self.plan, results, self.evidence))
         if has_moved(self.state, results):
             self._ask(clients)
 
@@ -207,20 +207,20 @@ class Round:
         self.view, self.is_view_old = clients.view(), False
         self._keep(with_view(self.state, self.view, self.evidence))
 
-    def _ship(self, clients: Clients, supply: Supply, shipment: Shipment) -> None:
-        bundle = supply.bundle(shipment)
+    def _ship(self, clients: Clients, bundles: BundleQueue, shipment: Shipment) -> None:
+        bundle = bundles.bundle(shipment)
         if bundle is None:
-            self._keep(not_kept(self.state))
+            self._keep(without_bundle(self.state))
             return
-        if not self._keep(before(self.state, shipment, self.evidence, bundle.bytes)):
+        if not self._keep(count_step(self.state, shipment, self.evidence, bundle.bytes)):
             return
         is_known = shipment.kind in self.state.accepted
-        outcome = supply.ship(clients, shipment, bundle, is_known=is_known)
+        outcome = bundles.ship(clients, shipment, bundle, is_known=is_known)
         result = StepResult(step=shipment, outcome=outcome, size=bundle.bytes)
-        self._keep(after(self.state, self.plan, [result], self.evidence))
+        self._keep(apply_results(self.state, self.plan, [result], self.evidence))
 
     def _keep(self, state: ReporterState) -> bool:
-        """Save the state; whether it is on the disk. What cannot be counted must not be done."""
+        """Save the state, and return whether that worked. A step that cannot be counted must not be taken."""
         if state == self.state and self.is_saved:
             return True
         self.state = state
@@ -340,10 +340,8 @@ def _alone(places: Places, say: Log) -> Iterator[None]:
         yield
 
 
-def rehearsed(places: Places, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield a line for each step of a round now: the service is asked for its view, and nothing
-    else is done.
-    """
+def dry_run_lines(places: Places, environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each step that a round would take now. It only asks the service for its view."""
     tombstone = read_tombstone(places)
     if tombstone is not None:
         yield f"stopped permanently: {tombstone.reason}"
@@ -355,7 +353,7 @@ def rehearsed(places: Places, environ: Mapping[str, str]) -> Iterator[str]:
     except OSError as error:
         yield f"{places.state_file}: {error.strerror}; without it nothing is reported or shipped"
     evidence = observe(places, own=(places.service.name,))
-    state = with_offer(settings, arrive(state, evidence), evidence)
+    state = with_offer(settings, begin_round(state, evidence), evidence)
     yield f"verdict: {log.sentence(evidence)}"
     view = Clients(settings).view() if asks(settings, state, evidence) else None
     yield f"service: {view_text(view)}"

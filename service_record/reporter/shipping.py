@@ -23,7 +23,7 @@ from service_record.http.transport import Transport, acknowledged
 from service_record.record.atomic_write import place_copy, remove_torn
 from service_record.reporter.assisted_service import AssistedService, not_sendable, succeeded
 from service_record.reporter.host_view import View
-from service_record.reporter.policy.moment import HOST, HOST_BOOT, Shipment, kind_of
+from service_record.reporter.policy.round_context import HOST, HOST_BOOT, Shipment, kind_of
 from service_record.reporter.setting_table import COLLECTOR
 from service_record.reporter.settings import Settings
 

@@ -13,7 +13,7 @@ from service_record.reporter.cleanup import PURGE, UNDELIVERED, purge, stop, und
 from service_record.reporter.console import tell_systemd
 from service_record.reporter.log import Log
 from service_record.reporter.paths import Places
-from service_record.reporter.policy.moment import Fact
+from service_record.reporter.policy.round_context import Fact
 from service_record.reporter.settings import Settings, read_settings
 from service_record.reporter.state import read
 

@@ -16,7 +16,7 @@ from service_record.reporter.assisted_service import AssistedService
 from service_record.reporter.host_view import HostView, NoHost, Refused, View
 from service_record.reporter.log import Log
 from service_record.reporter.paths import Places
-from service_record.reporter.policy.moment import Shipment, StageReport
+from service_record.reporter.policy.round_context import Shipment, StageReport
 from service_record.reporter.record_care import send_records
 from service_record.reporter.settings import AssistedServiceSettings, Settings
 from service_record.reporter.state import ReporterState

@@ -17,7 +17,7 @@ from service_record.record.layout import read_entries
 from service_record.record.visible import UNSEEN
 from service_record.reporter.log import log_for
 from service_record.reporter.paths import Places
-from service_record.reporter.policy.moment import Shipment
+from service_record.reporter.policy.round_context import Shipment
 from service_record.reporter.record_care import send_records
 from service_record.reporter.settings import read_settings
 from service_record.reporter.shipping import Clients

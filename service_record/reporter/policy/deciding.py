@@ -1,7 +1,7 @@
-"""Decides the next step of a round: all rules together, which stage is told, when the work is over. Pure.
+"""Decide the next steps of a round: which stage is reported, what is shipped, when the work is over. Pure.
 
-Each accepted PUT of a stage restarts the clock by which the service finds a stage stuck. So a fact is told
-once, and nothing is told periodically.
+Each accepted PUT of a stage restarts the clock by which the service finds a stage stuck. So a fact is
+reported once, and nothing is reported periodically.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.host_view import HostView, NoHost, Refused, View
 from service_record.reporter.paths import Places
 from service_record.reporter.policy import shipments
-from service_record.reporter.policy.moment import (
+from service_record.reporter.policy.round_context import (
     MOST_TRIES,
     MOST_VERDICTS,
     NO_SUCH_HOST,
@@ -20,7 +20,7 @@ from service_record.reporter.policy.moment import (
     SERVICE,
     STAGE_CALLS,
     Fact,
-    Moment,
+    RoundContext,
     RoundPlan,
     Shipment,
     StageReport,
@@ -38,7 +38,7 @@ class PolicyRule:
     """A row of a table of rules, of which the first that holds decides."""
 
     name: str
-    holds: Callable[[Moment], bool]
+    holds: Callable[[RoundContext], bool]
     reason: str
 
     @property
@@ -46,9 +46,9 @@ class PolicyRule:
         return f"{self.name}: {self.reason}"
 
 
-def first(rules: Iterable[PolicyRule], moment: Moment) -> PolicyRule | None:
+def first(rules: Iterable[PolicyRule], context: RoundContext) -> PolicyRule | None:
     """Return the first rule that holds; None when none does."""
-    return next((rule for rule in rules if rule.holds(moment)), None)
+    return next((rule for rule in rules if rule.holds(context)), None)
 
 
 PLACE: Final = f"{Fact.KEPT}: {Places().spool_directory}"
@@ -59,30 +59,30 @@ _BOOTED: Final = (Fact.LOCAL, Fact.CONTROL_PLANE)
 _OVER: Final = frozenset({"Failed", "Done"})
 
 
-def _view(moment: Moment) -> HostView | None:
-    return moment.view if isinstance(moment.view, HostView) else None
+def _view(context: RoundContext) -> HostView | None:
+    return context.view if isinstance(context.view, HostView) else None
 
 
-def _has_it(moment: Moment) -> bool:
+def _has_it(context: RoundContext) -> bool:
     """Return whether the service has the fact already: from a round that was killed before it could note
     that.
     """
-    view = _view(moment)
-    return view is not None and (view.stage == moment.fact or view.info.startswith(moment.fact))
+    view = _view(context)
+    return view is not None and (view.stage == context.fact or view.info.startswith(context.fact))
 
 
-def _is_installing(moment: Moment) -> bool:
-    view = _view(moment)
+def _is_installing(context: RoundContext) -> bool:
+    view = _view(context)
     return view is not None and view.status in _INSTALLING
 
 
-def _stage(moment: Moment) -> str:
-    view = _view(moment)
+def _stage(context: RoundContext) -> str:
+    view = _view(context)
     return view.stage if view else ""
 
 
-def _knows_no_stages(moment: Moment) -> bool:
-    return moment.settings.stages is Stages.NEW and moment.state.stages_known is False
+def _knows_no_stages(context: RoundContext) -> bool:
+    return context.settings.stages is Stages.NEW and context.state.stages_known is False
 
 
 _STAGE_MINUTES: Final[Mapping[str, tuple[int, ...]]] = {
@@ -98,12 +98,12 @@ _LATE_SECONDS: Final = 60.0
 """The service looks at its hosts each 8 seconds, and clocks differ a little."""
 
 
-def limit_is_near(moment: Moment) -> bool:
+def limit_is_near(context: RoundContext) -> bool:
     """Return whether the service is about to find that the stage takes too long.
 
     It counts from the latest report of the stage, ours included, and only in this one status.
     """
-    view = _view(moment)
+    view = _view(context)
     if view is None or view.stage_age is None or view.status != "installing-in-progress":
         return False
     limits = [60.0 * minutes for minutes in _STAGE_MINUTES.get(view.stage, _OTHER_STAGE_MINUTES)]
@@ -111,36 +111,38 @@ def limit_is_near(moment: Moment) -> bool:
 
 
 SILENCES: Final = (
-    PolicyRule("told-before", lambda moment: moment.fact in moment.state.told, "each fact is reported once"),
+    PolicyRule(
+        "told-before", lambda context: context.fact in context.state.told, "each fact is reported once"
+    ),
     PolicyRule(
         "dropped",
-        lambda moment: moment.fact in moment.state.dropped,
+        lambda context: context.fact in context.state.dropped,
         "the service did not take this fact, and is not asked again",
     ),
     PolicyRule(
         "telling-refused",
-        lambda moment: STAGE_CALLS in moment.state.refused,
+        lambda context: STAGE_CALLS in context.state.refused,
         "the service does not take stages",
     ),
     PolicyRule(
-        "no-view", lambda moment: _view(moment) is None, "the stage that the service knows is not known"
+        "no-view", lambda context: _view(context) is None, "the stage that the service knows is not known"
     ),
     PolicyRule(
         "has-it", _has_it, "the service has this fact already; a round that was killed had reported it"
     ),
     PolicyRule(
         "not-installing",
-        lambda moment: not _is_installing(moment),
+        lambda context: not _is_installing(context),
         "stages change only while a host is being installed",
     ),
     PolicyRule(
         "no-stage",
-        lambda moment: not _stage(moment),
+        lambda context: not _stage(context),
         "a progress without a stage is answered 409; the installation has not begun for the service",
     ),
     PolicyRule(
         "over",
-        lambda moment: _stage(moment) in _OVER,
+        lambda context: _stage(context) in _OVER,
         "`Failed` is never sent: it ends the installation; after `Done` nothing is",
     ),
     PolicyRule(
@@ -151,12 +153,12 @@ SILENCES: Final = (
     PolicyRule("no-such-stages", _knows_no_stages, "`stages = new`, and the service does not have them"),
     PolicyRule(
         "deferred",
-        lambda moment: moment.fact in moment.state.deferred,
+        lambda context: context.fact in context.state.deferred,
         "the service had a bad moment: the next round tries again",
     ),
     PolicyRule(
         "tries-spent",
-        lambda moment: moment.state.tries.get(moment.fact, 0) >= MOST_TRIES,
+        lambda context: context.state.tries.get(context.fact, 0) >= MOST_TRIES,
         "the service was asked as often as it may be for one fact",
     ),
 )
@@ -166,21 +168,21 @@ WAITING: Final = frozenset({"no-view", "deferred", "stage-limit-near"})
 """The reasons that may not hold any more in the next round."""
 
 
-def stage_report(moment: Moment) -> StageReport:
+def stage_report(context: RoundContext) -> StageReport:
     """Return the fact as the service can take it: as its own stage, or as information on the current one.
 
     The current stage is sent as it was read, whatever it is: another would change the installation. So
     `Rebooting` is sent of a host added on day two only when that is its stage; it would be `Done` by it.
     """
-    fact, stages = moment.fact, moment.settings.stages
-    as_stage = stages is Stages.NEW or (stages is Stages.AUTO and moment.state.stages_known is not False)
-    place = bundle_place(moment) if moment.told_verdicts and moment.is_wrong else ""
+    fact, stages = context.fact, context.settings.stages
+    as_stage = stages is Stages.NEW or (stages is Stages.AUTO and context.state.stages_known is not False)
+    place = bundle_place(context) if context.told_verdicts and context.is_wrong else ""
     if as_stage:
         return StageReport(fact=fact, stage=fact.value, info="", place=place)
-    return StageReport(fact=fact, stage=_stage(moment), info=info(fact), place=place)
+    return StageReport(fact=fact, stage=_stage(context), info=info(fact), place=place)
 
 
-def verdict_report(moment: Moment) -> StageReport | None:
+def verdict_report(context: RoundContext) -> StageReport | None:
     """Return the report of what is wrong with the host and where its bundle is; None when there is none.
 
     It goes with the current stage, behind the fact that the service has; a fact that is still to be told
@@ -188,22 +190,22 @@ def verdict_report(moment: Moment) -> StageReport | None:
     times is the same verdict, and there are at most `MOST_VERDICTS`: a host that fails in a new way each
     minute must not put off the service's own time limit.
     """
-    view, state = _view(moment), moment.state
-    if view is None or not view.stage or not moment.is_wrong or limit_is_near(moment):
+    view, state = _view(context), context.state
+    if view is None or not view.stage or not context.is_wrong or limit_is_near(context):
         return None
     # On day two a host is `Done` before it boots from its disk; other words on that stage change no state.
     is_final = view.stage in _OVER and not (view.stage == "Done" and _is_day_two(view))
-    silence = first(SILENCES, moment)
+    silence = first(SILENCES, context)
     waits = silence is None or silence.name in WAITING
     if (
         is_final
         or STAGE_CALLS in state.refused
-        or (waits and is_outstanding(moment) and _is_installing(moment))
+        or (waits and is_outstanding(context) and _is_installing(context))
     ):
         return None
-    place, told = bundle_place(moment), moment.told_verdicts
-    name = f"{moment.verdict_name}{place}"
-    if place == NO_BUNDLE and any(fact.startswith(moment.verdict_name) for fact in told):
+    place, told = bundle_place(context), context.told_verdicts
+    name = f"{context.verdict_name}{place}"
+    if place == NO_BUNDLE and any(fact.startswith(context.verdict_name) for fact in told):
         return None
     is_spent = len(told) >= MOST_VERDICTS or state.tries.get(name, 0) >= MOST_TRIES
     if is_spent or name in {*told, *state.dropped, *state.deferred}:
@@ -215,13 +217,13 @@ def verdict_report(moment: Moment) -> StageReport | None:
 NO_BUNDLE: Final = "No boot logs"
 
 
-def bundle_place(moment: Moment) -> str:
+def bundle_place(context: RoundContext) -> str:
     """Return where the bundle of what is wrong is, in words for people who cannot log in to the host."""
-    state, fingerprint = moment.state, moment.evidence.fingerprint
+    state, fingerprint = context.state, context.evidence.fingerprint
     has_it = [name for name, spent in state.spent.items() if fingerprint in spent.fingerprints]
     elsewhere = [_shown(name) for name in has_it if name != SERVICE]
     places = []
-    if state.bundle is not None and (not has_it or keeps_bundle(moment)):
+    if state.bundle is not None and (not has_it or keeps_bundle(context)):
         places.append(VOLATILE_PLACE if state.bundle.is_volatile else PLACE)
     if SERVICE in has_it:
         places.append("Boot logs are among the logs of this host")
@@ -235,16 +237,16 @@ def _shown(destination: str) -> str:
     return destination if destination.startswith("directory:") else destination.rpartition(":")[0]
 
 
-def is_outstanding(moment: Moment) -> bool:
+def is_outstanding(context: RoundContext) -> bool:
     """Return whether the fact of now may still be told in a later round."""
-    if moment.settings.service is None or STAGE_CALLS in moment.state.refused:
+    if context.settings.service is None or STAGE_CALLS in context.state.refused:
         return False
-    return moment.fact not in {*moment.state.told, *moment.state.dropped}
+    return context.fact not in {*context.state.told, *context.state.dropped}
 
 
-def facts_with_service(moment: Moment) -> tuple[Fact, ...]:
+def facts_with_service(context: RoundContext) -> tuple[Fact, ...]:
     """Return the fact that the service has although this state does not know it."""
-    return (moment.fact,) if _has_it(moment) and moment.fact not in moment.state.told else ()
+    return (context.fact,) if _has_it(context) and context.fact not in context.state.told else ()
 
 
 _ADDED: Final = "added-to-existing-cluster"
@@ -256,57 +258,57 @@ def _is_day_two(view: HostView) -> bool:
     return view.kind == _DAY_TWO or view.status == _ADDED
 
 
-def _is_installed(moment: Moment) -> bool:
+def _is_installed(context: RoundContext) -> bool:
     """Return whether the service says that the host is installed, and can know it.
 
     A host that is added on day two is `Done` for the service before it boots from its disk: what fails
     after that, the service does not see.
     """
-    view = _view(moment)
+    view = _view(context)
     if view is None or _is_day_two(view):
         return False
     return view.status == "installed" or view.stage == "Done"
 
 
-def _is_up(moment: Moment) -> bool:
-    return moment.evidence.kubelet_healthy and moment.fact is Fact.CONTROL_PLANE
+def _is_up(context: RoundContext) -> bool:
+    return context.evidence.kubelet_healthy and context.fact is Fact.CONTROL_PLANE
 
 
-def _is_up_and_well(moment: Moment) -> bool:
-    return _is_up(moment) and not moment.is_wrong
+def _is_up_and_well(context: RoundContext) -> bool:
+    return _is_up(context) and not context.is_wrong
 
 
-def _is_up_and_told(moment: Moment) -> bool:
+def _is_up_and_told(context: RoundContext) -> bool:
     """Return whether the kubelet is proof that the work is over: not while something is wrong with a host
     that has not joined its cluster.
     """
-    hasjoined = _stage(moment) in _IN_CLUSTER
-    if not _is_up(moment) or (moment.is_wrong and not hasjoined):
+    hasjoined = _stage(context) in _IN_CLUSTER
+    if not _is_up(context) or (context.is_wrong and not hasjoined):
         return False
-    silence = first(SILENCES, moment)
+    silence = first(SILENCES, context)
     waits = silence is None or silence.name in WAITING
-    return not (waits and is_outstanding(moment))
+    return not (waits and is_outstanding(context))
 
 
-def _is_final_denial(moment: Moment, rule: str, answer: type[Refused | NoHost]) -> bool:
+def _is_final_denial(context: RoundContext, rule: str, answer: type[Refused | NoHost]) -> bool:
     """Return whether a denial is the end.
 
     A service whose database is away denies every host. So a trouble that nobody has taken is offered again.
     """
-    if not moment.is_denied(rule) or shipments.waits_for_delivery(moment):
+    if not context.is_denied(rule) or shipments.waits_for_delivery(context):
         return False
-    return moment.view is None or isinstance(moment.view, answer)
+    return context.view is None or isinstance(context.view, answer)
 
 
 ENDINGS: Final = (
     PolicyRule(
         NOT_OURS,
-        lambda moment: _is_final_denial(moment, NOT_OURS, Refused),
+        lambda context: _is_final_denial(context, NOT_OURS, Refused),
         "the service does not take our token, in three rounds over 30 minutes; no trouble waits for it",
     ),
     PolicyRule(
         NO_SUCH_HOST,
-        lambda moment: _is_final_denial(moment, NO_SUCH_HOST, NoHost),
+        lambda context: _is_final_denial(context, NO_SUCH_HOST, NoHost),
         "the service knows no such host any more, in three rounds over 30 minutes; no trouble waits for it",
     ),
     PolicyRule(
@@ -321,14 +323,14 @@ ENDINGS: Final = (
     ),
     PolicyRule(
         "time-limit",
-        lambda moment: (
-            moment.is_over_limit and moment.is_last_boot and not shipments.waits_for_delivery(moment)
+        lambda context: (
+            context.is_over_limit and context.is_last_boot and not shipments.waits_for_delivery(context)
         ),
         "this boot has taken longer than `time_limit`, and no trouble waits for a destination that is away",
     ),
     PolicyRule(
         "lifetime",
-        lambda moment: moment.lived >= moment.settings.lifetime,
+        lambda context: context.lived >= context.settings.lifetime,
         "the host was up for longer than `lifetime`, all boots together",
     ),
 )
@@ -342,16 +344,16 @@ QUIET: Final = PolicyRule(
 )
 
 
-def is_undelivered(moment: Moment) -> bool:
+def is_undelivered(context: RoundContext) -> bool:
     """Return whether something is, or was, wrong with the host that no destination has a bundle of.
 
     A bundle whose place on the host the service was told of, or that stays there for the sake of the agent's
     logs, has not arrived, either.
     """
-    if not moment.is_wrong:
-        return shipments.has_undelivered(moment)
-    is_delivered = moment.state.is_delivered(moment.evidence.fingerprint)
-    return not is_delivered or Fact.KEPT in moment.state.told or shipments.keeps_bundle(moment)
+    if not context.is_wrong:
+        return shipments.has_undelivered(context)
+    is_delivered = context.state.is_delivered(context.evidence.fingerprint)
+    return not is_delivered or Fact.KEPT in context.state.told or shipments.keeps_bundle(context)
 
 
 def decide(
@@ -362,24 +364,25 @@ def decide(
     *,
     is_settled: bool = False,
 ) -> RoundPlan:
-    """Return what to do now. `view` is None when the service was not asked; see `asks`.
+    """Return the next steps of a round. `view` is None if the service was not asked; see `asks`.
 
-    Decide anew, with the state of `after`, until a plan `is_last`: an answer may ask for another form, or
-    another slot. A stop is carried out after everything else. The verdict is reported last, because it says
-    where the bundle is: when nothing else is left to do, or when this round can do no more (`is_settled`).
+    Call this again with the state of `apply_results` until a plan `is_last`: an answer may ask for another
+    form or another slot. A stop is carried out after everything else. The verdict is reported last, because
+    it names the place of the bundle: when nothing else is left, or when `is_settled` (this round can do no
+    more).
     """
-    moment = Moment(settings, state, evidence, view)
-    end = first(ENDINGS, moment)
-    undelivered = is_undelivered(moment)
+    context = RoundContext(settings, state, evidence, view)
+    end = first(ENDINGS, context)
+    undelivered = is_undelivered(context)
     stop = Stop(rule=end.name, reason=end.reason, is_undelivered=undelivered) if end else None
-    if end is None and QUIET.holds(moment):
+    if end is None and QUIET.holds(context):
         return RoundPlan(why=(QUIET.line,))
-    plan = _with_stages(RoundPlan(stop=stop, why=(end.line,) if end else ()), moment)
-    is_well = _is_up_and_well(moment)
-    if stop is not None and (is_well or not (moment.is_wrong or stop.rule in _LIMITS)):
-        return _with_shipments(plan, moment, (shipments.SPOOLED,)) if undelivered else plan
-    plan = plan if is_well else _with_shipments(plan, moment)
-    report = verdict_report(moment) if settings.service is not None else None
+    plan = _with_stages(RoundPlan(stop=stop, why=(end.line,) if end else ()), context)
+    is_well = _is_up_and_well(context)
+    if stop is not None and (is_well or not (context.is_wrong or stop.rule in _LIMITS)):
+        return _with_shipments(plan, context, (shipments.SPOOLED,)) if undelivered else plan
+    plan = plan if is_well else _with_shipments(plan, context)
+    report = verdict_report(context) if settings.service is not None else None
     if report is None or plan.report or plan.told or ((plan.gather or plan.ship) and not is_settled):
         return plan
     return replace(plan, report=(report,), why=(*plan.why, "reported: the verdict"))
@@ -389,14 +392,14 @@ _LIMITS = frozenset({"time-limit", "lifetime"})
 """Endings that a bundle goes before even when nothing is wrong."""
 
 
-def _with_stages(plan: RoundPlan, moment: Moment) -> RoundPlan:
-    if moment.settings.service is None:
+def _with_stages(plan: RoundPlan, context: RoundContext) -> RoundPlan:
+    if context.settings.service is None:
         return plan
-    facts = facts_with_service(moment)
-    silence = first(SILENCES, moment)
+    facts = facts_with_service(context)
+    silence = first(SILENCES, context)
     if silence is not None:
         return replace(plan, told=facts, why=(*plan.why, f"not reported: {silence.line}"))
-    report = stage_report(moment)
+    report = stage_report(context)
     return replace(plan, report=(report,), why=(*plan.why, f"reported: {report.fact}"))
 
 
@@ -407,26 +410,28 @@ class _Wish:
     shipment: Shipment | None
 
 
-def _wishes(moment: Moment, rows: tuple[Want, ...], *, is_end: bool) -> Iterator[_Wish]:
-    for target in shipments.targets(moment):
-        reason = shipments.want(moment, target, rows)
+def _wishes(context: RoundContext, rows: tuple[Want, ...], *, is_end: bool) -> Iterator[_Wish]:
+    for target in shipments.targets(context):
+        reason = shipments.want(context, target, rows)
         if reason is not None:
-            yield _Wish(target, reason, shipments.shipment(moment, target, reason, is_last=is_end))
+            yield _Wish(target, reason, shipments.shipment(context, target, reason, is_last=is_end))
 
 
-def _with_shipments(plan: RoundPlan, moment: Moment, rows: tuple[Want, ...] = shipments.WANTS) -> RoundPlan:
-    wishes = list(_wishes(moment, rows, is_end=plan.stop is not None))
+def _with_shipments(
+    plan: RoundPlan, context: RoundContext, rows: tuple[Want, ...] = shipments.WANTS
+) -> RoundPlan:
+    wishes = list(_wishes(context, rows, is_end=plan.stop is not None))
     affordable = [(want, want.shipment) for want in wishes if want.shipment is not None]
     newer = [want for want, _ in affordable if want.reason is not shipments.SPOOLED]
     if newer:  # the spool holds one bundle: a newer one takes its place
         affordable = [(want, shipment) for want, shipment in affordable if want in newer]
-    gather = any(not shipments.is_fresh(moment, want.reason) for want in newer)
+    gather = any(not shipments.is_fresh(context, want.reason) for want in newer)
     why = [
         f"{want.target.kind}: {want.reason.name}: {want.reason.reason}"
         + ("" if want.shipment else ", but its budget is spent")
         for want in wishes
     ]
-    keeps = shipments.keeps_bundle(moment)
+    keeps = shipments.keeps_bundle(context)
     if keeps:
         why.append("host: left: the agent's own logs are there; the bundle stays on the host")
     return replace(
@@ -434,6 +439,6 @@ def _with_shipments(plan: RoundPlan, moment: Moment, rows: tuple[Want, ...] = sh
         gather=gather,
         keeps=keeps,
         bundle_bytes=min((shipment.most for _, shipment in affordable), default=0),
-        ship=tuple(shipment for want, shipment in affordable if shipments.is_reachable(moment, want.target)),
+        ship=tuple(shipment for want, shipment in affordable if shipments.is_reachable(context, want.target)),
         why=(*plan.why, *why),
     )

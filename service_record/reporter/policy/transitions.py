@@ -1,7 +1,8 @@
-"""Changes of the state by what a round does. Pure.
+"""Changes of the state by the steps of a round. Pure.
 
-Whatever others see is counted before it happens (`before`), and put right when its outcome is known
-(`after`). So a round that is killed in between has spent its budget, and none is ever exceeded.
+Count before sending: each request is counted and saved before it is sent (`count_step`), and the count is
+corrected when the outcome is known (`apply_results`). So a round that is killed in between has spent its
+budget, and no budget is exceeded. Do not simplify this to one call after the request.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -13,7 +14,7 @@ from typing import Final, TypeVar
 from service_record.http.answers import Answered, Outcome, Unreachable
 from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.host_view import NoHost, Refused, View
-from service_record.reporter.policy.moment import (
+from service_record.reporter.policy.round_context import (
     HOST,
     MOST_TRIES,
     NO_SUCH_HOST,
@@ -41,7 +42,7 @@ class Call(StrEnum):
     UPLOAD = "upload"
 
 
-class Meaning(StrEnum):
+class ResponseClass(StrEnum):
     """The meaning of an answer."""
 
     DONE = "done"
@@ -62,7 +63,7 @@ class Answer:
     name: str
     calls: frozenset[Call]
     statuses: Container[int]
-    meaning: Meaning
+    meaning: ResponseClass
     reason: str
 
 
@@ -70,58 +71,58 @@ _ALL: Final = frozenset(Call)
 _PUTS: Final = frozenset({Call.STAGE, Call.INFO})
 
 ANSWERS: Final = (
-    Answer("accepted", _ALL, range(200, 300), Meaning.DONE, "the service has it"),
+    Answer("accepted", _ALL, range(200, 300), ResponseClass.DONE, "the service has it"),
     Answer(
         "unknown-stage",
         frozenset({Call.STAGE}),
         {400},
-        Meaning.OTHER_FORM,
+        ResponseClass.OTHER_FORM,
         "services without the stages of the enhancement answer 400 to them, and store nothing",
     ),
     Answer(
         "moved-on",
         _PUTS,
         {409},
-        Meaning.MOVED,
+        ResponseClass.MOVED,
         "the host has another stage by now",
     ),
     Answer(
         "busy",
         _ALL,
         {408, 423, 425, 429, *range(500, 600)},
-        Meaning.LATER,
+        ResponseClass.LATER,
         "the server, or what stands before it, has a bad moment; 500: the host's status changed, too",
     ),
     Answer(
         "denied",
         _ALL,
         {401, 403, 404},
-        Meaning.LATER,
+        ResponseClass.LATER,
         "a proxy, a portal, or a service whose database is away says so, too",
     ),
     Answer(
         "not-the-service",
         _ALL,
         range(100, 400),
-        Meaning.LATER,
+        ResponseClass.LATER,
         "redirects come from portals and proxies, and are not followed: the key is for the service alone",
     ),
     Answer(
         "refused",
         _ALL,
         range(400, 500),
-        Meaning.NEVER_AGAIN,
+        ResponseClass.NEVER_AGAIN,
         "it would be refused again; the server may keep a large upload that it refuses on its disk for ever",
     ),
 )
 
 
-def learn(call: Call, outcome: Outcome) -> Meaning:
-    """Return the meaning of a call's outcome. A status that HTTP does not have means as much as no answer."""
+def classify(call: Call, outcome: Outcome) -> ResponseClass:
+    """Return the response class of a call's outcome. No answer and an invalid status are both `LATER`."""
     if isinstance(outcome, Unreachable):
-        return Meaning.LATER
+        return ResponseClass.LATER
     rows = (row for row in ANSWERS if call in row.calls and outcome.status in row.statuses)
-    return next((row.meaning for row in rows), Meaning.LATER)
+    return next((row.meaning for row in rows), ResponseClass.LATER)
 
 
 _Value = TypeVar("_Value")
@@ -131,8 +132,8 @@ _BOOTS: Final = 16
 """The number of boots that are remembered one by one."""
 
 
-def arrive(state: ReporterState, evidence: HostEvidence) -> ReporterState:
-    """Return the state with this round in it. Its first step: a round that is killed counts."""
+def begin_round(state: ReporterState, evidence: HostEvidence) -> ReporterState:
+    """Return the state at the beginning of a round. It is saved first, so that a killed round counts."""
     boot = state.boot(evidence.boot_id)
     others = tuple(each for each in state.boots if each is not boot)
     now = replace(
@@ -150,7 +151,7 @@ def arrive(state: ReporterState, evidence: HostEvidence) -> ReporterState:
     )
 
 
-def before(
+def count_step(
     state: ReporterState, step: StageReport | Shipment, evidence: HostEvidence, size: int = 0
 ) -> ReporterState:
     """Return the state to save before a step; without that the step must not be made.
@@ -167,10 +168,10 @@ def before(
     return replace(state, has_wrong_host_logs=True) if step.kind == HOST and _is_of_trouble(state) else state
 
 
-def after(
+def apply_results(
     state: ReporterState, plan: RoundPlan, results: Iterable[StepResult], evidence: HostEvidence
 ) -> ReporterState:
-    """Return the state after these results of a plan's steps, each of which `before` has counted."""
+    """Return the state after these results of a plan's steps, each of which `count_step` has counted."""
     state = replace(state, told=_added(state.told, *plan.told))
     for result in results:
         if isinstance(result.step, StageReport):
@@ -190,10 +191,10 @@ def with_view(state: ReporterState, view: View | None, evidence: HostEvidence) -
 def has_moved(state: ReporterState, results: Iterable[StepResult]) -> bool:
     """Return whether the service is to be asked for its view once more before anything else is decided.
 
-    The state is that of `after` with these results.
+    The state is that of `apply_results` with these results.
     """
     return any(
-        learn(Call.INFO, result.outcome) is Meaning.MOVED and result.step.fact not in state.dropped
+        classify(Call.INFO, result.outcome) is ResponseClass.MOVED and result.step.fact not in state.dropped
         for result in results
         if isinstance(result.step, StageReport)
     )
@@ -211,8 +212,8 @@ def with_bundle(state: ReporterState, evidence: HostEvidence, *, is_volatile: bo
     return replace(state, bundle=bundle)
 
 
-def not_kept(state: ReporterState) -> ReporterState:
-    """Return the state when there is no bundle in the spool, whatever was thought."""
+def without_bundle(state: ReporterState) -> ReporterState:
+    """Return the state without a bundle in the spool."""
     return replace(state, bundle=None)
 
 
@@ -241,16 +242,16 @@ def _with_denial(state: ReporterState, view: View | None, evidence: HostEvidence
 
 
 def _after_report(state: ReporterState, step: StageReport, result: StepResult) -> ReporterState:
-    meaning = learn(Call.STAGE if step.is_new_stage else Call.INFO, result.outcome)
-    if meaning is Meaning.DONE:
+    meaning = classify(Call.STAGE if step.is_new_stage else Call.INFO, result.outcome)
+    if meaning is ResponseClass.DONE:
         is_known = True if step.is_new_stage else state.stages_known
         kept = (Fact.KEPT,) if Fact.KEPT in step.place else ()
         return replace(state, told=_added(state.told, step.fact, *kept), stages_known=is_known)
-    if meaning is Meaning.OTHER_FORM:
+    if meaning is ResponseClass.OTHER_FORM:
         return replace(state, stages_known=False)
-    if meaning is Meaning.NEVER_AGAIN:
+    if meaning is ResponseClass.NEVER_AGAIN:
         return replace(state, refused=_with(state.refused, STAGE_CALLS, _status(result)))
-    if meaning is Meaning.MOVED:
+    if meaning is ResponseClass.MOVED:
         moved = state.moved.get(step.fact, 0) + 1
         dropped = _added(state.dropped, step.fact) if moved > 1 else state.dropped
         return replace(state, moved=_with(state.moved, step.fact, moved), dropped=dropped)
@@ -267,12 +268,12 @@ def _after_report(state: ReporterState, step: StageReport, result: StepResult) -
 def _after_shipment(
     state: ReporterState, step: Shipment, result: StepResult, evidence: HostEvidence
 ) -> ReporterState:
-    meaning = learn(Call.UPLOAD, result.outcome)
+    meaning = classify(Call.UPLOAD, result.outcome)
     spent = state.spent_at(step.destination)
-    uploads = _uploads(result, is_done=meaning is Meaning.DONE)
-    sent = result.outcome.sent or (result.size if meaning is Meaning.DONE else 0)
+    uploads = _uploads(result, is_done=meaning is ResponseClass.DONE)
+    sent = result.outcome.sent or (result.size if meaning is ResponseClass.DONE else 0)
     right = _spend(spent, evidence.boot_id, uploads - step.tries, sent - step.tries * result.size)
-    if meaning is Meaning.DONE:
+    if meaning is ResponseClass.DONE:
         fingerprints = _added(right.fingerprints, step.fingerprint)[-_MOST_KEPT:]
         made_in = state.bundle.boot_id if state.bundle is not None else evidence.boot_id
         right = replace(right, fingerprints=fingerprints, round=round_of(evidence), bundle_boot=made_in)
@@ -280,9 +281,9 @@ def _after_shipment(
         right = replace(right, last_word=None)
     state = replace(state, spent=_with(state.spent, step.destination, right))
     state = _with_host_uploads(state, step, uploads - step.tries)
-    if meaning is Meaning.NEVER_AGAIN:
+    if meaning is ResponseClass.NEVER_AGAIN:
         return replace(state, refused=_with(state.refused, step.kind, _status(result)))
-    if meaning is Meaning.DONE:
+    if meaning is ResponseClass.DONE:
         if step.kind == HOST:
             state = replace(state, has_wrong_host_logs=_is_of_trouble(state))
         return replace(state, accepted=_added(state.accepted, step.kind))

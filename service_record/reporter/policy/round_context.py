@@ -1,4 +1,4 @@
-"""One round as the rules see it: what they all ask, worked out once, and the plan they make. Pure."""
+"""The context of one round, which all rules read, and the plan that they make. Pure."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -110,7 +110,7 @@ class RoundPlan:
 
     @property
     def is_last(self) -> bool:
-        """Return nothing that this plan does changes what the next would be."""
+        """Return True if the next plan would be the same, because this one has no steps."""
         return not (self.report or self.told or self.gather or self.ship)
 
 
@@ -161,8 +161,8 @@ VERDICT: Final = "verdict "
 
 
 @dataclass(frozen=True)
-class Moment:
-    """Settings, state, evidence, and the server's view: None when it was not asked."""
+class RoundContext:
+    """Settings, state, evidence, and the service's view of the host; the view is None if it was not asked."""
 
     settings: Settings
     state: ReporterState
@@ -204,7 +204,7 @@ class Moment:
 
     @cached_property
     def round(self) -> str:
-        """Return a name of this round that no other has."""
+        """Return the unique name of this round."""
         return round_of(self.evidence)
 
     @cached_property
@@ -213,12 +213,12 @@ class Moment:
 
     @cached_property
     def lived(self) -> float:
-        """Return seconds that the host was up, all boots together, as far as rounds saw it."""
+        """Return the host's uptime in seconds, all boots together, as far as rounds saw it."""
         return self.state.uptime_before(self.evidence.boot_id) + self.evidence.uptime
 
     @cached_property
     def limit_near(self) -> str | None:
-        """Return the limit before which there is no other round: that of this boot, or `lifetime`."""
+        """Return the limit that comes before the next round: the id of this boot, or `lifetime`."""
         ahead = self.settings.frequency + self.settings.jitter
         if self.evidence.uptime + ahead >= self.settings.time_limit:
             return self.evidence.boot_id
@@ -226,10 +226,10 @@ class Moment:
 
     @cached_property
     def is_wrong(self) -> bool:
-        """Return whether something is wrong that is worth a bundle.
+        """Return whether a trouble is worth a bundle.
 
-        That a reboot interrupted a service is so only when a round in this boot has seen it before: after a
-        reboot that was meant, services take a while to go on.
+        A service that a reboot interrupted counts from the second round of a boot on: after a planned reboot,
+        services take a while to start again.
         """
         if not self.evidence.is_wrong:
             return False

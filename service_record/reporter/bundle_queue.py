@@ -1,6 +1,6 @@
-"""The bundle of a round: gathered when the rules want one, and kept in the spool until a round ships it.
+"""The bundle of a round: made when the rules want one, and kept in the spool until a round ships it.
 
-The spool holds one bundle that nobody took yet, the newest.
+The spool holds one bundle, the newest that not every destination has.
 """
 
 import os
@@ -18,9 +18,16 @@ from service_record.reporter import log
 from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.log import Log, outcome_text
 from service_record.reporter.paths import Places
-from service_record.reporter.policy.moment import Moment, Shipment
+from service_record.reporter.policy.round_context import RoundContext, Shipment
 from service_record.reporter.policy.shipments import spool_is_delivered
-from service_record.reporter.policy.transitions import Call, Meaning, learn, not_kept, with_bundle, withheld
+from service_record.reporter.policy.transitions import (
+    Call,
+    ResponseClass,
+    classify,
+    with_bundle,
+    withheld,
+    without_bundle,
+)
 from service_record.reporter.setting_table import COLLECTOR
 from service_record.reporter.settings import Settings, secrets_in
 from service_record.reporter.shipping import Clients
@@ -123,8 +130,8 @@ _LEAST_SECONDS: Final = 30.0
 """The time that must be left for a shipment to begin."""
 
 
-class Supply:
-    """The supply of things to ship in one round."""
+class BundleQueue:
+    """Makes, stores and ships the bundle of one round."""
 
     def __init__(
         self, places: Places, environ: Mapping[str, str], say: Log, settings: Settings, evidence: HostEvidence
@@ -144,7 +151,7 @@ class Supply:
         self._cursor: str | None = None
 
     def gather(self, state: ReporterState, most_bytes: int) -> ReporterState:
-        """Make a bundle and keep it in the spool; the state is what came of that.
+        """Make a bundle, keep it in the spool, and return the state after that.
 
         A full or read-only disk is itself a reason why hosts fail. Then a smaller bundle is made in memory.
         """
@@ -213,7 +220,7 @@ class Supply:
         return spooled if spooled is not None and spooled.bytes <= shipment.most else None
 
     def ship(self, clients: Clients, shipment: Shipment, spooled: SpooledFile, *, is_known: bool) -> Outcome:
-        """Ship it, if there is time left in this round, and say what came of that."""
+        """Ship the bundle if this round has time left, and log the result."""
         remaining = self._until - monotonic()
         if remaining < _LEAST_SECONDS:
             return Unreachable("no time is left in this round", tries=0)
@@ -224,7 +231,7 @@ class Supply:
             outcome = Unreachable(str(error), tries=0)
         if isinstance(outcome, Answered) and outcome.good:
             self._say.notice(f"{shipment.kind}: shipped {spooled.path.name}, {spooled.bytes} bytes")
-        elif learn(Call.UPLOAD, outcome) is Meaning.NEVER_AGAIN:
+        elif classify(Call.UPLOAD, outcome) is ResponseClass.NEVER_AGAIN:
             self._say.warning(f"{shipment.kind}: refused, and not tried again: {outcome_text(outcome)}")
         else:
             self._say.warning(f"{shipment.kind}: not shipped, and kept: {outcome_text(outcome)}")
@@ -236,13 +243,13 @@ class Supply:
         The next bundle goes on where this one ended, if no destination throws it away for the next. A file
         that the disk could not remove in an earlier round is removed now.
         """
-        if not spool_is_delivered(Moment(self._settings, state, self._evidence)):
+        if not spool_is_delivered(RoundContext(self._settings, state, self._evidence)):
             return state
         self._drop()
         if state.bundle is None:
             return state
         goes_on = self._cursor is not None and self._goes_on()
-        return replace(not_kept(state), cursor=self._cursor if goes_on else state.cursor)
+        return replace(without_bundle(state), cursor=self._cursor if goes_on else state.cursor)
 
     def _drop(self) -> None:
         self._spool.drop()
