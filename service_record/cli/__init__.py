@@ -140,8 +140,7 @@ class Verbs(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Measure the terminal for click, which loads more for that."""
-        extra.setdefault("terminal_width", _width_of_help())
+        """Parse the command line."""
         with _errors_in_a_line():
             context = super().make_context(info_name, args, parent, **extra)
             _flush_output()
@@ -228,33 +227,6 @@ def _has_records() -> bool:
         return bool(Records().services())
     except OSError:  # perhaps only root may read them; the help says what there is
         return False
-
-
-def terminal_size() -> tuple[int, int]:
-    """Return columns and rows: $COLUMNS and $LINES, else the terminal's, else 80 and 24.
-
-    It is `shutil.get_terminal_size`, without loading the compressors that `shutil` loads.
-    """
-    named = [os.environ.get(name, "") for name in ("COLUMNS", "LINES")]
-    columns, rows = (int(text) if text.isdecimal() else 0 for text in named)
-    if not columns or not rows:
-        try:
-            size = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else -1)
-            columns, rows = columns or size.columns, rows or size.lines
-        except (OSError, ValueError):  # no terminal, or closed
-            pass
-    return columns or _FALLBACK[0], rows or _FALLBACK[1]
-
-
-_FALLBACK: Final = (80, 24)
-_WIDTHS_OF_HELP: Final = (50, 80)
-_MARGIN: Final = 2
-
-
-def _width_of_help() -> int:
-    """Return the width of click's help."""
-    least, most = _WIDTHS_OF_HELP
-    return max(min(terminal_size()[0], most) - _MARGIN, least)
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,5 +1,6 @@
 """`service-record hosts`: what a collector knows of its hosts."""
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +16,7 @@ import msgspec
 from click.core import ParameterSource
 from msgspec.structs import replace
 
-from service_record.cli import FAILED, Unreadable, terminal_size
+from service_record.cli import FAILED, Unreadable
 from service_record.cli.options import display_options, output_option
 from service_record.cli.terminal import OutputForm, emit, paint, print_lines, takes_form, view
 from service_record.display.fleet_table import (
@@ -351,7 +352,7 @@ def _follow(client: CollectorClient, question: _HostQuestion, form: OutputForm) 
 
 def _on_screen(lines: list[Line]) -> list[Line]:
     """Return as many lines as fit on the terminal: hosts in trouble are on top."""
-    room = terminal_size()[1] - 1
+    room = shutil.get_terminal_size().lines - 1
     if len(lines) <= room:
         return lines
     more = f"{len(lines) - room + 1} more lines; --group, --stuck and --failed leave some out"

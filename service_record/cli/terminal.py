@@ -4,6 +4,7 @@ Also what redaction is made with on the command line, and what leaves there with
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import click
 import msgspec
 
-from service_record.cli import LeakRefused, Unreadable, terminal_size
+from service_record.cli import LeakRefused, Unreadable
 from service_record.display.text import Clock, Glyphs, Line, View, glyphs_for, painted
 from service_record.record.directory import Records, is_record_name
 from service_record.record.visible import visible
@@ -43,7 +44,7 @@ def has_color(when: str, environment: Mapping[str, str], *, is_terminal: bool) -
 
 def view(clock: str | None) -> View:
     """Return the view of standard output: local times on a terminal, UTC elsewhere, unless told otherwise."""
-    width = terminal_size()[0]
+    width = shutil.get_terminal_size().columns
     natural = Clock.LOCAL if sys.stdout.isatty() else Clock.UTC
     return View(
         width=max(width, _MIN_WIDTH),
@@ -83,8 +84,9 @@ def print_lines(lines: Iterable[Line], color: str, *, pager: bool) -> None:
     texts = painted(lines, color=has)
     escape_what_cannot_be_encoded()
     if is_terminal and pager:
-        screen = list(islice(texts, terminal_size()[1]))
-        if len(screen) == terminal_size()[1]:
+        rows = shutil.get_terminal_size().lines
+        screen = list(islice(texts, rows))
+        if len(screen) == rows:
             click.echo_via_pager(chain(screen, texts), color=has)
             return
         texts = iter(screen)

@@ -90,7 +90,7 @@ def command(
     archive of a whole cluster, as assisted-service makes it, each host is judged by itself.
 
     `triage sql QUERY` queries the index with SQL. Its tables are `bundles`, with a row for each host of each
-    bundle, and `bad`, with the hosts in trouble. (A folder named sql is ./sql.)
+    bundle, `bad`, with the hosts in trouble, and `copies`. (A folder named sql is ./sql.)
 
     \b
     Examples:
