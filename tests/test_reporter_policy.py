@@ -875,6 +875,15 @@ def test_baseline_replaces_no_bundle_of_a_trouble() -> None:
     assert Case(state=kept).plan().ship == ()
 
 
+def test_trouble_that_stays_on_the_host_is_shipped_elsewhere_in_each_boot() -> None:
+    """The service's slot has the agent's logs, so that the bundle stays in the spool for it."""
+    service, state = Answering(view=WITH_LOGS), ReporterState()
+    for boot_id in (BOOT, NEXT_BOOT):
+        state, _ = whole_round(BOTH, state, replace(WRONG, boot_id=boot_id), service, SMALL)
+        assert state.spent_at(kind_of("/mnt")).bundle_boot == boot_id
+        assert state.bundle == with_bundle(state, replace(WRONG, boot_id=boot_id)).bundle
+
+
 @pytest.mark.parametrize("is_wrong", [True, False])
 def test_baseline_takes_no_place_of_a_trouble_in_the_hosts_logs(is_wrong: bool) -> None:
     state = replace(NO_BASELINE, host_uploads=1, has_wrong_host_logs=is_wrong)

@@ -69,9 +69,18 @@ def _is_spooled(context: RoundContext, spent: Spent) -> bool:
 
 
 def _has_no_baseline(context: RoundContext, spent: Spent) -> bool:
-    """Return whether the destination has no bundle of this boot. One of a trouble stays in the spool."""
-    bundle = context.state.bundle
-    return spent.bundle_boot != context.evidence.boot_id and not (bundle is not None and bundle.is_wrong)
+    """Return whether the destination has no bundle of this boot, and may get one.
+
+    A newer bundle would take the place of an earlier trouble's in the spool, which nobody else may have.
+    """
+    bundle, evidence = context.state.bundle, context.evidence
+    if spent.bundle_boot == evidence.boot_id:
+        return False
+    is_current = bundle is not None and (bundle.boot_id, bundle.fingerprint) == (
+        evidence.boot_id,
+        evidence.fingerprint,
+    )
+    return bundle is None or not bundle.is_wrong or is_current
 
 
 NEAR: Final = Want(
