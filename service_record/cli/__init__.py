@@ -1,6 +1,6 @@
-"""The command line: one module per verb, imported when the verb runs.
+"""The command line: one module for each verb, imported when the verb runs.
 
-Also the one line that says which extra of the package is missing.
+Also the error message for a missing extra of the package.
 """
 
 import errno
@@ -131,7 +131,7 @@ class Verbs(click.Group):
     """A group that knows its verbs without importing them."""
 
     def __call__(self, *args: Any, **extra: Any) -> Any:
-        """Run as the program. At its end nothing is searched for cycles: that takes longer than a verb."""
+        """Run the program, and skip the garbage collection at its end, which takes longer than most verbs."""
         try:
             return super().__call__(*args, **extra)
         finally:
@@ -147,9 +147,9 @@ class Verbs(click.Group):
         return context
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Without a verb, on a host with records, answer what people come for: what is wrong here.
+        """Run `analyze` if no verb is given on a host with records.
 
-        `help`, `help show` and `version` are no verbs, but everybody tries them.
+        `help`, `help show` and `version` also work, because everybody tries them.
         """
         if ctx.resilient_parsing:  # a shell completes words
             pass
@@ -201,7 +201,7 @@ class Verbs(click.Group):
 
 @contextmanager
 def _errors_in_a_line() -> Iterator[None]:
-    """Turn wrong usage, an error of the system or a missing library into an exit code and its line."""
+    """Turn wrong usage, system errors and missing libraries into a line and an exit code."""
     try:
         yield
     except click.UsageError as error:
@@ -212,7 +212,7 @@ def _errors_in_a_line() -> Iterator[None]:
         _drop_output()
         raise click.exceptions.Exit(_CLOSED_PIPE) from None
     except OSError as error:
-        # What is opened has a name in its error. What is written, such as standard output, has none.
+        # An error of open(2) names its file. An error of write(2), e.g. to standard output, names none.
         where = "" if error.filename or error.errno not in _FULL else "the output could not be written: "
         click.echo(f"Error: {where}{system_error_line(error)}", err=True)
         raise click.exceptions.Exit(UNREADABLE) from None
@@ -260,19 +260,19 @@ def _print_version(context: click.Context) -> None:
 
 
 def _flush_output() -> None:
-    """Write what is buffered, so that an error of that is told in a line."""
+    """Flush standard output, so that a write error is reported in one line."""
     if sys.stdout is not None:  # the caller may have closed it
         sys.stdout.flush()
 
 
 def _drop_output() -> None:
-    """Keep the interpreter from writing output at its exit that nobody reads any more."""
+    """Keep the interpreter from writing to a closed pipe at its exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
 
 
 def system_error_line(error: OSError) -> str:
-    """Return the system's refusal for people, in one line; advice follows the system's own words only."""
+    """Return the message of a system error in one line, with advice if the text is the system's own."""
     from service_record.record.visible import visible  # only where something is refused
 
     where = f"{os.fsdecode(error.filename)}: " if error.filename else ""

@@ -1,6 +1,6 @@
-"""What `analyze` and `show` judge by: budget and rule files, units of systemd, files beside the records.
+"""The input of a judgement in `analyze` and `show`: budgets, rules, systemd units, files beside the records.
 
-Also the page of `analyze` that a bundle contains.
+Also the page of `analyze` in a bundle.
 """
 
 import time
@@ -60,7 +60,7 @@ class Judging(msgspec.Struct, frozen=True):
 def judging(budget: Path | None, baseline: str | None, rules: Sequence[Path]) -> Judging:
     """Read budget, baseline and rules; the user's rules come before the built-in ones.
 
-    Raises BadFile with the line that is not as docs/analyze.md describes.
+    Raises BadFile, which names the line with the error.
     """
     file, own_rules = _budget_and_rules(budget, rules) if budget or rules else (BudgetFile(), [])
     good = build_history(opened([baseline], ()).records) if baseline else None
@@ -120,7 +120,7 @@ def expected_services(expectations: Sequence[str], baseline: History | None) -> 
 
 
 def is_here(source: Source, places: Sequence[str], history: History, boot_id: str | None) -> bool:
-    """Return whether records are certainly those of this host, and its present boot is asked for."""
+    """Return True if the records are certainly of this host and its current boot is selected."""
     here = systemd.boot_id()
     is_only_home = source.is_home and not source.is_snapshot and len(places) <= 1
     is_of_host = source.name == DEFAULT_DIRECTORY or (here is not None and here in history.boots)
@@ -170,7 +170,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         return units_here([*self.expected, *self.unrecorded, *stopped[:_MAX_STOPPED]])
 
     def judge(self, judging: Judging) -> Diagnosis | None:
-        """Read the files beside the records, and judge the host; None where there is nothing to judge."""
+        """Read the files beside the records, and judge the host; return None if there is nothing to judge."""
         units, files = self.units(), None
         if self._reads_files(judging):
             from service_record.read.host_files import host_files  # only where there may be some
@@ -218,9 +218,9 @@ _LOOKUP_SECONDS: Final = 2.0
 
 
 def units_here(services: Sequence[str]) -> tuple[Unit, ...] | None:
-    """Return the failed units of this host, and those of the given services; none where there is no systemd.
+    """Return the failed units of this host and the units of these services; empty without systemd.
 
-    None where systemd does not answer, which a warning says.
+    Returns None, and prints a warning, if systemd does not answer.
     """
     if not systemd.is_running():
         return ()
@@ -276,7 +276,7 @@ def described_units(diagnosis: Diagnosis | None) -> set[str]:
 
 
 def verdict_page(at: datetime) -> str:
-    """Return the page of `analyze` for this host as text, or why there is none."""
+    """Return the page of `analyze` for this host as text, or the reason why there is none."""
     from service_record.display.verdict_page import analysis_text  # only for a bundle
 
     try:

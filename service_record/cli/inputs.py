@@ -1,6 +1,6 @@
-"""Opening what a verb was told to read, picking its boot, and the moment it is judged at.
+"""Open the sources of a verb, and select its boot and the time at which it judges.
 
-A refusal is one line.
+Errors are one line.
 """
 
 import os
@@ -100,13 +100,13 @@ def opened(
     derives: bool = False,
     reads_journal: bool = False,
 ) -> Source:
-    """Return the source at these places; it has a record of each of these services.
+    """Open these places as one source. Raises Unreadable if one of the services has no record there.
 
-    A bundle without records may say which units failed: it will do where `needs_records` is False. With
-    `with_evidence` it may be without both, and what lies beside its records can be read.
+    With `needs_records=False`, a bundle without records is accepted if it lists failed units. With
+    `with_evidence`, a source with neither is accepted, and the other files in it can be read.
 
-    With `derives`, a source without records has the runs that its journals and logs tell of; with
-    `reads_journal`, one with records has them too. Without places, that is the journal of this host.
+    With `derives`, a source without records gets the runs in its journals and logs; with `reads_journal`, a
+    source with records gets them as well. Without places, the journal is that of this host.
     """
     try:
         source = open_source(places, with_evidence=with_evidence or derives)
@@ -135,7 +135,7 @@ def opened(
 
 
 def _with_derived(source: Source, places: Sequence[str]) -> Source:
-    """Add the runs that journals tell of; warn of files that are not read."""
+    """Add the runs in journals, and warn of files that are not read."""
     if not places:
         return _journal_of_this_host(source) or source
     if source.contents is None:
@@ -172,7 +172,7 @@ def check_names(services: Iterable[str], recorded: Sequence[str], place: str) ->
 
 @cache  # --wait opens again and again
 def _tell_undelivered(directory: Path | None) -> None:
-    """Say where the bundle lies that the boot reporter of this host could not deliver."""
+    """Print where the boot reporter keeps a bundle that it could not deliver."""
     root = _root_of(directory)
     if root is None or not os.path.exists(root / _TOMBSTONE):  # noqa: PTH110  # it never raises
         return
@@ -188,7 +188,7 @@ def _tell_undelivered(directory: Path | None) -> None:
 
 
 def _root_of(directory: Path | None) -> Path | None:
-    """Return the root of the host whose records those are; None when that cannot be told."""
+    """Return the root directory of the host with these records; None if it is unknown."""
     if directory is None:
         return None
     if directory == Records().directory:
@@ -210,7 +210,7 @@ def history_of(source: Source) -> History:
 
 
 def _run_of(running: RunningService) -> Run:
-    """Return the run of a service that runs, as far as systemd knows it."""
+    """Return the run of a running service, with the facts that systemd has."""
     return Run(
         service=record_name(running.unit),
         attempt=1,
@@ -230,7 +230,7 @@ def _run_of(running: RunningService) -> Run:
 
 
 def selected_boot(history: History, prefix: str) -> str | None:
-    """Return the id of the boot that `--boot` names; None for all."""
+    """Return the boot id that `--boot` names; None for all boots."""
     if prefix == ALL_BOOTS:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The options that reading verbs share, and what shells complete: the names of services and stages."""
+"""Options that several verbs share, and the completion of services and stages in shells."""
 
 import re
 import shlex
@@ -51,7 +51,7 @@ _MOMENTS: Final = "2026-11-21T03:12, 10m or -10m (ago), today, yesterday, now, @
 
 
 class MomentType(click.ParamType[datetime]):
-    """An aware datetime; what names no zone is in that of this host."""
+    """An aware datetime. A text without a time zone is in the zone of this host."""
 
     name = "time"
 
@@ -105,13 +105,13 @@ def complete_stages(context: click.Context, _parameter: click.Parameter, incompl
 
 
 def _typed(names: Iterable[str], incomplete: str) -> list[str]:
-    """Return those that begin like this and need no quotes: click hands names to the shell as they are."""
+    """Return names that begin like this and need no quotes, because click does not quote them."""
     return sorted(name for name in names if name.startswith(incomplete) and shlex.quote(name) == name)
 
 
 def _records(context: click.Context) -> Iterator[tuple[Path, str]]:
-    """Yield directory and service of each record. Standard input and archives are skipped: the user is
-    typing.
+    """Yield directory and service of each record. Standard input and archives are not read: it would take
+    too long while the user is typing.
     """
     from service_record.read.source import SourceError, records_directory
     from service_record.record.directory import Records  # only where something is completed
@@ -174,7 +174,7 @@ _UNIT_NAME: Final = re.compile(r"[\w:.\\@-]+", re.ASCII)
 
 
 def unit_names(_context: click.Context, _parameter: click.Parameter, names: Sequence[str]) -> tuple[str, ...]:
-    """Accept names of services, and refuse what cannot be one."""
+    """Return the names of services. Raises BadParameter for a text that cannot be one."""
     from service_record.record.visible import visible  # only where one is refused
 
     for name in names:
@@ -186,7 +186,7 @@ def unit_names(_context: click.Context, _parameter: click.Parameter, names: Sequ
 def service_names(
     _context: click.Context, _parameter: click.Parameter, names: Sequence[str]
 ) -> tuple[str, ...]:
-    """Accept the names of units for those of services."""
+    """Return names of services for names of services or units."""
     return tuple(map(service_name, names))
 
 
@@ -272,7 +272,7 @@ pager_option: Final = click.option(
 
 
 def live_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options for the display of what is printed as it comes: `clock`, `color`."""
+    """Add the display options of verbs that print continuously: `clock`, `color`."""
     return all_options(*_CLOCK, color_option)(function)
 
 
@@ -287,7 +287,7 @@ def display_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def all_options(*options: _Decorator) -> _Decorator:
-    """Return what adds these options, in this order."""
+    """Return a decorator that adds these options in this order."""
 
     def apply(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):

@@ -109,8 +109,8 @@ def command(
 
     The URL is given with --to, or as the first argument.
 
-    Secrets of this host are masked. What the collector has already is not sent again, whoever sent it and
-    whenever. What cannot be delivered ends it with 75; with --follow it goes on until it can be.
+    Secrets of this host are masked. Entries that the collector already has are not sent again. If delivery
+    fails, the exit code is 75; with --follow it is tried again until it works.
 
     To otlp+https://, a backend of OpenTelemetry, a boot is sent as a trace: each run, command and stage is a
     span, sent once it has ended.
@@ -224,7 +224,7 @@ def _send_templates(client: "CollectorClient", host: str, files: tuple[Path, ...
 
 
 def _once(shipment: _Shipment) -> None:
-    """Send what is there; retry traces that are not taken for a while."""
+    """Send all records once; retry traces that the backend refuses for a while."""
     waits, until = _Waits(), monotonic() + shipment.retry_seconds
     is_retried = shipment.retry_seconds > 0
     while undelivered := _tried(shipment, waits, is_last=True, is_retried=is_retried):
@@ -290,7 +290,7 @@ class _StopSignal:
 def _tried(
     shipment: _Shipment, waits: "_Waits", *, is_last: bool, is_retried: bool = True
 ) -> NotTaken | None:
-    """Return the reason why not all was delivered; None when it was."""
+    """Send, and return the reason if not everything was delivered."""
     try:
         shipment.send(is_last)
     except NotTaken as fault:
@@ -308,7 +308,7 @@ def _tried(
 
 
 class _Waits:
-    """Waiting times before another try: longer each time, and not the same for all hosts."""
+    """Waiting times before the next try, which grow and differ between hosts."""
 
     def __init__(self) -> None:
         self._longest = 0.0
@@ -318,7 +318,7 @@ class _Waits:
         return self._longest > 0
 
     def next(self, undelivered: NotTaken) -> float:
-        """Return the seconds to the next try: those that the server asked for, if it did."""
+        """Return the seconds until the next try: what the server asks for, if it does."""
         self._longest = min(_LONGEST_WAIT, self._longest * 2 or _FIRST_WAIT)
         if undelivered.retry_after is not None:
             return undelivered.retry_after

@@ -1,6 +1,6 @@
-"""The terminal, and what verbs write: width, colour, glyphs and pager; a new file replaces none.
+"""Write answers to a terminal or a file: width, colour, glyphs and pager, and the forms of `--output`.
 
-Also what redaction is made with on the command line, and what leaves there without secrets.
+Also the redaction of what the command line writes. A new file never replaces another one.
 """
 
 import os
@@ -66,19 +66,19 @@ def time_of_making(environment: Mapping[str, str]) -> datetime:
 
 
 def escape_what_cannot_be_encoded() -> None:
-    """Make standard output escape the characters that its encoding lacks."""
+    """Let standard output escape characters that its encoding does not have."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def paint(lines: Iterable[Line], color: str) -> Iterator[str]:
-    """Return the lines as standard output takes them, with colour if `--color` says so."""
+    """Return the lines as text for standard output, coloured as `--color` says."""
     escape_what_cannot_be_encoded()
     return painted(lines, color=has_color(color, os.environ, is_terminal=sys.stdout.isatty()))
 
 
 def print_lines(lines: Iterable[Line], color: str, *, pager: bool) -> None:
-    """Print lines; on a terminal, more of them than it has rows go to a pager."""
+    """Print lines. On a terminal, output that is longer than the screen goes to a pager."""
     is_terminal = sys.stdout.isatty()
     has = has_color(color, os.environ, is_terminal=is_terminal)
     texts = painted(lines, color=has)
@@ -179,9 +179,9 @@ def check_new(path: Path) -> None:
 
 
 def write_new(path: Path, chunks: Iterable[bytes], mode: int = _FILE_MODE) -> None:
-    """Make a file of these bytes, by default readable as records are; when that fails, leave nothing of it.
+    """Write a new file; by default it has the mode of a record. After an error, no part of it is left.
 
-    Raises OSError, FileExistsError among them.
+    Raises OSError, such as FileExistsError.
     """
     descriptor = os.open(path, _NEW, mode)
     try:
@@ -197,7 +197,7 @@ _MAX_BYTES = 8 << 20
 
 
 def secrets_in(files: Iterable[Path]) -> "tuple[Secret, ...]":
-    """Return the secrets in files that somebody named: each as a whole, and what is in it."""
+    """Return the secrets in these files: the content of each file, and the secrets within it."""
     return tuple(secret for file in files for secret in _secrets_in(file))
 
 
@@ -214,21 +214,21 @@ def _secrets_in(file: Path) -> "Iterator[Secret]":
 
 
 def rules_with(files: Iterable[Path]) -> "Rules":
-    """Return the rules of this host, and of the secrets in these files."""
+    """Return the redaction rules of this host, with the secrets in these files."""
     from service_record.redaction import Rules, known_secrets  # as above
 
     return Rules((*known_secrets(Path("/"), os.environ).secrets, *secrets_in(files)))
 
 
 def write_page(page: str) -> None:
-    """Write a page of HTML to standard output, without secrets: it is made to be given to others."""
+    """Write an HTML page to standard output without secrets, since pages are given to others."""
     from service_record.redaction import outgoing_page  # as above
 
     sys.stdout.buffer.write(_without_secrets(page, outgoing_page).encode())
 
 
 def without_secrets(data: bytes) -> bytes:
-    """Return data without the secrets of this host. Ends the program where one is left in it."""
+    """Return data without the secrets of this host. Raises LeakRefused if a secret is left."""
     from service_record.redaction import outgoing  # as above
 
     return _without_secrets(data, outgoing)

@@ -114,7 +114,7 @@ def _names(places: Iterable[str]) -> list[str]:
 
 
 def _beside(places: Iterable[str], suffix: str) -> list[Path]:
-    """Return the files named like records with a suffix, whether the records are beside them or not."""
+    """Return the files with the name of a record and this suffix, with or without the record itself."""
     files: list[Path] = []
     for place in places:
         if Path(place).is_dir():
