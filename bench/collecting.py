@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from bench import fleet, ingest
+from bench import fleet, ingest, storm
 from bench.plot import Line, Plot
 from bench.rounds import resident
 from bench.table import Row, memory, publish
@@ -67,7 +67,11 @@ def fleet_rows(folder: Path) -> list[Row]:
 def measured() -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="service-record-bench-") as directory:
         root = Path(directory)
-        return [*ingest.rows(root / "ingest", collector), *fleet_rows(root)]
+        return [
+            *ingest.rows(root / "ingest", collector),
+            *storm.rows(root / "storm", collector),
+            *fleet_rows(root),
+        ]
 
 
 def main() -> int:

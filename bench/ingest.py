@@ -21,6 +21,9 @@ from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.schema import hosts, steps
 
 CONNECTIONS: Final = 96
+BATCH: Final = 100
+"""Steps in a request of a gateway."""
+GATEWAYS: Final = 8
 LEAST: Final = 1_500
 """Steps a second that are promised."""
 SECONDS: Final = 8.0
@@ -39,6 +42,13 @@ def rows(folder: Path, collector: Started) -> list[Row]:
         before = processor_seconds(process)
         seconds, count = uvloop.run(reported([(port, issued)], SECONDS))
         processor = (processor_seconds(process) - before) / count
+    database = Database(sqlite_url(folder))
+    with database.changing() as connection:
+        gateway = tokens.TokenRequest(kind=TokenKind.GROUP, scope="dc1")
+        token = tokens.create(connection, gateway, time.time())
+    database.close()
+    with collector(folder) as (port, _):
+        in_batches = uvloop.run(batched(port, token, SECONDS))
     rate, floor = len(seconds) / SECONDS, _floor(folder / "floor")
     slowest = statistics.quantiles(seconds, n=100)[98]
     return [
@@ -53,11 +63,42 @@ def rows(folder: Path, collector: Started) -> list[Row]:
         ),
         Row(what="collector: processor time for a step", measured=f"{processor * 1e3:.2f} ms"),
         Row(
+            what=f"collector: durable steps, {BATCH} in a request",
+            measured=f"{in_batches:,.0f} /s",
+            against="one in a request",
+            reference=f"{rate:,.0f} /s",
+            ratio=f"{in_batches / rate:.2f}",
+        ),
+        Row(
             what="collector: until a step is acknowledged",
             measured=f"{statistics.median(seconds) * 1e3:.0f} ms",
         ),
         Row(what="collector: the same, 99th of 100", measured=f"{slowest * 1e3:.0f} ms"),
     ]
+
+
+async def batched(port: int, token: str, seconds: float) -> float:
+    """Return the steps a second of gateways that each send a step of `BATCH` hosts in a request."""
+    end = time.monotonic() + seconds
+
+    async def send(gateway: int) -> int:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        count = 0
+        while time.monotonic() < end:
+            step = _step(count)
+            reports = [{"host": f"gate{gateway}-{number}", **step} for number in range(BATCH)]
+            writer.write(_post("/api/v1/steps", token, {"reports": reports}))
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 "), head
+            length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+            body = await reader.readexactly(length)
+            assert body.count(b'"status":201') == BATCH, body[:500]
+            count += 1
+        writer.close()
+        return count * BATCH
+
+    counts = await asyncio.gather(*(send(gateway) for gateway in range(GATEWAYS)))
+    return sum(counts) / seconds
 
 
 def host_tokens(database: Database, names: Iterable[str]) -> list[tuple[str, str]]:
@@ -112,17 +153,24 @@ async def _reports(port: int, host: str, token: str, begin: float, end: float) -
 
 
 def _request(host: str, token: str, count: int) -> bytes:
+    return _post(f"/api/v1/hosts/{host}/steps", token, _step(count))
+
+
+def _step(count: int) -> dict[str, Any]:
     number, is_end = divmod(count, 2)
     build, at = divmod(number, len(_NAMES))
-    body: dict[str, Any] = {
+    return {
         "name": _NAMES[at],
         "status": "done" if is_end else "init",
         "build": f"b{build}",
         "percentage": round(100 * (at + is_end) / len(_NAMES)),
     }
+
+
+def _post(path: str, token: str, body: Any) -> bytes:
     text = json.dumps(body)
     return (
-        f"POST /api/v1/hosts/{host}/steps HTTP/1.1\r\nHost: collector\r\nAuthorization: Bearer {token}\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: collector\r\nAuthorization: Bearer {token}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n{text}"
     ).encode()
 
