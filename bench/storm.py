@@ -1,7 +1,7 @@
 """Measure a boot storm: many hosts that report through the real snippets with one token of their group.
 
-Each host is a shell with the snippet's functions, and curl or wget. One machine can only start so many of them
-at a time, so the row has the processor time of the shells beside the time that it took.
+Each host is a shell with the snippet's functions, and curl or wget. One machine can only start so many at a
+time, so the row has the processor time of the shells beside the time that it took.
 """
 
 import os

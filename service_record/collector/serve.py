@@ -16,6 +16,8 @@ import socket
 import ssl
 import sys
 import threading
+from collections import Counter
+from ipaddress import ip_address, ip_network
 from typing import Any, Final
 
 import httptools
@@ -25,6 +27,7 @@ from uvicorn.server import ServerState
 
 from service_record.collector import logs
 from service_record.collector.api.app import application
+from service_record.collector.api.guard import address_of
 from service_record.collector.process import Collector, StepsError
 from service_record.collector.serving_settings import CollectorSettings
 
@@ -35,6 +38,8 @@ _READ: Final = 256 * 1024
 _MOST_HEADERS: Final = 128
 _MOST_PIPELINED: Final = 32
 """Requests that may wait behind one that is not answered yet."""
+_MOST_HALF_OPEN: Final = 1_024
+"""Connections of one address whose first request has not come yet. Trusted proxies may have any number."""
 _READING: Final = 60.0
 """Seconds that a client may read nothing of an answer that waits for it."""
 
@@ -47,6 +52,16 @@ class Config(uvicorn.Config):
         self.seconds = seconds
         """The time limit of a request's head, from when its client begins to send."""
         self.most_connections = most_connections
+        self.half_open: Counter[str] = Counter()
+        """Connections by their address whose first request has not come yet."""
+        self.proxies = [ip_network(proxy, strict=False) for proxy in settings["forwarded_allow_ips"]]
+
+    def is_proxy(self, address: str) -> bool:
+        """Return whether requests from this address are those of many clients."""
+        try:
+            return any(ip_address(address) in proxy for proxy in self.proxies)
+        except ValueError:  # a name
+            return False
 
 
 class Connection(HttpToolsProtocol):
@@ -67,6 +82,8 @@ class Connection(HttpToolsProtocol):
         self._size = 0
         """Bytes that came since the last head, without bodies."""
         self._is_in_body = False
+        self._half_open = ""
+        """The address for which this counts as half-open; empty once its first request is here."""
 
     @property
     def _is_idle(self) -> bool:
@@ -79,9 +96,17 @@ class Connection(HttpToolsProtocol):
         if len(self.connections) > self.config.most_connections:
             transport.abort()
             return
+        address = self.client[0] if self.client else ""
+        if not self.config.is_proxy(address):
+            self._half_open = address_of(address)
+            self.config.half_open[self._half_open] += 1
+            if self.config.half_open[self._half_open] > _MOST_HALF_OPEN:
+                transport.abort()
+                return
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._is_no_longer_half_open()
         self._head_is_here()
         self._is_read()
         super().connection_lost(exc)
@@ -109,11 +134,19 @@ class Connection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        self._is_no_longer_half_open()
         self._head_is_here()
         self._is_in_body = True
         if len(self.pipeline) >= _MOST_PIPELINED:
             raise httptools.HttpParserError("too many requests at once")
         super().on_headers_complete()
+
+    def _is_no_longer_half_open(self) -> None:
+        address, self._half_open = self._half_open, ""
+        if address:
+            self.config.half_open[address] -= 1
+            if not self.config.half_open[address]:
+                del self.config.half_open[address]
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -23,7 +23,8 @@ PORT: Final = 8474
 """The collector's default port; a web server in front of it listens on the port of https."""
 
 HOST_RULE: Final = "a host's name has letters, digits and . _ : - only, at most 253"
-_HOST_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?")
+HOST_PATTERN: Final = "[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?"
+_HOST_NAME: Final = re.compile(HOST_PATTERN)
 
 _SCHEMES: Final = {
     "collector": "",

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from service_record.collector import serve
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.database import Database, sqlite_url
 from testing.collector import process
@@ -181,3 +182,22 @@ def disturbed(url: str) -> Iterator[Callable[[], int]]:
         finally:
             is_over.set()
             thread.join()
+
+
+def test_address_with_many_half_open_connections_gets_no_more(
+    sqlite_server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "_MOST_HALF_OPEN", 5)
+    url = sqlite_server.url
+    with contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(connected(url)) for _ in range(5)]
+        for connection in waiting[1:]:
+            connection.sendall(b"GET /healthz HT")
+
+        assert said_to(url, GET + b"\r\n") == b""
+
+        waiting[0].sendall(GET + b"\r\n")  # its first request: it is not half-open any more
+        assert waiting[0].recv(100).startswith(b"HTTP/1.1 200 ")
+        with connected(url) as another:
+            another.sendall(GET + b"\r\n")
+            assert another.recv(100).startswith(b"HTTP/1.1 200 ")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
+from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -21,6 +22,7 @@ from service_record.collector.api.operation import ENROLLING, Operation
 from service_record.collector.api.operations import OPERATIONS, openapi_document
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import Rates
+from service_record.http.address import is_host_name
 from testing.machine import REPOSITORY
 from tests.collector.routes import PARAMETER, walk
 from tests.collector.serving import Served, served, settings_in
@@ -100,3 +102,45 @@ def test_the_page_has_every_call_with_its_tokens() -> None:
         for each in OPERATIONS
         if not each.path.startswith("/api/assisted-install")
     ]
+
+
+def test_unknown_parameter_is_refused(server: Served) -> None:
+    reader, host = server.client("reader"), server.client("host", "web1")
+
+    reply = reader.get("/api/v1/hosts", verdcit="failed")
+
+    assert reply.status == 400
+    assert "verdcit" in reply.json["detail"]
+    assert reader.get("/api/v1/hosts/web1", odd="1").status == 400
+    assert host.get("/api/v1/hosts/web1/steps", name="Disk setup", odd="1").status == 201
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("/api/v1/hosts", {"limit": "0"}),
+        ("/api/v1/hosts", {"verdict": "odd"}),
+        ("/api/v1/hosts", {"sort": "odd"}),
+        ("/api/v1/statistics", {"by": "odd"}),
+        ("/api/v1/audit", {"limit": "1001"}),
+    ],
+)
+def test_document_has_the_limits_of_parameters(server: Served, path: str, query: dict[str, str]) -> None:
+    parameters = openapi_document()["paths"][path]["get"]["parameters"]
+    ((name, value),) = query.items()
+    (schema,) = [one["schema"] for one in parameters if one["name"] == name]
+    one_value = schema.get("items", schema)
+
+    given: object = int(value) if one_value["type"] == "integer" else value
+    assert not Draft202012Validator(one_value).is_valid(given)
+    assert server.client("admin").get(path, **query).status == 400
+
+
+def test_document_has_the_pattern_of_host_names() -> None:
+    (host,) = [
+        one["schema"]
+        for one in openapi_document()["paths"]["/api/v1/hosts/{host}/steps"]["post"]["parameters"]
+        if one["name"] == "host"
+    ]
+    for name in ("web1", "Web1.example.com", "a b", "-web", "web/1", "", "x" * 254):
+        assert Draft202012Validator(host).is_valid(name) == is_host_name(name), name

@@ -9,6 +9,7 @@ import msgspec
 
 from service_record.collector.api.answering import AgentProblem, Problem
 from service_record.collector.api.operation import ANYBODY, TEXT, AgentError, Operation
+from service_record.http.address import HOST_PATTERN
 from service_record.version import __version__
 
 _ALL: Final = (400, 401, 403, 429, 503)
@@ -20,6 +21,7 @@ _REFERENCE: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"{(\w+)}")
 _UUIDS: Final = {"cluster_id", "infra_env_id", "host_id"}
 _NUMBERS: Final = {"n", "token", "bundle"}
+HOST_NAME: Final = {"type": "string", "pattern": f"^(?:{HOST_PATTERN})$", "examples": ["web1.example.com"]}
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
@@ -98,7 +100,9 @@ def _path_schema(name: str) -> dict[str, Any]:
     if name in _UUIDS:
         return {"type": "string", "format": "uuid"}
     if name in _NUMBERS:
-        return {"type": "integer", "minimum": 1}
+        return {"type": "integer", "minimum": 1, "maximum": 10**18 - 1}
+    if name == "host":
+        return dict(HOST_NAME)
     return {"type": "string", "minLength": 1}
 
 

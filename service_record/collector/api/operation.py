@@ -208,6 +208,14 @@ class Operation:
         return self.call.partition(" ")[2]
 
     @property
+    def has_closed_query(self) -> bool:
+        """Return whether unknown parameters are refused: a reader's misspelt filter would show all hosts.
+
+        Reports of hosts are taken with whatever they bring.
+        """
+        return self.path.startswith("/api/v1/") and not self.who.kinds & {TokenKind.HOST, TokenKind.GROUP}
+
+    @property
     def template(self) -> str:
         """Return the path in OpenAPI's notation."""
         return _CONVERTOR.sub("}", self.path)

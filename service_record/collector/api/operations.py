@@ -49,6 +49,7 @@ from service_record.collector.api.operation import (
     StepReport,
     Update,
 )
+from service_record.collector.domain.verdicts import FleetVerdict
 from service_record.collector.ingest.baselines import Statistics
 from service_record.collector.store.cluster_rows import ClusterDetail
 from service_record.collector.store.fleet import Sort
@@ -66,7 +67,8 @@ async def get_document(_: Request) -> Response:
     return answer(openapi_document())
 
 
-_NUMBER: Final = {"type": "integer"}
+_BY: Final = {"type": "array", "items": {"type": "string", "enum": ["group", "release"]}}
+_LIMIT: Final = {"type": "integer", "minimum": 1, "maximum": 1000}
 _HOST: Final = "/api/v1/hosts/{host}"
 _CLUSTER: Final = "/api/v1/clusters/{cluster}"
 _ASSISTED_CLUSTER: Final = f"{BASE}/clusters/{{cluster_id}}"
@@ -161,13 +163,13 @@ OPERATIONS: Final = (
         query={
             "group": _REPEATED,
             "machine": _REPEATED,
-            "verdict": _REPEATED,
+            "verdict": {"type": "array", "items": {"type": "string", "enum": list(FleetVerdict)}},
             "cause": _REPEATED,
             "cluster": _REPEATED,
             "all": {"type": "boolean"},
             "earlier": {"type": "boolean"},
             "sort": {"type": "string", "enum": list(Sort)},
-            "limit": _NUMBER,
+            "limit": _LIMIT,
             "after": STRING,
         },
         answers={200: host_calls.Hosts},
@@ -254,7 +256,11 @@ OPERATIONS: Final = (
         host_calls.show_statistics,
         "How long steps take.",
         who=READERS,
-        query={"group": _REPEATED, "release": _REPEATED, "by": _REPEATED},
+        query={
+            "group": _REPEATED,
+            "release": _REPEATED,
+            "by": _BY,
+        },
         answers={200: Statistics},
     ),
     Operation(
@@ -371,7 +377,7 @@ OPERATIONS: Final = (
         admin_calls.list_audit,
         "What was administered, latest first.",
         who=ADMINISTRATORS,
-        query={"limit": _NUMBER, "before": _NUMBER},
+        query={"limit": _LIMIT, "before": {"type": "integer", "minimum": 1, "maximum": 2**53}},
         answers={200: admin_calls.Audit},
     ),
     _assisted(

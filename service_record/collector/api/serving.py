@@ -17,6 +17,7 @@ from service_record.collector.api.requests import body_of
 from service_record.collector.domain.access import Forbidden, Grant
 from service_record.collector.domain.installation_rules import CallRefused
 from service_record.collector.domain.reports import UnreadableReport
+from service_record.collector.domain.steps import readable
 from service_record.collector.ingest.incoming import TooMany
 from service_record.collector.logs import fault_of, log
 from service_record.collector.process import Collector
@@ -78,6 +79,10 @@ def guarded(operation: Operation) -> Handler:
     async def checked(request: Request) -> Response:
         serving = Serving.of(request)
         grant = await serving.guard.grant(request, is_counted=not operation.has_host_in_body)
+        if operation.has_closed_query and (odd := set(request.query_params) - operation.query.keys()):
+            known = f"; there are {', '.join(sorted(operation.query))}" if operation.query else ""
+            reason = f"there is no parameter {readable(min(odd))[:64]}{known}"
+            raise Refusal(HTTPStatus.BAD_REQUEST, reason)
         if grant.kind not in operation.who.kinds:
             raise Refusal(HTTPStatus.FORBIDDEN, operation.who.refusal(grant.kind))
         if operation.who is READERS and "host" in request.path_params:
