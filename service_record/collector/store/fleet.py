@@ -4,7 +4,7 @@ Times are seconds since 1970 by the collector's clock.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -166,18 +166,19 @@ def fleet(
     conditions = _conditions(filters)
     if is_grouped:
         conditions.append(hosts.c.cause == "")
-        if not filters.verdicts:
-            conditions.append(hosts.c.verdict != "done")
-    if filters.verdicts:
-        conditions.append(hosts.c.verdict.in_(filters.verdicts))
+    verdicts = filters.verdicts or tuple(verdict for verdict in _ORDER if not is_grouped or verdict != "done")
+    if len(verdicts) < len(_ORDER):
+        conditions.append(hosts.c.verdict.in_(verdicts))
     start = after or Cursor(sort, now, "", "")
     moved = None if after is None else _moved(after)
     page: list[tuple[str, HostSummary]] = []
     is_among_moved = moved is not None and start.value == _CHANGED
     if not is_among_moved:
         stayed = conditions if moved is None else [*conditions, ~moved]
-        find = _by_verdict if sort is Sort.VERDICT else _by_value
-        page += find(connection, stayed, start, limit + 1)
+        if sort is Sort.VERDICT:
+            page += _by_verdict(connection, stayed, start, limit + 1, verdicts)
+        else:
+            page += _by_value(connection, stayed, start, limit + 1)
     if moved is not None and len(page) <= limit:
         query = select(*_SUMMARY).where(moved, *conditions).order_by(hosts.c.name)
         if is_among_moved:
@@ -209,11 +210,17 @@ def _moved(start: Cursor) -> ColumnElement[bool] | None:
 
 
 def _by_verdict(
-    connection: Connection, conditions: Sequence[ColumnElement[bool]], start: Cursor, limit: int
+    connection: Connection,
+    conditions: Sequence[ColumnElement[bool]],
+    start: Cursor,
+    limit: int,
+    verdicts: Collection[str],
 ) -> list[tuple[str, HostSummary]]:
     """Return hosts with their verdicts, by the index: no page costs more than the first."""
     page: list[tuple[str, HostSummary]] = []
     for verdict in _ORDER[_ORDER.index(start.value) if start.value else 0 :]:
+        if verdict not in verdicts:
+            continue
         query = select(*_SUMMARY).where(hosts.c.verdict == verdict, *conditions)
         if start.value == verdict:
             query = query.where(hosts.c.name > start.name)
