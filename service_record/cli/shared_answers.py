@@ -29,7 +29,7 @@ class ChecksAnswer(msgspec.Struct, frozen=True):
     def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:
         """Yield each result, wrapped unless `is_wide`, and then how many there are of each state."""
         for result in self.results:
-            ink, text = _INKS[result.state], visible(as_line(result))
+            ink, text = _INKS[result.state], " ".join(visible(as_line(result)).split())
             if is_wide or len(text) <= view.width:
                 yield ((text, ink),)
                 continue
