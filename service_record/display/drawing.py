@@ -1,11 +1,10 @@
-"""A chart as pages draw it: rows of bars on one axis, and what their table says.
+"""A chart of a page: rows of bars on one axis, and the table below them. Pure.
 
-Histories and builds become this one value. Places are in percent of the width, so that a chart fits every
-screen without a script.
+The charts of a history and of a collector's builds are both drawn from this value. Positions are percentages
+of the width, so a chart fits every screen without a script.
 
-On the axis of a page, one run of three days would squeeze the two minutes in which everything else happened
-into a line. So a time in which nothing began or ended is drawn as a narrow band, when it is nearly all of the
-chart. Pure.
+One run of three days would squeeze two minutes of activity into a line. So if quiet times, in which nothing
+began or ended, are nearly all of a chart, they are drawn as narrow bands.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,13 +22,13 @@ from service_record.history.outcome import Outcome
 
 _MAX_CUTS: Final = 3
 _LEAST_CUT_SECONDS: Final = 60
-"""A shorter quiet time is no trouble to read, and every cut costs a note."""
+"""Shorter quiet times are not cut: every cut needs a note for the reader."""
 _SQUEEZED: Final = 0.15
-"""Share of the chart: when all that happens has no more room than this, the axis is cut."""
+"""Share of the chart. The axis is cut if all activity takes less than this."""
 _LEAST_SECONDS: Final = 0.001
 """The least time that is a reason to cut; records have milliseconds."""
 _MARGIN: Final = 0.15
-"""Share of what is left: so much of a quiet time is still drawn on each side of its cut."""
+"""Share of the activity. This much of a quiet time stays on each side of its cut."""
 _EDGES_OF_ONE: Final = 2
 """The begin and the end of a bar: where all bars have the same, none squeezes another."""
 CUT_WIDTH: Final = 0.06
@@ -88,7 +87,7 @@ def _within(at: float, begin: float, end: float) -> float:
 def axis_for(begin: float, end: float, reached: float, rows: "Iterable[ChartRow]") -> Axis:
     """Return the axis of these rows, with as few cuts as make the rest readable.
 
-    What goes on is drawn until `reached`.
+    Bars without an end are drawn until `reached`.
     """
     bars = [bar for row in rows for bar in row.bars]
     edges = {at for bar in bars for at in (bar.first, reached if bar.end is None else bar.end)}
@@ -188,11 +187,11 @@ class ChartBar(msgspec.Struct, frozen=True, kw_only=True):
     word: str
     took: str
     text: str
-    """The same for those who do not see it."""
+    """The bar in words, for its title."""
     number: int
     """Its attempt."""
     target: str = ""
-    """The place in the page with more about it than the table has."""
+    """The id of a part of the page that says more about it than the table."""
     marks: tuple[tuple[str, float], ...] = ()
     """Kind and time of each mark on it: its typical end, its budget."""
     started: str = ""
@@ -241,9 +240,10 @@ class JoinedBars(msgspec.Struct):
 
 
 def thinned(bars: Iterable[ChartBar], least: float, edge: float) -> list[JoinedBars]:
-    """Return the bars in their order; draw those alike, short and less than `least` seconds apart as one.
+    """Join bars that look alike, are short, and are less than `least` seconds apart.
 
-    Where there are very many, those that are not alike are joined, too. What goes on ends at the edge.
+    In a row of more than `MAX_BARS`, bars of different looks are joined as well. Bars without an end are
+    drawn until `edge`.
     """
     bars = list(bars)
     is_crowded = len(bars) > MAX_BARS
@@ -277,7 +277,7 @@ class DrawnBar(msgspec.Struct, frozen=True, kw_only=True):
     sign: str
     """Drawn behind the bar, unless it is empty."""
     silence: float
-    """The width of the time behind it for which nothing of it was heard."""
+    """The width of the time after it without a report."""
     marks: Sequence[tuple[str, float]]
 
 
@@ -289,7 +289,7 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
     remarks: tuple[str, ...] = ()
     axis: Axis
     reached: float
-    """The time up to which anything is known: what goes on is drawn until then."""
+    """The last time that is known. Bars without an end are drawn until then."""
     is_overdue: bool = False
     """True when the time from there to the end of the axis is silence."""
     digits: int = 3
@@ -304,7 +304,7 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> list[str]:
-        """Return its remarks, and what its axis leaves out."""
+        """Return the remarks, and a note for each cut of the axis."""
         cuts = (" to ".join(offset(round(at)) for at in cut) for cut in self.axis.cuts)
         return [
             *self.remarks,
@@ -383,8 +383,8 @@ def boot_drawing(
 ) -> Drawing:
     """Return the drawing of one boot's chart, titled `boot N of BOOTS`.
 
-    `targets` maps a service to the place on the page that tells of its failures, to which its bars link.
-    Of very many rows, those of services with troubles and the latest are drawn.
+    `targets` maps a service to the id of its failures on the page; its bars link there. Of more than
+    `MAX_ROWS` rows, those of services with troubles and the latest others are drawn.
     """
     title = boot_title(chart, boots)
     shown = _most_telling(chart.rows)
@@ -450,7 +450,7 @@ def _row(row: Row, target: str, view: View, *, flat: bool) -> ChartRow:
 
 
 def _described(bar: Bar, row: Row) -> str:
-    """Return a bar for those who do not see it: `bootkube, attempt 2: failed, from 2m to 2m 30s, 30.0s`."""
+    """Describe a bar in words: `bootkube, attempt 2: failed, from 2m to 2m 30s, 30.0s`."""
     parts = [f"{row_name(row, flat=True)}, attempt {bar.run.attempt}: "]
     parts.append(headline(bar.run) if row.kind is RowKind.SERVICE else VERBS[bar.outcome])
     parts.append(f", from {_seconds(bar.start)}" if bar.start is not None else ", start not recorded")

@@ -1,7 +1,7 @@
-"""The one way to a page: the environment of its templates, and what it has around its sections.
+"""Render pages: the environment of their templates, and the frame around the sections of a page.
 
-Every text is escaped, with what would not be seen written out. Each way to an environment ends here: that of
-a collector knows these templates, too.
+Every text is escaped, and its invisible characters are written out. The collector's environment is made here
+as well, and finds these templates.
 """
 
 import base64
@@ -38,9 +38,9 @@ _CLASSES: Final = {
     Ink.BAD: "failure",
 }
 UNWRAPPED: Final = 1 << 16
-"""Columns: browsers wrap lines themselves."""
+"""Columns. Browsers wrap lines themselves."""
 MAX_BOOTS: Final = 50
-"""Charts on a page: a host that restarts in circles has thousands of boots that look alike."""
+"""Charts on a page. A host that reboots in a loop has thousands of boots that look alike."""
 MAX_ITEMS: Final = 500
 """Cards or lines of one kind on a page."""
 MAX_SUMMARY_LINES: Final = 100
@@ -48,13 +48,13 @@ SUMMARY_COLUMNS: Final = 100
 
 
 def bounded(items: Sequence[T]) -> tuple[Sequence[T], str]:
-    """Return the items that a page has room for, and how many more there are; empty when that is all."""
+    """Return the first `MAX_ITEMS` items, and a note of how many more there are; the note may be empty."""
     hidden = len(items) - MAX_ITEMS
     return items[:MAX_ITEMS], f"and {hidden} more: --output json has them" if hidden > 0 else ""
 
 
 def make_environment(*loaders: BaseLoader) -> Environment:
-    """Return an environment that finds templates by these loaders, and then those of all pages."""
+    """Return an environment that looks for templates with these loaders, and then among ours."""
     environment = Environment(
         loader=ChoiceLoader([*loaders, PackageLoader("service_record.display.html")]),
         autoescape=True,
@@ -76,14 +76,14 @@ def make_environment(*loaders: BaseLoader) -> Environment:
 
 
 def _readable(value: object) -> object:
-    """Return texts of others with invisible characters escaped; line ends stay."""
+    """Return a value with its invisible characters escaped, except line ends. Our own markup stays."""
     if not isinstance(value, str) or isinstance(value, Markup) or (value.isascii() and value.isprintable()):
         return value
     return "\n".join(map(visible, value.split("\n")))
 
 
 def _anchor(place: str) -> str:
-    """Return where a page quotes what stands at that place."""
+    """Return the id of the part of a page that quotes the line at a place."""
     return f"at-{re.sub('[^A-Za-z0-9]+', '-', place)}"
 
 
@@ -113,12 +113,12 @@ def _script_digest() -> str:
 
 
 def draw(template: str, macro: str, /, **values: Any) -> Markup:
-    """Return what a macro of a template makes of these values."""
+    """Render a macro of a template with these values."""
     return Markup(getattr(_environment().get_template(template).module, macro)(**values))  # noqa: S704  # escaped
 
 
 class Section(msgspec.Struct, frozen=True):
-    """A part of a page, that its contents link to."""
+    """A part of a page, with a link in the table of contents."""
 
     id: str
     heading: str
@@ -126,12 +126,12 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def section(id_: str, heading: str, template: str, macro: str, /, **values: Any) -> Section:
-    """Return a section with what a macro makes of these values."""
+    """Return a section whose content is a rendered macro."""
     return Section(id_, heading, draw(template, macro, **values))
 
 
 def damage_sections(lines: Iterable[Line]) -> Iterator[Section]:
-    """Yield the section of damaged records, if any are."""
+    """Yield the section about damaged records, if there are any."""
     damaged, more = bounded(list(lines))
     if damaged:
         shown = [*damaged, ((more, Ink.FAINT),)] if more else damaged
@@ -147,10 +147,10 @@ def chart_sections(
     flat: bool = False,
     has_styles: bool = True,
 ) -> Iterator[Section]:
-    """Yield a section for each of the newest boots; `targets` are where the page has the failures of a
-    service.
+    """Yield a section for each of the newest boots.
 
-    `has_styles` is false for a page whose policy allows no style within it.
+    `targets` maps a service to the id of its failures on the page. `has_styles` is false for a page whose
+    policy forbids style attributes.
     """
     newest = charts[-MAX_BOOTS:]
     if left_out := len(charts) - len(newest):

@@ -1,4 +1,4 @@
-"""The timeline as a page: a chart of each boot, and every failure with what its journal said."""
+"""The timeline as a page: a chart of each boot, and every failure with its journal lines."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -47,14 +47,14 @@ def _is_bad(service: ServiceHistory) -> bool:
 
 
 def _bad_services(history: History) -> dict[str, ServiceHistory]:
-    """Return the services that failed or were interrupted, each by its place on the page."""
+    """Map ids on the page to the services that failed or were interrupted."""
     return {f"{_ID}-{n}": each for n, each in enumerate(history.services) if _is_bad(each)}
 
 
 def failure_section(history: History, view: View) -> Section | None:
-    """Return every failure and interruption, with those of stages that a run survived; None without any.
+    """Return the section of all failures and interruptions, including failed stages of runs that succeeded.
 
-    The service that failed first comes first: others may follow from it.
+    None if there are none. The service that failed first comes first: it may be the cause of the others.
     """
     bad = _bad_services(history)
     if not bad:
@@ -67,7 +67,7 @@ def failure_section(history: History, view: View) -> Section | None:
 
 
 def _first_end(service: ServiceHistory) -> float:
-    """Return when the first bad run ended; of a service that survived its failures, the last."""
+    """Return the end of the first bad run, or of the last run if none is bad."""
     ends = (true_time(run.last_entry, service) for run in service.runs if run.outcome.is_bad)
     return order(next(ends, service.runs[-1].last_entry))
 
