@@ -212,8 +212,6 @@ __sr_start_stage() { # [NAME]
 
 __sr_end_stage() { # RESULT [MEMBERS]
   [[ ! ${__sr_ulimit-} ]] || __sr_can_redirect || builtin return 0
-  [[ ! ${__sr_last_line-} ]] ||
-    __sr_last_call="${BASH_LINENO[1]-} ${BASH_SOURCE[2]-} ${#FUNCNAME[@]}"
   if [[ ${__sr_open_stage-} ]]; then
     __sr_append 'stage end' "$1" "${2-}"
   else
@@ -266,7 +264,7 @@ __sr_begin() { # all state is text, and JSON where it goes into entries
   __sr_minute=-1 __sr_clock='' __sr_zone=''
   __sr_more='' # members of the next entry only
   __sr_torn=1  # the end of the file must be looked at
-  __sr_trap_method=looks __sr_ulimit='' __sr_last_line='' __sr_last_call=''
+  __sr_trap_method=looks __sr_ulimit=''
   [[ ${__sr[home]-} == /* ]] || __sr[home]=$PWD/${__sr[home]-}
   # What comes before the service's own commands in the EXIT trap, and what comes behind them.
   __sr_answer=' 2>&"${__sr_stderr[_${-//[!x]/}]-2}"'
@@ -433,7 +431,8 @@ __sr_count_lost() { # after an entry that was not written, or not by the hot pat
 # As __sr_capture, which explains it, within the preparation of __sr_write: one serves both.
 __sr_read_exit_trap() {
   [[ ! ${__sr_more-}${__sr[ended]-} ]] && __sr_can_capture || builtin return 0
-  builtin local __sr_file='' TMPDIR=/dev/shm
+  builtin local __sr_file=''
+  [[ ${TMPDIR+${TMPDIR@a}} == *r* ]] || builtin local TMPDIR=/dev/shm
   __sr_moved=${__sr_free#* }
   if ((__sr_bash > 501)); then
     BASH_COMPAT=50 builtin trap -p EXIT {__sr_file}<<<0 2>&- >|"/proc/self/fd/$__sr_file"
@@ -619,7 +618,9 @@ __sr_capture() { # COMMAND [ARGUMENT...]
     __sr_capture_in_child "$@"
     builtin return "$?"
   fi
-  builtin local __sr_file='' TMPDIR=/dev/shm # a file on a disk would cost half a millisecond
+  builtin local __sr_file=''
+  # A file on a disk would cost half a millisecond.
+  [[ ${TMPDIR+${TMPDIR@a}} == *r* ]] || builtin local TMPDIR=/dev/shm
   [[ ${__sr_xfsz-} ]] || builtin trap '' XFSZ
   __sr_find_free_descriptors
   __sr_moved=${__sr_free#* }
@@ -633,11 +634,12 @@ __sr_capture() { # COMMAND [ARGUMENT...]
   builtin return "$__sr_ended"
 }
 
-# An assignment to a readonly variable would end the service. `varredir_close` would close the file
-# (the option is searched by `shopt`, as BASHOPTS is long). A child of ours cannot set a trap for
-# SIGXFSZ, see __sr_begin_child: without a limit, it needs none.
+# An assignment to a readonly variable would end the service, but a readonly TMPDIR serves if it can
+# be written. `varredir_close` would close the file; `shopt` is faster than a search of BASHOPTS. A
+# child of ours cannot set a trap for SIGXFSZ, see __sr_begin_child: without a limit, it needs none.
 __sr_can_capture() {
-  [[ ${__sr_captures-} && ${BASH_COMPAT+${BASH_COMPAT@a}}${TMPDIR+${TMPDIR@a}} != *r* ]] &&
+  [[ ${__sr_captures-} && ${BASH_COMPAT+${BASH_COMPAT@a}} != *r* ]] &&
+    [[ ${TMPDIR+${TMPDIR@a}} != *r* || -w $TMPDIR ]] &&
     [[ ${__sr_xfsz-} == child && ! ${__sr_ulimit-} ||
       ${__sr_xfsz-} != child && $BASHPID == "${__sr_pid-}" ]] &&
     { ((__sr_bash < 502)) || ! builtin shopt -q varredir_close; }
@@ -699,12 +701,9 @@ __sr_choose_trap_method() { # SCRIPT LINE, where it sources this file
   # Searching a longer one costs more than it saves.
   [[ ${#__sr_text} -le 16384 || ${#__sr_text} -le 32768 && $__sr_text == *trap* ]] &&
     [[ ! ${BASH_ENV-} ]] || builtin return 0
+  [[ ${__sr_trap_method-} == looks ]] || builtin return 0
   __sr_printed[0]=''
   builtin mapfile -t -u 9 __sr_printed 9<"$1"
-  __sr_line=${__sr_printed[*]: -1}
-  [[ $__sr_line != *([[:blank:]])record_service_stage_success*([[:blank:]]) ]] ||
-    __sr_last_line="${#__sr_printed[@]} $1 3"
-  [[ ${__sr_trap_method-} == looks ]] || builtin return 0
   # mapfile -d '' takes a system call for each byte before bash 5.2
   builtin read -r -N 2097152 -u 9 __sr_word 9</proc/self/environ
   [[ $__sr_word != *BASH_FUNC_* ]] || builtin return 0
@@ -822,17 +821,16 @@ __sr_end() { # RESULT MEMBERS
 
 # How the shell ends: `signal` if it is dying of one, else `ends`, or `unknown`. A dying shell runs
 # its EXIT trap, but does not tell it of the signal, and shows a status of 0. Where neither `exit`
-# nor errexit was seen, and the script is not at a last line that called us, a copy of the shell
-# tells: it inherits that bash is handling a terminating signal, and then treats another one in its
-# own way. Up to bash 5.1 it ignores that; since 5.2 it dies without running an EXIT trap.
+# nor errexit was seen, a copy of the shell tells: it inherits that bash is handling a terminating
+# signal, and then treats another one in its own way. A script that ends by its last line has a copy,
+# too: a signal may come after that line. Up to bash 5.1 the copy ignores the other signal; since 5.2
+# it dies without running an EXIT trap.
 #
 # The copy prints `c` at once, `t` from its EXIT trap, and `i` if it ignored all signals; a service
 # may ignore some from its start, so it tries several. Before 5.1 a copy never runs that trap.
 __sr_read_ending() { # STATUS
   __sr_answer=ends
   [[ ! ${__sr[exit_line]-} && (! ${__sr[err_ends]-} || $1 == 0) ]] || builtin return 0
-  [[ ! ${__sr_last_line-} || "${__sr_last_call-} ${#FUNCNAME[@]}" != "${__sr_last_line-} 4" ]] ||
-    builtin return 0
   # systemd signals each process that it finds until it finds no new one: a copy may die at once.
   for __sr_answer in '' '' '' ''; do
     ! __sr_has_room || {

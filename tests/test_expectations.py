@@ -209,6 +209,15 @@ def test_properties_in_a_bundle_say_more_than_its_listing() -> None:
     assert chain_to_root(units["kubelet.service"], units) == (failed,)
 
 
+def test_bundle_names_the_assertions_of_a_unit() -> None:
+    shown = ["Id=job.service\nActiveState=inactive\nAssertResult=no\nAssertTimestampMonotonic=5\n"]
+    assertions = {"job.service": ("AssertPathExists=/a", "AssertHost=b"), "gone.mount": ("AssertUser=c",)}
+    texts = {"unit-properties.txt": properties_text(shown, 1000.0, assertions)}
+    job, gone = read_texts(texts)
+    assert (job.hindrance, job.detail) == (Hindrance.ASSERTION, "one of AssertPathExists=/a, AssertHost=b")
+    assert (gone.name, gone.assertions) == ("gone.mount", ("AssertUser=c",))
+
+
 def test_assertions_are_read_as_systemd_reads_them() -> None:
     file = "[Unit]\nAssertPathExists=/a\nAssertPathExists=\nAssertHost = b\n# /x.d/y.conf\nAssertUser=|c\n"
     assert read_assertions(file) == ("AssertHost=b", "AssertUser=|c")

@@ -10,8 +10,15 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from service_record.diagnosis.units import read_texts
 from service_record.record.entry import Phase, Result
-from service_record.reporter.gather.journal import FailedRuns, FailedUnits, Journal, newest_cursor
+from service_record.reporter.gather.journal import (
+    FailedRuns,
+    FailedUnits,
+    Journal,
+    UnitProperties,
+    newest_cursor,
+)
 from service_record.reporter.gather.model import GatherRow, GatherStatus
 from service_record.reporter.gather.record_pieces import ServiceRecords
 from service_record.reporter.gather.take import ContainerLogs, File, Listing, Tree
@@ -340,6 +347,26 @@ def test_failed_units_have_their_status_and_their_journal(host: Host) -> None:
     assert result.bundle.paths == [f"unit-status/{unit}.{what}" for unit in units for what in ("txt", "log")]
     assert result.data("unit-status/kubelet.service.txt") == b"status of kubelet.service\n"
     assert b"--unit=kubelet.service" in result.data("unit-status/kubelet.service.log")
+
+
+def test_unit_properties_have_the_assertions_of_stopped_units(host: Host) -> None:
+    host.program(
+        "systemctl",
+        """
+        case $* in
+        'cat '*job.service) printf '[Unit]\\nAssertPathExists=/srv/a\\n' ;;
+        'show '*failed*) ;;
+        'show '*job.service*) printf 'Id=job.service\\nLoadState=loaded\\nActiveState=inactive\\n' ;;
+        *) exit 1 ;;
+        esac
+        """,
+    )
+    host.program("journalctl", "echo 'Assertion failed for job.service - The job.'")
+
+    result = gathered(host, UnitProperties(), "unit-properties.txt")
+
+    (unit,) = read_texts({"unit-properties.txt": result.data("unit-properties.txt").decode()})
+    assert (unit.name, unit.assertions) == ("job.service", ("AssertPathExists=/srv/a",))
 
 
 def test_what_cannot_be_had_of_one_failed_unit_does_not_cost_the_others(host: Host) -> None:

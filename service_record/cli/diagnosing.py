@@ -23,9 +23,9 @@ from service_record.diagnosis.causes import Causes, built_in_rules
 from service_record.diagnosis.judgement import judge
 from service_record.diagnosis.units import (
     PROPERTIES,
-    Hindrance,
     Unit,
     UnitLog,
+    asserted_units,
     read_assertions,
     read_messages,
     read_properties,
@@ -211,7 +211,6 @@ def _select_none(_unit: Unit) -> bool:
 
 
 _MAX_STOPPED: Final = 20
-_MAX_UNIT_FILES: Final = 20
 _MAX_RESTARTED: Final = 20
 _MESSAGES_OF_A_UNIT: Final = 20
 _LOOKUP_SECONDS: Final = 2.0
@@ -246,8 +245,7 @@ def add_explaining_units(units: Sequence[Unit], logs: Mapping[str, UnitLog]) -> 
         return None if text is None else read_properties(text, systemd.booted())
 
     known = {unit.name: unit for unit in with_required_units(units, logs, show)}
-    asserted = [name for name in known if name in logs and logs[name].hindrance is Hindrance.ASSERTION]
-    for name in asserted[:_MAX_UNIT_FILES]:
+    for name in asserted_units(known.values(), logs):
         file = systemd.unit_file(name, remaining())
         known[name] = replace(known[name], assertions=read_assertions(file))
     return tuple(known.values())

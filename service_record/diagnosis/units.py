@@ -205,6 +205,11 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
         return ""
 
     @property
+    def is_asserted(self) -> bool:
+        """Return True when an assertion in its unit file kept it from starting."""
+        return self.hindrance is Hindrance.ASSERTION
+
+    @property
     def hindrance(self) -> Hindrance | None:
         """Return why systemd has not started it; None if it has, or if no reason is known."""
         if self.is_failed or self.is_active:
@@ -360,17 +365,36 @@ def read_texts(texts: Mapping[str, str]) -> tuple[Unit, ...]:
 
 
 _BOOTED: Final = "# booted="
+_ASSERTED: Final = "# assertion of "
+MAX_UNIT_FILES: Final = 20
+"""How many unit files are read for their assertions."""
 
 
-def properties_text(shown: Iterable[str], booted: float) -> str:
-    """Join outputs of `systemctl show` into PROPERTY_TEXT, with the time from which systemd counts."""
-    return "\n\n".join((f"{_BOOTED}{booted:.3f}", *(text.strip("\n") for text in shown))) + "\n"
+def properties_text(
+    shown: Iterable[str], booted: float, assertions: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """Join outputs of `systemctl show` into PROPERTY_TEXT, with the time from which systemd counts.
+
+    `assertions` has those in the files of units that these kept from starting. Each is one more line behind
+    the first.
+    """
+    asserted = [f"{_ASSERTED}{unit}: {one}" for unit, each in (assertions or {}).items() for one in each]
+    head = "\n".join((f"{_BOOTED}{booted:.3f}", *asserted))
+    return "\n\n".join((head, *(text.strip("\n") for text in shown))) + "\n"
 
 
 def _read_properties_text(text: str) -> tuple[Unit, ...]:
     first, _, blocks = text.partition("\n")
     booted = re.fullmatch(rf"{_BOOTED}(\d{{1,12}}\.\d{{3}})", first)
-    return read_properties(blocks, float(booted[1])) if booted else ()
+    if booted is None:
+        return ()
+    assertions: dict[str, tuple[str, ...]] = {}
+    for unit, one in re.findall(rf"(?m)^{_ASSERTED}({UNIT}): (Assert\w+=.*)$", blocks.partition("\n\n")[0]):
+        assertions[unit] = (*assertions.get(unit, ()), one)
+    found = read_properties(blocks, float(booted[1]))
+    known = tuple(replace(unit, assertions=assertions.get(unit.name, ())) for unit in found)
+    unloaded = assertions.keys() - {unit.name for unit in found}
+    return (*known, *(Unit(name=name, assertions=assertions[name]) for name in sorted(unloaded)))
 
 
 def with_required_units(
@@ -397,6 +421,15 @@ def with_required_units(
 
 
 _MAX_REQUIRED: Final = 200
+
+
+def asserted_units(units: Iterable[Unit], logs: Mapping[str, UnitLog]) -> tuple[str, ...]:
+    """Return the units that an assertion kept from starting and whose unit file is worth reading.
+
+    systemd logs that an assertion failed, and not which one.
+    """
+    names = [unit.name for unit in units if replace(unit, log=logs.get(unit.name, unit.log)).is_asserted]
+    return tuple(names[:MAX_UNIT_FILES])
 
 
 def failed_units(listing: str) -> Iterator[tuple[int, str]]:

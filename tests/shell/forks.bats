@@ -199,3 +199,25 @@ END
   is_gone "$(<hung)"
   cmp before.json records/service.json
 }
+
+@test "a readonly TMPDIR makes no look at the traps fork" {
+  ((UID == 0)) || skip "not root"
+  command -v strace >/dev/null || skip "strace is not installed"
+  script library.sh <<<"trap 'echo own' EXIT"
+  script looks.sh <<'END'
+readonly TMPDIR=/tmp
+. "$SHIM"
+name=library
+. "./${name,,}.sh"
+record_service_stage_start one
+record_service_stage_success
+exit
+END
+  empty_records
+  : >records/service.json
+  run -0 strace -f -qq -e trace=clone,clone3,fork,vfork -e signal=none -o forks \
+    env -i "${surroundings[@]}" "$TEST_BASH" looks.sh
+  [ "$output" = own ]
+  one_stage_is success
+  run ! grep -E 'clone|fork' forks
+}

@@ -166,7 +166,9 @@ class UnitProperties:
         from service_record.diagnosis.units import (  # only for a bundle
             PROPERTIES,
             Unit,
+            asserted_units,
             properties_text,
+            read_assertions,
             read_messages,
             read_properties,
             with_required_units,
@@ -187,9 +189,15 @@ class UnitProperties:
         with suppress(GatherError):  # without a journal the failed units are known nevertheless
             messages = output_of((*_ASK, "--boot", "--output=cat", "--lines=4000", "_PID=1"), task)
         logs = read_messages(messages.decode(errors="replace").splitlines())
-        if not with_required_units(failed, logs, lambda names: show("--", *names)):
+        units = with_required_units(failed, logs, lambda names: show("--", *names))
+        if not units:
             raise GatherError(GatherStatus.ABSENT, "no unit failed")
-        yield properties_text(shown, booted).encode()
+        assertions: dict[str, tuple[str, ...]] = {}
+        for name in asserted_units(units, logs):
+            with suppress(GatherError):  # its file may be gone
+                file = output_of(("systemctl", "cat", "--no-pager", "--", name), task)
+                assertions[name] = read_assertions(file.decode(errors="replace"))
+        yield properties_text(shown, booted, assertions).encode()
 
 
 _INVOCATION: Final = re.compile(r"[0-9a-f]{32}")
