@@ -822,9 +822,9 @@ __sr_end() { # RESULT MEMBERS
 # How the shell ends: `signal` if it is dying of one, else `ends`, or `unknown`. A dying shell runs
 # its EXIT trap, but does not tell it of the signal, and shows a status of 0. Where neither `exit`
 # nor errexit was seen, a copy of the shell tells: it inherits that bash is handling a terminating
-# signal, and then treats another one in its own way. A script that ends by its last line has a copy,
-# too: a signal may come after that line. Up to bash 5.1 the copy ignores the other signal; since 5.2
-# it dies without running an EXIT trap.
+# signal, and then treats another one in its own way. A script that ran to its last line needs the
+# copy as well: a signal may come after that line. Up to bash 5.1 the copy ignores the other signal;
+# since 5.2 it dies without running an EXIT trap.
 #
 # The copy prints `c` at once, `t` from its EXIT trap, and `i` if it ignored all signals; a service
 # may ignore some from its start, so it tries several. Before 5.1 a copy never runs that trap.
