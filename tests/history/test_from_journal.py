@@ -195,6 +195,24 @@ def test_year_is_that_of_the_clock(line: str, year: int, recorder: str) -> None:
     assert (first.time.year, first.recorder) == (year, f"derived/{recorder}")
 
 
+@pytest.mark.parametrize(
+    ("clock", "day", "expected"),
+    [
+        ("2020-01-05T10:00:00", "Oct 10", "2020-10-10"),
+        ("2020-12-30T10:00:00", "Jan 02", "2021-01-02"),
+        ("2020-01-01T02:00:00", "Dec 31", "2019-12-31"),
+    ],
+)
+def test_year_of_a_long_boot_follows_its_clock(clock: str, day: str, expected: str) -> None:
+    text = (
+        f"Nov 21 10:00:00 node kernel: rtc: setting system clock to {clock} UTC (1)\n"
+        f"{day} 21:00:00 node systemd[1]: Starting a.service - A...\n"
+    )
+    (run,) = runs(read(text), "a")
+    assert run.started is not None
+    assert run.started.date().isoformat() == expected
+
+
 def test_text_without_a_host_is_read() -> None:
     text = TEXT.replace(" node ", " ")
     (pull,) = runs(read(text), "pull")

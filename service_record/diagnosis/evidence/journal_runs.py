@@ -6,7 +6,7 @@ Only what systemd logs is taken apart, and the lines of a unit that failed: a jo
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from io import BytesIO
 from itertools import chain
@@ -36,6 +36,7 @@ _MAX_DIGITS: Final = 16
 _MAX_DELAY: Final = 60.0  # seconds: beyond it, the clock was set in between
 _CLOCK: Final = rb" setting system clock to (\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)"
 """What the kernel logs of the clock that it finds: the year, which the times of other lines lack."""
+_HALF_A_YEAR: Final = timedelta(days=180)
 _FAILURES: Final = (": Failed with result ", " entered failed state.")
 
 
@@ -210,9 +211,9 @@ def _read_text(read: Read, era: Era, *, is_year_known: bool) -> JournalRuns:
         for start in _lines_of_interest(window, place, end):
             line = window[start : min(window.find(b"\n", start), start + _MAX_LINE_BYTES)]
             if (clock := re.search(_CLOCK, line)) is not None and b" kernel: " in line:
-                # Messages may have been logged before the clock was read, and after the next New Year.
+                # An era takes times of half a year around its end: those of the year that follows.
                 stamp = datetime.fromisoformat(f"{clock[1].decode()}T{clock[2].decode()}+00:00")
-                era, is_year_known = Era(last=stamp), True
+                era, is_year_known = Era(last=stamp + _HALF_A_YEAR), True
                 time_of.cache_clear()
                 continue
             boot = re.match(rb"-- (?:Boot ([0-9a-f]{32})|Reboot)", line)
