@@ -192,7 +192,13 @@ class _Question(msgspec.Struct, frozen=True):
 
     def answer(self) -> _Answer:
         try:
-            source = opened(self.request.places, (), needs_records=False, with_evidence=not self.is_waiting)
+            source = opened(
+                self.request.places,
+                (),
+                needs_records=False,
+                with_evidence=not self.is_waiting,
+                derives=bool(self.request.places) and not self.is_waiting,
+            )
         except Unreadable as refusal:
             return self._answer_without_records(refusal)
         whole = history_of(source)

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from service_record.diagnosis.cause_rules import CauseRule, Rank
+from service_record.diagnosis.derived_history import has_records, is_derived
 from service_record.diagnosis.evidence.log_lines import SYSTEMD, Era, LogLine, is_own_line
 from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, ToldLine, Trouble, Verdict
 from service_record.diagnosis.fitting import Match, RuleBook, Surroundings, is_between
@@ -282,6 +283,8 @@ def scanner(causes: Causes, history: History, failed_services: frozenset[str] = 
     own = {
         service.name: [run.pid for run in service.runs[-_LATEST_RUNS:] if run.pid is not None]
         for service in history.services
+        # A journal tells of a hundred units. Only the lines of those that failed are asked for.
+        if not is_derived(service) or service.outcome is None or service.outcome.is_bad
     }
     return Scanner(causes.line_set, {**{name: [] for name in failed_services}, **own}, _era(history))
 
@@ -320,7 +323,7 @@ def judge_evidence(diagnosis: Diagnosis | None, causes: Causes) -> Diagnosis | N
 
     None where there is neither: a record without any run, or files that are of no host.
     """
-    if diagnosis is None and (causes.history.services or not causes.evidence.is_of_host):
+    if diagnosis is None and (has_records(causes.history) or not causes.evidence.is_of_host):
         return None
     verdict = Verdict.SUCCEEDED if causes.evidence.has_systemd else Verdict.UNKNOWN
     return _with_evidence(diagnosis or Diagnosis(verdict=verdict, has_no_records=True), causes)

@@ -27,8 +27,10 @@ from service_record.diagnosis.findings import (
 )
 from service_record.diagnosis.services import Circumstances, judge, running_spans
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
+from service_record.diagnosis.units import often_fails
 from service_record.history import History, ServiceHistory
 from service_record.history.build import Now, boot_times, latest_entry
+from service_record.history.from_journal import RECORDER
 from service_record.history.outcome import Outcome, Run, Stage, order
 from service_record.history.results import Handled, handled_failure
 
@@ -140,8 +142,17 @@ def diagnose(
     if not services:
         return None
     judged = [judge(service, around) for service in services]
-    running = tuple(judgement for judgement in judged if isinstance(judgement, Running))
-    stopped = tuple(judgement for judgement in judged if isinstance(judgement, Stopped))
+    running = tuple(
+        judgement
+        for judgement in judged
+        # Nobody waits for a daemon that a journal tells of to end.
+        if isinstance(judgement, Running) and judgement.run.recorder != RECORDER
+    )
+    stopped = tuple(
+        judgement
+        for judgement in judged
+        if isinstance(judgement, Stopped) and judgement.run.recorder != RECORDER
+    )
     ahead = {service.name: service.utc_offset or timedelta() for service in services}
     troubles = [
         replace(judgement, ahead=ahead[judgement.service])
@@ -149,16 +160,19 @@ def diagnose(
         if isinstance(judgement, Trouble)
     ]
     troubles, past = _of_now(_with_boot_loop(troubles, history), running, around)
+    explained = _explained(troubles, explain)
+    minor = [trouble for trouble in explained if _is_minor(trouble)]
     baseline = around.budgets.baseline
     damaged = tuple(_damaged(history))
     return Diagnosis(
         **_ordered(
-            _explained(troubles, explain),
+            [trouble for trouble in explained if trouble not in minor],
             boot_times(history) if len(troubles) > 1 else {},
             without=_verdict_without_trouble(running, stopped, damaged),
         ),
         running=running,
         stopped=stopped,
+        minor=tuple(trouble.service for trouble in minor),
         handled=tuple(_handled(services, judged)),
         recovered=(
             *(judgement for judgement in judged if isinstance(judgement, Recovered)),
@@ -183,12 +197,15 @@ def _ordered(troubles: Iterable[Trouble], boots: Mapping[str | None, float], *, 
     """Return the troubles with the root cause first: the earliest that is not a symptom.
 
     A failure is never explained by a later one, even if only the later one left a message. Waiting and known
-    symptoms may begin before their cause. Without any trouble the verdict is `without`.
+    symptoms may begin before their cause. Most units of a journal have nothing to do with each other: of
+    these the first with a certain cause is the root. Without any trouble the verdict is `without`.
     """
     by_time = sorted(troubles, key=lambda trouble: _began(trouble, boots))
     if not by_time:
         return _Order(verdict=without, root=None, followers=(), others=())
-    root = min(by_time, key=lambda trouble: (_is_symptom(trouble), _is_last(trouble)))
+    root = min(
+        by_time, key=lambda trouble: (_is_symptom(trouble), _is_last(trouble), _is_unexplained_unit(trouble))
+    )
     rest = [trouble for trouble in by_time if trouble is not root]
     return _Order(
         verdict=root.kind,
@@ -317,6 +334,16 @@ def _is_symptom(trouble: Trouble) -> bool:
 def _is_last(trouble: Trouble) -> bool:
     """Return whether this belongs last: a wait for the API begins early, and waits for the actual cause."""
     return trouble.cause is not None and trouble.cause.is_last
+
+
+def _is_minor(trouble: Trouble) -> bool:
+    """Return True for a unit of a journal that fails on many healthy hosts, if no cause is known."""
+    return _is_unexplained_unit(trouble) and often_fails(f"{trouble.service}.service")
+
+
+def _is_unexplained_unit(trouble: Trouble) -> bool:
+    """Return True for a unit of a journal without a certain cause."""
+    return trouble.run.is_derived and (trouble.cause is None or not trouble.cause.is_cause)
 
 
 def _follows(trouble: Trouble, root: Trouble) -> bool:

@@ -272,6 +272,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """Troubles with causes of their own."""
     running: tuple[Running, ...] = ()
     stopped: tuple[Stopped, ...] = ()
+    minor: tuple[str, ...] = ()
+    """Services that failed without a known cause, as on many healthy hosts: no trouble of this one."""
     handled: tuple[Handled, ...] = ()
     """Failed stages after which the latest run of a service continued."""
     recovered: tuple[Recovered, ...] = ()
@@ -331,7 +333,7 @@ def _always(trouble: Trouble) -> Iterator[str]:
         yield f"systemctl status {unit}"
     if run.invocation_id is not None:
         yield f"journalctl _SYSTEMD_INVOCATION_ID={shlex.quote(run.invocation_id)}"
-    elif run.boot_id is not None:
+    elif run.boot_id is not None and re.fullmatch("[0-9a-f-]{32,36}", run.boot_id):
         yield f"journalctl --boot={shlex.quote(run.boot_id)} --unit={unit}"
     else:
         yield f"journalctl --unit={unit}"

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from service_record.diagnosis.budget import Budgets
 from service_record.diagnosis.causes import Causes, HostFiles, causes_with, judge_evidence
+from service_record.diagnosis.derived_history import choose_services, has_records, without_recovered
 from service_record.diagnosis.diagnose import diagnose
 from service_record.diagnosis.evidence.known_facts import KnownFacts
 from service_record.diagnosis.expectations import add_units, expected_of_gather
@@ -63,11 +65,16 @@ def judge(
     causes = rules.without_evidence(whole)
     if files is not None:
         causes = causes_with(rules, whole, known or (), files, named)
+    logs = causes.evidence.unit_logs
+    is_recorded = has_records(whole) and bool(whole.services)
+    history = choose_services(history, logs)
     diagnosis = diagnose(history, now=now, budgets=budgets, explain=causes.explain)
+    if diagnosis is not None and not is_recorded:
+        diagnosis = replace(diagnosis, has_no_records=True)
     if known is not None:
-        logs = causes.evidence.unit_logs
         # Without records and without a listing of the failed units, the journal is all that tells of them.
-        adds_failed = not whole.services and not causes.evidence.has_unit_listing
+        adds_failed = not is_recorded and not causes.evidence.has_unit_listing
+        logs = without_recovered(logs, history)
         known = with_logs(
             known if look_up is None else look_up(known, logs), logs, named, adds_failed=adds_failed
         )

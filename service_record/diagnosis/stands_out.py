@@ -97,7 +97,7 @@ def rank_lines(
         score += 0.5 if one.count >= _OFTEN else 0.0
         score += 0.5 if first_of_program[one.line.name] is one else 0.0
         if one.template in known or is_healthy_line(one.line):
-            score -= 4.0
+            score -= 6.0
         if one.line.host or one.line.is_earlier_boot:
             score -= 2.0
         ranked.append(StandingOut(one.line, one.count, score))

@@ -299,13 +299,18 @@ _OFTEN_FAILS: Final = (
 """Units that often fail on healthy hosts: alone, they do not make a host failed."""
 
 
+def often_fails(unit: str) -> bool:
+    """Return True if a unit is known to fail on many healthy hosts."""
+    return re.fullmatch(_OFTEN_FAILS, unit) is not None
+
+
 def _is_optional(name: str, logs: Mapping[str, UnitLog]) -> bool:
     """Return whether a host works without a unit, as far as its journal tells.
 
     A device that did not appear, and what is mounted from it, is optional (nofail) if no service or target
     depends on it.
     """
-    if re.fullmatch(_OFTEN_FAILS, name) is not None:
+    if often_fails(name):
         return True
     log = logs[name]
     if log.hindrance not in {Hindrance.TIMED_OUT, Hindrance.DEPENDENCY} or name.endswith(
@@ -534,7 +539,7 @@ LOGGED: Final = (
     rb"systemd\[1\]: [^\n]*(?:"
     rb"[Aa]sserts? failed|Assertion failed for|[Dd]ependency|unmet condition|trigger condition|being skipped"
     rb"|exec-condition|repeated too quickly|fatal error, unit|Refusing"
-    rb"|\.(?:conf|service|mount|socket|timer|path):\d+: "
+    rb"|\.(?:conf|service|mount|socket|timer|path):\d+: |entered failed state"
     rb"|timed out|with result|Scheduled restart job|break ordering cycle|process exited"
     rb"|Deactivated successfully|: Succeeded\.|running in system mode)"
     # Scopes are left out: hosts of containers start thousands, and each line costs as much as all else of it.
@@ -542,8 +547,18 @@ LOGGED: Final = (
     rb"\S+\.(?:service|socket|target|device|mount|automount|swap|timer|path|slice)\b"
     rb"|systemd-journald\[\d+\]: Suppressed \d+ messages from "
     rb"|(?:\([^\s()]{1,20}\)|systemd)\[\d+\]: [^\s:]+\.(?:service|mount|socket|swap): [^\n]*[Ff]ailed"
+    # What `systemctl status` prints of a unit that failed.
+    rb"|(?m:^[^\w\n]{0,6}[\w:.\\@-]+\.(?:service|socket|mount|swap|timer|path)(?: - [^\n]*)?\n +Loaded: )"
+    rb"|(?m:^ +Active: (?:failed|activating \(auto-restart\)|active \(exited\)) \(Result: )"
+    rb"|(?m:^ +Main PID: \d+ \(code=)"
 )
 """Pattern of RE2 for the lines that `read_logs` uses, in the text form of a journal."""
+_STATUS_OF: Final = rf"\W*(?P<unit>{UNIT})(?: - .*)?\n"
+_STATUS: Final = r"Active: [a-z()\s-]+ \(Result: (?P<result>[a-z-]+)\)"
+_STATUS_EXIT: Final = (
+    r"Main PID: \d+ \(code=(?P<code>exited|killed|dumped),"
+    r" (?:status=(?P<number>\d{1,9})|signal=(?P<name>\w+))"
+)
 _OF: Final = rf"(?P<unit>{UNIT})"
 _BOOT: Final = "running in system mode"
 _MAX_COMPLAINTS: Final = 3
@@ -591,6 +606,11 @@ def _hindered_by(hindrance: Hindrance) -> _UpdateLog:
     return update
 
 
+def _result_of(log: UnitLog) -> str:
+    """Return systemd's result of a failure, for versions that do not log it."""
+    return "exit-code" if log.signal is None else "signal"
+
+
 _UPDATES: Final[dict[UnitEvent, _UpdateLog]] = {
     UnitEvent.STARTING: _with_start,
     UnitEvent.STARTED: _with_start,
@@ -599,6 +619,7 @@ _UPDATES: Final[dict[UnitEvent, _UpdateLog]] = {
     UnitEvent.DEACTIVATED: _forget,
     UnitEvent.EXITED: _with_exit,
     UnitEvent.FAILED: lambda log, match: replace(log, result=match["result"]),
+    UnitEvent.ENTERED_FAILED: lambda log, _match: replace(log, result=log.result or _result_of(log)),
     UnitEvent.START_LIMIT: lambda log, _match: replace(log, has_hit_start_limit=True),
     UnitEvent.CYCLE: _hindered_by(Hindrance.CYCLE),
     UnitEvent.ASSERTION: _hindered_by(Hindrance.ASSERTION),
@@ -657,9 +678,28 @@ class _SystemdLog:
         self._suppressed: dict[str, int] = {}
         self._complaints: dict[str, list[str]] = {}
         self._last_time: datetime | None = None
+        self._unit_of_status = ""
+
+    def _take_status(self, text: str) -> bool:
+        """Take a line of `systemctl status`; return False for any other line."""
+        if (match := re.match(_STATUS_OF, text)) is not None:
+            self._unit_of_status = match["unit"]
+            return True
+        log = self._logs.get(self._unit_of_status, NOT_LOGGED)
+        if (match := re.match(_STATUS, text)) is not None:
+            log = replace(log, result=match["result"])
+        elif log.result is not None and (match := re.match(_STATUS_EXIT, text)) is not None:
+            log = log if match["number"] == "0" else _with_exit(log, match)
+        else:
+            return False
+        if self._unit_of_status:
+            self._logs[self._unit_of_status] = log
+        return True
 
     def add(self, text: str, time: datetime | None) -> None:
         """Take one message."""
+        if self._take_status(text):
+            return
         if (match := re.match(_SPAWN_ERROR, text)) is not None:
             # The line before `Failed at step EXEC` says more.
             if _AT_STEP not in text or match["unit"] not in self._spawn_errors:
@@ -697,7 +737,12 @@ class _SystemdLog:
 
     def _judged(self, log: UnitLog) -> UnitLog:
         """Return the log of a unit; one that failed again and again, and just now, has not recovered."""
-        if log.result is not None or log.hindrance is not None or log.result_before is None:
+        if log.result is not None or log.hindrance is not None:
+            return log
+        if log.exit_code or log.signal:
+            # systemd logs the exit of a process only if it is a failure. A journal may end right there.
+            return replace(log, result=_result_of(log))
+        if log.result_before is None:
             return log
         is_recent = log.time is None or self._last_time is None or self._last_time - log.time <= _JUST_NOW
         if log.restarts >= _LOOP and is_recent:

@@ -133,6 +133,10 @@ def _without_trouble(diagnosis: Diagnosis, so_far: str = "") -> str:
         looked = diagnosis.looked
         nothing = f"no unit failed in {count(looked.lines, 'line')} of {count(looked.files, 'file')}"
         nothing += "; there is no record of a service"
+    if diagnosis.minor:
+        nothing = f"only {', '.join(map(name, diagnosis.minor))} failed, as on many healthy hosts"
+        if diagnosis.stands_out:
+            return f"{nothing}; {_lines_that_stand_out(diagnosis)}"
     if diagnosis.stands_out:
         nothing = f"no service has failed{so_far}; {_lines_that_stand_out(diagnosis)}"
     if diagnosis.are_units_unknown:

@@ -31,7 +31,7 @@ class UnitEvent(StrEnum):
     EXITED = "process exited"
     FAILED = "failed with a result"
     ENTERED_FAILED = "entered failed state"
-    """It failed: what systemd 219 logs, without a result."""
+    """It failed: systemd before 236 logs that, with a result in another line or without one."""
     NOT_STARTED = "start failed"
     """Its start job failed: said after the reason, or instead of it."""
     START_LIMIT = "start limit hit"
@@ -44,7 +44,8 @@ class UnitEvent(StrEnum):
 
 _OF: Final = rf"(?P<unit>{UNIT})"
 _DESCRIPTION: Final = r"(?: - (?P<description>.*))?"
-_EXIT: Final = r"code=(?P<code>exited|killed|dumped), status=(?P<number>\d{1,9})(?:/(?P<name>\S+))?"
+# systemd 232 to 237 has no comma behind the code of a control process.
+_EXIT: Final = r"code=(?P<code>exited|killed|dumped),? status=(?P<number>\d{1,9})(?:/(?P<name>\S+))?"
 _STARTED: Final = "(?:Started|Reached target|Mounted|Listening on|Found device|Activated swap)"
 _MESSAGES: Final[tuple[tuple[UnitEvent, str, str], ...]] = (
     (
@@ -72,6 +73,7 @@ _MESSAGES: Final[tuple[tuple[UnitEvent, str, str], ...]] = (
     ),
     (UnitEvent.FAILED, "Failed", rf"{_OF}: Failed with result '(?P<result>[a-z-]+)'"),
     (UnitEvent.ENTERED_FAILED, "Unit", rf"Unit {_OF} entered failed state\.$"),
+    (UnitEvent.ENTERED_FAILED, "Unit", rf"{_OF}: Unit entered failed state\.$"),  # 230 to 235
     (UnitEvent.START_LIMIT, "Start", rf"{_OF}: Start request repeated too quickly"),
     (UnitEvent.ASSERTION, "Starting", rf"{_OF}: Starting requested but asserts failed"),
     (UnitEvent.ASSERTION, "Assertion", rf"Assertion failed for {_OF}{_DESCRIPTION}\.$"),

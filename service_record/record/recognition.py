@@ -82,7 +82,7 @@ TIMES: Final = (
     r"|\[ *\d+\.\d{6}(?: < *\d+\.\d+ >)?\])"  # short-monotonic, short-delta
 )
 """A pattern of the times at the beginning of a journal's lines, in every text form of journalctl."""
-_JOURNAL_LINE: Final = rf"{TIMES} (\S+) [^\s:\[\]]+(?:\[\d{{1,10}}\])?: ".encode()
+_JOURNAL_LINE: Final = rf"{TIMES} (\S*[^\s:]) [^\s:\[\]]+(?:\[\d{{1,10}}\])?: ".encode()
 KERNEL_TIMES: Final = (
     r"(?:<\d+>)?(?:[a-z]+ *: *[a-z]+ *: )?"  # dmesg --raw, dmesg --decode
     r"\[(?: *\d+\.\d{6}|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\]"

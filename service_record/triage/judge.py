@@ -36,6 +36,7 @@ from service_record.diagnosis.causes import built_in_causes
 from service_record.diagnosis.judgement import judge
 from service_record.diagnosis.units import read_texts
 from service_record.history.build import host_history
+from service_record.read.derived import add_derived
 from service_record.read.host_files import host_files
 from service_record.read.source import SourceError, liveness_for, open_source
 from service_record.record.directory import RECORD_DIRECTORIES
@@ -113,6 +114,8 @@ def _row(path: str, reference: Reference) -> BundleRow:
 def judge_bundle(path: str, reference: Reference) -> BundleRow:
     """Return the row of the host whose bundle is at this path. Raises SourceError, OSError."""
     source = open_source([path], with_evidence=True)
+    if not source.records:
+        source = add_derived(source, leave=lambda _part: None)  # the same parts are left out below
     history = host_history(
         source.records,
         liveness_for(source),

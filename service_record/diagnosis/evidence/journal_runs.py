@@ -217,7 +217,7 @@ def _read_text(read: Read, era: Era, *, is_year_known: bool) -> JournalRuns:
                 time_of.cache_clear()
                 continue
             boot = re.match(rb"-- (?:Boot ([0-9a-f]{32})|Reboot)", line)
-            if boot is not None or b" kernel: " in line:
+            if boot is not None or b" kernel: Linux version " in line:
                 # journalctl prints which boot follows; the kernel begins each with the same line.
                 if boot is not None and boot[1]:
                     boot_id, is_named = boot[1].decode(), True

@@ -259,6 +259,8 @@ _WITH_UNIT: Final = r"(?P<unit>[^\s/]+)\.(?:service|scope|mount|socket|timer|sli
 _KERNEL: Final = rf"(?s){KERNEL_TIMES} ?(?P<text>.*)"
 _USER_SPACE: Final = r"(?s)(?P<name>[a-z][\w.@-]{1,40})\[(?P<pid>\d{1,10})\]: (?P<text>.*)"
 """What programs write to the kernel's buffer in early boot: `[    3.1] systemd[1]: Failed to start …`."""
+_BARE: Final = rf"(?s)(?:.{{0,200}}?\[ *\d{{1,9}}\.\d{{6}}\] )?{_USER_SPACE[4:]}"
+"""A line that begins with its program, and a line of the kernel's buffer within another line of a console."""
 _CRI: Final = r"(?s)(?P<time>\d{4}-\d\d-\d\dT\S+) std(?:out|err) [FP] (?P<text>.*)"
 _KLOG: Final = r"[IWEF](?P<day>\d{4}) (?P<clock>\d\d:\d\d:\d\d(?:\.\d+)?)\s"
 _CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
@@ -352,6 +354,9 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
             kind = SYSTEMD if name == "init" else kind
     elif (match := re.match(_CRI, text)) is not None:
         text, time = match["text"], _parsed(match["time"])
+    elif kind in {KERNEL, OTHER} and (match := re.match(_BARE, text)) is not None:
+        text, name, pid = match["text"], match["name"], int(match["pid"])
+        time, kind = _own_time(text, era), _kind_in_journal(kind, name, has_pid=True)
     else:
         time = _own_time(text, era)
     return LogLine(

@@ -115,7 +115,7 @@ class Scanner:
         self._writer: Any = re2.compile(
             rb"\[("
             + pids
-            + rb")\]: | ("
+            + rb")\]: |(?m:^| )("
             + names
             + rb")(?:\.sh|\.service)?\[\d+\]: | [^\s;]+;("  # see journal_forms
             + names
