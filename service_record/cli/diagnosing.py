@@ -19,7 +19,7 @@ from service_record.cli.options import complete_services, service_name
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.budget import BudgetFile, Budgets
 from service_record.diagnosis.cause_rules import CauseRule
-from service_record.diagnosis.causes import Causes, built_in_rules
+from service_record.diagnosis.causes import Causes, built_in_rules, causes_with
 from service_record.diagnosis.judgement import judge
 from service_record.diagnosis.units import (
     PROPERTIES,
@@ -63,8 +63,23 @@ def judging(budget: Path | None, baseline: str | None, rules: Sequence[Path]) ->
     Raises BadFile, which names the line with the error.
     """
     file, own_rules = _budget_and_rules(budget, rules) if budget or rules else (BudgetFile(), [])
-    good = build_history(opened([baseline], ()).records) if baseline else None
-    return Judging(Budgets(file=file, baseline=good), Causes([*own_rules, *built_in_rules()]))
+    causes = Causes([*own_rules, *built_in_rules()])
+    if baseline is None:
+        return Judging(Budgets(file=file), causes)
+    source = opened([baseline], (), derives=True)
+    good = build_history(source.records)
+    causes = Causes(causes.rules, known_lines=_known_lines(source, causes, good))
+    return Judging(Budgets(file=file, baseline=good), causes)
+
+
+def _known_lines(source: Source, causes: Causes, history: History) -> frozenset[str]:
+    """Return the templates of the lines about errors that a good host logged."""
+    if source.contents is None:
+        return frozenset()
+    from service_record.read.host_files import host_files  # few baselines have more than records
+
+    evidence = causes_with(causes, history, (), host_files(source) or ()).evidence
+    return frozenset(line.template for line in evidence.notable)
 
 
 def _budget_and_rules(budget: Path | None, rules: Sequence[Path]) -> tuple[BudgetFile, list[CauseRule]]:

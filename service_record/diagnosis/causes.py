@@ -61,9 +61,15 @@ class Causes:
     """Rules, those that lie deepest first, and the evidence of one host that they are held against."""
 
     def __init__(
-        self, rules: Iterable[CauseRule], evidence: Evidence = NO_EVIDENCE, history: History | None = None
+        self,
+        rules: Iterable[CauseRule],
+        evidence: Evidence = NO_EVIDENCE,
+        history: History | None = None,
+        known_lines: frozenset[str] = frozenset(),
     ) -> None:
         self.rules = tuple(rules)
+        self.known_lines = known_lines
+        """The templates of the lines that a good host logged, too: they do not stand out."""
         self.evidence = evidence
         self.history = history or History(())
         self.log: dict[str, tuple[Weighed, ...]] = {}
@@ -74,7 +80,7 @@ class Causes:
 
     def with_evidence(self, evidence: Evidence, history: History) -> "Causes":
         """Return the same rules for another host."""
-        causes = Causes(self.rules, evidence, history)
+        causes = Causes(self.rules, evidence, history, self.known_lines)
         causes.__dict__.update(book=self.book)
         if "line_set" in self.__dict__:
             causes.__dict__.update(line_set=self.line_set)
@@ -335,7 +341,7 @@ def _with_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:
     That is asked for only where no service is in trouble: the host may be at work, and get no further.
     """
     failures = _failures(diagnosis)
-    ranked = rank_lines(causes.evidence.notable, failures)
+    ranked = rank_lines(causes.evidence.notable, failures, causes.known_lines)
     root = diagnosis.root and with_pointer(_with_telling(diagnosis.root, causes), causes, ranked)
     diagnosis = replace(
         diagnosis,
@@ -405,7 +411,8 @@ def unit_with_pointer(failed: FailedUnit, causes: Causes) -> FailedUnit:
     if service is None or (failed.cause is not None and failed.cause.is_cause):
         return failed
     telling = _telling([line for line in causes.evidence.own.get(service, ()) if line.kind != SYSTEMD])
-    ranked = rank_lines(causes.evidence.notable, [FailureContext(service, None, failed.unit.since)])
+    failure = FailureContext(service, None, failed.unit.since)
+    ranked = rank_lines(causes.evidence.notable, [failure], causes.known_lines)
     cause = likely_cause(service, telling, failed.cause, causes.doubtful.get(service, ()), ranked)
     if telling is None and cause.is_pointer if cause is not None else False:
         own = next(

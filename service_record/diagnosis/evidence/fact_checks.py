@@ -120,6 +120,32 @@ def _is_global(route: str, family: str) -> bool:
     return ":" in route and not route.lower().startswith(("fe80", "ff", "::"))
 
 
+def no_address(facts: KnownFacts, _: History) -> Iterator[Finding]:
+    """Find a network device of a host that has no address but those of loopback devices and links."""
+    links = [fact for fact in facts.all("link") if "LOOPBACK" not in fact.value and not _is_overlay(fact.of)]
+    if links and not facts.all("address"):
+        yield Finding.by(links[0], f"{links[0].of}: <{links[0].value}>", interface=links[0].of)
+
+
+def name_servers_without_route(facts: KnownFacts, _: History) -> Iterator[Finding]:
+    """Find the name servers of a host, if its routes lead to none of them."""
+    routes = [fact.value for fact in facts.all("route")]
+    if not routes or not facts.all("address"):
+        return  # its routes were not read
+    networks = routes + [fact.value for fact in facts.all("address")]
+    has_default = {":" in fact.value for fact in facts.all("default-route")}
+    servers = facts.all("nameserver")
+    is_reachable = (
+        (":" in server.value) in has_default
+        or server.value.startswith("127.")
+        or any("/" in network and lies_in(server.value, network) for network in networks)
+        for server in servers
+    )
+    if servers and not any(is_reachable):
+        server = servers[0]
+        yield Finding.by(server, f"nameserver {server.value}", server=server.value)
+
+
 def no_time_source(facts: KnownFacts, _: History) -> Iterator[Finding]:
     """Find a clock that is not synchronised, and no source that it could be synchronised with."""
     leap = facts.first("chrony-leap")
@@ -328,6 +354,8 @@ CHECKS: Final[Mapping[str, Check]] = {
     "wrong-boot-medium": Check(wrong_boot_medium, ("medium", "installer")),
     "runs-from-target-disk": Check(runs_from_target_disk, ("disk", "mount")),
     "one-default-route-of-two-families": Check(one_default_route_of_two_families, ("family", "other")),
+    "no-address": Check(no_address, ("interface",)),
+    "name-servers-without-route": Check(name_servers_without_route, ("server",)),
     "no-time-source": Check(no_time_source),
     "overlay-mtu": Check(overlay_mtu, ("interface", "mtu", "link")),
     "hostname-is-localhost": Check(hostname_is_localhost, ("hostname",)),
