@@ -118,3 +118,18 @@ def test_analyze_agrees_with_triage(tmp_path: Path) -> None:
     answer = service_record("analyze", str(tmp_path / "out.txt"), "-o", "json")
     document = json.loads(answer.out)
     assert (document["verdict"], document["says"]) == (row.verdict, row.says)
+
+
+def test_line_of_baseline_does_not_stand_out(tmp_path: Path) -> None:
+    usual = "agent[5]: error: cannot read /etc/agent/extra.conf"
+    new = "agent[5]: error: cannot bind the tunnel to veth7"
+    (tmp_path / "good.txt").write_text(journal("Started app.service.", usual))
+    (tmp_path / "bad.txt").write_text(journal("Started app.service.", usual, new))
+    arguments = ("analyze", str(tmp_path / "bad.txt"), "-o", "json")
+    lines = []
+    for more in ((), ("--baseline", str(tmp_path / "good.txt"))):
+        document = json.loads(service_record(*arguments, *more).out)
+        lines.append(json.dumps(document["standsOut"]))
+    assert "extra.conf" in lines[0]
+    assert "extra.conf" not in lines[1]
+    assert "the tunnel" in lines[1]

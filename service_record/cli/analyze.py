@@ -101,7 +101,11 @@ _NEEDS_DIRECTORY: Final = "--wait needs one directory of records that a host wri
     type=_FILE,
     help="Time limits of stages. [default: learned from earlier runs, or 30m]",
 )
-@click.option("--baseline", metavar="SOURCE", help="A good run: slower stages are listed, and lines that it logged too do not stand out.")
+@click.option(
+    "--baseline",
+    metavar="SOURCE",
+    help="A good run: slower stages are listed, and lines that it logged too do not stand out.",
+)
 @click.option(
     "--explain",
     is_flag=True,
