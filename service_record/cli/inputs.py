@@ -121,7 +121,8 @@ def opened(
         advice = "" if error.filename.startswith("example:") else f"; {_SOURCES}"
         raise Unreadable(f"{visible(error.filename)}: {error.strerror}{advice}") from None
     if derives and (reads_journal or not source.records or len(places) > 1):
-        source = _with_derived(source, places)
+        # Who reads the evidence beside the records is told then which files are not read.
+        source = _with_derived(source, places, warns=not with_evidence)
     if source.refusal and (needs_records or (derives and not with_evidence)):
         raise Unreadable(visible(source.refusal))
     if needs_records and not source.records and not source.running and source.unit_texts:
@@ -134,15 +135,19 @@ def opened(
     return source
 
 
-def _with_derived(source: Source, places: Sequence[str]) -> Source:
-    """Add the runs in journals, and warn of files that are not read."""
+def _with_derived(source: Source, places: Sequence[str], *, warns: bool) -> Source:
+    """Add the runs in journals; with `warns`, report files that are not read."""
     if not places:
         return _journal_of_this_host(source) or source
     if source.contents is None:
         return source
     from service_record.read.derived import add_derived  # most sources have records
 
-    return add_derived(source, lambda part: click.echo(f"Warning: {visible(str(part))}", err=True))
+    def warn(part: object) -> None:
+        if warns:
+            click.echo(f"Warning: {visible(str(part))}", err=True)
+
+    return add_derived(source, warn)
 
 
 def _journal_of_this_host(source: Source | None) -> Source | None:
