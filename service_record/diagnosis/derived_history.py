@@ -21,6 +21,7 @@ def is_derived(service: ServiceHistory) -> bool:
 
 
 def has_records(history: History) -> bool:
+    """Return True if a service of the history has a record of its own, however damaged."""
     return not all(map(is_derived, history.services))
 
 

@@ -66,7 +66,7 @@ def judge(
     if files is not None:
         causes = causes_with(rules, whole, known or (), files, named)
     logs = causes.evidence.unit_logs
-    is_recorded = has_records(whole) and bool(whole.services)
+    is_recorded = has_records(whole)
     history = choose_services(history, logs)
     diagnosis = diagnose(history, now=now, budgets=budgets, explain=causes.explain)
     if diagnosis is not None and not is_recorded:
