@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -511,10 +510,11 @@ def test_mask_covers_exactly_the_value(line: str, masked: str, counts: dict[str,
         re.sub(r"\b[PT]\b|(?<=x)T", lambda match: mask(masks[match[0]]).decode(), text).encode()
         for text in (line, masked)
     )
-    found: Counter[str] = Counter()
-    assert RULES.masked(given_, found) == wanted
-    assert found == {masks[kind]: count for kind, count in counts.items()}
-    assert RULES.masked(given_, found, certain=True) == given_
+    redactor = Redactor(RULES)
+    assert redactor.feed(given_) + redactor.finish() == wanted
+    assert redactor.counts == {masks[kind]: number for kind, number in counts.items()}
+    certain = Redactor(RULES, only_certain=True)
+    assert certain.feed(given_) + certain.finish() == given_
 
 
 @pytest.mark.parametrize(

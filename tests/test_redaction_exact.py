@@ -360,7 +360,11 @@ def test_known_secret_is_long_and_not_a_word_or_number() -> None:
 def test_forms_of_a_secret() -> None:
     every = forms_of(b" p/a'\"\\<$ \xe4 ")
     names = Counter(form.name for form in every)
-    assert names == {"raw": 1, "json": 6, "json in json": 6, "url": 9, "shell": 4, "\\x": 5, "xml": 1} | {
+    assert names == {"raw": 1, "json": 6, "json in json": 6, "json in quotes": 12} | {
+        "url": 9,
+        "shell": 4,
+        "\\x": 5,
+        "xml": 1,
         "hex": 2,
         "utf-16": 2,
         "base64": 40,

@@ -53,17 +53,10 @@ def decoded_runs(text: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _words(data: bytes) -> bytes:
-    """Return the command line of a process, and each of its arguments in lines: audit(8) puts NULs between.
-
-    A blank within an argument becomes another character, so that each is still one word.
-    """
+    """Return the command line of a process, and its arguments in lines; audit(8) separates them by NULs."""
     if b"\0" not in data:
         return data
-    return (
-        data.replace(b" ", b"\x01").replace(b"\n", b"\x01").replace(b"\0", b" ")
-        + b"\n"
-        + data.replace(b"\0", b"\n")
-    )
+    return data.translate(_UNBROKEN).replace(b"\0", b" ") + b"\n" + data.replace(b"\0", b"\n")
 
 
 def inflate(data: bytes, max_bytes: int = _MAX_PLAIN_BYTES) -> bytes:
@@ -96,17 +89,22 @@ def audit_command(view: UnescapedText) -> UnescapedText | None:
     places: list[int] = []
     for argument in _ARGUMENT.finditer(view.text, begin.end()):
         quoted = argument[1]
-        word = quoted if quoted is not None else binascii.unhexlify(argument[2])
+        word = (quoted if quoted is not None else binascii.unhexlify(argument[2])).translate(_UNBROKEN)
         start, end = argument.span(1 if quoted is not None else 2)
-        # All of an argument is masked, so each of its characters but the first stands where it ends.
-        pieces += [
-            word[:1].replace(b" ", b"\x01"),
-            word[1:].replace(b" ", b"\x01").replace(b"\n", b"\x01"),
-            b" ",
-        ]
-        places += [start, end - max(len(word) - 1, 0) if quoted is not None else end, end]
-    starts = [0, *accumulate(len(piece) for piece in pieces)]
-    return UnescapedText(b"".join(pieces), starts[:-1] or [0], places or [0], view)
+        if quoted is not None:
+            pieces += [word, b" "]
+            places += [start, end]
+        else:
+            pieces += [*(word[at : at + 1] for at in range(len(word))), b" "]
+            places += range(start, end + 1, 2)
+    if not pieces:
+        return None
+    starts = accumulate(map(len, pieces[:-1]), initial=0)
+    return UnescapedText(b"".join(pieces), list(starts), places, view)
+
+
+_UNBROKEN: Final = bytes.maketrans(b" \n", b"\x01\x01")
+"""Blanks within an argument become another character, so that the argument stays one word."""
 
 
 # --- Over several lines ---

@@ -72,6 +72,7 @@ _NAME_SERVICES: Final = re.compile(
 """The sources of a database of nsswitch.conf(5), `passwd` among them."""
 _PATH: Final = re.compile(
     rb"(?:file:/|\.)?/(?:bin|boot|dev|etc|home|lib|mnt|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)(?:/.*)?|[A-Za-z]:\\.*"
+    rb"|(?:[a-z]{3,}/){3}.*"
 )
 
 
@@ -217,8 +218,11 @@ def is_flag_value(value: bytes) -> bool:
 
 
 def is_quoted_flag_value(value: bytes) -> bool:
-    """Like `is_flag_value`, for a value in quotes, which is no prose."""
-    return is_value(value) and not value.startswith(b"-")
+    """Like `is_flag_value`, for a value in quotes, which is no prose and may begin with a hyphen."""
+    return is_value(value) and not _OPTION.fullmatch(value)
+
+
+_OPTION: Final = re.compile(rb"--?[A-Za-z0-9][A-Za-z0-9_.-]*(?:=.*)?|-")
 
 
 def is_userinfo(value: bytes) -> bool:
@@ -308,10 +312,15 @@ def is_dense_and_no_digest(value: bytes) -> bool:
 
 def is_prefixed(value: bytes) -> bool:
     """Accept a token behind the letters of its service; reject identifiers, whose letters are in order."""
+    return is_shuffled(value) and is_dense_and_no_digest(value)
+
+
+def is_shuffled(value: bytes) -> bool:
+    """Accept letters and digits in no order; reject names such as `DataSourceEc2`."""
     longest = max(_JOINTS.split(value), key=len)
-    lowers = sum(len(run.group()) for run in _LOWER_RUN.finditer(longest))
+    lowers = sum(len(run) for run in _LOWER_RUN.findall(longest))
     is_mix = _PREFIXED_CHANGES * _changes(longest) >= len(longest) > _MOST_LOWERS * lowers
-    return is_random(longest) and is_mix and is_dense_and_no_digest(value)
+    return is_mix and is_random(longest)
 
 
 def is_sole_value(value: bytes) -> bool:

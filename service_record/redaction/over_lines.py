@@ -21,7 +21,6 @@ from service_record.redaction.types import (
     Found,
     UnescapedText,
     from_base64,
-    mask,
 )
 
 PRIVATE_KEY: Final = "private-key"
@@ -105,12 +104,12 @@ class Body:
             if self.is_open:
                 yield from self._secret(place, line, position, len(line))
 
-    def follow(self, view: UnescapedText, masked: bytes) -> None:
-        """Remember that the wrapped base64 of a secret goes on, if the masked line ends with its mask."""
-        line = view.text
-        if self.is_open or not masked.rstrip(b" \t\r\"',\\$}").endswith(mask(_ENCODED)):
+    def follow(self, line: bytes, secret: Found) -> None:
+        """Expect more wrapped base64 below a line whose last secret is base64 up to its end."""
+        start, end, kind = secret
+        if self.is_open or kind != _ENCODED or line[end:].strip(b" \t\r\"',\\$}"):
             return
-        runs = [run for run in _URL_RUN.finditer(line) if run.end() - run.start() >= _WRAPPED_AT]
+        runs = [run for run in _URL_RUN.finditer(line, start, end) if run.end() - run.start() >= _WRAPPED_AT]
         if runs:
             self._open(_ENCODED)
             self._frames.add(_Frame.of(line, *runs[-1].span()))

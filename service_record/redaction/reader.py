@@ -23,7 +23,7 @@ from service_record.redaction.syntax import (
     quoted_parts,
     starts_with_break,
 )
-from service_record.redaction.types import MASK_BEGIN, Found, UnescapedText, line_end, unescape
+from service_record.redaction.types import MASK_BEGIN, Found, UnescapedText, unescape
 
 MAX_DEPTH: Final = 6
 """Texts in texts: escapes in escapes, JSON in JSON, what is encoded in what is encoded."""
@@ -51,8 +51,6 @@ _FAILURE: Final = re.compile(
 )
 """Matches before a name in a message whose colon is followed by a reason."""
 _LOCATION: Final = re.compile(rb"[A-Za-z0-9_./-]+:\d+(?::\d+)?[\]:]*")
-_HALF_MASKED: Final = re.compile(rb"<redacted:[a-z0-9-]*>([^\s,;:.)}\]>|&<\"'`\\][^\s\"'<>]*)")
-"""A value whose beginning is a known secret."""
 _LABEL: Final = re.compile(rb"[A-Za-z][A-Za-z0-9_.@\[\]-]*:")
 _URL: Final = re.compile(rb"[a-z][a-z0-9+.-]*://|[a-z][a-z_]{2,}=(?![=>])|[A-Za-z_][A-Za-z0-9_.-]*=\"")
 """Matches an address, and the next field of logfmt: neither is a password."""
@@ -235,13 +233,10 @@ class LineReader:
         """Take a text apart: into lines, the strings of JSON, and what its escapes stand for."""
         text = view.text
         if b"\n" in text:
-            if depth < MAX_DEPTH:
-                self._decode_lines(view, depth, found)
-            position = 0
-            for line in text.split(b"\n"):
-                if len(line) >= _LEAST_TEXT:
-                    self._explore(view.part(position, position + len(line)), depth, found, texts)
-                position += len(line) + 1
+            found += [
+                (view.place(start), view.place(end), kind)
+                for start, end, kind in self._secrets_in(text, depth + 1)
+            ]
             return
         groups = self._patterns.groups_in(text, certain=self._certain)
         if not groups:
@@ -250,12 +245,18 @@ class LineReader:
         if start:
             view = view.part(start, len(text))
             text = view.text
+        command = encodings.audit_command(view) if groups & ENCODED and depth < MAX_DEPTH else None
+        if command is not None:
+            self._decode(view, depth, found)
+            self._explore(command, depth + 1, found, texts)
+            return
         documents = find_documents(text, 0)
         texts.append((view, documents, groups))
         if documents:
             for document in documents:
                 self._read_document(view, document, depth, found, texts)
-            text = _without(text, documents)
+            # JSON that breaks off within the line may be text in quotes that has escapes of its own.
+            text = _without(text, [each for each in documents if each.is_complete or each.end == len(text)])
             if not text.strip(b"\x02 \t\r,"):
                 return
             view = UnescapedText(text, [0], [0], view)
@@ -265,15 +266,8 @@ class LineReader:
         if depth < MAX_DEPTH:
             if groups & ENCODED:
                 self._decode(view, depth, found)
-                command = encodings.audit_command(view)
-                if command is not None:
-                    self._explore(command, depth + 1, found, texts)
             for inner in quoted_parts(view):
-                if b"\n" in inner.text:
-                    for first, last, kind in self._secrets_in(inner.text, depth + 1):
-                        found.append((inner.place(first), inner.place(last), kind))
-                else:
-                    self._explore(inner, depth + 1, found, texts)
+                self._explore(inner, depth + 1, found, texts)
             finer = unescape(view)
             if finer is not None:
                 self._find_known(finer, found)
@@ -330,10 +324,6 @@ class LineReader:
                 value = values.get(has_blanks)
                 if value is None:
                     value = values[has_blanks] = quotes.value(name, start, has_blanks=has_blanks)
-                rest = _HALF_MASKED.match(text, value.start, value.end)
-                if rest is not None:
-                    yield *rest.span(1), shape.kind
-                    break
                 if is_path and not ordinary_words.is_stated(_judged(text, value)):
                     continue
                 if _is_value(shape, quotes, name, value):
@@ -354,24 +344,6 @@ class LineReader:
         for start, end, plain in encodings.decoded_runs(view.text):
             for _, _, kind in self._secrets_in(plain, depth + 1)[:1]:
                 found.append((view.place(start), view.place(end), kind))
-
-    def _decode_lines(self, view: UnescapedText, depth: int, found: list[Found]) -> None:
-        """Look into what several lines encode together."""
-        text = view.text
-        position = 0
-        trigger = self._patterns.block_trigger
-        while (match := trigger.find(text, position)) is not None:
-            start = text.rfind(b"\n", 0, match[0]) + 1
-            block = encodings.block_around(text, start, min(start, position))
-            position = block.end if block is not None else line_end(text, start) + 1
-            if block is not None:
-                for first, last, kind in self._secrets_in(block.plain, depth + 1):
-                    found.extend((view.place(a), view.place(b), kind) for a, b in block.spans_of(first, last))
-        for end in encodings.KEY_END.finditer(text):
-            start = text.rfind(b"\n", 0, end.start()) + 1
-            if text.rfind(b"-----BEGIN ", 0, start) < 0:
-                spans = encodings.key_lines_before(text, start, 0)
-                found.extend((view.place(a), view.place(b), "private-key") for a, b in spans)
 
     def _find_shapes(self, texts: Sequence[_ReadText], found: list[Found]) -> None:
         matching = [
@@ -404,11 +376,15 @@ def _is_value(  # noqa: PLR0911 - one reason for each
         return not (is_message and ordinary_words.is_sentence(secret))
     if not is_colon:
         return not ordinary_words.is_error(secret)
-    if _URL.match(secret) or _LABEL.fullmatch(secret) or ordinary_words.is_sentence(secret):
+    if _URL.match(secret) or ordinary_words.is_sentence(secret):
         return False
     if value.is_line:
-        return True
-    if _FAILURE.search(text, max(0, name - _LONGEST_NAME), name):
+        return _LABEL.fullmatch(secret) is None
+    is_failure = _FAILURE.search(text, max(0, name - _LONGEST_NAME), name) is not None
+    if text[value.end : value.end + 1] == b":":  # a program that says what is wrong, or a value in a sentence
+        is_error = is_failure or ordinary_words.is_error(text[value.end + 1 :].lstrip())
+        return not is_error and ordinary_words.is_shuffled(secret) and ordinary_words.is_stated(secret)
+    if is_failure:
         is_log = secret.startswith(b"{") or _LOCATION.fullmatch(secret) is not None
         return not is_log and ordinary_words.is_stated(secret)
     # A message: what follows a colon is more often prose than a value.

@@ -3,9 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from service_record.redaction import encodings, types
+from service_record.redaction.ordinary_words import is_random
 from service_record.redaction.over_lines import PRIVATE_KEY, Body, OpenName, ValueFollower
 from service_record.redaction.reader import ENCODED, MAX_DEPTH, RUNS, TOKENS, LineReader, placed
 from service_record.redaction.rules import Rules, replaced
@@ -24,13 +25,9 @@ _MAX_REMEMBERED_BYTES: Final = 1 << 10
 _MOST_REMEMBERED: Final = 4096
 _LEAST_REPEATED: Final = 12
 """A value of so many bytes is masked wherever it is in its line."""
-_DEPENDS_ON_DIGITS: Final = re.compile(rb"0x|[%#^\x1b]|&[a-z]{2,5};|\\[\\uxU0]")
-"""Hexadecimal numbers, escapes, and escapes in escapes, which may hide an exact secret."""
+_DEPENDS_ON_DIGITS: Final = re.compile(rb"0x|[%#^\x1b]|&[a-z]{2,5};|\\[\\uxU0]|ata\"")
+"""Hexadecimal numbers, escapes, escapes in escapes, which may hide a known secret, and base64 in a map."""
 _RUN: Final = types.compiled(rb"""[^\s"'\\<>,]*""")
-
-
-_Key = TypeVar("_Key")
-_Result = TypeVar("_Result")
 
 
 class Redactor:
@@ -54,15 +51,19 @@ class Redactor:
         self._reader = LineReader(rules.known, self._secrets_in, certain=only_certain)
         self._body = Body()
         self._values = ValueFollower()
-        self._secrets_of: dict[bytes, Sequence[Found]] = {}
-        """Where the secrets of a line are, by its `_key`."""
-        self._name_after: dict[tuple[OpenName | None, bytes], OpenName | None] = {}
-        """Which name waits for a value below a line, by the name that waited above it and its `_key`."""
+        self._read: dict[tuple[OpenName | None, int, bytes], tuple[Sequence[Found], OpenName | None]] = {}
+        """The secrets of a line and the name that waits below it, by the name that waited above
+        it, its groups of shapes and its `_key`.
+        """
         self._chunks: list[bytes] = []
         self._size = 0
         self._wanted = BLOCK_BYTES
         self._lines = 0
         self._is_cut_in_mask = False
+        self.spans: list[Found] = []
+        """The masked secrets and their places in the stream; only of a text that was encoded in another."""
+        self._consumed = 0
+        """The offset in the stream of the text that is being masked."""
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes, in chunks of any size; give what is ready, which may be nothing."""
@@ -79,6 +80,7 @@ class Redactor:
             if not end:
                 break
             output.append(self._masked(text[:end], spans))
+            self._consumed += end
             text = text[end:]
         self._chunks, self._size = [text], len(text)
         self._wanted = max(BLOCK_BYTES, len(text) + _OVERLAP)
@@ -95,6 +97,7 @@ class Redactor:
         if not self._is_cut_in_mask:
             return text
         rest = text[_RUN.match(text).end() :]
+        self._consumed += len(text) - len(rest)
         self._is_cut_in_mask = not rest
         return rest
 
@@ -131,7 +134,7 @@ class Redactor:
         return latest
 
     def _shaped(self, line: bytes) -> bytes:
-        return self._rules.masked(line, Counter(), certain=self._only_certain)
+        return replaced(line, placed(line, self._reader.secrets(line, MAX_DEPTH)), Counter())
 
     def _masked(self, text: bytes, spans: Sequence[MaskedSpan]) -> bytes:
         text_out = b"".join(self._pieces(text, [span for span in spans if span.end <= len(text)]))
@@ -178,12 +181,14 @@ class Redactor:
                 if found or dump_end:
                     first = text.rfind(b"\n", 0, found[0][0] if found else start) + 1
                     last = dump_end or line_end(text, found[-1][1])
-                    if found:
-                        self._note(text, first)
                     yield text[position:first]
-                    yield self._without_in_lines(
-                        text[first:last], [(a - first, b - first, kind) for a, b, kind in found]
-                    )
+                    at = first
+                    for line in text[first:last].split(b"\n"):
+                        end = at + len(line)
+                        own = [(a - at, b - at, kind) for a, b, kind in found if at <= a < end]
+                        yield self._mask(text, at, line, placed(line, own))
+                        yield text[end : min(end + 1, last)]
+                        at = end + 1
                     yield text[last : last + 1]
                     position = ahead = last + 1
                     while known and known[-1].start < position:
@@ -195,25 +200,18 @@ class Redactor:
             is_free = not (
                 self._body.is_open or self._values.is_in_block or (known and known[-1].start < end)
             )
-            if is_free and (secrets := self._remembered_secrets(line, groups)) is not None:
-                # The hot path where many lines name secrets: most of them differ only in digits.
-                if secrets:
-                    self._note(text, start)
-                    yield text[position:start]
-                    yield replaced(line, secrets, self.counts, keeps_length=self._keeps_length)
-                    position = end
-                continue
-            exact: list[Found] = []
-            while known and known[-1].start < end:
-                span = known.pop()
-                exact.append(
-                    (span.start - start, span.end - start, span.kind if span.is_first else "+" + span.kind)
-                )
-            masked = self._line(line, exact, groups, is_free=is_free)
-            if masked != line:
-                self._note(text, start)
+            # The hot path where many lines name secrets: most of them differ only in digits.
+            secrets = self._remembered_secrets(line, groups) if is_free else None
+            if secrets is None:
+                exact: list[Found] = []
+                while known and known[-1].start < end:
+                    span = known.pop()
+                    kind = span.kind if span.is_first else f"+{span.kind}"
+                    exact.append((span.start - start, span.end - start, kind))
+                secrets = self._line_secrets(line, exact, groups, is_free=is_free)
+            if secrets:
                 yield text[position:start]
-                yield masked
+                yield self._mask(text, start, line, secrets)
                 position = end
         yield text[position:]
 
@@ -247,153 +245,113 @@ class Redactor:
         return [(*span, kind) for span, kind in sorted(found.items())], block.end, dump_end
 
     def _secrets_in(self, text: bytes, depth: int) -> list[Found]:
-        """Return the secrets in a text that stood encoded in another: about where, and of which kinds."""
+        """Return the secrets in a text that was encoded in another, at their places in the decoded text."""
         certain = self._only_certain
         if depth > MAX_DEPTH or not (
             self._rules.exact_spans(text) or self._rules.is_suspect(text, certain=certain)
         ):
             return []
         inner = Redactor(self._rules, only_certain=certain, depth=depth)
-        return list(_changes(text, inner.feed(text) + inner.finish()))
-
-    def _without_in_lines(self, lines: bytes, found: list[Found]) -> bytes:
-        position = 0
-        after: list[bytes] = []
-        for line in lines.split(b"\n"):
-            end = position + len(line)
-            own = [(a - position, b - position, kind) for a, b, kind in found if position <= a < end]
-            after.append(self._without(line, own) if own else line)
-            position = end + 1
-        return b"\n".join(after)
+        inner.feed(text)
+        inner.finish()
+        return inner.spans
 
     def _remembered_secrets(self, line: bytes, groups: int) -> Sequence[Found] | None:
         """Return the secrets of a line that was read before, or of one that differs only in digits."""
-        key = _key(line, groups)
-        secrets = self._secrets_of.get(key)
-        if secrets is None or not _are_single(line, secrets):
+        read = self._read.get((self._values.name, groups, _key(line, groups)))
+        if read is None or not _are_single(line, read[0]):
             return None
-        name = self._values.name
-        if (name, key) not in self._name_after:
-            return None
-        self._values.name = self._name_after[name, key]
+        secrets, self._values.name = read
         return secrets
 
-    def _line(self, line: bytes, known: list[Found], groups: int, *, is_free: bool) -> bytes:
-        """Return a line without secrets. `groups` of shapes may be in it.
+    def _line_secrets(
+        self, line: bytes, known: list[Found], groups: int, *, is_free: bool
+    ) -> Sequence[Found]:
+        """Return the secrets of a line. `groups` of shapes may be in it.
 
-        `is_free`: no other line has a part in what is secret in it, but the name of a value above it.
+        `is_free`: the lines around it do not affect it, except for a name that waits for its value.
         """
+        found = _with_rest_of_key(line, known) if known else []
         if known and b"\\u00" in line:
-            # What is found of a secret between escapes may be a part of it: look for the whole at once.
+            # Escapes may have hidden a part of a known secret: search for the whole of it without them.
             for view in views_of(line)[1:]:
-                known += [
-                    (view.place(start), view.place(end), f"+{kind}")
+                found += [
+                    (view.place(start), view.place(end), f"+{kind.lstrip('+')}")
                     for start, end, kind in self._rules.known(view.text)
                 ]
         name = self._values.name
-        masked = self._without(line, known) if known else line
-        finest = views_of(masked)[-1]
-        spans = list(self._body.spans(finest))
+        finest = views_of(line)[-1]
+        over_lines = list(self._body.spans(finest))
         if not self._only_certain:
-            spans += self._values.spans(finest)
-        if spans:
-            masked = self._without(
-                masked, [(finest.place(start), finest.place(end), kind) for start, end, kind in spans]
-            )
-        before = masked
-        if before is not line:
-            masked, _ = self._read(before)
-        elif groups:
-            masked = self._read_or_remembered(line, groups)
-        if masked != before and not spans:
-            self._body.follow(finest, masked)
-        if is_free and groups and before is line and not self._body.is_open and b'ata"' not in line:
-            # The base64 of a map named data depends on each digit.
-            _remember(self._name_after, (name, _key(line, groups)), self._values.name)
-        return masked
+            over_lines += self._values.spans(finest)
+        found += [(finest.place(start), finest.place(end), kind) for start, end, kind in over_lines]
+        shapes = self._reader.secrets(line, self._depth) if groups else []
+        secrets = placed(line, [*found, *shapes]) if found or shapes else []
+        if secrets and not over_lines:
+            self._body.follow(line, secrets[-1])
+        if is_free and not found and not self._body.is_open and _is_repeatable(line, groups, secrets):
+            if len(self._read) >= _MOST_REMEMBERED:
+                self._read.clear()
+            self._read[name, groups, _key(line, groups)] = secrets, self._values.name
+        return secrets
 
-    def _read_or_remembered(self, line: bytes, groups: int) -> bytes:
-        key = _key(line, groups)
-        secrets = self._secrets_of.get(key)
-        if secrets is not None and _are_single(line, secrets):
-            return replaced(line, secrets, self.counts, keeps_length=self._keeps_length) if secrets else line
-        masked, secrets = self._read(line)
-        if secrets is not None and len(line) <= _MAX_REMEMBERED_BYTES and _are_single(line, secrets):
-            _remember(self._secrets_of, key, secrets)
-        return masked
-
-    def _read(self, line: bytes) -> tuple[bytes, list[Found] | None]:
-        return self._rules.read(
-            line,
-            self.counts,
-            self._reader,
-            certain=self._only_certain,
-            keeps_length=self._keeps_length,
-            depth=self._depth,
-        )
-
-    def _without(self, line: bytes, found: list[Found]) -> bytes:
-        """Return a line without secrets; a `+` before the kind is a further part of a secret."""
-        counts: Counter[str] = Counter()
-        after = replaced(
-            line,
-            [(start, end, kind.lstrip("+")) for start, end, kind in placed(line, found)],
-            counts,
-            keeps_length=self._keeps_length,
-        )
-        for _, _, kind in found:
-            if not kind.startswith("+"):
-                self.counts[kind] += 1
-        return after
-
-    def _note(self, text: bytes, position: int) -> None:
+    def _mask(self, text: bytes, start: int, line: bytes, secrets: Sequence[Found]) -> bytes:
+        """Return a line, which is at `start` in the text, without its secrets."""
+        if not secrets:
+            return line
         if self._only_certain and not self.first_line:
-            self.first_line = self._lines + text.count(b"\n", 0, position) + 1
+            self.first_line = self._lines + text.count(b"\n", 0, start) + 1
+        if self._depth:
+            begin = self._consumed + start
+            self.spans += [(begin + first, begin + last, kind) for first, last, kind in secrets]
+        return replaced(line, secrets, self.counts, keeps_length=self._keeps_length)
 
 
 def _key(line: bytes, groups: int) -> bytes:
-    """Return what a line has in common with all lines that are read like it.
+    """Return the part of a line that decides how it is read.
 
-    Logs repeat few messages very often, and most of them differ only in digits. Escapes and encodings depend
-    on these, and so do some shapes.
+    Logs repeat few messages very often, and most of them differ only in digits. Tokens and encoded texts
+    depend on their digits.
     """
-    if groups & (TOKENS | ENCODED):
-        return line
-    key = line.translate(ZEROS_FOR_DIGITS)
-    return line if _DEPENDS_ON_DIGITS.search(key) else key
+    return line if groups & (TOKENS | ENCODED) else line.translate(ZEROS_FOR_DIGITS)
 
 
-def _remember(results: dict[_Key, _Result], key: _Key, result: _Result) -> None:
-    if len(results) >= _MOST_REMEMBERED:
-        results.clear()
-    results[key] = result
+def _is_repeatable(line: bytes, groups: int, secrets: Sequence[Found]) -> bool:
+    """Return True if the secrets of a line are also those of all lines with its key."""
+    if not groups or len(line) > _MAX_REMEMBERED_BYTES or not _are_single(line, secrets):
+        return False
+    return not _DEPENDS_ON_DIGITS.search(_key(line, groups))
+
+
+def _with_rest_of_key(line: bytes, known: Sequence[Found]) -> list[Found]:
+    """Return known secrets; pieces of a key in base64 of a larger text with the base64 around them."""
+    found: list[Found] = []
+    last = 0
+    for start, end, kind in known:
+        first, after = start, end
+        if kind.endswith(PRIVATE_KEY):
+            head, tail = line[max(last, start - _NEIGHBOURS) : start], line[end : end + _NEIGHBOURS]
+            first -= len(head) - len(head.rstrip(_BASE64))
+            after += len(tail) - len(tail.lstrip(_BASE64))
+            is_between = 0 < last == first
+            first = first if is_between or _is_rest(line[first:start]) else start
+            after = after if _is_rest(line[end:after]) else end
+        found.append((first, after, kind))
+        last = end
+    return found
+
+
+_BASE64: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
+_LEAST_REST: Final = 8
+
+
+def _is_rest(text: bytes) -> bool:
+    return len(text) >= _LEAST_REST and is_random(text)
 
 
 def _are_single(line: bytes, secrets: Sequence[Found]) -> bool:
     """Return whether no secret is anywhere else in its line, where it would be masked, too."""
     return all(end - start < _LEAST_REPEATED or line.count(line[start:end]) == 1 for start, end, _ in secrets)
-
-
-_MASK: Final = re.compile(rb"<redacted:([a-z0-9-]*)>")
-
-
-def _changes(text: bytes, masked: bytes) -> Iterator[Found]:
-    """Yield the part of each line that is not the same behind redaction, and the kind of its first mask."""
-    position = 0
-    for before, after in zip(text.split(b"\n"), masked.split(b"\n"), strict=True):
-        if before != after:
-            head = _common(before, after)
-            tail = _common(before[head:][::-1], after[head:][::-1])
-            named = _MASK.search(after)
-            kind = named.group(1).decode() if named is not None else "secret"
-            yield position + head, position + max(len(before) - tail, head + 1), kind
-        position += len(before) + 1
-
-
-def _common(one: bytes, other: bytes) -> int:
-    """Return how many bytes at the beginning are the same in both."""
-    sizes = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    return next(sizes, min(len(one), len(other)))
 
 
 def _outside(text: bytes, spans: Sequence[MaskedSpan], end: int) -> int:

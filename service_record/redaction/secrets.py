@@ -138,7 +138,7 @@ def _encoded(value: bytes, *, only_plain: bool) -> list[list[_Named]]:
         if len(value) <= _TWICE_BYTES and not only_plain:
             encodings += [[("base64 twice", twice)] for twice in cores(core)]
     if not only_plain:
-        for escaped in {form for _, form in _escaped(value)} - {value}:
+        for escaped in {form for name, form in _escaped(value) if name != "json in quotes"} - {value}:
             encodings += [[("base64", core)] for core in cores(escaped)]
     return encodings
 
@@ -161,6 +161,10 @@ def _escaped(value: bytes) -> Iterator[tuple[str, bytes]]:
             yield "json", form.encode(errors="surrogateescape")
             twice = json.dumps(form, ensure_ascii=ascii_only)[1:-1]
             yield "json in json", twice.encode(errors="surrogateescape")
+            # In the single quotes of a shell or of Python only a backslash and the quote itself are escaped.
+            quoted = form.replace("\\", "\\\\").encode(errors="surrogateescape")
+            yield "json in quotes", quoted
+            yield "json in quotes", quoted.replace(b"'", b"\\'")
 
 
 def _go(text: str) -> str:

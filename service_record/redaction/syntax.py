@@ -154,6 +154,8 @@ def _read_document(  # noqa: C901 - one branch for each kind of token
             break
     if current.label and current.value is not None:
         current.value.name = current.label
+    if position == len(text):
+        end = position  # the line is cut behind a key
     leaves = [leaf for leaf in leaves if leaf.end <= end]
     is_complete = not open_ and not name and (is_whole or not text[end:].strip())
     return Document(start, end, leaves, is_complete) if leaves else None
@@ -222,7 +224,7 @@ _LINE_HEAD: Final = re.compile(
 _NEXT_FIELD: Final = re.compile(
     rb"[ \t](?:[\"']?[A-Za-z_][A-Za-z0-9_.-]*[\"']?[=:]|(?:#|//|&&|\|\||[|<>;])(?=[\s\0\"']|\Z))"
 )
-_LIST_ITEM: Final = re.compile(rb"(?:[,;][A-Za-z]|[&|][a-z])[a-z_]{2,}=(?![=>])")
+_LIST_ITEM: Final = re.compile(rb"(?:[,;][A-Za-z]|[&|][a-z])[a-z_]{3,}=(?![=>])")
 _LISTS: Final = {
     b",": re.compile(rb",[ \t]*[A-Za-z_][A-Za-z0-9_.-]*[=:]"),
     b";": re.compile(rb";"),
@@ -236,7 +238,7 @@ _STRUCTURE: Final = re.compile(rb"[{\[]")
 _BLANK: Final = re.compile(rb"[ \t]")
 _WORD_END: Final = re.compile(rb"[\s\0]")
 _WORD_SIGN: Final = re.compile(rb"""[\s\0"'\\]""")
-_MOST_PIECES: Final = 64
+_MOST_PIECES: Final = 16
 """A word with more quoted parts and escapes goes on to the next blank."""
 _LONGEST_HEAD: Final = 1 << 12
 _COUNTED_BYTES: Final = 1 << 8
@@ -359,24 +361,32 @@ class Text:
         quoted = self._quoted(start, limit)
         if quoted is not None:
             return quoted
-        end = self._line_end(name, start, first, limit, is_bounded=is_bounded)
-        is_shell = (
-            not is_bounded
-            and self.data[name : name + 1].isupper()
-            and b":" not in self.data[start - 2 : start]
-        )
-        if end and ((has_blanks and not is_shell) or self._next(_BLANK, start, end) >= end):
-            return ValueSpan(start, end, is_line=True)
         # Before the name may be that of a parameter: in `?message=pwd=x&v=1` a list is around both.
         before = self.data[max(first, name - _LONGEST_NAME) : name].rstrip(_NAME_BYTES)
-        return self._word(before[-1:], start, first, limit)
+        is_variable = self.data[name : name + 1].isupper() and b":" not in self.data[start - 2 : start]
+        is_list = not (is_variable and self.data[name + 1 : name + 2].isupper())
+        item = _LISTS.get(before[-1:], _LIST_ITEM if is_list else None)
+        end = self._line_end(name, start, first, limit, item, is_bounded=is_bounded)
+        is_word = is_variable and not is_bounded  # a shell ends the value of a variable at a blank
+        if end and ((has_blanks and not is_word) or self._next(_BLANK, start, end) >= end):
+            return ValueSpan(start, end, is_line=True)
+        return self._word(item, start, first, limit)
 
     def word(self, start: int) -> ValueSpan:
         """Return the word of a command line that begins at `start`."""
         first, limit, _ = self.bounds(start)
-        return self._quoted(start, limit) or self._word(b"", start, first, limit)
+        return self._quoted(start, limit) or self._word(None, start, first, limit)
 
-    def _line_end(self, name: int, start: int, first: int, limit: int, *, is_bounded: bool) -> int:
+    def _line_end(
+        self,
+        name: int,
+        start: int,
+        first: int,
+        limit: int,
+        item: re.Pattern[bytes] | None,
+        *,
+        is_bounded: bool,
+    ) -> int:
         """Return the end of a value that takes the rest of its line or quotes; 0 where it does not."""
         text = self.data
         if name - first > _LONGEST_HEAD or not _LINE_HEAD.match(text, first, name):
@@ -386,12 +396,14 @@ class Text:
         end = start + len(text[start:limit].rstrip(b" \t\r\0"))
         if any(self._next(sign, start, end) < end for sign in (_INNER_BREAK, _NEXT_FIELD)):
             return 0
-        return self._next(_LIST_ITEM, start, end)
+        return self._next(item, start, end) if item is not None else end
 
-    def _word(self, before: bytes, start: int, first: int, limit: int) -> ValueSpan:
-        """Return a value of one word. `before` is the sign before its name, which may be that of a list."""
+    def _word(self, item: re.Pattern[bytes] | None, start: int, first: int, limit: int) -> ValueSpan:
+        """Return a value of one word, which ends before the next `item` of a list."""
         text = self.data
-        end = self._next(_LISTS.get(before, _LIST_ITEM), start, self._word_end(start, limit))
+        end = self._word_end(start, limit)
+        if item is not None:
+            end = self._next(item, start, end)
         for _ in range(min(end - start - 1, _MOST_PIECES)):
             last = text[end - 1 : end]
             opening = _OPENING.get(last)
@@ -401,7 +413,7 @@ class Text:
                 and text.rfind(opening, max(first, start - _LONGEST_HEAD), start) >= 0
                 and text.count(opening, near, end) < text.count(last, near, end)
             )
-            if not (is_closing or last in b",;" or (last == b"." and end == limit)):
+            if not (is_closing or last in b",;:" or (last == b"." and end == limit)):
                 break
             end -= 1
         return ValueSpan(start, end)

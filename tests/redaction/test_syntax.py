@@ -43,6 +43,15 @@ RULES = Rules()
         "assert some.token == {",
         "    password: null,",
         "a0='' ipmitool -H 10.0.0.7 -P '«a;b c»' power on",
+        "app --password '«-Kt,n],qp2)A6l»' --verbose",
+        "app --password '«'\"'\"'9yQ821x[1;cg»' --verbose",
+        "app '--password=«K.7*r;Iqsa=r{4T9»' --verbose",
+        "DB_PASSWORD=«a;user=omJ=x9»",
+        "the NAME_TOKEN: «aB3dE9fG5iJkaB3»: more words",
+        "failed to read token: aB3dE9fG5iJkaB3: more words",
+        'MESSAGE=$\'{"value": "«wKS*\\\\"kK9»", "name": "DB_PASSWORD"}\'',
+        'type=EXECVE msg=audit(1.2:3): argc=4 a0="ipmitool" a1="-P" a2="«hunter2x»" a3="power"',
+        'type=EXECVE msg=audit(1.2:3): argc=3 a0="sh" a1=«70617373776F72643D68756E7465723278» a2="x"',
     ],
 )
 def test_value_ends_where_its_syntax_says(text: str) -> None:
