@@ -21,6 +21,7 @@ from service_record.redaction.types import (
     Found,
     UnescapedText,
     from_base64,
+    lines_in,
 )
 
 PRIVATE_KEY: Final = "private-key"
@@ -47,14 +48,6 @@ _VARYING: Final = re.compile(rb"[0-9A-Fa-f]+")
 _SEVERAL_BLANKS: Final = re.compile(rb"[ \t]{2,}|\t")
 _CLOSING: Final = re.compile(rb"""[\s\0"'`\\,;$)}\]|+&<>*]*""")
 _INDENT: Final = b" \t>#*|\"'`+-\0"
-
-
-def sub_lines(view: UnescapedText) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a view with their places in it: an escape may stand for the end of a line."""
-    position = 0
-    for line in view.text.split(b"\n"):
-        yield position, line
-        position += len(line) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +85,7 @@ class Body:
         """Yield the secret parts of the next line, and remember a secret that goes on in the line below."""
         if not self.is_open and b"PRIVATE" not in view.text:
             return
-        for place, line in sub_lines(view):
+        for place, line in lines_in(view.text, 0, len(view.text)):
             position = 0
             for begin in _BEGIN.finditer(line):
                 if begin.start() > position:
@@ -320,7 +313,7 @@ class ValueFollower:
         if self._open is None and _ANY.find(view.text) is None:
             return
         self._is_within = False
-        for place, line in sub_lines(view):
+        for place, line in lines_in(view.text, 0, len(view.text)):
             yield from ((place + start, place + end, _KIND) for start, end in self._values(line))
 
     def _values(self, line: bytes) -> Iterator[tuple[int, int]]:

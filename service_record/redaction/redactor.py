@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 from service_record.redaction import encodings, types
@@ -10,7 +11,15 @@ from service_record.redaction.ordinary_words import is_random
 from service_record.redaction.over_lines import PRIVATE_KEY, Body, OpenName, ValueFollower
 from service_record.redaction.reader import ENCODED, MAX_DEPTH, RUNS, TOKENS, LineReader, placed
 from service_record.redaction.rules import Rules, replaced
-from service_record.redaction.types import MASK_BEGIN, ZEROS_FOR_DIGITS, Found, MaskedSpan, line_end, views_of
+from service_record.redaction.types import (
+    MASK_BEGIN,
+    ZEROS_FOR_DIGITS,
+    Found,
+    MaskedSpan,
+    line_end,
+    lines_in,
+    views_of,
+)
 
 BLOCK_BYTES: Final = 1 << 20
 """The size that is redacted at once, and up to which a line is kept whole."""
@@ -23,6 +32,7 @@ _ENCODED_TAIL: Final = 40
 """A line that encodes a text together with its neighbours has no blank in so many bytes before its end."""
 _MAX_REMEMBERED_BYTES: Final = 1 << 10
 _MOST_REMEMBERED: Final = 4096
+_SAME_LINES: Final = 4
 _LEAST_REPEATED: Final = 12
 """A value of so many bytes is masked wherever it is in its line."""
 _DEPENDS_ON_DIGITS: Final = re.compile(rb"0x|[%#^\x1b]|&[a-z]{2,5};|\\[\\uxU0]|ata\"")
@@ -49,6 +59,7 @@ class Redactor:
         self._keeps_length = keeps_length
         self._depth = depth
         self._reader = LineReader(rules.known, self._secrets_in, certain=only_certain)
+        self._shapes_in = lru_cache(maxsize=_SAME_LINES)(self._reader.secrets)  # some logs repeat one line
         self._body = Body()
         self._values = ValueFollower()
         self._read: dict[tuple[OpenName | None, int, bytes], tuple[Sequence[Found], OpenName | None]] = {}
@@ -182,13 +193,10 @@ class Redactor:
                     first = text.rfind(b"\n", 0, found[0][0] if found else start) + 1
                     last = dump_end or line_end(text, found[-1][1])
                     yield text[position:first]
-                    at = first
-                    for line in text[first:last].split(b"\n"):
-                        end = at + len(line)
-                        own = [(a - at, b - at, kind) for a, b, kind in found if at <= a < end]
+                    for at, line in lines_in(text, first, last):
+                        own = [(a - at, b - at, kind) for a, b, kind in found if at <= a < at + len(line)]
                         yield self._mask(text, at, line, placed(line, own))
-                        yield text[end : min(end + 1, last)]
-                        at = end + 1
+                        yield text[at + len(line) : min(at + len(line) + 1, last)]
                     yield text[last : last + 1]
                     position = ahead = last + 1
                     while known and known[-1].start < position:
@@ -285,7 +293,7 @@ class Redactor:
         if not self._only_certain:
             over_lines += self._values.spans(finest)
         found += [(finest.place(start), finest.place(end), kind) for start, end, kind in over_lines]
-        shapes = self._reader.secrets(line, self._depth) if groups else []
+        shapes = self._shapes_in(line, self._depth) if groups else []
         secrets = placed(line, [*found, *shapes]) if found or shapes else []
         if secrets and not over_lines:
             self._body.follow(line, secrets[-1])

@@ -172,6 +172,13 @@ def line_end(text: bytes, position: int) -> int:
     return end if end >= 0 else len(text)
 
 
+def lines_in(text: bytes, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a part of a text, with their places in the text."""
+    for line in text[start:end].split(b"\n"):
+        yield start, line
+        start += len(line) + 1
+
+
 def united(spans: Iterable[MaskedSpan]) -> list[MaskedSpan]:
     """Return the same in the order of the text, those that overlap or touch as one."""
     disjoint: list[MaskedSpan] = []

@@ -2,8 +2,8 @@
 
     python -m tests.redaction.exam EXAM_DIRECTORY
 
-Prints each altered line, and each case in which `analyze` says something else. A case whose files stay as they
-are needs no `analyze`.
+Prints each altered line, and each case in which `analyze` says something else. `analyze` runs only where
+redaction altered a file.
 """
 
 import json
@@ -31,13 +31,15 @@ def texts(root: Path, around: str) -> dict[Path, bytes]:
     def reworded(match: re.Match[bytes]) -> bytes:
         return match[1] + json.dumps(around.format(json.loads(match[2]))).encode()
 
+    def reworded_line(match: re.Match[bytes]) -> bytes:
+        return (match[1] + before + match[2] + behind).replace(b"\n", b" ")
+
     files: dict[Path, bytes] = {}
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
         text = path.read_bytes()
         if around != "{}":
             text = _MESSAGE.sub(reworded, text)
-            head, tail = before.replace(b"\n", b" "), behind.replace(b"\n", b" ")
-            text = _LINE.sub(lambda line: line[1] + head + line[2] + tail, text)
+            text = _LINE.sub(reworded_line, text)
         files[path.relative_to(root)] = text
     return files
 
