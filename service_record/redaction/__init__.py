@@ -1,7 +1,7 @@
-"""Secrets out of what leaves a host; docs/redaction.md says what is masked, and what is not.
+"""Mask the secrets in data that leaves a host; docs/redaction.md lists what is masked.
 
-What leaves as a whole, a text, lines of records or a template of an installer (a kickstart, a preseed), is
-refused where a secret is left in it. Lines that are sent by their place in a file keep their lengths.
+Texts, pages and installer templates (kickstart, preseed) are scanned again after masking, and refused if a
+secret is left in them. Lines that are shipped by their position in a file keep their lengths.
 """
 
 import html
@@ -59,7 +59,7 @@ class LeakError(Exception):
 
 
 def outgoing(data: bytes, rules: Rules) -> bytes:
-    """Return the data without secrets. Raises LeakError where one still is in it."""
+    """Return the data with its secrets masked. Raises LeakError if a secret is left."""
     redactor = Redactor(rules)
     masked = redactor.feed(data) + redactor.finish()
     refuse_leaks(masked, rules)
@@ -67,15 +67,14 @@ def outgoing(data: bytes, rules: Rules) -> bytes:
 
 
 def outgoing_text(text: str, rules: Rules) -> str:
-    """Return the text without secrets. Raises LeakError where one still is in it."""
+    """Return the text with its secrets masked. Raises LeakError if a secret is left."""
     return outgoing(text.encode(errors="surrogateescape"), rules).decode(errors="surrogateescape")
 
 
 def outgoing_page(page: str, rules: Rules) -> str:
-    """Return HTML without secrets. Raises LeakError where one still is in it.
+    """Return an HTML page with its secrets masked. Raises LeakError if a secret is left.
 
-    Each text and each value of an attribute is masked by itself, so that no mask takes markup with it, and
-    markup hides no secret. In them `<`, `>` and `"` are escaped, as templates do.
+    Each text and each attribute value is masked separately, so that masks leave the markup intact.
     """
 
     def masked(match: re.Match[str]) -> str:
@@ -94,7 +93,7 @@ _TEXTS: Final = re.compile(r'(?<![^>])[^<>]+|(?<==")[^"<>]+')
 
 
 def refuse_leaks(data: bytes, rules: Rules) -> None:
-    """Raise LeakError where a secret is in what is about to leave."""
+    """Raise LeakError if the data holds a secret."""
     if _has_leak(data, rules):
         raise LeakError("a secret of this host would have left it: nothing was sent")
 
@@ -111,9 +110,9 @@ def _has_leak(data: bytes, rules: Rules) -> bool:
 
 
 def _is_text(data: bytes) -> bool:
-    """Return whether data is certainly no archive and not compressed.
+    """Return True if the data is neither an archive nor compressed.
 
-    An archive has NULs, and gzip, xz and zstd begin with what no UTF-8 has.
+    Archives contain NULs, and gzip, xz and zstd begin with bytes that are not UTF-8.
     """
     try:
         data.decode()
@@ -147,12 +146,12 @@ _PRESEED: Final = types.compiled(
 
 
 def outgoing_template(data: bytes, rules: Rules) -> bytes:
-    """Return the template without secrets. Raises LeakError where one still is in it."""
+    """Return the template with its secrets masked. Raises LeakError if a secret is left."""
     return outgoing(_PRESEED.sub(rb"\1" + _TEMPLATE_MASK, data), rules)
 
 
 def refuse_template_leaks(data: bytes) -> None:
-    """Raise LeakError where a template that came from elsewhere has what a host would have masked."""
+    """Raise LeakError if a template from elsewhere holds a secret."""
     if outgoing_template(data, _shapes()) != data:
         raise LeakError("the template has a secret that is not masked")
 
@@ -168,7 +167,7 @@ _REFRESH_SECONDS: Final = 60.0
 
 
 class HostMask:
-    """Masks lines; which secrets the host has is looked up again each minute."""
+    """Masks lines. Reads the known secrets of the host again every minute."""
 
     def __init__(
         self,
@@ -187,14 +186,14 @@ class HostMask:
         self._at = 0.0
 
     def __call__(self, lines: bytes) -> bytes:
-        """Whole lines without secrets, of the same length. Raises LeakError where one still is in them."""
+        """Return whole lines with their secrets masked, each as long as before. Raises LeakError."""
         rules = self._current_rules()
         masked = masked_in_place(lines, rules)
         refuse_leaks(masked, rules)
         return masked
 
     def text(self, text: str) -> str:
-        """Return a text without secrets, of any length. Raises LeakError where one still is in it."""
+        """Return a text with its secrets masked. Raises LeakError if a secret is left."""
         return outgoing_text(text, self._current_rules())
 
     def _current_rules(self) -> Rules:
