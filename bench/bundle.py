@@ -35,6 +35,8 @@ QUICK_MEBIBYTES = 64
 FULL_MEBIBYTES = 1024
 SLOWEST = 2.0
 """At most so many times as long as gzip: throughput of at least a half."""
+MOST_PROCESSOR = 1.0
+"""At most so many times the processor time of gzip, for gathering, redaction, packing and the last look."""
 MOST_MEMORY = 128 * MIB
 
 
@@ -190,6 +192,9 @@ def rows(root: Path) -> Iterator[Row]:
     what, limit = f"bundle: gather, redact and pack {QUICK_MEBIBYTES} MiB", f"{SLOWEST:.0f} x"
     against = "journalctl piped to gzip -6"
     yield timed(what, result.pack_seconds, against, result.gzip_seconds, limit=limit, holds=result.holds)
+    spent, allowed = result.pack_processor, MOST_PROCESSOR * result.gzip_processor
+    what, limit = "bundle: processor time of that, with the last look", f"{MOST_PROCESSOR:.0f} x"
+    yield timed(what, spent, against, result.gzip_processor, limit=limit, holds=spent <= allowed)
 
 
 def table(result: Measured) -> str:

@@ -8,7 +8,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from service_record.bundle import Bundle, Limits, open_bundle
 from service_record.record.entry import Entry
@@ -60,7 +60,7 @@ def tar(*members: bytes) -> bytes:
     return b"".join(members) + bytes(2 * tarfile.BLOCKSIZE)
 
 
-def opened(archive: bytes, **limits: int) -> Bundle:
+def opened(archive: bytes, **limits: Any) -> Bundle:
     return open_bundle(io.BufferedReader(io.BytesIO(archive)), Limits(**limits))
 
 

@@ -28,7 +28,9 @@ _MOST_BYTES: Final = 16 << 30
 """The limit of everything, unpacked; more is refused."""
 _MOST_MEMBERS: Final = 1 << 22
 """More than our own bundles and copies have, so that a large one is not refused for its number of files."""
-_LIMITS: Final = Limits(read_bytes=_MOST_BYTES, free_bytes=_MOST_BYTES, members=_MOST_MEMBERS)
+_LIMITS: Final = Limits(
+    read_bytes=_MOST_BYTES, free_bytes=_MOST_BYTES, members=_MOST_MEMBERS, is_our_own=True
+)
 
 
 def find_leak(rules: Rules, stream: BinaryIO, place: str = "") -> Leak | None:

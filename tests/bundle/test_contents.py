@@ -6,6 +6,7 @@ import os
 import stat
 import tarfile
 from pathlib import Path
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import pytest
@@ -15,7 +16,7 @@ from service_record.bundle.contents import archive_contents, directory_contents
 from tests.archives import COMPRESSIONS, header, member, tar
 
 
-def read(archive: bytes, **limits: int) -> tuple[dict[str, bytes], list[tuple[str, str]]]:
+def read(archive: bytes, **limits: Any) -> tuple[dict[str, bytes], list[tuple[str, str]]]:
     """The files in an archive, and what is told to be left out."""
     left_out: list[LeftOut] = []
     found = {}

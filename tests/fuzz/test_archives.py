@@ -3,6 +3,7 @@
 import tarfile
 from datetime import UTC, datetime
 from io import BufferedReader, BytesIO
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from tests.fuzz.places import around, contents, write_all
 from tests.fuzz.verbs import COMMANDS, TERMINALS, Terminal, answered
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
-SMALL = {"read_bytes": 5000, "members": 2, "records": 1, "record_bytes": 9, "kept_bytes": 50}
+SMALL: dict[str, Any] = {"read_bytes": 5000, "members": 2, "records": 1, "record_bytes": 9, "kept_bytes": 50}
 SMALL |= {"layers": 1, "header_bytes": 20, "decoder_bytes": 1000}
 LIMITS = st.sets(st.sampled_from(list(SMALL))).map(lambda few: Limits(**{name: SMALL[name] for name in few}))
 
