@@ -154,8 +154,9 @@ def test_without_a_verb_and_records_the_help_is_shown(tmp_path: Path) -> None:
         (["ignition", "--role", "master", "--close", "a/b"], "'a/b' is not the name of a service"),
         (["install", "--root", ".", "--close", "absent"], "Warning: there is no absent.service yet"),
         (["preflight", "--disk", "/absent"], "/absent is neither a directory nor a disk"),
+        (["analyze", "absent.tar.gz"], "Error: absent.tar.gz: No such file or directory"),
     ],
-    ids=["bundle", "ignition", "install", "preflight"],
+    ids=["bundle", "ignition", "install", "preflight", "analyze"],
 )
 def test_name_of_what_is_not_there_is_told(tmp_path: Path, arguments: list[str], expected: str) -> None:
     answer = service_record(*arguments, cwd=tmp_path)

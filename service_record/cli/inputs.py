@@ -17,7 +17,7 @@ from service_record.cli import Unreadable
 from service_record.history import History
 from service_record.history.build import ALL_BOOTS, Selection, find_boot, host_history
 from service_record.history.outcome import Outcome, Run
-from service_record.read.source import Source, SourceError, liveness_for, open_source
+from service_record.read.source import ARCHIVE_NAMES, Source, SourceError, liveness_for, open_source
 from service_record.record.appending import DEFAULT_DIRECTORY, record_name
 from service_record.record.directory import Records
 from service_record.record.systemd import RunningService, boot_id, uptime
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _MAX_NEAREST: Final = 3
 _MAX_LISTED: Final = 8
+_FILE_NAMES: Final = (*ARCHIVE_NAMES, ".json", ".jsonl", ".log", ".txt", ".export", ".journal")
 _SOURCES: Final = "give a directory of records, a bundle or a collector's URL"
 _TOMBSTONE: Final = "var/lib/service-record/reporter.stopped"
 """`Places.tombstone`, below the root of a host."""
@@ -77,7 +78,8 @@ _SELECTING: Final = frozenset(("boot", "stage", "failed", "since", "until", "jou
 def with_places(words: tuple[str, ...], places: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return services and sources: without `--from`, a word that names a file or a directory is a source.
 
-    The name of a service with a record on this host is never taken for a file.
+    So is a word such as `host.tar.gz`, so that the error for a missing file names the file. The name of a
+    service with a record on this host is never taken for a file.
     """
     if places:
         return words, places
@@ -88,7 +90,8 @@ def with_places(words: tuple[str, ...], places: tuple[str, ...]) -> tuple[tuple[
 def _is_place(word: str) -> bool:
     if word == "-" or "/" in word or word.startswith("example:"):
         return True
-    return os.path.exists(word) and word not in Records().services()  # noqa: PTH110  # it never raises
+    is_file_name = os.path.exists(word) or word.endswith(_FILE_NAMES)  # noqa: PTH110  # it never raises
+    return is_file_name and word not in Records().services()
 
 
 def opened(

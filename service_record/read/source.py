@@ -397,7 +397,7 @@ def _stream(
     head, stream = look_ahead(stream)
     form = recognise(head)
     # A damaged record may begin with anything. An archive that is text is the error of a download.
-    is_text = form is FileForm.TEXT and not file_name.endswith((_RECORD, *_ARCHIVE_NAMES))
+    is_text = form is FileForm.TEXT and not file_name.endswith((_RECORD, *ARCHIVE_NAMES))
     if form is FileForm.JSON:
         stream.close()
         raise SourceError(_refusal(name, f"looks like {form}"))
@@ -592,7 +592,7 @@ def _chained(
 
 PIECES: Final = 2  # enough to tell a damaged record from another file
 
-_ARCHIVE_NAMES: Final = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".zip")
+ARCHIVE_NAMES: Final = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".zip")
 _RECORD: Final = ".json"
 _JSON: Final = ("{", "[", "\0")
 """How damaged records begin; a loss of power leaves NULs."""
@@ -628,7 +628,7 @@ def _without_escapes(text: str) -> bytes:
 
 def refuse_unpacked(name: str, head: bytes) -> None:
     """Raise ForeignError if a file is named like an archive, and is none."""
-    if not name.endswith(_ARCHIVE_NAMES):
+    if not name.endswith(ARCHIVE_NAMES):
         return
     text = head.decode(errors="backslashreplace").strip()
     refuse_foreign(name, [Malformed(1, text, "")] if text else [])
