@@ -1,7 +1,7 @@
-"""Derive records from the logs of installers: what each logs about its steps becomes stages. Pure.
+"""Derive records from the logs of installers: the steps of an installation become stages. Pure.
 
-There is a small adapter for each installer: a generator that takes lines and yields events.
-docs/installers.md says how to write one.
+Each installer has a small adapter, a generator that takes lines and yields events. docs/installers.md
+explains how to write one.
 """
 
 import re
@@ -14,16 +14,17 @@ import msgspec
 from service_record.record.entry import Entry, Phase, Result
 
 _MAX_MESSAGE_CHARACTERS: Final = 1000
-_TELLING_LINES: Final = 3
+_MESSAGE_LINES: Final = 3
 SUCCESS: Final = Result.SUCCESS
 FAILURE: Final = Result.FAILURE
 
 
 class InstallerLine(msgspec.Struct, frozen=True):
-    """A line of a log, without what stands before the message."""
+    """A line of a log, without the prefix before the message."""
 
     text: str
     time: datetime | None = None
+    """None if the log has no times with a date."""
     program: str = ""
 
 
@@ -33,21 +34,21 @@ class StepEvent(msgspec.Struct, frozen=True, kw_only=True):
     service: str
     phase: Phase
     name: str = ""
-    """Of the stage."""
+    """The name of the stage; empty for a run."""
     at: datetime | None = None
     seconds: float | None = None
-    """Since the first line of a log whose times have no date."""
+    """Seconds since the first line, for a log whose times have no date."""
     result: Result | None = None
     message: str | None = None
     error_line: str | None = None
-    """`LINE FUNCTION FILE`, where the log has a traceback."""
+    """`LINE FUNCTION FILE`, if the log has a traceback."""
 
 
 Adapter = Callable[[Iterable[InstallerLine]], Iterator[StepEvent]]
 
 
 def entries(recorder: str, events: Iterable[StepEvent]) -> dict[str, list[Entry]]:
-    """Return the entries of each service. A stage without a run starts one."""
+    """Return the entries by service. A stage outside a run starts a run."""
     records: dict[str, list[Entry]] = {}
     running: set[str] = set()
     for event in events:
@@ -82,10 +83,10 @@ _REPORTED: Final = (
     r"(?:^|[\s:])(?P<way>start|finish): (?P<path>(?:init-|modules-|subiquity/|cmd-)[\w./-]*)"
     r"(?:: (?:(?P<result>SUCCESS|WARN|FAIL)\b(?:: )?)?(?P<text>.*))?$"
 )
-"""An event as cloud-init, curtin and subiquity log it: `finish: init-network/config-ssh: SUCCESS: …`."""
+"""An event in the logs of cloud-init, curtin and subiquity: `finish: init-network/config-ssh: SUCCESS: …`."""
 _FRAME: Final = r'  File "(?P<file>[^"]+)", line (?P<line>\d{1,9}), in (?P<function>\S+)'
-_CALM: Final = r"\b(?:DEBUG|INFO|DBG|INF)\b"
-"""In lines that give no reason for a failure."""
+_NO_FAILURE: Final = r"\b(?:DEBUG|INFO|DBG|INF)\b"
+"""Log levels of lines that give no reason for a failure."""
 _EXCEPTION: Final = r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b.*"
 _CLOUD_INIT_SERVICES: Final = {
     "init-local": "cloud-init-local",
@@ -97,24 +98,24 @@ _CLOUD_INIT_SERVICES: Final = {
 
 CLOUD_INIT_UNITS: Final = frozenset(_CLOUD_INIT_SERVICES.values())
 _WHOLE: Final = frozenset({"subiquity/Install/install"})
-"""Steps that stand for the whole installation: they become a run, and not a stage of it."""
+"""Steps that cover the whole installation. They become the run, not a stage."""
 
 
 class _Failure:
-    """Holds failed ends back until the traceback behind them has been read."""
+    """Holds failed ends back until the traceback after them has been read."""
 
     def __init__(self) -> None:
         self._ends: list[StepEvent] = []
-        self._of_stages: dict[str, tuple[str | None, str | None]] = {}
-        """Service -> message and line of the first stage that failed in its run."""
+        self._by_service: dict[str, tuple[str | None, str | None]] = {}
+        """Service -> message and error line of the first failed stage of its run."""
         self._frame: str | None = None
         self._is_in_traceback = False
         self._lines: list[str] = []
         self._last: tuple[str | None, str | None] = (None, None)
-        """Message and line of the last failure: the steps around it fail for the same reason."""
+        """Message and error line of the latest failure. The steps around it fail for the same reason."""
 
     def read(self, text: str) -> None:
-        """Take a line that is no event."""
+        """Read a line without an event."""
         line = re.sub(r"^.*?(?=Traceback \(most recent|  File \")", "", text)
         if line.startswith("Traceback (most recent call last)"):
             self._is_in_traceback = True
@@ -123,24 +124,23 @@ class _Failure:
         elif self._is_in_traceback and re.match(_EXCEPTION, line) is not None:
             self._is_in_traceback = False
             self._lines = [line]
-        elif not self._is_in_traceback and line.strip() and not re.search(_CALM, line):
-            self._lines = [*self._lines[1 - _TELLING_LINES :], line.strip()]
+        elif not self._is_in_traceback and line.strip() and not re.search(_NO_FAILURE, line):
+            self._lines = [*self._lines[1 - _MESSAGE_LINES :], line.strip()]
 
-    def take(self, end: StepEvent) -> None:
-        """Hold a failed end back."""
+    def hold(self, end: StepEvent) -> None:
         self._ends.append(end)
 
     def release(self) -> Iterator[StepEvent]:
-        """Yield the ends that were held back, the innermost first, and begin anew."""
+        """Yield the held ends with their message, innermost first, and forget them."""
         if self._ends:
             message = "\n".join(self._lines) or self._last[0]
             self._last = message, self._frame or (self._last[1] if not self._lines else None)
         for end in self._ends:
             message, frame = self._last
             if end.phase is Phase.STAGE_END:
-                self._of_stages.setdefault(end.service, self._last)
+                self._by_service.setdefault(end.service, self._last)
             else:
-                message, frame = self._of_stages.pop(end.service, self._last)
+                message, frame = self._by_service.pop(end.service, self._last)
             yield msgspec.structs.replace(end, message=message or end.message, error_line=frame)
         self._ends, self._lines, self._frame, self._is_in_traceback = [], [], None, False
 
@@ -148,8 +148,8 @@ class _Failure:
 def read_reported_events(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
     """Read the log of cloud-init, curtin or subiquity.
 
-    Of cloud-init, each of its four units is a service and its modules are stages. Of the others the outermost
-    step is a run, and the steps within are stages.
+    Each of cloud-init's four units is a service, and its modules are stages. For curtin and subiquity, the
+    outermost step is a run, and the steps within it are stages.
     """
     failure = _Failure()
     previous: tuple[str, str, str] | None = None
@@ -161,7 +161,7 @@ def read_reported_events(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
             yield from silent.read(line)
             continue
         silent.drop()
-        # subiquity's journal has each event of curtin twice.
+        # The journal of a subiquity installation has each of curtin's events twice.
         event = (match["way"], match["path"], match["result"] or "")
         if event == previous:
             continue
@@ -188,7 +188,7 @@ def read_reported_events(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
             message=match["text"] or None,
         )
         if result is FAILURE:
-            failure.take(end)
+            failure.hold(end)
         else:
             yield msgspec.structs.replace(end, message=None)
     yield from failure.release()
@@ -211,9 +211,9 @@ _MODULE_FAILED: Final = (
 
 
 class _SilentRun:
-    """Reads a run of which cloud-init logs no events: in its output, and in versions before 0.7.7.
+    """Reads the banners of a run without events: cloud-init's console output, and versions before 0.7.7.
 
-    The run succeeded if the next one begins and no module has failed.
+    The run succeeded if the next one starts and no module has failed.
     """
 
     def __init__(self) -> None:
@@ -222,14 +222,14 @@ class _SilentRun:
         self._has_failed = False
 
     def drop(self) -> None:
-        """Forget the run: it has events."""
+        """Forget the run, because it has events."""
         self._service, self._events = "", []
 
     def read(self, line: InstallerLine) -> Iterator[StepEvent]:
-        """Take a line that is no event; yield the run before when another begins."""
+        """Read a line without an event. Yield the events of a run when the next run starts."""
         if (banner := re.search(_BANNER, line.text)) is not None:
             at = datetime.strptime(banner["date"], "%a, %d %b %Y %H:%M:%S %z")
-            # Many hosts set their clock between two of these lines.
+            # Uptime as well as time: many hosts set their clock between two of these lines.
             seconds = float(banner["uptime"])
             if self._service:
                 result = FAILURE if self._has_failed else SUCCESS
@@ -251,13 +251,13 @@ class _SilentRun:
             self._events += [start, end]
 
     def finish(self) -> Iterator[StepEvent]:
-        """Yield what is known of the run so far."""
+        """Yield the events that are known of an unfinished run."""
         yield from self._events
         self._events = []
 
 
 class _StatusStage(msgspec.Struct):
-    """What status.json of cloud-init says about one of its stages."""
+    """A stage in cloud-init's status.json. Times are seconds since 1970."""
 
     start: float | None = None
     finished: float | None = None
@@ -268,7 +268,7 @@ _STATUS_STAGES: Final = {**_CLOUD_INIT_SERVICES, "init": "cloud-init"}
 
 
 def read_cloud_init_status(document: bytes) -> Iterator[StepEvent]:
-    """Read status.json of cloud-init: when each of its units ran, with the errors of the modules."""
+    """Read cloud-init's status.json, which has the times of each unit and the errors of its modules."""
     try:
         stages = msgspec.json.decode(document, type=dict[str, dict[str, object]]).get("v1", {})
     except msgspec.DecodeError:
@@ -289,16 +289,16 @@ def read_cloud_init_status(document: bytes) -> Iterator[StepEvent]:
                 phase=Phase.SERVICE_END,
                 at=datetime.fromtimestamp(stage.finished, UTC),
                 result=FAILURE if stage.errors else SUCCESS,
-                message="\n".join(stage.errors[-_TELLING_LINES:]) or None,
+                message="\n".join(stage.errors[-_MESSAGE_LINES:]) or None,
             )
 
 
 CLOUD_INIT_RESULT: Final = "cloud-init-result"
-"""The service of result.json, which does not say in which of the four units a module failed."""
+"""The service for result.json, which does not name the unit in which a module failed."""
 
 
 def read_cloud_init_result(document: bytes) -> Iterator[StepEvent]:
-    """Read result.json of cloud-init, which it writes when it has finished: the errors of all modules."""
+    """Read cloud-init's result.json, which is written at the end and has the errors of all modules."""
     try:
         result = msgspec.json.decode(document, type=dict[str, _StatusStage]).get("v1")
     except msgspec.DecodeError:
@@ -308,7 +308,7 @@ def read_cloud_init_result(document: bytes) -> Iterator[StepEvent]:
             service=CLOUD_INIT_RESULT,
             phase=Phase.SERVICE_END,
             result=FAILURE if result.errors else SUCCESS,
-            message="\n".join(result.errors[-_TELLING_LINES:]) or None,
+            message="\n".join(result.errors[-_MESSAGE_LINES:]) or None,
         )
 
 
@@ -320,7 +320,7 @@ _ITEM_FAILED: Final = (
 
 
 def read_debian_installer(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
-    """Read the syslog of debian-installer: the items of its menu are stages."""
+    """Read the syslog of debian-installer. The items of its main menu become stages."""
     service, item = "debian-installer", ""
     end: StepEvent | None = None
     for line in lines:
@@ -343,7 +343,7 @@ def read_debian_installer(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]
             )
             yield msgspec.structs.replace(end, phase=Phase.STAGE_END, name=item)
             item = ""
-    if end is not None:  # nobody went on to another item
+    if end is not None:  # no other item was selected after the failure
         yield end
 
 
@@ -363,10 +363,10 @@ class _Clock:
     def __init__(self) -> None:
         self._first: float | None = None
         self.seconds: float | None = None
-        """Since the first line; an installation is taken to last less than a day."""
+        """Seconds since the first line. Assumes that an installation lasts less than a day."""
 
     def read(self, text: str) -> str:
-        """Take the time of a line, and return the rest of it."""
+        """Read the time at the start of a line, and return the rest of the line."""
         match = re.match(_CLOCK, text)
         if match is None:
             return text
@@ -378,7 +378,7 @@ class _Clock:
 
 
 def read_anaconda(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
-    """Read anaconda.log: its threads and its tasks are stages."""
+    """Read anaconda.log. Anaconda's threads and tasks become stages."""
     service, failure, clock = "anaconda", _Failure(), _Clock()
     for line in lines:
         text = clock.read(line.text)
@@ -397,7 +397,7 @@ def read_anaconda(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
         elif match is not None and match["what"] in _STARTS:
             yield step
         elif match is not None and match["what"] == "Thread Failed":
-            failure.take(msgspec.structs.replace(end, result=FAILURE))
+            failure.hold(msgspec.structs.replace(end, result=FAILURE))
         else:
             yield end
     yield from failure.release()
@@ -412,10 +412,10 @@ _MAX_COMMAND_CHARACTERS: Final = 80
 
 
 def read_anaconda_programs(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
-    """Read program.log of Anaconda: scripts of the kickstart and programs that failed are stages.
+    """Read Anaconda's program.log. Kickstart scripts and failed programs become stages.
 
-    Threads run programs at the same time, and a return code does not say whose it is. It is only used while
-    one program runs.
+    Threads run programs at the same time, and the log does not show which program a return code belongs to.
+    So a return code is used only while a single program runs.
     """
     clock = _Clock()
     running: list[StepEvent] = []
@@ -448,7 +448,7 @@ def read_anaconda_programs(lines: Iterable[InstallerLine]) -> Iterator[StepEvent
                     message=message if is_failure else None,
                 )
         else:
-            output = [*output[1 - _TELLING_LINES :], re.sub(r"^\w+ program: ", "", text)]
+            output = [*output[1 - _MESSAGE_LINES :], re.sub(r"^\w+ program: ", "", text)]
     if len(running) == 1:
         yield running[0]
 
@@ -464,9 +464,9 @@ _PACKAGES_DONE: Final = (
 
 
 def read_anaconda_packaging(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
-    """Read packaging.log of Anaconda: metadata, installation and verification of packages.
+    """Read Anaconda's packaging.log. Its stages are the metadata, installation and verification of packages.
 
-    Some errors are of no consequence. An error counts when no package is installed after it.
+    Some errors are harmless. An error counts only if no package is installed after it.
     """
     service, clock, stage = "anaconda-packaging", _Clock(), -1
     errors: list[str] = []
@@ -474,7 +474,7 @@ def read_anaconda_packaging(lines: Iterable[InstallerLine]) -> Iterator[StepEven
     for line in lines:
         text = clock.read(line.text)
         if re.match(r"(?:ERR|ERROR|CRT|CRITICAL) (?:packaging|dnf)\b", text):
-            errors = [*errors[1 - _TELLING_LINES :], text.partition(": ")[2]]
+            errors = [*errors[1 - _MESSAGE_LINES :], text.partition(": ")[2]]
             continue
         is_done = is_done or re.search(_PACKAGES_DONE, text) is not None
         found = next((n for n, (_, pattern) in enumerate(_PACKAGE_STAGES) if re.search(pattern, text)), -1)
@@ -511,23 +511,23 @@ _IGNITION_STAGES: Final = r"(?:fetch-offline|fetch|kargs|disks|mount|files|umoun
 
 
 def read_ignition(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
-    """Read what Ignition logs: each of its stages is a stage of one run."""
+    """Read the log of Ignition. All its stages belong to one run."""
     service, stage = "ignition", ""
-    telling: list[str] = []
+    errors: list[str] = []
     for line in lines:
         if line.program != "ignition" and " ignition[" not in line.text:
             continue
         text = re.sub(r"^.*? ignition\[\d+\]: ", "", line.text).strip()
         if (begun := re.match(rf"Stage: ({_IGNITION_STAGES})$", text)) is not None:
-            if stage:  # its end was lost
+            if stage:  # the line of its end is missing
                 yield StepEvent(service=service, phase=Phase.STAGE_END, name=stage, at=line.time)
-            stage, telling = begun[1], []
+            stage, errors = begun[1], []
             yield StepEvent(service=service, phase=Phase.STAGE_START, name=stage, at=line.time)
         elif "Ignition failed: " in text or "Ignition finished successfully" in text:
             if not stage:
                 continue
             result = FAILURE if "failed" in text else SUCCESS
-            message = "\n".join([*telling, text][-_TELLING_LINES:]) if result is FAILURE else None
+            message = "\n".join([*errors, text][-_MESSAGE_LINES:]) if result is FAILURE else None
             yield StepEvent(
                 service=service,
                 phase=Phase.STAGE_END,
@@ -544,7 +544,7 @@ def read_ignition(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
                 yield StepEvent(service=service, phase=Phase.SERVICE_END, at=line.time, result=SUCCESS)
             stage = ""
         elif re.search(r"\b(?:failed|error|CRITICAL|couldn't)\b", text):
-            telling.append(text)
+            errors.append(text)
 
 
 _KUBEADM_PHASE: Final = r"^(?:\S+ +)?\[(?P<phase>[a-z][a-z0-9-]+)\] "
@@ -569,7 +569,7 @@ _KUBEADM_PHASES: Final = frozenset(
 
 
 def read_kubeadm(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
-    """Read the output of `kubeadm init` or `join`: its phases are stages, mostly without times."""
+    """Read the output of `kubeadm init` or `kubeadm join`. Its phases become stages, mostly without times."""
     service, phase = "kubeadm", ""
     for line in lines:
         if (error := re.search(_KUBEADM_ERROR, line.text)) is not None:
@@ -609,16 +609,16 @@ def read_kubeadm(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
 
 
 class InstallerLog(msgspec.Struct, frozen=True):
-    """A kind of log, known by the path of its file or by its first lines, and what reads it."""
+    """A kind of log, with its adapter. A file is recognized by its path or by its first lines."""
 
     name: str
     path: str
-    """A pattern of paths."""
+    """Regular expression for the path."""
     head: str
-    """A pattern of the first lines, for a file of any name."""
+    """Regular expression for the first lines of a file with any other path."""
     read: Adapter
     reads_journals: bool = False
-    """True if its log looks like a journal."""
+    """True if the lines of this log look like those of a journal."""
 
 
 INSTALLERS: Final = (
@@ -665,7 +665,7 @@ INSTALLERS: Final = (
 
 
 def find_installer(path: str, head: str) -> InstallerLog | None:
-    """Return the kind of log that a file is; None for any other file."""
+    """Return the kind of log of a file; None if it is not an installer's log."""
     by_path = (one for one in INSTALLERS if re.search(one.path, path))
     by_head = (one for one in INSTALLERS if re.search(one.head, head))
     return next(by_path, None) or next(by_head, None)
@@ -675,15 +675,15 @@ _TOLERANCE: Final = timedelta(seconds=1)
 
 
 def within_runs(runs: Sequence[Entry], steps: Iterable[Entry]) -> list[Entry] | None:
-    """Return the runs of a unit that a journal tells of, with the stages that its own log tells of.
+    """Return the runs of a unit from a journal, with the stages from the unit's own log inserted.
 
-    None where a stage is in none of the runs by its time.
+    Return None if the time of a stage is in none of the runs.
     """
     found = list(runs)
     for step in steps:
         if step.phase is Phase.SERVICE_START:
             continue
-        place = _place(found, step)
+        place = _insert_position(found, step)
         if place is None:
             return None
         if step.phase is Phase.SERVICE_END:
@@ -698,8 +698,8 @@ def within_runs(runs: Sequence[Entry], steps: Iterable[Entry]) -> list[Entry] | 
     return found
 
 
-def _place(entries: Sequence[Entry], step: Entry) -> int | None:
-    """Return where a stage's entry belongs: before the end of the run at whose time it was logged."""
+def _insert_position(entries: Sequence[Entry], step: Entry) -> int | None:
+    """Return the index at which to insert an entry: before the end of the run during which it was logged."""
     if step.time is None:
         return None
     place = None

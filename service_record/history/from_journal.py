@@ -1,8 +1,8 @@
-"""Derive records from a journal: what systemd logged about units becomes entries of runs. Pure.
+"""Derive records from a journal: turn systemd's messages about units into the entries of runs. Pure.
 
-A unit's run begins when systemd starts it and ends when systemd says so. A journal cannot know the stages of
-a service, nor the line of a script that failed. Everything else has the form of a record, so that all
-readers of records take it. `Entry.recorder` marks the entries as derived.
+A run of a unit starts and ends with a message of systemd. A journal has neither the stages of a service nor
+the line of a script that failed. Apart from that, derived entries have the same form as recorded ones, so
+all readers of records can use them. `Entry.recorder` marks them as derived.
 """
 
 import re
@@ -26,39 +26,39 @@ from service_record.record.entry import Entry, Phase, Piece, Result, RunsLeftOut
 
 RECORDER: Final = "derived/journal"
 YEARS_ASSUMED: Final = f"{RECORDER}, years assumed"
-"""The recorder where the times in a journal have no year, and nothing else in it tells the year."""
+"""The recorder if the times in a journal have no year and nothing else in the journal shows it."""
 STARTUP: Final = "startup_seconds"
-"""The attribute of a run: seconds from the start of a unit until systemd called it started."""
+"""Name of a run's attribute: the seconds from `Starting` to `Started`."""
 
 _SERVICE: Final = ".service"
 _IGNORED: Final = (".scope", ".slice", ".automount")
-"""Units that are containers of others, or that wait for a first access: they are no runs."""
+"""Units that only group other units or wait for a first access. Their messages describe no run."""
 _MESSAGE_LINES: Final = 3
 _MAX_MESSAGE_CHARACTERS: Final = 1000
 _MAX_RUNS: Final = 1000
-"""Runs of one unit that are kept: the latest. The others are counted."""
+"""Only the latest runs of a unit are kept. Older ones are counted in `RunsLeftOut`."""
 _MAX_UNITS: Final = 20_000
-"""Units of one boot that are kept: the first."""
+"""Only the first units of a boot are kept."""
 _BOOT: Final = "running in system mode"
 _VERSION: Final = r"systemd v?(\d{2,4})\b.* running in system mode"
 _NAMES_FINISHED: Final = 246
-"""The systemd version that says `Finished` of oneshot services; earlier ones say `Started` of all."""
+"""Since this version, systemd logs `Finished` for oneshot services. Older ones log `Started` for all."""
 _GOING_DOWN: Final = (
     r"(?:multi-user|graphical|basic|sysinit)\.target$"
     r"|(?:Multi-User System|Graphical Interface|Basic System|System Initialization) \(target\)$"
 )
-"""Targets that stop only when the host goes down, by name or description."""
+"""Targets that stop only when the host shuts down, by name or description."""
 _LAST_SERVICES: Final = (
     r"(?:initrd-switch-root|systemd-(?:poweroff|reboot|halt|kexec|soft-reboot))\.service$"
     r"|(?:Switch Root|(?:System )?(?:Power[ -]Off|Reboot|Halt)|Reboot (?:via kexec|System Userspace))$"
 )
-"""Services that end the system or the initramfs, by name or description: none of them logs its own end."""
+"""Services that end the system or the initramfs, by name or description. Their own end is never logged."""
 _SYSTEM_ENDS: Final = ("Switching root.", "Shutting down.")
 _NOTE: Final = rf"(?P<unit>{UNIT}): (?P<note>.*)"
-_TELLING_NOTE: Final = (
+_FAILURE_NOTE: Final = (
     r"(?i)\bfail|\btimed out\b|\btimeout\b|\bcannot\b|\bcould not\b|\bOOM killer\b|\bdenied\b|\binvalid\b"
 )
-"""Of what systemd says about a unit, the messages that give a reason."""
+"""Messages of systemd about a unit that give the reason of a failure."""
 _JOB_RESULTS: Final = {
     "failed": UnitEvent.NOT_STARTED,
     "dependency": UnitEvent.DEPENDENCY,
@@ -69,11 +69,12 @@ _ENDS: Final = frozenset({UnitEvent.FAILED, UnitEvent.ENTERED_FAILED, UnitEvent.
 
 
 class JournalMoment(msgspec.Struct, frozen=True, gc=False):
-    """When a message was logged; None where the journal does not say."""
+    """The time of a message. A value is None if the journal does not have it."""
 
     time: float | None = None
     """Seconds since 1970."""
     uptime: float | None = None
+    """Seconds since the boot."""
 
     @property
     def timestamp(self) -> str | None:
@@ -83,7 +84,7 @@ class JournalMoment(msgspec.Struct, frozen=True, gc=False):
         return f"{stamp[:-6]}Z"
 
     def since(self, earlier: "JournalMoment") -> float | None:
-        """Return the seconds since an earlier moment of the same boot."""
+        """Return the seconds since an earlier moment of the same boot; None if unknown or negative."""
         if self.uptime is not None and earlier.uptime is not None:
             seconds = self.uptime - earlier.uptime
         elif self.time is not None and earlier.time is not None:
@@ -97,25 +98,27 @@ NEVER: Final = JournalMoment()
 
 
 class JournalMessage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A message of systemd about a unit. `fields` has what the journal says beside the text."""
+    """A message of systemd about a unit."""
 
     at: JournalMoment = NEVER
     boot_id: str | None = None
     text: str
     unit: str = ""
+    """Empty if the journal names the unit only in the text, or only its description."""
     invocation_id: str | None = None
     fields: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Other journal fields: `MESSAGE_ID`, `JOB_RESULT`, `UNIT_RESULT`, `EXIT_CODE`, `EXIT_STATUS`."""
 
 
 class _Exit(msgspec.Struct, frozen=True, gc=False):
-    """How a process of a unit ended."""
+    """The exit status or the signal that ended a process of a unit."""
 
     code: int | None
     signal: str | None
 
 
 class _UnitRun(msgspec.Struct, kw_only=True):
-    """One run of a unit, as far as the journal has told."""
+    """One run of a unit, as far as the messages read until now describe it."""
 
     began: JournalMoment | None = None
     ready: JournalMoment | None = None
@@ -125,17 +128,17 @@ class _UnitRun(msgspec.Struct, kw_only=True):
     end_number: int = 0
     """The number of the message that ended it; 0 if there was none."""
     outcome: str = ""
-    """Empty while it is not known: `success`, `failure`, `stopped` or `unknown`."""
+    """`success`, `failure`, `stopped` or `unknown`; empty while the run is open."""
     invocation_id: str | None = None
     exit: _Exit | None = None
     result: str | None = None
     is_service: bool = False
     is_oneshot: bool = False
     is_start_only: bool = False
-    """True if its start is taken for all of it: its unit is no service, as far as its description tells."""
+    """True if the run ended with its start, because the unit does not seem to be a service."""
     is_stopping: bool = False
     is_shutdown: bool = False
-    """True if it began or ended while the host went down."""
+    """True if it began or ended during a shutdown."""
     message: str | None = None
 
     @property
@@ -144,7 +147,7 @@ class _UnitRun(msgspec.Struct, kw_only=True):
 
 
 class _UnitRuns:
-    """The runs of a unit in one boot, and the last lines that it logged."""
+    """The runs of a unit in one boot, with the last lines that the unit logged."""
 
     __slots__ = (
         "exits",
@@ -168,9 +171,9 @@ class _UnitRuns:
         self.note: str | None = None
         """The reason that systemd gave since the start of the latest run."""
         self.has_refusal = False
-        """True from a refusal to start it until it starts."""
+        """True after systemd refused to start the unit, until it starts."""
         self.is_restarting = False
-        """True from an announced restart until it starts."""
+        """True after systemd announced a restart, until the unit starts."""
         self.left_out = {"success": 0, "stopped": 0, "failure": 0}
 
     @property
@@ -194,33 +197,33 @@ class _BootRuns:
 
 
 class JournalRuns:
-    """Takes the messages of a journal in their order, and gives the records that they come to."""
+    """Builds records from the messages of a journal. Pass the messages in their order."""
 
     def __init__(self, read_line: Callable[[Any], str] = str) -> None:
-        """`read_line` returns the text of a line that `add_line` took: of most lines it is not needed."""
+        """`read_line` returns the text of a line passed to `add_line`. It is called only for failures."""
         self._read_line = read_line
         self.is_kernel_log = False
-        """True for the log of the kernel: systemd writes there only until journald runs."""
+        """True for the kernel log. systemd writes to it only until journald runs."""
         self.is_boot_log = False
-        """True for a log that ends when the host has booted: nothing tells how an earlier boot went on."""
+        """True for a log that ends when the host has booted, so the rest of each boot is unknown."""
         self.years_assumed = False
         """True if the years of the times are a guess."""
         self._boots: dict[str | None, _BootRuns] = {}
         self._boot = _BootRuns(None)
         self._number = 0
-        """The number of the message that is taken."""
+        """The number of the current message."""
         self._has_finished = False
-        """True once the journal tells oneshot services from others."""
+        """True if this systemd logs `Finished` for oneshot services, so `Started` means a daemon."""
         self._units_by_description: dict[str, str] = {}
         self._oneshots: set[str] = set()
-        """Units that have finished, in any boot."""
+        """Units, or descriptions, with a `Finished` message in any boot."""
         self._ambiguous: set[str] = set()
-        """Descriptions that several units have."""
+        """Descriptions shared by several units."""
         self._before: tuple[UnitEvent | None, str] = (None, "")
-        """The event of the message before, and its unit or description."""
+        """The event of the previous message, and its unit or description."""
 
     def add_line(self, unit: str, invocation_id: str | None, line: object, boot_id: str | None) -> None:
-        """Take a line that a unit logged itself."""
+        """Keep a line that a unit logged itself, for the message of a later failure."""
         if not unit.endswith(_SERVICE):
             return
         one = self._unit(unit, boot_id)
@@ -232,14 +235,14 @@ class JournalRuns:
         one.lines.append(line)
 
     def set_lines(self, unit: str, lines: Sequence[str], boot_id: str | None) -> None:
-        """Set the last lines of a unit, right before the message that needs them."""
+        """Replace the last lines of a unit. Call this before adding the message of its failure."""
         one = self._unit(unit, boot_id)
         if one is not None:
             one.lines.clear()
             one.lines.extend(lines)
 
     def add_failure(self, name: str, message: str, at: JournalMoment, boot_id: str | None) -> None:
-        """Take a failure of what is no unit: of the kernel, or of the boot as a whole."""
+        """Add a failure without a unit, such as a kernel panic. Only the first of each name is kept."""
         one = self._unit(name, boot_id)
         if one is None or one.runs:
             return
@@ -249,7 +252,7 @@ class JournalRuns:
         self._end(one, run, at, "failure")
 
     def add(self, message: JournalMessage) -> None:
-        """Take a message of systemd."""
+        """Add a message of systemd."""
         boot = self._enter(message.boot_id)
         boot.last = message.at
         if _BOOT in message.text:
@@ -264,45 +267,45 @@ class JournalRuns:
         event, unit, facts = self._read(message)
         if event is None:
             self._before = (None, "")
-            self._take_note(message)
+            self._keep_failure_note(message)
             return
         before, self._before = self._before, (event, unit)
         if event is UnitEvent.FINISHED:
             self._has_finished = True
             self._oneshots.add(self._units_by_description.get(unit, unit))
-        if self._are_of_one_unit(*before, event, unit):
+        if self._describe_one_unit(*before, event, unit):
             named, described = (before[1], unit) if "." in before[1] else (unit, before[1])
-            self._learn(named, described, boot)
+            self._learn_description(named, described, boot)
             is_taken = event is UnitEvent.NOT_STARTED or (
                 event is UnitEvent.STOPPED and before[0] is not UnitEvent.DEACTIVATED
             )
-            unit = "" if is_taken else named  # the failure was taken with the message before
+            unit = "" if is_taken else named  # the previous message was about the same failure
         unit = self._units_by_description.get(unit, unit)
         one = self._unit(unit, message.boot_id) if unit and not unit.endswith(_IGNORED) else None
         if one is None:
             return
         is_named = bool(message.unit) or unit in message.text
         if event is UnitEvent.STARTED and not is_named and one.open is None and unit in self._oneshots:
-            return  # the timer or the path of the service, with the same description
+            return  # the timer or path unit of the service, which has the same description
         if event in {UnitEvent.STOPPED, UnitEvent.STOPPING}:
             boot.is_going_down |= re.match(_GOING_DOWN, unit) is not None
         self._take(event, one, message, facts)
 
-    def _take_note(self, message: JournalMessage) -> None:
-        """Keep a reason that systemd gives for what happens to a unit."""
+    def _keep_failure_note(self, message: JournalMessage) -> None:
+        """Keep the reason that systemd gives for a failure of a unit."""
         match = re.match(_NOTE, message.text)
         unit = message.unit or (match["unit"] if match is not None else "")
-        if not unit.endswith(_SERVICE) or re.search(_TELLING_NOTE, message.text) is None:
+        if not unit.endswith(_SERVICE) or re.search(_FAILURE_NOTE, message.text) is None:
             return
         one = self._unit(unit, message.boot_id)
         if one is not None:
             one.note = match["note"] if match is not None else message.text
 
-    def _are_of_one_unit(self, before: UnitEvent | None, other: str, event: UnitEvent, unit: str) -> bool:
-        """Return True if two messages in a row are about one unit, which only one of them names.
+    def _describe_one_unit(self, before: UnitEvent | None, other: str, event: UnitEvent, unit: str) -> bool:
+        """Return True if two consecutive messages describe one unit, once by name, once by description.
 
-        systemd logs `x.service: Failed with result …` and `Failed to start DESCRIPTION.` in one go. Version
-        219 logs `Unit x.service entered failed state.` after it.
+        systemd logs `x.service: Failed with result …` directly before `Failed to start DESCRIPTION.`.
+        Version 219 logs `Unit x.service entered failed state.` after it instead.
         """
         if event is UnitEvent.ENTERED_FAILED:
             return before is UnitEvent.NOT_STARTED and "." not in other
@@ -310,18 +313,18 @@ class JournalRuns:
             return False
         if event is UnitEvent.NOT_STARTED:
             return True
-        # A timer or a socket has no `Starting`, and may stop right after a service has ended by itself.
+        # `Stopped` may belong to a timer or socket, right after a service ended. These log no `Starting`.
         described = self._boot.units.get(self._units_by_description.get(unit, unit))
         has_begun = described is not None and described.open is not None and described.open.began is not None
         return has_begun and other.endswith(_SERVICE) and event in {UnitEvent.STOPPED, UnitEvent.FINISHED}
 
-    def _learn(self, unit: str, description: str, boot: _BootRuns) -> None:
-        """Remember which unit a description is of."""
+    def _learn_description(self, unit: str, description: str, boot: _BootRuns) -> None:
+        """Remember the unit of a description, and join the runs that were found under each."""
         if description in self._oneshots:
             self._oneshots.add(unit)
         known = self._units_by_description.get(description)
         if known not in {None, unit}:
-            # Several units have it. The run that has begun is of this one.
+            # Two units share the description. The open run belongs to `unit`, not to the one known before.
             self._ambiguous.add(description)
             del self._units_by_description[description]
             other = boot.units.get(known or "")
@@ -352,13 +355,13 @@ class JournalRuns:
         return unit
 
     def _read(self, message: JournalMessage) -> tuple[UnitEvent | None, str, Mapping[str, str | None]]:
-        """Return the event of a message, its unit (or description) and what else its text says.
+        """Return the event of a message, its unit or description, and the other values in its text.
 
-        The text decides where it is known: systemd gives a start that it skipped the MESSAGE_ID of a start.
+        A known text has priority over MESSAGE_ID: systemd logs a skipped start with the id of a start.
         """
         fields = message.fields
         if (known := read_event(message.text)) is not None:
-            # systemd names units beside their descriptions since it says `Finished`.
+            # systemd 246 began to log both `UNIT - DESCRIPTION` and `Finished`.
             self._has_finished |= bool(known[1].groupdict().get("description"))
             return known[0], message.unit or known[1]["unit"], known[1].groupdict()
         described = read_described_event(message.text)
@@ -371,7 +374,7 @@ class JournalRuns:
         if described is None:
             return None, "", {}
         event, description = described
-        # Never take it for the name of a unit.
+        # Other code recognizes the name of a unit by its ".".
         description = description.replace(".", "\N{ONE DOT LEADER}")
         return event, description, {}
 
@@ -395,7 +398,7 @@ class JournalRuns:
         elif event in {UnitEvent.FAILED, UnitEvent.ENTERED_FAILED}:
             result = facts.get("result") or message.fields.get("UNIT_RESULT")
             latest = unit.latest
-            if event is UnitEvent.ENTERED_FAILED and latest is not None and self._is_told_twice(latest):
+            if event is UnitEvent.ENTERED_FAILED and latest is not None and self._has_just_failed(latest):
                 latest.outcome = ""
             self._fail(unit, message, result)
         elif event is UnitEvent.RESTARTED:
@@ -407,8 +410,8 @@ class JournalRuns:
         elif event is UnitEvent.NOT_STARTED:
             self._fail(unit, message, None)
 
-    def _is_told_twice(self, run: _UnitRun) -> bool:
-        """Return True if the message before was of this failure: `Failed to start DESCRIPTION.`"""
+    def _has_just_failed(self, run: _UnitRun) -> bool:
+        """Return True if the previous message, `Failed to start DESCRIPTION.`, ended this run."""
         return run.outcome == "failure" and run.end_number == self._number - 1
 
     def _new_run(self, began: JournalMoment | None, invocation_id: str | None = None) -> _UnitRun:
@@ -433,7 +436,7 @@ class JournalRuns:
         at, run, latest = message.at, unit.open, unit.latest
         is_finished = event is UnitEvent.FINISHED
         if is_finished and run is None and latest is not None and latest.ready is None and latest.began:
-            latest.ready = at  # `Deactivated successfully` comes before `Finished`
+            latest.ready = at  # systemd logs `Deactivated successfully` before `Finished`
             latest.is_oneshot = True
             return
         has_begun = run is not None and run.ready is None
@@ -447,14 +450,14 @@ class JournalRuns:
         run.is_service = unit.name.endswith(_SERVICE) or (
             "." not in unit.name and has_begun and message.text.startswith("Started ")
         )
-        # What is no service runs no program: its run is its start.
+        # Other units run no program, so their run ends when they have started.
         run.is_oneshot = is_finished or not run.is_service
         if run.is_oneshot:
             run.is_start_only = not is_finished
             self._end(unit, run, at, "success")
 
     def _supersede(self, unit: _UnitRuns) -> None:
-        """End an open run that another one follows: systemd would have logged a failure."""
+        """Close an open run because the next one starts. It did not fail: systemd would have logged that."""
         run = unit.open
         if run is not None:
             run.outcome = "success" if run.ready is not None else "unknown"
@@ -473,7 +476,7 @@ class JournalRuns:
         if run is None and (
             unit.has_refusal or (latest is not None and latest.outcome == "failure" and not is_again)
         ):
-            # Only the start limit, or a second message about the same failure.
+            # Not a new run: the unit hit its start limit, or this is a second message about the same failure.
             if latest is not None and latest.result is None:
                 latest.result = result
             return
@@ -492,7 +495,7 @@ class JournalRuns:
         self._end(unit, run, at, "failure")
 
     def _refuse(self, unit: _UnitRuns, message: JournalMessage, result: str) -> None:
-        """Take a start that failed before the unit ran."""
+        """Add a start that systemd refused, so that no program ran."""
         if unit.has_refusal:
             return
         run = unit.open
@@ -505,11 +508,11 @@ class JournalRuns:
         unit.has_refusal = True
 
     def records(self) -> dict[str, list[Entry]]:
-        """Return the entries of each service, and of each other unit under its whole name."""
+        """Return the entries by service name. Other units keep their suffix: `data.mount`."""
         records: dict[str, list[Entry]] = {}
         boots = [boot for boot in self._boots.values() if boot.units]
         if len(boots) > 1 and boots[0].boot_id is None:
-            boots[0].boot_id = "first"  # what ran in it is over
+            boots[0].boot_id = "first"  # without an id, its open runs would count as running now
         described = {name for boot in boots for name in boot.units}
         names = {
             name: name.removesuffix(TARGET)
@@ -533,7 +536,7 @@ class JournalRuns:
         return {name: entries for name, entries in records.items() if entries}
 
     def _join(self, boot: _BootRuns, description: str, name: str) -> None:
-        """Join the runs of a unit with those that only its description names."""
+        """Merge the runs found under the description of a unit into those found under its name."""
         described = boot.units.pop(description, None)
         if described is None:
             return
@@ -541,7 +544,7 @@ class JournalRuns:
         runs: list[_UnitRun] = []
         both = sorted([*described.runs, *unit.runs], key=attrgetter("number"))
         if name in self._oneshots or description in self._oneshots:
-            # The other starts are those of its timer or path, with the same description.
+            # These starts belong to its timer or path unit, which has the same description.
             both = [run for run in both if not run.is_start_only]
         for run in both:
             before = runs[-1] if runs else None
@@ -562,7 +565,7 @@ class JournalRuns:
     ) -> Iterator[Entry]:
         is_described = "." not in name
         if is_described and not run.outcome and run.ready is None and not is_latest:
-            return  # its end may have been logged in another way, or lost
+            return  # the boot is over: the end was lost, or logged in an unknown form
         has_no_end = self.is_kernel_log or (self.is_boot_log and not is_latest)
         if has_no_end and not run.outcome and run.ready is None:
             return
@@ -581,10 +584,10 @@ class JournalRuns:
             )
         outcome, ended = run.outcome, run.ended
         if not outcome and re.match(_LAST_SERVICES, name) is not None:
-            outcome = "success"  # the messages behind it are lost
+            outcome = "success"  # journald stops before it ends
         if not outcome and run.ready is not None:
-            # Nothing tells when it ended, if it did.
-            # A service that only its description names may have ended under its name.
+            # It has started, and no end was logged. In some cases that does not mean that it still runs:
+            # only services do, and a service known only by its description may have ended under its name.
             if is_described or not run.is_service or not self._has_finished or has_no_end:
                 outcome, ended = "success", run.ready
             elif boot.is_going_down and not is_latest:
@@ -627,9 +630,10 @@ def _message(lines: Sequence[str]) -> str | None:
 
 
 def merge(recorded: Iterable[Piece], derived: Sequence[Entry]) -> list[Piece]:
-    """Return a record with the runs that only the journal knows, and with ends that the record lacks.
+    """Return a record with the runs and the ends of runs that only the journal has.
 
-    Entries of one run share their invocation. A run without one may be recorded, and is left out.
+    Runs are matched by their invocation id. A derived run without an id is left out, because it may be in the
+    record already.
     """
     pieces = list(recorded)
     entries = [piece for piece in pieces if isinstance(piece, Entry)]
@@ -640,20 +644,20 @@ def merge(recorded: Iterable[Piece], derived: Sequence[Entry]) -> list[Piece]:
         if invocation is None or (invocation in known and (entry.phase.is_start or invocation in ended)):
             continue
         if invocation in known:
-            own = (place for place, piece in enumerate(pieces) if _is_of(piece, invocation))
+            own = (place for place, piece in enumerate(pieces) if _belongs_to(piece, invocation))
             pieces.insert(max(own) + 1, entry)
         else:
-            later = (place for place, piece in enumerate(pieces) if _is_after(piece, entry))
+            later = (place for place, piece in enumerate(pieces) if _starts_after(piece, entry))
             pieces.insert(next(later, len(pieces)), entry)
     return pieces
 
 
-def _is_of(piece: Piece, invocation: str) -> bool:
+def _belongs_to(piece: Piece, invocation: str) -> bool:
     return isinstance(piece, Entry) and piece.invocation_id == invocation
 
 
-def _is_after(piece: Piece, entry: Entry) -> bool:
-    """Return True if a run that began after an entry begins with this piece."""
+def _starts_after(piece: Piece, entry: Entry) -> bool:
+    """Return True if this piece starts a run later than the entry."""
     if not isinstance(piece, Entry) or piece.time is None or entry.time is None:
         return False
     is_begin = piece.phase in {Phase.SERVICE_START, Phase.PRE_COMMAND_START}

@@ -1,6 +1,6 @@
-"""Read a journal in any form into the runs of its units: see `history.from_journal`. Pure.
+"""Read the runs of units from a journal in any form; see `history.from_journal`. Pure.
 
-Only what systemd logs is taken apart, and the lines of a unit that failed: a journal has millions of others.
+Only systemd's messages are parsed, and the last lines of failed units. A journal may have millions of others.
 """
 
 import re
@@ -22,7 +22,7 @@ from service_record.record.recognition import TIMES, FileForm
 
 _BLOCK_BYTES: Final = 1 << 20
 _MAX_LOOKBACK_BYTES: Final = 64 << 10
-"""In a journal as text, a unit's last lines are looked for in so many bytes before its failure."""
+"""In a journal as text, the last lines of a unit are searched in this much text before its failure."""
 _MAX_TAIL: Final = 3
 _MAX_LINE_BYTES: Final = 1 << 12
 _SYSTEMD_LINE: Final = rf"(?P<time>{TIMES}) (?:\S+ )?(?:systemd(?:\[1\])?|init\.scope\[1\]): (?P<text>.*)"
@@ -35,23 +35,25 @@ _EVENT_FIELDS: Final = (*(b"MESSAGE_ID", b"JOB_RESULT", b"UNIT_RESULT", b"EXIT_C
 _MAX_DIGITS: Final = 16
 _MAX_DELAY: Final = 60.0  # seconds: beyond it, the clock was set in between
 _CLOCK: Final = rb" setting system clock to (\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)"
-"""What the kernel logs of the clock that it finds: the year, which the times of other lines lack."""
+"""The kernel's message about the hardware clock. It has the year, which the times of other lines lack."""
 _HALF_A_YEAR: Final = timedelta(days=180)
 _FAILURES: Final = (": Failed with result ", " entered failed state.")
 
 
 def read_runs(form: FileForm, read: Read, era: Era, *, is_year_known: bool = True) -> JournalRuns:
-    """Read a journal. `era` dates the lines of forms whose times have no year.
+    """Read a journal. `era` gives the year in forms whose times have none.
 
-    With `is_year_known` False the era is a guess, and the runs say so.
+    If `is_year_known` is False, the era is a guess, and `years_assumed` is set in the result.
     """
     if form is FileForm.JOURNAL_EXPORT:
         return _read_entries(form, _export_entries(read), _EXPORT_MARKS)
     if form is FileForm.JOURNAL_JSON:
         head = read(_BLOCK_BYTES)
-        read = _after(head, read)
+        read = _read_again(head, read)
         first = head.partition(b"\n")[0]
-        if b'"__REALTIME_TIMESTAMP":"' in first and first.rstrip(b", \r").endswith(b"}"):  # not of jq
+        if b'"__REALTIME_TIMESTAMP":"' in first and first.rstrip(b", \r").endswith(
+            b"}"
+        ):  # not reformatted by jq
             return _read_entries(form, _lines(read), _JSON_MARKS)
     if form in WITH_FIELDS:
         runs = JournalRuns()
@@ -62,7 +64,7 @@ def read_runs(form: FileForm, read: Read, era: Era, *, is_year_known: bool = Tru
 
 
 class _Marks(msgspec.Struct, frozen=True):
-    """How an entry looks before it is taken apart."""
+    """Byte strings that find a field in an entry without parsing the entry."""
 
     of_systemd: tuple[bytes, ...]
     unit: bytes
@@ -80,11 +82,11 @@ _JSON_MARKS: Final = _Marks(
 
 
 def _read_entries(form: FileForm, entries: Iterable[bytes], marks: _Marks) -> JournalRuns:
-    """Take apart the entries of systemd, and of the others only the last lines of a unit that failed.
+    """Parse the entries of systemd, and of other programs only the last ones before a unit failed.
 
-    To take all apart would take three times as long: a journal has a hundred others for each of systemd's.
+    Parsing all entries takes three times as long: only about one entry in a hundred is systemd's.
     """
-    runs = JournalRuns(lambda entry: _message_of(form, entry))
+    runs = JournalRuns(lambda entry: _read_message(form, entry))
     first, second = marks.of_systemd
     for entry in entries:
         if first in entry or second in entry:
@@ -105,8 +107,8 @@ def _value(entry: bytes, mark: bytes, end: bytes) -> str:
     return entry[at : stop if stop >= 0 else len(entry)].decode(errors="replace")
 
 
-def _message_of(form: FileForm, entry: bytes | str) -> str:
-    """Return the message of an entry; of one that was taken apart, that is what was kept."""
+def _read_message(form: FileForm, entry: bytes | str) -> str:
+    """Return the message of an entry. A parsed entry is passed as its message already."""
     if isinstance(entry, str):
         return entry
     fields = next(read_fields(form, BytesIO(entry).read), {})
@@ -114,9 +116,10 @@ def _message_of(form: FileForm, entry: bytes | str) -> str:
 
 
 def _export_entries(read: Read) -> Iterator[bytes]:
-    """Yield the entries of a journal in the export format, whole.
+    """Yield whole entries of a journal in the export format.
 
-    An empty line ends an entry, unless it is in the text of a field. The next entry begins with `__CURSOR`.
+    An empty line ends an entry, but may also be part of a field's text. The entry has ended only if the next
+    line begins with `__`, as `__CURSOR` does.
     """
     pending = b""
     while chunk := read(_BLOCK_BYTES):
@@ -142,7 +145,7 @@ def _lines(read: Read) -> Iterator[bytes]:
         yield pending
 
 
-def _after(head: bytes, read: Read) -> Read:
+def _read_again(head: bytes, read: Read) -> Read:
     blocks = chain([head], iter(lambda: read(_BLOCK_BYTES), b""))
     return lambda _: next(blocks, b"")
 
@@ -160,7 +163,7 @@ def _take(runs: JournalRuns, fields: Fields) -> None:
         return
     unit = fields.get(b"UNIT", b"")
     if not unit and (fields.get(b"_PID") != b"1" or b"USER_UNIT" in fields):
-        return  # of a user's manager
+        return  # a message of a user's service manager
     runs.add(
         JournalMessage(
             at=_moment(fields),
@@ -178,7 +181,7 @@ def _take(runs: JournalRuns, fields: Fields) -> None:
 
 
 def _moment(fields: Fields) -> JournalMoment:
-    """Return when a message was sent: a busy journald receives it later."""
+    """Return when a message was sent. A busy journald may receive it seconds later."""
     time, uptime = (
         _seconds(fields.get(name)) for name in (b"__REALTIME_TIMESTAMP", b"__MONOTONIC_TIMESTAMP")
     )
@@ -196,7 +199,7 @@ def _seconds(microseconds: bytes | None) -> float | None:
 
 
 def _read_text(read: Read, era: Era, *, is_year_known: bool) -> JournalRuns:
-    """Read a journal as text: the lines do not name their unit, and their boot only where it is printed."""
+    """Read a journal as text. Its lines name no unit, and a boot only where journalctl prints it."""
     runs = JournalRuns()
     time_of = cache(lambda stamp: time_in_journal(stamp, era))
     window, place = b"\n", 1
@@ -211,14 +214,14 @@ def _read_text(read: Read, era: Era, *, is_year_known: bool) -> JournalRuns:
         for start in _lines_of_interest(window, place, end):
             line = window[start : min(window.find(b"\n", start), start + _MAX_LINE_BYTES)]
             if (clock := re.search(_CLOCK, line)) is not None and b" kernel: " in line:
-                # An era takes times of half a year around its end: those of the year that follows.
+                # An era covers a year around `last`, so this one covers the year after the clock was read.
                 stamp = datetime.fromisoformat(f"{clock[1].decode()}T{clock[2].decode()}+00:00")
                 era, is_year_known = Era(last=stamp + _HALF_A_YEAR), True
                 time_of.cache_clear()
                 continue
             boot = re.match(rb"-- (?:Boot ([0-9a-f]{32})|Reboot)", line)
             if boot is not None or b" kernel: Linux version " in line:
-                # journalctl prints which boot follows; the kernel begins each with the same line.
+                # journalctl prints a line before each boot; the kernel's first line is always the same.
                 if boot is not None and boot[1]:
                     boot_id, is_named = boot[1].decode(), True
                 elif has_messages and not is_named:
@@ -248,26 +251,26 @@ _STATUS: Final = r"\[ {0,2}(?:OK|FAILED|DEPEND|TIME) {0,2}\] (?P<text>[^\[]*)"
 _KERNEL_TIME: Final = r"\[ *(?P<uptime>\d{1,9}\.\d{6})\] ?"
 _BEGINS: Final = r" {9}(?P<text>(?:Starting|Stopping|Mounting|Unmounting|Activating) .*?(?:\.\.\.|…))"
 _PLYMOUTH: Final = r"-{6,} \w{3} \w{3} \d\d .* \d{4} -{6,}$"
-"""What plymouth writes above each boot in /var/log/boot.log."""
+"""The header that plymouth writes before each boot in /var/log/boot.log."""
 _WELCOME: Final = r"Welcome to (?!.*(?i:dracut|initramfs|initrd)).+!"
-"""What systemd prints when it starts in the real root, once in each boot."""
+"""The greeting of systemd in the real root, printed once in each boot."""
 _PANIC: Final = r"Kernel panic - not syncing: .*"
 _EMERGENCY: Final = (
     r"(?:You are in (?:emergency|rescue) mode|Entering emergency mode|Cannot open access to console, the root"
     r"|Give root password for maintenance|Press Enter for maintenance).*"
 )
 CONSOLE: Final = rb"\[  OK  \]|\[FAILED\]|\[DEPEND\]|Linux version \d|Kernel panic - not syncing"
-"""Pattern of what the capture of a console has, once its control sequences are removed."""
+"""Pattern that recognizes a console capture after its control sequences were removed."""
 
 
 def read_console(form: FileForm, read: Read) -> JournalRuns:
-    """Read the capture of a serial line or console: what systemd prints while the host starts and stops.
+    """Read the capture of a console or serial line, with systemd's status lines of starts and stops.
 
-    Nothing there has a time, except for the messages in the log of the kernel. A panic and the emergency
-    mode are failures of `kernel` and `boot`.
+    Only lines of the kernel log have a time. A panic becomes a failure of the service `kernel`, and the
+    emergency mode a failure of `boot`.
     """
     runs = JournalRuns()
-    runs.is_kernel_log = True  # until a line is of the console
+    runs.is_kernel_log = True  # until a status line shows that this is a console
     boot_id: str | None = None
     boots, has_messages, is_welcomed = 0, False, False
     for raw in _lines(as_lines(form, read)):
@@ -296,20 +299,20 @@ def read_console(form: FileForm, read: Read) -> JournalRuns:
 
 
 def _console_text(line: str) -> str:
-    """Return the message of systemd in a line of a console; the kernel may write into the same line."""
+    """Return systemd's message in a line of a console. The kernel may have written into the same line."""
     _, mark, own = line.partition(" systemd[1]: ")
     if mark:
         return own.strip()
     match = re.search(_STATUS, line) or re.match(_BEGINS, line)
     if match is None:
         return ""
-    # systemd shortens what is too long for the screen: `long-name…ervice - The service.`
+    # systemd shortens names that do not fit the screen: `long-name…ervice - The service.`
     text = re.sub(rf"(?<= )({UNIT})…\s*(?:- )?", r"\1 - ", match["text"].strip())
     return re.sub(r" \S+…\S*\s?- (?=\S)", " ", text)
 
 
 def _lines_of_interest(window: bytes, begin: int, end: int) -> list[int]:
-    """Return where the lines of systemd begin, and those that begin a boot."""
+    """Return the offsets of systemd's lines, and of the lines that start a boot, in order."""
     starts = []
     for needle in _NEEDLES:
         at = window.find(needle, begin - 1, end)
@@ -320,16 +323,16 @@ def _lines_of_interest(window: bytes, begin: int, end: int) -> list[int]:
 
 
 def _uptime(stamp: str) -> float | None:
-    """Return the seconds since the boot in a time of short-monotonic."""
+    """Return the seconds since the boot from the time format of `journalctl -o short-monotonic`."""
     match = re.match(r"\[ *(\d{1,9}\.\d{6})", stamp)
     return None if match is None else float(match[1])
 
 
 def _last_lines(before: bytes, unit: str) -> list[str]:
-    """Return the last lines of a unit's programs, known by their names, since it was started last."""
+    """Return the last lines that a unit logged since its latest start. Its programs are found by name."""
     names = b"|".join(re.escape(name).encode() for name in sorted(programs_of(unit.removesuffix(".service"))))
     own = rb" (?:" + names + rb")(?:\.sh|\.py|\.service)?\[\d{1,10}\]: ([^\n]*)"
-    # What a child of systemd logs before it becomes the service's program.
+    # systemd's child logs under another name until it executes the service's program.
     own += rb"| (?:\([^\s()]{1,32}\)|systemd)\[\d{2,10}\]: " + re.escape(unit).encode() + rb": ([^\n]*)"
     begun = before.rfind(b": Starting " + unit.encode())
     begun = max(begun, before.rfind(b": Started " + unit.encode()) if begun < 0 else begun)
