@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from service_record.cli import FAILED, Unreadable
 from service_record.cli.options import display_options, output_option
-from service_record.cli.terminal import OutputForm, emit, paint, print_lines, takes_form, view
+from service_record.cli.terminal import OutputForm, emit, paint, takes_form
 from service_record.display.fleet_table import (
     VERDICTS,
     Cluster,
@@ -30,6 +30,7 @@ from service_record.display.fleet_table import (
     table,
     wide,
 )
+from service_record.display.host_detail import HostDetail
 from service_record.display.text import Ink, Line, View
 from service_record.http.address import CollectorError, parse_address
 from service_record.http.collector_client import CollectorClient, connect
@@ -197,28 +198,48 @@ def _refuse_options(context: click.Context) -> None:
     "--build", type=click.IntRange(min=1), metavar="N", help="An earlier build. [default: the latest]"
 )
 @_collector_options
+@output_option(about="table, wide: the steps with the end of their logs")
 @display_options
+@takes_form
 def show_command(
-    *,
-    name: str,
-    build: int | None,
-    place: str | None,
-    token_file: Path | None,
-    clock: str | None,
-    color: str,
-    pager: bool,
+    *, name: str, build: int | None, place: str | None, token_file: Path | None, form: OutputForm
 ) -> None:
     """Show one host: its verdict, the steps of a build with their logs, and its earlier builds."""
-    from service_record.display.host_detail import HostDetail, host_detail
-
     path = f"/api/v1/hosts/{quote(name, safe='')}" + (f"/builds/{build}" if build else "")
     try:
         with connect(place, token_file=token_file) as client:
             detail = _read(client.get(path), client.url, HostDetail, "a host")
-            lines = host_detail(detail, client.url, time.time(), view(clock))
-            print_lines(lines, color, pager=pager)
+            emit(_HostAnswer(detail, client.url), form)
     except CollectorError as error:
         raise Unreadable(visible(str(error))) from None
+
+
+class _HostAnswer(msgspec.Struct, frozen=True):
+    """One host. Its document is what the collector answers."""
+
+    detail: HostDetail
+    source: str
+
+    def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:  # noqa: ARG002  # no line is cut
+        from service_record.display.host_detail import host_detail
+
+        return host_detail(self.detail, self.source, time.time(), view)
+
+    def page(self, view: View) -> str:
+        from service_record.display.html.rendering import SUMMARY_COLUMNS, page, section
+
+        lines = list(self.lines(replace(view, width=SUMMARY_COLUMNS), is_wide=True))
+        text = section("host", "Host", "parts.html", "paragraphs", lines=lines)
+        return page(f"Host {self.detail.summary.name}", [], [text], view.now, summary=lines)
+
+    def document(self) -> dict[str, object]:
+        document: dict[str, object] = msgspec.to_builtins(self.detail)
+        return {"version": 1} | document
+
+    def documents(self) -> Iterable[dict[str, object]]:
+        """Return the steps."""
+        steps: Iterable[dict[str, object]] = msgspec.to_builtins(self.detail.steps)
+        return steps
 
 
 _ORDER: Final = {

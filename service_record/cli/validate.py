@@ -15,7 +15,16 @@ import click
 
 from service_record.bundle import HEAD_BYTES, Bundle, is_packed, open_bundle
 from service_record.cli import DAMAGED, UNREADABLE, Unreadable, system_error_line
-from service_record.cli.terminal import check_new, escape_what_cannot_be_encoded, write_new
+from service_record.cli.options import display_options, output_option
+from service_record.cli.shared_answers import RowsAnswer
+from service_record.cli.terminal import (
+    OutputForm,
+    check_new,
+    emit,
+    escape_what_cannot_be_encoded,
+    takes_form,
+    write_new,
+)
 from service_record.export import FORMS
 from service_record.read.examples import PREFIX, example_path
 from service_record.read.source import ForeignError, SourceError, beside, records_directory, refuse_foreign
@@ -40,7 +49,10 @@ _UNFINISHED: Final = FormatFault(1, "left by a write that did not end; it may ha
     type=click.Path(path_type=Path),
     help="Write every whole entry of the one FILE to this new file, in its layout.",
 )
-def command(*, places: tuple[str, ...], salvage: Path | None) -> None:
+@output_option(about="table, wide: a line for each fault")
+@display_options
+@takes_form
+def command(*, places: tuple[str, ...], salvage: Path | None, form: OutputForm) -> None:
     """Say what is damaged in records, and save what is whole.
 
     FILE is a record, a directory or bundle of records, or - for standard input. A fault is a line: file,
@@ -58,7 +70,7 @@ def command(*, places: tuple[str, ...], salvage: Path | None) -> None:
             raise click.UsageError(_ONE_RECORD)
         check_new(salvage)
     escape_what_cannot_be_encoded()
-    damage = _FaultPrinter()
+    damage = _FaultPrinter(prints=form.output in {"table", "wide"})
     may_be_foreign = places if salvage is None else ()  # to save what is whole, damage is gone through
     are_read = [
         _is_read(name, damage, salvage, is_named=name in places, may_be_foreign=name in may_be_foreign)
@@ -68,6 +80,8 @@ def command(*, places: tuple[str, ...], salvage: Path | None) -> None:
         damage.tell(str(leftover), _UNFINISHED)
     for copy in _beside(places, DAMAGED_SUFFIX):
         _note(str(copy))
+    if not damage.prints:
+        emit(RowsAnswer("Damage in records", ("file", "line", "reason"), damage.faults), form)
     if not all(are_read):
         raise click.exceptions.Exit(UNREADABLE)
     if damage.is_found:
@@ -75,14 +89,19 @@ def command(*, places: tuple[str, ...], salvage: Path | None) -> None:
 
 
 class _FaultPrinter:
-    """Prints faults, a line each."""
+    """Prints each fault when it is found, a line each, or keeps them all for a document."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, prints: bool) -> None:
+        self.prints = prints
         self.is_found = False
+        self.faults: list[tuple[str, int, str]] = []
 
     def tell(self, name: str, fault: FormatFault) -> None:
         self.is_found = True
-        sys.stdout.write(f"{visible(name)}:{fault.line}: {visible(fault.reason)}\n")
+        if self.prints:
+            sys.stdout.write(f"{visible(name)}:{fault.line}: {visible(fault.reason)}\n")
+        else:
+            self.faults.append((visible(name), fault.line, visible(fault.reason)))
 
     def entries_of(self, name: str, pieces: Iterable[Entry | FormatFault]) -> Iterator[Entry]:
         """Yield the entries among the pieces, and print the faults."""

@@ -18,6 +18,7 @@ from tests.collector.serving import Client, Served, served
 from tests.collector.test_sweep import eventually, verdict
 from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.pages import parsed
+from tests.schemas import check
 
 START = 1_795_223_160.0  # 2026-11-21T01:06:00Z
 
@@ -302,6 +303,12 @@ def test_one_host_is_shown_with_its_steps_by_priority_and_their_logs(fleet: Flee
     assert "42.0s" in steps[2]
     assert steps[2].endswith("2")
     assert "✗ web1\n  verdict     failed since " in answer.out
+    document = json.loads(fleet.hosts("show", "web1", "-o", "json").out)
+    check(document, "host")
+    for line in fleet.hosts("show", "web1", "-o", "jsonl").out.splitlines():
+        check(json.loads(line), "host", "line")
+    assert {step["latest"][0]["name"] for step in document["steps"]} == {"Disk setup", "Bootloader"}
+    assert "Disk setup" in fleet.hosts("show", "web1", "-o", "html").out
     fleet.admin.post("/api/v1/hosts/web1/builds", {"build": "b2"})
     assert "Steps of" not in fleet.hosts("show", "web1").out
     assert "  earlier     build 1, install: failed, begun " in fleet.hosts("show", "web1").out
