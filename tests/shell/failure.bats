@@ -1,14 +1,15 @@
 #!/usr/bin/env bats
-# A failure is recorded with its cause: line, function, file, call stack, command and exit status. What the script
-# handled is no cause. Every kind of ending, line by line, is in tests/endings.
+# A failure is recorded with its line, function, file, call stack, command and exit status. A failure that the script
+# handled is not recorded. tests/endings tests the line of every kind of ending.
 
 load helpers
 
-ended() { # [field...]: the fields of the last entry
+# Prints fields of the last entry.
+last_entry() { # [field...]
   entries "$@" | tail -n 1
 }
 
-@test "the stack names the calls, innermost first" {
+@test "stack lists the calls, innermost first" {
   script stack.sh <<'END'
 set -euoE pipefail
 . "$SHIM"
@@ -21,11 +22,11 @@ outer() {
 outer
 END
   run -1 service stack.sh
-  [ "$(ended errorLine)" = "4 inner stack.sh" ]
-  [ "$(ended stack)" = '["4 inner stack.sh", "7 outer stack.sh", "9 main stack.sh"]' ]
+  [ "$(last_entry errorLine)" = "4 inner stack.sh" ]
+  [ "$(last_entry stack)" = '["4 inner stack.sh", "7 outer stack.sh", "9 main stack.sh"]' ]
 }
 
-@test "the stack crosses files, with a blank in a file's name" {
+@test "stack includes sourced files whose names contain a space" {
   printf 'inner() {\n  false\n}\n' >"a library.sh"
   script stack.sh <<'END'
 set -euoE pipefail
@@ -34,11 +35,11 @@ set -euoE pipefail
 inner
 END
   run -1 service stack.sh
-  [ "$(ended errorLine)" = "2 inner ./a library.sh" ]
-  [ "$(ended stack)" = '["2 inner ./a library.sh", "4 main stack.sh"]' ]
+  [ "$(last_entry errorLine)" = "2 inner ./a library.sh" ]
+  [ "$(last_entry stack)" = '["2 inner ./a library.sh", "4 main stack.sh"]' ]
 }
 
-@test "the command is recorded as written, with nothing expanded" {
+@test "command is recorded without expanding variables" {
   script secret.sh <<'END'
 set -e
 . "$SHIM"
@@ -46,23 +47,23 @@ TOKEN=hunter2
 test -n "$TOKEN" -a -e "/nowhere/$TOKEN"
 END
   run -1 service secret.sh
-  [ "$(ended command)" = 'test -n "$TOKEN" -a -e "/nowhere/$TOKEN"' ]
+  [ "$(last_entry command)" = 'test -n "$TOKEN" -a -e "/nowhere/$TOKEN"' ]
   run ! grep hunter2 records/service.json
 }
 
-@test "at most 200 characters of a command are recorded" {
+@test "command is cut to 200 characters" {
   script long.sh <<END
 set -e
 . "\$SHIM"
 test -e /nowhere/$(printf '%0300d' 0)
 END
   run -1 service long.sh
-  command=$(ended command)
+  command=$(last_entry command)
   ((${#command} <= 200))
   [[ $command == "test -e /nowhere/000"* ]]
 }
 
-@test "the exit status and the stage's failure are recorded" {
+@test "failed service records its exit status and the failed stage" {
   script status.sh <<'END'
 set -e
 . "$SHIM"
@@ -78,17 +79,17 @@ service end failure 42 4 main status.sh
 END
 }
 
-@test "without set -e the last command decides and is the cause" {
+@test "without set -e the last command sets the result and the error line" {
   script last.sh <<'END'
 . "$SHIM"
 false
 test -e /nowhere
 END
   run -1 service last.sh
-  [ "$(ended errorLine command)" = '3 main last.sh test -e /nowhere' ]
+  [ "$(last_entry errorLine command)" = '3 main last.sh test -e /nowhere' ]
 }
 
-@test "without set -e an earlier failure is no failure" {
+@test "without set -e an earlier failed command does not fail the service" {
   script earlier.sh <<'END'
 . "$SHIM"
 record_service_stage_start one
@@ -105,7 +106,7 @@ service end success -
 END
 }
 
-@test "handled failures are no failure of the run" {
+@test "handled failures do not fail the service" {
   script handled.sh <<'END'
 set -euoE pipefail
 . "$SHIM"
@@ -128,7 +129,7 @@ service end success - -
 END
 }
 
-@test "a failure that was handled is not the cause of a later exit" {
+@test "error line of exit is not that of an earlier handled failure" {
   script later.sh <<'END'
 set -euoE pipefail
 . "$SHIM"
@@ -141,10 +142,10 @@ if ! f; then
 fi
 END
   run -1 service later.sh
-  [ "$(ended errorLine command)" = '8 main later.sh exit 1' ]
+  [ "$(last_entry errorLine command)" = '8 main later.sh exit 1' ]
 }
 
-@test "an earlier failure without set -e is not the cause of a later exit with the same status" {
+@test "without set -e, error line of exit is not that of an earlier failure with the same status" {
   script later.sh <<'END'
 . "$SHIM"
 false
@@ -155,10 +156,10 @@ fail() {
 fail
 END
   run -1 service later.sh
-  [ "$(ended errorLine command)" = '5 fail later.sh exit 1' ]
+  [ "$(last_entry errorLine command)" = '5 fail later.sh exit 1' ]
 }
 
-@test "an earlier failure without set -e is not the cause of a later end that fires no ERR" {
+@test "without set -e, error line of an unset variable is not that of an earlier failure" {
   script unbound.sh <<'END'
 set -u
 . "$SHIM"
@@ -167,10 +168,10 @@ echo on
 echo "$NOPE"
 END
   run -1 service unbound.sh
-  [ "$(ended errorLine command)" = '5 main unbound.sh echo "$NOPE"' ]
+  [ "$(last_entry errorLine command)" = '5 main unbound.sh echo "$NOPE"' ]
 }
 
-@test "the status of a handled failure is what exit without an argument passes on" {
+@test "exit keeps its status with and without an argument" {
   script passes.sh <<'END'
 . "$SHIM"
 case $1 in
@@ -190,7 +191,7 @@ END
   done
 }
 
-@test "the command of exit is the word with the arguments that it received" {
+@test "command of exit is recorded with its expanded arguments" {
   script list.sh <<<$'. "$SHIM"\nfalse && exit 0 || exit 1'
   script text.sh <<<$'. "$SHIM"\necho "will exit now with 2" >log; exit 64'
   script variable.sh <<<$'. "$SHIM"\nstatus=6\nexit "$status"'
@@ -198,11 +199,11 @@ END
   for expected in "list exit 1" "text exit 64" "variable exit 6" "none exit"; do
     empty_records
     run service "${expected%% *}.sh"
-    [ "$(ended command)" = "${expected#* }" ]
+    [ "$(last_entry command)" = "${expected#* }" ]
   done
 }
 
-@test "a function that prints a here-document and runs programs has its own line" {
+@test "function that prints a here-document and runs programs has its own error line" {
   for document in '<<EOF' "<<'EOF' >&2" '<<-"EOF" | cat'; do
     for between in 'test -e /nowhere' 'cat <<<"$1"'; do
       script document.sh <<END
@@ -218,14 +219,14 @@ die
 END
       run -3 service document.sh
       case $between in
-      test*) [ "$(ended errorLine errorLineApproximate)" = "7 die document.sh -" ] ;;
-      cat*) [ "$(ended errorLine errorLineApproximate)" = "9 main document.sh -" ] ;;
+      test*) [ "$(last_entry errorLine errorLineApproximate)" = "7 die document.sh -" ] ;;
+      cat*) [ "$(last_entry errorLine errorLineApproximate)" = "9 main document.sh -" ] ;;
       esac
     done
   done
 }
 
-@test "the line of a function that only prints and exits is that of its caller" {
+@test "function that only prints and exits has the error line of its caller" {
   script die.sh <<'END'
 set -euo pipefail
 . "$SHIM"
@@ -246,11 +247,11 @@ work() {
 work
 END
   run -7 service die.sh
-  [ "$(ended errorLine errorLineApproximate command)" = "15 work die.sh - exit 7" ]
-  [ "$(ended stack)" = '["12 die die.sh", "15 work die.sh", "17 main die.sh"]' ]
+  [ "$(last_entry errorLine errorLineApproximate command)" = "15 work die.sh - exit 7" ]
+  [ "$(last_entry stack)" = '["12 die die.sh", "15 work die.sh", "17 main die.sh"]' ]
 }
 
-@test "the line of a function that exits and does more is its own" {
+@test "function that exits and runs other commands has its own error line" {
   script more.sh <<'END'
 . "$SHIM"
 stop() {
@@ -267,13 +268,13 @@ case $1 in
 esac
 END
   run -3 service more.sh stop
-  [ "$(ended errorLine)" = "5 stop more.sh" ]
+  [ "$(last_entry errorLine)" = "5 stop more.sh" ]
   empty_records
   run -4 service more.sh need
-  [ "$(ended errorLine)" = "8 need more.sh" ]
+  [ "$(last_entry errorLine)" = "8 need more.sh" ]
 }
 
-@test "a wrong argument of exit ends the service as it would have" {
+@test "invalid argument of exit ends the service as without the shim" {
   script wrong.sh <<'END'
 . "$SHIM"
 case $1 in
@@ -293,7 +294,7 @@ END
   done
 }
 
-@test "an exit in the middle of a stage is the failure of that stage" {
+@test "exit in an open stage fails that stage" {
   script middle.sh <<'END'
 . "$SHIM"
 record_service_stage_start install
@@ -308,18 +309,18 @@ service end - failure 3 3 main middle.sh
 END
 }
 
-@test "an exit 0 in the middle of a stage is no failure of the run" {
+@test "exit 0 in an open stage is a success" {
   script zero.sh <<'END'
 . "$SHIM"
 record_service_stage_start install
 exit 0
 END
   service zero.sh
-  [ "$(ended result)" = success ]
+  [ "$(last_entry result)" = success ]
   [ "$(entries phase | sed -n 3p)" = "stage end" ]
 }
 
-@test "where bash cannot tell the line, it is that of the call, said to be approximate" {
+@test "unknown error line is that of the call, marked as approximate" {
   script same.sh <<'END'
 set -eu
 . "$SHIM"
@@ -330,10 +331,10 @@ f() {
 f
 END
   run -1 service same.sh
-  [ "$(ended errorLine errorLineApproximate)" = '7 main same.sh true' ]
+  [ "$(last_entry errorLine errorLineApproximate)" = '7 main same.sh true' ]
 }
 
-@test "a stage that fails within a signal's trap has no line, for bash counts those of the trap" {
+@test "stage failure in a signal trap has no error line" {
   script trap.sh <<'END'
 . "$SHIM"
 record_service_stage_start work
@@ -350,7 +351,7 @@ service end success -
 END
 }
 
-@test "the stack ends where a signal's trap calls a function, for bash counts the lines of the trap" {
+@test "stack ends at the function that a signal trap calls" {
   script trap.sh <<'END'
 set -euoE pipefail
 . "$SHIM"
@@ -361,11 +362,11 @@ trap on_signal USR1
 kill -USR1 $$
 END
   run -1 service trap.sh
-  [ "$(ended stack)" = '["4 on_signal trap.sh"]' ]
+  [ "$(last_entry stack)" = '["4 on_signal trap.sh"]' ]
 }
 
-# A failure that the service handles, a misuse, and a failure that ends it.
-all_kinds() {
+# Writes a script with a handled failure, a misuse of the shim, and a failure that ends the service.
+write_failing_script() {
   script failing.sh <<'END'
 set -euo pipefail
 . "$SHIM"
@@ -376,9 +377,9 @@ cat /no/such/file
 END
 }
 
-@test "without the file that finds the line, a line is approximate or absent" {
+@test "without service-record-failure.sh an error line is approximate or absent" {
   local finder="${SHIM%/*}/service-record-failure.sh"
-  all_kinds
+  write_failing_script
   for how in absent torn "of another version" "not a file" "not shell"; do
     echo "$how"
     rm -rf records service-record-failure.sh
@@ -401,8 +402,8 @@ END
   done
 }
 
-@test "the file that finds the line is read from ../share/service-record, too, and by a name that is relative" {
-  all_kinds
+@test "service-record-failure.sh is found in ../share/service-record and by a relative path" {
+  write_failing_script
   rm service-record-failure.sh
   mkdir -p bin share/service-record
   ln -s "${SHIM%/*}/service-record-failure.sh" share/service-record
@@ -410,5 +411,5 @@ END
   surroundings+=(SHIM=bin/bootstrap-service-record.sh)
   run -1 service failing.sh
   [ "$(entries errorLine | tr '\n' ,)" = "-,-,4 main failing.sh,-,6 main failing.sh," ]
-  [ "$(ended errorLineApproximate)" = - ]
+  [ "$(last_entry errorLineApproximate)" = - ]
 }

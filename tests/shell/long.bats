@@ -1,9 +1,10 @@
 #!/usr/bin/env bats
-# An entry is at most 4096 bytes with its newline, one write, and says when something was cut.
+# An entry has at most 4096 bytes with its newline, and is marked if a text was cut.
 
 load helpers
 
-whole_and_short() {
+# Fails unless each line of the record is a JSON object of at most 4096 bytes.
+entries_are_short() {
   "$PYTHON" -IS - <<'END'
 import json
 lines = [line for line in open("records/service.json", "rb").read().split(b"\n") if line]
@@ -14,7 +15,8 @@ for line in lines:
 END
 }
 
-journal_of() { # <text>
+# Puts a journalctl into PATH that prints a text.
+write_journal() { # <text>
   mkdir -p bin
   printf '%s\n' "$1" >journal
   printf '#!/bin/sh\ncat "%s/journal"\n' "$PWD" >bin/journalctl
@@ -22,7 +24,7 @@ journal_of() { # <text>
   surroundings+=("PATH=$PWD/bin:$PATH" "INVOCATION_ID=0123456789abcdef0123456789abcdef")
 }
 
-failing() {
+write_failing_script() {
   script failing.sh <<'END'
 set -e
 . "$SHIM"
@@ -31,40 +33,40 @@ record_service_stage_start one
 END
 }
 
-@test "a long message loses its oldest end and says so" {
+@test "long message loses its beginning and is marked as truncated" {
   # Three lines of 48 KiB, the most that journald takes in one by default.
-  journal_of "oldest $(printf '%049152d\n' 0 0 0) newest"
-  failing
+  write_journal "oldest $(printf '%049152d\n' 0 0 0) newest"
+  write_failing_script
   run -4 service failing.sh
-  whole_and_short
+  entries_are_short
   message=$(entries errorMessage | tail -n 1)
   [[ $message == …*"0 newest" ]]
   ((${#message} > 2000))
   [ "$(entries truncated | tail -n 1)" = true ]
 }
 
-@test "a message that grows when escaped is cut all the same" {
+@test "message that is too long after escaping is cut" {
   for text in "$(printf '%04000d' 0 | tr 0 '\033')" "$(printf '%04000d' 0 | tr 0 '"')" "$(printf 'ä%.0s' {1..3000})" \
     "$(printf '\377%.0s' {1..3000})" "$(printf '😀%.0s' {1..2000})"; do
     empty_records
-    journal_of "$text end"
-    failing
+    write_journal "$text end"
+    write_failing_script
     run -4 service failing.sh
-    whole_and_short
+    entries_are_short
     [[ $(entries errorMessage | tail -n 1) == *" end" ]]
     [ "$(entries truncated | tail -n 1)" = true ]
   done
 }
 
-@test "a message that fits is not cut" {
-  journal_of "$(printf '%02500d' 0)"
-  failing
+@test "message that fits is not cut" {
+  write_journal "$(printf '%02500d' 0)"
+  write_failing_script
   run -4 service failing.sh
   [ "$(entries truncated | sort -u)" = - ]
   [ "$(entries errorMessage | tail -n 1)" = "$(printf '%02500d' 0)" ]
 }
 
-@test "a long stage name is cut" {
+@test "long stage name is cut" {
   script name.sh <<END
 . "\$SHIM"
 record_service_stage_start "$(printf '%09000d' 0)"
@@ -75,12 +77,12 @@ record_service_stage_start short
 record_service_stage_success
 END
   service name.sh
-  whole_and_short
+  entries_are_short
   [ "$(entries phase | grep -c stage)" -eq 6 ]
   [ "$(entries truncated | tail -n 3 | sort -u)" = - ]
 }
 
-@test "a deep stack loses its outermost calls" {
+@test "deep stack loses its outermost calls" {
   script deep.sh <<'END'
 set -eE
 . "$SHIM"
@@ -91,13 +93,13 @@ a_function_with_a_name_of_some_length() {
 a_function_with_a_name_of_some_length 300
 END
   run -1 service deep.sh
-  whole_and_short
+  entries_are_short
   [[ $(entries stack | tail -n 1) == '["4 a_function_with_a_name_of_some_length deep.sh", "5 a'* ]]
   [ "$(entries result truncated | tail -n 1)" = "failure true" ]
 }
 
-@test "everything long at once" {
-  journal_of "$(printf '%049152d' 0)"
+@test "entry with all texts too long is cut to 4096 bytes" {
+  write_journal "$(printf '%049152d' 0)"
   surroundings+=("PRE_COMMAND=$(printf '%03000d' 0)")
   script all.sh <<END
 set -eE
@@ -109,7 +111,7 @@ f() {
 f
 END
   run -1 service all.sh
-  whole_and_short
+  entries_are_short
   entries phase | sort | uniq -c | awk '{ print $1, $2, $3 }' >phases
   diff phases - <<'END'
 1 pre-command end
@@ -119,26 +121,26 @@ END
 END
 }
 
-# Runs a script with the shim and without it; fails if the shim takes more processor time than so much. The promise is 10 ms; on a busy
-# machine the same work takes several times as long.
+# Runs a script with the shim and without it, and fails if the shim adds more processor time than the limit. The shim
+# promises 10 ms; the limits are higher, because a busy machine needs several times as long.
 costs_at_most() { # <milliseconds> <script>
-  local cost=() lent
-  for lent in "${BATS_TEST_FILENAME%/*}/absent.bash" "$SHIM"; do
-    ln -sf "$lent" shim.sh
+  local cost=() target
+  for target in "${BATS_TEST_FILENAME%/*}/absent.bash" "$SHIM"; do
+    ln -sf "$target" shim.sh
     cost+=("$("$PYTHON" -IS -c 'import os, resource, subprocess, sys
-took = []
+seconds = []
 for _ in range(3):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(sys.argv[1:], stdout=sys.stderr)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-print(int(min(took) * 1000))' env -i "${surroundings[@]}" "$TEST_BASH" "$2")")
+    seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+print(int(min(seconds) * 1000))' env -i "${surroundings[@]}" "$TEST_BASH" "$2")")
   done
   echo "without ${cost[0]} ms, with ${cost[1]} ms"
   ((cost[1] - cost[0] <= $1))
 }
 
-@test "a script of 20,000 lines costs no more than a short one" {
+@test "script of 20,000 lines adds at most 40 ms" {
   script lines.sh <<'END'
 . ./bootstrap-service-record.sh
 END
@@ -148,7 +150,7 @@ END
   costs_at_most 40 long.sh
 }
 
-@test "a stage name of 1 MiB costs no more than a short one" {
+@test "ten stages with names of 1 MiB add at most 300 ms" {
   script name.sh <<'END'
 printf -v name '%01048576d' 0
 . "$SHIM"
@@ -159,10 +161,10 @@ done
 END
   surroundings+=(LC_ALL=C.UTF-8)
   costs_at_most 300 name.sh
-  whole_and_short
+  entries_are_short
 }
 
-@test "long texts in the environment cost nothing" {
+@test "long environment variable adds at most 60 ms" {
   script fine.sh <<<'. "$SHIM"'
   printf -v long '%0120000d' 0
   for name in PRE_COMMAND SERVICE_NAME SERVICE_RECORDS_DIR SERVICE_RECORDS_LAYOUT SERVICE_RECORDS_SYNC INVOCATION_ID OTHER; do
@@ -173,9 +175,9 @@ END
   done
 }
 
-@test "a command of 1 MiB that fails costs no more than a short one" {
+@test "failed command of 1 MiB adds at most 300 ms" {
   { printf '%s\n' 'set -e' '. "$SHIM"' && printf "test 1 = '%01000000d'\n" 0; } >failing.sh
   costs_at_most 300 failing.sh
-  whole_and_short
+  entries_are_short
   [ "$(entries errorLine | tail -n 1)" = "3 main failing.sh" ]
 }

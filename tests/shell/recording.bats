@@ -1,10 +1,11 @@
 #!/usr/bin/env bats
-# A service that sources the shim leaves the record that the format describes.
+# A service that sources the shim has a record in the documented format (docs/record-format.md).
 
 load helpers
 
-# The sample script of the document that the format comes from, its check and its command filled in by the test.
-sample() {
+# Writes the sample script of OpenShift's "Bootstrap Service Records". The arguments are the shell code of the two commands
+# that the sample script calls.
+write_sample() { # <some_check> <some_command_that_may_fail>
   script sample.sh <<'END'
 #!/usr/bin/env bash
 set -euoE pipefail
@@ -41,8 +42,8 @@ END
   surroundings+=("PATH=$PWD/bin:$PATH")
 }
 
-@test "the sample script records its start, its stages and its end" {
-  sample true true
+@test "sample script records its start, stages and end" {
+  write_sample true true
   service sample.sh
   entries_are <<'END'
 service start
@@ -56,8 +57,8 @@ service end success
 END
 }
 
-@test "the sample script records a failed stage before the next attempt at it" {
-  sample '[ -e again ] || { : >again; exit 1; }' true
+@test "sample script records a failed stage and its next attempt" {
+  write_sample '[ -e again ] || { : >again; exit 1; }' true
   service sample.sh
   entries_are <<'END'
 service start
@@ -73,8 +74,8 @@ service end success
 END
 }
 
-@test "the sample script records the failing command of its third stage and its line" {
-  sample true 'exit 7'
+@test "sample script records the failed command and line of its third stage" {
+  write_sample true 'exit 7'
   run -7 service sample.sh
   entries_are phase stage result exitCode errorLine command <<'END'
 service start - - - - -
@@ -88,8 +89,8 @@ service end - failure 7 25 main sample.sh some_command_that_may_fail
 END
 }
 
-@test "the fields stand in the order of the format" {
-  sample true 'exit 7'
+@test "fields are in the order of the format" {
+  write_sample true 'exit 7'
   surroundings+=("INVOCATION_ID=0123456789abcdef0123456789abcdef" "PRE_COMMAND=before")
   run -7 service sample.sh
   run -0 "$PYTHON" -c '
@@ -102,8 +103,8 @@ for line in filter(str.strip, open("records/service.json")):
 '
 }
 
-@test "upstream's fields are strings and ours have the types of the format" {
-  sample true 'exit 7'
+@test "fields have the types of the format" {
+  write_sample true 'exit 7'
   run -7 service sample.sh
   run -0 "$PYTHON" -c '
 import json
@@ -114,8 +115,8 @@ for line in filter(str.strip, open("records/service.json")):
 '
 }
 
-@test "every entry says of which boot, invocation and process it is" {
-  sample true true
+@test "every entry has the boot id, invocation id and pid" {
+  write_sample true true
   surroundings+=("INVOCATION_ID=0123456789abcdef0123456789abcdef")
   service sample.sh
   boot=$(tr -d - </proc/sys/kernel/random/boot_id)
@@ -123,14 +124,14 @@ for line in filter(str.strip, open("records/service.json")):
   [ "$(entries pid | sort -u | wc -l)" -eq 1 ]
 }
 
-@test "only the start names its recorder" {
-  sample true true
+@test "only the service start has the recorder" {
+  write_sample true true
   service sample.sh
   [[ $(entries recorder | head -n 1) == bash/* ]]
   [ "$(entries recorder | tail -n +2 | sort -u)" = - ]
 }
 
-@test "timestamps are true UTC wherever the service believes to be" {
+@test "timestamps are UTC in any time zone" {
   script zone.sh <<'END'
 TZ=America/New_York
 readonly TZ
@@ -146,23 +147,23 @@ END
   done
 }
 
-@test "timestamps carry milliseconds" {
-  sample true true
+@test "timestamps have milliseconds" {
+  write_sample true true
   service sample.sh
   stamp='^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$'
   "$TEST_BASH" -c '((BASH_VERSINFO[0] >= 5))' || stamp=${stamp/'\.[0-9]{3}'/} # 4.4 has seconds only
   [ "$(entries timestamp | grep -Ec "$stamp")" -eq "$(entries | wc -l)" ]
 }
 
-@test "uptime is the machine's own and never goes back" {
-  sample true true
+@test "uptime is that of the kernel and never decreases" {
+  write_sample true true
   service sample.sh
   read -r now _ </proc/uptime
   entries uptime | sort -c -g
   "$PYTHON" -c 'import sys; low, high = map(float, sys.argv[1:]); assert 0 <= high - low < 5' "$(entries uptime | head -n 1)" "$now"
 }
 
-@test "a pre-command and a post-command are recorded under their names" {
+@test "pre-command and post-command are recorded with their names" {
   script command.sh <<'END'
 set -e
 . "$SHIM"
@@ -185,7 +186,7 @@ post-command end tidy success
 END
 }
 
-@test "a command that a script names by a plain assignment before sourcing is recorded" {
+@test "unexported PRE_COMMAND of the script is recorded" {
   script assigned.sh <<'END'
 PRE_COMMAND="kubelet-pause-image"
 . "$SHIM"
@@ -197,7 +198,7 @@ pre-command end kubelet-pause-image success
 END
 }
 
-@test "an explicit stage failure is recorded at the line that says so and the service goes on" {
+@test "record_service_stage_failure records its line and the service continues" {
   script explicit.sh <<'END'
 set -euo pipefail
 . "$SHIM"
@@ -215,7 +216,7 @@ service end success -
 END
 }
 
-@test "the directory and the file are made for root and its group only" {
+@test "new directory and record have the modes 750 and 640" {
   script modes.sh <<'END'
 umask 0
 . "$SHIM"
@@ -227,7 +228,7 @@ END
   [ "$(stat -c %a records/service.json)" = 640 ]
 }
 
-@test "the directory and the file of an array are made for everybody to read, as OpenShift's gather does" {
+@test "new directory and array have the modes 755 and 644, for OpenShift's gather" {
   script modes.sh <<'END'
 umask 077
 . "$SHIM"
@@ -240,30 +241,30 @@ END
   [ "$(stat -c %a records/service.json)" = 644 ]
 }
 
-@test "a directory that is there keeps its mode" {
+@test "existing directory keeps its mode" {
   mkdir -m 0700 records
   script modes.sh <<<'. "$SHIM"'
   service modes.sh
   [ "$(stat -c %a records)" = 700 ]
 }
 
-@test "a slash at the end of the directory's name changes nothing" {
+@test "directory with a trailing slash is accepted" {
   script slash.sh <<<'. "$SHIM"'
   surroundings+=("SERVICE_RECORDS_DIR=$PWD/records/")
   service slash.sh
   [ "$(entries | wc -l)" -eq 2 ]
 }
 
-@test "a record goes on where the run before it stopped" {
-  sample true true
+@test "second run appends to the record" {
+  write_sample true true
   service sample.sh
   service sample.sh
   [ "$(entries | grep -c 'service start')" -eq 2 ]
   [ "$(entries | wc -l)" -eq 16 ]
 }
 
-@test "a torn last line keeps to itself" {
-  sample true true
+@test "entry after a torn last line starts on a new line" {
+  write_sample true true
   service sample.sh
   printf '{"timestamp":"2026-11-21T01:0' >>records/service.json
   service sample.sh

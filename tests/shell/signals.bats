@@ -1,18 +1,18 @@
 #!/usr/bin/env bats
-# A run that a signal ends is not a success, and it dies of that same signal as soon as it would have without us. Every signal in
-# every ordinary state has tests/matrix.
+# A run that a signal ends is not recorded as a success. The service dies of that signal as early as it would without
+# the shim. tests/matrix tests every signal in every ordinary state.
 
 load helpers
 
-# shellcheck disable=SC2154 # the helpers make the surroundings
+# shellcheck disable=SC2154 # the helpers set the array `surroundings`
 
-# Runs a script and sends it $SIGNAL, to the shell alone or to its group ($TO).
+# Runs a script and sends $SIGNAL to the shell (TO=shell) or to its process group (TO=group).
 service() { # <script> [argument...]
   env -i "${surroundings[@]}" "$PYTHON" -IS "${BATS_TEST_FILENAME%/*}/signalled.py" "$SIGNAL" "$TO" "$TEST_BASH" "$@"
 }
 
-# A service that is in the state that the test names when it is signalled.
-service_in() { # <shell code>
+# Writes a script with an open stage that runs the given code. The code creates the file `ready` when it may be signalled.
+write_service() { # <shell code>
   script state.sh <<END
 . "\$SHIM"
 record_service_stage_start waiting
@@ -23,8 +23,8 @@ record_service_stage_success
 END
 }
 
-# Each signal to each target: the service ends as it does without us, and its record says that it was ended.
-interrupted_alike() { # <signal> [shell|group]...
+# Sends a signal to each target. Fails unless the service dies as it does without the shim and the signal is recorded.
+signal_is_recorded() { # <signal> [shell|group]...
   SIGNAL=$1
   for TO in "${@:2}"; do
     echo "SIG$SIGNAL to the $TO"
@@ -40,16 +40,16 @@ END
   done
 }
 
-@test "a signal during the last line of the script" {
+@test "signal on the last line of the script is recorded" {
   script state.sh <<'END'
 . "$SHIM"
 record_service_stage_start waiting
 "$BASH" -c ': >ready; exec sleep 30'
 END
-  interrupted_alike TERM shell group
+  signal_is_recorded TERM shell group
 }
 
-@test "a signal in main, called on the last line" {
+@test "signal in a function called on the last line is recorded" {
   script state.sh <<'END'
 . "$SHIM"
 main() {
@@ -58,24 +58,24 @@ main() {
 }
 main
 END
-  interrupted_alike TERM shell group
+  signal_is_recorded TERM shell group
 }
 
-@test "a signal under set -euoE pipefail" {
-  service_in 'set -euoE pipefail; child'
-  interrupted_alike TERM shell group
+@test "signal under set -euoE pipefail is recorded" {
+  write_service 'set -euoE pipefail; child'
+  signal_is_recorded TERM shell group
 }
 
-@test "a signal after the record of a success and a handled failure" {
-  service_in 'record_service_stage_success; false || :; record_service_stage_start waiting; child'
+@test "signal after a successful stage and a handled failure is recorded" {
+  write_service 'record_service_stage_success; false || :; record_service_stage_start waiting; child'
   SIGNAL=TERM TO=shell
   unchanged state.sh
   [ "$(entries phase result signal | tail -n 1)" = "service end failure unknown" ]
 }
 
-# systemd signals every process of a service until it finds no new one. The first three copies of the dying shell, by which
-# the shim tells how it ends, are killed here.
-@test "a stop that also kills the processes of the recorder" {
+# systemd signals every process of a service until it finds no new one. This test kills the first three copies of the
+# dying shell; the shim detects with such a copy that a signal ends the shell.
+@test "signal is recorded if a stop kills copies of the shell" {
   script state.sh <<'END'
 . "$SHIM"
 record_service_stage_start waiting
@@ -94,7 +94,7 @@ END
   [ "$(entries phase result signal | tail -n 1)" = "service end failure unknown" ]
 }
 
-@test "a stop while a failure waits for the journal lets the EXIT trap of the service run" {
+@test "EXIT trap of the service runs if SIGTERM arrives while the journal is read" {
   mkdir programs
   printf '#!/bin/sh\n[ "$1" = --sync ] || : >ready\nsleep 1\n' >programs/journalctl
   chmod +x programs/journalctl
@@ -116,18 +116,18 @@ END
   done
 }
 
-@test "an interrupt that bash leaves to its foreground child is left to it" {
+@test "SIGINT handled by the foreground child does not end the service" {
   mkfifo over
-  service_in '"$BASH" -c ": >ready; exec cat over"'
+  write_service '"$BASH" -c ": >ready; exec cat over"'
   SIGNAL=INT TO=shell
   unchanged state.sh
   grep -qx survived with/out
   [ "$(entries | tail -n 1)" = "service end success" ]
 }
 
-@test "a signal that the unit ignores is ignored" {
+@test "signal ignored by the unit does not end the service" {
   mkfifo over
-  service_in '"$BASH" -c ": >ready; exec cat over"'
+  write_service '"$BASH" -c ": >ready; exec cat over"'
   script ignoring.sh <<'END'
 trap '' PIPE
 exec "$BASH" state.sh
@@ -138,7 +138,7 @@ END
   [ "$(entries | tail -n 1)" = "service end success" ]
 }
 
-@test "the service's own handler runs as soon and ends as it did" {
+@test "signal handler of the service runs and ends unchanged" {
   script state.sh <<'END'
 . "$SHIM"
 trap 'echo stopping; exit 143' TERM
@@ -154,7 +154,7 @@ END
   [ "$(entries phase result exitCode | tail -n 1)" = "service end failure 143" ]
 }
 
-@test "a service that handles its signal and goes on is no failure" {
+@test "service that handles a signal and continues is a success" {
   mkfifo over
   script state.sh <<'END'
 . "$SHIM"
@@ -171,7 +171,7 @@ END
   [ "$(entries | tail -n 1)" = "service end success" ]
 }
 
-@test "a service that ends well with children still running is a success" {
+@test "service that ends while its children run is a success" {
   script state.sh <<'END'
 . "$SHIM"
 sleep 30 >/dev/null 2>&1 &
@@ -183,7 +183,7 @@ END
   [ "$(entries | tail -n 1)" = "service end success" ]
 }
 
-@test "a success under a parent that has SIGCHLD blocked is a success" {
+@test "service started with SIGCHLD blocked is a success" {
   script state.sh <<'END'
 . "$SHIM"
 "$BASH" -c :
@@ -197,7 +197,7 @@ os.execv(sys.argv[1], sys.argv[1:])' "$(type -P "$TEST_BASH")" state.sh
   [ "$(entries | tail -n 1)" = "service end success" ]
 }
 
-@test "what ends in the last part of a pipeline under lastpipe was not killed" {
+@test "exit in a pipeline under lastpipe is not recorded as a signal" {
   for ending in ': "${unset:?}"' 'eval "builtin exit 1"'; do
     script state.sh <<END
 shopt -s lastpipe
@@ -210,7 +210,7 @@ END
   done
 }
 
-@test "from bash 5.1 on a signal during the last line is told under lastpipe, too" {
+@test "signal on the last line under lastpipe is recorded since bash 5.1" {
   # shellcheck disable=SC2016 # for the bash under test
   "$TEST_BASH" -c '((BASH_VERSINFO[0] * 10 + BASH_VERSINFO[1] > 50))' || skip "before bash 5.1"
   script state.sh <<'END'
@@ -219,10 +219,10 @@ shopt -s lastpipe
 record_service_stage_start waiting
 "$BASH" -c ': >ready; exec sleep 30'
 END
-  interrupted_alike TERM shell
+  signal_is_recorded TERM shell
 }
 
-@test "a script of 20,000 lines that ends is a success, and one that is killed before is not" {
+@test "script of 20,000 lines is a success unless it is killed" {
   {
     printf '%s\n' '. "$SHIM"' 'record_service_stage_start waiting'
     printf '%s\n' '[[ ${1-} != dies ]] || { echo busy >ready; while :; do :; done; }' 'if false; then'
@@ -236,14 +236,14 @@ END
   [ "$(entries phase signal | tail -n 1)" = "service end unknown" ]
 }
 
-@test "a script that is read from a FIFO ends when it has ended" {
+@test "script that is read from a FIFO ends normally" {
   mkfifo state.sh
   printf '%s\n' '. "$SHIM"' '"$BASH" -c :' >state.sh &
   timeout 20 env -i "${surroundings[@]}" "$TEST_BASH" state.sh
   [ "$(entries | tail -n 1)" = "service end success" ]
 }
 
-@test "a run that ends by a signal is no success, whatever it was doing" {
+@test "run that is killed in any state is not a success" {
   for ending in 'kill -TERM $$' 'pid=$$; kill "$pid"; sleep 1' '(sleep 0.2; kill -TERM $$) & for ((;;)); do :; done' \
     '(sleep 0.3; kill -HUP $$) & until false; do sleep 0.01; done' '(sleep 0.2; kill -TERM $$) & read -r _ <fifo' \
     "trap 'sleep 0.3; kill -TERM \$\$; sleep 1' EXIT" \
@@ -263,7 +263,7 @@ END
   done
 }
 
-@test "a run that ends by SIGPIPE is no success" {
+@test "run that is killed by SIGPIPE is a failure" {
   script pipe.sh <<'END'
 . "$SHIM"
 while :; do echo line; done
@@ -276,7 +276,7 @@ sys.exit(started.wait() != -signal.SIGPIPE)' env -i "${surroundings[@]}" "$TEST_
   [ "$(entries phase result signal | tail -n 1)" = "service end failure unknown" ]
 }
 
-@test "the end is recorded when a handler fails under set -e in our EXIT trap" {
+@test "end is recorded if a signal handler fails under set -e during the EXIT trap" {
   mkdir "$BATS_TEST_TMPDIR/tools"
   printf '#!/bin/sh\n[ "$1" = --sync ] || { kill -USR1 "$(cat pid)"; sleep 0.2; }\n' >"$BATS_TEST_TMPDIR/tools/journalctl"
   chmod +x "$BATS_TEST_TMPDIR/tools/journalctl"

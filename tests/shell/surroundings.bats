@@ -1,10 +1,11 @@
 #!/usr/bin/env bats
-# Whatever a service has done to its shell, the shim neither is hurt by it nor changes it. Options have tests/matrix.
+# The shim works under unusual settings of the service's shell, and does not change them. tests/matrix tests the options
+# of bash.
 
 load helpers
 
-# A service that sets something odd, records, and shows all that is its own afterwards.
-service_with() { # <shell code before sourcing> [shell code after sourcing] [shell code at the end]
+# Writes a script that changes a setting of its shell, records a stage, and prints its own state afterwards.
+write_service_with() { # <shell code before sourcing> [shell code after sourcing] [shell code at the end]
   script odd.sh <<END
 own='its own'
 $1
@@ -26,95 +27,97 @@ true
 END
 }
 
+# Fails unless the script prints the same with and without the shim, and is recorded.
 unchanged_and_recorded() {
   rm -rf records
   unchanged odd.sh
   one_stage_is success
 }
 
-@test "set -v still records" {
-  service_with "set -v"
+@test "service with set -v is recorded" {
+  write_service_with "set -v"
   service odd.sh 2>/dev/null
   [ "$(entries | wc -l)" -eq 4 ]
 }
 
-@test "xtrace shows nothing of the shim but the words that carry a status through it" {
-  service_with 'PS4='\''+$LINENO '\''; set -x'
+@test "set -x traces only the calls of the shim" {
+  write_service_with 'PS4='\''+$LINENO '\''; set -x'
   service odd.sh 2>traced
   run ! grep -E '__sr|record' <(grep -v '^+[0-9]* \(\.\|record_service_stage_[a-z]*\( one\)*$\)' traced)
   rm -rf records
-  service_with 'exec 7>trace; BASH_XTRACEFD=7; set -x'
+  write_service_with 'exec 7>trace; BASH_XTRACEFD=7; set -x'
   unchanged_and_recorded
 }
 
-@test "any IFS" {
+@test "IFS of the service may have any value" {
   for ifs in '' ',' e 0123456789 $'\n' '"' / ' :{}'; do
     for how in "IFS='$ifs'" "readonly IFS='$ifs'"; do
       echo "$how"
-      service_with "$how"
+      write_service_with "$how"
       unchanged_and_recorded
     done
   done
   for how in "unset IFS" "export IFS=e"; do
-    service_with "$how"
+    write_service_with "$how"
     unchanged_and_recorded
   done
 }
 
-@test "any locale" {
+@test "locale of the service may have any value" {
   for locale in C POSIX C.UTF-8 de_DE.UTF-8 nonsense; do
     for how in "LC_ALL=$locale" "export LC_ALL=$locale" "LC_NUMERIC=$locale LANG=$locale" "readonly LC_ALL=$locale"; do
       echo "$how"
-      service_with "$how"
+      write_service_with "$how"
       unchanged_and_recorded
     done
   done
 }
 
-# Names that a careless shim would use, and that services do use.
+# Names that a shim without a prefix might use, and that services use.
 GENERIC=(STAGE_NAME PHASE RESULT ERROR_LINE ERROR_MESSAGE REPLY MAPFILE i j n line name result status entry file message
   stack command phase stage timestamp text fd pid)
 SPECIAL=(TZ LC_ALL LC_CTYPE LANG OPTARG HOME TIMEFORMAT)
 INHERITED=(PATH SERVICE_NAME SERVICE_RECORDS_DIR PRE_COMMAND POST_COMMAND)
 
-keeps_its_own() { # <shell code that declares names> <name>...
+# Fails unless the service's variables keep their values and attributes, and none of them is in the record.
+variables_are_kept() { # <shell code that declares the variables> <name>...
   echo "$1"
-  service_with "$1" '' "declare -p ${*:2}"
+  write_service_with "$1" '' "declare -p ${*:2}"
   unchanged_and_recorded
   run ! grep -q leaked records/service.json
 }
 
-@test "generic names, readonly" {
-  keeps_its_own "readonly ${GENERIC[*]/%/=leaked} ${SPECIAL[*]/%/=leaked}" "${GENERIC[@]}" "${SPECIAL[@]}"
-  keeps_its_own "readonly ${INHERITED[*]}" PATH
+@test "readonly variables with common names are kept" {
+  variables_are_kept "readonly ${GENERIC[*]/%/=leaked} ${SPECIAL[*]/%/=leaked}" "${GENERIC[@]}" "${SPECIAL[@]}"
+  variables_are_kept "readonly ${INHERITED[*]}" PATH
   for name in OPTIND FUNCNEST POSIXLY_CORRECT; do
-    keeps_its_own "readonly $name=100" "$name"
+    variables_are_kept "readonly $name=100" "$name"
   done
 }
 
-@test "generic names, exported, as arrays and with other attributes" {
-  keeps_its_own "export ${GENERIC[*]/%/=leaked}" "${GENERIC[@]}"
-  keeps_its_own "unset ${GENERIC[*]}; declare -A ${GENERIC[*]/%/=([leaked]=leaked)}" "${GENERIC[@]}"
-  keeps_its_own "unset ${GENERIC[*]}; declare -i ${GENERIC[*]/%/=1}; declare -u own" "${GENERIC[@]}"
+@test "exported variables, arrays and attributes with common names are kept" {
+  variables_are_kept "export ${GENERIC[*]/%/=leaked}" "${GENERIC[@]}"
+  variables_are_kept "unset ${GENERIC[*]}; declare -A ${GENERIC[*]/%/=([leaked]=leaked)}" "${GENERIC[@]}"
+  variables_are_kept "unset ${GENERIC[*]}; declare -i ${GENERIC[*]/%/=1}; declare -u own" "${GENERIC[@]}"
 }
 
 mapfile -t NAMES < <(grep -ohE '\<__sr(_[a-z_0-9]+)?\>' "$SHIM" "${SHIM%/*}/service-record-failure.sh" | sort -u)
 
-@test "our own names, inherited from the environment" {
+@test "variables of the shim are not taken from the environment" {
   for name in "${NAMES[@]}"; do
     surroundings+=("$name=leaked")
   done
-  service_with :
+  write_service_with :
   unchanged_and_recorded
   run ! grep -q leaked records/service.json
 }
 
-@test "our own names, readonly" {
+@test "readonly variables of the shim do not disturb the service" {
   for name in "${NAMES[@]}"; do
     echo "readonly $name"
-    service_with "readonly $name=leaked" 'set -e'
+    write_service_with "readonly $name=leaked" 'set -e'
     sed -i 's/^(exit.*/true | true/' odd.sh
-    if [ -d without ]; then # which of the names makes no difference there
+    if [ -d without ]; then # without the shim, the output is the same for each name
       run_into with odd.sh
       diff -r without with
     else
@@ -127,7 +130,7 @@ BUILTINS=(. : '[' alias break command compgen continue declare echo enable eval 
   local mapfile printf read readarray readonly return set shift shopt source test times trap true type typeset ulimit
   umask unset wait)
 
-@test "functions named like builtins are not called" {
+@test "functions with names of builtins are not called" {
   {
     for name in "${BUILTINS[@]}"; do
       echo "$name() { builtin echo \"hijacked \$FUNCNAME \${FUNCNAME[1]}\"; builtin $name \"\$@\"; }"
@@ -143,7 +146,7 @@ END
   [ "$(entries | wc -l)" -eq 4 ]
 }
 
-@test "functions named like builtins that are defined after sourcing are not called" {
+@test "functions with names of builtins, defined after sourcing, are not called" {
   {
     echo '. "$SHIM"'
     for name in "${BUILTINS[@]}"; do
@@ -161,7 +164,7 @@ END
   [ "$(entries | wc -l)" -eq 4 ]
 }
 
-@test "a service's own exit function stays its own" {
+@test "exit function of the service is kept" {
   script own-exit.sh <<'END'
 exit() { echo "leaving with $1"; builtin exit "$1"; }
 . "$SHIM"
@@ -171,7 +174,7 @@ END
   [ "$(entries | tail -n 1)" = "service end failure" ]
 }
 
-@test "a function named builtin does no harm" {
+@test "function named builtin does not disturb the service" {
   script builtin.sh <<'END'
 builtin() { command builtin "$@"; }
 . "$SHIM"
@@ -182,7 +185,7 @@ END
   unchanged builtin.sh
 }
 
-@test "aliases named like builtins and keywords of ours are not expanded" {
+@test "aliases with names of builtins are not expanded" {
   local names=("${BUILTINS[@]:3}" builtin exit) # without . : and [
   script aliases.sh <<END
 shopt -s expand_aliases
@@ -196,7 +199,7 @@ END
   [ "$(entries | wc -l)" -eq 4 ]
 }
 
-@test "disabled builtins do no harm" {
+@test "disabled builtins do not disturb the service" {
   for name in command printf local read trap shopt declare; do
     echo "enable -n $name"
     script disabled.sh <<END
@@ -211,8 +214,8 @@ END
   done
 }
 
-# Bash prints a message, see docs/shell.md.
-@test "without builtin and mapfile a service runs as it would, unrecorded" {
+# Bash itself prints a message in this case (see docs/shell.md).
+@test "service with builtin or mapfile disabled runs unrecorded" {
   for name in builtin mapfile; do
     script disabled.sh <<END
 set -eu
@@ -229,7 +232,7 @@ END
   done
 }
 
-@test "closed descriptors" {
+@test "closed standard descriptors stay closed" {
   for closed in '0<&-' '1>&-' '2>&-' '0<&- 1>&-' '1>&- 2>&-' '0<&- 1>&- 2>&-'; do
     for when in before after; do
       echo "exec $closed $when sourcing"
@@ -255,23 +258,23 @@ END
   done
 }
 
-@test "no more descriptors to be had" {
+@test "service runs unchanged with a low ulimit -n" {
   for limit in 5 8 12; do
     echo "ulimit -n $limit"
-    service_with "ulimit -n $limit"
+    write_service_with "ulimit -n $limit"
     unchanged odd.sh
   done
 }
 
-@test "special variables that lost their meaning" {
+@test "service runs unchanged with special variables unset" {
   for name in EPOCHREALTIME EPOCHSECONDS BASHPID BASH_SOURCE FUNCNAME BASH_LINENO BASH_COMMAND LINENO SECONDS PATH HOME; do
     echo "unset $name"
-    service_with "unset $name"
+    write_service_with "unset $name"
     unchanged odd.sh
   done
 }
 
-@test "variables that bash sets keep what the service got in them" {
+@test "variables that bash sets keep the values of the service" {
   script results.sh <<'END'
 [[ abc =~ b ]]
 read -r <<<"its own"
@@ -288,46 +291,46 @@ END
   unchanged results.sh
 }
 
-@test "limits on what a shell may do" {
+@test "variables that limit the shell do not prevent recording" {
   for limit in TMOUT=1 'GLOBIGNORE=*' HISTCONTROL=ignorespace CHILD_MAX=1; do
     echo "$limit"
-    service_with "$limit"
+    write_service_with "$limit"
     unchanged_and_recorded
   done
 }
 
-@test "a limit on how deep functions may call does no harm" {
+@test "service runs unchanged with a low FUNCNEST" {
   for limit in 1 2 3 4 5 6 7 8; do
-    service_with "FUNCNEST=$limit"
+    write_service_with "FUNCNEST=$limit"
     unchanged odd.sh
   done
 }
 
-@test "file names that match any pattern" {
+@test "file names that match glob patterns do not prevent recording" {
   touch -- 1 2 e -e -n '"' "\\" '*' '?' '[a]' '{}' success failure
-  service_with 'shopt -s nullglob dotglob extglob'
+  write_service_with 'shopt -s nullglob dotglob extglob'
   unchanged_and_recorded
-  service_with 'shopt -s failglob'
+  write_service_with 'shopt -s failglob'
   unchanged_and_recorded
 }
 
-@test "a working directory that changes, or is gone, under a relative records directory" {
+@test "relative records directory is kept when the working directory changes or is removed" {
   surroundings+=("SERVICE_RECORDS_DIR=records")
-  service_with : 'mkdir -p away; cd away; rmdir ../away'
+  write_service_with : 'mkdir -p away; cd away; rmdir ../away'
   unchanged_and_recorded
 }
 
-@test "many positional parameters" {
-  service_with 'set -- $(seq 2000)'
+@test "service with many positional parameters is recorded" {
+  write_service_with 'set -- $(seq 2000)'
   unchanged_and_recorded
 }
 
-@test "monitor mode, lastpipe and a coprocess" {
-  service_with 'set -m; shopt -s lastpipe' 'coproc cat; echo hello >&"${COPROC[1]}"; read -r said <&"${COPROC[0]}"; echo "$said"'
+@test "service with monitor mode, lastpipe and a coprocess is recorded" {
+  write_service_with 'set -m; shopt -s lastpipe' 'coproc cat; echo hello >&"${COPROC[1]}"; read -r said <&"${COPROC[0]}"; echo "$said"'
   unchanged_and_recorded
 }
 
-@test "set -a exports nothing of the shim, and stays on" {
+@test "set -a exports no variable or function of the shim" {
   script exporting.sh <<'END'
 set -a
 . "$SHIM"
@@ -341,7 +344,7 @@ END
   [ "$(entries | wc -l)" -eq 4 ]
 }
 
-@test "aliases named like keywords are not expanded" {
+@test "aliases with names of keywords are not expanded" {
   local names=('if' 'then' 'else' 'fi' 'for' 'in' 'do' 'done' 'while' 'case' 'esac' 'local' 'function' '[[')
   script keywords.sh <<END
 shopt -s expand_aliases
@@ -356,7 +359,7 @@ END
   [ "$(entries | wc -l)" -eq 4 ]
 }
 
-@test "set -v shows no more of the shim than its first lines" {
+@test "set -v prints only the first lines of the shim" {
   script verbose.sh <<'END'
 set -v
 . "$SHIM"
@@ -368,7 +371,7 @@ END
   [ "$(entries | wc -l)" -eq 4 ]
 }
 
-@test "a RETURN trap under set -T sees the service's calls return, and one function in each" {
+@test "RETURN trap under set -T sees each call and one function of the shim" {
   script returns.sh <<'END'
 set -T
 . "$SHIM"
@@ -386,7 +389,7 @@ return record_service_stage_success
 END
 }
 
-@test "nothing is printed where bash cannot redirect" {
+@test "nothing is printed if bash cannot redirect" {
   ln -s "$SHIM" bootstrap-service-record.sh
   for how in 'ulimit -n 4; . "$SHIM"' '. "$SHIM"; ulimit -n 4' 'PATH=$PATH:.; . bootstrap-service-record.sh; set -r'; do
     script limited.sh <<END
@@ -403,7 +406,7 @@ END
   done
 }
 
-@test "a function exec of the service is not called" {
+@test "exec function of the service is not called" {
   script exec.sh <<'END'
 exec() { echo "called exec $*" >>called; builtin exec "$@"; }
 . "$SHIM"
