@@ -102,7 +102,7 @@ class CauseCase:
                 reading.read(path, BytesIO(text.encode()).read)
             causes = causes.with_evidence(reading.evidence(), history)
         trouble = self.trouble
-        return causes.of_host() if trouble is None else causes.explain(trouble)
+        return causes.explain_host() if trouble is None else causes.explain(trouble)
 
 
 def _joined(before: str, text: str) -> str:

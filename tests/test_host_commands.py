@@ -7,7 +7,7 @@ from io import BytesIO
 
 import pytest
 
-from service_record.diagnosis.causes import Causes, built_in_causes, causes_with
+from service_record.diagnosis.causes import Causes, built_in_causes, read_evidence
 from service_record.diagnosis.findings import unrepeated
 from service_record.diagnosis.trouble_facts import TroubleFacts
 from service_record.diagnosis.yaml_files import read_rules
@@ -56,7 +56,7 @@ QUOTED = r"'[^']*'"
 def judged(files: Mapping[str, str]) -> Causes:
     history = build_history([("job", failed_run(error_message="near"))])
     streams = ((path, BytesIO(text.encode()).read) for path, text in files.items())
-    return causes_with(built_in_causes(), history, (), streams)
+    return read_evidence(built_in_causes(), history, (), streams)
 
 
 def commands(files: Mapping[str, str], message: str) -> tuple[str, ...]:
@@ -179,7 +179,7 @@ def test_list_of_packages_decides_which_programs_exist() -> None:
 
     def shown(files: Mapping[str, str]) -> tuple[str, ...]:
         streams = ((path, BytesIO(text.encode()).read) for path, text in files.items())
-        return some(causes_with(own, history, (), streams).explain(trouble)).commands
+        return some(read_evidence(own, history, (), streams).explain(trouble)).commands
 
     assert shown(host(ROCKY, packages=PACKAGES)) == ("tcpdump -n",)
     # A list that was cut short does not say what is missing.

@@ -7,7 +7,7 @@ from io import BytesIO
 import pytest
 
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
-from service_record.diagnosis.causes import Causes, causes_with, evidence_only_in, judge_evidence
+from service_record.diagnosis.causes import Causes, evidence_only_in, judge_evidence, read_evidence
 from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.trouble_facts import Evidence, TroubleFacts
 from service_record.diagnosis.units import Unit
@@ -30,7 +30,7 @@ def host(rules: str, files: Mapping[str, str]) -> Causes:
     history: History = build_history(RECORDS.items())
     causes = Causes(read_rules(rules, "rules.yaml"))
     streams = ((path, BytesIO(f"{text}\n".encode()).read) for path, text in files.items())
-    return causes_with(causes, history, (), streams)
+    return read_evidence(causes, history, (), streams)
 
 
 def weighed(
@@ -236,10 +236,10 @@ def test_only_what_the_bad_host_alone_has_is_told_of_it() -> None:
 def test_host_without_failure_has_a_cause_that_has_not_healed(behind: int, has_healed: bool) -> None:
     lines = [at(1, "kernel: far"), *(at(2, f"kernel: {number}") for number in range(behind))]
     files = {KERNEL: "\n".join(line.split(" ", 1)[1] for line in lines)}  # without times
-    assert (host(HEALS, files).of_host() is None) is has_healed
-    assert host(ELSEWHERE, files).of_host() is not None
+    assert (host(HEALS, files).explain_host() is None) is has_healed
+    assert host(ELSEWHERE, files).explain_host() is not None
     noise = ELSEWHERE.replace("far, says", "far, noise: true, says")
-    assert host(noise, files).of_host() is None
+    assert host(noise, files).explain_host() is None
 
 
 FACT = "bootstrap/storage/lsblk.txt"
@@ -330,7 +330,7 @@ def judged(
 ) -> Diagnosis | None:
     history = build_history(records.items())
     streams = ((path, BytesIO(f"{text}\n".encode()).read) for path, text in files.items())
-    causes = causes_with(Causes(read_rules(rules, "rules.yaml")), history, units, streams)
+    causes = read_evidence(Causes(read_rules(rules, "rules.yaml")), history, units, streams)
     diagnosis = diagnose(history, explain=causes.explain)
     return judge_evidence(add_units(diagnosis, history, units, explain=causes.explain), causes)
 
@@ -413,4 +413,4 @@ def test_what_is_compiled_once_serves_every_host() -> None:
     causes.prepare()
     for other in (causes.without_evidence(History(())), causes.with_evidence(Evidence(), History(()))):
         assert (other.line_set is causes.line_set, other.book is causes.book) == (True, True)
-        assert other.of_host() is None
+        assert other.explain_host() is None

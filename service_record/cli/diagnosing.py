@@ -19,7 +19,7 @@ from service_record.cli.options import complete_services, service_name
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.budget import BudgetFile, Budgets
 from service_record.diagnosis.cause_rules import CauseRule
-from service_record.diagnosis.causes import Causes, built_in_rules, causes_with
+from service_record.diagnosis.causes import Causes, built_in_rules, read_evidence
 from service_record.diagnosis.judgement import judge
 from service_record.diagnosis.units import (
     PROPERTIES,
@@ -78,7 +78,7 @@ def _known_lines(source: Source, causes: Causes, history: History) -> frozenset[
         return frozenset()
     from service_record.read.host_files import host_files  # few baselines have more than records
 
-    evidence = causes_with(causes, history, (), host_files(source) or ()).evidence
+    evidence = read_evidence(causes, history, (), host_files(source) or ()).evidence
     return frozenset(line.template for line in evidence.notable)
 
 

@@ -120,12 +120,13 @@ def _evidence_only_in_bad(
     """Return the evidence in the bad host's files, if both are bundles with files beside the records."""
     if not (good[1].is_snapshot and bad[1].is_snapshot):
         return ()
-    from service_record.diagnosis.causes import built_in_causes, causes_with, evidence_only_in  # bundles only
+    # Imported here because only comparisons of bundles need it.
+    from service_record.diagnosis.causes import built_in_causes, evidence_only_in, read_evidence
     from service_record.diagnosis.units import read_texts
     from service_record.read.host_files import host_files
 
     before, after = (
-        causes_with(
+        read_evidence(
             built_in_causes(),
             history,
             read_texts(source.unit_texts),

@@ -1,10 +1,10 @@
-"""Known causes: every rule is held against the evidence, and what fits is weighed. Pure.
+"""Find the cause of a failure: test all rules against the evidence and choose one match. Pure.
 
-Of what fits, a cause comes before what contributed, that before a form of death, and that before a symptom.
-Of one rank, the service's own last lines come first, then its further lines, facts, and lines elsewhere; then
-what stands first among the rules, which lies deepest. A rule may say which others it accounts for.
+Matches are sorted by rank (cause, contributing, form of death, symptom), then by the proximity of their
+evidence (last lines of the service, other lines of the run, facts, other sources), then by the order of the
+rules, deepest first. A rule may name other rules that it explains (`over`).
 
-A diagnosis then has added to it what only evidence beside the records tells.
+The second half of this module reads a host's files and adds their evidence to a diagnosis.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from service_record.diagnosis.cause_rules import CauseRule, Rank
 from service_record.diagnosis.derived_history import has_records, is_derived
 from service_record.diagnosis.evidence.log_lines import SYSTEMD, Era, LogLine, is_own_line
-from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, ToldLine, Trouble, Verdict
-from service_record.diagnosis.fitting import Match, RuleBook, Surroundings, is_between
+from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, QuotedLine, Trouble, Verdict
+from service_record.diagnosis.fitting import CauseMatcher, Match, RuleBook, is_between
 from service_record.diagnosis.judged_host import JudgedHost
 from service_record.diagnosis.line_patterns import LineSet
 from service_record.diagnosis.pointing import LEAST_POINTER, likely_cause, lines_to_show
@@ -48,17 +48,20 @@ FAMILIES: Final = (
     *("hardware", "system", "network", "installing", "packages", "images", "cluster", "facts"),
     *("ends", "symptoms"),
 )
-"""Files of the built-in rules: what lies deeper comes first."""
+"""The files of the built-in rules, ordered from deep causes to symptoms."""
 
 
 class Fit(msgspec.Struct, frozen=True):
+    """A rule that fits, and its evidence."""
+
     order: int
+    """The position among all rules; lower lies deeper."""
     rule: CauseRule
     match: Match
 
 
 class Causes:
-    """Rules, those that lie deepest first, and the evidence of one host that they are held against."""
+    """The rules of known causes, deepest first, and the evidence of one host."""
 
     def __init__(
         self,
@@ -69,17 +72,17 @@ class Causes:
     ) -> None:
         self.rules = tuple(rules)
         self.known_lines = known_lines
-        """The templates of the lines that a good host logged, too: they do not stand out."""
+        """Templates of error lines that a healthy host logged: they do not stand out."""
         self.evidence = evidence
         self.history = history or History(())
         self.log: dict[str, tuple[Weighed, ...]] = {}
-        """Service -> what was weighed for it; of the host itself under no name. Of one host only."""
+        """Service -> the rules that matched, for `--explain`. The key for the host itself is "" (empty)."""
         self.doubtful: dict[str, tuple[KnownCause, ...]] = {}
-        """Service -> the likely causes that are not proven, the nearest first."""
-        self._keeps_log = history is not None
+        """Service -> likely causes that are not proven, best first."""
+        self._keeps_log = history is not None  # rules without a host are shared by many hosts
 
     def with_evidence(self, evidence: Evidence, history: History) -> "Causes":
-        """Return the same rules for another host."""
+        """Return the same rules, compiled patterns included, for the evidence of another host."""
         causes = Causes(self.rules, evidence, history, self.known_lines)
         causes.__dict__.update(book=self.book)
         if "line_set" in self.__dict__:
@@ -87,46 +90,46 @@ class Causes:
         return causes
 
     def without_evidence(self, history: History) -> "Causes":
-        """Return the same rules for another host, of which there are only records."""
+        """Return the same rules for another host that has only records."""
         return self.with_evidence(NO_EVIDENCE, history)
 
     @cached_property
     def host(self) -> JudgedHost:
-        """Return what the evidence says of the host."""
+        """Return the roles, programs and check findings of the host."""
         return JudgedHost(self.evidence, self.history)
 
     @cached_property
     def book(self) -> RuleBook:
-        """Return the rules with all their patterns."""
-        return RuleBook.of(self.rules)
+        """Return the rules with their indexes."""
+        return RuleBook.from_rules(self.rules)
 
     @cached_property
     def line_set(self) -> LineSet:
-        """Return the patterns of all lines elsewhere; made when files are first read."""
+        """Return the patterns to search in log files. Built when files are first read."""
         return self.book.line_set()
 
     def prepare(self) -> None:
-        """Compile what texts are searched with, before processes are made that share it."""
+        """Compile the patterns before worker processes are forked, so that they share the memory."""
         self.line_set.prepare()
         self.book.own_set.prepare()
 
     def explain(self, trouble: TroubleFacts) -> KnownCause | None:
-        """Return the cause of a trouble, or else what is known of it; None where no rule fits."""
-        cause, weighed, doubtful = _explained(self, trouble)
+        """Return the cause or, without one, the best match of a lower rank; None if no rule fits."""
+        cause, weighed, doubtful = _choose_cause(self, trouble)
         if self._keeps_log:
             self.log[trouble.service] = weighed
             self.doubtful[trouble.service] = doubtful
         return cause
 
-    def of_host(self) -> KnownCause | None:
-        """Return a cause that keeps this host from getting further, although no service has failed."""
+    def explain_host(self) -> KnownCause | None:
+        """Return a cause that blocks this host although no service has failed."""
         if self.evidence is NO_EVIDENCE:
             return None
-        cause, self.log[""], _ = _explained(self, None)
+        cause, self.log[""], _ = _choose_cause(self, None)
         return cause
 
 
-def _may_be_alone(rule: CauseRule) -> bool:
+def _applies_without_failure(rule: CauseRule) -> bool:
     """Return True if a rule can name the cause on a host where no service has failed."""
     needs_trouble = any(one.is_of_trouble for one in (rule.condition, *rule.needs))
     is_of_facts = rule.rank is Rank.SYMPTOM and rule.condition.check is not None
@@ -134,58 +137,64 @@ def _may_be_alone(rule: CauseRule) -> bool:
 
 
 def evidence_only_in(bad: Causes, good: Causes) -> tuple[KnownCause, ...]:
-    """Return what rules find in the files of a bad host, and not in those of a good one."""
-    names = {cause.name for cause in _evident(good)}
-    return tuple(cause for cause in _evident(bad) if cause.name not in names)
+    """Return the causes that rules find in the files of a bad host but not in those of a good one."""
+    names = {cause.name for cause in _find_evident(good)}
+    return tuple(cause for cause in _find_evident(bad) if cause.name not in names)
 
 
-def _evident(causes: Causes) -> Iterator[KnownCause]:
-    """Yield what causes and contributing rules find in the files of a host, whatever its services came to."""
-    around = Surroundings(causes.book, causes.evidence, causes.host, None)
-    for rule in map(causes.rules.__getitem__, around.candidates()):
+def _find_evident(causes: Causes) -> Iterator[KnownCause]:
+    """Yield the causes and contributing causes in the files of a host, however its services ended."""
+    matcher = CauseMatcher(causes.book, causes.evidence, causes.host, None)
+    for rule in map(causes.rules.__getitem__, matcher.candidates()):
         if rule.rank in {Rank.CAUSE, Rank.CONTRIBUTING} and not rule.condition.is_of_trouble:
-            match, lost = around.fit(rule)
+            match, lost = matcher.fit(rule)
             if match is not None and lost is None and match.place is not None:
-                yield around.cause(rule, match)
+                yield matcher.cause(rule, match)
 
 
-def _explained(
+def _choose_cause(
     causes: Causes, trouble: TroubleFacts | None
 ) -> tuple[KnownCause | None, tuple[Weighed, ...], tuple[KnownCause, ...]]:
-    """Return the known cause, all rules that matched, and the causes that the evidence does not prove."""
-    around = Surroundings(causes.book, causes.evidence, causes.host, trouble)
+    """Return the chosen cause, all rules that matched, and the causes that the evidence does not prove."""
+    matcher = CauseMatcher(causes.book, causes.evidence, causes.host, trouble)
     fits: list[Fit] = []
     weighed: list[Weighed] = []
-    for order in around.candidates():
+    for order in matcher.candidates():
         rule = causes.rules[order]
-        if trouble is None and not _may_be_alone(rule):
+        if trouble is None and not _applies_without_failure(rule):
             continue
-        match, lost = around.fit(rule)
+        match, lost = matcher.fit(rule)
         if match is None:
             continue
         if lost is None:
             fits.append(Fit(order, rule, match))
         else:
-            weighed.append(_weighed(rule, match, lost))
-    if around.unexplained_error(fit.match for fit in fits) is not None:
-        # Its own error may be another one, so that evidence from elsewhere only points to the cause.
+            weighed.append(_weigh(rule, match, lost))
+    if matcher.unexplained_error(fit.match for fit in fits) is not None:
+        # The service logged an error that no rule knows. It may be the real cause: the other evidence is not
+        # certain.
         doubt = "the service itself logged another error"
         fits = [replace(fit, match=replace(fit.match, doubt=fit.match.doubt or doubt)) for fit in fits]
-    ranked = sorted(fits, key=_standing)
+    ranked = sorted(fits, key=_sort_key)
     doubtful = [fit for fit in ranked if fit.rule.rank is Rank.CAUSE and fit.match.doubt is not None]
-    pointers = tuple(around.cause(fit.rule, fit.match) for fit in doubtful)
-    weighed += [_weighed(fit.rule, fit.match, fit.match.doubt) for fit in doubtful]
+    pointers = tuple(matcher.cause(fit.rule, fit.match) for fit in doubtful)
+    weighed += [_weigh(fit.rule, fit.match, fit.match.doubt) for fit in doubtful]
     ranked = [fit for fit in ranked if fit not in doubtful]
     if not ranked:
         return None, tuple(weighed), pointers
-    chosen = _deepest(ranked)
-    weighed += [_weighed(fit.rule, fit.match, _why_lost(fit, chosen)) for fit in ranked if fit is not chosen]
-    named = _weighed(chosen.rule, chosen.match, None)
-    return around.cause(chosen.rule, chosen.match), (named, *weighed), pointers
+    chosen = _choose_deepest(ranked)
+    weighed += [
+        _weigh(fit.rule, fit.match, _explain_loss(fit, chosen)) for fit in ranked if fit is not chosen
+    ]
+    named = _weigh(chosen.rule, chosen.match, None)
+    return matcher.cause(chosen.rule, chosen.match), (named, *weighed), pointers
 
 
-def _deepest(ranked: Sequence[Fit]) -> Fit:
-    """Return what accounts for the best fit, and for that in turn; the best fit itself where nothing does."""
+def _choose_deepest(ranked: Sequence[Fit]) -> Fit:
+    """Return the best fit, or the fit at the end of the chain of rules that explain it (`over`).
+
+    Rules may name each other: the search stops at a rule that was already seen.
+    """
     chosen, names = ranked[0], {ranked[0].rule.name}
     while True:
         by = next((fit for fit in ranked if chosen.rule.name in fit.rule.over), None)
@@ -195,7 +204,7 @@ def _deepest(ranked: Sequence[Fit]) -> Fit:
         names.add(by.rule.name)
 
 
-def _weighed(rule: CauseRule, match: Match, lost: str | None) -> Weighed:
+def _weigh(rule: CauseRule, match: Match, lost: str | None) -> Weighed:
     return Weighed(
         rule=rule.name,
         rank=str(rule.rank),
@@ -206,50 +215,50 @@ def _weighed(rule: CauseRule, match: Match, lost: str | None) -> Weighed:
 
 
 _RANKS: Final = {Rank.CAUSE: 0, Rank.POINTER: 1, Rank.CONTRIBUTING: 2, Rank.FORM: 3, Rank.SYMPTOM: 4}
-"""The order of ranks: a form of death says more than a line that only comes of something else."""
+"""Lower comes first. A form of death says more than a symptom."""
 
 
-def _standing(fit: Fit) -> tuple[object, ...]:
-    return _RANKS[fit.rule.rank], fit.match.nearness, fit.order
+def _sort_key(fit: Fit) -> tuple[object, ...]:
+    return _RANKS[fit.rule.rank], fit.match.proximity, fit.order
 
 
-def _why_lost(fit: Fit, winner: Fit) -> str:
+def _explain_loss(fit: Fit, winner: Fit) -> str:
     name = winner.rule.name
     if fit.rule.name in winner.rule.over:
         return f"{name} accounts for it"
     if fit.rule.rank is not winner.rule.rank:
         return f"a {fit.rule.rank}, and {name} is a {winner.rule.rank}"
-    if fit.match.nearness < winner.match.nearness:
+    if fit.match.proximity < winner.match.proximity:
         return f"{name} accounts for what lies deeper"
-    if fit.match.nearness > winner.match.nearness:
+    if fit.match.proximity > winner.match.proximity:
         return f"{name} is nearer to the failure"
     return f"{name} lies deeper"
 
 
 PARSED: Final = "rules/parsed.json"
-"""The built-in rules as `parsed_rules` has them: reading so much YAML takes longer than all else."""
+"""The output of `parsed_rules`. Reading the YAML files takes 400 ms, this file 7 ms."""
 
 
 class _ParsedRules(msgspec.Struct):
     sums: list[int]
-    """Of each file that the rules were made from."""
+    """CRC-32 of each YAML file in FAMILIES that the rules were made from."""
     rules: tuple[CauseRule, ...]
 
 
 @cache
 def built_in_rules() -> tuple[CauseRule, ...]:
-    """Return the rules that come with the program, those that lie deepest first."""
-    texts = [_data(f"rules/{family}.yaml") for family in FAMILIES]
+    """Return the built-in rules, deepest first."""
+    texts = [_read_data(f"rules/{family}.yaml") for family in FAMILIES]
     parsed = msgspec.json.Decoder(_ParsedRules)
-    shipped = parsed.decode(_data(PARSED))
+    shipped = parsed.decode(_read_data(PARSED))
     if shipped.sums == _sums(texts):
         return shipped.rules
-    return parsed.decode(parsed_rules(texts)).rules  # somebody is at work on the rules
+    return parsed.decode(parsed_rules(texts)).rules  # a developer has edited the YAML since `make rules`
 
 
 def parsed_rules(texts: Sequence[bytes]) -> bytes:
-    """Return the rules of these families as one line of JSON, with the sum of each file it was made of."""
-    from service_record.diagnosis.yaml_files import read_rules  # not where they are shipped
+    """Return the rules in the texts of the FAMILIES files as one line of JSON, with checksums."""
+    from service_record.diagnosis.yaml_files import read_rules  # slow import, not needed with parsed.json
 
     rules = [
         rule
@@ -263,7 +272,7 @@ def _sums(texts: Iterable[bytes]) -> list[int]:
     return list(map(crc32, texts))
 
 
-def _data(name: str) -> bytes:
+def _read_data(name: str) -> bytes:
     data = get_data("service_record.diagnosis", name)
     assert data is not None, name  # noqa: S101  # it is in the package
     return data
@@ -271,37 +280,39 @@ def _data(name: str) -> bytes:
 
 @cache
 def built_in_causes() -> Causes:
-    """Return the causes that come with the program, and no evidence yet."""
+    """Return the built-in rules without evidence."""
     return Causes(built_in_rules())
 
 
 HostFiles: TypeAlias = Iterable[tuple[str, Callable[[int], bytes]]]
-"""The path of each file of a host, and what reads it; one is read before the next is asked for."""
+"""The path of each file of a host, and its read function. Read each file before you request the next one."""
 VERDICT_FILE: Final = "verdict.txt"
-"""The file of a bundle of ours with what was said of the host when the bundle was made."""
+"""The file in our bundles with the diagnosis from the time the bundle was made."""
 _LATEST_RUNS: Final = 3
+"""Runs of a service whose pids identify its lines in a journal."""
 
 
 def scanner(causes: Causes, history: History, failed_services: frozenset[str] = frozenset()) -> "Scanner":
-    """Return what reads the files of the host whose history this is."""
-    from service_record.diagnosis.evidence.scan import Scanner  # few hosts have any beside records
+    """Return a scanner for the files of the host with this history."""
+    from service_record.diagnosis.evidence.scan import (
+        Scanner,
+    )  # needed only if there are files besides the records
 
     own = {
         service.name: [run.pid for run in service.runs[-_LATEST_RUNS:] if run.pid is not None]
         for service in history.services
-        # A journal tells of a hundred units. Only the lines of those that failed are asked for.
+        # A journal has a hundred units. Keep lines only of services with records and of units that failed.
         if not is_derived(service) or service.outcome is None or service.outcome.is_bad
     }
-    return Scanner(causes.line_set, {**{name: [] for name in failed_services}, **own}, _era(history))
+    return Scanner(causes.line_set, {**{name: [] for name in failed_services}, **own}, _record_times(history))
 
 
-def causes_with(
+def read_evidence(
     causes: Causes, history: History, units: Iterable[Unit], files: HostFiles, named: Iterable[str] = ()
 ) -> Causes:
-    """Return the causes with the evidence in the files of a host.
+    """Read the files of a host and return the rules with that evidence.
 
-    `files` are their paths, with a function that reads each. Lines are kept of the services with records, of
-    those whose units failed, and of the `named` ones.
+    Own lines are kept for services with records, services whose units failed, and the `named` services.
     """
     reading = scanner(causes, history, failed_services(units).union(named))
     for path, read in files:
@@ -311,12 +322,12 @@ def causes_with(
 
 
 def failed_services(units: Iterable[Unit]) -> frozenset[str]:
-    """Return the services among the units that failed: each need have no record."""
+    """Return the services of the failed units. Some of them may have no record."""
     return frozenset(unit.service for unit in units if unit.is_failed and unit.service)
 
 
-def _era(history: History) -> Era:
-    """Return the times that the records of a host have."""
+def _record_times(history: History) -> Era:
+    """Return the earliest and the latest time in the records of a host."""
     times: list[datetime] = []
     for service in history.services:
         for run in service.runs:
@@ -325,50 +336,55 @@ def _era(history: History) -> Era:
 
 
 def judge_evidence(diagnosis: Diagnosis | None, causes: Causes) -> Diagnosis | None:
-    """Add the evidence to a diagnosis; judge the files of a host by themselves where there is no record.
+    """Add the evidence to a diagnosis. Without records, judge the host by its files alone.
 
-    None where there is neither: a record without any run, or files that are of no host.
+    Returns None if there is nothing to judge: records without a run, or files without lines and facts.
     """
     if diagnosis is None and (has_records(causes.history) or not causes.evidence.is_of_host):
         return None
     verdict = Verdict.SUCCEEDED if causes.evidence.has_systemd else Verdict.UNKNOWN
-    return _with_evidence(diagnosis or Diagnosis(verdict=verdict, has_no_records=True), causes)
+    return _add_evidence(diagnosis or Diagnosis(verdict=verdict, has_no_records=True), causes)
 
 
-def _with_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:
-    """Return the diagnosis with the lines that tell, and with a cause that stands on evidence alone.
+def _add_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:
+    """Add telling lines, likely causes and the lines that stand out.
 
-    That is asked for only where no service is in trouble: the host may be at work, and get no further.
+    If no service is in trouble, look for a cause in the evidence alone: the host may be running but blocked.
     """
-    failures = _failures(diagnosis)
+    failures = _failure_contexts(diagnosis)
     ranked = rank_lines(causes.evidence.notable, failures, causes.known_lines)
-    root = diagnosis.root and with_pointer(_with_telling(diagnosis.root, causes), causes, ranked)
+    root = diagnosis.root and add_likely_cause(_add_telling(diagnosis.root, causes), causes, ranked)
     diagnosis = replace(
         diagnosis,
-        failed_units=tuple(unit_with_pointer(failed, causes) for failed in diagnosis.failed_units),
+        failed_units=tuple(add_likely_cause_to_unit(failed, causes) for failed in diagnosis.failed_units),
     )
-    host = None if root is not None else _host_cause(diagnosis, causes)
+    host = None if root is not None else _find_host_cause(diagnosis, causes)
     name = causes.evidence.facts.first("hostname")
     named = root.cause if root is not None else host.cause if host is not None else None
     return replace(
         diagnosis,
         stands_out=tuple(
-            ToldLine(one.text, str(one.line.place), one.line.name, one.count)
+            QuotedLine(one.text, str(one.line.place), one.line.name, one.count)
             for one in lines_to_show(
                 ranked, named, root.telling if root is not None else None, has_failed=bool(failures)
             )
         ),
         host_name=name.value if name is not None else None,
         root=root,
-        followers=tuple(_with_telling(trouble, causes) for trouble in diagnosis.followers),
-        others=tuple(_with_telling(trouble, causes) for trouble in diagnosis.others),
+        followers=tuple(_add_telling(trouble, causes) for trouble in diagnosis.followers),
+        others=tuple(_add_telling(trouble, causes) for trouble in diagnosis.others),
         host=host,
         looked=causes.evidence.looked,
         weighed=dict(causes.log),
     )
 
 
-def _host_cause(diagnosis: Diagnosis, causes: Causes) -> HostCause | None:
+def _find_host_cause(diagnosis: Diagnosis, causes: Causes) -> HostCause | None:
+    """Return the cause to show if no trouble is the root.
+
+    The order: a certain cause of a failed unit, of a unit that did not start, of the host, and then a likely
+    cause of a failed unit.
+    """
     of_units = {
         is_certain: next(
             (
@@ -388,14 +404,14 @@ def _host_cause(diagnosis: Diagnosis, causes: Causes) -> HostCause | None:
         )
         if cause is not None and cause.is_cause:
             return HostCause(service=fault.service, cause=cause)
-    cause = causes.of_host()
+    cause = causes.explain_host()
     if cause is not None:
         return HostCause(service=cause.of or "host", cause=cause)
     return of_units[False]
 
 
-def _failures(diagnosis: Diagnosis) -> list[FailureContext]:
-    """Return the services in trouble, with the times of their runs."""
+def _failure_contexts(diagnosis: Diagnosis) -> list[FailureContext]:
+    """Return the services in trouble and the failed units, with the times of their runs."""
     troubles = [one for one in (diagnosis.root, *diagnosis.others) if one is not None]
     failures = [
         FailureContext(one.service, one.run.started or one.run.first_entry, one.run.ended) for one in troubles
@@ -405,12 +421,12 @@ def _failures(diagnosis: Diagnosis) -> list[FailureContext]:
     return failures + [FailureContext(name, None, time) for name, time in zip(services, since, strict=True)]
 
 
-def unit_with_pointer(failed: FailedUnit, causes: Causes) -> FailedUnit:
+def add_likely_cause_to_unit(failed: FailedUnit, causes: Causes) -> FailedUnit:
     """Return a failed unit with its most telling line, and the likely cause if no rule is certain."""
     service = failed.unit.service
     if service is None or (failed.cause is not None and failed.cause.is_cause):
         return failed
-    telling = _telling([line for line in causes.evidence.own.get(service, ()) if line.kind != SYSTEMD])
+    telling = _find_telling([line for line in causes.evidence.own.get(service, ()) if line.kind != SYSTEMD])
     failure = FailureContext(service, None, failed.unit.since)
     ranked = rank_lines(causes.evidence.notable, [failure], causes.known_lines)
     cause = likely_cause(service, telling, failed.cause, causes.doubtful.get(service, ()), ranked)
@@ -418,32 +434,32 @@ def unit_with_pointer(failed: FailedUnit, causes: Causes) -> FailedUnit:
         own = next(
             (one for one in ranked if is_own_line(one.line, service) and one.score >= LEAST_POINTER), None
         )
-        telling = None if own is None else ToldLine(own.text, str(own.line.place))
+        telling = None if own is None else QuotedLine(own.text, str(own.line.place))
     return replace(failed, telling=telling or failed.telling, cause=cause or failed.cause)
 
 
-def with_pointer(trouble: Trouble, causes: Causes, ranked: Sequence[StandingOut]) -> Trouble:
+def add_likely_cause(trouble: Trouble, causes: Causes, ranked: Sequence[StandingOut]) -> Trouble:
     """Add the likely cause to a trouble that no rule explains with certainty."""
     if trouble.cause is not None and (trouble.cause.is_cause or trouble.cause.is_pointer):
         return trouble
     told = trouble.telling
     if told is None and (line := telling_line(trouble.facts.message)) is not None:
-        told = ToldLine(line, "")
+        told = QuotedLine(line, "")
     doubtful = causes.doubtful.get(trouble.service, ())
     cause = likely_cause(trouble.service, told, trouble.cause, doubtful, ranked)
     return trouble if cause is None else replace(trouble, cause=cause)
 
 
-def _telling(lines: Sequence[LogLine], beyond: LineWeight = LineWeight.PLAIN) -> ToldLine | None:
-    """Return the line that tells most; None where none tells more than `beyond`."""
+def _find_telling(lines: Sequence[LogLine], beyond: LineWeight = LineWeight.PLAIN) -> QuotedLine | None:
+    """Return the line with the highest weight, if its weight is above `beyond`."""
     best = max(reversed(lines), key=lambda line: weight(line.text.strip()), default=None)
     if best is None or weight(best.text.strip()) <= beyond:
         return None
-    return ToldLine(best.text.strip(), str(best.place))
+    return QuotedLine(best.text.strip(), str(best.place))
 
 
-def _with_telling(trouble: Trouble, causes: Causes) -> Trouble:
-    """Add the number of dropped messages, and the line that says most if the last lines say little."""
+def _add_telling(trouble: Trouble, causes: Causes) -> Trouble:
+    """Add the number of dropped messages and, if the record has no error line, a telling line of the log."""
     log = causes.evidence.unit_logs.get(f"{trouble.service}.service")
     if log is not None and log.suppressed:
         trouble = replace(trouble, suppressed=log.suppressed)
@@ -452,7 +468,7 @@ def _with_telling(trouble: Trouble, causes: Causes) -> Trouble:
     if message_weight >= LineWeight.ERROR:
         return trouble
     lines = [line for line in causes.evidence.own.get(trouble.service, ()) if _is_of_run(line, trouble.run)]
-    telling = _telling(lines, message_weight)
+    telling = _find_telling(lines, message_weight)
     return trouble if telling is None else replace(trouble, telling=telling)
 
 

@@ -93,7 +93,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     is_running: bool = False
     """True if the service is running, again or still."""
     cause: KnownCause | None = None
-    telling: "ToldLine | None" = None
+    telling: "QuotedLine | None" = None
     """A line from its run that says more than its last lines."""
     suppressed: int = 0
     """Messages of the service that the journal's rate limit dropped."""
@@ -104,7 +104,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.since is None else self.since + self.ahead
 
 
-class ToldLine(msgspec.Struct, frozen=True):
+class QuotedLine(msgspec.Struct, frozen=True):
     """A line of a log, and its place."""
 
     line: str
@@ -130,7 +130,7 @@ class FailedUnit(msgspec.Struct, frozen=True, kw_only=True):
     recorded: Outcome | None
     """The outcome of its latest recorded run; None if no run is recorded."""
     cause: KnownCause | None = None
-    telling: ToldLine | None = None
+    telling: QuotedLine | None = None
     """The line of its log that says most, if no rule knows the cause."""
 
 
@@ -289,7 +289,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """True if systemd was asked about units, and did not answer."""
     host: HostCause | None = None
     """The cause found in the host's files, if no trouble is the root."""
-    stands_out: tuple[ToldLine, ...] = ()
+    stands_out: tuple[QuotedLine, ...] = ()
     """The log lines to read first; beside a certain cause, error lines that it does not explain."""
     has_no_records: bool = False
     """True if only the files of the host were judged."""

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from service_record.diagnosis.budget import Budgets
-from service_record.diagnosis.causes import Causes, HostFiles, causes_with, judge_evidence
+from service_record.diagnosis.causes import Causes, HostFiles, judge_evidence, read_evidence
 from service_record.diagnosis.derived_history import choose_services, has_records, without_recovered
 from service_record.diagnosis.diagnose import diagnose
 from service_record.diagnosis.evidence.known_facts import KnownFacts
@@ -64,7 +64,7 @@ def judge(
     known = None if units is None else tuple(units)
     causes = rules.without_evidence(whole)
     if files is not None:
-        causes = causes_with(rules, whole, known or (), files, named)
+        causes = read_evidence(rules, whole, known or (), files, named)
     logs = causes.evidence.unit_logs
     is_recorded = has_records(whole)
     history = choose_services(history, logs)

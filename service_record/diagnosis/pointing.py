@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from service_record.diagnosis.evidence.log_lines import is_own_line
-from service_record.diagnosis.findings import ToldLine
+from service_record.diagnosis.findings import QuotedLine
 from service_record.diagnosis.stands_out import (
     NEAR_IN_TIME,
     StandingOut,
@@ -37,7 +37,7 @@ LEAST_UNEXPLAINED: Final = 6.5
 
 def likely_cause(
     service: str,
-    told: ToldLine | None,
+    told: QuotedLine | None,
     known: KnownCause | None,
     doubtful: Sequence[KnownCause],
     ranked: Sequence[StandingOut],
@@ -57,7 +57,7 @@ def likely_cause(
 
 
 def _candidates(
-    service: str, told: ToldLine | None, doubtful: Sequence[KnownCause], ranked: Sequence[StandingOut]
+    service: str, told: QuotedLine | None, doubtful: Sequence[KnownCause], ranked: Sequence[StandingOut]
 ) -> Iterator[tuple[float, KnownCause]]:
     scores = {one.text: one.score for one in ranked}
     if told is not None and not is_shallow(told.line):
@@ -95,7 +95,7 @@ def _of_line(name: str, line: str, place: str | None, by: str) -> KnownCause:
 
 
 def lines_to_show(
-    ranked: Sequence[StandingOut], cause: KnownCause | None, told: ToldLine | None, *, has_failed: bool
+    ranked: Sequence[StandingOut], cause: KnownCause | None, told: QuotedLine | None, *, has_failed: bool
 ) -> tuple[StandingOut, ...]:
     """Return the lines that stand out and are not shown yet; beside a certain cause only strong ones.
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service_record.diagnosis.causes import built_in_causes, causes_with
+from service_record.diagnosis.causes import built_in_causes, read_evidence
 from service_record.history import build_history
 from service_record.read.host_files import host_files
 from service_record.read.source import liveness_for, open_source
@@ -140,7 +140,7 @@ def test_what_a_child_process_said_is_known_by_the_invocation_of_its_run(
     assert f"]: {HELPERS}" in whole.text(member)
     source = open_source([str(whole.directory)])
     history = build_history(source.records, liveness_for(source))
-    causes = causes_with(built_in_causes(), history, (), host_files(source) or ())
+    causes = read_evidence(built_in_causes(), history, (), host_files(source) or ())
     said = [line for line in causes.evidence.own["prepared"] if line.text == HELPERS]
     assert [line.place.path for line in said] == [member]
 
