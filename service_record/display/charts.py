@@ -1,6 +1,6 @@
-"""A history as charts: for each boot, rows of bars, with seconds since the boot as their offsets. Pure.
+"""Build charts from a history: for each boot, rows of bars with offsets in seconds since the boot. Pure.
 
-The one value that terminal, document and HTML are drawn from.
+The terminal, the documents and the HTML page are all drawn from these charts.
 """
 
 from bisect import bisect_left
@@ -22,34 +22,35 @@ from service_record.history.outcome import Command, Outcome, Run, Span, Stage, a
 from service_record.history.results import ClockStep
 
 _LONGEST: Final = 1e10
-"""Seconds, some 300 years. A record may have any number."""
+"""Seconds, about 300 years. A damaged record may have any number."""
 
 
 def believable(seconds: float | None) -> float | None:
-    """Return an uptime or duration, where it can be one."""
+    """Return an uptime or duration; None if it is negative or impossibly long."""
     return seconds if seconds is not None and 0 <= seconds <= _LONGEST else None
 
 
 class BootClock(msgspec.Struct, frozen=True, kw_only=True):
-    """The zero and the clock of a chart's offsets."""
+    """Converts times and uptimes to offsets in a chart, which are seconds since `zero`."""
 
     zero: datetime
-    """The boot of the host, or the first entry of all where no entry has an uptime."""
+    """The time of the boot, or of the first entry if no entry has an uptime."""
     is_by_uptime: bool
     last: float
     """The offset of the last entry."""
     now: float | None = None
-    """The present, or the last that is known of, as an offset; None when the boot is over."""
+    """The offset of the present, at least that of the last entry; None if the boot is over."""
     ahead: timedelta = timedelta()
-    """The distance of all its records' times from UTC, as far as known: times are shown as recorded."""
-    put_right: tuple[timedelta, ...] = ()
-    """The errors of the times, if only some are wrong: these are shown corrected."""
+    """The offset from UTC that all records share although labelled UTC. Their times are shown as recorded."""
+    corrected_offsets: tuple[timedelta, ...] = ()
+    """The offsets from UTC if the records have different ones. Their times are shown corrected."""
 
     def offsets(self, span: Span, run: Run, service: ServiceHistory) -> tuple[float | None, float | None]:
-        """Return when a span of a run began and ended; of what is running, the end is None.
+        """Return the offsets of the start and the end of a span.
 
-        What was interrupted ended at the last entry of its run, or later: nobody knows. The beginning is None
-        when it was lost, but a run began with its first entry at the latest.
+        The end is None while the span is running. An interrupted span is drawn until the last entry of its
+        run, although it may have lasted longer. The start is None if its entry was lost; for a run, the first
+        entry is used instead.
         """
         start = believable(span.uptime) if self.is_by_uptime else None
         begun = run.first_entry if span is run and span.started is None else span.started
@@ -66,15 +67,15 @@ class BootClock(msgspec.Struct, frozen=True, kw_only=True):
         return start, max(self.by_clock(end, run, service), start if start is not None else float("-inf"))
 
     def time(self, offset: float) -> datetime:
-        """Return the time at an offset, as it is shown."""
+        """Return the displayed time of an offset."""
         return self.zero + timedelta(seconds=offset) + self.ahead
 
     def corrected(self, recorded: datetime, service: ServiceHistory) -> datetime:
-        """Return a time of a record, as it is shown: by the clock that the whole chart goes by."""
+        """Return the displayed time of a recorded time, by the clock of the chart."""
         return true_time(recorded, service) + self.ahead
 
     def by_clock(self, time: datetime, run: Run, service: ServiceHistory) -> float:
-        """Return an offset from a time; measured from the last entry of the run, where that has an uptime."""
+        """Return the offset of a time, counted back from the run's last entry if that has an uptime."""
         uptime = believable(run.last_uptime) if self.is_by_uptime else None
         if uptime is not None and run.last_entry is not None:
             return uptime - (run.last_entry - time).total_seconds()
@@ -82,9 +83,10 @@ class BootClock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def boot_clock(runs: Sequence[tuple[Run, ServiceHistory]], boot_id: str | None, now: Now) -> BootClock:
-    """Return the clock of a boot, given all runs in it that have times.
+    """Return the clock of a boot. `runs` are all its runs with times.
 
-    The boot was when the run that recorded last says: clocks are set while hosts start, and are right later.
+    The time of the boot is calculated from the latest entry with an uptime: hosts set their clocks while they
+    start, so later times are more reliable.
     """
     uptimes = ((believable(run.last_uptime), run, service) for run, service in runs)
     readings = [
@@ -100,8 +102,14 @@ def boot_clock(runs: Sequence[tuple[Run, ServiceHistory]], boot_id: str | None, 
             true_time(run.first_entry, service) for run, service in runs if run.first_entry is not None
         )
     offsets = sorted({service.utc_offset or timedelta() for _, service in runs})
-    ahead, put_right = (offsets[0], []) if len(offsets) == 1 else (timedelta(), filter(None, offsets))
-    clock = BootClock(zero=zero, is_by_uptime=bool(readings), last=0, ahead=ahead, put_right=tuple(put_right))
+    ahead, corrected_offsets = (offsets[0], []) if len(offsets) == 1 else (timedelta(), filter(None, offsets))
+    clock = BootClock(
+        zero=zero,
+        is_by_uptime=bool(readings),
+        last=0,
+        ahead=ahead,
+        corrected_offsets=tuple(corrected_offsets),
+    )
     last = max(
         clock.by_clock(run.last_entry, run, service) for run, service in runs if run.last_entry is not None
     )
@@ -126,7 +134,7 @@ _STEPS: Final = (
     *(count * _HOUR for count in (1, 2, 3, 6, 12)),
     *(count * _DAY for count in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)),
 )
-"""Seconds between two ticks."""
+"""Possible distances of two ticks, in seconds."""
 _USUAL: Final = 10
 _MARGIN: Final = 0.1
 _NEAR_BOOT: Final = 0.3
@@ -142,7 +150,7 @@ def ticks(begin: float, end: float, most: int) -> list[float]:
 
 
 def round_begin(begin: float, end: float) -> float:
-    """Return where an axis begins: at the boot or a round time before `begin`, if that costs little room."""
+    """Return the start of an axis: the boot or a round time before `begin`, if that needs little room."""
     if 0 <= begin <= (end - begin) * _NEAR_BOOT:
         return 0.0
     step = _step(end - begin, _USUAL)
@@ -151,7 +159,7 @@ def round_begin(begin: float, end: float) -> float:
 
 
 def _step(span: float, most: int) -> float:
-    """Return the least step of which `most` are no shorter than the span."""
+    """Return the smallest step with which `most` steps cover the span."""
     least = span / max(most, 1)
     if least > _STEPS[-1]:
         return _STEPS[-1] * ceil(least / _STEPS[-1])
@@ -159,7 +167,7 @@ def _step(span: float, most: int) -> float:
 
 
 def offset(seconds: float) -> str:
-    """Return a round offset in full: `0s`, `0.25s`, `1m 10s`, `2h`, `1d 12h`."""
+    """Return an offset as text: `0s`, `0.25s`, `1m 10s`, `2h`, `1d 12h`."""
     if seconds < 0:
         return f"-{offset(-seconds)}"
     whole, part = divmod(round(seconds, 3), _MINUTE)
@@ -169,10 +177,10 @@ def offset(seconds: float) -> str:
     return " ".join(f"{amount:g}{unit}" for amount, unit in amounts if amount) or "0s"
 
 
-_Placed: TypeAlias = tuple[Run, ServiceHistory]
+_RunAndService: TypeAlias = tuple[Run, ServiceHistory]
 _Key: TypeAlias = tuple["RowKind", str, int, str]
 _Place: TypeAlias = tuple[tuple[float, int], ...]
-"""The start of a span and its number among those of its run, behind the same of each stage that it is in."""
+"""A sort key: start and number of each stage around a span, outermost first, and of the span itself."""
 
 
 class RowKind(StrEnum):
@@ -183,20 +191,20 @@ class RowKind(StrEnum):
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """One execution, in seconds since the beginning of the chart's boot."""
+    """One execution. `start`, `end` and `ready` are seconds since the boot."""
 
     start: float | None
-    """None when that was lost."""
+    """None if the entry of the start was lost."""
     end: float | None
-    """None while it is running; of what was interrupted, the last that is known of it."""
+    """None while it is running; the last known offset if it was interrupted."""
     seconds: float | None
-    """The duration; what is running or was interrupted took at least as long."""
+    """The duration; a lower limit if it is running or was interrupted."""
     span: Span
     run: Run
     time: datetime | None
-    """The time shown for its beginning, or else its end."""
+    """The displayed time of its start, or of its end if the start is unknown."""
     ready: float | None = None
-    """Where a journal says so, when it had started: `seconds` is how long that took."""
+    """The end of its start-up, if a journal has it. `seconds` is then the duration of the start-up."""
 
     @property
     def outcome(self) -> Outcome:
@@ -204,30 +212,30 @@ class Bar(msgspec.Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """False when it took `seconds` or longer."""
+        """False if `seconds` is only a lower limit."""
         return self.ready is not None or self.outcome in {Outcome.SUCCESS, Outcome.FAILURE, Outcome.STOPPED}
 
     @property
     def first(self) -> float:
-        """Return the first offset that is known of it."""
+        """The first known offset of the bar."""
         return self.start if self.start is not None else self.end or 0.0
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """All executions of one service, stage or command that are drawn beside each other, in their order."""
+    """The executions of one service, stage or command that share a row, in order."""
 
     kind: RowKind
     service: str
     name: str
     depth: int
-    """0 for a service, 1 for what is right in it."""
+    """0 for a service, 1 for its commands and stages, 2 or more for nested stages."""
     command: str | None = None
-    """The pre- or post-command that a stage is part of."""
+    """The pre- or post-command that the stage is part of."""
     bars: tuple[Bar, ...]
 
     @property
     def outcome(self) -> Outcome:
-        """Return the outcome of the latest run."""
+        """The outcome of the latest execution."""
         return self.bars[-1].outcome
 
     @property
@@ -236,38 +244,39 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
-    """One boot; or all runs where none names its boot."""
+    """The chart of one boot, or of all runs if no run has a boot id."""
 
     boot_id: str | None
     number: int
-    """Of the boot, from 1; 0 when none is named."""
+    """The number of the boot, from 1; 0 if no boot is known."""
     clock: BootClock
     begin: float
     end: float
     rows: tuple[Row, ...]
     clock_steps: tuple[ClockStep, ...] = ()
     chain: tuple[Link, ...] = ()
-    """The critical chain of the start-up, as far as a journal shows it. Times are offsets in the chart."""
+    """The critical chain of the start-up, if a journal shows it. Its times are offsets in the chart."""
 
 
 def charts(
     history: History, now: Now, *, apart: bool = False, by_duration: bool = False, startup: bool = False
 ) -> list[Chart]:
-    """Return the charts of a history, oldest boot first. A run without any time is in none.
+    """Return the charts of a history, oldest boot first. Runs without any time are left out.
 
-    A row has all runs of a service; with `apart`, those that came to the same. Services are in the order of
-    their start, with what is in them below; `by_duration` puts what took longest first, whatever it is. With
-    `startup`, a chart ends when the host has started, if a journal tells that.
+    A service has one row for all its runs or, with `apart`, one for each group of runs that ended alike.
+    Services are sorted by their start, with their stages and commands below them. With `by_duration`, all
+    rows are sorted together, longest first. With `startup`, a chart ends when the host has started, if a
+    journal shows that.
     """
-    boots: dict[str | None, list[_Placed]] = {boot_id: [] for boot_id in history.boots}
-    begun = _begun(history)
+    boots: dict[str | None, list[_RunAndService]] = {boot_id: [] for boot_id in history.boots}
+    starts = _boot_starts(history)
     steps = _steps(history)
     numbers: dict[str | None, int] = {boot_id: number for number, boot_id in enumerate(history.boots, 1)}
     for service in history.services:
         for run in service.runs:
             if run.first_entry is None:
                 continue
-            boot_of_run = run.boot_id if run.boot_id in begun else _boot_then(run, service, begun)
+            boot_of_run = run.boot_id if run.boot_id in starts else _find_boot(run, service, starts)
             boots.setdefault(boot_of_run, []).append((run, service))
     drawn = [
         _chart(boot_id, numbers.get(boot_id, 0), placed, steps.get(boot_id, ()), now, apart=apart)
@@ -275,30 +284,30 @@ def charts(
         if placed
     ]
     if startup:
-        drawn = [_until_started(chart) for chart in drawn]
-    return [replace(chart, rows=_blamed(chart.rows)) for chart in drawn] if by_duration else drawn
+        drawn = [_end_at_startup(chart) for chart in drawn]
+    return [replace(chart, rows=_longest_first(chart.rows)) for chart in drawn] if by_duration else drawn
 
 
-def _begun(history: History) -> dict[str | None, float]:
-    """Return when the first entry of each boot was written, oldest boot first."""
-    begun: dict[str | None, float] = dict.fromkeys(history.boots, float("inf"))
+def _boot_starts(history: History) -> dict[str | None, float]:
+    """Return the time of the first entry of each boot, in seconds since 1970, oldest boot first."""
+    starts: dict[str | None, float] = dict.fromkeys(history.boots, float("inf"))
     for service in history.services:
         for run in service.runs:
-            if run.boot_id in begun:
+            if run.boot_id in starts:
                 written = order(true_time(run.first_entry, service))
-                begun[run.boot_id] = min(begun[run.boot_id], written)
-    return begun
+                starts[run.boot_id] = min(starts[run.boot_id], written)
+    return starts
 
 
-def _boot_then(run: Run, service: ServiceHistory, begun: Mapping[str | None, float]) -> str | None:
-    """Return the boot that was when a run began that names none: the latest before it, or else the first."""
+def _find_boot(run: Run, service: ServiceHistory, starts: Mapping[str | None, float]) -> str | None:
+    """Return the boot of a run without a boot id: the latest that began before it, or else the first."""
     time = order(true_time(run.first_entry, service))
-    before = [boot_id for boot_id, begin in begun.items() if begin <= time]
-    return before[-1] if before else next(iter(begun), None)
+    before = [boot_id for boot_id, begin in starts.items() if begin <= time]
+    return before[-1] if before else next(iter(starts), None)
 
 
 def _steps(history: History) -> dict[str | None, list[ClockStep]]:
-    """Return the believable steps of the clock in each boot."""
+    """Return the steps of the clock by boot, without impossible ones."""
     steps: dict[str | None, list[ClockStep]] = {}
     for step in history.clock_steps:
         if believable(step.uptime) and believable(abs(step.seconds)):
@@ -309,7 +318,7 @@ def _steps(history: History) -> dict[str | None, list[ClockStep]]:
 def _chart(
     boot_id: str | None,
     number: int,
-    placed: Sequence[_Placed],
+    placed: Sequence[_RunAndService],
     steps: Iterable[ClockStep],
     now: Now,
     *,
@@ -339,7 +348,7 @@ def _chart(
     )
 
 
-def _until_started(chart: Chart) -> Chart:
+def _end_at_startup(chart: Chart) -> Chart:
     end = startup_end(chart.chain)
     if end is None:
         return chart
@@ -353,8 +362,8 @@ def _cut(bar: Bar, end: float) -> Bar:
     return replace(bar, end=end) if bar.end is None or bar.end > end else bar
 
 
-def _all_rows(placed: Iterable[_Placed], clock: BootClock, *, apart: bool) -> tuple[Row, ...]:
-    """Return the rows of each service together, in the order of their starts."""
+def _all_rows(placed: Iterable[_RunAndService], clock: BootClock, *, apart: bool) -> tuple[Row, ...]:
+    """Return all rows, with those of a service together. Services are in the order of their starts."""
     services: dict[str, tuple[ServiceHistory, list[Run]]] = {}
     for run, service in placed:
         services.setdefault(service.name, (service, []))[1].append(run)
@@ -372,17 +381,17 @@ def _block_start(rows: Sequence[Row]) -> float:
 
 
 def _rows(service: ServiceHistory, runs: Iterable[Run], clock: BootClock) -> list[Row]:
-    """Return the row of some runs of a service, and below it those of their parts, in the order of their
-    starts.
+    """Return the row for runs of a service, followed by the rows of its commands and stages.
 
-    A stage that names the one that it is in comes behind that one, before whatever begins later.
+    The latter are in the order of their starts. A stage with the id of its parent comes directly after the
+    parent, before rows that begin later.
     """
     bars_by_key: dict[_Key, list[Bar]] = {}
     places: dict[_Key, _Place] = {}
     for run in runs:
         identified: dict[str, _Place] = {}
         for number, (key, span) in enumerate(_spans(run)):
-            bar = _bar(span, run, service, clock)
+            bar = _make_bar(span, run, service, clock)
             bars_by_key.setdefault(key, []).append(bar)
             place: _Place = ((bar.first, number),)
             if isinstance(span, Stage) and span.id is not None:
@@ -424,7 +433,7 @@ def _stages(stages: Iterable[Stage], command: str, depth: int) -> Iterator[tuple
         yield (RowKind.STAGE, command, depth + stage.depth, stage.name), stage
 
 
-def _bar(span: Span, run: Run, service: ServiceHistory, clock: BootClock) -> Bar:
+def _make_bar(span: Span, run: Run, service: ServiceHistory, clock: BootClock) -> Bar:
     start, end = clock.offsets(span, run, service)
     seconds = believable(span.duration)
     if seconds is None and start is not None:
@@ -441,7 +450,7 @@ def _bar(span: Span, run: Run, service: ServiceHistory, clock: BootClock) -> Bar
     return Bar(start, end, seconds, span, run, time, ready)
 
 
-def _blamed(rows: Iterable[Row]) -> tuple[Row, ...]:
+def _longest_first(rows: Iterable[Row]) -> tuple[Row, ...]:
     return tuple(sorted(rows, key=lambda row: _length(row.longest), reverse=True))
 
 

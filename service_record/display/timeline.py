@@ -1,4 +1,4 @@
-"""The timeline for people in the cells of a terminal, and as one plain document for programs. Pure."""
+"""Draw charts in the cells of a terminal, and write them as a document for programs. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
@@ -32,13 +32,12 @@ if TYPE_CHECKING:
     from service_record.display.machine import Document
 
 
-_LEAST_CELLS: Final = 10
-"""Between two ticks."""
+_MIN_TICK_CELLS: Final = 10
 _WORST_LAST: Final = tuple(reversed(VERBS))
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """So many cells for the time from `begin` to `end`, and the round times in it."""
+    """A time axis of `width` cells from `begin` to `end`, in seconds, with ticks at round times."""
 
     begin: float
     end: float
@@ -46,15 +45,16 @@ class Scale(msgspec.Struct, frozen=True):
     ticks: tuple[float, ...] = ()
 
     def cell(self, at: float) -> int:
+        """Return the cell of an offset; the first or last cell if it is outside the axis."""
         if self.end <= self.begin:
             return 0
         return min(max(int((at - self.begin) / (self.end - self.begin) * self.width), 0), self.width - 1)
 
 
 def scale_for(begin: float, end: float, width: int) -> Scale:
-    """Return a scale with as many ticks as their labels leave room for."""
+    """Return a scale with as many ticks as fit with their labels."""
     scale = Scale(begin, end, width)
-    for most in range(max(width // _LEAST_CELLS, 1), 0, -1):
+    for most in range(max(width // _MIN_TICK_CELLS, 1), 0, -1):
         scale = replace(scale, ticks=tuple(ticks(begin, end, most)))
         places = [(scale.cell(tick), len(offset(tick)) + len("│ ")) for tick in scale.ticks]
         if all(cell + needed <= following for (cell, needed), (following, _) in pairwise(places)):
@@ -63,7 +63,7 @@ def scale_for(begin: float, end: float, width: int) -> Scale:
 
 
 def axis_line(scale: Scale, glyphs: Glyphs) -> Line:
-    """Return the ticks and their labels; a label that does not fit before the edge is left out."""
+    """Return the ticks with their labels. A label that does not fit before the edge is left out."""
     text = ""
     for tick in scale.ticks:
         label = f"{glyphs.gutter}{offset(tick)}"
@@ -73,7 +73,7 @@ def axis_line(scale: Scale, glyphs: Glyphs) -> Line:
 
 
 def bar_line(bars: Iterable[Bar], scale: Scale, glyphs: Glyphs) -> Line:
-    """Draw the bars of one row over the grid; where several end in one cell, the worst sign is seen."""
+    """Return the bars of one row over the grid. If several end in one cell, it shows the worst outcome."""
     cells = [(" ", Ink.PLAIN)] * scale.width
     for tick in scale.ticks:
         cells[scale.cell(tick)] = (glyphs.gutter, Ink.FAINT)
@@ -89,7 +89,7 @@ def bar_line(bars: Iterable[Bar], scale: Scale, glyphs: Glyphs) -> Line:
 
 
 def _cells(bar: Bar, scale: Scale) -> tuple[int, int]:
-    """Return the first cell of a bar, and the one of its sign."""
+    """Return the first cell of a bar, and the last, which has its sign."""
     last = scale.cell(bar.end) if bar.end is not None else scale.width - 1
     return (scale.cell(bar.start) if bar.start is not None else last), last
 
@@ -116,7 +116,7 @@ def timeline_document(charts: Iterable[Chart], source: str) -> "Document":
 
 
 def row_documents(charts: Iterable[Chart]) -> Iterator["Document"]:
-    """Yield the lines of `timeline --output jsonl`: each row, with its boot."""
+    """Yield the lines of `timeline --output jsonl`: one for each row, with its boot id."""
     for chart in charts:
         for row in chart.rows:
             yield {**_boot(chart), **_row(row)}
@@ -166,13 +166,13 @@ def _bar(bar: Bar) -> "Document":
 
 
 MAX_BOOTS: Final = 3
-"""The number of boots shown unless all are wanted."""
+"""The number of boots in the narrow output."""
 
 _INDENT: Final = 2
 _MAX_NESTING: Final = 4
-_LEAST_TOOK: Final = 8
+_MIN_DURATION_CELLS: Final = 8
 _GAP: Final = "  "
-_LEAST_BARS: Final = 20
+_MIN_BAR_CELLS: Final = 20
 
 
 def timeline_page(
@@ -184,8 +184,10 @@ def timeline_page(
     wide: bool = False,
     flat: bool = False,
 ) -> Iterator[Line]:
-    """Yield the lines of `timeline`; `wide` has every boot, and times, `flat` whole names for any order of
-    rows.
+    """Yield the lines of `timeline`.
+
+    `wide` shows all boots, and the start times of rows. `flat` shows the service in each row's name, for rows
+    that are not below their service.
     """
     yield from summary(history, source, view)
     visible_charts = charts if wide else charts[-MAX_BOOTS:]
@@ -201,27 +203,29 @@ def timeline_page(
     yield from damages(history, view, whole=wide)
 
 
-_LEAST_PART: Final = 0.01
-"""Of the start-up: shorter links of the chain are left out."""
+_MIN_LINK_FRACTION: Final = 0.01
+"""A link of the critical chain that took a smaller fraction of the start-up is left out."""
 
 
 def chain_lines(chart: Chart, view: View) -> Iterator[Line]:
-    """Yield what the start-up waited for, each unit with how long it took to start."""
+    """Yield the critical chain of the start-up: its units, with the duration of each start."""
     if not chart.chain:
         return
     whole = chart.chain[-1].ready - chart.begin
-    links = [link for link in chart.chain if link.ready - link.started + link.gap >= whole * _LEAST_PART]
+    links = [
+        link for link in chart.chain if link.ready - link.started + link.gap >= whole * _MIN_LINK_FRACTION
+    ]
     yield BLANK
     yield from wrapped("critical chain, by the times at which units became ready:", Ink.FAINT, view)
     for link in links:
         at = f"{link.ready:>9.3f}s"
         took = f"  {duration(link.ready - link.started)}"
-        gap = f", {duration(link.gap)} after the one before" if link.gap >= whole * _LEAST_PART else ""
+        gap = f", {duration(link.gap)} after the one before" if link.gap >= shortest else ""
         yield (at, Ink.FAINT), (f"  {name(link.service)}", Ink.PLAIN), (took + gap, Ink.FAINT)
 
 
 def _untimed(history: History, view: View) -> Iterator[Line]:
-    """Yield the runs that are in no chart, since their entries have no times."""
+    """Yield a note for each service with runs that are in no chart, because they have no times."""
     for service in history.services:
         runs = sum(run.first_entry is None for run in service.runs)
         if runs:
@@ -237,10 +241,10 @@ def _chart(chart: Chart, boots: int, view: View, *, wide: bool, flat: bool) -> I
     labels = [_label(row, view.glyphs, flat=flat) for row in chart.rows]
     times = [_started(row, view) if wide else "" for row in chart.rows]
     lasted = [took(row.longest) for row in chart.rows]
-    took_width = max(_LEAST_TOOK, *(len(each) + 1 for each in lasted))
+    took_width = max(_MIN_DURATION_CELLS, *(len(each) + 1 for each in lasted))
     fixed = took_width + max(map(cell_len, times)) + len(_GAP)
-    room = min(max(map(_width, labels)), max(view.width * 3 // 8, 24), view.width - fixed - _LEAST_BARS)
-    scale = scale_for(chart.begin, chart.end, max(view.width - room - fixed, _LEAST_BARS))
+    room = min(max(map(_width, labels)), max(view.width * 3 // 8, 24), view.width - fixed - _MIN_BAR_CELLS)
+    scale = scale_for(chart.begin, chart.end, max(view.width - room - fixed, _MIN_BAR_CELLS))
     what = "longest" if any(len(row.bars) > 1 for row in chart.rows) else "took"
     yield (f"{what:>{room + took_width}}".ljust(room + fixed), Ink.FAINT), *axis_line(scale, view.glyphs)
     for row, label, longest, time in zip(chart.rows, labels, lasted, times, strict=True):
@@ -253,17 +257,17 @@ def _chart(chart: Chart, boots: int, view: View, *, wide: bool, flat: bool) -> I
 
 
 def boot_title(chart: Chart, boots: int) -> str:
-    """`boot 1 of 3`; `all runs` where none names its boot."""
+    """Return `boot 1 of 3`, or `all runs` if no run has a boot id."""
     return f"boot {chart.number} of {boots}" if chart.boot_id is not None else "all runs"
 
 
 def chart_notes(chart: Chart, view: View) -> Iterator[str]:
-    """Yield what offsets count from, and what the clock did meanwhile."""
+    """Yield the time that offsets count from, then notes on wrong times and on steps of the clock."""
     boot = f"{name(chart.boot_id)[:8]}, " if chart.boot_id is not None else ""
     by = "" if chart.clock.is_by_uptime else ", by the clock"
     recorded = " as recorded" if chart.clock.ahead else ""
     yield f"{boot}from {moment(chart.clock.time(0), view.clock, view.now)}{recorded}; times since then{by}"
-    for ahead in chart.clock.put_right:
+    for ahead in chart.clock.corrected_offsets:
         yield f"times recorded in {zone(ahead)}, although labelled UTC, are put right here"
     for step in chart.clock_steps:
         way = "ahead" if step.seconds > 0 else "back"
@@ -271,14 +275,14 @@ def chart_notes(chart: Chart, view: View) -> Iterator[str]:
 
 
 def took(bar: Bar) -> str:
-    """`9.5s`; `9.5s+` where it took longer, or may have."""
+    """Return the duration of a bar: `9.5s`, or `9.5s+` if that is a lower limit."""
     if bar.seconds is None:
         return ""
     return lasted(bar.span, bar.seconds) + ("" if bar.is_whole else "+")
 
 
 def row_name(row: Row, *, flat: bool = False) -> str:
-    """Return the name of a row: alone if it stands below its service, else with the service's name."""
+    """Return the name of a row; with `flat`, preceded by the names of its service and command."""
     lead = {RowKind.PRE_COMMAND: "pre: ", RowKind.POST_COMMAND: "post: "}.get(row.kind, "")
     if not flat or row.kind is RowKind.SERVICE:
         return lead + name(row.name)
@@ -287,7 +291,7 @@ def row_name(row: Row, *, flat: bool = False) -> str:
 
 
 def _label(row: Row, glyphs: Glyphs, *, flat: bool) -> Line:
-    """`  ✗ cvo-bootstrap`, and how often."""
+    """Return the sign and the name of a row, and the number of its bars if there are several."""
     indent = 0 if flat else min(row.depth, _MAX_NESTING) * _INDENT
     lead = f"{' ' * indent}{glyph(row.outcome, glyphs)} "
     strength = Ink.STRONG if row.kind is RowKind.SERVICE else Ink.PLAIN
@@ -296,7 +300,7 @@ def _label(row: Row, glyphs: Glyphs, *, flat: bool) -> Line:
 
 
 def _fitted(label: Line, room: int, glyphs: Glyphs) -> Line:
-    """Return the label in so many cells; of one that is too long, the name is cut."""
+    """Return the label in exactly `room` cells, padded or with its name cut."""
     lead, (text, strength), (times, faint) = label
     text = cut(text, room - cell_len(lead[0]) - cell_len(times), glyphs.cut)
     rest = " " * max(room - _width((lead, (text, strength), (times, faint))), 0)

@@ -153,14 +153,14 @@ def read_reported_events(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
     """
     failure = _Failure()
     previous: tuple[str, str, str] | None = None
-    silent = _SilentRun()
+    banners = _BannerRun()
     for line in lines:
         match = re.search(_REPORTED, line.text)
         if match is None:
             failure.read(line.text)
-            yield from silent.read(line)
+            yield from banners.read(line)
             continue
-        silent.drop()
+        banners.drop()
         # The journal of a subiquity installation has each of curtin's events twice.
         event = (match["way"], match["path"], match["result"] or "")
         if event == previous:
@@ -192,7 +192,7 @@ def read_reported_events(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
         else:
             yield msgspec.structs.replace(end, message=None)
     yield from failure.release()
-    yield from silent.finish()
+    yield from banners.finish()
 
 
 _BANNER: Final = (
@@ -210,7 +210,7 @@ _MODULE_FAILED: Final = (
 )
 
 
-class _SilentRun:
+class _BannerRun:
     """Reads the banners of a run without events: cloud-init's console output, and versions before 0.7.7.
 
     The run succeeded if the next one starts and no module has failed.
@@ -674,7 +674,7 @@ def find_installer(path: str, head: str) -> InstallerLog | None:
 _TOLERANCE: Final = timedelta(seconds=1)
 
 
-def within_runs(runs: Sequence[Entry], steps: Iterable[Entry]) -> list[Entry] | None:
+def insert_stages(runs: Sequence[Entry], steps: Iterable[Entry]) -> list[Entry] | None:
     """Return the runs of a unit from a journal, with the stages from the unit's own log inserted.
 
     Return None if the time of a stage is in none of the runs.

@@ -19,9 +19,9 @@ from service_record.history.from_installers import (
     InstallerLine,
     InstallerLog,
     find_installer,
+    insert_stages,
     read_cloud_init_result,
     read_cloud_init_status,
-    within_runs,
 )
 from service_record.history.from_installers import entries as installer_entries
 from service_record.history.from_journal import merge
@@ -171,7 +171,7 @@ def _joined(files: Iterable[Records]) -> Records:
     for service, by_boot in best.items():
         steps = by_boot.get(None, ())
         runs = list(chain.from_iterable(own for boot_id, own in by_boot.items() if boot_id is not None))
-        with_steps = within_runs(runs, steps) if runs and steps else None
+        with_steps = insert_stages(runs, steps) if runs and steps else None
         joined[service] = with_steps or [*steps, *runs]
     if not CLOUD_INIT_UNITS.isdisjoint(joined):
         joined.pop(CLOUD_INIT_RESULT, None)  # the units say more
