@@ -102,13 +102,9 @@ def boot_clock(runs: Sequence[tuple[Run, ServiceHistory]], boot_id: str | None, 
             true_time(run.first_entry, service) for run, service in runs if run.first_entry is not None
         )
     offsets = sorted({service.utc_offset or timedelta() for _, service in runs})
-    ahead, corrected_offsets = (offsets[0], []) if len(offsets) == 1 else (timedelta(), filter(None, offsets))
+    ahead, wrong = (offsets[0], []) if len(offsets) == 1 else (timedelta(), filter(None, offsets))
     clock = BootClock(
-        zero=zero,
-        is_by_uptime=bool(readings),
-        last=0,
-        ahead=ahead,
-        corrected_offsets=tuple(corrected_offsets),
+        zero=zero, is_by_uptime=bool(readings), last=0, ahead=ahead, corrected_offsets=tuple(wrong)
     )
     last = max(
         clock.by_clock(run.last_entry, run, service) for run, service in runs if run.last_entry is not None

@@ -26,15 +26,15 @@ from service_record.display.machine import Document, facts_document, present
 from service_record.display.phrases import (
     VERBS,
     details,
-    ending,
+    exit_text,
     glyph,
     headline,
     ink,
     labelled,
     local_times,
     name,
+    run_summary,
     step_name,
-    when,
 )
 from service_record.display.text import BLANK, Ink, Line, View, count, cut, duration, utc, wrapped
 from service_record.history import History
@@ -185,7 +185,7 @@ def _title(one: ServiceComparison, view: View) -> Line:
 
 def _run(run: Run, runs: int, view: View) -> str:
     """`3 runs, compared: attempt 3, exit 1 after 30.0s, 2026-11-21 01:06:20Z`."""
-    return f"{count(runs, 'run')}, compared: {when(run, view)}"
+    return f"{count(runs, 'run')}, compared: {run_summary(run, view)}"
 
 
 def _sentence(difference: Difference, view: View) -> str:
@@ -214,7 +214,7 @@ def _place(after: RunStep | None) -> str:
 def _failure(failure: FailureGroup, view: View) -> str:
     where = f"of {step_name(failure.step)}" if failure.step is not None else "of the run"
     times = f" {view.glyphs.times}{failure.count}" if failure.count > 1 else ""
-    how = ending(failure.facts)
+    how = exit_text(failure.facts)
     return f"new{times}, {where}" + (f", {how}" if how else "")
 
 

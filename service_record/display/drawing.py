@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from service_record.display.charts import Bar, Chart, Row, RowKind, offset, ticks
 from service_record.display.phrases import VERBS, glyph, headline
 from service_record.display.text import View, count, utc
-from service_record.display.timeline import boot_title, chart_notes, row_name, took
+from service_record.display.timeline import bar_duration, boot_title, chart_notes, row_name
 from service_record.history.outcome import Outcome
 
 _MAX_CUTS: Final = 3
@@ -429,7 +429,7 @@ def _row(row: Row, target: str, view: View, *, flat: bool) -> ChartRow:
         is_strong=row.kind is RowKind.SERVICE,
         service=row.service,
         depth=0 if flat else min(row.depth, _DEEPEST),
-        took=took(row.longest),
+        took=bar_duration(row.longest),
         bars=[
             ChartBar(
                 start=bar.start,
@@ -437,7 +437,7 @@ def _row(row: Row, target: str, view: View, *, flat: bool) -> ChartRow:
                 look=bar.outcome.value,
                 sign=glyph(bar.outcome, view.glyphs),
                 word=VERBS[bar.outcome],
-                took=took(bar),
+                took=bar_duration(bar),
                 text=_described(bar, row),
                 number=bar.run.attempt,
                 target=target if bar.outcome.is_bad else "",
@@ -457,7 +457,7 @@ def _described(bar: Bar, row: Row) -> str:
     if bar.end is not None:
         parts.append(f" to {_seconds(bar.end)}")
     if bar.seconds is not None:
-        parts.append(f", {took(bar)}")
+        parts.append(f", {bar_duration(bar)}")
     return "".join(parts)
 
 

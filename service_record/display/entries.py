@@ -6,7 +6,7 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
-from service_record.display.phrases import VERBS, details, ending, glyph, ink, name
+from service_record.display.phrases import VERBS, details, exit_text, glyph, ink, name
 from service_record.display.text import Clock, Ink, Line, View, cut, utc, zone
 from service_record.history.outcome import end_outcome, gather_facts
 from service_record.record.entry import Entry, Malformed, Phase, Result
@@ -88,7 +88,7 @@ def entry_text(entry: Entry) -> str:
     words = [_subject(entry), _verb(entry)]
     text = " ".join(filter(None, words))
     if entry.result is Result.FAILURE:
-        return ": ".join(filter(None, (text, ending(gather_facts([entry])), _last_line(entry))))
+        return ": ".join(filter(None, (text, exit_text(gather_facts([entry])), _last_line(entry))))
     return text
 
 

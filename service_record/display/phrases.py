@@ -79,25 +79,25 @@ def glyph(outcome: Outcome, glyphs: Glyphs) -> str:
 
 def headline(run: Run) -> str:
     """Return how and where a run ended: `failed in stage cvo-bootstrap`."""
-    return VERBS[run.outcome] + whereabouts(run)
+    return VERBS[run.outcome] + position_text(run)
 
 
-def whereabouts(run: Run) -> str:
+def position_text(run: Run) -> str:
     """Return the stage and command that a run is in, or ended in: ` in stage first`."""
     words = f" in stage {name(run.in_stage)}" if run.in_stage is not None else ""
     if run.in_command is None:
         return words
     command = next(c for c in run.commands if (c.name, c.outcome) == (run.in_command, run.outcome))
-    return f"{words}{' of' if words else ' in'} {kind(command)} {name(run.in_command)}"
+    return f"{words}{' of' if words else ' in'} {span_kind(command)} {name(run.in_command)}"
 
 
-def kind(span: Stage | Command) -> str:
+def span_kind(span: Stage | Command) -> str:
     if isinstance(span, Stage):
         return "stage"
     return "pre-command" if span.is_before else "post-command"
 
 
-def lasted(span: Span, seconds: float | None = None) -> str:
+def duration_text(span: Span, seconds: float | None = None) -> str:
     """Return how long a span took, or took so far when that is given; empty when it is not known.
 
     In whole seconds where the clock of its recorder had no others, as that of upstream's shim.
@@ -121,7 +121,7 @@ def step_name(step: "RunStep") -> str:
     return f"{step.kind} {name(step.name)}{within}"
 
 
-def ending(facts: Facts) -> str:
+def exit_text(facts: Facts) -> str:
     """Return how a program ended: `exit 1`, `killed by SIGKILL (oom-kill)`; empty when that is not known."""
     if is_stop(facts):
         return _stop(facts)
@@ -160,7 +160,7 @@ def _signal(facts: Facts) -> str:
     return "a signal" if facts.signal == "unknown" else f"SIG{visible(facts.signal or '')}"
 
 
-def place(location: Location) -> str:
+def location_text(location: Location) -> str:
     """`FILE:LINE in FUNCTION`, or what of it is known."""
     file = visible(location.file)
     if not location.function:
@@ -202,7 +202,7 @@ def _where(facts: Facts, view: View, indent: int) -> Iterator[Line]:
     texts = []
     if facts.location is not None:
         near = "near " if facts.is_approximate else ""
-        texts.append((near + place(facts.location), Ink.STRONG))
+        texts.append((near + location_text(facts.location), Ink.STRONG))
     if facts.command is not None:
         texts.append((visible(facts.command), Ink.PLAIN))
     yield from labelled("at" if facts.location is not None else "command", texts, view, indent)
@@ -211,7 +211,7 @@ def _where(facts: Facts, view: View, indent: int) -> Iterator[Line]:
 def _frames(
     label: str, frames: Sequence[Location], view: View, indent: int, limit: int | None
 ) -> Iterator[Line]:
-    texts = [(place(frame), Ink.PLAIN) for frame in frames[:limit]]
+    texts = [(location_text(frame), Ink.PLAIN) for frame in frames[:limit]]
     if len(texts) < len(frames):
         texts.append((f"and {count(len(frames) - len(texts), 'frame')} more", Ink.FAINT))
     yield from labelled(label, texts, view, indent)
@@ -242,7 +242,7 @@ def title(run: Run, view: View) -> Line:
     return (f"{glyph(run.outcome, view.glyphs)} ", color), (service, Ink.STRONG), (f" {text}", color)
 
 
-def when(run: Run, view: View) -> str:
+def run_summary(run: Run, view: View) -> str:
     """Return how and when it ended: `attempt 3, exit 1 after 2m 3s, 2026-11-21 03:12:05Z`."""
     parts = [f"attempt {run.attempt}"] if run.attempt > 1 else []
     if run.outcome is Outcome.RUNNING:
@@ -276,12 +276,12 @@ def _is_before_start(run: Run) -> bool:
 def _end(run: Run) -> str:
     how = ""
     if run.outcome is Outcome.INTERRUPTED:
-        how = ending(run.facts) or "ended with an unknown result"
+        how = exit_text(run.facts) or "ended with an unknown result"
     elif run.outcome is not Outcome.SUCCESS:
-        how = ending(run.facts) or VERBS[run.outcome]
+        how = exit_text(run.facts) or VERBS[run.outcome]
     if run.duration is None:
         return how
-    return f"{how} after {lasted(run)}".lstrip()
+    return f"{how} after {duration_text(run)}".lstrip()
 
 
 def rank_label(rank: str) -> str:

@@ -28,7 +28,16 @@ from service_record.diagnosis.findings import (
 )
 from service_record.diagnosis.trouble_facts import OWN_ERROR, LineWeight, telling_line, weight
 from service_record.diagnosis.units import START_LIMIT, Hindrance, Unit
-from service_record.display.phrases import VERBS, ending, headline, kind, lasted, name, place, whereabouts
+from service_record.display.phrases import (
+    VERBS,
+    duration_text,
+    exit_text,
+    headline,
+    location_text,
+    name,
+    position_text,
+    span_kind,
+)
 from service_record.display.text import Clock, View, count, duration, moment, times, utc, zone
 from service_record.history.outcome import Facts, Outcome, Run, Span, order
 from service_record.history.results import Handled
@@ -93,7 +102,7 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
     first = max(diagnosis.running, key=lambda running: running.seconds or 0)
     rest = len(diagnosis.running) - 1
     more = f", and {rest} more" if rest else ""
-    return f"running: {running_sentence(first)}{more}; {_so_far(diagnosis, first.run)}"
+    return f"running: {running_sentence(first)}{more}; {_progress_remark(diagnosis, first.run)}"
 
 
 def _failed_first(diagnosis: Diagnosis) -> list[FailedUnit]:
@@ -110,12 +119,12 @@ def host_sentence(host: HostCause) -> str:
     return f"{name(host.service)}: {hint}{visible(host.cause.says)}"
 
 
-def _so_far(diagnosis: Diagnosis, run: Run) -> str:
+def _progress_remark(diagnosis: Diagnosis, run: Run) -> str:
     """Return the failure that this run continued after, else that of another run."""
     own = next((handled for handled in diagnosis.handled if handled.run is run), None)
     if own is None or diagnosis.host is not None:
         return _without_trouble(diagnosis, " so far")
-    return f"{_continued(own)}{_because(own.stage)}"
+    return f"{_continued(own)}{_message_suffix(own.stage)}"
 
 
 def _without_trouble(diagnosis: Diagnosis, so_far: str = "") -> str:
@@ -195,21 +204,21 @@ def _whereabouts(trouble: Trouble) -> str:
         return "" if overrun.what == "run" else f" in {overrun.what} {name(overrun.name)}"
     if trouble.loop is not None and trouble.loop.of is LoopOf.STAGE:
         return f" in stage {name(trouble.stage or '')}"
-    return whereabouts(trouble.run)
+    return position_text(trouble.run)
 
 
-def why(trouble: Trouble) -> str:
+def cause_text(trouble: Trouble) -> str:
     """Return the cause in a few words: the known one, or what was said of it last, or how it ended."""
-    cause, line = trouble.cause, telling(trouble)
+    cause, line = trouble.cause, reason_line(trouble)
     if cause is not None and cause.is_pointer:
         if line is not None and line.strip() == cause.line:
             return visible(cause.line)
-        return f"{why(replace(trouble, cause=None))}; points to: {visible(cause.says)}"
+        return f"{cause_text(replace(trouble, cause=None))}; points to: {visible(cause.says)}"
     if cause is not None and (cause.is_cause or line is None or cause.rank == "form of death"):
         return visible(cause.says)
     if trouble.kind is Verdict.STUCK and trouble.overrun is not None:
         return f"longer than {budget_sentence(trouble.overrun.budget)}"
-    ended = how(trouble.facts)
+    ended = exit_description(trouble.facts)
     if trouble.suppressed and (line is None or weight(line) <= LineWeight.PLAIN):
         # The lines that the journal kept are the beginning of a flood: the reason is among the dropped ones.
         lost = f"the journal dropped {count(trouble.suppressed, 'message')} of it (rate limit)"
@@ -217,19 +226,19 @@ def why(trouble: Trouble) -> str:
     return visible(line) if line else ended or "nothing was recorded of why"
 
 
-def telling(trouble: Trouble) -> str | None:
+def reason_line(trouble: Trouble) -> str | None:
     """Return the line that most likely says what went wrong."""
     return trouble.telling.line if trouble.telling is not None else telling_line(trouble.facts.message)
 
 
-def how(facts: Facts) -> str:
+def exit_description(facts: Facts) -> str:
     """Return how and where it ended: `exit 1 of "podman run" at /usr/local/bin/a.sh:12 in main`."""
-    words = ending(facts)
+    words = exit_text(facts)
     if facts.command is not None:
         command = f'"{visible(facts.command)}"'
         words = f"{words} of {command}" if words else f"{command} failed"
     if facts.location is not None:
-        words = f"{words} at {place(facts.location)}".lstrip()
+        words = f"{words} at {location_text(facts.location)}".lstrip()
     return words
 
 
@@ -255,7 +264,7 @@ def why_sentence(trouble: Trouble) -> str:
     attempts)`.
     """
     extent = _extent(trouble)
-    return f"{why(trouble)} ({extent})" if extent else why(trouble)
+    return f"{cause_text(trouble)} ({extent})" if extent else cause_text(trouble)
 
 
 _FIRST_OF_SYSTEMD: Final = 200
@@ -299,7 +308,7 @@ def _why_failed(failed: FailedUnit) -> str:
 
 def _how_unit_failed(unit: Unit) -> str:
     """Return how a unit failed: `exit 217 of ExecStart=/usr/bin/job`."""
-    result, how_ended = unit.facts.service_result, ending(unit.facts)
+    result, how_ended = unit.facts.service_result, exit_text(unit.facts)
     if unit.command is not None:
         return f"{how_ended} of {visible(unit.command)}"
     if result is None:
@@ -375,9 +384,9 @@ def unrecorded_sentence(one: Unrecorded) -> str:
 def running_sentence(running: Running) -> str:
     """`bootkube in stage wait for 3m 2s (attempt 2; before: failed in stage pull)`."""
     run = running.run
-    words = name(run.service) + whereabouts(run)
+    words = name(run.service) + position_text(run)
     if running.seconds is not None and (running.seconds > 0 or not running.is_least):
-        words += f" for {'at least ' if running.is_least else ''}{lasted(run, running.seconds)}"
+        words += f" for {'at least ' if running.is_least else ''}{duration_text(run, running.seconds)}"
     return words + _notes(run, running.before)
 
 
@@ -386,7 +395,7 @@ def stopped_sentence(stopped: Stopped) -> str:
     run = stopped.run
     partner = stopped.partner
     facts = run.facts if partner is None else replace(run.facts, stopped_with=None)
-    words = f"{name(run.service)}{whereabouts(run)}, {ending(facts)}"
+    words = f"{name(run.service)}{position_text(run)}, {exit_text(facts)}"
     if partner is not None:
         how_partner = (
             f"failed: {_how_unit_failed(partner)}" if partner.is_failed else "is not active any more"
@@ -399,13 +408,13 @@ def _notes(run: Run, before: Run | None) -> str:
     """` (attempt 2; before: failed in stage pull)`; empty where there is nothing to note."""
     notes = [f"attempt {run.attempt}"] if run.attempt > 1 else []
     if before is not None:
-        notes.append(f"before: {headline(before)}{_because(before)}")
+        notes.append(f"before: {headline(before)}{_message_suffix(before)}")
     return f" ({'; '.join(notes)})" if notes else ""
 
 
 def handled_sentence(handled: Handled) -> str:
     """`bootkube continued after stage pull failed twice: manifest unknown`."""
-    return f"{continued_sentence(handled)}{_because(handled.stage)}"
+    return f"{continued_sentence(handled)}{_message_suffix(handled.stage)}"
 
 
 def continued_sentence(handled: Handled) -> str:
@@ -416,13 +425,13 @@ def continued_sentence(handled: Handled) -> str:
 def _continued(handled: Handled) -> str:
     stage = f"stage {name(handled.stage.name)}"
     if handled.command is not None:
-        stage += f" of {kind(handled.command)} {name(handled.command.name)}"
+        stage += f" of {span_kind(handled.command)} {name(handled.command.name)}"
     others = handled.stages - 1
     more = f" (and {count(others, 'other stage')} failed)" if others else ""
     return f"continued after {stage} failed {times(handled.count)}{more}"
 
 
-def _because(span: Span) -> str:
+def _message_suffix(span: Span) -> str:
     line = telling_line(span.facts.message)
     return f": {visible(line)}" if line else ""
 
@@ -430,7 +439,7 @@ def _because(span: Span) -> str:
 def recovered_sentence(recovered: Recovered) -> str:
     run = recovered.last
     verb = "failed" if run.outcome is Outcome.FAILURE else "ended without recording how"
-    place = whereabouts(run) or " outside stages"
+    place = position_text(run) or " outside stages"
     text = f"{name(run.service)} {verb} {count(recovered.count, 'time')}, last{place}"
     return f"{text}, in an earlier boot, and did not run since" if recovered.is_open else text
 
@@ -477,7 +486,7 @@ def _short(time: datetime) -> str:
     return moment(time, Clock.UTC, time)
 
 
-def since(trouble: Trouble, view: View) -> Iterator[str]:
+def since_lines(trouble: Trouble, view: View) -> Iterator[str]:
     """Since when, when that is not what `when` says: how often it happened, and whether the same was said."""
     begun = moment(trouble.recorded_since, view.clock, view.now)
     loop = trouble.loop

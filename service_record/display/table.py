@@ -12,18 +12,18 @@ from service_record.display.phrases import (
     VERBS,
     damages,
     details,
-    ending,
+    duration_text,
+    exit_text,
     glyph,
     headline,
     ink,
-    kind,
     labelled,
-    lasted,
     left_out_sentences,
     name,
+    run_summary,
+    span_kind,
     summary,
     title,
-    when,
 )
 from service_record.display.text import BLANK, Ink, Line, View, count, cut, moment, times, wrapped
 from service_record.history import History, ServiceHistory
@@ -76,7 +76,7 @@ def _item(same: Sequence[Stage], view: View) -> Line:
     last = same[-1]
     mark = (f"{glyph(last.outcome, view.glyphs)} ", ink(last.outcome))
     label = cut(name(last.name), view.width // 2, view.glyphs.cut)
-    took = f" {lasted(last)}".rstrip()
+    took = f" {duration_text(last)}".rstrip()
     times = f" {view.glyphs.times}{len(same)}" if len(same) > 1 else ""
     return mark, (label, Ink.PLAIN), (took + times, Ink.FAINT)
 
@@ -171,10 +171,10 @@ def _urgency(story: _Story) -> tuple[int, float]:
 def _told_in_full(story: _Story, bad: Run, view: View) -> Iterator[Line]:
     latest = story.attempts[-1]
     yield title(latest, view)
-    yield from wrapped(when(latest, view), Ink.PLAIN, view, _INDENT)
+    yield from wrapped(run_summary(latest, view), Ink.PLAIN, view, _INDENT)
     if latest is not bad:
         yield from labelled(
-            "before", [(f"{headline(bad)}, {when(bad, view)}", ink(bad.outcome))], view, _INDENT
+            "before", [(f"{headline(bad)}, {run_summary(bad, view)}", ink(bad.outcome))], view, _INDENT
         )
     yield from details(bad.facts, view, _INDENT)
     yield from stage_lines(bad.stages, view, _INDENT)
@@ -190,7 +190,7 @@ def _told_in_full(story: _Story, bad: Run, view: View) -> Iterator[Line]:
 def _told_in_short(story: _Story, view: View) -> Iterator[Line]:
     run = story.attempts[-1]
     same, others = _repeats(story.attempts, run)
-    notes = [when(run, view)]
+    notes = [run_summary(run, view)]
     if same.count > 1:
         first = moment(same.first.last_entry, view.clock, view.now)
         notes.append(f"{view.glyphs.times}{same.count} since {first}")
@@ -272,7 +272,7 @@ def wide(history: History, source: str, view: View) -> Iterator[Line]:
 def run_lines(run: Run, view: View) -> Iterator[Line]:
     """Yield all that is known of a run, in the lines of `show --output wide`."""
     yield title(run, view)
-    yield from wrapped(when(run, view), Ink.PLAIN, view, _INDENT)
+    yield from wrapped(run_summary(run, view), Ink.PLAIN, view, _INDENT)
     yield from labelled("ids", ((text, Ink.PLAIN) for text in _ids(run)), view, _INDENT)
     yield from _attributes(run, view, _INDENT)
     yield from details(run.facts, view, _INDENT, whole=True)
@@ -309,10 +309,10 @@ def _span(span: Stage | Command, view: View, indent: int) -> Line:
     begin = span.started or span.ended
     at = moment(begin, view.clock, view.now)
     room = min(view.width // 2, view.width - len(f"✓  {'':8}  {at}")) - indent
-    what = cut(f"{kind(span)} {name(span.name)}", room, view.glyphs.cut)
+    what = cut(f"{span_kind(span)} {name(span.name)}", room, view.glyphs.cut)
     return (
         (f"{' ' * indent}{glyph(span.outcome, view.glyphs)} ", ink(span.outcome)),
-        (f"{set_cell_size(what, room)} {lasted(span):>8}  ", Ink.PLAIN),
+        (f"{set_cell_size(what, room)} {duration_text(span):>8}  ", Ink.PLAIN),
         (at, Ink.FAINT),
     )
 
@@ -327,7 +327,7 @@ def _own_facts(span: Stage | Command, run: Run, view: View, indent: int) -> Iter
     """Yield the facts that the failure of a stage or command adds to those of its run."""
     if span.facts in {NOTHING, run.facts}:
         return
-    how = ending(span.facts)
+    how = exit_text(span.facts)
     if how:
         yield from labelled("ended", [(how, Ink.PLAIN)], view, indent + _INDENT)
     yield from details(span.facts, view, indent + _INDENT, whole=True)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
 
 from service_record.display.charts import Bar, Chart, Row, RowKind, offset, ticks
-from service_record.display.phrases import VERBS, damages, glyph, ink, lasted, name, summary
+from service_record.display.phrases import VERBS, damages, duration_text, glyph, ink, name, summary
 from service_record.display.text import (
     BLANK,
     Glyphs,
@@ -212,9 +212,8 @@ def chain_lines(chart: Chart, view: View) -> Iterator[Line]:
     if not chart.chain:
         return
     whole = chart.chain[-1].ready - chart.begin
-    links = [
-        link for link in chart.chain if link.ready - link.started + link.gap >= whole * _MIN_LINK_FRACTION
-    ]
+    shortest = whole * _MIN_LINK_FRACTION
+    links = [link for link in chart.chain if link.ready - link.started + link.gap >= shortest]
     yield BLANK
     yield from wrapped("critical chain, by the times at which units became ready:", Ink.FAINT, view)
     for link in links:
@@ -240,7 +239,7 @@ def _chart(chart: Chart, boots: int, view: View, *, wide: bool, flat: bool) -> I
         yield from wrapped(text, Ink.FAINT, view)
     labels = [_label(row, view.glyphs, flat=flat) for row in chart.rows]
     times = [_started(row, view) if wide else "" for row in chart.rows]
-    lasted = [took(row.longest) for row in chart.rows]
+    lasted = [bar_duration(row.longest) for row in chart.rows]
     took_width = max(_MIN_DURATION_CELLS, *(len(each) + 1 for each in lasted))
     fixed = took_width + max(map(cell_len, times)) + len(_GAP)
     room = min(max(map(_width, labels)), max(view.width * 3 // 8, 24), view.width - fixed - _MIN_BAR_CELLS)
@@ -274,11 +273,11 @@ def chart_notes(chart: Chart, view: View) -> Iterator[str]:
         yield f"clock set {duration(abs(step.seconds))} {way}, before {offset(round(step.uptime))}"
 
 
-def took(bar: Bar) -> str:
+def bar_duration(bar: Bar) -> str:
     """Return the duration of a bar: `9.5s`, or `9.5s+` if that is a lower limit."""
     if bar.seconds is None:
         return ""
-    return lasted(bar.span, bar.seconds) + ("" if bar.is_whole else "+")
+    return duration_text(bar.span, bar.seconds) + ("" if bar.is_whole else "+")
 
 
 def row_name(row: Row, *, flat: bool = False) -> str:

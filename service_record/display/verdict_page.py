@@ -14,15 +14,15 @@ from service_record.display.phrases import (
     labelled,
     name,
     rank_label,
+    run_summary,
     summary,
-    when,
 )
 from service_record.display.sentences import (
     LOOKS,
     budget_sentence,
     continued_sentence,
     findings,
-    since,
+    since_lines,
     trouble_sentence,
     verdict_sentence,
 )
@@ -129,8 +129,10 @@ def _certain_cause(diagnosis: Diagnosis) -> bool:
 def _in_full(trouble: Trouble, view: View, *, whole: bool, stands_out: Iterable[Line] = ()) -> Iterator[Line]:
     """Yield a trouble with all its evidence, and what to do next."""
     run = trouble.run
-    yield from _list_lines("run", [", ".join(filter(None, (name(trouble.service), when(run, view))))], view)
-    yield from _list_lines("since", since(trouble, view), view)
+    yield from _list_lines(
+        "run", [", ".join(filter(None, (name(trouble.service), run_summary(run, view))))], view
+    )
+    yield from _list_lines("since", since_lines(trouble, view), view)
     if trouble.overrun is not None:
         yield from _list_lines("budget", [budget_sentence(trouble.overrun.budget)], view)
     yield from _cause(trouble.cause, view, whole=whole)

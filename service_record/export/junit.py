@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from service_record.display.phrases import ending
+from service_record.display.phrases import exit_text
 from service_record.history import History, ServiceHistory
 from service_record.history.outcome import Outcome, Run, Stage
 
@@ -52,7 +52,7 @@ def _outcome(span: Stage | Run) -> str:
     if element is None:
         return ""
     facts = span.facts
-    how = ending(facts) or span.outcome.value
+    how = exit_text(facts) or span.outcome.value
     where = facts.location
     lines = [facts.message or ""]
     if where is not None:

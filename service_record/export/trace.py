@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from service_record.display.machine import encoded, facts_document
-from service_record.display.phrases import VERBS, ending, kind
+from service_record.display.phrases import VERBS, exit_text, span_kind
 from service_record.history import History
 from service_record.history.outcome import Command, Outcome, Run, Stage
 from service_record.record.entry import Entry, Malformed
@@ -47,12 +47,12 @@ class TraceSpan(msgspec.Struct, frozen=True, kw_only=True):
         """`bootkube` for a run, `stage render` for a stage."""
         if isinstance(self.span, Run):
             return self.span.service
-        return f"{kind(self.span)} {self.span.name}"
+        return f"{span_kind(self.span)} {self.span.name}"
 
     @property
-    def ending(self) -> str:
+    def exit_text(self) -> str:
         """Return the outcome in words: `failed: exit 1`."""
-        return ": ".join(filter(None, (VERBS[self.span.outcome], ending(self.span.facts))))
+        return ": ".join(filter(None, (VERBS[self.span.outcome], exit_text(self.span.facts))))
 
 
 def trace_spans(history: History) -> Iterator[TraceSpan]:

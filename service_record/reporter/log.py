@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Final
 
-from service_record.display.phrases import place
+from service_record.display.phrases import location_text
 from service_record.display.sentences import verdict_sentence
 from service_record.http.answers import Answered, Outcome
 from service_record.record.visible import visible
@@ -83,7 +83,7 @@ def cause(evidence: HostEvidence) -> str:
     if facts is None or facts.location is None:
         return sentence(evidence)
     near = "near" if facts.is_approximate else "at"
-    return f"{sentence(evidence)} ({near} {place(facts.location)})"
+    return f"{sentence(evidence)} ({near} {location_text(facts.location)})"
 
 
 def page(evidence: HostEvidence, source: str, at: datetime) -> str:

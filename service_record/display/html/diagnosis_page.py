@@ -21,14 +21,14 @@ from service_record.display.html.rendering import (
     page,
     section,
 )
-from service_record.display.phrases import damages, glyph, name, summary, when
+from service_record.display.phrases import damages, glyph, name, run_summary, summary
 from service_record.display.sentences import (
     LOOKS,
     budget_sentence,
     findings,
     handled_sentence,
     host_sentence,
-    since,
+    since_lines,
     trouble_sentence,
     verdict_sentence,
 )
@@ -139,7 +139,7 @@ def _handled(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
         cards = [
             (
                 handled_sentence(handled),
-                f"{name(handled.run.service)}, {when(handled.run, view)}",
+                f"{name(handled.run.service)}, {run_summary(handled.run, view)}",
                 handled.stage.facts,
             )
             for handled in shown
@@ -168,9 +168,9 @@ def _card(trouble: Trouble, view: View, *, has_sentence: bool = True) -> Markup:
         "card",
         trouble=trouble,
         look=look,
-        title=f"{name(trouble.service)}, {when(trouble.run, view)}",
+        title=f"{name(trouble.service)}, {run_summary(trouble.run, view)}",
         sentence=f"{glyph(look, view.glyphs)} {trouble_sentence(trouble)}" if has_sentence else "",
-        since=list(since(trouble, view)),
+        since=list(since_lines(trouble, view)),
         budget=budget_sentence(trouble.overrun.budget) if trouble.overrun is not None else "",
         stages=[_stage(stage, view) for stage in trouble.run.stages],
         next=list(next_commands(trouble)),

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from service_record.display.charts import Chart
 from service_record.display.drawing import MAX_EXECUTIONS, boot_drawing
-from service_record.display.phrases import ending, place, rank_label
+from service_record.display.phrases import exit_text, location_text, rank_label
 from service_record.display.text import Ink, Line, View, count, painted, utc
 from service_record.history import History
 from service_record.record.visible import visible
@@ -66,9 +66,9 @@ def make_environment(*loaders: BaseLoader) -> Environment:
     )
     environment.filters |= {
         "anchor": _anchor,
-        "ending": ending,
+        "ending": exit_text,
         "percent": _percent,
-        "place": place,
+        "place": location_text,
         "rank_label": rank_label,
     }
     environment.globals |= {"inks": _CLASSES, "max_executions": MAX_EXECUTIONS}

@@ -18,7 +18,7 @@ from service_record.display.html.rendering import (
     page,
     section,
 )
-from service_record.display.phrases import VERBS, damages, headline, name, step_name, summary, when
+from service_record.display.phrases import VERBS, damages, headline, name, run_summary, step_name, summary
 from service_record.display.text import View, count
 from service_record.display.timeline import timeline_page
 from service_record.history import History, ServiceHistory
@@ -91,13 +91,13 @@ def _failure(failure: FailureGroup, view: View) -> _Card:
     what = step_name(failure.step) if failure.step is not None else "the service"
     run = failure.last
     went_on = "" if run.outcome is Outcome.FAILURE else f"; the run {VERBS[run.outcome]}"
-    note = f"{_times(failure.count)}{when(run, view)}{went_on}"
+    note = f"{_times(failure.count)}{run_summary(run, view)}{went_on}"
     return _Card("failure", f"{view.glyphs.failure} {what} failed", note, failure.facts)
 
 
 def _interruption(repeat: Repeat, view: View) -> _Card:
     heading = f"{view.glyphs.interrupted} {headline(repeat.last)}"
-    return _Card("interrupted", heading, _times(repeat.count) + when(repeat.last, view))
+    return _Card("interrupted", heading, _times(repeat.count) + run_summary(repeat.last, view))
 
 
 def _times(number: int) -> str:
