@@ -1,4 +1,4 @@
-"""The words for outcomes, endings, places, counts and damage: the same in every form for people."""
+"""Texts for outcomes, exits, places, counts and damage, shared by all output formats for people."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -51,7 +51,7 @@ VERBS: Final = {
     Outcome.STOPPED: "stopped",
     Outcome.SUCCESS: "succeeded",
 }
-"""Outcome -> its word, worst first."""
+"""Outcome -> its verb, worst first."""
 
 _INKS: Final = {
     Outcome.FAILURE: Ink.BAD,
@@ -62,11 +62,11 @@ _INKS: Final = {
 }
 _PURPOSES: Final = {"stop": "", "restart": " for a restart", "shutdown": " for a shutdown"}
 _RANKS: Final = {"contributing": "adds", "form of death": "ended", "points to": "likely"}
-"""Ranks of rules whose word is too long for a label -> their label."""
+"""Ranks of rules that are too long for a label -> their label."""
 _MINUTE: Final = 60.0
 _STOP_SIGNALS: Final = {"TERM", "INT", "HUP", "unknown"}
 _ORDINARY_RESULTS: Final = {None, "success", "exit-code", "signal", "core-dump"}
-"""$SERVICE_RESULT values that say no more than exit status and signal do; see systemd.exec(5)."""
+"""Values of $SERVICE_RESULT that add nothing to the exit status or signal; see systemd.exec(5)."""
 
 
 def ink(outcome: Outcome) -> Ink:
@@ -78,12 +78,12 @@ def glyph(outcome: Outcome, glyphs: Glyphs) -> str:
 
 
 def headline(run: Run) -> str:
-    """Return how and where a run ended: `failed in stage cvo-bootstrap`."""
+    """Return the outcome of a run with its place: `failed in stage cvo-bootstrap`."""
     return VERBS[run.outcome] + position_text(run)
 
 
 def position_text(run: Run) -> str:
-    """Return the stage and command that a run is in, or ended in: ` in stage first`."""
+    """Return the stage and command that a run is in, or ended in: ` in stage first`. Empty for neither."""
     words = f" in stage {name(run.in_stage)}" if run.in_stage is not None else ""
     if run.in_command is None:
         return words
@@ -98,9 +98,9 @@ def span_kind(span: Stage | Command) -> str:
 
 
 def duration_text(span: Span, seconds: float | None = None) -> str:
-    """Return how long a span took, or took so far when that is given; empty when it is not known.
+    """Return the duration of a span, or `seconds` if given, as text. Empty if it is unknown.
 
-    In whole seconds where the clock of its recorder had no others, as that of upstream's shim.
+    Whole seconds if the recorder's clock has no fractions, like that of upstream's shim.
     """
     length = span.duration if seconds is None else seconds
     if length is None:
@@ -116,13 +116,13 @@ def name(text: str) -> str:
 
 
 def step_name(step: "RunStep") -> str:
-    """Return what a step is called: `stage pull`, `pre-command prepare`, `stage mount of prepare`."""
+    """Return the kind and name of a step: `stage pull`, `pre-command prepare`, `stage mount of prepare`."""
     within = f" of {name(step.command)}" if step.command is not None else ""
     return f"{step.kind} {name(step.name)}{within}"
 
 
 def exit_text(facts: Facts) -> str:
-    """Return how a program ended: `exit 1`, `killed by SIGKILL (oom-kill)`; empty when that is not known."""
+    """Return the exit of a program: `exit 1`, `killed by SIGKILL (oom-kill)`. Empty if it is unknown."""
     if is_stop(facts):
         return _stop(facts)
     words = _death(facts)
@@ -135,9 +135,9 @@ def exit_text(facts: Facts) -> str:
 
 
 def _stop(facts: Facts) -> str:
-    """Return how a program was stopped: `stopped by systemd for a restart (SIGTERM)`."""
+    """Return the stop of a program and its reason: `stopped by systemd for a restart (SIGTERM)`."""
     if facts.stop_request is None:
-        # Nobody stops a service with SIGPIPE; systemd counts it as a good end all the same.
+        # systemd also counts an end by SIGPIPE as a success, but that signal is no request to stop.
         verb = "stopped" if facts.signal in _STOP_SIGNALS else "ended"
         return f"{verb} by {_signal(facts)}"
     if facts.stop_request == "cancel":
@@ -161,7 +161,7 @@ def _signal(facts: Facts) -> str:
 
 
 def location_text(location: Location) -> str:
-    """`FILE:LINE in FUNCTION`, or what of it is known."""
+    """Return `FILE:LINE in FUNCTION`, or the known parts of it."""
     file = visible(location.file)
     if not location.function:
         return file
@@ -175,11 +175,11 @@ LABEL_WIDTH: Final = 9
 _MAX_FRAMES: Final = 5
 _MAX_MESSAGE_LINES: Final = 10
 _MAX_MESSAGE_ROWS: Final = 4
-"""The rows of one line of a message, unless it is wanted whole."""
+"""A longer line of a message is cut to this many rows in the narrow output."""
 
 
 def details(facts: Facts, view: View, indent: int, *, whole: bool = False) -> Iterator[Line]:
-    """Yield the facts of a failure, labelled; very long ones cut unless they are wanted whole."""
+    """Yield the facts of a failure with labels. Long ones are cut unless `whole` is True."""
     limit = None if whole else _MAX_FRAMES
     inner, callers = facts.frames_around
     yield from _where(facts, view, indent)
@@ -190,7 +190,7 @@ def details(facts: Facts, view: View, indent: int, *, whole: bool = False) -> It
 
 
 def labelled(label: str, texts: Iterable[tuple[str, Ink]], view: View, indent: int) -> Iterator[Line]:
-    """Yield texts in a column of their own, wrapped; the label stands before the first."""
+    """Yield texts wrapped in a column, with the label to the left of the first row."""
     room = max(view.width - indent - LABEL_WIDTH, 20)
     for text, look in texts:
         for row in wrap(text, room):
@@ -218,9 +218,7 @@ def _frames(
 
 
 def _message(message: str, view: View, indent: int, *, whole: bool) -> Iterator[Line]:
-    """Yield the lines of a message, each beginning behind the gutter; other programs' lines may be
-    very long.
-    """
+    """Yield the lines of a message, each row after a gutter. Lines of other programs may be very long."""
     room = max(view.width - indent - LABEL_WIDTH - 2, 20)
     lines = lines_of(message)
     if not whole:
@@ -235,7 +233,7 @@ def _message(message: str, view: View, indent: int, *, whole: bool) -> Iterator[
 
 
 def title(run: Run, view: View) -> Line:
-    """`✗ bootkube failed in stage cvo-bootstrap`, in one line."""
+    """Return `✗ bootkube failed in stage cvo-bootstrap`, cut to the width of the view."""
     color = ink(run.outcome)
     service = cut(name(run.service), view.width // 2, view.glyphs.cut)
     text = cut(headline(run), view.width - cell_len(service) - len("✗  "), view.glyphs.cut)
@@ -243,7 +241,10 @@ def title(run: Run, view: View) -> Line:
 
 
 def run_summary(run: Run, view: View) -> str:
-    """Return how and when it ended: `attempt 3, exit 1 after 2m 3s, 2026-11-21 03:12:05Z`."""
+    """Return attempt, exit, duration and time: `attempt 3, exit 1 after 2m 3s, 2026-11-21 03:12:05Z`.
+
+    A run that has not ended gets the time of its start or last entry instead.
+    """
     parts = [f"attempt {run.attempt}"] if run.attempt > 1 else []
     if run.outcome is Outcome.RUNNING:
         parts.append(_at("started ", run.first_entry, view))
@@ -266,7 +267,7 @@ def _at(what: str, time: datetime | None, view: View) -> str:
 
 
 def _is_before_start(run: Run) -> bool:
-    """Return True if the run got no further than a pre-command, so that there was no start to record."""
+    """Return True if the run ended in a pre-command, before a start could be recorded."""
     return any(
         command.is_before and (command.name, command.outcome) == (run.in_command, run.outcome)
         for command in run.commands
@@ -285,7 +286,6 @@ def _end(run: Run) -> str:
 
 
 def rank_label(rank: str) -> str:
-    """Return the label of what a rule of that rank knows."""
     return _RANKS.get(rank, rank)
 
 
@@ -297,7 +297,7 @@ _UNKNOWN_HERE: Final = "stages and failing lines are known only where a log name
 
 
 def summary(history: History, source: str, view: View) -> Iterator[Line]:
-    """`3 services: 1 failed, 2 succeeded`, and where that was read."""
+    """Yield `3 services: 1 failed, 2 succeeded`, then the source of the records."""
     derived = {run.recorder for service in history.services for run in service.runs if run.is_derived}
     if history.services:
         what = "unit" if derived else "service"
@@ -317,7 +317,7 @@ def summary(history: History, source: str, view: View) -> Iterator[Line]:
 
 
 def _counts(history: History) -> Line:
-    """`: 1 failed, 2 succeeded`, worst first."""
+    """Return `: 1 failed, 2 succeeded`, worst first."""
     outcomes = Counter(service.outcome for service in history.services)
     counts = [
         (f"{outcomes[outcome]} {verb}", ink(outcome)) for outcome, verb in VERBS.items() if outcomes[outcome]
@@ -329,7 +329,7 @@ def _counts(history: History) -> Line:
 
 
 def left_out_sentences(service: ServiceHistory) -> Iterator[str]:
-    """Say what rotations left out: `37 successful runs left out: the record had grown too long`."""
+    """Yield the runs that rotations removed: `37 successful runs left out: the record had grown too long`."""
     marks = [run.left_out for run in service.runs if run.left_out is not None]
     kinds = {
         "successful run": sum(mark.succeeded for mark in marks),
@@ -343,13 +343,13 @@ def left_out_sentences(service: ServiceHistory) -> Iterator[str]:
 
 
 def damages(history: History, view: View, *, whole: bool = False) -> Iterator[Line]:
-    """Yield each record's damage, and its pieces that are not entries: the first few, or all of them."""
+    """Yield the damage of each record. The first damaged pieces are shown, or with `whole` all of them."""
     local = [service for service in history.services if service.utc_offset is not None]
     if len(local) > 1:
         yield BLANK
         yield from _all_local(local, view)
     for service in history.services:
-        doubts = list(_anomalies(service, is_zone_told=len(local) > 1))
+        doubts = list(_anomalies(service, is_zone_shown=len(local) > 1))
         if not doubts and not service.malformed:
             continue
         yield BLANK
@@ -360,7 +360,7 @@ def damages(history: History, view: View, *, whole: bool = False) -> Iterator[Li
 
 
 def local_times(services: Iterable[ServiceHistory]) -> Iterator[str]:
-    """Yield which services have local times labelled UTC; they are of one host, which has one zone."""
+    """Yield the services whose local times are labelled UTC. They share a host, so one zone is named."""
     local = [service for service in services if service.utc_offset is not None]
     if local:
         yield f"{_local(local[0].utc_offset)}: {', '.join(name(service.name) for service in local)}"
@@ -376,10 +376,10 @@ def _local(offset: timedelta | None) -> str:
     return f"times seem to be those of {zone(offset or timedelta())}, although labelled UTC"
 
 
-def _anomalies(service: ServiceHistory, *, is_zone_told: bool) -> Iterator[str]:
+def _anomalies(service: ServiceHistory, *, is_zone_shown: bool) -> Iterator[str]:
     if not service.runs and not service.malformed:
         yield "no entry in it"
-    if service.utc_offset is not None and not is_zone_told:
+    if service.utc_offset is not None and not is_zone_shown:
         yield _local(service.utc_offset)
     if service.is_unfinished:
         yield f"{visible(service.name)}.json.tmp lies beside it, from a write that did not end"

@@ -1,4 +1,4 @@
-"""The words of a diagnosis, the same in every form of output."""
+"""Sentences of a diagnosis, shared by all output formats."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -53,7 +53,7 @@ LOOKS: Final = {
     Verdict.UNKNOWN: Outcome.INTERRUPTED,
     Verdict.SUCCEEDED: Outcome.SUCCESS,
 }
-"""Verdict -> the outcome that has its colour and sign."""
+"""Verdict -> the outcome whose colour and sign it uses."""
 _BASES: Final = {Basis.FILE: "from the budget file", Basis.DEFAULT: "the default"}
 
 _RESULTS: Final = {
@@ -70,14 +70,14 @@ _RESULTS: Final = {
     "unit-start-limit-hit": "its unit was started too often, and systemd gave up",
     "trigger-limit-hit": "it was triggered too often, and systemd gave up",
 }
-"""systemd's result of a unit -> what it means; systemd.exec(5), org.freedesktop.systemd1(5)."""
+"""systemd's result of a unit -> its meaning; systemd.exec(5), org.freedesktop.systemd1(5)."""
 
 
 def verdict_sentence(diagnosis: Diagnosis) -> str:
-    """Return the host's verdict and why: `failed: bootkube in stage pull: the registry has no such image`."""
+    """Return the verdict and its reason: `failed: bootkube in stage pull: the registry has no such image`."""
     if diagnosis.root is not None:
         return trouble_sentence(diagnosis.root)
-    # What was expected comes first; what a failed unit keeps from starting comes behind that unit.
+    # Expected services come first. Units kept from starting by a failed unit come after that unit.
     faults = [one for one in diagnosis.not_started if one.is_fault]
     unseen = [f"failed: {not_started_sentence(one)}" for one in faults if one.is_expected]
     unseen += map(failed_unit_sentence, _failed_first(diagnosis))
@@ -106,7 +106,7 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
 
 
 def _failed_first(diagnosis: Diagnosis) -> list[FailedUnit]:
-    """Return the failed units, the one whose cause is told first."""
+    """Return the failed units, starting with the one that has the host's cause."""
     return sorted(
         diagnosis.failed_units,
         key=lambda one: diagnosis.host is None or one.cause is not diagnosis.host.cause,
@@ -114,13 +114,13 @@ def _failed_first(diagnosis: Diagnosis) -> list[FailedUnit]:
 
 
 def host_sentence(host: HostCause) -> str:
-    """`agent: images come at 0.3 MB/s`."""
+    """Return `agent: images come at 0.3 MB/s`."""
     hint = "points to: " if host.cause.is_pointer else ""
     return f"{name(host.service)}: {hint}{visible(host.cause.says)}"
 
 
 def _progress_remark(diagnosis: Diagnosis, run: Run) -> str:
-    """Return the failure that this run continued after, else that of another run."""
+    """Return the failure that this run continued after, or a remark on the host if there is none."""
     own = next((handled for handled in diagnosis.handled if handled.run is run), None)
     if own is None or diagnosis.host is not None:
         return _without_trouble(diagnosis, " so far")
@@ -128,7 +128,7 @@ def _progress_remark(diagnosis: Diagnosis, run: Run) -> str:
 
 
 def _without_trouble(diagnosis: Diagnosis, so_far: str = "") -> str:
-    """Return the remark on a host without trouble; `so_far` goes behind it while something is under way."""
+    """Return a remark on a host without trouble. `so_far` is appended while a service is running."""
     unreadable = diagnosis.unreadable
     if unreadable:
         rest = len(unreadable) - 1
@@ -154,7 +154,7 @@ def _without_trouble(diagnosis: Diagnosis, so_far: str = "") -> str:
 
 
 def _calm_sentence(diagnosis: Diagnosis) -> str:
-    """Say what the host came to where it has no trouble, and nothing runs."""
+    """Return the sentence for a host that has no trouble and no running service."""
     rest_of_it = _without_trouble(diagnosis)
     if diagnosis.verdict is Verdict.UNKNOWN and not diagnosis.unreadable:
         return f"unknown: {_without_records(diagnosis)}"
@@ -167,7 +167,7 @@ def _calm_sentence(diagnosis: Diagnosis) -> str:
 
 
 def _without_records(diagnosis: Diagnosis) -> str:
-    """Say what files show of a host that has no record, or how much was read in vain."""
+    """Return the sentence for a host without records: the findings in other files, or the amount read."""
     if diagnosis.host is not None:
         return f"no service recorded anything; {host_sentence(diagnosis.host)}"
     looked = diagnosis.looked
@@ -184,7 +184,7 @@ def _lines_that_stand_out(diagnosis: Diagnosis) -> str:
 
 
 def _extent(trouble: Trouble) -> str:
-    """Return how often it happened, or how long it lasts; empty when that is once."""
+    """Return the number or the duration of a trouble: `6 attempts`. Empty if it happened once."""
     loop, overrun = trouble.loop, trouble.overrun
     if overrun is not None:
         return f"for {'at least ' if overrun.is_least else ''}{duration(overrun.seconds)}"
@@ -208,7 +208,7 @@ def _whereabouts(trouble: Trouble) -> str:
 
 
 def cause_text(trouble: Trouble) -> str:
-    """Return the cause in a few words: the known one, or what was said of it last, or how it ended."""
+    """Return the cause in a few words: the known cause, else the message, else the exit."""
     cause, line = trouble.cause, reason_line(trouble)
     if cause is not None and cause.is_pointer:
         if line is not None and line.strip() == cause.line:
@@ -220,19 +220,19 @@ def cause_text(trouble: Trouble) -> str:
         return f"longer than {budget_sentence(trouble.overrun.budget)}"
     ended = exit_description(trouble.facts)
     if trouble.suppressed and (line is None or weight(line) <= LineWeight.PLAIN):
-        # The lines that the journal kept are the beginning of a flood: the reason is among the dropped ones.
+        # The rate limit keeps the first lines of a flood, so the reason is among the dropped ones.
         lost = f"the journal dropped {count(trouble.suppressed, 'message')} of it (rate limit)"
         return f"{ended}; {lost}" if ended else lost
     return visible(line) if line else ended or "nothing was recorded of why"
 
 
 def reason_line(trouble: Trouble) -> str | None:
-    """Return the line that most likely says what went wrong."""
+    """Return the line that most likely has the reason of a failure."""
     return trouble.telling.line if trouble.telling is not None else telling_line(trouble.facts.message)
 
 
 def exit_description(facts: Facts) -> str:
-    """Return how and where it ended: `exit 1 of "podman run" at /usr/local/bin/a.sh:12 in main`."""
+    """Return exit, command and place: `exit 1 of "podman run" at /usr/local/bin/a.sh:12 in main`."""
     words = exit_text(facts)
     if facts.command is not None:
         command = f'"{visible(facts.command)}"'
@@ -243,7 +243,7 @@ def exit_description(facts: Facts) -> str:
 
 
 def budget_sentence(budget: Budget) -> str:
-    """`5m 0s, from the budget file`, or what it was learned from."""
+    """Return a budget with its source: `5m 0s, from the budget file`, or the durations behind it."""
     if budget.longest is None:
         return f"{duration(budget.seconds)}, {_BASES[budget.basis]}"
     of = "in the good run" if budget.basis is Basis.BASELINE else "before"
@@ -255,26 +255,24 @@ def budget_sentence(budget: Budget) -> str:
 
 
 def trouble_sentence(trouble: Trouble) -> str:
-    """Return a trouble in one sentence: `stuck: approve-csr in stage wait: ... (for 12m 3s)`."""
-    return f"{trouble.kind}: {name(trouble.service)}{_whereabouts(trouble)}: {why_sentence(trouble)}"
+    """Return a trouble as one sentence: `stuck: approve-csr in stage wait: ... (for 12m 3s)`."""
+    return f"{trouble.kind}: {name(trouble.service)}{_whereabouts(trouble)}: {cause_sentence(trouble)}"
 
 
-def why_sentence(trouble: Trouble) -> str:
-    """Return the end of that sentence, for places that have said the rest: `the disk is full (6
-    attempts)`.
-    """
+def cause_sentence(trouble: Trouble) -> str:
+    """Return the last part of `trouble_sentence`, cause and extent: `the disk is full (6 attempts)`."""
     extent = _extent(trouble)
     return f"{cause_text(trouble)} ({extent})" if extent else cause_text(trouble)
 
 
 _FIRST_OF_SYSTEMD: Final = 200
-"""Exit statuses from here on are systemd's own, for a command that it could not execute: systemd.exec(5)."""
+"""systemd uses exit statuses from 200 for commands that it could not execute: systemd.exec(5)."""
 
 
 def failed_unit_sentence(failed: FailedUnit) -> str:
-    """`failed: mnt-data.mount: exit 32 of ExecMount=/bin/mount; kubelet.service requires it`."""
+    """Return `failed: mnt-data.mount: exit 32 of ExecMount=/bin/mount; kubelet.service requires it`."""
     unit = failed.unit
-    words = f"failed: {name(unit.name)}: {_why_failed(failed)}"
+    words = f"failed: {name(unit.name)}: {_unit_failure_reason(failed)}"
     is_not_executed = (
         unit.facts.service_result == "resources" or (unit.facts.exit_code or 0) >= _FIRST_OF_SYSTEMD
     )
@@ -296,9 +294,9 @@ def failed_unit_sentence(failed: FailedUnit) -> str:
     return words
 
 
-def _why_failed(failed: FailedUnit) -> str:
-    """Return systemd's reason for a failure, in plain words."""
-    cause, ended = failed.cause, _how_unit_failed(failed.unit)
+def _unit_failure_reason(failed: FailedUnit) -> str:
+    """Return the reason for the failure of a unit: a known cause, or systemd's result."""
+    cause, ended = failed.cause, _unit_exit(failed.unit)
     if cause is None or cause.name == OWN_ERROR:
         return ended
     if cause.is_pointer:
@@ -306,15 +304,15 @@ def _why_failed(failed: FailedUnit) -> str:
     return f"{visible(cause.says)} ({ended})" if failed.unit.command is not None else visible(cause.says)
 
 
-def _how_unit_failed(unit: Unit) -> str:
-    """Return how a unit failed: `exit 217 of ExecStart=/usr/bin/job`."""
-    result, how_ended = unit.facts.service_result, exit_text(unit.facts)
+def _unit_exit(unit: Unit) -> str:
+    """Return the exit or systemd's result of a failed unit: `exit 217 of ExecStart=/usr/bin/job`."""
+    result, exit_words = unit.facts.service_result, exit_text(unit.facts)
     if unit.command is not None:
-        return f"{how_ended} of {visible(unit.command)}"
+        return f"{exit_words} of {visible(unit.command)}"
     if result is None:
         return "systemd's reason is not known"
-    if how_ended and result in {"exit-code", "signal", "core-dump"}:
-        return how_ended
+    if exit_words and result in {"exit-code", "signal", "core-dump"}:
+        return exit_words
     return _RESULTS.get(result, f"systemd says {visible(result)}")
 
 
@@ -339,7 +337,7 @@ _HINDRANCES_OF_REQUIRED: Final = {
 
 
 def not_started_sentence(one: NotStarted) -> str:
-    """`release-image did not start: a condition of its unit is not met (ConditionPathExists=/data)`."""
+    """Return `release-image did not start: there is no unit release-image.service`."""
     service = name(one.service)
     match one.hindrance:
         case Hindrance.DAMAGE:
@@ -359,11 +357,11 @@ def not_started_sentence(one: NotStarted) -> str:
 
 
 def _chain_words(chain: Sequence[Unit]) -> str:
-    """`a.service, which requires b.mount, which failed: exit 32 of ExecMount=/bin/mount`."""
+    """Return `a.service, which requires b.mount, which failed: exit 32 of ExecMount=/bin/mount`."""
     *between, root = chain
     words = "".join(f"{name(unit.name)}, which requires " for unit in between) + name(root.name)
     if root.is_failed:
-        return f"{words}, which failed: {_how_unit_failed(root)}"
+        return f"{words}, which failed: {_unit_exit(root)}"
     reason = "which did not start either"
     if root.hindrance in _HINDRANCES_OF_REQUIRED:
         reason = _HINDRANCES_OF_REQUIRED[root.hindrance]
@@ -371,7 +369,7 @@ def _chain_words(chain: Sequence[Unit]) -> str:
 
 
 def unrecorded_sentence(one: Unrecorded) -> str:
-    """`chronyd.service is active; nothing is recorded of it`."""
+    """Return `chronyd.service is active; nothing is recorded of it`."""
     unit = name(one.unit.name)
     if one.unit.is_active:
         restarts = f", and systemd has restarted it {times(one.unit.restarts)}" if one.unit.restarts else ""
@@ -382,7 +380,7 @@ def unrecorded_sentence(one: Unrecorded) -> str:
 
 
 def running_sentence(running: Running) -> str:
-    """`bootkube in stage wait for 3m 2s (attempt 2; before: failed in stage pull)`."""
+    """Return `bootkube in stage wait for 3m 2s (attempt 2; before: failed in stage pull)`."""
     run = running.run
     words = name(run.service) + position_text(run)
     if running.seconds is not None and (running.seconds > 0 or not running.is_least):
@@ -391,21 +389,19 @@ def running_sentence(running: Running) -> str:
 
 
 def stopped_sentence(stopped: Stopped) -> str:
-    """`app in stage serve, stopped by systemd for a restart (SIGTERM) (attempt 2)`."""
+    """Return `app in stage serve, stopped by systemd for a restart (SIGTERM) (attempt 2)`."""
     run = stopped.run
     partner = stopped.partner
     facts = run.facts if partner is None else replace(run.facts, stopped_with=None)
     words = f"{name(run.service)}{position_text(run)}, {exit_text(facts)}"
     if partner is not None:
-        how_partner = (
-            f"failed: {_how_unit_failed(partner)}" if partner.is_failed else "is not active any more"
-        )
-        words += f", because it is bound to {name(partner.name)}, which {how_partner}"
+        partner_state = f"failed: {_unit_exit(partner)}" if partner.is_failed else "is not active any more"
+        words += f", because it is bound to {name(partner.name)}, which {partner_state}"
     return words + _notes(run, stopped.before)
 
 
 def _notes(run: Run, before: Run | None) -> str:
-    """` (attempt 2; before: failed in stage pull)`; empty where there is nothing to note."""
+    """Return ` (attempt 2; before: failed in stage pull)`; empty for a first attempt without a failure."""
     notes = [f"attempt {run.attempt}"] if run.attempt > 1 else []
     if before is not None:
         notes.append(f"before: {headline(before)}{_message_suffix(before)}")
@@ -413,12 +409,12 @@ def _notes(run: Run, before: Run | None) -> str:
 
 
 def handled_sentence(handled: Handled) -> str:
-    """`bootkube continued after stage pull failed twice: manifest unknown`."""
+    """Return `bootkube continued after stage pull failed twice: manifest unknown`."""
     return f"{continued_sentence(handled)}{_message_suffix(handled.stage)}"
 
 
 def continued_sentence(handled: Handled) -> str:
-    """Return the same without what was said."""
+    """Return `bootkube continued after stage pull failed twice`, without the message."""
     return f"{name(handled.run.service)} {_continued(handled)}"
 
 
@@ -465,7 +461,7 @@ def damaged_sentence(damaged: Damaged) -> str:
 
 
 def clock_sentence(finding: ClockFinding) -> str:
-    """Return the doubts about the clock; its times are those of the records, in UTC."""
+    """Return a problem of the host's clock. Times are those of the records, in UTC."""
     match finding:
         case UnsetClock():
             return f"never set: {name(finding.service)} has times of {utc(finding.time, 'seconds')}"
@@ -487,7 +483,10 @@ def _short(time: datetime) -> str:
 
 
 def since_lines(trouble: Trouble, view: View) -> Iterator[str]:
-    """Since when, when that is not what `when` says: how often it happened, and whether the same was said."""
+    """Yield the start of a trouble that lasts or repeats, with the number of failures and their messages.
+
+    Yields nothing for a single failure, whose time `run_summary` has.
+    """
     begun = moment(trouble.recorded_since, view.clock, view.now)
     loop = trouble.loop
     if trouble.overrun is not None:
@@ -506,7 +505,7 @@ def since_lines(trouble: Trouble, view: View) -> Iterator[str]:
 
 
 def findings(diagnosis: Diagnosis) -> dict[str, list[str]]:
-    """Return what there is besides the root cause: the label of the terminal -> sentences."""
+    """Return everything besides the root cause: label in the terminal -> sentences."""
     return {
         "missing": list(map(not_started_sentence, diagnosis.not_started)),
         "units": [

@@ -1,4 +1,4 @@
-"""`show`: the answer in one screen, failures first; and with `wide` everything that is known of every run."""
+"""The lines of `show`: a summary for one screen, failures first, and with `wide` all facts of all runs."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ _GAP: Final = "  "
 
 
 def stage_lines(stages: Sequence[Stage], view: View, indent: int) -> Iterator[Line]:
-    """`stages   ✓ first 1.2s  ✗ second 9.5s`, with how often each ran; of many, the last ones."""
+    """Yield `stages   ✓ first 1.2s  ✗ second 9.5s`, with counts. Only the latest stages are named."""
     by_name: dict[str, list[Stage]] = {}
     for stage in stages:
         by_name.setdefault(stage.name, []).append(stage)
@@ -82,7 +82,7 @@ def _item(same: Sequence[Stage], view: View) -> Line:
 
 
 def _rows(items: Sequence[Line], width: int) -> Iterator[Line]:
-    """Yield the items, side by side as long as there is room."""
+    """Yield rows with as many items side by side as fit."""
     row: list[tuple[str, Ink]] = []
     used = 0
     for item in items:
@@ -106,17 +106,17 @@ _MAX_FAILED_STAGES: Final = 3
 
 def table(history: History, source: str, view: View) -> Iterator[Line]:
     yield from summary(history, source, view)
-    stories = sorted((_story(service) for service in history.services if service.runs), key=_urgency)
-    for story in stories:
-        if story.bad is not None:
+    services = sorted((_summarize(service) for service in history.services if service.runs), key=_urgency)
+    for service in services:
+        if service.bad is not None:
             yield BLANK
-            yield from _told_in_full(story, story.bad, view)
-    calm = [story for story in stories if story.bad is None]
-    shown = _worth_telling(calm)
+            yield from _full_lines(service, service.bad, view)
+    calm = [service for service in services if service.bad is None]
+    shown = _select_calm(calm)
     if calm:
         yield BLANK
-    for story in shown:
-        yield from _told_in_short(story, view)
+    for service in shown:
+        yield from _short_lines(service, view)
     if len(shown) < len(calm):
         others = f"{count(len(calm) - len(shown), 'other unit')} without a failure: --output wide shows all"
         yield from wrapped(others, Ink.FAINT, view)
@@ -126,50 +126,51 @@ def table(history: History, source: str, view: View) -> Iterator[Line]:
 _MAX_CALM: Final = 12
 
 
-def _worth_telling(calm: Sequence["_Story"]) -> Sequence["_Story"]:
-    """Leave out most units of a journal that started well: those stay that took longest to start."""
-    derived = [story for story in calm if story.attempts[-1].is_derived]
+def _select_calm(calm: Sequence["_ServiceSummary"]) -> Sequence["_ServiceSummary"]:
+    """Return the services to show. Of many derived from a journal, only the slowest to start are kept."""
+    derived = [service for service in calm if service.attempts[-1].is_derived]
     if len(derived) <= _MAX_CALM:
         return calm
-    slowest = sorted(derived, key=lambda story: startup_seconds(story.attempts[-1]) or 0.0, reverse=True)
-    left_out = {id(story) for story in slowest[_MAX_CALM:]}
-    return [story for story in calm if id(story) not in left_out]
+    slowest = sorted(derived, key=lambda service: startup_seconds(service.attempts[-1]) or 0.0, reverse=True)
+    left_out = {id(service) for service in slowest[_MAX_CALM:]}
+    return [service for service in calm if id(service) not in left_out]
 
 
-class _Story(msgspec.Struct, frozen=True):
-    """One service, and the bad end of it that wants telling in full."""
+class _ServiceSummary(msgspec.Struct, frozen=True):
+    """The facts that `show` prints about one service."""
 
     attempts: Sequence[Run]
     bad: Run | None
+    """The last finished attempt if it failed or was interrupted. It is shown in full."""
     left_out: Sequence[str]
-    """The runs that rotations left out of its record."""
+    """Sentences about the runs that rotations removed from the record."""
 
 
-def _story(service: ServiceHistory) -> _Story:
+def _summarize(service: ServiceHistory) -> _ServiceSummary:
     attempts = service.attempts
-    return _Story(attempts, _bad_end(attempts), tuple(left_out_sentences(service)))
+    return _ServiceSummary(attempts, _bad_end(attempts), tuple(left_out_sentences(service)))
 
 
 def by_importance(services: Sequence[ServiceHistory]) -> list[ServiceHistory]:
-    """Return the services that ran, in the order of `show`: failures first, of these the earliest first."""
-    return sorted((each for each in services if each.runs), key=lambda each: _urgency(_story(each)))
+    """Return the services that ran, in the order of `show`: failures first, the earliest at the top."""
+    return sorted((each for each in services if each.runs), key=lambda each: _urgency(_summarize(each)))
 
 
 def _bad_end(attempts: Sequence[Run]) -> Run | None:
-    """Return the last attempt that came to an end, when that was a bad one."""
+    """Return the last finished attempt if its outcome is bad."""
     ended = (run for run in reversed(attempts) if run.outcome is not Outcome.RUNNING)
     last = next(ended, None)
     return last if last is not None and last.outcome.is_bad else None
 
 
-def _urgency(story: _Story) -> tuple[int, float]:
-    """Sort the worst outcomes first, and of those the one that happened first: others may follow from it."""
-    run = story.attempts[-1]
-    return list(VERBS).index(run.outcome), order((story.bad or run).last_entry)
+def _urgency(service: _ServiceSummary) -> tuple[int, float]:
+    """Return a sort key: the worst outcome first, then the earliest, which may have caused the others."""
+    run = service.attempts[-1]
+    return list(VERBS).index(run.outcome), order((service.bad or run).last_entry)
 
 
-def _told_in_full(story: _Story, bad: Run, view: View) -> Iterator[Line]:
-    latest = story.attempts[-1]
+def _full_lines(service: _ServiceSummary, bad: Run, view: View) -> Iterator[Line]:
+    latest = service.attempts[-1]
     yield title(latest, view)
     yield from wrapped(run_summary(latest, view), Ink.PLAIN, view, _INDENT)
     if latest is not bad:
@@ -178,18 +179,18 @@ def _told_in_full(story: _Story, bad: Run, view: View) -> Iterator[Line]:
         )
     yield from details(bad.facts, view, _INDENT)
     yield from stage_lines(bad.stages, view, _INDENT)
-    same, others = _repeats(story.attempts, bad)
+    same, others = _repeats(service.attempts, bad)
     if same.count > 1:
         first = moment(same.first.last_entry, view.clock, view.now)
         yield from labelled("repeated", [(f"{same.count} times, first {first}", Ink.PLAIN)], view, _INDENT)
     yield from _earlier([repeat for repeat in others if repeat.last is not latest], view)
     yield from _handled(latest, view)
-    yield from _left_out(story, view)
+    yield from _left_out(service, view)
 
 
-def _told_in_short(story: _Story, view: View) -> Iterator[Line]:
-    run = story.attempts[-1]
-    same, others = _repeats(story.attempts, run)
+def _short_lines(service: _ServiceSummary, view: View) -> Iterator[Line]:
+    run = service.attempts[-1]
+    same, others = _repeats(service.attempts, run)
     notes = [run_summary(run, view)]
     if same.count > 1:
         first = moment(same.first.last_entry, view.clock, view.now)
@@ -200,15 +201,15 @@ def _told_in_short(story: _Story, view: View) -> Iterator[Line]:
     yield from _beside(title(run, view), ", ".join(notes), view)
     yield from _handled(run, view)
     yield from _earlier(others, view)
-    yield from _left_out(story, view)
+    yield from _left_out(service, view)
 
 
-def _left_out(story: _Story, view: View) -> Iterator[Line]:
-    yield from labelled("left out", [(text, Ink.FAINT) for text in story.left_out], view, _INDENT)
+def _left_out(service: _ServiceSummary, view: View) -> Iterator[Line]:
+    yield from labelled("left out", [(text, Ink.FAINT) for text in service.left_out], view, _INDENT)
 
 
 def _failed_stages(failed: Mapping[str, int]) -> str:
-    """`stage pull failed twice, stage probe failed once`; of many the last."""
+    """Return `stage pull failed twice, stage probe failed once`. Only the last stages are named."""
     texts = [f"stage {name(stage)} failed {times(number)}" for stage, number in failed.items()]
     hidden = len(texts) - _MAX_FAILED_STAGES
     more = [f"{count(hidden, 'other stage')} failed"] if hidden > 0 else []
@@ -225,7 +226,7 @@ def _handled(run: Run, view: View) -> Iterator[Line]:
 
 
 def _beside(line: Line, notes: str, view: View) -> Iterator[Line]:
-    """Yield the notes behind the line when there is room, and else below it."""
+    """Yield the line with the notes to its right if they fit, or else below it."""
     width = sum(cell_len(text) for text, _ in line)
     if width + _INDENT + cell_len(notes) <= view.width:
         yield *line, (" " * _INDENT + notes, Ink.FAINT)
@@ -235,31 +236,31 @@ def _beside(line: Line, notes: str, view: View) -> Iterator[Line]:
 
 
 def _repeats(attempts: Sequence[Run], run: Run) -> tuple[Repeat, list[Repeat]]:
-    """Return the runs that came to the same as this one, and the others, latest first."""
+    """Return the attempts that ended like `run`, and the other groups of attempts, latest first."""
     repeated = repeats(attempts)
     same = next(repeat for repeat in repeated if repeat.last is run)
     return same, [repeat for repeat in reversed(repeated) if repeat is not same]
 
 
 def _earlier(others: list[Repeat], view: View) -> Iterator[Line]:
-    texts = [(_in_short(repeat, view), Ink.PLAIN) for repeat in others[:_MAX_EARLIER]]
+    texts = [(_repeat_text(repeat, view), Ink.PLAIN) for repeat in others[:_MAX_EARLIER]]
     if len(others) > len(texts):
         texts.append((f"and {len(others) - len(texts)} other ends, shown by --output wide", Ink.FAINT))
     yield from labelled("earlier", texts, view, _INDENT)
 
 
-def _in_short(repeat: Repeat, view: View) -> str:
+def _repeat_text(repeat: Repeat, view: View) -> str:
     times = [moment(repeat.last.last_entry, view.clock, view.now)]
     if repeat.count > 1:
         times = [f"first {moment(repeat.first.last_entry, view.clock, view.now)}", f"last {times[0]}"]
     return f"{count(repeat.count, 'run')} {headline(repeat.last)}, {', '.join(times)}"
 
 
-_MAX_NESTING: Final = 4  # overlapping stages of threads nest without end
+_MAX_NESTING: Final = 4  # the stages of threads overlap, which reads as nesting of any depth
 
 
 def wide(history: History, source: str, view: View) -> Iterator[Line]:
-    """Yield the lines of `show --output wide`: services in the order of their names, runs oldest first."""
+    """Yield the lines of `show --output wide`: services by name, their runs oldest first."""
     yield from summary(history, source, view)
     for service in history.services:
         for run in service.runs:
@@ -270,7 +271,7 @@ def wide(history: History, source: str, view: View) -> Iterator[Line]:
 
 
 def run_lines(run: Run, view: View) -> Iterator[Line]:
-    """Yield all that is known of a run, in the lines of `show --output wide`."""
+    """Yield all facts of a run, as in `show --output wide`."""
     yield title(run, view)
     yield from wrapped(run_summary(run, view), Ink.PLAIN, view, _INDENT)
     yield from labelled("ids", ((text, Ink.PLAIN) for text in _ids(run)), view, _INDENT)
@@ -305,7 +306,7 @@ def _stage(stage: Stage, run: Run, view: View, indent: int) -> Iterator[Line]:
 
 
 def _span(span: Stage | Command, view: View, indent: int) -> Line:
-    """`✓ stage first    1.2s  2026-11-21 01:05:10Z`."""
+    """Return `✓ stage first    1.2s  2026-11-21 01:05:10Z`."""
     begin = span.started or span.ended
     at = moment(begin, view.clock, view.now)
     room = min(view.width // 2, view.width - len(f"✓  {'':8}  {at}")) - indent
@@ -318,13 +319,13 @@ def _span(span: Stage | Command, view: View, indent: int) -> Line:
 
 
 def _attributes(span: Run | Stage | Command, view: View, indent: int) -> Iterator[Line]:
-    """Yield the attributes of a span: `with image=quay.io/x`."""
+    """Yield the attributes of a span: `with     image=quay.io/x`."""
     texts = [(f"{visible(key)}={visible(str(value))}", Ink.PLAIN) for key, value in span.attributes]
     yield from labelled("with", texts, view, indent)
 
 
 def _own_facts(span: Stage | Command, run: Run, view: View, indent: int) -> Iterator[Line]:
-    """Yield the facts that the failure of a stage or command adds to those of its run."""
+    """Yield the facts of a failed stage or command, unless its run has the same."""
     if span.facts in {NOTHING, run.facts}:
         return
     how = exit_text(span.facts)

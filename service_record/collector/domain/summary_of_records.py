@@ -12,7 +12,7 @@ from service_record.diagnosis import Diagnosis
 from service_record.diagnosis.causes import HostFiles, built_in_causes
 from service_record.diagnosis.judgement import judge
 from service_record.diagnosis.units import read_texts
-from service_record.display.sentences import verdict_sentence, why_sentence
+from service_record.display.sentences import cause_sentence, verdict_sentence
 from service_record.history import History, ServiceHistory
 from service_record.history.build import Now, host_history, latest_entry
 from service_record.history.results import Liveness
@@ -156,7 +156,7 @@ def _summary_fields(diagnosis: Diagnosis) -> dict[str, str]:
     return {
         "verdict": diagnosis.verdict.value,
         "reason": verdict_sentence(diagnosis).removeprefix(f"{diagnosis.verdict}: ")[:_LONGEST],
-        "why": "" if root is None else why_sentence(root)[:_LONGEST],
+        "why": "" if root is None else cause_sentence(root)[:_LONGEST],
         "service": (root.service if root is not None else (units or [""])[0])[:_LONGEST_NAME],
         "stage": "" if root is None else (root.stage or "")[:_LONGEST],
     }
