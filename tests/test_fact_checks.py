@@ -2,8 +2,8 @@
 
 import pytest
 
-from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, roles_of, seconds_in
-from service_record.diagnosis.evidence.fact_files import facts_of
+from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, find_roles, parse_go_duration
+from service_record.diagnosis.evidence.fact_files import read_facts
 from service_record.diagnosis.evidence.known_facts import KnownFact
 from service_record.diagnosis.evidence.log_lines import LinePlace
 from service_record.history import build_history
@@ -158,7 +158,7 @@ CASES = [
 def test_a_check_finds_its_trouble_and_nothing_near_it(
     check: str, files: dict[str, str], values: dict[str, str] | None
 ) -> None:
-    facts = facts_of((name, name, text) for name, text in files.items())
+    facts = read_facts((name, name, text) for name, text in files.items())
     found = next(CHECKS[check].find(facts, build_history([])), None)
     assert (dict(found.values) if found is not None else None) == values
     assert found is None or found.place is not None
@@ -177,7 +177,7 @@ def test_a_boot_from_the_medium_after_an_installation_is_found(
     ]
     agent = [entry(at=300, boot_id=BOOT_ID)]
     history = build_history([("install-to-disk", installed), ("agent", agent)])
-    found = list(CHECKS["wrong-boot-medium"].find(facts_of([("cmdline", "cmdline", cmdline)]), history))
+    found = list(CHECKS["wrong-boot-medium"].find(read_facts([("cmdline", "cmdline", cmdline)]), history))
     assert bool(found) is is_found
     if found:
         assert found[0].values == {"medium": "coreos.liveiso=rhcos-415", "installer": "install-to-disk"}
@@ -216,8 +216,8 @@ def test_numbers_in_a_line_are_measured(
 def test_how_much_memory_is_too_little_is_a_matter_of_the_role(
     service: str, container: str, kilobytes: int, role: str | None
 ) -> None:
-    facts = facts_of([("m", "meminfo", f"MemTotal: {kilobytes} kB")])
-    facts = facts.having("container", (KnownFact(container, LinePlace("x")),))
+    facts = read_facts([("m", "meminfo", f"MemTotal: {kilobytes} kB")])
+    facts = facts.with_facts("container", (KnownFact(container, LinePlace("x")),))
     found = list(CHECKS["too-little-memory"].find(facts, build_history([(service, [entry()])])))
     assert [one.values["role"] for one in found] == [role] * (role is not None)
 
@@ -232,8 +232,8 @@ def test_how_much_memory_is_too_little_is_a_matter_of_the_role(
     ],
 )
 def test_a_certificate_is_for_a_name_itself_or_with_a_star(names: list[str], is_found: bool) -> None:
-    facts = facts_of([("n", "cluster-names", "api.a.lab\napi.a.lab")])
-    facts = facts.having("certificate-name", tuple(KnownFact(name, LinePlace("x")) for name in names))
+    facts = read_facts([("n", "cluster-names", "api.a.lab\napi.a.lab")])
+    facts = facts.with_facts("certificate-name", tuple(KnownFact(name, LinePlace("x")) for name in names))
     found = list(CHECKS["certificate-without-api-name"].find(facts, build_history([])))
     assert [one.values for one in found] == [{"api": "api.a.lab", "names": "api.x.lab"}] * is_found
 
@@ -242,7 +242,7 @@ def test_a_certificate_is_for_a_name_itself_or_with_a_star(names: list[str], is_
     ("duration", "seconds"), [("2m3.5s", 123.5), ("812ms", 0.812), ("1h0m1s", 3601.0), ("", 0.0)]
 )
 def test_a_duration_of_go_is_read(duration: str, seconds: float) -> None:
-    assert seconds_in(duration) == pytest.approx(seconds)
+    assert parse_go_duration(duration) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -259,10 +259,10 @@ def test_a_duration_of_go_is_read(duration: str, seconds: float) -> None:
 def test_a_host_has_the_roles_of_what_it_runs(
     services: list[str], files: dict[str, str], roles: set[str]
 ) -> None:
-    facts = facts_of((name, name, text) for name, text in files.items() if name == "cmdline")
+    facts = read_facts((name, name, text) for name, text in files.items() if name == "cmdline")
     containers = (KnownFact(name, LinePlace(name)) for name in files if name != "cmdline")
     history = build_history((service, [entry()]) for service in services)
-    assert roles_of(facts.having("container", tuple(containers)), history) == roles
+    assert find_roles(facts.with_facts("container", tuple(containers)), history) == roles
 
 
 def test_every_check_has_a_case_in_which_it_finds_something_and_one_in_which_not() -> None:

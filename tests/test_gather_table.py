@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from service_record.cli import main
-from service_record.diagnosis.evidence.log_lines import stream_of
+from service_record.diagnosis.evidence.log_lines import classify_file
 from service_record.reporter.gather.collectors import COLLECTORS
 from service_record.reporter.gather.gathering import ROUND_SECONDS
 from service_record.reporter.gather.journal import Journal
@@ -175,7 +175,7 @@ def test_logs_of_installers_and_the_last_words_of_a_kernel_are_gathered(host: Ho
     assert {path: result.data(member).decode() for path, member in logs.items()} == {
         path: f"of {path}\n" for path in logs
     }
-    kinds = {member: stream.kind for member in logs.values() if (stream := stream_of(member)) is not None}
+    kinds = {member: stream.kind for member in logs.values() if (stream := classify_file(member)) is not None}
     assert list(kinds.values()) == ["installer", "installer", "installer", "kernel", "kernel"]
 
 
@@ -252,7 +252,7 @@ def test_certificates_are_gathered_without_the_keys_beside_them(host: Host) -> N
 
     members = [f"bootstrap/certificates/{member}" for member in files.values()]
     assert {result.data(member).decode() for member in members} == {certificate}
-    assert {stream.kind for member in members if (stream := stream_of(member)) is not None} == {"facts"}
+    assert {stream.kind for member in members if (stream := classify_file(member)) is not None} == {"facts"}
 
 
 def test_the_records_of_a_bundle_are_read_as_any(failing: Host, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from service_record.diagnosis.evidence.fact_checks import CHECKS
-from service_record.diagnosis.evidence.fact_files import facts_of
+from service_record.diagnosis.evidence.fact_files import read_facts
 from service_record.diagnosis.evidence.known_facts import FACT_NAMES, lies_in
 from service_record.history import History
 
@@ -215,7 +215,7 @@ EACH = [file.partition("\n")[::2] for file in FILES.removeprefix("= ").split("\n
 def lines_with_facts(name: str, lines: list[str]) -> str:
     """Return each line, and behind an arrow the facts that are read from it."""
     facts_of_line: list[list[str]] = [[] for _ in lines]
-    for kind, facts in facts_of([("file", name, "\n".join(lines))]).values.items():
+    for kind, facts in read_facts([("file", name, "\n".join(lines))]).values.items():
         for fact in facts:
             facts_of_line[(fact.place.line or 1) - 1].append(
                 f"{kind} {fact.value} ({fact.of})" if fact.of else f"{kind} {fact.value}"
@@ -234,7 +234,7 @@ def test_a_file_tells_its_facts_and_no_more_and_may_be_cut_anywhere(name: str, e
         for end in range(len(line)):
             lines_with_facts(name, [line[:end]])
         absurd = re.sub(r"\d+", "9" * 5000, line)
-        known = facts_of([("file", name, absurd)])
+        known = read_facts([("file", name, absurd)])
         numbers = [fact.number for kind in ("mtu", "swap-kb", "memory-kb") for fact in known.all(kind)]
         assert not any(numbers)
         for check in CHECKS.values():
@@ -243,7 +243,7 @@ def test_a_file_tells_its_facts_and_no_more_and_may_be_cut_anywhere(name: str, e
 
 def test_every_fact_that_a_rule_may_test_is_told_by_a_file() -> None:
     texts = ((file, file, re.sub(" => .*", "", expected)) for file, expected in EACH)
-    names = set(facts_of(texts).values)
+    names = set(read_facts(texts).values)
     of_other_tests = {"certificate-start", "certificate-end", "certificate-name", "container", "kernel"}
     assert names | of_other_tests == FACT_NAMES
 
@@ -265,7 +265,7 @@ def test_an_address_lies_in_a_network_or_not(address: str, network: str, expecte
 
 def test_of_a_fact_there_are_two_thousand_at_most() -> None:
     text = "\n".join(f"m{number} 1" for number in range(2001))
-    facts = facts_of([("one", "lsmod", text), ("two", "hostname", "a"), ("three", "hostname", "b")])
+    facts = read_facts([("one", "lsmod", text), ("two", "hostname", "a"), ("three", "hostname", "b")])
     assert len(facts.all("module")) == 2000
     assert [str(fact.place) for fact in facts.all("hostname")] == ["two:1", "three:1"]
     assert [fact.number for fact in facts.all("hostname")] == [None, None]

@@ -9,11 +9,11 @@ from service_record.diagnosis.evidence.log_lines import (
     LinePlace,
     LogLine,
     LogStream,
-    home_of,
+    classify_file,
+    find_home,
+    find_top,
     is_of,
     log_line,
-    stream_of,
-    top_of,
 )
 from tests.builders import START
 
@@ -79,7 +79,7 @@ a/notes => other notes"""
 
 
 def kind_of(path: str) -> str:
-    stream = stream_of(path)
+    stream = classify_file(path)
     if stream is None:
         return "skipped"
     host = f" of {stream.host}" if stream.host else ""
@@ -98,13 +98,13 @@ def test_a_path_says_in_which_folder_the_files_of_a_host_lie() -> None:
         "bootstrap/services/job.json": "",
         "x": "",
     }
-    assert {path: top_of(path) for path in tops} == tops
+    assert {path: find_top(path) for path in tops} == tops
     homes = {
         "a/bootstrap/services/job.json": "a/",
         "a/var/log/openshift/job.json": "a/",
         "bootstrap/services/job.txt": None,
     }
-    assert {path: home_of(path) for path in homes} == homes
+    assert {path: find_home(path) for path in homes} == homes
 
 
 def test_a_time_is_plausible_up_to_a_day_around_the_records() -> None:

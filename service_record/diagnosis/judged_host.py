@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from service_record.diagnosis.evidence.fact_checks import CHECKS, Finding, roles_of
+from service_record.diagnosis.evidence.fact_checks import CHECKS, Finding, find_roles
 from service_record.diagnosis.evidence.fact_files import MAX_FACTS
 from service_record.diagnosis.findings import ELSEWHERE
 from service_record.diagnosis.trouble_facts import Evidence
@@ -322,7 +322,7 @@ class JudgedHost:
     @cached_property
     def roles(self) -> frozenset[str]:
         """Return which of ROLES the host has."""
-        return roles_of(self._evidence.facts, self._history)
+        return find_roles(self._evidence.facts, self._history)
 
     def finding(self, check: str) -> Finding | None:
         """Return the first finding of a check of the host's facts."""

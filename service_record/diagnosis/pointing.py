@@ -1,7 +1,7 @@
-"""Choose the likely cause of a failure where no rule is certain of one. Pure.
+"""Choose the likely cause of a failure for which no rule is certain. Pure.
 
-Candidates are the service's own error line, the causes of rules whose evidence proves nothing, and the line
-that stands out most elsewhere. The strongest is shown as `points to`, if it is strong enough.
+Candidates are the error line of the service, the causes of rules with doubtful evidence, and the line that
+stands out most. The candidate with the highest score is shown as `points to`, if it reaches a minimum.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,17 +22,16 @@ from service_record.diagnosis.stands_out import (
 from service_record.diagnosis.trouble_facts import OTHER_ERROR, OWN_ERROR, POINTS_TO, KnownCause
 
 LEAST_POINTER: Final = 4.5
-"""The least score of a line that is called the likely cause: an error without any relation has 4."""
+"""A likely cause scores more than this. A labelled error without any relation to the failure scores 4."""
 LEAST_ELSEWHERE: Final = 6.0
-"""The same for a line of another program: an error near the failure in time, which has 5.5, may be about
-anything."""
-_OWN_SCORE: Final = 4.5
-"""The score of an own line for its writer and time, as in `stands_out`."""
-_RULE_SCORE: Final = 1.5
-"""The advantage of a line that a rule knows."""
+"""The least score of another program's line. An unrelated error close to the failure in time scores 5.5."""
+_OWN_LINE_SCORE: Final = 4.5
+"""The score for the writer and the time of an own line, as in `stands_out`."""
+_RULE_BONUS: Final = 1.5
+"""Added to the score of a line that a rule knows."""
 _FACT_SCORE: Final = 5.0
 LEAST_UNEXPLAINED: Final = 6.5
-"""The least score of an error line that is listed beside a certain cause."""
+"""The least score of an error line that is listed in addition to a certain cause."""
 
 
 def likely_cause(
@@ -42,12 +41,12 @@ def likely_cause(
     doubtful: Sequence[KnownCause],
     ranked: Sequence[StandingOut],
 ) -> KnownCause | None:
-    """Return what a failure most likely comes from; None if nothing is likely enough.
+    """Return the most likely cause of a failure; None if no candidate scores enough.
 
-    `told` is the own line that says most, `known` the symptom or form of death that a rule knows.
+    `told` is the telling line of the service. `known` is the symptom or form of death that a rule found.
     """
     best_score, best = LEAST_POINTER, None
-    for score, cause in _candidates(service, told, doubtful, ranked):
+    for score, cause in _score_candidates(service, told, doubtful, ranked):
         if score > best_score:
             best_score, best = score, cause
     if best is None or known is None:
@@ -56,31 +55,31 @@ def likely_cause(
     return replace(best, explains=f"{context} {best.explains or ''}".strip())
 
 
-def _candidates(
+def _score_candidates(
     service: str, told: QuotedLine | None, doubtful: Sequence[KnownCause], ranked: Sequence[StandingOut]
 ) -> Iterator[tuple[float, KnownCause]]:
     scores = {one.text: one.score for one in ranked}
     if told is not None and not is_shallow(told.line):
-        score = scores.get(told.line.strip(), score_text(told.line) + _OWN_SCORE)
-        yield score, _of_line(OWN_ERROR, told.line, told.place or None, "")
+        score = scores.get(told.line.strip(), score_text(told.line) + _OWN_LINE_SCORE)
+        yield score, _unknown_line_cause(OWN_ERROR, told.line, told.place or None, "")
     for cause in doubtful:
         if cause.line is None:
             continue
         if cause.place is not None and cause.of is None:
             yield _FACT_SCORE, cause
             continue
-        yield scores.get(cause.line.strip(), score_text(cause.line)) + _RULE_SCORE, cause
+        yield scores.get(cause.line.strip(), score_text(cause.line)) + _RULE_BONUS, cause
     for one in ranked:
         if is_shallow(one.text) or is_healthy_line(one.line):
             continue
         name = OWN_ERROR if is_own_line(one.line, service) else OTHER_ERROR
         by = "" if name == OWN_ERROR else one.line.name
         if name == OWN_ERROR or one.score >= LEAST_ELSEWHERE:
-            yield one.score, _of_line(name, one.text, str(one.line.place), by)
+            yield one.score, _unknown_line_cause(name, one.text, str(one.line.place), by)
         break
 
 
-def _of_line(name: str, line: str, place: str | None, by: str) -> KnownCause:
+def _unknown_line_cause(name: str, line: str, place: str | None, by: str) -> KnownCause:
     where = f" of {by}" if by else ""
     return KnownCause(
         name=name,
@@ -97,9 +96,10 @@ def _of_line(name: str, line: str, place: str | None, by: str) -> KnownCause:
 def lines_to_show(
     ranked: Sequence[StandingOut], cause: KnownCause | None, told: QuotedLine | None, *, has_failed: bool
 ) -> tuple[StandingOut, ...]:
-    """Return the lines that stand out and are not shown yet; beside a certain cause only strong ones.
+    """Return the lines that stand out and are not shown elsewhere on the page.
 
-    Where nothing has failed, no line is near a failure, so that less makes a line strong.
+    In addition to a certain cause, only lines with a high score are shown. Without a failure no line gets
+    points for being near one, so the limit is lower.
     """
     shown = {cause.line.strip()} if cause is not None and cause.line is not None else set()
     if told is not None:

@@ -1,7 +1,7 @@
 """Rank log lines by how much they stand out: the lines to read first when no rule is certain. Pure.
 
-No rule about a cause is used. A line scores for its severity, its writer, its time and its repetition. It
-loses points if healthy hosts log it too.
+No cause rules are used. A line scores for its severity, writer, time and repetition. It loses points if
+healthy hosts log it too.
 """
 # ruff: noqa: E501  # patterns are easier to read in long lines
 
@@ -20,7 +20,7 @@ from service_record.diagnosis.trouble_facts import LineWeight, weight
 
 MOST_SHOWN: Final = 3
 _PER_PROGRAM: Final = 2
-"""The lines shown of one program: a flood of one program must not hide the others."""
+"""The most lines shown of one program: a flood from one program must not hide the others."""
 _CLOSE: Final = timedelta(minutes=1)
 _BEFORE: Final = timedelta(minutes=10)
 _AFTER: Final = timedelta(minutes=2)
@@ -34,7 +34,7 @@ _SEVERITIES: Final = {
     LineWeight.LABELLED: 4.0,
 }
 NEAR_IN_TIME: Final = 1.5
-"""The score of a line that is of the time of the run and of its last minute."""
+"""The score of a line from the last minute of the run."""
 _CRASH_SCORE: Final = 5.0
 _CRASH: Final = (
     r"(?a)\bBUG: |\bOops\b|[Kk]ernel panic|general protection fault|Out of memory: Killed|Machine [Cc]heck Exception"
@@ -50,11 +50,11 @@ _SHALLOW: Final = r"""(?xia)
     | ^ (?:error: \s)? unhealthy | no \s error | \b 0 \s (?:errors|failed) | errors? [=:] \s? 0 \b
     | timeout \s reached \s while | \b failed \. $ | see \s the \s log
     """
-"""Lines that say only that something was waited for, or that something else failed."""
+"""Lines that only report a wait, or a failure of something else."""
 
 
 class StandingOut(msgspec.Struct, frozen=True):
-    """A line that stands out."""
+    """A log line with its number of repetitions and its score."""
 
     line: LogLine
     count: int
@@ -66,7 +66,7 @@ class StandingOut(msgspec.Struct, frozen=True):
 
 
 class FailureContext(msgspec.Struct, frozen=True):
-    """A service in trouble, and the time of its run."""
+    """A service in trouble, and the start and end of its run."""
 
     service: str
     started: datetime | None = None
@@ -78,10 +78,10 @@ def rank_lines(
     failures: Sequence[FailureContext] = (),
     known: frozenset[str] = frozenset(),
 ) -> tuple[StandingOut, ...]:
-    """Return the lines, those that stand out most first.
+    """Return the lines by score, highest first.
 
-    `failures` are the services in trouble. `known` are the templates of lines that a healthy host of the same kind
-    logged too.
+    `failures` are the services in trouble. `known` has the templates of lines that a healthy host of the same
+    kind logged.
     """
     ranked = []
     first_of_program: dict[str, NotableLine] = {}
@@ -92,7 +92,7 @@ def rank_lines(
             first_of_program[name] = one
     for one in lines:
         score = score_text(one.line.text.strip(), is_kernel=one.line.kind == KERNEL)
-        score += max((_closeness(one, failure) for failure in failures), default=0.0)
+        score += max((_score_closeness(one, failure) for failure in failures), default=0.0)
         score += {KERNEL: 0.5, CONTAINERS: 0.5, INSTALLER: 0.5}.get(one.line.kind, 0.0)
         score += 0.5 if one.count >= _OFTEN else 0.0
         score += 0.5 if first_of_program[one.line.name] is one else 0.0
@@ -113,11 +113,11 @@ def _time(one: NotableLine) -> float:
 
 
 def choose_shown(ranked: Iterable[StandingOut]) -> tuple[StandingOut, ...]:
-    """Return the few lines to show: of each program at most two, and none that says nothing."""
+    """Return at most three lines to show: at most two of each program, and none below `LEAST_SCORE`."""
     shown: list[StandingOut] = []
     for one in ranked:
         of_program = [other for other in shown if other.line.name == one.line.name]
-        is_repeated = any(_same(other.text, one.text) for other in shown)
+        is_repeated = any(_are_alike(other.text, one.text) for other in shown)
         if one.score > LEAST_SCORE and len(of_program) < _PER_PROGRAM and not is_repeated:
             shown.append(one)
         if len(shown) == MOST_SHOWN:
@@ -126,15 +126,15 @@ def choose_shown(ranked: Iterable[StandingOut]) -> tuple[StandingOut, ...]:
 
 
 LEAST_SCORE: Final = 1.0
-"""Lines with a lower score are not worth reading."""
+"""Lines up to this score are not worth reading."""
 
 
-def _same(text: str, other: str) -> bool:
+def _are_alike(text: str, other: str) -> bool:
     return line_template(text) == line_template(other)
 
 
 def score_text(text: str, *, is_kernel: bool = False) -> float:
-    """Return the score of a line's words."""
+    """Return the score for the text of a line."""
     severity = _SEVERITIES[weight(text)]
     if (is_kernel and re.search(_CRASH, text)) or "ordering cycle" in text:
         severity = _CRASH_SCORE
@@ -144,17 +144,17 @@ def score_text(text: str, *, is_kernel: bool = False) -> float:
         severity = min(severity, 2.5)
     if is_shallow(text):
         severity -= 1.5
-    # A path, an address or a quoted name: the line says what it is about.
+    # A path, an address or a quoted name makes a line specific.
     return severity + (0.5 if re.search(r"""(?a)\s/\w|["']\S+["']|\w:\d{2,5}\b""", text) else 0.0)
 
 
 def is_shallow(text: str) -> bool:
-    """Return whether a line says only that something was waited for, or that something else failed."""
+    """Return True if a line only reports a wait, or a failure of something else."""
     return re.search(_SHALLOW, text) is not None or weight(text) <= LineWeight.WRAPPER
 
 
-def _closeness(one: NotableLine, failure: FailureContext) -> float:
-    """Return the score for the writer and the time of a line, in relation to a failure."""
+def _score_closeness(one: NotableLine, failure: FailureContext) -> float:
+    """Return the score for the writer and the time of a line relative to a failure."""
     line = one.line
     score = 3.0 if is_own_line(line, failure.service) else 0.0
     if failure.service in line.text:
@@ -170,7 +170,7 @@ def _closeness(one: NotableLine, failure: FailureContext) -> float:
 
 
 def is_healthy_line(line: LogLine) -> bool:
-    """Return whether healthy hosts are known to log such a line."""
+    """Return True if healthy hosts are known to log such a line."""
     text = f"{line.name}: {line.text.strip()}"
     return line_template(text) in _healthy_templates() or re.search(_HARMLESS, text) is not None
 
@@ -199,4 +199,4 @@ _HARMLESS: Final = r"""(?xia)
     | ERST: | HEST: | RAS: | BERT: | errors=\w+-?\w* | failed=0 | PCIe \s Bus \s Error: \s severity=Corrected
     | scrubbed | cleanfsync | \bnscd\b | hid-generic | \bPNP0 | Bluetooth | iwlwifi | nouveau | snd_
 """
-"""Families of lines that healthy hosts log: kernels at boot, scanners of SSH, programs that wait for one another."""
+"""Lines that healthy hosts log: kernel messages at boot, SSH scanners, programs that wait for each other."""

@@ -1,6 +1,6 @@
-"""The facts of a trouble that rules match, and the choice of the line that says most about it. Pure.
+"""The facts of a trouble that rules match, the weight of log lines, and the evidence of a host. Pure.
 
-Patterns are texts here: `re` compiles each when it is first searched for, and most hosts need few of them.
+Patterns are plain strings: `re` compiles each on first use, and most hosts need only a few of them.
 """
 
 import re
@@ -17,29 +17,28 @@ from service_record.diagnosis.evidence.notable import NotableLine
 from service_record.diagnosis.units import UnitLog
 from service_record.history.outcome import Facts
 
-_TELLING: Final = (
+_ERROR_WORDS: Final = (
     "error", "fatal", "fail", "denied", "refused", "cannot", "can't", "could not", "unable", "no such",
     "not found", "timed out", "timeout", "panic", "invalid", "unauthorized", "forbidden", "no space",
     "killed", "not permitted", "unreachable", "exception", "unknown", "expired", "unsupported",
     "not supported", "does not exist", "not enough", "rejected", "mismatch", "corrupt", "in use", "held by",
     "substitution", "not allowed", "not valid", "must not", "duplicate", "abort",
 )  # fmt: skip
-"""Words, in lower case, that lines have which say what went wrong."""
+"""Lower-case words that mark an error line."""
 
-
-_LABELLED: Final = r"""(?xia)
+_ERROR_LABELS: Final = r"""(?xia)
       (?:^|[\s"'\]:]) (?:error|fatal|panic) (?:\[[^\]]{0,40}\]|\([^)]{0,40}\))? :   # Error: ..., fatal: ...
     | \b (?:level|lvl|severity) [=:] \s? "? (?:error|fatal|panic|crit)             # logfmt, JSON
     | ^ [EF] \d{4} \s \d\d:\d\d:\d\d                                              # klog
     | ^ (?:ERROR|FATAL|CRITICAL|PANIC) \b
     """
-"""Labels with which programs mark the line of an error."""
+"""Labels by which programs mark an error line."""
 
 _AFTERMATH: Final = r"""(?xia)(?:[^\s:]{1,40}:\s)? (?:re-?try(?:ing)?|will\s(?:re-?)?try|try(?:ing)?\sagain
         |waiting|sleeping|backing\soff|log\sbundle|gathering|collecting|cleaning|exiting|see\s|for\smore|use\s|hint\b|note\b)"""
-"""The beginnings of lines about a program's work after a failure."""
+"""The beginnings of lines about retries and clean-up after a failure."""
 
-_ASIDE: Final = r"""(?xia)
+_ASIDES: Final = r"""(?xia)
       ^ goroutine \s \d+ | ^ \S+\.go:\d+ \s \+0x | ^ (?:main|runtime)\.[\w.*()]+\(      # frames of Go
     | ^ File \s "[^"]*", \s line \s \d+ | ^ Traceback \s \( | ^ at \s [\w.$<>]+\( | ^ \#\d+ \s+ 0x
     | ^ \d+: \s+ 0x[0-9a-f]+ \s - | ^ stack \s backtrace: | ^ note: \s run \s with
@@ -47,10 +46,9 @@ _ASIDE: Final = r"""(?xia)
     | stack \s trace \s of \s this \s error | execute \s with \s --v= | make \s a \s check \s non-fatal
     | ^ [,:]? \s? (?:error: \s)? exit \s (?:status|code) \s \d+ \.? $
     """
-"""Usage texts, frames of a stack, hints, and bare exit statuses: they never say what went wrong."""
+"""Usage texts, stack frames, hints and bare exit statuses: they never name a problem."""
 
-
-_SYSTEMDS: Final = r"""(?xa)
+_SYSTEMD_LINES: Final = r"""(?xa)
       ^ (?:systemd\[\d+\]: \s)? [\w:.\\@-]{1,200}
         \.(?:service|socket|mount|swap|device|timer|path|slice|scope|target): \s
         (?: (?:Main|Control) \s process \s exited | Failed \s with \s result | Consumed \s
@@ -61,9 +59,9 @@ _SYSTEMDS: Final = r"""(?xa)
           | Finished ) \s [^:]{1,200} \. $
     | ^ (?:systemd\[\d+\]: \s)? Unit \s \S{1,200} \s entered \s failed \s state
     """
-"""Lines of systemd on how a unit ended: what its program said, says more."""
+"""Lines of systemd about the end of a unit. Lines of its program say more."""
 
-_WRAPPER: Final = r"""(?xia)
+_WRAPPERS: Final = r"""(?xia)
       unexpected \s error \s while \s running \s command | ^ finish: \s .{1,200} : \s FAIL: \s   # curtin
     | ^ E: \s Sub-process \s \S+ \s returned \s an \s error                                    # apt
     | ^ E: \s Some \s index \s files \s failed
@@ -72,7 +70,7 @@ _WRAPPER: Final = r"""(?xia)
     | (?: exited | failed ) \s with \s (?:an \s)? (?:error|exit|status|code|return) (?:\s(?:code|status))?
         [:=]? \s? \d+ \W* $
     """
-"""Lines that say only that something within failed: another line says what."""
+"""Lines of a caller that only report a failed part. The line of the part itself says more."""
 
 _OTHER_ERRORS: Final = r"""(?xia)
       ^ stderr: \s* [^\s'\"-]                     # curtin and cloud-init pass on the output of a command
@@ -81,97 +79,95 @@ _OTHER_ERRORS: Final = r"""(?xia)
 
 
 class TroubleFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts that rules of known causes are matched against."""
+    """The facts of one trouble that rules are tested against."""
 
     kinds: frozenset[str]
-    """The `KINDS` that it is of."""
+    """Kinds from `KINDS`."""
     service: str
     stage: str | None = None
     invocation_id: str | None = None
     facts: Facts
     booted: datetime | None = None
-    """The time when the boot of its run began, as far as that is known."""
+    """The start of the boot; None if unknown."""
     started: datetime | None = None
-    """The time when the first of the runs that are alike began, or failed."""
+    """The start of the trouble: of the first of several equal failures."""
     run_started: datetime | None = None
+    """The start of the latest of these runs."""
     ended: datetime | None = None
-    """None while it runs, and where nobody knows."""
+    """The end of the run; None while it runs, or if unknown."""
 
 
 KINDS: Final = frozenset(
     {"failed", "stuck", "restart-loop", "stage-loop", "boot-loop", "interrupted", "rebooted", "ended-well"}
 )
-"""The kinds of trouble that rules know: `rebooted` is interrupted by a boot of the host.
-
-`ended-well` is a unit that failed although its latest recorded run ended well.
+"""The kinds of trouble in rules. `rebooted`: interrupted by a boot of the host. `ended-well`: a unit failed
+although its latest recorded run succeeded.
 """
 
-
 POINTS_TO: Final = "points to"
-"""The certainty of a likely cause that its line does not prove."""
-
+"""The rank of a likely cause that the evidence does not prove."""
 
 OWN_ERROR: Final = "own-error"
-"""The name of a likely cause that no rule knows: the service's own error line."""
+"""The cause name for an error line of the service that no rule knows."""
 OTHER_ERROR: Final = "error-elsewhere"
-"""The same for a line of another program."""
+"""The cause name for an error line of another program that no rule knows."""
 
 
 class KnownCause(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause that a rule knows, as it applies to one trouble."""
+    """The cause of one trouble: a rule with its texts filled in, or an error line that no rule knows."""
 
     name: str
     says: str
-    """The cause in a few words, which end a sentence that names the service."""
+    """The cause in a few words. They end a sentence that names the service."""
     explains: str | None = None
-    """The meaning of that, and its usual source."""
+    """What this means, and how it usually happens."""
     commands: tuple[str, ...] = ()
-    """The commands to run next, filled in and safe to paste."""
+    """Commands to run next, filled in and safe to paste."""
     rank: str = "cause"
     """`cause`, `points to`, `contributing`, `symptom` or `form of death`."""
     doubt: str | None = None
     """Why the evidence only points to the cause."""
     is_last: bool = False
-    """True of a symptom that comes of other symptoms, too, whenever it began."""
+    """True for a symptom that can follow from other symptoms. It is considered last as the root cause."""
     line: str | None = None
-    """The line or fact that the rule knows it by; None where it was neither."""
+    """The line or fact that matched; None if the rule tests neither."""
     found: str | None = None
-    """The part of the line that the rule's pattern matched: it stays when the line is cut."""
+    """The part of the line that the rule's pattern matched. It stays visible when the line is cut."""
     place: str | None = None
-    """The file of the source, and the line in it; None where the service's record tells."""
+    """FILE:LINE in the source; None if the line is in the service's record."""
     of: str | None = None
-    """The program or container that wrote the line, where that is known."""
+    """The program or container that wrote the line; None if unknown."""
 
     @property
     def is_cause(self) -> bool:
-        """Return True where the headline may name it."""
+        """Return True for a certain cause, which the headline may name."""
         return self.rank == "cause"
 
     @property
     def is_of_rule(self) -> bool:
-        """Return False for a line that no rule knows: two such causes may have nothing in common."""
+        """Return False for a line that no rule knows. Two such causes may have nothing in common."""
         return self.name not in {OWN_ERROR, OTHER_ERROR}
 
     @property
     def is_pointer(self) -> bool:
-        """Return True for the likely cause, which is not proven."""
+        """Return True for a likely cause, which is not proven."""
         return self.rank == POINTS_TO
 
     @property
     def is_symptom(self) -> bool:
-        """Return True where something else has gone wrong before, or only the end is known."""
+        """Return True for every rank but `cause`: the real cause is something else, or not certain."""
         return not self.is_cause
 
 
 class Weighed(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that fits or nearly does, and what came of it."""
+    """A rule that matched or nearly did, and why it was or was not chosen."""
 
     rule: str
     rank: str
     line: str | None = None
     place: str | None = None
     lost: str | None = None
-    """The reason why it is not shown as the cause."""
+    """Why the rule is not shown as the cause; None for the chosen rule."""
 
     @property
     def is_named(self) -> bool:
@@ -179,23 +175,23 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LineWeight(IntEnum):
-    """The amount that a line says of what went wrong."""
+    """How much a line says about a problem, in rising order."""
 
     ASIDE = -1
     AFTERMATH = 0
     PLAIN = 1
     WRAPPER = 2
-    """It says that something within failed, and not what."""
+    """Reports a failed part without the reason."""
     ERROR = 3
     LABELLED = 4
 
 
-_MAX_END: Final = 4096
-"""Characters of a line that are read from either end."""
+_MAX_END_CHARACTERS: Final = 4096
+"""Only this much of the beginning and of the end of a line is searched."""
 
 
 class Looked(msgspec.Struct, frozen=True):
-    """The amount read beside the records."""
+    """How much was read besides the records."""
 
     files: int = 0
     lines: int = 0
@@ -203,12 +199,10 @@ class Looked(msgspec.Struct, frozen=True):
 
 
 def telling_line(message: str | None) -> str | None:
-    """Return the line of a message that most likely says what went wrong.
+    """Return the line of a message that most likely names the problem.
 
-    That is the last that a program labels as an error, else the last that speaks of one, else the last that
-    says only that something within failed, else the last. Lines about what is done after a failure, and those
-    of systemd on how the unit ended, come behind all others. None where there are only usage texts, frames
-    and hints.
+    This is the last line with the highest weight; see LineWeight. Returns None if the message has only
+    asides, such as usage texts, stack frames and hints.
     """
     lines = [line.strip() for line in (message or "").splitlines() if line.strip()]
     best = max(reversed(lines), key=weight, default=None)
@@ -216,64 +210,68 @@ def telling_line(message: str | None) -> str | None:
 
 
 def is_labelled(line: str) -> bool:
-    """Return whether a program marks a line as an error that says more than an exit status or a hint."""
+    """Return True if a program labels the line as an error, and it is more than an exit status or a hint."""
     return weight(line.strip()) is LineWeight.LABELLED
 
 
 def weight(line: str) -> LineWeight:
-    """Return how much a line says of what went wrong. Of a very long line only its ends are read."""
-    line = _ends_of(line)
-    if re.search(_ASIDE, line):
+    """Return how much a line says about a problem. Only both ends of a very long line are searched."""
+    line = _cut_middle(line)
+    if re.search(_ASIDES, line):
         return LineWeight.ASIDE
-    if re.search(_WRAPPER, line):
+    if re.search(_WRAPPERS, line):
         return LineWeight.WRAPPER
-    if re.search(_LABELLED, line):
+    if re.search(_ERROR_LABELS, line):
         return LineWeight.LABELLED
-    if re.match(_AFTERMATH, line) or re.match(_SYSTEMDS, line):
+    if re.match(_AFTERMATH, line) or re.match(_SYSTEMD_LINES, line):
         return LineWeight.AFTERMATH
     lowered = line.lower()
-    is_error = any(word in lowered for word in _TELLING) or re.search(_OTHER_ERRORS, line) is not None
+    is_error = any(word in lowered for word in _ERROR_WORDS) or re.search(_OTHER_ERRORS, line) is not None
     return LineWeight.ERROR if is_error else LineWeight.PLAIN
 
 
-def _ends_of(line: str) -> str:
-    return line if len(line) <= 2 * _MAX_END else f"{line[:_MAX_END]} {line[-_MAX_END:]}"
+def _cut_middle(line: str) -> str:
+    return (
+        line
+        if len(line) <= 2 * _MAX_END_CHARACTERS
+        else f"{line[:_MAX_END_CHARACTERS]} {line[-_MAX_END_CHARACTERS:]}"
+    )
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was found in the files of a host beside its records."""
+    """Everything that was found in the files of a host besides its records."""
 
     lines: Mapping[int, tuple[LogLine, ...]] = msgspec.field(default_factory=dict)
-    """Number of a test of lines -> the lines that fit it, the earliest first."""
+    """Number of a line test -> the lines that match it, earliest first."""
     own: Mapping[str, tuple[LogLine, ...]] = msgspec.field(default_factory=dict)
-    """Service -> its own lines in the journal, the earliest first."""
+    """Service -> the lines that it logged itself, earliest first."""
     ends: Mapping[str, tuple[int, LogLine | None]] = msgspec.field(default_factory=dict)
-    """File -> how many lines it has, and the last."""
+    """File -> its number of lines, and its last line."""
     facts: KnownFacts = msgspec.field(default_factory=KnownFacts)
     programs: frozenset[str] = frozenset()
-    """The programs that log, and the units with a journal of their own."""
+    """The programs that log, and the units with their own journal file."""
     unit_logs: Mapping[str, UnitLog] = msgspec.field(default_factory=dict)
     """Unit -> what systemd logged about it."""
     looked: Looked = msgspec.field(default_factory=Looked)
     has_systemd: bool = False
-    """True if systemd's own lines about units were read: they tell which failed."""
+    """True if lines of systemd about units were read, which show the failed units."""
     has_unit_listing: bool = False
     """True if a file lists the failed units."""
     notable: tuple[NotableLine, ...] = ()
-    """Lines that speak of an error, one of each kind."""
+    """Error lines, one of each kind."""
 
     @property
     def is_of_host(self) -> bool:
-        """Return whether any line or fact was read."""
+        """Return True if any line or fact was read."""
         return bool(self.facts.values) or bool(self.looked.kinds)
 
     def lines_behind(self, line: LogLine) -> tuple[int, int]:
-        """Return how many lines follow a line in its file, and how many lines the file has."""
+        """Return the number of lines after a line in its file, and the number of lines in the file."""
         count, _ = self.ends.get(line.place.path, (0, None))
         return count - (line.place.line or 0), count
 
     def last_time(self, line: LogLine) -> datetime | None:
-        """Return the time of the last line of the file that a line is in."""
+        """Return the time of the last line in the file of a line; None if it has no time."""
         _, last = self.ends.get(line.place.path, (0, None))
         return last.time if last is not None else None
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from service_record.diagnosis.evidence.journal_forms import Read, as_lines
 from service_record.diagnosis.evidence.journal_runs import CONSOLE, read_console, read_runs
-from service_record.diagnosis.evidence.log_lines import INSTALLER, Era, LogStream, log_line, stream_of
+from service_record.diagnosis.evidence.log_lines import INSTALLER, Era, LogStream, classify_file, log_line
 from service_record.history.from_installers import (
     CLOUD_INIT_RESULT,
     CLOUD_INIT_UNITS,
@@ -92,7 +92,7 @@ def read_log(path: str, read: Read) -> Records:
         return installer_entries("cloud-init", read_state(head + read(_BLOCK_BYTES)))
     if form not in LOGS:
         return {}
-    stream = stream_of(path, head)
+    stream = classify_file(path, head)
     if stream is not None and stream.host:
         return {}  # of another host of the cluster
     whole = chain([head], iter(lambda: read(_BLOCK_BYTES), b""))

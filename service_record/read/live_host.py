@@ -28,7 +28,7 @@ _PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     "boot-1.log": (*_JOURNAL, "--boot=-1", "--lines=500"),
     **HOST_PROGRAMS,
 }
-"""Name -> program. By the name `log_lines.stream_of` knows what kind of lines the output has."""
+"""Name -> program. By the name `log_lines.classify_file` knows what kind of lines the output has."""
 _FILES: Final = (
     *(
         "/etc/resolv.conf",

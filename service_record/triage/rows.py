@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from service_record.diagnosis import Diagnosis, Verdict
-from service_record.diagnosis.evidence.fact_checks import ROLES, roles_of
+from service_record.diagnosis.evidence.fact_checks import ROLES, find_roles
 from service_record.diagnosis.evidence.known_facts import KnownFacts
 from service_record.diagnosis.failures import signature
 from service_record.diagnosis.findings import FailedUnit, Trouble
@@ -116,7 +116,7 @@ _PLATFORM: Final = re.compile(r"\bignition\.platform\.id=(\S+)")
 
 def bundle_facts(facts: KnownFacts, history: History) -> dict[str, str]:
     """Return the columns that describe the host: its name, release, role, platform and hardware."""
-    roles = roles_of(facts, history)
+    roles = find_roles(facts, history)
     names = {fact.of: fact.value for fact in facts.all("os")}
     platform = _PLATFORM.search(" ".join(fact.value for fact in facts.all("cmdline")))
     name = facts.first("hostname")

@@ -1,4 +1,7 @@
-"""Checks of facts against each other, and of numbers in lines: trouble that no words tell. Pure."""
+"""Checks that compare facts with each other, and tests of numbers in lines. Pure.
+
+They find problems for which no program logs an error.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -15,26 +18,26 @@ from service_record.history.outcome import Outcome
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A check's finding: values for the texts of a rule, and the fact that shows it."""
+    """The result of a check: values for the texts of a rule, and the fact that proves it."""
 
     values: Mapping[str, str] = msgspec.field(default_factory=dict)
     line: str | None = None
     place: LinePlace | None = None
 
     @classmethod
-    def by(cls, fact: KnownFact, line: str, **values: str) -> "Finding":
-        """Return a finding that a fact shows, told as this line."""
+    def from_fact(cls, fact: KnownFact, line: str, **values: str) -> "Finding":
+        """Return a finding that is proven by a fact and shown as `line`."""
         return cls(values, line, fact.place)
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A check, and the values that its findings may have."""
+    """A check, and the names of the values in its findings."""
 
     find: Callable[[KnownFacts, History], Iterator[Finding]]
     values: tuple[str, ...] = ()
 
 
-_OVERLAYS: Final = (
+_OVERLAY_DEVICES: Final = (
     "tun",
     "ovn-k8s",
     "cni",
@@ -50,11 +53,12 @@ _OVERLAYS: Final = (
 
 
 def _is_overlay(device: str) -> bool:
-    return device.startswith(_OVERLAYS)
+    """Return True for a device of a pod network, a container engine or a tunnel."""
+    return device.startswith(_OVERLAY_DEVICES)
 
 
 def name_server_in_cluster_network(facts: KnownFacts, _: History) -> Iterator[Finding]:
-    """Find a name server that lies in a network of the pods or services, which hides it."""
+    """Find a name server with an address in the pod or service network. That network hides it."""
     networks = [fact.value for fact in facts.all("route") if _is_overlay(fact.of)]
     networks += [fact.value for name in ("cluster-network", "service-network") for fact in facts.all(name)]
     for server in facts.all("nameserver"):
@@ -62,41 +66,41 @@ def name_server_in_cluster_network(facts: KnownFacts, _: History) -> Iterator[Fi
             (network for network in networks if "/" in network and lies_in(server.value, network)), None
         )
         if inside is not None:
-            yield Finding.by(server, f"nameserver {server.value}", server=server.value, network=inside)
+            yield Finding.from_fact(server, f"nameserver {server.value}", server=server.value, network=inside)
 
 
 def wrong_boot_medium(facts: KnownFacts, history: History) -> Iterator[Finding]:
     """Find an installation to disk that succeeded in an earlier boot, while this boot runs from a medium."""
     medium = facts.first("live-medium")
-    if medium is None or len(history.boots) < 2:  # noqa: PLR2004  # one before this one
+    if medium is None or len(history.boots) < 2:  # noqa: PLR2004  # an earlier boot and this one
         return
     for service in history.services:
         for run in service.runs:
             if run.boot_id != history.latest_boot and _has_installed(service.name, run.outcome):
-                yield Finding.by(medium, medium.value, medium=medium.value, installer=service.name)
+                yield Finding.from_fact(medium, medium.value, medium=medium.value, installer=service.name)
                 return
 
 
-_INSTALLERS: Final = ("install-to-disk", "coreos-installer", "start-cluster-installation", "install")
+_INSTALL_SERVICES: Final = ("install-to-disk", "coreos-installer", "start-cluster-installation", "install")
 
 
 def _has_installed(service: str, outcome: Outcome) -> bool:
-    return service in _INSTALLERS and outcome is Outcome.SUCCESS
+    return service in _INSTALL_SERVICES and outcome is Outcome.SUCCESS
 
 
 def runs_from_target_disk(facts: KnownFacts, _: History) -> Iterator[Finding]:
-    """Find the disk that this host runs from, where it did not boot from a medium."""
+    """Find the disk that this host runs from, if it did not boot from an installation medium."""
     if facts.first("live-medium") is not None or facts.first("cmdline") is None:
         return
     for mount in facts.all("mounted"):
         if mount.value in {"/sysroot", "/"} and mount.of:
-            yield Finding.by(
+            yield Finding.from_fact(
                 mount, f"{mount.value} is mounted from {mount.of}", disk=mount.of, mount=mount.value
             )
 
 
 def one_default_route_of_two_families(facts: KnownFacts, _: History) -> Iterator[Finding]:
-    """Find addresses of both families, and a default route of only one."""
+    """Find addresses of both IP families, but a default route for only one."""
     addresses = [fact for fact in facts.all("address") if not _is_overlay(fact.of)]
     routes = facts.all("default-route")
     has = {
@@ -109,29 +113,30 @@ def one_default_route_of_two_families(facts: KnownFacts, _: History) -> Iterator
             fact for fact in facts.all("route") if _is_global(fact.value, family) and not _is_overlay(fact.of)
         ]
         if evidence and not has[family] and has[other]:
-            yield Finding.by(
+            yield Finding.from_fact(
                 evidence[0], f"{evidence[0].value} dev {evidence[0].of}", family=family, other=other
             )
 
 
 def _is_global(route: str, family: str) -> bool:
+    """Return True for a route of the family that is not loopback, link-local or multicast."""
     if family == "IPv4":
         return ":" not in route and not route.startswith(("127.", "169.254.", "224."))
     return ":" in route and not route.lower().startswith(("fe80", "ff", "::"))
 
 
 def no_address(facts: KnownFacts, _: History) -> Iterator[Finding]:
-    """Find a network device of a host that has no address but those of loopback devices and links."""
+    """Find a network device of a host without any global address."""
     links = [fact for fact in facts.all("link") if "LOOPBACK" not in fact.value and not _is_overlay(fact.of)]
     if links and not facts.all("address"):
-        yield Finding.by(links[0], f"{links[0].of}: <{links[0].value}>", interface=links[0].of)
+        yield Finding.from_fact(links[0], f"{links[0].of}: <{links[0].value}>", interface=links[0].of)
 
 
 def name_servers_without_route(facts: KnownFacts, _: History) -> Iterator[Finding]:
-    """Find the name servers of a host, if its routes lead to none of them."""
+    """Find the first name server of a host that has a route to none of its name servers."""
     routes = [fact.value for fact in facts.all("route")]
     if not routes or not facts.all("address"):
-        return  # its routes were not read
+        return  # routes were not collected
     networks = routes + [fact.value for fact in facts.all("address")]
     has_default = {":" in fact.value for fact in facts.all("default-route")}
     servers = facts.all("nameserver")
@@ -143,18 +148,18 @@ def name_servers_without_route(facts: KnownFacts, _: History) -> Iterator[Findin
     )
     if servers and not any(is_reachable):
         server = servers[0]
-        yield Finding.by(server, f"nameserver {server.value}", server=server.value)
+        yield Finding.from_fact(server, f"nameserver {server.value}", server=server.value)
 
 
 def no_time_source(facts: KnownFacts, _: History) -> Iterator[Finding]:
-    """Find a clock that is not synchronised, and no source that it could be synchronised with."""
+    """Find a chrony that is not synchronised and has not selected a source."""
     leap = facts.first("chrony-leap")
     if leap is not None and leap.value == "Not synchronised" and not facts.all("chrony-selected"):
-        yield Finding.by(leap, f"Leap status: {leap.value}")
+        yield Finding.from_fact(leap, f"Leap status: {leap.value}")
 
 
 def overlay_mtu(facts: KnownFacts, _: History) -> Iterator[Finding]:
-    """Find an overlay whose MTU is above that of every link it can run over."""
+    """Find an overlay device with a larger MTU than every device with a default route."""
     over = [
         fact
         for fact in facts.all("mtu")
@@ -164,73 +169,71 @@ def overlay_mtu(facts: KnownFacts, _: History) -> Iterator[Finding]:
     under = [int(fact.value) for fact in facts.all("mtu") if fact.of in names]
     for fact in over:
         if under and int(fact.value) > max(under):
-            yield Finding.by(
+            yield Finding.from_fact(
                 fact, f"{fact.of}: mtu {fact.value}", interface=fact.of, mtu=fact.value, link=str(max(under))
             )
 
 
 def hostname_is_localhost(facts: KnownFacts, _: History) -> Iterator[Finding]:
-    """Find a host that is called localhost."""
+    """Find a host with the name localhost."""
     name = facts.first("hostname")
     if name is not None and name.value.partition(".")[0] == "localhost":
-        yield Finding.by(name, name.value, hostname=name.value)
+        yield Finding.from_fact(name, name.value, hostname=name.value)
 
 
 def hostname_has_etcd(facts: KnownFacts, _: History) -> Iterator[Finding]:
-    """Find a hostname with `etcd` in it, which the etcd operator takes for its own."""
+    """Find a hostname that contains `etcd`: the etcd operator mistakes it for one of its own names."""
     name = facts.first("hostname")
     if name is not None and "etcd" in name.value:
-        yield Finding.by(name, name.value, hostname=name.value)
+        yield Finding.from_fact(name, name.value, hostname=name.value)
 
 
 def two_deployments_of_other_systems(facts: KnownFacts, _: History) -> Iterator[Finding]:
-    """Find more than one image reference among the deployments of ostree."""
+    """Find ostree deployments of different images."""
     refs = {fact.value.rpartition("@")[0] or fact.value: fact for fact in facts.all("deployment")}
     if len(refs) > 1:
         fact = next(iter(refs.values()))
-        yield Finding.by(fact, ", ".join(refs), refs=", ".join(refs))
+        yield Finding.from_fact(fact, ", ".join(refs), refs=", ".join(refs))
 
 
 ROLES: Final = ("bootstrap", "control-plane", "node", "live")
-"""The roles of hosts: `live` runs from an installation medium, `node` has a kubelet and is no bootstrap
-host.
-"""
-_BOOTSTRAPPING: Final = frozenset({"approve-csr", "bootkube", "crio-configure", "release-image"})
-_OF_CONTROL_PLANES: Final = frozenset({"etcd", "kube-apiserver", "kube-controller-manager"})
-_CONTROL_PLANES: Final = frozenset({"k3s", "k3s-server", "kubeadm-init", "rke2-server"})
-_KUBELETS: Final = frozenset({"k3s-agent", "kubeadm-join", "kubelet", "rke2-agent"})
+"""`live`: runs from an installation medium. `node`: has a kubelet and is not a bootstrap host."""
+_BOOTSTRAP_SERVICES: Final = frozenset({"approve-csr", "bootkube", "crio-configure", "release-image"})
+_CONTROL_PLANE_CONTAINERS: Final = frozenset({"etcd", "kube-apiserver", "kube-controller-manager"})
+_CONTROL_PLANE_SERVICES: Final = frozenset({"k3s", "k3s-server", "kubeadm-init", "rke2-server"})
+_NODE_SERVICES: Final = frozenset({"k3s-agent", "kubeadm-join", "kubelet", "rke2-agent"})
 
 
-def roles_of(facts: KnownFacts, history: History) -> frozenset[str]:
-    """Return which of ROLES a host has, by what it runs; none where that is not known."""
+def find_roles(facts: KnownFacts, history: History) -> frozenset[str]:
+    """Return the ROLES of a host, judged by its services and containers; empty if they are unknown."""
     services = {service.name for service in history.services}
     containers = {fact.value for fact in facts.all("container")}
-    is_bootstrap = bool(services & _BOOTSTRAPPING)
-    is_control_plane = bool(services & _CONTROL_PLANES or containers & _OF_CONTROL_PLANES)
+    is_bootstrap = bool(services & _BOOTSTRAP_SERVICES)
+    is_control_plane = bool(services & _CONTROL_PLANE_SERVICES or containers & _CONTROL_PLANE_CONTAINERS)
     has = {
         "bootstrap": is_bootstrap,
         "control-plane": is_control_plane and not is_bootstrap,
-        "node": bool(services & (_CONTROL_PLANES | _KUBELETS)) and not is_bootstrap,
+        "node": bool(services & (_CONTROL_PLANE_SERVICES | _NODE_SERVICES)) and not is_bootstrap,
         "live": facts.first("live-medium") is not None,
     }
     return frozenset(role for role, holds in has.items() if holds)
 
 
 _LEAST_MEMORY_KB: Final = {"bootstrap": 7_500_000, "control-plane": 7_500_000, "": 4_000_000}
-"""Role -> below it such a host does not get far. OpenShift asks for 16 GiB, half of which can do."""
+"""Role -> the least memory. With less, an installation fails. OpenShift requires 16 GiB; half can suffice."""
 
 
 def too_little_memory(facts: KnownFacts, history: History) -> Iterator[Finding]:
-    """Find less memory than the role of a host of OpenShift needs, or than any node of it does."""
+    """Find less memory than the host's role in OpenShift needs; without a known role, than any node needs."""
     fact = facts.first("memory-kb")
     total = fact.number if fact is not None else None
     if fact is None or total is None:
         return
-    roles = roles_of(facts, history)
+    roles = find_roles(facts, history)
     is_small = any(service.name.startswith(("k3s", "kubeadm", "rke2")) for service in history.services)
     role = "" if is_small else next((role for role in ("bootstrap", "control-plane") if role in roles), "")
     if total < _LEAST_MEMORY_KB[role] and not is_small:
-        yield Finding.by(
+        yield Finding.from_fact(
             fact,
             f"MemTotal: {total} kB",
             memory=f"{total // 1024} MiB",
@@ -238,13 +241,13 @@ def too_little_memory(facts: KnownFacts, history: History) -> Iterator[Finding]:
         )
 
 
-_LEAST_IN_ROW: Final = 4
-"""Lengths of boots. A healthy installation boots four times: the medium, and up to three systems."""
+_LEAST_SHORT_INTERVALS: Final = 4
+"""Four intervals are five boots. A healthy installation has four: the medium, and up to three systems."""
 _SHORT_BOOT: Final = timedelta(minutes=20)
 
 
 def boots_repeat(facts: KnownFacts, _: History) -> Iterator[Finding]:
-    """Find boots that each lasted no longer than twenty minutes: the latest ones, five or more in a row."""
+    """Find at least five latest boots in a row, each at most twenty minutes after the one before it."""
     boots = facts.all("boots")
     times = [datetime.fromisoformat(fact.value) for fact in boots]
     row = 0
@@ -252,30 +255,36 @@ def boots_repeat(facts: KnownFacts, _: History) -> Iterator[Finding]:
         if not timedelta() <= after - before <= _SHORT_BOOT:
             break
         row += 1
-    if row >= _LEAST_IN_ROW:
+    if row >= _LEAST_SHORT_INTERVALS:
         span = times[-1] - times[-1 - row]
         minutes = f"{max(round(span.total_seconds() / 60), 1)} minutes"
-        yield Finding.by(boots[-1], f"{row + 1} boots in {minutes}", count=str(row + 1), span=minutes)
+        yield Finding.from_fact(boots[-1], f"{row + 1} boots in {minutes}", count=str(row + 1), span=minutes)
 
 
 _SLOW_SYNC_MS: Final = 20.0
+"""Twice the 10 ms that etcd recommends for the 99th percentile."""
 
 
 def disk_syncs_slowly(facts: KnownFacts, _: History) -> Iterator[Finding]:
-    """Find a disk of which fio says that one sync in a hundred takes twice as long as etcd can bear."""
+    """Find a disk whose 99th percentile of sync times, measured by fio, is above `_SLOW_SYNC_MS`."""
     for fact in facts.all("sync-ms"):
         if float(fact.value) > _SLOW_SYNC_MS:
-            yield Finding.by(fact, f"99th percentile of a sync: {fact.value} ms", took=f"{fact.value} ms")
+            yield Finding.from_fact(
+                fact, f"99th percentile of a sync: {fact.value} ms", took=f"{fact.value} ms"
+            )
 
 
-def _now(history: History) -> datetime | None:
-    """Return the time of the latest entry, by the clock of the host."""
+def _latest_entry_time(history: History) -> datetime | None:
+    """Return the time of the latest entry in the records, by the clock of the host."""
     times = (run.last_entry for service in history.services for run in service.runs)
     return max((time for time in times if time is not None), default=None)
 
 
 def _latest_certificates(facts: KnownFacts) -> dict[str, dict[str, KnownFact]]:
-    """Return the dates of certificates by their file; of some that replace each other, of the latest."""
+    """Return the start and end of each certificate; of rotated files, only those of the latest.
+
+    Rotated files have the same path apart from a date or `current`.
+    """
     dates: dict[tuple[str, str], dict[str, KnownFact]] = {}
     for name in ("certificate-start", "certificate-end"):
         for fact in facts.all(name):
@@ -287,43 +296,44 @@ def _latest_certificates(facts: KnownFacts) -> dict[str, dict[str, KnownFact]]:
 
 
 def certificate_ended(facts: KnownFacts, history: History) -> Iterator[Finding]:
-    """Find a certificate that was no longer good when the host last said something."""
+    """Find a certificate that had expired at the time of the latest entry."""
     certificates = _latest_certificates(facts)
-    now = _now(history) if certificates else None  # looks at every run
+    now = _latest_entry_time(history) if certificates else None  # looks at every run
     for both in certificates.values():
         end = both["certificate-end"]
         if now is not None and datetime.fromisoformat(end.value) < now:
-            yield _of_certificate(end, "notAfter")
+            yield _certificate_finding(end, "notAfter")
 
 
 def certificate_not_yet_good(facts: KnownFacts, history: History) -> Iterator[Finding]:
-    """Find a certificate that was not good yet when the host last said something: its clock is behind."""
+    """Find a certificate that was not valid yet at the time of the latest entry: the clock is behind."""
     certificates = _latest_certificates(facts)
-    now = _now(history) if certificates else None  # looks at every run
+    now = _latest_entry_time(history) if certificates else None  # looks at every run
     for both in certificates.values():
         start = both["certificate-start"]
         if now is not None and datetime.fromisoformat(start.value) > now:
-            yield _of_certificate(start, "notBefore")
+            yield _certificate_finding(start, "notBefore")
 
 
-def _of_certificate(fact: KnownFact, what: str) -> Finding:
+def _certificate_finding(fact: KnownFact, what: str) -> Finding:
     file = fact.place.path.rpartition("/")[2]
     date = fact.value.replace("+00:00", "Z")
-    return Finding.by(fact, f"{what}: {date}", certificate=file, date=date)
+    return Finding.from_fact(fact, f"{what}: {date}", certificate=file, date=date)
 
 
 def certificate_without_api_name(facts: KnownFacts, _: History) -> Iterator[Finding]:
-    """Find a name of the API for which none of the certificates is that are for such a name."""
+    """Find an API name that no certificate covers, although there are certificates for such names."""
     for name in {fact.value: fact for fact in facts.all("api-name")}.values():
         kind = name.value.partition(".")[0]
         others = [fact for fact in facts.all("certificate-name") if fact.value.partition(".")[0] == kind]
-        is_for_it = any(_is_for(fact.value, name.value) for fact in facts.all("certificate-name"))
+        is_for_it = any(_covers(fact.value, name.value) for fact in facts.all("certificate-name"))
         if others and not is_for_it:
             names = ", ".join(dict.fromkeys(fact.value for fact in others))
-            yield Finding.by(others[0], f"DNS:{names}", api=name.value, names=names)
+            yield Finding.from_fact(others[0], f"DNS:{names}", api=name.value, names=names)
 
 
-def _is_for(pattern: str, name: str) -> bool:
+def _covers(pattern: str, name: str) -> bool:
+    """Return True if a name in a certificate, perhaps with a wildcard, covers a DNS name."""
     if pattern.startswith("*."):
         return pattern[1:].lower() == f".{name.partition('.')[2]}".lower()
     return pattern.lower() == name.lower()
@@ -333,20 +343,20 @@ def swap_is_on(facts: KnownFacts, _: History) -> Iterator[Finding]:
     """Find swap space in use."""
     for fact in facts.all("swap-kb"):
         if kilobytes := fact.number:
-            yield Finding.by(fact, f"SwapTotal: {fact.value} kB", swap=f"{kilobytes // 1024} MiB")
+            yield Finding.from_fact(fact, f"SwapTotal: {fact.value} kB", swap=f"{kilobytes // 1024} MiB")
 
 
 def disk_is_full(facts: KnownFacts, _: History) -> Iterator[Finding]:
     """Find a file system without space."""
     for fact in facts.all("full"):
-        yield Finding.by(fact, f"{fact.of}: {fact.value} used", directory=fact.of)
+        yield Finding.from_fact(fact, f"{fact.of}: {fact.value} used", directory=fact.of)
 
 
 def no_memory_cgroup(facts: KnownFacts, _: History) -> Iterator[Finding]:
     """Find a kernel command line that disables the memory cgroup."""
     fact = facts.first("cmdline")
     if fact is not None and "cgroup_disable=memory" in fact.value.split():
-        yield Finding.by(fact, "cgroup_disable=memory")
+        yield Finding.from_fact(fact, "cgroup_disable=memory")
 
 
 CHECKS: Final[Mapping[str, Check]] = {
@@ -371,47 +381,48 @@ CHECKS: Final[Mapping[str, Check]] = {
     "disk-is-full": Check(disk_is_full, ("directory",)),
     "no-memory-cgroup": Check(no_memory_cgroup),
 }
-"""Name, as rules call it -> check. What a check finds is a cause only where a rule says so."""
+"""Name in rules -> check. A finding becomes a cause only through a rule."""
 
 
 Values = Mapping[str, str]
 _LEAST_IMAGE_BYTES: Final = 5_000_000
-"""Smaller images say more of how long a request takes than of how fast bytes come."""
-_LEAST_RATE: Final = 1.0
-"""MB/s."""
-_PART_OF_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
+"""Pulls of smaller images measure the latency of requests, not the bandwidth."""
+_LEAST_MB_PER_SECOND: Final = 1.0
+_DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
 _SECONDS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
-def seconds_in(duration: str) -> float:
+def parse_go_duration(duration: str) -> float:
     """Return the seconds of a duration as Go prints it: `2m3.5s`, `812ms`."""
-    return sum(float(number) * _SECONDS[unit] for number, unit in _PART_OF_DURATION.findall(duration))
+    return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(duration))
 
 
 def slow_pull(values: Values) -> Values | None:
-    """Return the rate at which an image came, from `bytes` and what it `took`; None where that will do."""
-    size, seconds = float(values.get("bytes", 0)), seconds_in(values.get("took", ""))
-    if size < _LEAST_IMAGE_BYTES or not seconds or size / seconds / 1e6 >= _LEAST_RATE:
+    """Return the `rate` of a pull in MB/s, from `bytes` and `took`; None if it is fast enough."""
+    size, seconds = float(values.get("bytes", 0)), parse_go_duration(values.get("took", ""))
+    if size < _LEAST_IMAGE_BYTES or not seconds or size / seconds / 1e6 >= _LEAST_MB_PER_SECOND:
         return None
     return {"rate": f"{size / seconds / 1e6:.1f}"}
 
 
 def slow_probe(values: Values) -> Values | None:
-    """Return nothing more where a sync took longer than 20 `ms`, as the installer measures it; else None."""
+    """Return {} if a sync, as the installer measures it, took longer than `_SLOW_SYNC_MS`; else None."""
     return {} if float(values.get("ms", 0)) > _SLOW_SYNC_MS else None
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """A test of the numbers that the named groups of a pattern found."""
+    """A test of the numbers in the named groups of a pattern."""
 
     of: Callable[[Values], Values | None]
+    """Returns further values to fill in, or None if the test fails."""
     groups: tuple[str, ...]
+    """The groups that the pattern must have."""
     values: tuple[str, ...] = ()
-    """Further values to fill in."""
+    """The names of the further values."""
 
 
 MEASURES: Final[Mapping[str, Measure]] = {
     "slow-pull": Measure(slow_pull, ("bytes", "took"), ("rate",)),
     "slow-probe": Measure(slow_probe, ("ms",)),
 }
-"""Name, as rules call it -> measure."""
+"""Name in rules -> measure."""

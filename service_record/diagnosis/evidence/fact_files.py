@@ -18,8 +18,8 @@ MAX_FACTS: Final = 2_000  # of one name
 MAX_FACT_BYTES: Final = 1 << 18  # of one file
 
 
-def facts_of(texts: Iterable[tuple[str, str, str]]) -> KnownFacts:
-    """Return the facts in files: path, name of the file as `stream_of` has it, and text."""
+def read_facts(texts: Iterable[tuple[str, str, str]]) -> KnownFacts:
+    """Return the facts in files: path, name of the file as `classify_file` has it, and text."""
     values: dict[str, list[KnownFact]] = {}
     for path, name, text in texts:
         for fact, value, line, of in _named(name, text):

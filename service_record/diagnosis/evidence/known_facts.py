@@ -1,4 +1,4 @@
-"""Facts of a host: names, addresses, disks, memory, time; each with its place. Pure."""
+"""Facts of a host, such as names, addresses, disks and memory, each with its place. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ _NUMBER: Final = re.compile(r"\d{1,18}")
 
 
 class KnownFact(msgspec.Struct, frozen=True):
-    """One value, what it is of, and where it stands."""
+    """One value, its subject and its place."""
 
     value: str
     place: LinePlace
     of: str = ""
-    """The interface, disk or mount point that it is of."""
+    """The interface, disk or mount point that the value belongs to."""
 
     @property
     def number(self) -> int | None:
-        """Return the value as a number; None where it is none that a host can have."""
+        """Return the value as a number; None if it is not a whole number of at most 18 digits."""
         return int(self.value) if _NUMBER.fullmatch(self.value) else None
 
 
@@ -32,15 +32,15 @@ class KnownFacts(msgspec.Struct, frozen=True):
     values: Mapping[str, tuple[KnownFact, ...]] = msgspec.field(default_factory=dict)
 
     def all(self, name: str) -> tuple[KnownFact, ...]:
-        """Return every fact of that name; empty where nothing is known."""
+        """Return all facts with that name; empty if there are none."""
         return self.values.get(name, ())
 
     def first(self, name: str) -> KnownFact | None:
-        """Return the first fact of that name."""
+        """Return the first fact with that name, or None."""
         return next(iter(self.all(name)), None)
 
-    def having(self, name: str, facts: tuple[KnownFact, ...]) -> "KnownFacts":
-        """Return the same with these facts of that name."""
+    def with_facts(self, name: str, facts: tuple[KnownFact, ...]) -> "KnownFacts":
+        """Return a copy in which `facts` replace the facts with that name. No facts: no change."""
         return KnownFacts({**self.values, name: facts}) if facts else self
 
 
@@ -59,7 +59,7 @@ FACT_NAMES: Final = frozenset(
 
 
 def lies_in(address: str, network: str) -> bool:
-    """Return whether an address is in a network; False for what is neither."""
+    """Return True if an address is in a network; False if either text is invalid."""
     try:
         return ip_interface(address).ip in ip_network(network, strict=False)
     except ValueError:

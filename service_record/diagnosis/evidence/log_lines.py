@@ -158,19 +158,19 @@ _LAYOUT: Final = (
 )
 
 
-def top_of(path: str) -> str:
+def find_top(path: str) -> str:
     """Return the folder in which the gathering of one host lies, by a path in it."""
     begin = re.search(_LAYOUT, path)
     return path[: begin.start()] if begin else ""
 
 
-def home_of(path: str) -> str | None:
+def find_home(path: str) -> str | None:
     """Return the folder of the host that a record lies in; None for a file that is no record."""
     match = re.fullmatch(_RECORD, path)
     return match[1] if match else None
 
 
-def stream_of(path: str, head: bytes = b"") -> LogStream | None:
+def classify_file(path: str, head: bytes = b"") -> LogStream | None:
     """Classify a file by its path and its first bytes; None for one without lines or facts to use."""
     host = re.search(_HOSTS, path)
     other = (host[1] or host[2]) if host else ""
@@ -244,7 +244,7 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     is_earlier_boot: bool = False
 
     @property
-    def is_told_twice_by(self) -> tuple[datetime | None, str, str]:
+    def identity(self) -> tuple[datetime | None, str, str]:
         """Return what is the same of a line in two files: the journal of a unit, and that of all units."""
         return self.time, self.name, self.text
 

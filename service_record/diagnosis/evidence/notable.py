@@ -1,4 +1,4 @@
-"""Collect the log lines that speak of an error: one line of each kind, with its repetitions. Pure."""
+"""Collect error lines from all logs: one line of each kind, with its number of repetitions. Pure."""
 # ruff: noqa: E501  # a list of words is easier to read in long lines
 
 import re
@@ -13,8 +13,9 @@ from service_record.diagnosis.line_patterns import Pattern
 
 _MAX_LINE_BYTES: Final = 4096
 _MAX_TEMPLATES: Final = 4000
-"""Kinds of lines kept of all files together."""
+"""The most kinds of lines that are returned for all files together."""
 _MAX_OF_FILE: Final = 600
+"""The most kinds of lines that are kept for one file."""
 NOTABLE: Final = -1
 """The number of the test for these lines in a `LineSet`."""
 _WORDS: Final = (
@@ -28,7 +29,7 @@ _PHRASE: Final = r"no \S+ (?:\S+ )?available"
 
 
 def notable_patterns() -> Iterator[tuple[int, Pattern]]:
-    """Yield the patterns of lines that speak of an error."""
+    """Yield the patterns of error lines, numbered NOTABLE."""
     for word in _WORDS.split("|"):
         yield NOTABLE, Pattern(re.escape(word), needles=(word.lower(),), is_word=True)
     yield NOTABLE, Pattern(_PHRASE, needles=(" available",))
@@ -39,10 +40,10 @@ _KEY_BYTES: Final = 220
 
 
 class NotableLine(msgspec.Struct, frozen=True):
-    """A line that speaks of an error, and its repetitions."""
+    """An error line, and how often lines of its kind occur in the file."""
 
     line: LogLine
-    """The last one in its file."""
+    """The last line of the kind in the file."""
     count: int
     template: str
     last_time: datetime | None = None
@@ -56,13 +57,13 @@ class _Kind:
 
 
 class NotableLines:
-    """Collects such lines."""
+    """Collects error lines by kind: the line without its numbers."""
 
     def __init__(self) -> None:
         self._kinds: dict[LogStream, dict[bytes, _Kind]] = {}
 
     def add(self, stream: LogStream, number: int, raw: bytes) -> None:
-        """Take a line with one of the patterns."""
+        """Add a line that has one of the patterns."""
         kinds = self._kinds.setdefault(stream, {})
         key = _NUMBERS.sub(b"#", raw[:_KEY_BYTES])
         kind = kinds.get(key)
@@ -76,13 +77,13 @@ class NotableLines:
         kind.count += 1
 
     def lines(self, log_line: Callable[[LogStream, int, bytes], LogLine]) -> Iterator[NotableLine]:
-        """Yield one line of each kind, which `log_line` takes apart."""
+        """Yield the last line of each kind, parsed by `log_line`."""
         left = _MAX_TEMPLATES
         seen: set[tuple[str, str, float | None]] = set()
         for stream, kinds in self._kinds.items():
             for kind in kinds.values():
                 line = log_line(stream, kind.number, kind.raw)
-                # The journal of a unit repeats lines of the whole journal.
+                # The journal file of a unit repeats lines of the whole journal.
                 identity = line.name, line.text, line.time.timestamp() if line.time else None
                 if identity in seen or left <= 0:
                     continue
@@ -97,5 +98,5 @@ _QUOTED: Final = r"""(?xa) \\?"[^"\s]{0,200}" | '[^'\s]{0,200}' | (?:/[\w.+@:~-]
 
 
 def line_template(text: str) -> str:
-    """Return the line without its numbers, paths and quoted names, which differ from host to host."""
+    """Return the line with `#` for numbers, paths and quoted names, which differ from host to host."""
     return re.sub(r"#[#\s]*#|#", "#", re.sub(_QUOTED, "#", text[:400].lower()))[:120]
