@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from service_record.collector.api.answering import Refusal, answer
-from service_record.collector.api.requests import fields_of, whole_number
+from service_record.collector.api.requests import parse_fields, whole_number
 from service_record.collector.api.serving import Serving, caller, host_name, plain_body
 from service_record.collector.domain import access
 from service_record.collector.domain.access import Grant, TokenKind, expiry_of, scope_of
@@ -174,7 +174,7 @@ async def begin_build(request: Request) -> Response:
 
 async def named_fields(request: Request) -> dict[str, str]:
     """Return the members of a body that are texts or numbers, within the length of a name. Raises Refusal."""
-    fields = fields_of(await plain_body(request))
+    fields = parse_fields(await plain_body(request))
     texts: dict[str, str] = {}
     for name, value in fields.items():
         if value is None:
@@ -217,7 +217,7 @@ async def enrol(request: Request) -> Response:
     The token and a line feed, for a shell; JSON for those that accept it.
     """
     serving, grant = caller(request)
-    fields = fields_of(await plain_body(request))
+    fields = parse_fields(await plain_body(request))
     host, group = host_name(str(fields.get("host") or "")), str(fields.get("group") or "")
     if group and not access.is_group(group):
         raise Refusal(HTTPStatus.BAD_REQUEST, access.GROUP_RULE)

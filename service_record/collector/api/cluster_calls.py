@@ -13,7 +13,7 @@ from starlette.responses import Response
 from service_record.collector.api.answering import Refusal, answer
 from service_record.collector.api.assisted_calls import id_in_path, object_in
 from service_record.collector.api.host_calls import flag_in
-from service_record.collector.api.requests import fields_of, whole_number
+from service_record.collector.api.requests import parse_fields, whole_number
 from service_record.collector.api.serving import caller, plain_body
 from service_record.collector.domain.access import Grant
 from service_record.collector.domain.assisted_reports import completion_of, finalizing_stage_of, operator_of
@@ -128,7 +128,7 @@ async def put_cluster(request: Request) -> Response:
     cluster_id = str(request.path_params["cluster"]).lower()
     if not is_id(cluster_id):
         raise Refusal(HTTPStatus.BAD_REQUEST, "a cluster is defined by its id, a UUID")
-    fields = fields_of(await plain_body(request))
+    fields = parse_fields(await plain_body(request))
     name = fields.get("name")
     if name is not None and (not isinstance(name, str) or len(name) > LONGEST_NAME):
         raise Refusal(HTTPStatus.BAD_REQUEST, f"name is a text of at most {LONGEST_NAME} characters")

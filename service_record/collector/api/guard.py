@@ -1,5 +1,6 @@
-"""Checks the token of a request, and how often its owner may ask: each request takes from a bucket that time
-fills again.
+"""Token authentication and rate limits.
+
+The limits are token buckets: each request takes one token, and a bucket is refilled at a constant rate.
 """
 
 import asyncio
@@ -29,39 +30,39 @@ from service_record.collector.store.tokens import count_uses
 
 K = TypeVar("K")
 V = TypeVar("V")
-_MOST_REMEMBERED: Final = 100_000
-"""Addresses, tokens, sessions and hosts remembered, each; those that came longest ago are forgotten first."""
-
-
-_SHARED: Final = 1.0
-"""Seconds after which other processes know."""
-_OFTEN: Final = _SHARED / 8
-"""Requests a second above which other processes are notified of a client, as a part of what a bucket
-allows.
+_MAX_REMEMBERED: Final = 100_000
+"""Maximum number of addresses, tokens, sessions and hosts kept in memory, each. The least recently used is
+dropped first.
 """
-_NEW_HOSTS: Final = 10
-"""A token's limit for hosts that are new to this process, as a multiple of the limit of one host."""
+
+
+_SHARE_SECONDS: Final = 1.0
+"""Interval at which processes exchange their counts."""
+_PUBLISH_FACTOR: Final = _SHARE_SECONDS / 8
+"""A client's count is published if it used at least this many seconds' worth of its rate."""
+_NEW_HOSTS_FACTOR: Final = 10
+"""A token's limit for hosts that are new to this process, as a multiple of one host's limit."""
 _PATIENCE_SECONDS: Final = 2.0
-"""The time for which a report may wait; the snippets' shortest time limit."""
-_MOST_WAITING: Final = 2_000
+"""How long a report may wait for its limit: the shortest timeout in the snippets."""
+_MAX_WAITING: Final = 2_000
 _SPREAD_SECONDS: Final = 5.0
-_MOST_OF_NAME: Final = 200
-"""Characters of a host's name in the key of its limit, which a column of 255 must hold."""
-_FRESH: Final = 10.0
-"""Seconds after which what others took is over: time has filled the bucket again."""
+_MAX_NAME_CHARS: Final = 200
+"""Characters of a host's name in the key of its bucket. The database column holds 255."""
+_FRESH_SECONDS: Final = 10.0
+"""If the last exchange is longer ago, counts of other processes are not deducted: the bucket has refilled."""
 
 
 @dataclass(slots=True)
 class Bucket:
-    """The tokens left in a bucket, and since when. Times are seconds of one monotonic clock."""
+    """A token bucket: `left` tokens at the time `at`, in seconds of the monotonic clock."""
 
     left: float
     at: float
 
     def take(self, rates: Rates, now: float, patience: float = 0.0) -> float:
-        """Return the seconds to wait for a token, 0 if there is one.
+        """Return the seconds until a token is available, 0 if one is available now.
 
-        The token is taken, unless it takes more than `patience` seconds to come.
+        The token is taken if the wait is at most `patience` seconds.
         """
         self.left = min(self.left + (now - self.at) * rates.per_second, float(rates.burst))
         self.at = now
@@ -73,7 +74,7 @@ class Bucket:
 
 @dataclass(slots=True)
 class Use:
-    """The tokens that a bucket gave since other processes were last updated."""
+    """The number of tokens taken from a bucket since the last update of other processes."""
 
     bucket: Bucket
     rates: Rates
@@ -81,33 +82,33 @@ class Use:
 
 
 class Uses:
-    """The tokens that all buckets gave since the last update of other processes. For any thread."""
+    """The tokens taken from all buckets since the last update of other processes. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._uses: dict[str, Use] = {}
 
     def count(self, key: str, bucket: Bucket, rates: Rates) -> None:
-        """Count one use."""
         with self._lock:
             self._uses.setdefault(key, Use(bucket, rates)).count += 1
 
     def take(self) -> dict[str, Use]:
-        """Take the counts of the clients that ask often: other processes need not know of the rest."""
+        """Return the counts of frequent clients, and reset all counts."""
         with self._lock:
             uses, self._uses = self._uses, {}
-        return {key: use for key, use in uses.items() if use.count >= use.rates.per_second * _OFTEN}
+        # Publishing every client would cost a database row each; rare clients are far from their limit.
+        return {key: use for key, use in uses.items() if use.count >= use.rates.per_second * _PUBLISH_FACTOR}
 
 
 def _remember(memory: OrderedDict[K, V], key: K, value: V) -> None:
     memory[key] = value
     memory.move_to_end(key)
-    while len(memory) > _MOST_REMEMBERED:
+    while len(memory) > _MAX_REMEMBERED:
         memory.popitem(last=False)
 
 
 class Buckets:
-    """The buckets of clients of one kind: of tokens, sessions, or addresses that guess."""
+    """The buckets of one kind of client, such as tokens, sessions or addresses with failed logins."""
 
     def __init__(self, kind: str, rates: Rates, uses: Uses) -> None:
         self._kind = kind
@@ -123,7 +124,7 @@ class Buckets:
         return client in self._buckets
 
     def take(self, client: object, now: float, patience: float = 0.0) -> float:
-        """Return the seconds until a client has a token. It is taken if that is within `patience`."""
+        """Return the seconds until the client's bucket has a token; see `Bucket.take`."""
         bucket = self._buckets.get(client) or Bucket(float(self._rates.burst), now)
         _remember(self._buckets, client, bucket)
         wait = bucket.take(self._rates, now, patience)
@@ -133,7 +134,10 @@ class Buckets:
 
 
 def address_of(host: str) -> str:
-    """Return the address that failures count for: with IPv6 its /64, which one machine has for itself."""
+    """Return the key under which failures of an address are counted: for IPv6 its /64 network.
+
+    One machine usually has a whole /64, so single addresses would not limit it.
+    """
     if ":" not in host:
         return host
     try:
@@ -142,26 +146,27 @@ def address_of(host: str) -> str:
         return host
 
 
-REMEMBERED: Final = 3.0
-"""Seconds for which a token that was good is taken for good. So long after it was revoked by another process
-it may still work; by this one, no longer."""
+TOKEN_CACHE_SECONDS: Final = 3.0
+"""How long a valid token is cached. A token that another process revoked may work for this long; a token that
+this process revoked stops working at once.
+"""
 
 
 @dataclass(slots=True)
 class _CachedToken:
-    """A token that was good when it was last looked up."""
+    """A token that was valid at its last look-up."""
 
     presented: Presented
     grant: Grant
     until: float
 
-    def is_of(self, token: Presented) -> bool:
-        """Return whether it is the same token, in a time that reveals nothing."""
+    def matches(self, token: Presented) -> bool:
+        """Return True if it is the same token. The comparison takes constant time."""
         return hmac.compare_digest(self.presented.secret.encode(), token.secret.encode())
 
 
 class Guard:
-    """Caches the tokens that were presented lately, and the addresses that guess."""
+    """Authenticates requests and applies the rate limits of this process."""
 
     def __init__(self, collector: Collector, rates: Rates) -> None:
         self._collector = collector
@@ -170,27 +175,32 @@ class Guard:
         self.uses = Uses()
         self._tokens = Buckets("token", rates, self.uses)
         self._hosts = Buckets("host", rates, self.uses)
-        new_hosts = Rates(per_second=rates.per_second * _NEW_HOSTS, burst=rates.burst * _NEW_HOSTS)
+        new_hosts = Rates(
+            per_second=rates.per_second * _NEW_HOSTS_FACTOR, burst=rates.burst * _NEW_HOSTS_FACTOR
+        )
         self._new_hosts = Buckets("new hosts of token", new_hosts, self.uses)
         self._waiting = 0
         self._sessions = Buckets("session", rates, self.uses)
         self._guesses = Buckets("address", collector.settings.guesses, self.uses)
 
     async def grant(self, request: Request, *, is_counted: bool = True) -> Grant:
-        """Return the rights of a request's token. Its handler calls `admit_report` unless it is counted here.
+        """Return the rights of a request's token.
 
-        Raises Refusal: 401 for a bad token; 429 for a good one that comes too often, and for a bad one from
-        an address that has presented too many.
+        With `is_counted=False` the request is not counted; its handler calls `admit_report` once it knows the
+        host.
+
+        Raises Refusal: 401 for an invalid token; 429 if a valid token exceeds its limit, or if an address
+        presented too many invalid tokens.
         """
-        token = _token_of(request)
+        token = _read_token(request)
         if token is None:
             raise _unauthorized("this needs a token: Authorization: Bearer srt_...")
         return await self.grant_of(token, request, is_counted=is_counted)
 
     async def grant_of(self, token: Presented, request: Request, *, is_counted: bool = True) -> Grant:
-        """Return the same for a token that did not come in a header but in the form of a login."""
+        """Return the rights of this token, for example from a login form. Raises Refusal like `grant`."""
         cached = self._known.get(token.id)
-        if cached is None or not cached.is_of(token) or cached.until < time.monotonic():
+        if cached is None or not cached.matches(token) or cached.until < time.monotonic():
             cached = await self._look_up(token, request)
         request.state.token_id = cached.grant.token_id
         if is_counted:
@@ -199,22 +209,20 @@ class Guard:
         return cached.grant
 
     async def admit_report(self, grant: Grant, host: str) -> None:
-        """Count a request. Raises Refusal 429.
+        """Count one report of a host. Waits up to `_PATIENCE_SECONDS` if the limit is exceeded.
 
-        A group's token is limited for each of its hosts, so hosts that boot together do not use up one limit.
-        A host that this process does not know yet counts for the token, too: it must not invent hosts without
-        end. A burst of hosts waits a little before it is refused.
+        Raises Refusal 429.
         """
         if (refusal := (await self.admit_reports(grant, [host]))[0]) is not None:
             raise refusal
 
     async def admit_reports(self, grant: Grant, hosts: Sequence[str]) -> list[Refusal | None]:
-        """Count reports that came in one request, each for its host. Return the refusal of each, or None.
+        """Count the reports of one request, each for its host. Return a refusal or None for each report.
 
-        All wait together until the last admitted report is within its limit. After a refused report, the
-        later ones of its host are refused too, so that they stay in order.
+        Waits until all admitted reports are within their limits. After a refused report, later reports of the
+        same host are refused too, so that the reports of a host stay in order.
         """
-        patience = _PATIENCE_SECONDS if self._waiting < _MOST_WAITING else 0.0
+        patience = _PATIENCE_SECONDS if self._waiting < _MAX_WAITING else 0.0
         if grant.kind not in {TokenKind.HOST, TokenKind.GROUP}:
             patience = 0.0
         longest = 0.0
@@ -222,7 +230,7 @@ class Guard:
         refusals: list[Refusal | None] = []
         for host in hosts:
             if host not in refused:
-                wait, refusal = self._take_for(grant, host, patience)
+                wait, refusal = self._take_for_report(grant, host, patience)
                 if refusal is None:
                     longest = max(longest, wait)
                 else:
@@ -236,12 +244,17 @@ class Guard:
                 self._waiting -= 1
         return refusals
 
-    def _take_for(self, grant: Grant, host: str, patience: float) -> tuple[float, Refusal | None]:
-        """Take what a report needs. Return the seconds until it is within all limits, or its refusal."""
+    def _take_for_report(self, grant: Grant, host: str, patience: float) -> tuple[float, Refusal | None]:
+        """Take a token from each bucket that limits a report.
+
+        Returns the seconds until the report is within all limits, and a refusal if that takes too long.
+        """
         needed: list[tuple[Buckets, object, str]] = []
         if grant.kind is TokenKind.GROUP and host:
-            client = f"{grant.token_id}/{host.lower()[:_MOST_OF_NAME]}"
+            # One limit for each host: hosts of a group that boot together must not use up one limit.
+            client = f"{grant.token_id}/{host.lower()[:_MAX_NAME_CHARS]}"
             if client not in self._hosts:
+                # Without this second limit a token could evade its limit by inventing host names.
                 needed.append((self._new_hosts, str(grant.token_id), "new hosts with this token"))
             needed.append((self._hosts, client, "requests of this host"))
         elif grant.kind in {TokenKind.HOST, TokenKind.GROUP}:
@@ -252,19 +265,21 @@ class Guard:
         for buckets, bucket, what in needed:
             wait = buckets.take(bucket, time.monotonic(), patience)
             if wait > patience:
-                return wait, _too_often(f"more than {buckets.per_second:g} {what} a second", wait)
+                return wait, _too_many_requests(f"more than {buckets.per_second:g} {what} a second", wait)
             longest = max(longest, wait)
         return longest, None
 
     def admit(self, grant: Grant, request: Request) -> None:
-        """Count a request of a session that was begun with a token. Raises Refusal 429."""
+        """Count one request of a login session. Raises Refusal 429."""
         request.state.token_id = grant.token_id
         wait = self._sessions.take(grant.token_id, time.monotonic())
         if wait:
-            raise _too_often(f"more than {self._rates.per_second:g} requests a second with this token", wait)
+            raise _too_many_requests(
+                f"more than {self._rates.per_second:g} requests a second with this token", wait
+            )
 
     def forget(self, token_id: int) -> None:
-        """Look a token up anew: it was revoked."""
+        """Drop a revoked token from the cache."""
         if cached := self._known.get(token_id):
             cached.until = 0.0
 
@@ -277,24 +292,24 @@ class Guard:
         now = time.monotonic()
         if grant is None:
             raise self._count_failure(request, now)
-        cached = _CachedToken(token, grant, now + REMEMBERED)
+        cached = _CachedToken(token, grant, now + TOKEN_CACHE_SECONDS)
         _remember(self._known, token.id, cached)
         return cached
 
     def _count_failure(self, request: Request, now: float) -> Refusal:
-        """Return the refusal of a bad token: 429 when its address has presented too many.
+        """Count an invalid token. Return the refusal: 401, or 429 if its address presented too many.
 
-        Only failures are throttled. One broken client must not lock out the others behind its address.
+        Only failures are limited: one broken client must not lock out other clients behind the same address.
         """
         address = address_of(request.client.host if request.client else "")
         wait = self._guesses.take(address, now)
         if wait:
-            return _too_often("too many bad tokens came from this address", wait)
+            return _too_many_requests("too many bad tokens came from this address", wait)
         return _unauthorized("this token is unknown, revoked, used or expired")
 
 
-def _token_of(request: Request) -> Presented | None:
-    """Return the token, from `Authorization: Bearer` or in the form of the assisted-service's agents."""
+def _read_token(request: Request) -> Presented | None:
+    """Return the token from `Authorization: Bearer`, or from `X-Secret-Key` of an assisted agent."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return presented(value.strip())
@@ -305,29 +320,29 @@ def _unauthorized(reason: str) -> Refusal:
     return Refusal(HTTPStatus.UNAUTHORIZED, reason, {"WWW-Authenticate": "Bearer"})
 
 
-def _too_often(reason: str, wait: float) -> Refusal:
-    # Clients that are refused together must not come again together.
+def _too_many_requests(reason: str, wait: float) -> Refusal:
+    # Random: clients that are refused at the same time must not all retry at the same time.
     later = wait + random.uniform(0, max(wait, _SPREAD_SECONDS))  # noqa: S311
     return Refusal(HTTPStatus.TOO_MANY_REQUESTS, reason, {"Retry-After": str(math.ceil(later))})
 
 
 class Sharing(Background):
-    """Shares throttles among all processes: each publishes what its buckets gave, and deducts what others
-    gave.
+    """Shares rate limits between processes.
 
-    Whoever spreads requests over processes gets a burst of each at first, and then about one rate.
+    Each process publishes its counts and deducts those of the others. A client that spreads its requests over
+    several processes gets one burst from each at first, and then about the rate of one process.
     """
 
     def __init__(self, writer: DatabaseWriter, uses: Uses, now: Callable[[], float] = time.time) -> None:
-        super().__init__("sharing", "throttles hold for each process alone", first=_SHARED)
+        super().__init__("sharing", "throttles hold for each process alone", first=_SHARE_SECONDS)
         self._writer = writer
         self._uses = uses
         self._now = now
         self._sums: OrderedDict[str, tuple[int, float]] = OrderedDict()
-        """Key -> what all processes used, and when that was asked, by the monotonic clock."""
+        """Bucket key -> (count of all processes, monotonic time when it was read)."""
 
     def round(self) -> float:
-        """Publish and deduct once; return the seconds until the next time."""
+        """Publish our counts and deduct those of others. Return the seconds until the next round."""
         uses = self._uses.take()
         if uses:
             counts = {key: use.count for key, use in uses.items()}
@@ -335,13 +350,13 @@ class Sharing(Background):
                 lambda connection: count_uses(connection, counts, self._now())
             ).result()
             for key, use in uses.items():
-                self._take_off(key, use, sums[key])
-        return _SHARED
+                self._deduct(key, use, sums[key])
+        return _SHARE_SECONDS
 
-    def _take_off(self, key: str, use: Use, used: int) -> None:
+    def _deduct(self, key: str, use: Use, used: int) -> None:
         now = time.monotonic()
-        before, at = self._sums.get(key, (0, -_FRESH))
+        before, at = self._sums.get(key, (0, -_FRESH_SECONDS))
         _remember(self._sums, key, (used, now))
-        if now - at < _FRESH:
+        if now - at < _FRESH_SECONDS:
             others = max(used - before - use.count, 0)
             use.bucket.left = max(use.bucket.left - others, -float(use.rates.burst))

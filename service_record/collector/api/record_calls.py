@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from service_record.collector.api.answering import Refusal, answer
-from service_record.collector.api.requests import body_of
+from service_record.collector.api.requests import read_body
 from service_record.collector.api.serving import Serving, caller, host_name
 from service_record.collector.store import bundle_rows, record_rows
 from service_record.collector.store.installations import Arrival, group_of
@@ -76,7 +76,7 @@ async def post_records(request: Request) -> Response:
     """`POST /api/v1/hosts/{host}/records`: a batch of pieces; acknowledged when all of it is on disk."""
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
-    pieces = _pieces(await body_of(request, MOST_BODY, serving.settings.seconds))
+    pieces = _pieces(await read_body(request, MOST_BODY, serving.settings.seconds))
     collector, most = serving.collector, serving.settings.most_records
     arrival = Arrival(host, grant, collector.now())
     try:

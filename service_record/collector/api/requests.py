@@ -1,4 +1,4 @@
-"""Bodies, files and numbers of requests, read within limits of size and time."""
+"""Read request bodies, uploaded files and numbers, with limits on size and time."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,13 +17,14 @@ from service_record.collector.api.answering import Refusal
 from service_record.collector.domain.steps import readable
 from service_record.collector.ingest.incoming import Arriving, TooLong
 
-_MOST_FIELDS: Final = 64
+_MAX_FIELDS: Final = 64
 
 
-async def body_of(request: Request, most: int, seconds: float) -> bytes:
-    """Return the whole body.
+async def read_body(request: Request, most: int, seconds: float) -> bytes:
+    """Return the body of a request.
 
-    Raises Refusal when it is longer than `most` bytes, or takes too long to come.
+    Raises Refusal: 413 if it is longer than `most` bytes, 408 if it does not arrive within `seconds`, 400 if
+    the client disconnects.
     """
     if int(request.headers.get("content-length", "0") or "0") > most:
         raise _too_long(most)
@@ -45,11 +46,10 @@ async def _read(request: Request, most: int) -> bytes:
     return bytes(pieces)
 
 
-def fields_of(body: bytes) -> dict[str, Any]:
-    """Return the members of a body, JSON or a form, whatever content type a client gives: many call all a
-    form.
+def parse_fields(body: bytes) -> dict[str, Any]:
+    """Return the fields of a body that is a JSON object or a form. Raises Refusal.
 
-    Raises Refusal.
+    The Content-Type is ignored: by default curl and wget label every body as a form.
     """
     if body.lstrip()[:1] == b"{":
         try:
@@ -59,15 +59,18 @@ def fields_of(body: bytes) -> dict[str, Any]:
         except RecursionError:
             raise Refusal(HTTPStatus.BAD_REQUEST, "the body is nested too deep") from None
         return dict(fields)
-    return pairs_of(body.decode(errors="replace"))
+    return parse_form(body.decode(errors="replace"))
 
 
-def pairs_of(text: str) -> dict[str, Any]:
-    """Return the fields of a form or of a query; of repeated fields the last. Raises Refusal."""
+def parse_form(text: str) -> dict[str, Any]:
+    """Return the fields of a form or a query string. If a field is repeated, the last value counts.
+
+    Raises Refusal if there are more than 64 fields.
+    """
     try:
-        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="replace"))
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="replace"))
     except ValueError:
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"more than {_MOST_FIELDS} fields") from None
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"more than {_MAX_FIELDS} fields") from None
 
 
 def _too_long(most: int) -> Refusal:
@@ -75,7 +78,7 @@ def _too_long(most: int) -> Refusal:
 
 
 def whole_number(text: str, name: str, least: int, most: int) -> int:
-    """Return a number that is written in digits. Raises Refusal."""
+    """Return a decimal number. Raises Refusal if it is not one, or not from `least` to `most`."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
     if not is_number or not least <= int(text) <= most:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a whole number from {least} to {most}")
@@ -83,11 +86,11 @@ def whole_number(text: str, name: str, least: int, most: int) -> int:
 
 
 NUMBER: Final = "number"
-"""The name of the convertor, as in `/builds/{n:number}`."""
+"""The name of the path convertor below, as in `/builds/{n:number}`."""
 
 
 class _Number(Convertor[int]):
-    """A whole number of at most 18 digits: Starlette's own takes any, and the database does not."""
+    """A whole number of at most 18 digits. Starlette's `int` accepts numbers too large for the database."""
 
     regex = "[0-9]{1,18}"
 
@@ -101,25 +104,24 @@ class _Number(Convertor[int]):
 register_url_convertor(NUMBER, _Number())
 
 
-_PIECE: Final = 1 << 20
-"""Bytes of a body that are written at once."""
-_AROUND: Final = 64 * 1024
-"""Bytes that a form may have around its file."""
-_HOUR: Final = 3600.0
-"""Seconds that a whole upload may take."""
-_LONGEST_NAME: Final = 255
+_WRITE_BYTES: Final = 1 << 20
+"""An upload is collected to at least this size before each write to disk."""
+_FORM_OVERHEAD_BYTES: Final = 64 * 1024
+"""Maximum size of everything in a form besides its file: boundaries, headers and other fields."""
+_MAX_UPLOAD_SECONDS: Final = 3600.0
+_MAX_NAME_CHARS: Final = 255
 
 
 async def receive(request: Request, part: str, file: Arriving, seconds: float) -> str:
-    """Write the file of that name in a form to disk; return the sender's name for it.
+    """Write the uploaded file in the form field `part` to disk. Return the file name that the sender gave.
 
-    `seconds` is how long the sender may be silent. Raises Refusal: 400 where the body is no such form, 408,
-    413; OSError where the disk does not take it.
+    Raises Refusal: 400 if the body is not such a form, 408 if the sender sends nothing for `seconds` or needs
+    more than an hour in all, 413 if the file is too long. Raises OSError if the file cannot be written.
     """
-    form = _UploadForm(_boundary(request), part, file)
+    form = _UploadForm(_form_boundary(request), part, file)
     try:
-        async with asyncio.timeout(_HOUR):
-            async for piece in _pieces(request, file.most + _AROUND, seconds):
+        async with asyncio.timeout(_MAX_UPLOAD_SECONDS):
+            async for piece in _read_pieces(request, file.most + _FORM_OVERHEAD_BYTES, seconds):
                 await run_in_threadpool(form.write, piece)
     except TimeoutError:
         raise Refusal(HTTPStatus.REQUEST_TIMEOUT, f"nothing came for {seconds:g} s, or not all") from None
@@ -132,7 +134,7 @@ async def receive(request: Request, part: str, file: Arriving, seconds: float) -
     return form.name()
 
 
-def _boundary(request: Request) -> bytes:
+def _form_boundary(request: Request) -> bytes:
     kind, options = parse_options_header(request.headers.get("content-type"))
     boundary = options.get(b"boundary", b"")
     if kind != b"multipart/form-data" or not boundary:
@@ -140,10 +142,13 @@ def _boundary(request: Request) -> bytes:
     return boundary
 
 
-async def _pieces(request: Request, most: int, seconds: float) -> AsyncIterator[bytes]:
-    """Yield the body in pieces of a useful length."""
+async def _read_pieces(request: Request, most: int, seconds: float) -> AsyncIterator[bytes]:
+    """Yield the body in pieces of about 1 MiB.
+
+    Raises TooLong, TimeoutError, and ClientDisconnect.
+    """
     if int(request.headers.get("content-length", "0") or "0") > most:
-        raise TooLong(f"longer than {most - _AROUND} bytes")
+        raise TooLong(f"longer than {most - _FORM_OVERHEAD_BYTES} bytes")
     buffer = bytearray()
     total = 0
     stream = aiter(request.stream())
@@ -153,17 +158,17 @@ async def _pieces(request: Request, most: int, seconds: float) -> AsyncIterator[
                 buffer += await anext(stream)
         except StopAsyncIteration:
             break
-        if len(buffer) >= _PIECE:
+        if len(buffer) >= _WRITE_BYTES:
             total += len(buffer)
             if total > most:
-                raise TooLong(f"longer than {most - _AROUND} bytes")
+                raise TooLong(f"longer than {most - _FORM_OVERHEAD_BYTES} bytes")
             yield bytes(buffer)
             buffer.clear()
     yield bytes(buffer)
 
 
 class _UploadForm:
-    """A form from which one file is read: the first part of that name."""
+    """A multipart form. The content of the first part with the given name is written to a file."""
 
     def __init__(self, boundary: bytes, part: str, file: Arriving) -> None:
         self._part = part
@@ -220,6 +225,6 @@ class _UploadForm:
 
 
 def _base_name(raw: bytes) -> str:
-    """Return a name without the folders and control characters that a client may have put into it."""
+    """Return a file name without folders and control characters."""
     text = readable(raw.decode(errors="replace")).replace("\\", "/").rpartition("/")[2]
-    return text[-_LONGEST_NAME:] or "bundle"
+    return text[-_MAX_NAME_CHARS:] or "bundle"

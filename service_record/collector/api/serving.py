@@ -1,4 +1,4 @@
-"""Context that every handler needs."""
+"""The context of request handlers, and authentication before a handler runs."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from starlette.responses import Response
 from service_record.collector.api.answering import Refusal
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.operation import READERS, Handler, Operation
-from service_record.collector.api.requests import body_of
+from service_record.collector.api.requests import read_body
 from service_record.collector.domain.access import Forbidden, Grant
 from service_record.collector.domain.installation_rules import CallRefused
 from service_record.collector.domain.reports import UnreadableReport
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A collector and its guard; the application's state."""
+    """The application state: a collector and its guard."""
 
     collector: Collector
     guard: Guard
@@ -50,12 +50,12 @@ class Serving:
 
     @classmethod
     def of(cls, request: Request) -> "Serving":
-        """Return the `Serving` of the application that a request came to."""
+        """Return the state of the application that handles a request."""
         serving: Serving = request.app.state.serving
         return serving
 
     async def ask(self, question: "Callable[[Connection], T]") -> T:
-        """Ask the database, off the event loop."""
+        """Run a query in a thread, so that the event loop is not blocked, and return its result."""
 
         def look_up() -> T:
             with self.collector.database.reading() as connection:
@@ -64,14 +64,14 @@ class Serving:
         return await run_in_threadpool(look_up)
 
     async def change(self, do: "Callable[[Connection], T]") -> T:
-        """Change the database; return the result once it is on disk. Raises Unavailable if it cannot be."""
+        """Run a change and return its result once it is on disk. Raises Unavailable if that fails."""
         return await asyncio.wrap_future(self.collector.writer.change(do))
 
 
 def guarded(operation: Operation) -> Handler:
-    """Return the handler of an operation behind its guard: the token is checked before anything else.
+    """Return a handler that checks the token and its rights before it calls the operation's handler.
 
-    A host outside of the group that a reader is confined to does not exist for that reader (404).
+    A reader that is confined to a group gets 404 for hosts outside that group.
     """
     if not operation.who.kinds:
         return operation.handler
@@ -94,13 +94,13 @@ def guarded(operation: Operation) -> Handler:
 
 
 def caller(request: Request) -> tuple[Serving, Grant]:
-    """Return the result of a guarded request, and the rights of its token or session."""
+    """Return the application state and the caller's rights. Only for handlers behind `guarded`."""
     grant: Grant = request.state.grant
     return Serving.of(request), grant
 
 
 async def check_readable(serving: Serving, grant: Grant, host: str) -> None:
-    """Raise Refusal 404 when a reader that is confined to a group asks for a host outside of it."""
+    """Raise Refusal 404 if the grant is confined to a group and the host is not in it."""
     if not grant.confined_to:
         return
     group = await serving.ask(lambda connection: group_of(connection, host))
@@ -109,16 +109,16 @@ async def check_readable(serving: Serving, grant: Grant, host: str) -> None:
 
 
 def host_name(text: str) -> str:
-    """Return a host's name in its stored form: names of hosts do not differ by case. Raises Refusal."""
+    """Return a host name in lower case, as it is stored. Raises Refusal if it is not valid."""
     if not is_host_name(text):
         raise Refusal(HTTPStatus.BAD_REQUEST, HOST_RULE)
     return text.lower()
 
 
 async def plain_body(request: Request) -> bytes:
-    """Return a body without a bundle in it. Raises Refusal."""
+    """Return the body of a request, within the limits for all calls but uploads. Raises Refusal."""
     settings = Serving.of(request).settings
-    return await body_of(request, settings.most_body, settings.seconds)
+    return await read_body(request, settings.most_body, settings.seconds)
 
 
 _STATUSES: Final[Mapping[type[Exception], HTTPStatus]] = {
@@ -132,19 +132,19 @@ _STATUSES: Final[Mapping[type[Exception], HTTPStatus]] = {
     ObjectError: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 REFUSED: Final[tuple[type[Exception], ...]] = (Refusal, CallRefused, *_STATUSES)
-"""Exceptions of handlers that are answers."""
+"""Exceptions that a handler raises to answer with an error status."""
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """Return the answer to a request whose handler raised one of `REFUSED`."""
+    """Convert one of the `REFUSED` exceptions to a `Refusal`."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, CallRefused):
         return Refusal(error.status, str(error))
     reason = str(error)
-    if isinstance(error, ObjectError):  # the store's address is for the log alone
+    if isinstance(error, ObjectError):  # the message has the store's address, which clients must not see
         log().error("object store", said=reason, **fault_of(error))
         reason = "the bundle store does not answer at the moment"
     status = next(status for kind, status in _STATUSES.items() if isinstance(error, kind))
-    is_passing = status == HTTPStatus.SERVICE_UNAVAILABLE
-    return Refusal(status, reason, {"Retry-After": "5"} if is_passing else None)
+    is_temporary = status == HTTPStatus.SERVICE_UNAVAILABLE
+    return Refusal(status, reason, {"Retry-After": "5"} if is_temporary else None)

@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from service_record.collector.api.answering import Refusal, answer
 from service_record.collector.api.metrics import OVERLOADED, Results
-from service_record.collector.api.requests import body_of, fields_of, pairs_of
+from service_record.collector.api.requests import parse_fields, parse_form, read_body
 from service_record.collector.api.serving import (
     REFUSED,
     Serving,
@@ -41,19 +41,19 @@ class StepsAccepted(msgspec.Struct, omit_defaults=True):
 
 async def post_step(request: Request) -> Response:
     """`POST /api/v1/hosts/{host}/steps`: a step as JSON or as a form."""
-    step = step_of(fields_of(await plain_body(request)))
+    step = step_of(parse_fields(await plain_body(request)))
     return await _take(request, caller(request)[1], request.path_params["host"], step)
 
 
 async def get_step(request: Request) -> Response:
     """`GET /api/v1/hosts/{host}/steps?name=...`: a step as a query, for a wget that can only GET."""
-    step = step_of(pairs_of(request.url.query))
+    step = step_of(parse_form(request.url.query))
     return await _take(request, caller(request)[1], request.path_params["host"], step)
 
 
 async def post_update(request: Request) -> Response:
     """`POST /api/update`: the request body in use in the RFC's thread."""
-    fields = fields_of(await plain_body(request))
+    fields = parse_fields(await plain_body(request))
     host, step = update_of(fields)
     serving, grant = caller(request)
     await serving.guard.admit_report(grant, host)
@@ -79,7 +79,7 @@ async def post_event(request: Request) -> Response:
     Its token does nothing else, and no other token does this.
     """
     grant = await _grant_in_path(request, TokenKind.CLOUD_INIT)
-    serving, fields = Serving.of(request), fields_of(await plain_body(request))
+    serving, fields = Serving.of(request), parse_fields(await plain_body(request))
 
     progress = await serving.ask(lambda connection: progress_of(connection, grant.scope))
     has_failed = progress is not None and progress.failure is not None and progress.ended_at is None
@@ -161,8 +161,8 @@ async def post_reports(request: Request) -> Response:
     answer; a report that is refused does not affect the others.
     """
     serving, grant = caller(request)
-    body = await body_of(request, serving.settings.most_body * _MOST_BATCH, serving.settings.seconds)
-    sent = fields_of(body).get("reports")
+    body = await read_body(request, serving.settings.most_body * _MOST_BATCH, serving.settings.seconds)
+    sent = parse_fields(body).get("reports")
     if not isinstance(sent, list) or not 1 <= len(sent) <= MOST_REPORTS:
         reason = f'the body needs "reports": a list of 1 to {MOST_REPORTS} reports'
         raise Refusal(HTTPStatus.BAD_REQUEST, reason)

@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from service_record.collector.api.admin_calls import forget_host, make_token
 from service_record.collector.api.answering import Refusal
-from service_record.collector.api.requests import pairs_of
+from service_record.collector.api.requests import parse_form
 from service_record.collector.api.serving import Serving, caller, host_name, plain_body
 from service_record.collector.domain.access import TokenKind
 from service_record.collector.domain.mutes import Mute, mute_of
@@ -136,7 +136,7 @@ async def post_host(request: Request) -> Response:
     if not grant.may_administer:
         raise Refusal(HTTPStatus.FORBIDDEN, "this needs a token of kind admin: sign in with one")
     name = host_name(request.path_params["host"])
-    do = pairs_of((await plain_body(request)).decode(errors="replace")).get("do")
+    do = parse_form((await plain_body(request)).decode(errors="replace")).get("do")
     if do == "forget":
         await forget_host(serving, grant, name)
         return RedirectResponse("/", HTTPStatus.SEE_OTHER)

@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from service_record.collector.api.answering import Refusal, refused
 from service_record.collector.api.operation import Handler
-from service_record.collector.api.requests import pairs_of
+from service_record.collector.api.requests import parse_form
 from service_record.collector.api.serving import (
     REFUSED,
     Serving,
@@ -126,7 +126,7 @@ async def post_login(request: Request) -> Response:
     """`POST /login`: begins a session for a good token."""
     serving = Serving.of(request)
     check_origin(request)
-    fields = pairs_of((await plain_body(request)).decode(errors="replace"))
+    fields = parse_form((await plain_body(request)).decode(errors="replace"))
     place = str(fields.get("next", "/"))
     try:
         grant = await _grant(request, str(fields.get("token", "")).strip())

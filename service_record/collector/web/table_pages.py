@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from service_record.collector.api.answering import Refusal
 from service_record.collector.api.mute_calls import finish_mute, make_mute, read_mutes
-from service_record.collector.api.requests import pairs_of, whole_number
+from service_record.collector.api.requests import parse_form, whole_number
 from service_record.collector.api.serving import Serving, caller, plain_body
 from service_record.collector.domain.access import Grant
 from service_record.collector.domain.mutes import MuteKind, MuteScope
@@ -46,7 +46,7 @@ async def post_mute(request: Request) -> Response:
     """`POST /mutes`: begin a mute; with `end`, the number of a mute, end that."""
     serving, grant = _administrator(request)
     check_origin(request)
-    sent = pairs_of((await plain_body(request)).decode(errors="replace"))
+    sent = parse_form((await plain_body(request)).decode(errors="replace"))
     fields = {name: readable(str(value)).strip()[:_LONGEST] for name, value in sent.items()}
     if "end" in fields:
         await finish_mute(serving, grant, whole_number(fields["end"], "end", 1, _MOST))
