@@ -1,4 +1,8 @@
-"""Writes steps as they come, many at once: the steps, and how far builds are, late reports among them."""
+"""Store batches of reported steps, and update the builds and hosts that they belong to.
+
+This is the hot path of the collector: everything is read and written with a fixed number of statements for a
+batch, whatever its size.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,8 +43,8 @@ from service_record.collector.store.schema import builds, bundles, durations, ho
 from service_record.collector.store.tokens import select_bad
 from service_record.diagnosis.failures import signature
 
-_LONGEST_MESSAGE: Final = 500
-"""Characters of what a fleet's table says of a host."""
+_MAX_MESSAGE_CHARS: Final = 500
+"""Length of the latest message of a host, as the table of the fleet shows it."""
 
 
 def _step_row(
@@ -49,7 +53,7 @@ def _step_row(
     identity: ReportIdentity,
     notes: tuple[str, ...],
 ) -> dict[str, Any]:
-    """Return the row of a report; `notes` are remarks on it besides its own."""
+    """Return the row of a report. `notes` are added to the notes of the step itself."""
     step = report.step
     return {
         "id": accepted.id,
@@ -72,7 +76,7 @@ def _step_row(
 
 
 def _duration_row(host: Any, build: int, release: str, finish: StepFinished, now: float) -> dict[str, Any]:
-    """Return the row of a step that a report ended, for learned durations; `host` is a row."""
+    """Return a row of `durations` for a finished step. Time limits are learned from them; `host` is a row."""
     return {
         "host_id": host.id,
         "build": build,
@@ -87,7 +91,7 @@ def _duration_row(host: Any, build: int, release: str, finish: StepFinished, now
 
 
 def build_row(host_id: int, progress: Progress, release: str) -> dict[str, Any]:
-    """Return a build that begins."""
+    """Return the row of a new build."""
     return {
         "host_id": host_id,
         "number": progress.number,
@@ -100,7 +104,7 @@ def build_row(host_id: int, progress: Progress, release: str) -> dict[str, Any]:
 
 
 def _build_change(host_id: int, progress: Progress) -> dict[str, Any]:
-    """Return the values of _UPDATE_BUILDS."""
+    """Return the parameters of `_UPDATE_BUILDS`."""
     return {
         "of": host_id,
         "in": progress.number,
@@ -114,7 +118,7 @@ def _build_change(host_id: int, progress: Progress) -> dict[str, Any]:
 def _host_change(
     host: Any, progress: Progress, step: ReportedStep, now: float, due_at: float
 ) -> dict[str, Any]:
-    """Return the values of _UPDATE_HOSTS; `host` is its row until now, and the step its latest."""
+    """Return the parameters of `_UPDATE_HOSTS`. `host` is its row before the batch, `step` its last step."""
     message = step.name if not step.logs else f"{step.name}: {step.logs}"
     is_due = host.due_at is not None and host.due_at <= due_at
     return {
@@ -124,12 +128,12 @@ def _host_change(
         "build": progress.number,
         "action": progress.action,
         "percentage": progress.percentage,
-        "message": message[:_LONGEST_MESSAGE],
+        "message": message[:_MAX_MESSAGE_CHARS],
         "started_at": progress.started_at,
         "updated_at": progress.updated_at,
         "ended_at": progress.ended_at,
         "progress": _ENCODER.encode(progress),
-        # Judged again at once. A time that stays costs PostgreSQL no change of the indexes.
+        # A host that is due already stays so: an unchanged value saves PostgreSQL an index update.
         "due_at": host.due_at if is_due else due_at,
     }
 
@@ -143,10 +147,10 @@ _INSERT_DURATIONS: Final = ManyRows(
 _INSERT_BUILDS: Final = ManyRows(
     builds, ["host_id", "number", "key", "action", "release", "started_at", "updated_at"]
 )
-_BUILD: Final = {"host_id": "of", "number": "in"}
-_UPDATE_BUILDS: Final = ManyRows(builds, ["action", "key", "updated_at", "ended_at"], keys=_BUILD)
-_UPDATE_EARLIER_BUILDS: Final = ManyRows(builds, ["updated_at"], keys=_BUILD)
-_MORE: Final = '"revision" = hosts."revision" + 1'
+_BUILD_KEYS: Final = {"host_id": "of", "number": "in"}
+_UPDATE_BUILDS: Final = ManyRows(builds, ["action", "key", "updated_at", "ended_at"], keys=_BUILD_KEYS)
+_UPDATE_EARLIER_BUILDS: Final = ManyRows(builds, ["updated_at"], keys=_BUILD_KEYS)
+_NEXT_REVISION: Final = '"revision" = hosts."revision" + 1'
 _UPDATE_HOSTS: Final = ManyRows(
     hosts,
     [
@@ -154,72 +158,75 @@ _UPDATE_HOSTS: Final = ManyRows(
         *("ended_at", "progress", "due_at"),
     ],
     keys={"id": "of"},
-    also=_MORE,
+    also=_NEXT_REVISION,
 )
-_TELL_OF_HOSTS: Final = (
+_INCREASE_REVISION: Final = (
     update(hosts).where(hosts.c.id == bindparam("of")).values(revision=hosts.c.revision + 1)
 )
-"""A new revision for those who look at the host: something of it is new, although nothing of its latest
-build.
-"""
+"""Makes open pages of the host reload, for changes outside of its latest build."""
 
 
-_LATE: Final = 3600.0
-"""Seconds without a report of a build after which a word for what is done to a host is not late any more."""
+_LATE_SECONDS: Final = 3600.0
+"""A report without a build name belongs to an earlier build only if that build reported within this time."""
 
 
 class _EarlierBuilds:
-    """Earlier builds that the reports of a batch may belong to: all looked up at once."""
+    """The earlier builds that the reports of a batch may belong to. At most two queries for a batch."""
 
     def __init__(
         self, connection: Connection, by_name: "Mapping[str, _Host]", reports: Sequence["Report"]
     ) -> None:
-        of_key: set[tuple[int, str]] = set()
-        of_action: set[tuple[int, str]] = set()
+        by_key: set[tuple[int, str]] = set()
+        by_action: set[tuple[int, str]] = set()
         for report in reports:
             host = by_name.get(report.host)
             present = host.progress if host is not None else None
             if host is None or present is None:
                 continue
             if report.step.build and report.step.build != present.key:
-                of_key.add((host.row.id, report.step.build))
+                by_key.add((host.row.id, report.step.build))
             elif not report.step.build and report.step.action not in {"", present.action}:
-                of_action.add((host.row.id, report.step.action))
-        self._named = _latest_of(connection, builds.c.key, of_key)
-        self._latest = _latest_of(connection, builds.c.action, of_action)
+                by_action.add((host.row.id, report.step.action))
+        self._named = _latest_builds(connection, builds.c.key, by_key)
+        self._latest = _latest_builds(connection, builds.c.action, by_action)
         self._connection = connection
 
-    def build_of(
+    def find_build(
         self, host_id: int, builds_here: Sequence[Progress], step: ReportedStep, now: float
     ) -> int | None:
-        """Return the earlier build that a step belongs to; None for the present build, or a new one.
+        """Return the number of the earlier build that a step belongs to.
 
-        `builds_here` are the present one, last, and those before it of which the tables do not have
-        everything yet. A build is known by its name, whenever that comes. Actions come again on purpose: a
-        report that names nothing else is late when the latest build of that action was heard of within the
-        hour, and did not have it yet; one that it had is of a host that starts over.
+        Returns None if the step belongs to the present build or begins a new one. `builds_here` are builds of
+        this batch that are not in the tables yet, in order; the last one is the present build.
+
+        A step with a build name belongs to the build of that name, however late it is. An action, such as
+        `install`, is repeated on purpose. So a step with only an action is late if the latest build of that
+        action reported within the hour and did not have this step yet; otherwise the host starts over.
         """
         present = builds_here[-1]
         if not present.seen and not present.key:
-            return None  # an administrator has begun it, for whatever comes next
+            return None  # an administrator began this build for the next report
         if step.build:
             here = (build.number for build in builds_here[-2::-1] if build.key == step.build)
             before = self._named.get((host_id, step.build))
             return next(here, None if before is None else before[0])
         if not step.action or step.action == present.action or not present.seen:
             return None
-        return self._late(host_id, builds_here, step, now)
+        return self._find_late_build(host_id, builds_here, step, now)
 
-    def _late(
+    def _find_late_build(
         self, host_id: int, builds_here: Sequence[Progress], step: ReportedStep, now: float
     ) -> int | None:
-        """Return the latest build of a step's action, if that is late for it."""
+        """Return the number of the latest build with the step's action if the step is late for it."""
         for build in builds_here[-2::-1]:
             if build.action == step.action:
-                is_late = now - build.updated_at <= _LATE and f"{step.label}:{step.status}" not in build.seen
+                is_late = (
+                    now - build.updated_at <= _LATE_SECONDS
+                    and f"{step.label}:{step.status}" not in build.seen
+                )
                 return build.number if is_late else None
         number, updated_at = self._latest.get((host_id, step.action), (0, 0.0))
-        if not number or now - updated_at > _LATE or self._has_step(host_id, number, step):
+        if not number or now - updated_at > _LATE_SECONDS or self._has_step(host_id, number, step):
             return None
         return number
 
@@ -240,10 +247,13 @@ _HAS_STEP: Final = (
 )
 
 
-def _latest_of(
+def _latest_builds(
     connection: Connection, column: Column[str], pairs: Collection[tuple[int, str]]
 ) -> dict[tuple[int, str], tuple[int, float]]:
-    """Return the number and the latest time of the last build before the present one, for each of these."""
+    """Return {(host id, text): (number, updated_at)} of each host's latest earlier build with that text.
+
+    The text is compared with `column`, the key or the action of a build.
+    """
     if not pairs:
         return {}
     host_ids, texts = zip(*sorted(pairs), strict=True)
@@ -272,25 +282,23 @@ def _latest_statement(is_on_sqlite: bool, name: str) -> Select[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A step that a host reports."""
+    """A reported step, with the context of its request."""
 
     host: str
     step: ReportedStep
     received_at: float
     grant: Grant
     is_last: bool = False
-    """True if it is the last of the steps that an operator defined."""
+    """True if an operator defined this step as the last one of a build."""
     due_at: float = 0.0
-    """The time at which any process may judge the host; 0: at once. The process that set it is notified and
-    judges at once.
-    """
+    """The time from which any process may judge the host; 0 means at once. This process judges it at once."""
     key: str = ""
-    """The sender's own id of this report; empty without one."""
+    """The sender's id of this report, or empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The place of an accepted report."""
+    """The ids of an accepted report."""
 
     id: int
     build: int
@@ -298,30 +306,33 @@ class Accepted:
 
 
 class ReusedKeyError(Exception):
-    """A report has the id of another report of its host. It is not stored."""
+    """A report has the id of a different report of its host. It is not stored."""
 
 
 @dataclass(slots=True)
 class _Host:
-    """A host while its reports are processed."""
+    """A host and its changes while a batch is processed."""
 
     row: Any
     progress: Progress | None
     last: Report | None = None
-    """The latest of its present build."""
+    """The latest report of the present build."""
     left: list[Progress] = field(default_factory=list)
-    """Builds that were the present one before."""
+    """Builds that were replaced by a newer one in this batch."""
     new_builds: list[dict[str, Any]] = field(default_factory=list)
-    """Rows."""
+    """The rows of builds that began in this batch."""
     late: dict[int, float] = field(default_factory=dict)
-    """Earlier build -> when it was heard of."""
+    """Number of an earlier build -> time of its late report."""
     has_unknown: bool = False
-    """True if one of the steps is not among those that an operator defined."""
+    """True if the batch has a step that no operator defined."""
 
 
 def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequence[Accepted | Exception]:
-    """Store reports, in order; a `Forbidden` stands in the place of one that may not be made."""
-    by_name, numbers = _hosts(connection, reports)
+    """Store reports and return their results in the same order.
+
+    The result of a report that is not stored is an exception: `Forbidden` or `ReusedKeyError`.
+    """
+    by_name, numbers = _lock_hosts(connection, reports)
     seen = _Seen(connection, by_name, reports)
     earlier = _EarlierBuilds(connection, by_name, reports)
     rows: list[dict[str, Any]] = []
@@ -336,15 +347,15 @@ def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequen
             results.append(answer)
             continue
         if not report.step.is_known:
-            # The answer is a refusal: the step is stored, but decides no verdict and moves no deadline.
+            # The answer will be a refusal: the step is stored, but changes neither verdicts nor deadlines.
             accepted = Accepted(number, host.progress.number if host.progress else 1, host.row.id)
             rows.append(_step_row(accepted, report, identity, ()))
             host.has_unknown = True
         else:
-            build, finished = _take(earlier, host, report)
+            build, finished = _apply(earlier, host, report)
             step, now = report.step, report.received_at
             accepted = Accepted(number, build, host.row.id)
-            rows.append(_step_row(accepted, report, identity, _notes(host, build)))
+            rows.append(_step_row(accepted, report, identity, _late_notes(host, build)))
             ends.extend(_duration_row(host.row, build, step.release, finish, now) for finish in finished)
         results.append(accepted)
         seen.add(accepted, report, identity)
@@ -361,16 +372,16 @@ class _SeenReport:
 
 
 class _Seen:
-    """Earlier reports with the identities of those of a batch: all are looked up with one query.
+    """Finds repeated reports: earlier reports with the same identity, all found with one query.
 
-    Their hosts are locked, so no other process stores one of them meanwhile.
+    The hosts are locked, so no other process can store a report of them meanwhile.
     """
 
     def __init__(
         self, connection: Connection, by_name: "Mapping[str, _Host]", reports: Sequence["Report"]
     ) -> None:
         self.identities = [identify_report(report.step, report.key) for report in reports]
-        """Of each report, in order."""
+        """The identity of each report, in order."""
         self._reports: dict[tuple[int, int], _SeenReport] = {}
         numbers = [
             identity.number
@@ -381,7 +392,7 @@ class _Seen:
             return
         query = _seen_statement(is_sqlite(connection))
         (rows,) = ask(connection, (query, {"identities": among(connection, numbers)}))
-        for row in rows:  # the latest comes last
+        for row in rows:  # ordered by id: the latest report of an identity wins
             accepted = Accepted(row.id, row.build, row.host_id)
             self._reports[row.host_id, row.identity] = _SeenReport(
                 accepted, row.label, row.status, row.received_at
@@ -390,10 +401,10 @@ class _Seen:
     def find(
         self, host: "_Host", report: "Report", identity: ReportIdentity
     ) -> "Accepted | ReusedKeyError | None":
-        """Return the answer that the report got when it came first; None if it is new.
+        """Return the answer that a repeated report got the first time, or None if the report is new.
 
-        A report without an id and without a time repeats only the latest report of its host: after another
-        report, it may be a step that starts over.
+        A report without an id and without a time is a repetition only of the latest report of its host. After
+        another report it may be a step that starts over.
         """
         earlier = self._reports.get((host.row.id, identity.number))
         if earlier is None:
@@ -410,7 +421,7 @@ class _Seen:
         return earlier.accepted
 
     def add(self, accepted: Accepted, report: "Report", identity: ReportIdentity) -> None:
-        """Remember a report for the rest of the batch."""
+        """Add a report, for later reports of the same batch."""
         step = report.step
         self._reports[accepted.host_id, identity.number] = _SeenReport(
             accepted, step.label, step.status.value, report.received_at
@@ -425,24 +436,27 @@ def _seen_statement(is_on_sqlite: bool) -> Select[Any]:
     return select(*columns).where(is_among(is_on_sqlite, steps.c.identity, "identities")).order_by(steps.c.id)
 
 
-def _hosts(connection: Connection, reports: Sequence[Report]) -> tuple[dict[str, _Host], Sequence[int]]:
-    """Return the hosts of these reports, made if they are new, and locked against other processes
-    meanwhile; and numbers for their steps.
+def _lock_hosts(connection: Connection, reports: Sequence[Report]) -> tuple[dict[str, _Host], Sequence[int]]:
+    """Lock the hosts of these reports, and create missing ones.
+
+    Returns the hosts by name, and one new step number for each report. A host is missing from the result if
+    the sender may not create it.
     """
     firsts = {report.host: report for report in reversed(reports)}
-    query, names = _locking(is_sqlite(connection)), {"names": among(connection, list(firsts))}
+    query, names = _lock_statement(is_sqlite(connection)), {"names": among(connection, list(firsts))}
     rows, numbers = ask_with_numbers(connection, query, names, len(reports))
     rows_by_name = {row.name: row for row in rows}
-    missing = [report for name, report in firsts.items() if name not in rows_by_name and _may_begin(report)]
+    missing = [report for name, report in firsts.items() if name not in rows_by_name and _may_create(report)]
     if missing:
         bad = select_bad(connection, {report.grant.token_id for report in missing}, missing[0].received_at)
         missing = [report for report in missing if report.grant.token_id not in bad]
     if missing:
-        # In one order: processes that make the same hosts at once do not wait for each other in a ring.
+        # Sorted: processes that create the same hosts at the same time would deadlock otherwise.
         new = sorted((_new_host(report) for report in missing), key=lambda row: str(row["name"]))
         making = inserting(connection, hosts).on_conflict_do_nothing(index_elements=["name"])
         new_ids = connection.execute(making.returning(hosts.c.id), new).all()
-        # Another process that made one meanwhile may have given it steps since our numbers were drawn.
+        # If another process created a host meanwhile, its steps may have higher numbers than those drawn
+        # above. New numbers keep the steps of each host in order.
         count = len(reports) if len(new_ids) < len(new) else 0
         names = {"names": among(connection, [str(row["name"]) for row in new])}
         rows, later_numbers = ask_with_numbers(connection, query, names, count)
@@ -456,50 +470,50 @@ def _hosts(connection: Connection, reports: Sequence[Report]) -> tuple[dict[str,
 
 
 @cache
-def _locking(is_on_sqlite: bool) -> Select[Any]:
-    """Return the query that locks hosts against other processes, in the order of their numbers."""
+def _lock_statement(is_on_sqlite: bool) -> Select[Any]:
+    """Return the query that locks hosts. Ordered by id: a common order prevents deadlocks."""
     named = is_among(is_on_sqlite, hosts.c.name, "names")
     return select(hosts).where(named).order_by(hosts.c.id).with_for_update()
 
 
-def _may_begin(report: Report) -> bool:
+def _may_create(report: Report) -> bool:
     return report.grant.may_write(report.host, report.grant.group_of_new_host(report.step.group))
 
 
 def _new_host(report: Report) -> dict[str, Any]:
-    """Return the row of a host that reports for the first time."""
+    """Return the row of a new host."""
     group, now = report.grant.group_of_new_host(report.step.group), report.received_at
     names = {"name": report.host, "group": group, "release": report.step.release}
     return {**names, "first_seen": now, "last_seen": now, "due_at": report.due_at}
 
 
-def _take(earlier: _EarlierBuilds, host: _Host, report: Report) -> tuple[int, tuple[StepFinished, ...]]:
-    """Process a report: find its build, and the steps that it ended there."""
+def _apply(earlier: _EarlierBuilds, host: _Host, report: Report) -> tuple[int, tuple[StepFinished, ...]]:
+    """Apply a report to its host. Return the number of its build, and the steps that it finished there."""
     step, now = report.step, report.received_at
     present = host.progress
     if present is None:
-        host.progress = present = _begin(host, report, 1)
+        host.progress = present = _begin_build(host, report, 1)
     elif (is_new := begins_build(present, step, now)) or (step.build and not present.key):
-        number = earlier.build_of(host.row.id, (*host.left, present), step, now)
+        number = earlier.find_build(host.row.id, (*host.left, present), step, now)
         if number is not None:
             host.late[number] = now
             return number, ended(first(step, number, now), step, now)
         if is_new:
             host.left.append(present)
-            present = _begin(host, report, present.number + 1)
+            present = _begin_build(host, report, present.number + 1)
     finished = ended(present, step, now)
     host.progress = advance(present, step, now, is_last=report.is_last)
     host.last = report
     return present.number, finished
 
 
-def _begin(host: _Host, report: Report, number: int) -> Progress:
+def _begin_build(host: _Host, report: Report, number: int) -> Progress:
     progress = first(report.step, number, report.received_at)
     host.new_builds.append(build_row(host.row.id, progress, report.step.release))
     return progress
 
 
-def _notes(host: _Host, build: int) -> tuple[str, ...]:
+def _late_notes(host: _Host, build: int) -> tuple[str, ...]:
     latest = host.progress.number if host.progress else build
     return () if build == latest else (f"it came when build {latest} had begun",)
 
@@ -532,11 +546,11 @@ def _write(
         _UPDATE_EARLIER_BUILDS.execute(connection, late)
     changed = {host.row.id for host in host_rows if host.late or host.has_unknown}
     if changed:
-        connection.execute(_TELL_OF_HOSTS, [{"of": host_id} for host_id in sorted(changed)])
-    # One report of a hundred pays for all. It is found by its number, so no count has to be kept.
+        connection.execute(_INCREASE_REVISION, [{"of": host_id} for host_id in sorted(changed)])
+    # Checking the quota is expensive, so only every 100th step number triggers it. This needs no counter.
     for host_id, build in {(row["host_id"], row["build"]) for row in step_rows if row["id"] % 100 == 0}:
-        _delete_between(connection, host_id, build)
-        _empty_logs(connection, host_id)
+        _delete_middle_reports(connection, host_id, build)
+        _delete_middle_logs(connection, host_id)
     for host_id, build in {(row["host_id"], row["number"]) for row in new_builds}:
         if build > MOST_BUILDS:
             _delete_early_builds(connection, host_id, build - MOST_BUILDS)
@@ -544,22 +558,22 @@ def _write(
 
 FIRST_KEPT: Final = 100
 LAST_KEPT: Final = 5_000
-"""Reports of a build that are kept for certain. No installation sends as many: the others are of a loop, and
-its progress counts them.
+"""A build keeps at least its first 100 and last 5,000 reports. Only a host in a loop sends more. `Progress`
+counts all of them.
 """
 MOST_BUILDS: Final = 200
-"""Builds of a host whose reports are kept, besides the first build, failures and builds with bundles."""
+"""Number of latest builds of a host to keep, besides its first build, failures and builds with bundles."""
 MOST_LOG_BYTES: Final = 64 << 20
 FIRST_LOG_BYTES: Final = 8 << 20
 LAST_LOG_BYTES: Final = 48 << 20
-"""Of the logs in all reports of a host: where the most is exceeded, the first and the last stay."""
-_MOST_FAILURES: Final = 20
-"""Failed builds that are kept besides; the earliest ones."""
-_LOGS_ARE_GONE: Final = "the logs were deleted: this host has sent too many"
+"""If the logs in all reports of a host exceed `MOST_LOG_BYTES`, only the first and last ones are kept."""
+_MAX_FAILURES: Final = 20
+"""Number of earliest failed builds of a host that are kept."""
+_LOGS_DELETED_NOTE: Final = "the logs were deleted: this host has sent too many"
 
 
-def _delete_between(connection: Connection, host_id: int, build: int) -> None:
-    """Delete what lies between the first and the last reports of a build: a host in a loop fills no disk."""
+def _delete_middle_reports(connection: Connection, host_id: int, build: int) -> None:
+    """Delete the reports between the first and last ones of a build, so that a loop cannot fill the disk."""
     for table in (steps, durations):
         of_build = (table.c.host_id == host_id) & (table.c.build == build)
         ids = select(table.c.id).where(of_build)
@@ -569,8 +583,8 @@ def _delete_between(connection: Connection, host_id: int, build: int) -> None:
             connection.execute(delete(table).where(of_build, table.c.id > first, table.c.id < last))
 
 
-def _empty_logs(connection: Connection, host_id: int) -> None:
-    """Delete the logs between the first and the last of a host that has too many; the reports stay."""
+def _delete_middle_logs(connection: Connection, host_id: int) -> None:
+    """Delete the logs between the first and last ones of a host if it has too many. The reports are kept."""
     size = func.length(steps.c.logs)
     of_host = (steps.c.host_id == host_id) & (steps.c.logs != "")
     total = connection.execute(select(func.coalesce(func.sum(size), 0)).where(of_host)).scalar_one()
@@ -580,17 +594,20 @@ def _empty_logs(connection: Connection, host_id: int) -> None:
     sums = select(steps.c.id, upto).where(of_host).subquery()
     between = (sums.c.upto > FIRST_LOG_BYTES) & (sums.c.upto <= int(total) - LAST_LOG_BYTES)
     ids = select(sums.c.id).where(between)
-    connection.execute(update(steps).where(steps.c.id.in_(ids)).values(logs="", notes=_LOGS_ARE_GONE))
+    connection.execute(update(steps).where(steps.c.id.in_(ids)).values(logs="", notes=_LOGS_DELETED_NOTE))
 
 
 def _delete_early_builds(connection: Connection, host_id: int, before: int) -> None:
-    """Delete early builds of a host with their reports: one that begins builds without end fills no disk."""
+    """Delete builds up to number `before` with their reports, so that new builds cannot fill the disk.
+
+    The first build, the earliest failures and builds with bundles are kept.
+    """
     of_host = (builds.c.host_id == host_id) & (builds.c.number > 1) & (builds.c.number <= before)
     failures = (
         select(builds.c.number)
         .where(builds.c.host_id == host_id, builds.c.verdict.in_(FAILURES))
         .order_by(builds.c.number)
-        .limit(_MOST_FAILURES)
+        .limit(_MAX_FAILURES)
     )
     with_bundles = select(bundles.c.build).where(bundles.c.host_id == host_id)
     kept = {*connection.execute(failures).scalars(), *connection.execute(with_bundles).scalars()}
