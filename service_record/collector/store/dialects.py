@@ -1,7 +1,8 @@
-"""All differences between SQLite, PostgreSQL, and what speaks only PostgreSQL's protocol.
+"""All differences between SQLite and PostgreSQL.
 
-CockroachDB, YugabyteDB and Citus lack LISTEN or advisory locks, and refuse transactions that cannot be put in
-an order: nothing here needs the first two, and whoever changes the database tries again after the third.
+Other databases with PostgreSQL's protocol (CockroachDB, YugabyteDB, Citus) may lack LISTEN and advisory
+locks, so nothing here needs them. They also abort transactions with serialization failures more often; the
+writer repeats those.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,41 +37,42 @@ from service_record.collector.store.schema import counters, step_numbers
 
 Rows = Sequence[Mapping[str, Any]]
 _CONFLICTS: Final = frozenset({"40001", "40P01"})
-"""Serialization failure, deadlock: nothing was done, and the same transaction may succeed now."""
+"""SQLSTATE of serialization failures and deadlocks. The transaction was rolled back and can be repeated."""
 _DUPLICATE: Final = "23505"
-"""Another process has inserted the same key a moment before."""
+"""SQLSTATE of a unique violation: another process inserted the same key first."""
 
 
 def is_sqlite(connection: Connection | Engine) -> bool:
-    """Return whether this is SQLite, where one transaction writes at a time."""
+    """Return True for SQLite, where only one transaction writes at a time."""
     return connection.dialect.name == "sqlite"
 
 
-def is_conflict(fault: BaseException) -> bool:
-    """Return whether a transaction lost against another one, and should be tried again."""
-    return _state_of(fault) in _CONFLICTS
+def is_conflict(error: BaseException) -> bool:
+    """Return True if a transaction conflicted with another one and should be repeated."""
+    return _sql_state(error) in _CONFLICTS
 
 
-def is_duplicate(fault: BaseException) -> bool:
-    """Return whether another process was faster: a new look-up will find its row."""
-    return _state_of(fault) == _DUPLICATE
+def is_duplicate(error: BaseException) -> bool:
+    """Return True if another process inserted the same key first: a new query will find its row."""
+    return _sql_state(error) == _DUPLICATE
 
 
-def _state_of(fault: BaseException) -> str | None:
-    if isinstance(fault, DBAPIError) and isinstance(fault.orig, psycopg.Error):
-        return fault.orig.sqlstate
+def _sql_state(error: BaseException) -> str | None:
+    if isinstance(error, DBAPIError) and isinstance(error.orig, psycopg.Error):
+        return error.orig.sqlstate
     return None
 
 
 def inserting(connection: Connection, table: Table) -> Any:
-    """Return an INSERT that knows ON CONFLICT, of the dialect of a connection."""
+    """Return an INSERT in the dialect of a connection; both have ON CONFLICT."""
     return (sqlite if is_sqlite(connection) else postgresql).insert(table)
 
 
 def is_among(is_on_sqlite: bool, column: Column[Any], parameter: str) -> ColumnElement[bool]:
-    """Return the condition that a column has one of the values of a parameter, whatever their number.
+    """Return the condition `column IN (parameter)` for a parameter that holds any number of values.
 
-    The statement stays the same text, so that it is prepared once. `among` makes the parameter.
+    Unlike a plain IN, the text of the statement does not depend on the number of values, so it is prepared
+    only once. Pass the values through `among`.
     """
     if is_on_sqlite:
         values = func.json_each(bindparam(parameter)).table_valued("value")
@@ -79,40 +81,42 @@ def is_among(is_on_sqlite: bool, column: Column[Any], parameter: str) -> ColumnE
 
 
 def among(connection: Connection, values: Sequence[Any]) -> Any:
-    """Return values in the form that `is_among` takes."""
+    """Return the value of a parameter of `is_among`."""
     return msgspec.json.encode(values).decode() if is_sqlite(connection) else list(values)
 
 
 Question = tuple[Select[Any], Mapping[str, Any]]
-"""A query that is one object for as long as the process runs, and its parameters."""
+"""A query and its parameters. Create the query only once for each process: its compiled form is cached."""
 
 
 def ask(connection: Connection, *questions: Question) -> list[Sequence[Any]]:
-    """Return the rows of each query. PostgreSQL gets them all at once: one wait, not one for each."""
+    """Return the rows of each query. With PostgreSQL all queries together cost one round trip."""
     if is_sqlite(connection):
         return [connection.execute(query, values).all() for query, values in questions]
     with _driver(connection) as driver:
         cursors = []
         with driver.pipeline():
             for query, values in questions:
-                written, constants = _written(query)
+                statement, constants = _compile(query)
                 cursor = driver.cursor(row_factory=namedtuple_row)
-                cursors.append(cursor.execute(written, {**constants, **values}))
-        return [cursor.fetchall() for cursor in cursors]  # they are here: to fetch within would wait twice
+                cursors.append(cursor.execute(statement, {**constants, **values}))
+        # Outside of the pipeline: fetching within it would cost a second round trip.
+        return [cursor.fetchall() for cursor in cursors]
 
 
 @cache
-def _written(query: Select[Any]) -> tuple[bytes, Mapping[str, Any]]:
-    """Return a query as PostgreSQL's driver takes it, and the constants in it."""
+def _compile(query: Select[Any]) -> tuple[bytes, Mapping[str, Any]]:
+    """Return a query's text for psycopg, and the constants that SQLAlchemy turned into parameters."""
     compiled = query.compile(dialect=postgresql.psycopg.dialect())  # type: ignore[no-untyped-call]
     return str(compiled).encode(), compiled.params
 
 
 @contextmanager
 def at_once(connection: Connection) -> Iterator[None]:
-    """Have the rows of `ManyRows` in this block, and nothing else, sent to PostgreSQL at once: one wait.
+    """Send all `ManyRows` statements in this block to PostgreSQL in one round trip.
 
-    Each wait for an answer lets other threads of the process go first, which costs more than the answer.
+    Execute nothing else in the block. A round trip is expensive because other threads of the process run
+    meanwhile: getting the turn again takes longer than the answer itself.
     """
     if is_sqlite(connection):
         yield
@@ -123,14 +127,14 @@ def at_once(connection: Connection) -> Iterator[None]:
 
 @contextmanager
 def _driver(connection: Connection) -> "Iterator[psycopg.Connection[Any]]":
-    """Yield PostgreSQL's own connection, in the same transaction. Raises SQLAlchemy's exceptions."""
+    """Yield the psycopg connection, in the same transaction. Converts its errors to SQLAlchemy's."""
     driver: psycopg.Connection[Any] = connection.connection.driver_connection  # type: ignore[assignment]
     try:
         yield driver
-    except psycopg.Error as fault:
+    except psycopg.Error as error:
         if driver.closed:
-            connection.invalidate(fault)
-        raise DBAPIError.instance(None, None, fault, psycopg.Error) from fault
+            connection.invalidate(error)
+        raise DBAPIError.instance(None, None, error, psycopg.Error) from error
 
 
 _NEXT_NUMBERS: Final = (
@@ -147,10 +151,10 @@ _NEXT: Final = select(step_numbers.next_value().label("number")).select_from(
 def ask_with_numbers(
     connection: Connection, query: Select[Any], values: Mapping[str, Any], count: int
 ) -> tuple[Sequence[Any], Sequence[int]]:
-    """Return the rows of a query that holds hosts; and so many numbers, ascending, that no step ever had.
+    """Return the rows of a query that locks hosts, and `count` new step numbers in ascending order.
 
-    A transaction that holds the row of a host gives its steps numbers in the order of their commits. SQLite
-    has no sequences: there a row counts.
+    The numbers must be drawn while the hosts are locked: only then do the steps of a host have numbers in the
+    order of their commits. SQLite has no sequences, so a row of `counters` is used there.
     """
     if is_sqlite(connection):
         (rows,) = ask(connection, (query, values))
@@ -161,31 +165,31 @@ def ask_with_numbers(
 
 
 class ManyRows:
-    """A statement for any number of rows at once: one text, whatever their number.
+    """An INSERT or UPDATE of any number of rows, with one statement text for all numbers.
 
-    PostgreSQL gets a column of values as an array, and joins them; SQLite has the rows one after the other,
-    which costs it no round trip.
+    PostgreSQL gets each column as an array and combines them with `unnest`. SQLite executes the statement for
+    each row, which costs no round trip there.
     """
 
     def __init__(
         self, table: Table, columns: Sequence[str], *, keys: Mapping[str, str] | None = None, also: str = ""
     ) -> None:
-        """Prepare an INSERT of these columns; with `keys`, column -> name of the value, an UPDATE of them
-        there.
+        """Prepare an INSERT of these columns, or with `keys` an UPDATE of them.
 
-        `also` is SQL that is set besides.
+        `keys` maps the columns of the WHERE clause to the names of their values. `also` is another SQL
+        assignment for SET.
         """
         self._columns = tuple(columns)
         self._types = {name: table.c[name].type for name in columns}
         self._types |= {value: table.c[name].type for name, value in (keys or {}).items()}
-        self._literals = {name: _literal_of(kind) for name, kind in self._types.items()}
+        self._literals = {name: _literal_writer(kind) for name, kind in self._types.items()}
         if keys is None:
-            self._one, self._many = _insertions(table, self._types)
+            self._one, self._many = _insert_statements(table, self._types)
         else:
-            self._one, self._many = _updates(table, self._types, self._columns, keys, also)
+            self._one, self._many = _update_statements(table, self._types, self._columns, keys, also)
 
     def execute(self, connection: Connection, rows: Rows) -> None:
-        """Execute it with these rows, if there are any."""
+        """Execute the statement for these rows. Does nothing without rows."""
         if not rows:
             return
         if is_sqlite(connection):
@@ -199,39 +203,39 @@ class ManyRows:
             driver.execute(self._many, arrays)
 
 
-def _insertions(table: Table, types: Mapping[str, Any]) -> tuple[str, bytes]:
-    into = f"INSERT INTO {table.name} ({', '.join(map(_quoted, types))})"
+def _insert_statements(table: Table, types: Mapping[str, Any]) -> tuple[str, bytes]:
+    into = f"INSERT INTO {table.name} ({', '.join(map(_quote, types))})"
     values = ", ".join(f":{name}" for name in types)
-    return f"{into} VALUES ({values})", f"{into} SELECT * FROM {_arrays(types)}".encode()  # noqa: S608
+    return f"{into} VALUES ({values})", f"{into} SELECT * FROM {_unnest(types)}".encode()  # noqa: S608
 
 
-def _updates(
+def _update_statements(
     table: Table, types: Mapping[str, Any], columns: Sequence[str], keys: Mapping[str, str], also: str
 ) -> tuple[str, bytes]:
-    begin, more = f"UPDATE {table.name} SET ", f", {also}" if also else ""  # noqa: S608
-    one = ", ".join(f"{_quoted(name)} = :{name}" for name in columns)
-    many = ", ".join(f"{_quoted(name)} = given.{_quoted(name)}" for name in columns)
-    of_one = " AND ".join(f"{_quoted(name)} = :{value}" for name, value in keys.items())
-    of_many = " AND ".join(
-        f"{table.name}.{_quoted(name)} = given.{_quoted(value)}" for name, value in keys.items()
+    start, more = f"UPDATE {table.name} SET ", f", {also}" if also else ""  # noqa: S608
+    one = ", ".join(f"{_quote(name)} = :{name}" for name in columns)
+    many = ", ".join(f"{_quote(name)} = given.{_quote(name)}" for name in columns)
+    where_one = " AND ".join(f"{_quote(name)} = :{value}" for name, value in keys.items())
+    where_many = " AND ".join(
+        f"{table.name}.{_quote(name)} = given.{_quote(value)}" for name, value in keys.items()
     )
-    names = ", ".join(map(_quoted, types))
-    given_rows = f"{_arrays(types)} AS given ({names})"
+    names = ", ".join(map(_quote, types))
+    given_rows = f"{_unnest(types)} AS given ({names})"
     return (
-        f"{begin}{one}{more} WHERE {of_one}",
-        f"{begin}{many}{more} FROM {given_rows} WHERE {of_many}".encode(),
+        f"{start}{one}{more} WHERE {where_one}",
+        f"{start}{many}{more} FROM {given_rows} WHERE {where_many}".encode(),
     )
 
 
-def _arrays(types: Mapping[str, Any]) -> str:
+def _unnest(types: Mapping[str, Any]) -> str:
     arrays = (f"CAST(%({name})s AS {_type_name(kind)}[])" for name, kind in types.items())
     return f"unnest({', '.join(arrays)})"
 
 
-def _literal_of(kind: Any) -> Callable[[Any], str]:
-    """Return the function that writes a value of this type as a member of an array.
+def _literal_writer(kind: Any) -> Callable[[Any], str]:
+    """Return a function that formats a value of this type for an array literal (PostgreSQL manual, 8.15.6).
 
-    The driver's own takes eight times as long. PostgreSQL's manual, 8.15.6.
+    Eight times faster than psycopg's own adaptation of lists.
     """
     match _type_name(kind):
         case "text":
@@ -254,7 +258,7 @@ def _plain_literal(value: object) -> str:
 
 
 def _type_name(kind: Any) -> str:
-    """Return the name of a type; a text of any length, so that no cast cuts it."""
+    """Return PostgreSQL's name of a type. Texts have no length, because a cast would truncate them."""
     for sql_type, name in (
         (BigInteger, "bigint"),
         (Integer, "integer"),
@@ -267,5 +271,5 @@ def _type_name(kind: Any) -> str:
     return "text"
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return f'"{name}"'

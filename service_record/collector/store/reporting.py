@@ -1,7 +1,7 @@
 """Store batches of reported steps, and update the builds and hosts that they belong to.
 
-This is the hot path of the collector: everything is read and written with a fixed number of statements for a
-batch, whatever its size.
+This is the hot path of the collector. Do not add a query for each report: the number of statements must not
+grow with the batch. Only late reports without a build name cost one query each.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -171,7 +171,7 @@ _LATE_SECONDS: Final = 3600.0
 
 
 class _EarlierBuilds:
-    """The earlier builds that the reports of a batch may belong to. At most two queries for a batch."""
+    """The earlier builds that the reports of a batch may belong to, found with at most two queries."""
 
     def __init__(
         self, connection: Connection, by_name: "Mapping[str, _Host]", reports: Sequence["Report"]
