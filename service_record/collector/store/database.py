@@ -1,4 +1,4 @@
-"""The database: SQLite in a folder of the collector's own, or PostgreSQL with its LISTEN and NOTIFY."""
+"""Database connections, migrations, and change notifications between processes (LISTEN and NOTIFY)."""
 
 import contextlib
 import os
@@ -31,11 +31,11 @@ from service_record.collector.store.dialects import is_conflict
 from service_record.collector.store.schema import COUNTERS, counters, metadata
 
 FILE: Final = "collector.sqlite"
-_BUSY: Final = 30_000  # milliseconds that one process waits for another's write
-_CACHE: Final = 8 * 1024  # KiB of pages for a connection; the kernel keeps the others
+_BUSY_MS: Final = 30_000  # milliseconds that one process waits for another's write
+_CACHE_KIB: Final = 8 * 1024  # KiB of pages for a connection; the kernel keeps the others
 _CONNECTIONS: Final = 16
-"""Half of them for commits that PostgreSQL takes at the same time."""
-_CLIENT: Final[dict[str, Any]] = {
+"""Up to eight of them are used by concurrent commits of the writer."""
+_CLIENT_OPTIONS: Final[dict[str, Any]] = {
     "client_encoding": "utf8",
     "connect_timeout": 5,
     "keepalives_idle": 30,
@@ -43,56 +43,57 @@ _CLIENT: Final[dict[str, Any]] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,  # milliseconds
 }
-"""libpq's settings that notice a PostgreSQL which is gone without a word."""
-_BOUNDS: Final = "-c lock_timeout=20s -c idle_in_transaction_session_timeout=60s"
-"""Limits for a process that hangs in the midst of a change: it holds up the others no longer than that."""
-_PRIMARY: Final = 0xFF
-"""The bits of an SQLite error code that name the primary error, without the details."""
+"""libpq settings that detect a server which disappeared without closing the connection."""
+_SERVER_OPTIONS: Final = "-c lock_timeout=20s -c idle_in_transaction_session_timeout=60s"
+"""A process that hangs in a transaction blocks the others no longer than this."""
+_PRIMARY_CODE_BITS: Final = 0xFF
+"""Mask for the primary part of an extended SQLite error code."""
 
 
-_VERSION: Final = "alembic_version"
-_TRIES: Final = 5
-_REFUSED: Final = frozenset({"0A000", "42601", "42501", "42883"})
-"""Errors of a database without LISTEN, or that refuses it to this user: unsupported, syntax, privilege,
-function.
+_VERSION_TABLE: Final = "alembic_version"
+_MIGRATION_TRIES: Final = 5
+_LISTEN_REFUSED: Final = frozenset({"0A000", "42601", "42501", "42883"})
+"""SQLSTATEs of a database without LISTEN: feature not supported, syntax error, insufficient privilege, and
+undefined function.
 """
 
 
 class DatabaseError(Exception):
-    """The reason why the database cannot be used, and what to do, in one line."""
+    """The database cannot be used. The message says why and what to do, in one line."""
 
 
 class Database:
-    """Connections to it. Reading is for many threads at once; changes go through `writer.Writer`.
+    """A connection pool. Any thread may read; only `row_writer.DatabaseWriter` changes the database.
 
-    Raises DatabaseError where the URL is not one of PostgreSQL or SQLite.
+    Raises DatabaseError if the URL is not one of PostgreSQL or SQLite.
     """
 
     def __init__(self, url: str | URL) -> None:
-        self.url = _url(url)
+        self.url = _parse_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.engine: Engine = create_engine(
             self.url if self.is_sqlite else self.url.set(drivername="postgresql+psycopg"),
             pool_size=_CONNECTIONS,
             max_overflow=0,
-            pool_use_lifo=True,  # few are in use: the others have neither caches nor prepared statements
+            pool_use_lifo=True,  # prefer warm connections: they have prepared statements
             pool_timeout=30,
-            connect_args={} if self.is_sqlite else {"options": _BOUNDS, **_CLIENT, **self.url.query},
+            connect_args={}
+            if self.is_sqlite
+            else {"options": _SERVER_OPTIONS, **_CLIENT_OPTIONS, **self.url.query},
         )
         if self.is_sqlite:
             event.listen(self.engine, "connect", _prepare_sqlite)
-            event.listen(self.engine, "begin", _begin_deferred)
-            event.listen(self.engine, "handle_error", _tell_of_the_disk, retval=True)
+            event.listen(self.engine, "begin", _begin)
+            event.listen(self.engine, "handle_error", _convert_disk_errors, retval=True)
         else:
-            event.listen(self.engine, "checkout", _refuse_closed)
+            event.listen(self.engine, "checkout", _discard_closed)
 
     def close(self) -> None:
-        """Close all connections."""
         self.engine.dispose()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Yield a connection that sees one state of the database, and changes nothing."""
+        """Yield a read-only connection that sees one snapshot of the database."""
         with self.engine.connect() as connection:
             if self.is_sqlite:
                 yield connection
@@ -103,13 +104,15 @@ class Database:
 
     @contextmanager
     def changing(self) -> Iterator[Connection]:
-        """Yield a transaction, on disk when this ends without an exception: of the writer, and of migrations.
+        """Yield a transaction, committed if the block raises no exception. For the writer and migrations.
 
-        With PostgreSQL processes change the database side by side. What they change of a host, they change
-        while they hold the host's row; those of clusters come after those of hosts.
+        With PostgreSQL, several processes write at the same time. A transaction that changes a host must lock
+        the host's row first, and lock rows of clusters only after rows of hosts: other orders deadlock.
         """
         with self.engine.connect() as connection:
-            if self.is_sqlite:  # a transaction that reads first could not become one that writes later
+            if (
+                self.is_sqlite
+            ):  # BEGIN IMMEDIATE: a transaction that read first may fail to upgrade to writing
                 connection.info["is_writing"] = True
             try:
                 with connection.begin():
@@ -118,7 +121,7 @@ class Database:
                 connection.info.pop("is_writing", None)
 
     def _check_encoding(self, connection: Connection) -> None:
-        """Raise DatabaseError if texts would not be kept unchanged."""
+        """Raise DatabaseError if PostgreSQL's encoding cannot store all texts."""
         if self.is_sqlite:
             return
         encoding = connection.execute(text("SHOW server_encoding")).scalar_one()
@@ -127,8 +130,8 @@ class Database:
             raise DatabaseError(f"{self.url}: the encoding of the database is {encoding}; {advice}")
 
     def migrate(self) -> None:
-        """Make the tables, or bring those of an earlier version up to date. Raises DatabaseError."""
-        from alembic import command  # only at the start
+        """Create the tables, or upgrade those of an earlier version. Raises DatabaseError."""
+        from alembic import command  # slow to import, and needed only at the start
         from alembic.config import Config
         from alembic.util import CommandError
 
@@ -138,17 +141,19 @@ class Database:
         def upgrade(connection: Connection) -> None:
             self._check_encoding(connection)
             config.attributes["connection"] = connection
-            if inspect(connection).has_table(_VERSION):  # one process at a time: others find it done
-                connection.execute(select(text("*")).select_from(table(_VERSION)).with_for_update())
+            if inspect(connection).has_table(
+                _VERSION_TABLE
+            ):  # the row lock lets one process migrate at a time
+                connection.execute(select(text("*")).select_from(table(_VERSION_TABLE)).with_for_update())
                 command.upgrade(config, "head")
                 return
-            metadata.create_all(connection, checkfirst=False)  # a table of another program is a fault
+            metadata.create_all(connection, checkfirst=False)  # fail if another program has such a table
             connection.execute(insert(counters), [{"name": name, "latest": 0} for name in COUNTERS])
             command.stamp(config, "head")
 
         if self.is_sqlite and self.url.database:
             _make_private(Path(self.url.database))
-        for tries_left in range(_TRIES, -1, -1):
+        for tries_left in range(_MIGRATION_TRIES, -1, -1):
             try:
                 with self.changing() as connection:
                     upgrade(connection)
@@ -157,19 +162,20 @@ class Database:
                     f"{self.url}: its tables are of a later version of service-record, or of one before 0.2.0"
                 ) from None
             except (SQLAlchemyError, OSError) as error:
-                # Where there were no tables yet, there was no row to wait for: another process made them.
+                # In an empty database there is no row to lock, so two processes may create the tables at the
+                # same time. One of them fails, and finds the tables when it tries again.
                 if tries_left and (
                     is_conflict(error) or isinstance(error, ProgrammingError | IntegrityError)
                 ):
-                    time.sleep(_AGAIN)
+                    time.sleep(_RETRY_SECONDS)
                     continue
                 raise DatabaseError(f"{self.url}: {_first_line(error)}") from error
             return
 
 
 def _make_private(path: Path) -> None:
-    """Let only the owner read a database; SQLite gives its mode to the files beside it."""
-    with contextlib.suppress(OSError):  # the database itself says what is wrong
+    """Set mode 0600 on a database file. SQLite creates its WAL files with the same mode."""
+    with contextlib.suppress(OSError):  # opening the database will report the error
         descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.fchmod(descriptor, 0o600)
@@ -178,14 +184,14 @@ def _make_private(path: Path) -> None:
 
 
 def sqlite_url(data: Path) -> URL:
-    """Return the URL of the database in a collector's own folder."""
+    """Return the URL of the SQLite database in the data folder of a collector."""
     return URL.create("sqlite", database=str(data / FILE))
 
 
-def _url(text: str | URL) -> URL:
-    """Return the URL of a supported database.
+def _parse_url(text: str | URL) -> URL:
+    """Parse the URL of a supported database.
 
-    Raises DatabaseError, which may not tell a password.
+    Raises DatabaseError. Its message must not contain the password.
     """
     try:
         url = make_url(text)
@@ -201,30 +207,33 @@ def _first_line(error: Exception) -> str:
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
-    """Write-ahead log, on disk with every commit; sqlite.org/pragma.html. Transactions are begun by us."""
-    connection.isolation_level = None
+    """Configure a new SQLite connection: a write-ahead log, synced to disk with every commit.
+
+    See https://www.sqlite.org/pragma.html.
+    """
+    connection.isolation_level = None  # the module begins no transactions: see `_begin`
     for pragma in (
         "journal_mode=WAL",
         "synchronous=FULL",
-        f"busy_timeout={_BUSY}",
-        f"cache_size=-{_CACHE}",
+        f"busy_timeout={_BUSY_MS}",
+        f"cache_size=-{_CACHE_KIB}",
         "foreign_keys=ON",
         "temp_store=MEMORY",
     ):
         connection.execute(f"PRAGMA {pragma}")
 
 
-def _tell_of_the_disk(context: ExceptionContext) -> BaseException | None:
-    """Report faults of the disk as such, whatever SQLite takes them for.
+def _convert_disk_errors(context: ExceptionContext) -> BaseException | None:
+    """Convert SQLite errors that a disk causes to OperationalError, and drop connections that stay read-only.
 
-    A page that cannot be read is "malformed" there, as if the caller were wrong; sqlite.org/rescode.html. A
-    file that could not be opened for writing just when a connection began is read-only to it for good: such a
-    connection is let go.
+    SQLite reports an unreadable page as "malformed", which SQLAlchemy raises as DatabaseError, not as
+    OperationalError; see https://www.sqlite.org/rescode.html. If a file could not be opened for writing when
+    a connection was made, the connection stays read-only although the disk works again.
     """
     fault = context.original_exception
     if not isinstance(fault, sqlite3.Error):
         return None
-    code = getattr(fault, "sqlite_errorcode", 0) & _PRIMARY
+    code = getattr(fault, "sqlite_errorcode", 0) & _PRIMARY_CODE_BITS
     if code == sqlite3.SQLITE_READONLY:
         context.is_disconnect = True
     if code not in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
@@ -232,11 +241,10 @@ def _tell_of_the_disk(context: ExceptionContext) -> BaseException | None:
     return OperationalError(context.statement, context.parameters, fault)
 
 
-def _refuse_closed(driver: "psycopg.Connection[Any]", _: ConnectionPoolEntry, __: object) -> None:
-    """Have a connection replaced that PostgreSQL has closed since its last use.
+def _discard_closed(driver: "psycopg.Connection[Any]", _: ConnectionPoolEntry, __: object) -> None:
+    """Raise DisconnectionError if PostgreSQL closed the connection, so that the pool replaces it.
 
-    It is seen at the socket: a question that shows it would cost a tenth of a transaction. Raises
-    DisconnectionError.
+    Checks the socket only: a test query before each transaction would take a tenth of the transaction's time.
     """
     poll = new_poll()
     poll.register(driver.pgconn.socket, POLLIN)
@@ -247,57 +255,56 @@ def _refuse_closed(driver: "psycopg.Connection[Any]", _: ConnectionPoolEntry, __
         raise DisconnectionError(str(fault)) from fault
 
 
-def _begin_deferred(connection: Connection) -> None:
+def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.info.get("is_writing") else "BEGIN")
 
 
 _CHANNEL: Final = "service_record_collector"
-_AGAIN: Final = 1.0
-"""Seconds until a lost connection is made anew."""
-_NAME: Final = "service-record-listening"
-_POLL: Final = 2.0
-"""Seconds between two looks where the database does not tell what other processes have changed."""
-_POLLS: Final = 30
-"""Such looks until it tries again to listen."""
-_LEAST: Final = 0.25
-"""Seconds between two announcements: what changes within them is told at once."""
+_RETRY_SECONDS: Final = 1.0
+_APPLICATION_NAME: Final = "service-record-listening"
+_POLL_SECONDS: Final = 2.0
+"""Interval of notifications if the database has no LISTEN."""
+_POLLS_BEFORE_LISTEN: Final = 30
+"""Number of polls before the next attempt to LISTEN."""
+_ANNOUNCE_SECONDS: Final = 0.25
+"""Minimum time between two announcements. Changes in between are announced together."""
 
 
 class Listening:
-    """A thread that announces changes of other processes here, and ours to them. Close it.
+    """A thread that announces our changes to other processes, and calls `notify` after their changes.
 
-    It announces on a connection of its own, not in the transaction that changes something: PostgreSQL lets
-    transactions that notify commit one after the other only. Where there is no LISTEN, it polls.
+    It sends NOTIFY on its own connection, not in the transaction of a change, because PostgreSQL serializes
+    the commits of transactions that notify. If the database has no LISTEN, `notify` is called regularly.
     """
 
-    def __init__(self, database: Database, tell: Callable[[], None]) -> None:
+    def __init__(self, database: Database, notify: Callable[[], None]) -> None:
         url = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
-        self._settings = make_conninfo(url, application_name=_NAME, **_CLIENT)
-        self._tell = tell
+        self._settings = make_conninfo(url, application_name=_APPLICATION_NAME, **_CLIENT_OPTIONS)
+        self._notify = notify
         self._name = secrets.token_hex(8)
         self._is_closed = threading.Event()
         self._has_news = threading.Event()
-        self._hears, self._wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wake_reader, self._wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._thread = threading.Thread(target=self._run, name="listening")
         self._thread.start()
 
     def announce(self) -> None:
-        """Announce to the others soon that something is on disk."""
+        """Notify other processes soon that a change was committed."""
         if not self._has_news.is_set():
             self._has_news.set()
             self._wake()
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop the thread."""
         self._is_closed.set()
         self._wake()
         self._thread.join()
-        os.close(self._wakes)
-        os.close(self._hears)
+        os.close(self._wake_writer)
+        os.close(self._wake_reader)
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # it is awake already
-            os.write(self._wakes, b".")
+        with contextlib.suppress(BlockingIOError):  # the pipe is full: the thread will wake up
+            os.write(self._wake_writer, b".")
 
     def _run(self) -> None:
         while not self._is_closed.is_set():
@@ -306,31 +313,31 @@ class Listening:
                 with psycopg.connect(self._settings, autocommit=True) as connection:
                     self._listen(connection)
             except psycopg.Error as error:
-                is_refused = error.sqlstate in _REFUSED
-            # Something may have changed while nobody listened.
-            for seconds in (_POLL,) * _POLLS if is_refused else (_AGAIN,):
+                is_refused = error.sqlstate in _LISTEN_REFUSED
+            # Notifications were missed while there was no connection, so assume that something changed.
+            for seconds in (_POLL_SECONDS,) * _POLLS_BEFORE_LISTEN if is_refused else (_RETRY_SECONDS,):
                 if not self._is_closed.wait(seconds):
-                    self._tell()
+                    self._notify()
 
     def _listen(self, connection: "psycopg.Connection[Any]") -> None:
-        """Announce everything that comes, both ways, until this is closed. Raises psycopg.Error."""
+        """Send and receive notifications until `close` is called. Raises psycopg.Error."""
         connection.execute(f"LISTEN {_CHANNEL}")
-        self._tell()
+        self._notify()
         while not self._is_closed.is_set():
             if self._has_news.is_set():
                 self._has_news.clear()
                 connection.execute("SELECT pg_notify(%s, %s)", (_CHANNEL, self._name))
-                self._is_closed.wait(_LEAST)
+                self._is_closed.wait(_ANNOUNCE_SECONDS)
             if {news.payload for news in connection.notifies(timeout=0)} - {self._name}:
-                self._tell()
+                self._notify()
             if not self._has_news.is_set():
                 self._wait_for(connection.fileno())
 
     def _wait_for(self, descriptor: int) -> None:
-        """Wait until the descriptor is readable, or somebody wakes this."""
+        """Wait until the descriptor is readable or `_wake` is called."""
         poll = new_poll()
-        for each in (self._hears, descriptor):
+        for each in (self._wake_reader, descriptor):
             poll.register(each, POLLIN)
         poll.poll()
         with contextlib.suppress(BlockingIOError):
-            os.read(self._hears, 1024)
+            os.read(self._wake_reader, 1024)
