@@ -110,9 +110,7 @@ class Database:
         the host's row first, and lock rows of clusters only after rows of hosts: other orders deadlock.
         """
         with self.engine.connect() as connection:
-            if (
-                self.is_sqlite
-            ):  # BEGIN IMMEDIATE: a transaction that read first may fail to upgrade to writing
+            if self.is_sqlite:  # BEGIN IMMEDIATE: SQLite may refuse to let a read transaction write later
                 connection.info["is_writing"] = True
             try:
                 with connection.begin():
@@ -141,9 +139,8 @@ class Database:
         def upgrade(connection: Connection) -> None:
             self._check_encoding(connection)
             config.attributes["connection"] = connection
-            if inspect(connection).has_table(
-                _VERSION_TABLE
-            ):  # the row lock lets one process migrate at a time
+            if inspect(connection).has_table(_VERSION_TABLE):
+                # The row lock lets only one process migrate; the others then find nothing to do.
                 connection.execute(select(text("*")).select_from(table(_VERSION_TABLE)).with_for_update())
                 command.upgrade(config, "head")
                 return

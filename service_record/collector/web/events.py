@@ -1,8 +1,8 @@
-"""Changes of a page as they happen: one stream of server-sent events for each page that is looked at.
+"""Live updates of open pages, as server-sent events (WHATWG HTML, section 9.2).
 
-WHATWG HTML, 9.2. The parts are rendered here, so that a page is the same live as when it is loaded. Those
-who look at the same page share one look at the database and one rendering, at most once a second, and all
-pages together take a small share of the time: reports of hosts come first.
+An event contains HTML that the server rendered with the templates of the page, so a live page equals a newly
+loaded one. All viewers of a page share one database query and one rendering, at most once a second. All pages
+together use only a small share of the processor, because the reports of hosts have priority.
 """
 
 import asyncio
@@ -27,38 +27,38 @@ from service_record.collector.web.fleet_page import FleetFilters, FleetSeen, see
 from service_record.collector.web.host_page import build_of, see_host
 from service_record.collector.web.login import grant_of
 
-_QUIET: Final = 15.0
-"""Seconds after which a stream says that it is alive."""
-_SESSION: Final = 5.0
-"""Seconds between two looks whether the session of a stream still is good."""
-_LEAST: Final = 1.0
-"""Seconds between two changes of a page: nobody reads faster."""
-_SHARE: Final = 14
-"""Pages rest so many times as long as one has taken,"""
-_LONGEST: Final = 5.0
-"""but no more seconds than these."""
-_POLL: Final = 10
-"""Seconds after which a browser asks again that has no stream."""
+_KEEPALIVE_SECONDS: Final = 15.0
+"""Interval of keep-alive comments in a quiet stream."""
+_SESSION_CHECK_SECONDS: Final = 5.0
+"""Interval at which a stream checks that its login session is still valid."""
+_MIN_CHANGE_SECONDS: Final = 1.0
+"""Minimum time between two updates of a page: nobody reads faster."""
+_IDLE_FACTOR: Final = 14
+"""After a page was read, no page is read again for this many times the duration."""
+_MAX_IDLE_SECONDS: Final = 5.0
+"""Upper limit of that pause."""
+_POLL_SECONDS: Final = 10
+"""Polling interval of browsers that get no stream."""
 _GONE_EVENT: Final = b"event: gone\ndata: it is not there any more\n\n"
 
 
 class PageState(Protocol):
-    """The state of a page at one moment."""
+    """The content of a page at one time."""
 
     @property
     def state(self) -> str:
-        """Return a key that changes with what is shown."""
+        """Return a key that changes whenever the content changes."""
 
     @property
     def sentence(self) -> str:
-        """Return the page's state in a sentence, to be read aloud when it changes."""
+        """Return a summary of the page, which screen readers announce after a change."""
 
     def whole(self) -> str:
-        """Return the part of the page that changes."""
+        """Return the HTML of the live part of the page."""
 
 
-class _Moment:
-    """A page at one moment, and the updates for browsers with an earlier state."""
+class _Rendering:
+    """A page at one time, and the events that bring browsers to it. Each event is rendered once."""
 
     def __init__(self, state: PageState, before: PageState | None) -> None:
         self.seen = state
@@ -67,122 +67,126 @@ class _Moment:
         self._rendering = asyncio.Lock()
 
     async def event_for(self, state: str) -> bytes:
-        """Return the event that brings a browser with this state up to date: rendered once for all with the
-        same state.
+        """Return the event that updates a browser from this state.
+
+        A browser with the previous state gets only the changed rows, any other browser the whole live part.
         """
         is_next = self._before is not None and self._before.state == state
         async with self._rendering:
             if is_next not in self._events:
-                render = self._change if is_next else self._whole
+                render = self._changed_part if is_next else self._whole_part
                 self._events[is_next] = await run_in_threadpool(render)
         return self._events[is_next]
 
-    def _whole(self) -> bytes:
+    def _whole_part(self) -> bytes:
         return self._event(whole=self.seen.whole())
 
-    def _change(self) -> bytes:
-        """Return the changed rows, if the set of rows is the same."""
+    def _changed_part(self) -> bytes:
+        """Return an event with the changed rows, or with everything if rows were added or moved."""
         state, before = self.seen, self._before
         if not isinstance(state, FleetSeen) or not isinstance(before, FleetSeen):
-            return self._whole()
+            return self._whole_part()
         rows, earlier = state.revisions, before.revisions
         if not earlier or list(rows) != list(earlier) or state.grouped != before.grouped:
-            return self._whole()
+            return self._whole_part()
         changed = [name for name, revision in rows.items() if earlier[name] != revision]
         return self._event(rows={name: state.row(name) for name in changed}, tally=state.tally())
 
-    def _event(self, **changed: Any) -> bytes:
-        data = {"state": self.seen.state, "sentence": self.seen.sentence, **changed}
+    def _event(self, **parts: Any) -> bytes:
+        data = {"state": self.seen.state, "sentence": self.seen.sentence, **parts}
         return b"event: change\ndata: " + msgspec.json.encode(data) + b"\n\n"
 
 
 class _Channel:
-    """A page that browsers look at: rendered again for all of them when there is news."""
+    """An open page, with a task that reads it for all its viewers whenever there is news."""
 
     def __init__(self, see: Callable[[], PageState], views: "Views") -> None:
         self._see = see
         self._views = views
-        self._looked = asyncio.Event()
-        self._wanted = asyncio.Event()
+        self._was_read = asyncio.Event()
+        self._requested = asyncio.Event()
         self.viewers = 0
-        self.looks = 0
-        self.moment: _Moment | None = None
+        self.reads = 0
+        self.latest: _Rendering | None = None
         self.fault: Exception | None = None
         self.task = asyncio.get_running_loop().create_task(self._run())
 
-    async def joined(self, state: str) -> None:
-        """Wait until the page was seen, by a browser that may have a newer state than the one seen last."""
-        if self.moment is not None and self.moment.seen.state == state:
-            return
-        looks = self.looks
-        self._wanted.set()
-        while self.looks == looks and self.fault is None and not self._views.news.is_over:
-            await self.changed(_QUIET)
+    async def catch_up(self, state: str) -> None:
+        """Wait until the page is at least as new as a browser's state.
 
-    async def changed(self, seconds: float) -> None:
-        """Wait for the next look, or so long."""
-        looked = self._looked
+        If the states differ, the browser may have loaded the page after it was last read here, so this waits
+        until it is read again.
+        """
+        if self.latest is not None and self.latest.seen.state == state:
+            return
+        reads = self.reads
+        self._requested.set()
+        while self.reads == reads and self.fault is None and not self._views.news.is_over:
+            await self.wait_for_change(_KEEPALIVE_SECONDS)
+
+    async def wait_for_change(self, seconds: float) -> None:
+        """Wait until the page was read again, for at most `seconds`."""
+        was_read = self._was_read
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(looked.wait(), seconds)
+            await asyncio.wait_for(was_read.wait(), seconds)
 
     async def _run(self) -> None:
-        """Render the page whenever there is news, until nobody looks at it any more."""
+        """Read the page whenever there is news, until it has no viewers."""
         news = self._views.news
         while self.fault is None and not news.is_over:
             news_event = news.subscribe()
-            self._wanted.clear()
+            self._requested.clear()
             async with self._views.turn:
                 began = time.monotonic()
-                await self._look()
-                rest = min((time.monotonic() - began) * _SHARE, _LONGEST)
-                self._tell()
+                await self._read()
+                rest = min((time.monotonic() - began) * _IDLE_FACTOR, _MAX_IDLE_SECONDS)
+                self._wake_streams()
                 await asyncio.sleep(rest)
-            await asyncio.sleep(_LEAST)
+            await asyncio.sleep(_MIN_CHANGE_SECONDS)
             if not self.viewers:
                 return
-            await self._wait(news_event)
-        self._tell()
+            await self._wait_for_news(news_event)
+        self._wake_streams()
 
-    async def _look(self) -> None:
-        """Render the page once."""
+    async def _read(self) -> None:
         try:
             state = await run_in_threadpool(self._see)
-        except Exception as fault:  # noqa: BLE001  # it is not there any more, or the database is not
+        except Exception as fault:  # noqa: BLE001  # the page is gone, or the database fails
             self.fault = fault
             return
-        if self.moment is None or self.moment.seen.state != state.state:
-            self.moment = _Moment(state, None if self.moment is None else self.moment.seen)
+        if self.latest is None or self.latest.seen.state != state.state:
+            self.latest = _Rendering(state, None if self.latest is None else self.latest.seen)
 
-    async def _wait(self, news_event: asyncio.Event) -> None:
-        waiting = [asyncio.ensure_future(event.wait()) for event in (news_event, self._wanted)]
-        await asyncio.wait(waiting, timeout=_QUIET, return_when=asyncio.FIRST_COMPLETED)
+    async def _wait_for_news(self, news_event: asyncio.Event) -> None:
+        waiting = [asyncio.ensure_future(event.wait()) for event in (news_event, self._requested)]
+        await asyncio.wait(waiting, timeout=_KEEPALIVE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         for each in waiting:
             each.cancel()
 
-    def _tell(self) -> None:
-        self.looks += 1
-        looked, self._looked = self._looked, asyncio.Event()
-        looked.set()
+    def _wake_streams(self) -> None:
+        self.reads += 1
+        was_read, self._was_read = self._was_read, asyncio.Event()
+        was_read.set()
 
 
 class Views:
-    """The pages that browsers look at, by their content. Used on one event loop."""
+    """All open pages. Used on one event loop."""
 
     def __init__(self, collector: Collector) -> None:
         self.news = collector.news
         self.most = collector.settings.most_streams
         self.turn = asyncio.Lock()
-        """Held by the page that is seen: one at a time, and rests between them."""
+        """Held while a page is read and in the pause after it: only one page is read at a time."""
         self._channels: dict[Hashable, _Channel] = {}
         self.viewers = 0
 
     @contextmanager
     def channel(self, key: Hashable, see: Callable[[], PageState]) -> Iterator[_Channel]:
-        """Look at a page for as long as the block lasts, together with all others who do."""
+        """Yield the shared channel of a page, and count a viewer of it while the block runs."""
         channel = self._channels.get(key)
         if channel is None or channel.task.done():
             channel = self._channels[key] = _Channel(see, self)
-            channel.task.add_done_callback(partial(self._ended, key))
+            channel.task.add_done_callback(partial(self._forget_channel, key))
         channel.viewers += 1
         self.viewers += 1
         try:
@@ -191,7 +195,7 @@ class Views:
             channel.viewers -= 1
             self.viewers -= 1
 
-    def _ended(self, key: Hashable, task: "asyncio.Task[None]") -> None:
+    def _forget_channel(self, key: Hashable, task: "asyncio.Task[None]") -> None:
         if key in self._channels and self._channels[key].task is task:
             del self._channels[key]
         if not task.cancelled() and (fault := task.exception()) is not None:
@@ -199,11 +203,12 @@ class Views:
 
 
 async def get_events(request: Request) -> Response:
-    """`GET /events?...&state=...`: the changes of the fleet since that state.
+    """`GET /events?...&state=...`: a stream of changes since that state.
 
-    With `host=` it is of a host, with `of_cluster=` of a cluster, with `clusters=` of their list.
+    The page is a host with `host=`, a cluster with `of_cluster=`, the list of clusters with `clusters=`, and
+    otherwise the fleet with its filters.
     """
-    key, see = await _query_of(request)
+    key, see = await _find_page(request)
     return StreamingResponse(
         _stream(request, key, see),
         media_type="text/event-stream",
@@ -211,9 +216,10 @@ async def get_events(request: Request) -> Response:
     )
 
 
-async def _query_of(request: Request) -> tuple[Hashable, Callable[[], PageState]]:
-    """Return the page that a browser looks at, as a key and as a function. Raises Refusal when it does not
-    exist.
+async def _find_page(request: Request) -> tuple[Hashable, Callable[[], PageState]]:
+    """Return a key of the requested page and a function that reads its content.
+
+    Raises Refusal if the page does not exist.
     """
     (serving, grant), query = caller(request), request.query_params
     confined_to = grant.confined_to
@@ -237,33 +243,33 @@ async def _query_of(request: Request) -> tuple[Hashable, Callable[[], PageState]
 
 
 async def _stream(request: Request, key: Hashable, see: Callable[[], PageState]) -> AsyncIterator[bytes]:
-    """Yield events until the browser leaves, its session ends or the process shuts down."""
+    """Yield events until the browser disconnects, its session ends or the process shuts down."""
     views: Views = request.app.state.views
     state = request.query_params.get("state", "")
     is_polling = views.viewers >= views.most
     with views.channel(key, see) as channel:
-        await channel.joined(state)
-        last_sent = last_look = time.monotonic()
+        await channel.catch_up(state)
+        last_sent = last_check = time.monotonic()
         is_first = True
-        while channel.fault is None and channel.moment is not None:
-            moment = channel.moment
+        while channel.fault is None and channel.latest is not None:
+            latest = channel.latest
             if not await _is_readable(request):
                 yield _GONE_EVENT
                 return
-            if moment.seen.state != state:
-                yield await moment.event_for(state)
-                state, last_sent = moment.seen.state, time.monotonic()
-            elif is_first or time.monotonic() - last_sent >= _QUIET:
+            if latest.seen.state != state:
+                yield await latest.event_for(state)
+                state, last_sent = latest.seen.state, time.monotonic()
+            elif is_first or time.monotonic() - last_sent >= _KEEPALIVE_SECONDS:
                 yield b": nothing new\n\n"
                 last_sent = time.monotonic()
             is_first = False
             if is_polling:
-                yield f"event: poll\ndata: {_POLL}\n\n".encode()
+                yield f"event: poll\ndata: {_POLL_SECONDS}\n\n".encode()
             if is_polling or views.news.is_over:
                 return
-            await channel.changed(_SESSION)
-            if time.monotonic() - last_look >= _SESSION:
-                last_look = time.monotonic()
+            await channel.wait_for_change(_SESSION_CHECK_SECONDS)
+            if time.monotonic() - last_check >= _SESSION_CHECK_SECONDS:
+                last_check = time.monotonic()
                 if await grant_of(request) is None:
                     yield b"event: over\ndata: the session has ended\n\n"
                     return
@@ -272,7 +278,7 @@ async def _stream(request: Request, key: Hashable, see: Callable[[], PageState])
 
 
 async def _is_readable(request: Request) -> bool:
-    """Return whether a host still is one that the reader may see: it may have come into another group."""
+    """Return False if the reader may no longer see the host, because the host moved to another group."""
     if "host" not in request.query_params:
         return True
     try:
