@@ -1,4 +1,4 @@
-"""The threads of a collector that look into bundles, judge records and judge hosts when that is due."""
+"""The background threads of a collector: they read bundles, judge service records, and judge hosts."""
 
 import logging
 import math
@@ -31,14 +31,14 @@ from service_record.diagnosis.budget import DEFAULT_SECONDS
 from service_record.record.layout import read_entries
 
 _log: Final = logging.getLogger(__name__)
-_PASSING: Final = (Unavailable, SQLAlchemyError, ObjectError)
-"""Faults of what it depends on; any other is one of ours."""
+_EXTERNAL_ERRORS: Final = (Unavailable, SQLAlchemyError, ObjectError)
+"""Errors of the database or the object store, logged as warnings. Any other exception is a bug."""
 
 
 class Background(ABC):
-    """Runs rounds in its own thread: when it is woken, and when the next is due.
+    """A thread that runs `round` whenever it is woken or the next round is due.
 
-    A round that fails is logged in one line and made again later: no fault ends the thread.
+    If a round raises an exception, it is logged in one line and the round is repeated later.
     """
 
     def __init__(
@@ -51,9 +51,11 @@ class Background(ABC):
         pause: float = 0.0,
         share: float = 0.0,
     ) -> None:
-        """`fault` is what is logged of a round that failed. All times are seconds: `first` until the first
-        round, `again` after one that failed, whoever wakes it. Between two rounds are `pause` at least, and
-        `share` times as long as the first of them took.
+        """Create the thread; `start` starts it. All times are in seconds.
+
+        `fault` is the message to log when a round fails. `first` is the time until the first round, `again`
+        the time after a failed round, during which nothing wakes the thread. Between two rounds there are at
+        least `pause` seconds and at least `share` times the duration of the first one.
         """
         self._fault = fault
         self._first = first
@@ -66,23 +68,23 @@ class Background(ABC):
 
     @abstractmethod
     def round(self) -> float:
-        """Do what is due; return the seconds until something will be again."""
+        """Do the work that is due. Return the seconds until the next round."""
 
     def start(self) -> None:
-        """Run rounds until it is closed."""
+        """Start the thread. It runs rounds until `close` is called."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Wake the thread: there may be something to do."""
+        """Run a round soon: there may be work."""
         self._is_awake.set()
 
     def end(self) -> None:
-        """Begin no further round; a running round may check `_is_closed` and end early."""
+        """Begin no further round. A running round may check `_is_closed` and end early."""
         self._is_closed.set()
         self._is_awake.set()
 
     def close(self) -> None:
-        """Stop after the current round."""
+        """Stop the thread and wait for its current round."""
         self.end()
         if self._thread.ident is not None:
             self._thread.join()
@@ -91,12 +93,11 @@ class Background(ABC):
         self._is_awake.wait(self._first)
         while True:
             self._is_awake.clear()
-            if (
-                self._is_closed.is_set()
-            ):  # looked at after the clearing, which may have undone close()'s waking
+            # Check this after clear(): otherwise the thread could miss the wake-up of close() and sleep on.
+            if self._is_closed.is_set():
                 return
             began = time.monotonic()
-            sleep = self._tried()
+            sleep = self._try_round()
             if sleep is None:
                 self._is_closed.wait(self._again)
                 continue
@@ -104,26 +105,26 @@ class Background(ABC):
             self._is_awake.wait(sleep)
             self._is_closed.wait(rest)
 
-    def _tried(self) -> float | None:
-        """Run a round; return the seconds until the next, None if it failed."""
+    def _try_round(self) -> float | None:
+        """Run a round. Return the seconds until the next one, or None after an error."""
         try:
             return self.round()
-        except _PASSING as fault:
-            if not self._is_closed.is_set():  # then rounds are cut short on purpose
+        except _EXTERNAL_ERRORS as fault:
+            if not self._is_closed.is_set():  # closing interrupts rounds, which is no problem
                 log().warning(self._fault, **fault_of(fault))
-        except Exception as fault:  # noqa: BLE001  # whatever is wrong with one thing, the others are still to be done
+        except Exception as fault:  # noqa: BLE001  # a bug must not end the thread
             log().error(self._fault, **fault_of(fault))
         return None
 
 
-_REST: Final = 60.0
-"""Seconds after which it looks for bundles that were left, by itself or by a process that is gone."""
+_RESCAN_SECONDS: Final = 60.0
+"""Interval at which unread bundles are claimed: those that failed, and those of a process that was killed."""
 
 
 class Indexer(Background):
-    """Reads bundles, as many at once as there are processors. Close it before the writer.
+    """Reads uploaded bundles, one on each processor. Close it before the writer.
 
-    Any number of processes share the work: each bundle is claimed by one.
+    Several collector processes share the work: each bundle is claimed by one process.
     """
 
     def __init__(
@@ -140,26 +141,24 @@ class Indexer(Background):
         self._objects = objects
         self._incoming = incoming
         self._now = now
-        self._at_once = os.cpu_count() or 1
+        self._workers = os.cpu_count() or 1
 
     def round(self) -> float:
-        """Read the waiting bundles; those that could not be read are free for a later round, here or
-        elsewhere.
-        """
-        with ThreadPoolExecutor(self._at_once, thread_name_prefix="bundles") as pool:
+        """Read all waiting bundles. Those that fail are released for a later round of any process."""
+        with ThreadPoolExecutor(self._workers, thread_name_prefix="bundles") as pool:
             while not self._is_closed.is_set():
                 claimed = self._writer.change(
-                    lambda connection: bundle_rows.claim(connection, self._now(), self._at_once)
+                    lambda connection: bundle_rows.claim(connection, self._now(), self._workers)
                 ).result()
                 if not claimed:
                     break
                 self._wait({pool.submit(self._index, bundle) for bundle in claimed}, claimed)
         with self._database.reading() as connection:
             free_at = bundle_rows.next_free(connection)
-        return _REST if free_at is None else min(max(free_at - self._now(), 1.0), _REST)
+        return _RESCAN_SECONDS if free_at is None else min(max(free_at - self._now(), 1.0), _RESCAN_SECONDS)
 
     def _wait(self, reading: "set[Future[None]]", claimed: Sequence[StoredBundle]) -> None:
-        """Wait until all are read, and keep them claimed until then."""
+        """Wait until all bundles are read, and extend their claims meanwhile."""
         ids = [bundle.id for bundle in claimed]
         while wait(reading, bundle_rows.LEASE / 4).not_done:
             until = self._now() + bundle_rows.LEASE
@@ -175,13 +174,13 @@ class Indexer(Background):
                 lambda connection: bundle_rows.save(connection, bundle.id, result.look, result.analysis)
             ).result()
         except ReadingStopped:
-            self._put_back(bundle, self._now())
+            self._release(bundle, self._now())
         except (ObjectError, OSError, Unavailable) as fault:
             _log.warning("bundle %d is looked into later: %s", bundle.id, fault)
-            self._put_back(bundle, self._now() + _REST)
+            self._release(bundle, self._now() + _RESCAN_SECONDS)
 
-    def _put_back(self, bundle: StoredBundle, until: float) -> None:
-        with suppress(Unavailable):  # then it is free when the claim ends
+    def _release(self, bundle: StoredBundle, until: float) -> None:
+        with suppress(Unavailable):  # the claim will expire
             self._writer.change(
                 lambda connection: bundle_rows.claim_until(connection, [bundle.id], until)
             ).result()
@@ -196,15 +195,15 @@ class Indexer(Background):
             return read_bundle(path, bundle.name, is_stopped=self._is_closed)
 
 
-_LOOK_PAUSE: Final = 2.0
-"""Seconds between two looks at the records of a host."""
-_AGAIN: Final = 60.0
-"""Seconds after which records are looked at again in which something runs: it may be too long by then."""
-_MOST_SERVICE: Final = 2 << 20
-"""Bytes of the end of one record that are judged."""
-_MOST_HOST: Final = 16 << 20
-_FORGOTTEN: Final = 24 * 3600.0
-"""Seconds without news after which the records of a host are not looked at any more."""
+_JUDGE_PAUSE_SECONDS: Final = 2.0
+"""Minimum time between two judgements of the same host's records."""
+_REJUDGE_SECONDS: Final = 60.0
+"""Records of a running service are judged again after this time: the service may be stuck by then."""
+_MAX_SERVICE_BYTES: Final = 2 << 20
+"""Only the last part of a long record is judged."""
+_MAX_HOST_BYTES: Final = 16 << 20
+_FORGET_SECONDS: Final = 24 * 3600.0
+"""Records of a host are not judged any more after this time without new ones."""
 _RUNNING: Final = "running"
 
 
@@ -213,11 +212,11 @@ class _Watched:
     """The times of a host's next and last check, on the monotonic clock."""
 
     due: float
-    seen: float = -_LOOK_PAUSE
+    seen: float = -_JUDGE_PAUSE_SECONDS
 
 
 class Judge(Background):
-    """Judges the records of hosts. Close it before the writer."""
+    """Judges the service records that hosts send live. Close it before the writer."""
 
     def __init__(
         self, database: Database, writer: DatabaseWriter, now: Callable[[], float] = time.time
@@ -228,34 +227,36 @@ class Judge(Background):
         self._now = now
         self._lock = threading.Lock()
         self._watched: dict[int, _Watched] = {}
-        self._has_begun = False
+        self._is_restored = False
 
     def tell(self, host_id: int) -> None:
-        """Note that there is something new in the records of this host."""
+        """Judge this host soon: it has new records."""
         now = time.monotonic()
         with self._lock:
             watched = self._watched.setdefault(host_id, _Watched(now))
-            watched.due = min(watched.due, max(now, watched.seen + _LOOK_PAUSE))
+            watched.due = min(watched.due, max(now, watched.seen + _JUDGE_PAUSE_SECONDS))
         self.wake()
 
     def round(self) -> float:
-        """Judge the hosts that are due; return the seconds until the next one is."""
-        if not self._has_begun:
-            self._begin()
-            self._has_begun = True
+        """Judge the records of all hosts that are due. Return the seconds until the next one is due."""
+        if not self._is_restored:
+            self._restore_watched()
+            self._is_restored = True
         now = time.monotonic()
         with self._lock:
             due = [host for host, watched in self._watched.items() if watched.due <= now]
         for host in due:
             self._judge(host)
         with self._lock:
-            next_due = min((watched.due for watched in self._watched.values()), default=now + _AGAIN)
-        return min(_AGAIN, max(0.0, next_due - time.monotonic()))
+            next_due = min(
+                (watched.due for watched in self._watched.values()), default=now + _REJUDGE_SECONDS
+            )
+        return min(_REJUDGE_SECONDS, max(0.0, next_due - time.monotonic()))
 
-    def _begin(self) -> None:
-        """Schedule the hosts whose services were running when the process before this one ended."""
+    def _restore_watched(self) -> None:
+        """Schedule all hosts with recent records: a previous process may not have judged them."""
         with self._database.reading() as connection:
-            host_ids = record_rows.heard_since(connection, self._now() - _FORGOTTEN)
+            host_ids = record_rows.heard_since(connection, self._now() - _FORGET_SECONDS)
         for host in host_ids:
             self.tell(host)
 
@@ -263,33 +264,34 @@ class Judge(Background):
         if self._is_closed.is_set():
             return
         with self._lock:
-            self._watched[host_id].due = math.inf  # what comes from now on may not be in this look
+            # Records that arrive from now on may be missed; `tell` sets another time for them.
+            self._watched[host_id].due = math.inf
         try:
-            verdict = self._look(host_id)
+            verdict = self._judge_records(host_id)
         except (SQLAlchemyError, Unavailable) as fault:
             _log.warning("records of host %d are judged later: %s", host_id, fault)
             verdict = _RUNNING
-        except Exception:  # noqa: BLE001  # a host whose records break the look must not take that of others
+        except Exception:  # noqa: BLE001  # records of one host must not stop the others
             _log.exception("records of host %d cannot be judged", host_id)
             verdict = ""
         with self._lock:
             watched = self._watched[host_id]
             watched.seen = time.monotonic()
             if watched.due != math.inf:
-                watched.due = max(watched.due, watched.seen + _LOOK_PAUSE)
+                watched.due = max(watched.due, watched.seen + _JUDGE_PAUSE_SECONDS)
             elif verdict == _RUNNING:
-                watched.due = watched.seen + _AGAIN
+                watched.due = watched.seen + _REJUDGE_SECONDS
             else:
                 del self._watched[host_id]
 
-    def _look(self, host_id: int) -> str:
-        """Judge the records of a host and store the result; return the verdict."""
+    def _judge_records(self, host_id: int) -> str:
+        """Judge the records of a host and store the result. Return the verdict, or '' without records."""
         with self._database.reading() as connection:
             files = record_rows.held_of(connection, host_id)
-            texts = record_rows.ends_of(connection, host_id, _MOST_HOST, _MOST_SERVICE)
+            texts = record_rows.ends_of(connection, host_id, _MAX_HOST_BYTES, _MAX_SERVICE_BYTES)
             away = absences.read_absences(connection, self._now())
         heard_at = max((file.received_at for file in files), default=0.0)
-        if not texts or heard_at < self._now() - _FORGOTTEN:
+        if not texts or heard_at < self._now() - _FORGET_SECONDS:
             return ""
         counted = count_from(heard_at, DEFAULT_SECONDS, away)
         silence = max(0.0, self._now() - counted)
@@ -299,25 +301,23 @@ class Judge(Background):
         return look.verdict
 
 
-_MOST: Final = 200
-"""Hosts that are judged in one transaction: others wait to write meanwhile."""
-_OURS_FIRST: Final = 5.0
-"""Seconds for which a host is judged by the process alone that heard of it."""
-_SWEEP_PAUSE: Final = 0.25
-"""Seconds between two rounds at least: what comes within them is judged together."""
-_SHARE: Final = 4
-"""The rest after a round, as a multiple of its duration, at least: most of the time belongs to those who
-report.
-"""
+_MAX_HOSTS: Final = 200
+"""Maximum number of hosts in one transaction, because other writers wait for it."""
+_OWN_HOSTS_SECONDS: Final = 5.0
+"""For this time only the process that received a report judges its host."""
+_SWEEP_PAUSE_SECONDS: Final = 0.25
+"""Minimum time between two rounds. Hosts that report meanwhile are judged together."""
+_PAUSE_FACTOR: Final = 4
+"""Minimum pause after a round, as a multiple of its duration. Reports need most of the processor."""
 
 
 def _uptime() -> float:
-    """Return the seconds since the machine started; the time in which it was suspended counts."""
+    """Return the seconds since the machine started, including time in suspend."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Sweeper(Background):
-    """Judges hosts when a verdict is due, or a report came."""
+    """Judges hosts after their reports and when their time limits pass."""
 
     def __init__(
         self,
@@ -327,40 +327,42 @@ class Sweeper(Background):
         now: Callable[[], float] = time.time,
         loop_after: int = LOOP,
     ) -> None:
-        super().__init__("sweeper", "hosts could not be judged", pause=_SWEEP_PAUSE, share=_SHARE)
+        super().__init__(
+            "sweeper", "hosts could not be judged", pause=_SWEEP_PAUSE_SECONDS, share=_PAUSE_FACTOR
+        )
         self._database = database
         self._writer = writer
         self._baselines = baselines
         self._now = now
         self._loop_after = loop_after
-        self._heard: set[int] = set()
+        self._reported: set[int] = set()
         self._is_sweeping = False
         self._lock = threading.Lock()
         self._beat_at: float | None = None
-        """The time of the latest beat, by `_uptime`."""
+        """The `_uptime` of the latest beat."""
 
     def tell(self, host_id: int) -> None:
-        """Judge this host here: its report came to this process."""
+        """Judge this host soon: this process received a report of it."""
         with self._lock:
-            self._heard.add(host_id)
+            self._reported.add(host_id)
         self.wake()
 
     def due_at(self, now: float) -> float:
-        """Return the time from which any process may judge a host that reports now: later, if several
-        processes write.
+        """Return the time from which any process may judge a host that reports now.
 
-        Others would hold the row of a host that goes on to report to this one.
+        With PostgreSQL that is some seconds later. Another process that judges the host would lock its row,
+        and the next reports to this process would wait.
         """
-        return now if self._database.is_sqlite else now + _OURS_FIRST
+        return now if self._database.is_sqlite else now + _OWN_HOSTS_SECONDS
 
     @property
     def is_idle(self) -> bool:
-        """Return whether it has judged all hosts with reports."""
+        """True if all hosts that reported to this process are judged."""
         with self._lock:
-            return not self._heard and not self._is_sweeping
+            return not self._reported and not self._is_sweeping
 
     def round(self) -> float:
-        """Judge what is due; return the seconds until something will be again."""
+        """Judge all hosts that are due. Return the seconds until the next one is due."""
         self.sweep()
         with self._database.reading() as connection:
             due_at = judging.next_due(connection)
@@ -368,7 +370,10 @@ class Sweeper(Background):
         return longest if due_at is None else min(max(due_at - self._now(), 0.0), longest)
 
     def beat(self) -> None:
-        """Note that this process is at work, before it judges anybody after an absence."""
+        """Store that this process is alive, and store an absence of the collector that has just ended.
+
+        Must run before hosts are judged: the time limits of hosts do not count absences.
+        """
         uptime = _uptime()
         without_beat = None if self._beat_at is None else uptime - self._beat_at
         if without_beat is not None and without_beat < absences.BEAT_SECONDS:
@@ -382,7 +387,7 @@ class Sweeper(Background):
             _log.warning("no reports were taken for %.0f s: the time limits of hosts begin again", away)
 
     def sweep(self) -> None:
-        """Judge all that is due now. Raises Unavailable, SQLAlchemyError when the database fails."""
+        """Judge all hosts that are due now. Raises Unavailable or SQLAlchemyError if the database fails."""
         try:
             while not self._is_closed.is_set() and self._judge_some():
                 pass
@@ -390,30 +395,30 @@ class Sweeper(Background):
             self._is_sweeping = False
 
     def _judge_some(self) -> bool:
-        """Judge some of the hosts that are due; return whether there were as many as are judged at once.
+        """Judge up to `_MAX_HOSTS` due hosts. Return True if there may be more.
 
-        Hosts that report meanwhile wait for the next round: those that report all the time are not judged
-        all the time.
+        Hosts that report meanwhile wait for the next round; otherwise a host that reports all the time would
+        be judged all the time.
         """
         self.beat()
         now, ours = self._now(), self._take_hosts()
         with self._database.reading() as connection:
-            due = judging.labels_due(connection, now, _MOST, ours)
+            due = judging.labels_due(connection, now, _MAX_HOSTS, ours)
             away = absences.read_absences(connection, now) if due else ()
         labels = frozenset(due)
         budgets = replace(self._baselines.budgets(labels), absences=away)
         if not due:
-            return len(ours) >= _MOST
+            return len(ours) >= _MAX_HOSTS
         judged = self._writer.change(
             lambda connection: judging.judge_due(
-                connection, budgets, labels, now, most=_MOST, loop_after=self._loop_after, ours=ours
+                connection, budgets, labels, now, most=_MAX_HOSTS, loop_after=self._loop_after, ours=ours
             )
         ).result()
-        is_full = judged is not None and len(due) >= _MOST
-        return is_full or len(ours) >= _MOST
+        is_full = judged is not None and len(due) >= _MAX_HOSTS
+        return is_full or len(ours) >= _MAX_HOSTS
 
     def _take_hosts(self) -> list[int]:
-        """Take the hosts that reported here: those that cannot be judged now are due to any process soon."""
+        """Take hosts that reported to this process. If judging them fails, any process judges them later."""
         with self._lock:
             self._is_sweeping = True
-            return [self._heard.pop() for _ in range(min(_MOST, len(self._heard)))]
+            return [self._reported.pop() for _ in range(min(_MAX_HOSTS, len(self._reported)))]

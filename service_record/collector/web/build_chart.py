@@ -1,7 +1,7 @@
-"""A build of a host on one axis of time: its boots, its steps, and its services, as rows of bars. Pure.
+"""The timeline of a build: its boots, steps and services as rows of bars on one time axis.
 
-It becomes the same `Drawing` as the charts of `analyze --output html`, from what hosts reported instead of
-from records alone.
+The result is a `Drawing`, like the charts of `analyze --output html`. The bars of boots and steps come from
+reports, those of services from service records.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,18 +31,18 @@ _LOOKS: Final = {"done": "success", "failed": "failure", "init": "running", "rep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildBar:
-    """Something with a duration; times are seconds since 1970."""
+    """A bar. Times are seconds since 1970."""
 
     begin: float
     end: float | None
-    """The end; None before there is one."""
+    """None if it has not ended yet."""
     look: str
     target: str = ""
-    """The place in the page with more about it."""
+    """The id of the page's element with details, or empty."""
     verdict: str = ""
-    """The verdict of a build, which gives it its word and sign."""
+    """The verdict, for the bar of a whole build: it replaces the word and sign of `look`."""
     marks: Mapping[str, float] = field(default_factory=dict)
-    """`typical`, when a running step would typically have ended; `budget`, from when it is overdue."""
+    """`typical`: time when such a step typically ends; `budget`: time from which it is overdue."""
 
     @property
     def sign(self) -> str:
@@ -53,7 +53,7 @@ class BuildBar:
         return self.verdict or _SIGNS_AND_WORDS[self.look][1]
 
     def seconds(self, reached: float) -> float:
-        """Return its duration, or its duration so far."""
+        """Return the duration in seconds, up to `reached` if it has not ended."""
         return max(reached - self.begin, 0.0) if self.end is None else self.end - self.begin
 
 
@@ -67,7 +67,7 @@ class BuildRow:
 
 
 def service_rows(services: Iterable[ServiceRan], begin: float, end: float) -> Iterator[BuildRow]:
-    """Yield a row for each service that ran in that time, by the clock of its host."""
+    """Yield a row for each service that ran between `begin` and `end`, by the host's clock."""
     for service in services:
         bars = tuple(
             BuildBar(begin=max(first, begin), end=last, look=look)
@@ -80,27 +80,27 @@ def service_rows(services: Iterable[ServiceRan], begin: float, end: float) -> It
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The usual and the longest time of steps on similar hosts."""
+    """The typical and the longest duration of steps on hosts of one group and release."""
 
     budgets: SilenceBudgets = field(default_factory=SilenceBudgets)
     group: str = ""
     release: str = ""
 
     def typical(self, label: str) -> float | None:
-        """Return the typical seconds of a step, if known."""
+        """Return the typical duration of a step in seconds, or None."""
         return self.budgets.typical_of_step(label, self.group, self.release)
 
     def budget(self, label: str) -> float:
-        """Return the seconds that may pass after the last report, if that was of this step."""
+        """Return the seconds that may pass without a report while this step is the latest."""
         return self.budgets.of_step(label, self.group, self.release).seconds
 
 
 def step_rows(
     steps: Sequence[Repeated[StepShown]], *, is_over: bool, end: float, pace: Pace
 ) -> Iterator[BuildRow]:
-    """Yield a row for each step, by priority, and within a priority in the order of their first reports.
+    """Yield a row for each step, ordered by priority and then by first report.
 
-    `end` is when the last report came.
+    `end` is the time of the last report.
     """
     bars: dict[str, list[BuildBar]] = {}
     reports: dict[str, StepShown] = {}
@@ -108,24 +108,24 @@ def step_rows(
     for step in (step for group in steps for step in group.reports):
         reports[step.label] = step
         latest = step.label
-        _take(bars.setdefault(step.label, []), step)
+        _apply_report(bars.setdefault(step.label, []), step)
     targets = {f"step-{step.id}" for group in steps for step in group.latest}
-    for label, of_label in sorted(bars.items(), key=lambda row: reports[row[0]].priority):
-        last = of_label[-1]
+    for label, row in sorted(bars.items(), key=lambda item: reports[item[0]].priority):
+        last = row[-1]
         if is_over and last.end is None:
-            of_label[-1] = replace(last, end=max(end, last.begin), look="interrupted")
+            row[-1] = replace(last, end=max(end, last.begin), look="interrupted")
         elif last.end is None:
             typical = pace.typical(label)
             marks = {} if typical is None else {"typical": last.begin + typical}
             if label == latest:
                 marks["budget"] = max(end, last.begin) + pace.budget(label)
-            of_label[-1] = replace(last, marks=marks)
-        linked = (bar if bar.target in targets else replace(bar, target="") for bar in of_label)
+            row[-1] = replace(last, marks=marks)
+        linked = (bar if bar.target in targets else replace(bar, target="") for bar in row)
         yield BuildRow(name=reports[label].name, bars=tuple(linked), is_step=True)
 
 
-def _take(bars: list[BuildBar], step: StepShown) -> None:
-    """Process one report: it begins a bar, ends the open one, or is a point outside of any."""
+def _apply_report(bars: list[BuildBar], step: StepShown) -> None:
+    """Apply one report to a row: it begins a bar, ends the open bar, or is a point outside of all bars."""
     at, look, target = step.received_at, _LOOKS[step.status], f"step-{step.id}"
     last = bars[-1] if bars and bars[-1].end is None else None
     if last is not None and step.status == "init":
@@ -139,7 +139,7 @@ def _take(bars: list[BuildBar], step: StepShown) -> None:
 
 
 def boot_rows(boots: Sequence[Boot], end: float | None) -> Iterator[BuildRow]:
-    """Yield each boot until the next; none if no step names one."""
+    """Yield a row with a bar for each boot until the next one, or nothing if there are no boots."""
     if boots:
         ends = [*(boot.begin for boot in boots[1:]), end]
         bars = (
@@ -149,8 +149,10 @@ def boot_rows(boots: Sequence[Boot], end: float | None) -> Iterator[BuildRow]:
         yield BuildRow(name="boots" if len(boots) > 1 else "boot", bars=tuple(bars))
 
 
-_MOST_AHEAD: Final = 4
-"""Times what has passed: typical ends and budgets farther ahead are said, but not drawn."""
+_MAX_AHEAD_FACTOR: Final = 4
+"""Marks that are farther in the future than this many times the elapsed time are not drawn, because they
+would squeeze the bars. The text of the bar still names them.
+"""
 
 
 def build_drawing(
@@ -163,10 +165,10 @@ def build_drawing(
     is_latest: bool = True,
     pace: Pace | None = None,
 ) -> Drawing:
-    """Return what is drawn of a build, from its steps and boots, and from the services that ran.
+    """Return the timeline of a build.
 
-    It ends when the build did. Of one that goes on it ends now; where a report is overdue, bars end at the
-    last one.
+    The axis ends when the build ended, or now if it is running. If a report is overdue, the bars end at the
+    last report.
     """
     pace = pace or Pace()
     is_over = not is_latest or build.ended_at is not None or build.verdict in {"failed", "done"}
@@ -191,7 +193,7 @@ def build_drawing(
         *step_rows(steps, is_over=is_over, end=build.updated_at, pace=pace),
         *ran,
     ]
-    farthest = reached + _MOST_AHEAD * (reached - build.started_at)
+    farthest = reached + _MAX_AHEAD_FACTOR * (reached - build.started_at)
     marks = (at for row in rows for bar in row.bars for at in bar.marks.values())
     end = max([reached, *(at for at in marks if at <= farthest)])
     drawn = [_chart_row(row, build.started_at, reached) for row in rows]
@@ -223,7 +225,7 @@ def _chart_row(row: BuildRow, zero: float, reached: float) -> ChartRow:
                 sign=bar.sign,
                 word=bar.word,
                 took=duration(bar.seconds(reached)),
-                text=_described(row.name, bar, zero),
+                text=_describe(row.name, bar, zero),
                 number=number,
                 target=bar.target,
                 marks=tuple((kind, at - zero) for kind, at in bar.marks.items()),
@@ -233,8 +235,8 @@ def _chart_row(row: BuildRow, zero: float, reached: float) -> ChartRow:
     )
 
 
-def _described(name: str, bar: BuildBar, zero: float) -> str:
-    """`Disk setup: done, from 10s to 2m 30s, 2m 20s`."""
+def _describe(name: str, bar: BuildBar, zero: float) -> str:
+    """Return the text of a bar, such as `Disk setup: done, from 10s to 2m 30s, 2m 20s`."""
 
     def at(time: float) -> str:
         return offset(round(time - zero))
