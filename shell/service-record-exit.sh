@@ -4,30 +4,33 @@
 #
 #     ExecStopPost=-+/usr/bin/timeout --signal=KILL 10 /usr/local/bin/service-record-exit.sh
 #
-# Most ends need little: a service that recorded its own success needs nothing, and a service that
-# does not record itself needs two entries. Both are done here, in POSIX shell, because this runs
-# after every service of a boot and a shutdown. Everything else is left to service-record-close.sh,
-# which is bash and takes several times as long: wherever this script is not certain, it calls that.
+# This script handles the two ordinary ends: a service that recorded its own success needs no entry,
+# and a service that does not record itself needs two, its start and its end. It is POSIX shell, and
+# fast, because it runs after every service of a boot and a shutdown. In all other cases, and whenever
+# it is not certain, it calls service-record-close.sh, which needs bash and several times as long.
 #
-# From systemd it has SERVICE_RESULT, EXIT_CODE, EXIT_STATUS (systemd.exec(5)) and INVOCATION_ID.
-# It runs at most three programs: stat, grep, and systemctl after a stop. Everything else is done by
-# builtins, since a fork and exec costs as much as the rest of this script.
+# systemd sets SERVICE_RESULT, EXIT_CODE, EXIT_STATUS (systemd.exec(5)) and INVOCATION_ID.
+# The script runs at most three programs: stat, grep, and systemctl after a stop. For everything else
+# it uses builtins, since one fork and exec takes as long as the rest of this script.
 
-# An ExecCondition= that was not met is not an end: the service was not wanted.
+# If an ExecCondition= was not met, systemd did not start the service, so there is no end to record.
 [ "${INVOCATION_ID-}" ] && [ "${SERVICE_RESULT-}" != exec-condition ] || exit 0
 
-# A service has TimeoutStopSec= for what it runs at its end, this script included. After that time systemd
-# sends SIGTERM, and after the same time again SIGKILL: a short limit on a busy host is no reason to lose
-# the end. The programs that run from here ignore SIGTERM, too.
+# TimeoutStopSec= limits all commands that run at the end of a service, including this script. After
+# that time systemd sends SIGTERM, and after the same time again SIGKILL. Ignoring SIGTERM doubles the
+# time, so that the end is recorded on a busy host even if the limit is short. Child processes inherit
+# this.
 trap '' TERM
 
-# A copy of /proc/uptime: its content and its ctime are the same moment, by uptime and by the clock. A
-# rule of tmpfiles.d makes it early in the boot; this script makes it anew when the clock was set.
+# A copy of /proc/uptime. Its content and its ctime are the same point in time: as uptime, and as
+# wall-clock time. A tmpfiles.d rule creates it early in the boot. This script writes it again after
+# the clock was set.
 clock=/dev/shm/service-record.uptime
-# The largest difference by which a clock that was not set differs from itself: inode times are 10 ms
-# behind, and a busy processor lets time pass between two system calls.
+# A larger difference between clock and uptime than this means that the clock was set. Inode times can
+# be 10 ms late, and on a busy processor time passes between two system calls.
 tolerance_ms=100
 
+# Returns 0 if the record is complete, and 1 if service-record-close.sh must run.
 main() {
   read -r uptime_before _ </proc/uptime || return
   is_ordinary_end && find_record && has_nothing_in_inbox && has_clock || return
@@ -36,11 +39,11 @@ main() {
     [ "$EXIT_CODE" = exited ] && is_recorded_success
     return
   fi
-  may_be_unaware && find_start && read_stop_request && append_run
+  may_not_record_itself && find_start && read_stop_request && append_run
 }
 
-# A success, or the death by SIGTERM that systemd calls clean. Under these variables the record has
-# another name, or waits for the disk.
+# Returns 0 for a success, or a death by SIGTERM that systemd considers clean. If one of the variables
+# is set, the record has another name, or must be synced to the disk.
 is_ordinary_end() {
   [ "$SERVICE_RESULT" = success ] || return
   case ${EXIT_CODE-}:${EXIT_STATUS-} in
@@ -51,7 +54,8 @@ is_ordinary_end() {
   [ ! "${SERVICE_NAME-}${PRE_COMMAND-}${POST_COMMAND-}${SERVICE_RECORDS_SYNC-}" ]
 }
 
-# Sets `unit`, `record` and `is_new`.
+# Sets `unit`, `name` (the unit in the file name of the record), `record` (its path), and `is_new` to 1
+# if the record does not exist. Returns 1 if this script cannot write the record.
 find_record() {
   unit=
   while read -r line; do
@@ -61,14 +65,14 @@ find_record() {
     case $unit in *.service) break ;; esac
   done </proc/self/cgroup
   case $unit in
-  service-record-rotate.service) exit 0 ;; # started by this program's other half
+  service-record-rotate.service) exit 0 ;; # service-record-close.sh starts it
   ?*.service) name=${unit%.service} ;;
   *) return 1 ;;
   esac
   case $name in
   -*) name=_${name#?} ;;
   esac
-  while :; do # the name of a record has no dot
+  while :; do # record names have no dots
     case $name in
     *.*) name=${name%%.*}_${name#*.} ;;
     *) break ;;
@@ -82,7 +86,7 @@ find_record() {
   *) return 1 ;;
   esac
   [ -d "$directory" ] && [ -w "$directory" ] && [ ! -L "$record" ] || return
-  # A record that is an array needs a lock and other programs.
+  # An entry in an array needs a lock and other programs.
   if [ ! -e "$record" ]; then
     is_new=1
     [ "${SERVICE_RECORDS_LAYOUT-}" != array ]
@@ -95,8 +99,8 @@ find_record() {
   case $line in '['*) return 1 ;; esac
 }
 
-# Whether the inbox has nothing to collect: no file of this service, and none that root left there
-# while the records could not be written and whose service has ended.
+# Returns 0 if the inbox has no file to collect: neither a file of this service, nor a file of a root
+# service that has ended, left there because its record could not be written.
 has_nothing_in_inbox() {
   inbox=${SERVICE_RECORDS_INBOX-}
   [ "$inbox" ] || return 0
@@ -110,12 +114,13 @@ has_nothing_in_inbox() {
   done
 }
 
-# Anybody may make a file in /dev/shm, but nobody may replace one of root's.
+# Returns 0 if root's `clock` exists. Otherwise writes it for later services, and returns 1. Every user
+# may create files in /dev/shm, but only root may replace root's files.
 has_clock() {
   # shellcheck disable=SC3067
   [ -O "$clock" ] && [ ! -L "$clock" ] && return
-  [ ! -e "$clock" ] && [ ! -L "$clock" ] || return # to write to a FIFO would block
-  set -C                                           # follows no link
+  [ ! -e "$clock" ] && [ ! -L "$clock" ] || return # writing to a FIFO would block
+  set -C                                           # do not follow a link
   write_clock
   set +C
   return 1
@@ -125,10 +130,12 @@ write_clock() {
   read -r uptime _ </proc/uptime && printf '%s\n' "$uptime" >"$clock"
 }
 
-# Asks for the time, the times of files and the size of the record, with one program. systemd makes
-# the link when it starts the first command of an invocation, and removes it after this script.
+# Sets `size` (of the record, in bytes), `start_ms`, `clock_ms` and `now_ms` (wall-clock time in
+# milliseconds), `start_time` and `now_time` (RFC 3339), and `uptime_after`. One call of stat reads the
+# current time and all times of files. systemd creates the link with the invocation's first command,
+# and removes it after this script. The mtime of /proc/self/ is the current time.
 measure_times() {
-  # shellcheck disable=SC2046 # six words for each file: size, mtime, ctime, date, time, zone
+  # shellcheck disable=SC2046 # six words per file: size, mtime, ctime, date, time, zone
   set -- $(LC_ALL=C TZ=UTC0 stat --format='%s %.3Y %.3Z %y' \
     "/run/systemd/units/invocation:$unit" "$clock" /proc/self/ "$record" 2>/dev/null)
   read -r uptime_after _ </proc/uptime
@@ -147,10 +154,11 @@ measure_times() {
   case $limit in
   *[!0123456789]*) return 1 ;;
   esac
-  [ "$limit" -eq 0 ] || [ "$size" -le "$limit" ] # beyond it the record has to be rotated
+  [ "$limit" -eq 0 ] || [ "$size" -le "$limit" ] # a larger record must be rotated
 }
 
-# Sets `entries`, what the record has of this invocation. More than a few are not looked at here.
+# Sets `entries` to the record's entries of this invocation. Returns 1 if there are 200 or more; then
+# service-record-close.sh reads them.
 read_entries() {
   entries=
   [ "$size" -gt 0 ] || return 0
@@ -165,8 +173,8 @@ read_entries() {
   [ $# -lt 200 ]
 }
 
-# Whether the entries are those of one process, and its success the last one of them: then systemd
-# and the record agree. An end that names systemd's result is by service-record-close.sh.
+# Returns 0 if all entries are of one process, and the last one is its success: then the record agrees
+# with systemd. (An entry with `serviceResult` was written by service-record-close.sh.)
 is_recorded_success() {
   case $entries in
   *'"phase":"service start"'*'"phase":"service start"'* | *-command* | *'"serviceResult":'*) return 1 ;;
@@ -186,22 +194,23 @@ is_recorded_success() {
   esac
 }
 
-# Whether the service does not record itself, as far as that can be known here. One that is not root
-# ($USER is then set) may have recorded where its sandbox hides the inbox. The other half tells; a
-# daemon that was stopped is not worth that.
-may_be_unaware() {
+# Returns 0 if the service probably does not record itself. A service that is not root ($USER is then
+# set) may have tried, in a sandbox that hides the inbox. service-record-close.sh reports that in the
+# journal. For a stopped daemon this is not worth the time.
+may_not_record_itself() {
   [ "$EXIT_CODE" = killed ] || [ "${USER:-root}" = root ]
 }
 
-# Sets `start_uptime` and `end_uptime`, in milliseconds. systemd tells when a service started only by
-# the clock, and a clock may be set. If the clock differs from the uptime as much as it did before the
-# service started, it was not set since then, and that difference gives the uptime of its start.
+# Sets `start_uptime` and `end_uptime`, in milliseconds. Of the start, only the wall-clock time is
+# known, and the clock may have been set since then. It was not set if the difference between clock and
+# uptime is the same as before the service started. Then this difference gives the uptime of the start.
+# Returns 1 if the uptime of the start cannot be calculated.
 find_start() {
   read -r uptime_boot _ <"$clock" || return
   to_ms "$uptime_boot" && boot_ms=$milliseconds || return
   to_ms "$uptime_before" && end_uptime=$milliseconds || return
   to_ms "$uptime_after" && after_ms=$milliseconds || return
-  [ $((after_ms - end_uptime)) -le 1000 ] || return # a busy host; nothing is known of the moment between
+  [ $((after_ms - end_uptime)) -le 1000 ] || return # on a busy host, the two uptimes are too far apart
   difference=$((clock_ms - boot_ms))
   if [ "$difference" -lt $((now_ms - after_ms - tolerance_ms)) ] ||
     [ "$difference" -gt $((now_ms - end_uptime + tolerance_ms)) ]; then
@@ -214,7 +223,8 @@ find_start() {
   [ "$start_uptime" -le "$end_uptime" ] || start_uptime=$end_uptime
 }
 
-to_ms() { # SECONDS.HUNDREDTHS; a leading zero would make the number octal
+# Sets `milliseconds`. Removes a leading zero, which would make the number octal.
+to_ms() { # SECONDS.HUNDREDTHS
   case $1 in
   *[!0123456789.]* | *.*.* | .* | [!0123456789]*) return 1 ;;
   *.??) ;;
@@ -224,14 +234,14 @@ to_ms() { # SECONDS.HUNDREDTHS; a leading zero would make the number octal
   milliseconds=$((${1%.*} * 1000 + ${hundredths#0} * 10))
 }
 
-# Sets `result` and `facts`, the members of the end. A signal that systemd calls clean is a stop, but
-# only systemd's jobs tell what was asked for. Of a stop that is no part of a restart or a shutdown, the
-# other half finds the reason.
+# Sets `result`, `facts` (JSON members of the end) and `request` (restart or shutdown, or empty for a
+# success). After a clean signal, only systemd's job shows whether the request was a stop, a restart or
+# a shutdown. Returns 1 for a simple stop: service-record-close.sh finds its reason.
 read_stop_request() {
   result=success facts='"exitCode":0' request='' is_shutdown=''
   [ "$EXIT_CODE" = killed ] || return 0
   result=failure facts='"signal":"TERM"'
-  # shellcheck disable=SC2046 # four words for each job
+  # shellcheck disable=SC2046 # four words per job
   set -- $(systemctl list-jobs --no-legend --plain --full 2>/dev/null)
   while [ $# -ge 4 ]; do
     case "$2 $3 $4" in
@@ -243,10 +253,10 @@ read_stop_request() {
   [ "$request" != stop ] || { [ "$is_shutdown" ] && request=shutdown; }
 }
 
-# Appends start and end with one write. The newline in front ends a line that another writer may have
-# left unfinished.
+# Appends start and end with one write. The first newline ends a line that another writer may have left
+# unfinished.
 append_run() {
-  read -r boot </proc/sys/kernel/random/boot_id || return # with dashes, which journalctl has not
+  read -r boot </proc/sys/kernel/random/boot_id || return # remove the dashes, as journalctl does
   while :; do
     case $boot in
     *-*) boot=${boot%%-*}${boot#*-} ;;
@@ -264,7 +274,8 @@ append_run() {
 ' "$line_end" "$start_time" "$run" $((start / 100)) $((start % 100)) exit/0.2.0 \
     "$now_time" "$result" "$facts" "$run" $((end / 100)) $((end % 100)) \
     ",\"serviceResult\":\"success\"${request:+,\"stopRequest\":\"$request\"}" >>"$record"
-  exit 0 # also if that failed: the other half could do no better, and might record half of it twice
+  # Exit even if the write failed: service-record-close.sh would fail as well, or repeat an entry.
+  exit 0
 }
 
 main 2>/dev/null && exit 0
