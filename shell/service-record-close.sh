@@ -1,23 +1,25 @@
 #!/usr/bin/env bash
 #
-# Completes the record of a service that has ended. service-record-exit.sh, which systemd runs after
-# every end, starts this program for each end that is not an ordinary success: the service was
-# killed, ran out of memory or time, crashed, became another program by `exec`, failed, or recorded
-# into an array. `service-record uninstall` calls it with `--collect`.
+# Completes the record of a service that has ended. systemd runs service-record-exit.sh after every
+# end of the service. That script starts this program if the end is not an ordinary success: the service
+# was killed, ran out of memory or time, crashed, became another program by `exec`, failed, or has a
+# record that is an array. `service-record uninstall` calls this program with `--collect`.
 #
-# It has SERVICE_RESULT, EXIT_CODE, EXIT_STATUS (systemd.exec(5)) and INVOCATION_ID from systemd and
+# systemd sets SERVICE_RESULT, EXIT_CODE, EXIT_STATUS (systemd.exec(5)) and INVOCATION_ID. The program
 #
 #   - appends the missing ends of this invocation's runs, stages and commands;
-#   - appends another end where systemd contradicts the recorded one: the name of a signal that the
-#     shim could not know, a status that the service's own EXIT trap changed, a time limit;
+#   - appends another end if systemd contradicts the recorded one: with the name of a signal that the
+#     shim could not know, a status that the service's own EXIT trap changed, or a time limit;
 #   - appends start and end of a service that does not record itself;
-#   - moves the entries of services that may not write their record from the inbox into the record;
-#   - repairs an array whose end is damaged, and has a record rotated that has become too long.
+#   - moves entries from the inbox to the record, for services that may not write their record;
+#   - repairs an array whose end is damaged, and starts the rotation of a record that is too large.
 #
-# An end that agrees with systemd is left as it is. The exit status is always 0. The service waits for
-# this program, so each program that it runs has a time limit, and the drop-in has one for all of it.
+# If the recorded end agrees with systemd, nothing is appended. The exit status is always 0. The service
+# waits for this program. Therefore each command that it runs has a time limit, and the drop-in limits
+# the time of the whole program.
 
-# As if the shim had been sourced before: it then defines its functions and starts nothing.
+# With __sr_pid set, the shim acts as if it were sourced again: it defines its functions, and records
+# no start.
 __sr_pid=$BASHPID
 for shim in "${BASH_SOURCE[0]%/*}"{,/../../bin}/bootstrap-service-record.sh; do
   # shellcheck source=shell/bootstrap-service-record.sh
@@ -25,10 +27,10 @@ for shim in "${BASH_SOURCE[0]%/*}"{,/../../bin}/bootstrap-service-record.sh; do
 done
 declare -F __sr_append >/dev/null || exit 0
 
-# This invocation's runs, each by the process that recorded it. `kind` is service, pre-command or
-# post-command. `open_stages` has a line for each stage without an end: name, stageId and parent.
-# `failed_stage` is a stage that failed right before the run did, `last_stage` one that the shim ended
-# together with the run. Texts are as they are in JSON, escapes included.
+# The runs of this invocation. The keys are the process ids that recorded them. `kind` is service,
+# pre-command or post-command. `open_stages` has one line for each stage without an end: name, stageId
+# and parent, separated by tabs. `failed_stage` is the stage that failed immediately before the run,
+# `last_stage` the stage that the shim ended together with the run. Texts keep their JSON escapes.
 declare -A kind=() command=() boot=() result=() signal=() status=() message_of=()
 declare -A open_stages=() failed_stage=() last_stage=()
 pids=()
@@ -36,8 +38,9 @@ declare -A unit_state=()
 
 # --- Reading the record ---------------------------------------------------------------------------
 
-# Fills these arrays. Fails where that takes too long, as nothing is then known of the runs. A service
-# that retries without a pause may have written very many entries: the last ones say what is open.
+# Fills these arrays from the record. Returns 1 if grep exceeds its time limit: then the runs are
+# unknown. A service that retries without a pause may have written very many entries. Only the last
+# 10,000 are read, which is enough to find the open stages.
 read_invocation() {
   local line='' pid='' value='' phase=''
   [[ -f ${__sr_record} ]] || return 0
@@ -66,7 +69,8 @@ read_invocation() {
   (($? != 137))
 }
 
-read_start() { # PID LINE; the start, or the first entry that is left of a run that lost its start
+# Adds a run. LINE is its start or, if the start was lost, the first entry that exists.
+read_start() { # PID LINE
   [[ ${kind[$1]-} ]] || pids+=("$1")
   kind[$1]=service command[$1]='' result[$1]='' signal[$1]='' status[$1]='' message_of[$1]=''
   open_stages[$1]='' failed_stage[$1]='' last_stage[$1]=''
@@ -95,7 +99,8 @@ read_end() { # PID LINE
   open_stages[$1]=
 }
 
-read_stage() { # LINE; sets value to name, stageId and parent
+# Sets `value` to name, stageId and parent of the stage, separated by tabs.
+read_stage() { # LINE
   local stage=''
   read_member stage "$1"
   stage=$value
@@ -105,7 +110,8 @@ read_stage() { # LINE; sets value to name, stageId and parent
   value=$stage$'\t'$value
 }
 
-# A stage of Python is ended by its stageId. Without one, the latest stage of that name ends.
+# Removes a stage from `open_stages`: in Python the stage with this stageId, in bash, which has no
+# stageId, the latest stage with this name.
 read_stage_end() { # PID LINE
   local open="${open_stages[$1]-}" before='' rest=''
   read_stage "$2"
@@ -122,8 +128,9 @@ read_stage_end() { # PID LINE
   [[ $2 != *',"exitCode":'* && $2 != *',"signal":'* ]] || last_stage[$1]=$rest
 }
 
-# Sets value, without the quotes of a text. Only our writers' lines have an invocationId, and they
-# escape a quote within a text: whatever looks like a member is one.
+# Sets `value` to a member of a JSON object: a text without its quotes, or a number. An empty value
+# means that the member is missing. A search for `"NAME":` is enough, because all lines with an
+# invocationId come from this project's recorders, which escape every quote within a text.
 read_member() { # NAME LINE
   local rest="${2#*,\""$1"\":}"
   value=
@@ -144,12 +151,14 @@ read_member() { # NAME LINE
 
 # --- Asking systemd -------------------------------------------------------------------------------
 
-limited() { # SECONDS PROGRAM [ARGUMENT...]; SIGKILL, because a program may ignore SIGTERM
+# Runs a program with a time limit. Sends SIGKILL, because a program may ignore SIGTERM.
+limited() { # SECONDS PROGRAM [ARGUMENT...]
   timeout --signal=KILL "$@"
 }
 
-# Sets `unit_state`, `started` (when the main process of this invocation was started) and
-# `failed_command`, the first command of the unit that failed beside the main process.
+# Sets `unit_state` (properties of the unit), `started` (when the main process of this invocation was
+# started, in microseconds of monotonic time, or 0), and `failed_command`, the first failed command of
+# the unit other than the main process, with `failed_how` and `failed_status`.
 read_unit_state() {
   local line='' pattern='^(Exec[A-Za-z]+)=\{ path=(.*) ; argv\[\]=.* ; ignore_errors=no ; .* ; '
   pattern+='code=(exited|killed|dumped) ; status=([0-9]+)(/([A-Z0-9+]+))? \}$'
@@ -167,15 +176,15 @@ read_unit_state() {
     --property=Job,KillSignal,RestartKillSignal \
     --property=UID,RootDirectory,RootImage,InaccessiblePaths,TemporaryFileSystem)
   started=${unit_state[ExecMainStartTimestampMonotonic]:-0}
-  # Older than the attempt to start the service: that was the main process of an earlier attempt.
+  # A main process that is older than this attempt to start the service belongs to an earlier attempt.
   ((started >= ${unit_state[ConditionTimestampMonotonic]:-0})) || started=0
   ((started)) || [[ ! ${unit_state[ConditionTimestampMonotonic]-} ]] || EXIT_CODE='' EXIT_STATUS=''
 }
 
-# Sets `job_type`, what systemd's job does to the unit now: stop or restart. Sets `request` to that, or
-# to shutdown, if the service ended in answer to it: by the signal of the stop, or with the exit status
-# that shells have of that signal. For systemd, a oneshot or another command that a stop cuts short has
-# failed, like one that somebody killed; only the job tells them apart.
+# Sets `job_type` to the systemd job of the unit that is running now: stop or restart. If the service
+# ended because of this job, sets `request` to stop, restart or shutdown. It did if it died of the stop
+# signal, or exited with the status that shells use for this signal. systemd reports a oneshot that a
+# stop interrupts as failed, like a process that somebody killed; only the job distinguishes the two.
 read_stop_request() {
   local job='' name='' type='' state='' is_shutdown='' number="${unit_state[KillSignal]:-15}"
   [[ ${unit_state[Job]-} ]] || return 0
@@ -191,7 +200,8 @@ read_stop_request() {
   [[ $request != stop || ! $is_shutdown ]] || request=shutdown
 }
 
-is_answer() { # NUMBER of the signal
+# Returns 0 if the service ended by this signal, or with the exit status that shells use for it.
+is_answer() { # SIGNAL_NUMBER
   case "${EXIT_CODE-} ${SERVICE_RESULT-}" in
   "killed success" | "killed signal") [[ $EXIT_STATUS == "$(kill -l "$1")" ]] ;;
   "exited success" | "exited exit-code") ((EXIT_STATUS == 128 + $1)) ;;
@@ -200,8 +210,8 @@ is_answer() { # NUMBER of the signal
   esac
 }
 
-# Sets `partner`: the unit in BindsTo= whose end made systemd stop this service. It has left its
-# active state before the service had to. Where somebody stops both, the service goes first.
+# Sets `partner` to the unit in BindsTo= whose end made systemd stop this service. That unit left its
+# active state before the service did. If a user stops both, the service stops first.
 read_partner() {
   local line='' name='' state='' left=0
   local -a units=()
@@ -226,17 +236,18 @@ read_partner() {
   )
 }
 
-# Sets `time_limit` to the setting whose time was up, if the times that systemd has show it.
+# Sets `time_limit` to the name of the setting whose time limit was exceeded, according to systemd's
+# timestamps.
 read_time_limit() {
   local began="${unit_state[InactiveExitTimestampMonotonic]:-0}" now=0
   local active="${unit_state[ActiveEnterTimestampMonotonic]:-0}"
   local left="${unit_state[ActiveExitTimestampMonotonic]:-0}"
   [[ $SERVICE_RESULT == timeout ]] || return 0
-  # The last change of its state is that to the commands in ExecStopPost=.
+  # The last change of state was the start of the commands in ExecStopPost=, which include this one.
   now=${unit_state[StateChangeTimestampMonotonic]:-0}
   ((began && now >= began)) || return 0
-  # systemd sets its timers for start and stop before it notes the change of state: on a busy host, they
-  # end a little earlier after it.
+  # systemd sets its start and stop timers before it records the change of state. On a busy host, less
+  # time than the limit passes between the two timestamps, so half a second is added.
   if ((active < began)); then # it never became active
     [[ $job_type ]] || ! has_passed "$began" "$((now + 500000))" TimeoutStartUSec ||
       time_limit=TimeoutStartSec
@@ -249,7 +260,9 @@ read_time_limit() {
   fi
 }
 
-has_passed() { # SINCE NOW SETTING; its value is as in `1min 30s`, or `infinity`
+# Returns 0 if the time from SINCE to NOW, in microseconds, is at least the value of a setting, which
+# systemd prints as `1min 30s` or `infinity`.
+has_passed() { # SINCE NOW SETTING
   local word='' limit=0
   local -A microseconds=(
     [us]=1 [ms]=1000 [s]=1000000 [min]=60000000 [h]=3600000000 [d]=86400000000 [w]=604800000000
@@ -263,32 +276,32 @@ has_passed() { # SINCE NOW SETTING; its value is as in `1min 30s`, or `infinity`
 
 # --- The inbox: entries of services that may not write their record -------------------------------
 
-# Moves entries into the record. Anybody may leave files in the inbox, so only a file counts that
-# belongs to the user whom systemd ran this unit as, and of its lines only entries of the invocation
-# in its name. A file of root's, left by a service that has ended while its record could not be
-# written, is taken by whatever service ends next.
+# Moves entries of this service from the inbox to the record. Every user may create files in the inbox.
+# Therefore a file is accepted only if it belongs to the user of this unit, and only entries of the
+# invocation in its name are read. A file that a root service left, because its record could not be
+# written, is collected when any service ends.
 collect_inbox() {
   local inbox="${SERVICE_RECORDS_INBOX-}" uid="${unit_state[UID]-}" file='' invocation='' owner=''
   local lost='if it recorded stages, they are lost'
   [[ $inbox ]] || return 0
-  [[ $uid == +([0-9]) ]] || uid=0 # systemd has none for a service that is root's
+  [[ $uid == +([0-9]) ]] || uid=0 # systemd reports no UID for a root service
   if [[ ! -d $inbox ]]; then
     mkdir -m 1733 -- "$inbox"
     ((uid == 0)) ||
-      tell "$unit ran as user $uid before there was $inbox: $lost"
+      log_warning "$unit ran as user $uid before there was $inbox: $lost"
     return 0
   fi
   for file in "$inbox/$name".*.json; do
     invocation=${file%.json} invocation=${invocation##*.}
     [[ -e $file || -L $file ]] && [[ $file == "$inbox/$name.$invocation.json" ]] || continue
     [[ $invocation != "$INVOCATION_ID" ]] || was_in_inbox=1
-    # Without access to the records, this program's own entries go to the inbox, too.
+    # If the records cannot be written, this program writes its own entries to the inbox.
     [[ $file != "${__sr_record}" && (-w $directory || ! -e $directory) ]] || continue
     owner=$(limited 2 stat --format='%u %f' -- "$file")
     if [[ $owner == "$uid 8"??? ]]; then
       take_file "$file" "$invocation" || continue
     elif [[ $invocation == "$INVOCATION_ID" ]]; then
-      tell "$file was not recorded: it is not a file of user $uid, as whom $unit ran"
+      log_warning "$file was not recorded: it is not a file of user $uid, as whom $unit ran"
     else
       continue
     fi
@@ -298,15 +311,16 @@ collect_inbox() {
   collect_left_files
 }
 
+# Warns in the journal if the unit's sandbox may have hidden the inbox from the service.
 warn_of_hidden_inbox() { # UID
   local setting="${unit_state[RootDirectory]-}${unit_state[RootImage]-}"
   [[ $1 == [1-9]* ]] || return 0
   [[ ! $setting && "${unit_state[InaccessiblePaths]-}${unit_state[TemporaryFileSystem]-}" != */dev* ]] ||
-    tell "$unit ran as user $1 and may not see $SERVICE_RECORDS_INBOX in its sandbox: $lost"
+    log_warning "$unit ran as user $1 and may not see $SERVICE_RECORDS_INBOX in its sandbox: $lost"
 }
 
-# Moves what services of root's left that have ended. systemd has a link to an invocation while it
-# lasts.
+# Moves the files that root services left in the inbox to their records, if the services have ended.
+# systemd keeps a link for each running invocation.
 collect_left_files() {
   local path="${__sr_record}" file='' service='' invocation='' live=''
   for file in "${SERVICE_RECORDS_INBOX:-/dev/shm/service-record}"/*.json; do
@@ -324,8 +338,8 @@ collect_left_files() {
   [[ ${__sr_record} == "$path" ]] || __sr_record=$path __sr_torn=1
 }
 
-# Appends the entries of one invocation in a file to the record. Fails if none could be appended: then
-# the file stays. Entries that are lost are counted.
+# Appends the entries of one invocation from a file to the record, and counts lost entries. Returns 1,
+# so that the file is kept, if none could be appended and the record cannot be written.
 take_file() { # FILE INVOCATION
   local line='' __sr_entry='' lost=0 taken=0 until=$((SECONDS + 5))
   while IFS= read -r line; do
@@ -336,18 +350,19 @@ take_file() { # FILE INVOCATION
     grep --fixed-strings --text "\"invocationId\":\"$2\"" | tail -n 10000)
   ((lost)) || return 0
   __sr_more=",\"dropped\":$lost"
-  tell "$lost entries of $1 could not be recorded in ${__sr_record}"
+  log_warning "$lost entries of $1 could not be recorded in ${__sr_record}"
   ((taken)) || [[ -w ${__sr_record} ]]
 }
 
-tell() { # TEXT; in the journal, as the output of the service may go anywhere
+# Logs a warning to the journal, because the service's own output may be redirected.
+log_warning() { # TEXT
   limited 2 logger --tag service-record --priority daemon.warning -- "$1"
 }
 
 # --- Judging the end ------------------------------------------------------------------------------
 
-# Sets `main`, the processes that stand for the service: its main process, or, if it never had one,
-# every recorded one.
+# Sets `main` to the process id of the main process. If the service never had one, sets it to the ids of
+# all recorded processes of the service.
 pick_main() {
   local pid=''
   for pid in "${pids[@]}"; do
@@ -357,9 +372,10 @@ pick_main() {
   ((started == 0)) || main=${unit_state[ExecMainPID]}
 }
 
-# Sets `outcome` (success, stopped or failure), `end_result` (what an end in the record says: a stopped
-# service did not finish) and the members of an end: `facts`, and `systemd_facts`, which come later in
-# it. Which ends are clean, systemd's own result says: it knows the settings of the unit.
+# Sets `outcome` to success, stopped or failure, and `end_result` to the `result` of the end entry: a
+# stopped service did not finish, so its result is failure. Sets the members of the end: `facts`, and
+# `systemd_facts`, which come later in the entry. $SERVICE_RESULT decides whether an end is clean,
+# because systemd knows the settings of the unit.
 judge() {
   end_result=failure outcome=failure
   if [[ $request || "${EXIT_CODE-} ${SERVICE_RESULT-}" == "killed success" ]]; then
@@ -375,7 +391,7 @@ judge() {
     case ${EXIT_CODE-} in
     exited) [[ $end_result == failure && $EXIT_STATUS == 0 ]] || facts=",\"exitCode\":$EXIT_STATUS" ;;
     killed | dumped) facts=",\"signal\":\"$EXIT_STATUS\"" ;;
-    '') [[ ${SERVICE_RESULT-} != signal ]] || facts=',"signal":"unknown"' ;; # a stop ended ExecStartPre=
+    '') [[ ${SERVICE_RESULT-} != signal ]] || facts=',"signal":"unknown"' ;; # a stop killed ExecStartPre=
     esac
   fi
   systemd_facts=${SERVICE_RESULT:+",\"serviceResult\":\"$SERVICE_RESULT\""}
@@ -385,9 +401,8 @@ judge() {
   systemd_facts+=${time_limit:+",\"timeLimit\":\"$time_limit\""}
 }
 
-# Whether systemd's result comes from another command of the unit, such as ExecStartPost=: the end of
-# the main process does not explain it. systemd then ends the main process itself, by a signal that is
-# not the reason.
+# Returns 0 if systemd's result comes from another command of the unit, such as ExecStartPost=, and not
+# from the main process. systemd then kills the main process itself, so that signal is not the cause.
 has_other_command_failed() {
   [[ $failed_command ]] || return 1
   case $SERVICE_RESULT:$failed_how in
@@ -397,21 +412,23 @@ has_other_command_failed() {
   esac
 }
 
-# Sets `message` to the last lines of the journal, once.
+# Sets `message` to the last lines of the journal. Reads the journal only once.
 read_message() {
   [[ $outcome == failure && ! $is_message_read ]] || return 0
   __sr_read_journal
   message=$__sr_answer is_message_read=1
 }
 
-is_agreed() { # PID; whether the run itself recorded all that systemd knows
+# Returns 0 if the run recorded the same end as systemd, so that no entry must be appended.
+is_agreed() { # PID
   local end="${result[$1]} ${status[$1]:-${EXIT_STATUS-}}"
   [[ $outcome == "$end_result" && ${EXIT_CODE:-exited} == exited && ! ${signal[$1]} ]] || return 1
   [[ $end != "success 0" ]] || ! has_failed_command || return 0
   [[ $end == "$end_result ${EXIT_STATUS:-${status[$1]}}" && ${SERVICE_RESULT-} == @(|success|exit-code) ]]
 }
 
-has_failed_command() { # whether a recorded pre- or post-command explains systemd's result
+# Returns 0 if a recorded pre- or post-command failed, which explains systemd's result.
+has_failed_command() {
   local pid=''
   for pid in "${pids[@]}"; do
     [[ ${kind[$pid]} == service || ${result[$pid]} == success ]] || return 0
@@ -419,27 +436,28 @@ has_failed_command() { # whether a recorded pre- or post-command explains system
   return 1
 }
 
-# A service that is not root cannot read the journal: of its failure, the record has no message, or in
-# Python only that of the exception.
+# Returns 0 if the recorded message lacks the journal's lines. A service that is not root cannot read
+# the journal: after a failure, its record has no message or, in Python, only that of the exception.
 lacks_journal() { # PID
   [[ $outcome == failure && ${unit_state[UID]-} == [1-9]* ]] || return 1
   read_message
-  printf -v recorded '%b' "${message_of[$1]}" # undoes the escapes of JSON
+  printf -v recorded '%b' "${message_of[$1]}" # decode the JSON escapes
   [[ $message && $recorded != *"$message"* ]]
 }
 
-# Whether the record has the service: its main process, or another one with which systemd agrees, such
-# as a script that a shell runs. A service that never started may have a command that explains it.
+# Returns 0 if the record explains the end of the service: with the main process; with another process
+# whose result agrees with systemd's, such as a script that a shell runs; or, if the main process was
+# never started, with a failed pre-command.
 is_recorded() {
-  local pid='' said=''
+  local pid='' recorded_result=''
   for pid in "${pids[@]}"; do
     [[ $pid != "$main" ]] || return 0
     [[ ${kind[$pid]} == service ]] || continue
-    said=${result[$pid]:-$outcome}
-    [[ ${signal[$pid]} != unknown ]] || said=$outcome
+    recorded_result=${result[$pid]:-$outcome}
+    [[ ${signal[$pid]} != unknown ]] || recorded_result=$outcome
   done
-  if [[ $said ]]; then
-    [[ $said == "$outcome" ]] || { [[ $said == success ]] && has_failed_command; }
+  if [[ $recorded_result ]]; then
+    [[ $recorded_result == "$outcome" ]] || { [[ $recorded_result == success ]] && has_failed_command; }
   else
     ((${#pids[@]} && started == 0)) && { [[ $outcome == success ]] || has_failed_command; }
   fi
@@ -447,7 +465,8 @@ is_recorded() {
 
 # --- Writing --------------------------------------------------------------------------------------
 
-write_as() { # PID, 0 for none; the entries that follow are of this run
+# Makes the next entries belong to a run.
+select_run() { # PID, or 0 for none
   __sr_identity="${boot[$1]:+,\"bootId\":\"${boot[$1]}\"},\"invocationId\":\"$INVOCATION_ID\""
   (($1 == 0)) || __sr_identity+=",\"pid\":$1"
   __sr_run_command=${command[$1]-}
@@ -460,13 +479,13 @@ append_end() { # KIND
   __sr_append "$1 end" "$end_result" "$facts" "$__sr_open_stage" "$message"
 }
 
-# Appends the ends of a run and of its open stages. It ended before this program was started: the time
-# that this program takes is not part of the run.
+# Appends the ends of a run and of its open stages. They get the time at which this program was
+# started, so that its own duration is not part of the run.
 close_run() { # PID
   local stage='' id='' open="${open_stages[$1]-}"
-  write_as "$1"
+  select_run "$1"
   set_time "$ended"
-  while [[ $open ]]; do # the innermost one first
+  while [[ $open ]]; do # innermost first
     stage=${open##*$'\n'} open=${open%$'\n'*}
     __sr_open_stage=${stage%%$'\t'*} stage=${stage#*$'\t'}
     id=${stage%$'\t'*} stage=${stage#*$'\t'}
@@ -478,20 +497,20 @@ close_run() { # PID
   set_time ''
 }
 
-# Appends what systemd saw beside what the run recorded of its end: a reader takes the later entry for
-# more. It names the stage that ended with the run, as upstream's analyzer takes that from the entry
-# right before the last one.
+# Appends a second end with systemd's result, unless the recorded end agrees with it. A reader uses the
+# later end. The entry names the stage that ended together with the run, because upstream's analyzer
+# takes the failed stage from the entry before the last one, which is now an end of the run.
 amend_run() { # PID
   local facts="$facts" systemd_facts="$systemd_facts" recorded=''
   local message="$message" is_message_read="$is_message_read"
   if [[ $1 == "$main" ]]; then
     ! is_agreed "$1" || lacks_journal "$1" || return 0
   else
-    # Another process of the service, or a command of it, that systemd stopped: the signal is unknown.
+    # systemd stopped another process or command of the service. Its signal remains unknown.
     [[ ${signal[$1]} == unknown && $request ]] || return 0
     facts=',"signal":"unknown"'
   fi
-  # A later message replaces the recorded one, which may be that of an exception.
+  # A reader replaces the recorded message, which may be that of an exception, by this one.
   read_message
   printf -v recorded '%b' "${message_of[$1]}"
   if [[ $recorded == *"$message"* ]]; then
@@ -500,29 +519,30 @@ amend_run() { # PID
     message+=$'\n'$recorded
   fi
   [[ $outcome == failure ]] || message=
-  write_as "$1"
+  select_run "$1"
   __sr_open_stage=${last_stage[$1]}
   [[ $end_result == success || ${last_stage[$1]} ]] || __sr_open_stage=${failed_stage[$1]}
   append_end "${__sr[kind]}"
   __sr_open_stage=
 }
 
-# The service does not record itself, or never came as far as its script. It started when systemd says.
-record_unknown() {
+# Appends start and end of a service that does not record itself, or that ended before it started its
+# script. The start has the time that systemd reports.
+record_unrecorded_run() {
   local pid=0 then="$started"
   ((started == 0)) || pid=${unit_state[ExecMainPID]}
   ((then)) || then=${unit_state[ConditionTimestampMonotonic]:-0}
   boot[$pid]=${__sr_identity#*:\"}
   boot[$pid]=${boot[$pid]%%\"*}
-  write_as "$pid"
+  select_run "$pid"
   set_time "$((then / 10000))"
   __sr_more+=',"recorder":"exit/0.2.0"'
   __sr_append "service start"
   close_run "$pid"
 }
 
-# Dates the next entries back to that uptime. Without one, and before bash 5.0, they are of now.
-set_time() { # HUNDREDTHS of a second
+# Sets the time of the next entries. With an empty UPTIME, and before bash 5.0, that is the current time.
+set_time() { # UPTIME in hundredths of a second
   local now="${EPOCHREALTIME-}" uptime=''
   __sr_earlier_time='' __sr_earlier_uptime=''
   [[ $now ]] && ((${1:-0})) || return 0
@@ -532,8 +552,8 @@ set_time() { # HUNDREDTHS of a second
   printf -v '__sr_earlier_uptime' '%d.%02d' $(($1 / 100)) $(($1 % 100))
 }
 
-# Has a record that has become too long shortened by a unit of its own, if the command is installed:
-# neither the service's limits nor its time to stop are spent on that.
+# Starts a separate unit that rotates a record that is too large, if `service-record` is installed. In
+# its own unit, the rotation does not use the service's resources or stop timeout.
 rotate_record() {
   local limit="${SERVICE_RECORDS_MAX_BYTES-}" record="${__sr_record}" program='' file=''
   local home="${BASH_SOURCE[0]%/*}"
@@ -553,22 +573,23 @@ rotate_record() {
 
 # --- Repairing an array ---------------------------------------------------------------------------
 
-# A recorder that cannot extend an array, because it is damaged or its lock was held, appends lines
-# behind it. Here those lines that are whole entries go into the array, in their order, and the array is
-# closed. A copy of everything else that stands there goes to <record>.damaged first. The record stays
-# as it is if no end of an entry is found in its last 8 MiB and 32,768 lines.
+# Merges lines after an array into it, in their order, and closes the array. A recorder appends such
+# lines if the array is damaged or its lock is held. Everything after the last entry of the array is
+# first copied to <record>.damaged if it contains anything but whole entries. The record is not changed
+# if the last 8 MiB or 32,768 lines of the file contain no end of an entry.
 repair_array() {
   local record="${__sr_record}" first='' attempt=0
   [[ -f $record && ! -L $record ]] && __sr_has_room && read -r -N 1 first <"$record" &&
     [[ $first == '[' ]] || return 0
   {
     limited 5 flock -w 4 3 || return 0
-    # A recorder may append another line meanwhile.
+    # Try again, since a recorder may append another line at the same time.
     while ((attempt < 3)) && replace_end; do attempt=$((attempt + 1)); done
   } 3<>"$record"
 }
 
-# Replaces what follows the last entry of the array. Fails if nothing is to do, or if it cannot be done.
+# Rewrites the file after the last entry of the array. Returns 1 if nothing has to be changed, or if it
+# cannot be changed.
 replace_end() {
   local TMPDIR=/dev/shm tail='' size=0 from=0 joint='' entries='' brackets=0 is_damaged=''
   read_tail 8388608 && read_end_of_array || return 1
@@ -577,9 +598,9 @@ replace_end() {
   write_end
 }
 
-# Sets `tail` to the end of the file, and `size` to the size of the file then: tail(1) leaves the
-# descriptor there. A loss of power leaves NULs, which bash cannot hold: they become form feeds, which
-# no entry contains.
+# Sets `tail` to the end of the file, and `size` to the size of the file, which is where tail(1) leaves
+# the descriptor. A power loss can leave NUL bytes, which bash variables cannot hold. They are replaced
+# by form feeds, which no entry contains.
 read_tail() { # BYTES
   local -a position=()
   {
@@ -591,8 +612,9 @@ read_tail() { # BYTES
   ((${#tail} == (size < $1 ? size : $1)))
 }
 
-# Sets `from`, the offset where the last entry ends that is surely in the array; `entries`, the whole
-# entries behind it; `brackets`, the number of brackets there; and `is_damaged` if there is anything else.
+# Sets `from` to the offset of the end of the last entry that is certainly in the array, `entries` to
+# the whole entries after it, `brackets` to the number of brackets after it, and `is_damaged` if
+# anything else follows it.
 read_end_of_array() {
   local index=0 line='' skipped=0
   local -a lines=()
@@ -603,7 +625,7 @@ read_end_of_array() {
     trim_line
     if ((skipped == 0)); then
       line=${line#"${line%%[!$' \t\r\f,']*}"}
-      line=${line%%$'\f'*} # the remains of another entry may follow the NULs
+      line=${line%%$'\f'*} # part of another entry may follow the NULs
       line=${line%,}
     fi
     if [[ $line == '{"timestamp":'*\} && ${line#?} != *'{"timestamp":'* ]] && is_whole "$line"; then
@@ -616,9 +638,9 @@ read_end_of_array() {
   done
 }
 
-# Sets `from`, `joint` (what goes between that entry and the next), and `index`: from there on, `lines`
-# has what stands behind it. It goes from the end, line by line, because bash takes many seconds to
-# match a pattern against all of it.
+# Finds the last entry of the array. Sets `from` to its end, `joint` to the text between it and the next
+# entry, and `index` so that `lines` from there on are the text after it. Reads the lines backwards one
+# by one, because bash needs many seconds to match a pattern against the whole text.
 find_last_entry() {
   local closed_below='' brace='' begin="$((size + 1))" least="$((${#lines[@]} - 32768))"
   for ((index = ${#lines[@]} - 1; index >= 0 && index >= least; index--)); do
@@ -628,7 +650,7 @@ find_last_entry() {
     trim_line
     brace=${line%,}
     brace=${brace%]}
-    brace=${brace%,} # of an entry that was being written over the bracket
+    brace=${brace%,} # the comma of an entry whose write over the bracket was interrupted
     while [[ $brace == *[$' \t\r\f'] ]]; do brace=${brace%?}; done
     if [[ $brace == *\} ]] && ends_entry; then
       from=$((begin + skipped + ${#brace})) joint=,
@@ -644,8 +666,8 @@ find_last_entry() {
   lines[0]=${lines[0]#'['}
 }
 
-# Whether a line ends an entry of the array. A whole line behind the array does not. `  }` is a line of
-# jq's indented arrays.
+# Returns 0 if the line ends an entry of the array. A whole entry on a line after the array does not.
+# `  }` ends an entry in an array that jq has indented.
 ends_entry() {
   local rest=''
   [[ ! $closed_below && $brace != '  }' ]] || return 0
@@ -658,8 +680,9 @@ ends_entry() {
   fi
 }
 
-# Removes the blanks at the end of `line`, of which there may be very many, and, from a very long one,
-# `skipped` bytes at its beginning: no entry is that long, and patterns are slow on long texts.
+# Removes the blanks at the end of `line`, of which there may be very many. From a line of more than
+# 16 KiB, also removes the first `skipped` bytes: no entry is that long, and patterns are slow on long
+# texts.
 trim_line() {
   local many=0
   for many in 65536 4096 256 16 1; do
@@ -671,7 +694,8 @@ trim_line() {
   line=${line:skipped}
 }
 
-is_whole() { # TEXT; whether it has as many closing braces as opening ones, none of them in a string
+# Returns 0 if the text has as many opening as closing braces, outside of strings.
+is_whole() { # TEXT
   local rest="$1" plain=''
   rest=${rest//\\\\/}
   rest=${rest//\\\"/}
@@ -685,15 +709,16 @@ is_whole() { # TEXT; whether it has as many closing braces as opening ones, none
   [[ $plain != *\"* && ${#plain} == "${#rest}" ]]
 }
 
-keep_copy() { # of everything behind `from`
+# Copies everything after `from` to <record>.damaged.
+keep_copy() {
   local copy="${__sr_record}.damaged"
-  [[ ! -L $copy && (-f $copy || ! -e $copy) ]] || return 1 # a FIFO would block for ever
+  [[ ! -L $copy && (-f $copy || ! -e $copy) ]] || return 1 # a FIFO would block forever
   umask 0133
   limited 5 tail -c "+$((from + 1))" </proc/self/fd/3 >>"$copy"
 }
 
-# Writes `entries` and the bracket with one write, from the end of the last entry to the end of the file.
-# Before that, the file is made long enough: if the disk is full, nothing is damaged.
+# Overwrites the file from the end of the last entry with `entries`, the closing bracket and blanks, in
+# one write. The file is extended first, so that a full disk cannot damage it.
 write_end() {
   local -a position=()
   local text="${entries:+$joint}$entries"$'\n]' more=0 blanks=''
@@ -705,7 +730,7 @@ write_end() {
       mapfile -t -n 1 position </proc/self/fdinfo/4
     } 4>>/proc/self/fd/3
     size=$((size + more))
-    [[ ${position[0]##*[!0-9]} == "$size" ]] || return 0 # another line was appended meanwhile
+    [[ ${position[0]##*[!0-9]} == "$size" ]] || return 0 # another line was appended at the same time
   fi
   make_blanks $((from + ${#text})) $((size - from - ${#text}))
   limited 5 dd of=/proc/self/fd/3 bs=$((size - from)) iflag=fullblock conv=notrunc \
@@ -713,8 +738,8 @@ write_end() {
 }
 
 # Sets `blanks` to white space for a part of the file, without its last newline. Each sector of 512 bytes
-# ends with a newline: if a loss of power leaves such a sector between the halves of two entries, they do
-# not make a third one, because no text contains a newline.
+# ends with a newline. If a power loss leaves such a sector between the halves of two entries, the halves
+# do not join to a third entry, because no entry contains a newline.
 make_blanks() { # OFFSET BYTES
   local sector=''
   printf -v sector '%511s\n' ''
@@ -723,7 +748,7 @@ make_blanks() { # OFFSET BYTES
   blanks=${blanks:0:$2-1}
 }
 
-main() { # [UPTIME when the service had ended], or --collect
+main() { # [UPTIME of the service's end] | --collect
   local LC_ALL=C IFS=$' \t\n' __sr_answer='' unit='' name='' directory='' pid='' ended="$1"
   local started=0 main='' request='' job_type='' partner='' time_limit='' was_in_inbox=''
   local failed_command='' failed_how='' failed_status=''
@@ -736,17 +761,17 @@ main() { # [UPTIME when the service had ended], or --collect
   [[ $unit != service-record-rotate.service ]] || return 0
   __sr_begin
   name=${__sr_record##*/} name=${name%.json} directory=${__sr_record%/*}
-  if [[ $directory == "${SERVICE_RECORDS_INBOX-}" ]]; then # the records cannot be written now
+  if [[ $directory == "${SERVICE_RECORDS_INBOX-}" ]]; then # the record cannot be written now
     name=${name%.*} directory=${SERVICE_RECORDS_DIR:-/var/log/openshift}
   fi
-  # What the service left running may use up its TasksMax=. bash would then try for half a minute to
-  # make a process, and fail.
+  # Processes that the service left running may use up its TasksMax=. Bash would then retry a fork for
+  # half a minute, and fail.
   __sr_has_room || return 0
   if [[ $1 == --collect ]]; then
     collect_left_files
     return 0
   fi
-  # A condition that is not met is no failure: the service was not wanted.
+  # If an ExecCondition= was not met, systemd did not start the service, so there is no end to record.
   [[ ${INVOCATION_ID-} && ${SERVICE_RESULT-} != exec-condition ]] || return 0
   read_unit_state
   __sr_has_room || return 0
@@ -760,7 +785,7 @@ main() { # [UPTIME when the service had ended], or --collect
   for pid in "${pids[@]}"; do
     if [[ ${result[$pid]} ]]; then amend_run "$pid"; else close_run "$pid"; fi
   done
-  is_recorded || record_unknown
+  is_recorded || record_unrecorded_run
   repair_array
   __sr_sync
   rotate_record
