@@ -15,7 +15,7 @@ import pytest
 from service_record.reporter.cleanup import (
     UNDELIVERED,
     Tombstone,
-    _rule,
+    _format_rule,
     finish,
     purge,
     read_tombstone,
@@ -328,7 +328,7 @@ def test_what_was_delivered_nowhere_stays_over_any_boot_until_it_is_purged(tmp_p
     assert files(tmp_path) == KEPT | kept
     assert undelivered_bundle(places) == places.spool_directory / "bundle.tar.gz"
     tombstone = some(read_tombstone(places))
-    rule = write(tmp_path / "etc/tmpfiles.d/boot-reporter.conf", _rule(places, tombstone).decode())
+    rule = write(tmp_path / "etc/tmpfiles.d/boot-reporter.conf", _format_rule(places, tombstone).decode())
     assert "spool" not in rule.read_text()
     if shutil.which("systemd-tmpfiles") is not None:
         remove_by_rules_below(tmp_path, "--boot")

@@ -1,8 +1,8 @@
-"""The end of the reporter: it never runs again, and nothing of it stays but a tombstone and the records.
+"""Remove the reporter from the host permanently. Only a tombstone and the records stay.
 
-The tombstone is written first, and says all that removing needs to know: whatever cuts it short, the next
-round goes on. Each step may find its work done. Once program or units are gone there is no next round, so a
-rule of tmpfiles.d(5) stands by meanwhile, by which the next boot removes what is left, the rule included.
+The tombstone is written first and lists everything to remove. If the clean-up is interrupted, the next round
+repeats it; steps that are already done do nothing. After the program or its units are removed there is no
+next round. So a temporary rule of tmpfiles.d(5) has systemd remove the rest, and the rule, at the next boot.
 """
 
 import re
@@ -22,26 +22,26 @@ from service_record.reporter.console import tell_systemd
 from service_record.reporter.paths import Places, is_there
 
 UNDELIVERED: Final = ("spool", "console")
-"""The parts that a stop keeps when nothing of this host's failure has arrived anywhere."""
+"""The parts that a stop keeps if no destination has the bundle of this host's failure."""
 PURGE: Final = "service-record report --stop --purge"
-"""Removes that."""
-_RULE: Final = "/etc/tmpfiles.d/boot-reporter.conf"
-_RULE_CANNOT_NAME: Final = re.compile(r"[\s\"'%*?\[\]\\]")
-_LEAST_DEPTH: Final = 3
-"""The least depth of a directory that settings name for removal, `/` counted: `/opt/reporter`, and never
-`/opt`.
+"""The command that removes these parts."""
+_RULE_PATH: Final = "/etc/tmpfiles.d/boot-reporter.conf"
+_UNQUOTABLE: Final = re.compile(r"[\s\"'%*?\[\]\\]")
+_MIN_DEPTH: Final = 3
+"""The least number of path components, including `/`, of a directory in the setting `remove`. `/opt/reporter`
+is accepted, `/opt` is not.
 """
 
 
 class Tombstone(msgspec.Struct, frozen=True, rename={"boot_id": "bootId", "is_finished": "finished"}):
-    """A note that the reporter has stopped permanently, and what is still to be removed for it."""
+    """The file that marks the reporter as permanently stopped, and lists what the clean-up removes."""
 
     reason: str
     stopped: str = ""
-    """The time of the stop, by this host's clock; RFC 3339."""
+    """The time of the stop by this host's clock, in RFC 3339 form."""
     boot_id: str | None = None
     remove: tuple[str, ...] = ()
-    """The places to remove that the settings name beyond the reporter's own."""
+    """Paths from the setting `remove`, in addition to the reporter's own files."""
     keep: tuple[str, ...] = ()
     """The parts to keep, out of `settings`, `spool`, `state`, `units`, `console`. The token is always
     removed.
@@ -51,9 +51,9 @@ class Tombstone(msgspec.Struct, frozen=True, rename={"boot_id": "bootId", "is_fi
 
 
 def read_tombstone(places: Places) -> Tombstone | None:
-    """Return the tombstone; None when there is none.
+    """Return the tombstone, or None if the reporter has not stopped.
 
-    A damaged one counts, only what it named is not known.
+    An unreadable tombstone is valid, but its lists `remove` and `keep` are lost.
     """
     if not is_there(places.tombstone):
         return None
@@ -66,10 +66,10 @@ def read_tombstone(places: Places) -> Tombstone | None:
 def stop(
     places: Places, reason: str, remove: Iterable[Path] = (), keep: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """Write the tombstone, unless there is one, and clean up; a line for each thing that stays.
+    """Write the tombstone, unless it exists, and clean up. Return a line for each failed step.
 
-    A full disk gets room first, from what is removed anyway. Where no tombstone can be written at all, that
-    is one of the lines, and everything is removed just the same.
+    On a full disk, bundles and state are removed first to make room for the tombstone. If the tombstone
+    cannot be written even then, everything is removed all the same.
     """
     tombstone = Tombstone(
         reason=reason,
@@ -78,22 +78,22 @@ def stop(
         remove=tuple(map(str, remove)),
         keep=tuple(keep),
     )
-    unwritten = () if is_there(places.tombstone) else _written(places, tombstone)
+    unwritten = () if is_there(places.tombstone) else _write_tombstone(places, tombstone)
     return (*unwritten, *finish(places, read_tombstone(places) or tombstone))
 
 
 def purge(places: Places) -> tuple[str, ...]:
-    """Remove what a stop has kept because it was delivered nowhere; a line for each thing that stays."""
+    """Remove the undelivered bundle and the console lines that a stop kept. Return a line for each error."""
     tombstone = read_tombstone(places)
     if tombstone is None or not set(UNDELIVERED) & set(tombstone.keep):
         return ()
     keep = tuple(word for word in tombstone.keep if word not in UNDELIVERED)
     bare = replace(tombstone, keep=keep, is_finished=False)
-    return (*_written(places, bare), *finish(places, bare))
+    return (*_write_tombstone(places, bare), *finish(places, bare))
 
 
 def undelivered_bundle(places: Places) -> Path | None:
-    """Return the bundle that a stop has kept because it was delivered nowhere; None when there is none."""
+    """Return the undelivered bundle that a stop kept, or None."""
     tombstone = read_tombstone(places)
     if tombstone is None or not set(UNDELIVERED) <= set(tombstone.keep):
         return None
@@ -103,88 +103,87 @@ def undelivered_bundle(places: Places) -> Path | None:
 
 
 def finish(places: Places, tombstone: Tombstone) -> tuple[str, ...]:
-    """Remove what is still there; a line for each thing that stays, none when everything is gone."""
-    rule = places.at(_RULE)
-    with suppress(
-        OSError
-    ):  # without it only a loss of power at the very end leaves a unit, which does nothing
-        write_whole(rule, _rule(places, tombstone), mode=0o644)
+    """Remove the remaining files. Return a line for each that could not be removed."""
+    rule = places.at(_RULE_PATH)
+    # The rule is a safeguard: without it, a power loss between the last removals leaves a harmless unit.
+    with suppress(OSError):
+        write_whole(rule, _format_rule(places, tombstone), mode=0o644)
     tell_systemd(places, "stop", "--no-block", places.timer.name)
-    problems = [line for path in _everything(places, tombstone) for line in _removed(path)]
-    _forgotten(places.settings_file.parent)
+    problems = [line for path in _list_removals(places, tombstone) for line in _remove(path)]
+    _remove_if_empty(places.settings_file.parent)
     problems += [
-        f"{path}: too much would go with it; remove it by hand" for path in _too_much(places, tombstone)
+        f"{path}: too much would go with it; remove it by hand" for path in _list_refused(places, tombstone)
     ]
     tell_systemd(places, "daemon-reload")
-    problems += _removed(rule)
+    problems += _remove(rule)
     if problems or tombstone.is_finished or not is_there(places.tombstone):
         return tuple(problems)
-    return _written(places, replace(tombstone, is_finished=True))
+    return _write_tombstone(places, replace(tombstone, is_finished=True))
 
 
-def _everything(places: Places, tombstone: Tombstone) -> Iterator[Path]:
-    """Yield the files to remove, in that order: secrets first, last whatever could go on with the rest."""
+def _list_removals(places: Places, tombstone: Tombstone) -> Iterator[Path]:
+    """Yield the files to remove, in order: secrets first, last the units that could repeat the clean-up."""
     yield places.credential_file
     yield places.collector_credential_file
-    yield from _unless("settings", [places.settings_file], tombstone)
-    yield from _unless("console", [places.issue], tombstone)
-    yield from _gathered(places, tombstone)
-    too_much = set(_too_much(places, tombstone))
+    yield from _unless_kept("settings", [places.settings_file], tombstone)
+    yield from _unless_kept("console", [places.issue], tombstone)
+    yield from _list_round_files(places, tombstone)
+    too_much = set(_list_refused(places, tombstone))
     yield from (places.at(path) for path in tombstone.remove if path not in too_much)
-    yield from _unless("units", _units(places), tombstone)
+    yield from _unless_kept("units", _list_units(places), tombstone)
 
 
-def _unless(retained: str, paths: Iterable[Path], tombstone: Tombstone) -> Iterable[Path]:
+def _unless_kept(retained: str, paths: Iterable[Path], tombstone: Tombstone) -> Iterable[Path]:
     return () if retained in tombstone.keep else paths
 
 
-def _gathered(places: Places, tombstone: Tombstone) -> Iterator[Path]:
-    """Yield what rounds kept: bundles, the state, its damaged copies, and leftovers of interrupted writes."""
+def _list_round_files(places: Places, tombstone: Tombstone) -> Iterator[Path]:
+    """Yield the files of rounds: bundles, the state and its damaged copies, and torn writes."""
     yield places.work_directory
-    yield from _unless("spool", [places.spool_directory, places.volatile.state_directory], tombstone)
+    yield from _unless_kept("spool", [places.spool_directory, places.volatile.state_directory], tombstone)
     name = places.state_file.name
     paths = sorted(places.state_directory.glob(f"*{name}*"))
     ours = [path for path in paths if path.name.lstrip(".").startswith(name)]
-    yield from _unless("state", ours, tombstone)
+    yield from _unless_kept("state", ours, tombstone)
 
 
-def _units(places: Places) -> Iterator[Path]:
+def _list_units(places: Places) -> Iterator[Path]:
     units = (places.service, places.timer)
     yield from (unit.with_name(f"{unit.name}.d") for unit in units)
     yield from (*places.unit_links, *units)
 
 
-def _too_much(places: Places, tombstone: Tombstone) -> Iterator[str]:
-    """Directories that no settings can have meant: `/`, `/usr`."""
+def _list_refused(places: Places, tombstone: Tombstone) -> Iterator[str]:
+    """Yield the directories in `remove` that are refused as a likely mistake, such as `/` or `/usr`."""
     for path in tombstone.remove:
-        if len(Path(path).parts) < _LEAST_DEPTH and places.at(path).is_dir():
+        if len(Path(path).parts) < _MIN_DEPTH and places.at(path).is_dir():
             yield path
 
 
-def _rule(places: Places, tombstone: Tombstone) -> bytes:
-    """Return the rule: at the next boot (`!`) each of these is removed, with all that is in it (`R`)."""
-    paths = [*_everything(places, tombstone), places.at(_RULE)]
+def _format_rule(places: Places, tombstone: Tombstone) -> bytes:
+    """Return the rule of tmpfiles.d: remove each path recursively (`R`), at boot only (`!`)."""
+    paths = [*_list_removals(places, tombstone), places.at(_RULE_PATH)]
     on_host = [f"/{path.relative_to(places.root)}" for path in paths]
-    named = [path for path in on_host if not _RULE_CANNOT_NAME.search(path)]
+    named = [path for path in on_host if not _UNQUOTABLE.search(path)]
     return "".join(f"R! {path}\n" for path in named).encode()
 
 
-def _written(places: Places, tombstone: Tombstone) -> tuple[str, ...]:
+def _write_tombstone(places: Places, tombstone: Tombstone) -> tuple[str, ...]:
     data = msgspec.json.format(msgspec.json.encode(tombstone)) + b"\n"
     try:
         try:
             write_whole(places.tombstone, data)
         except OSError:
-            for path in _gathered(places, tombstone):
-                list(_removed(path))
+            for path in _list_round_files(places, tombstone):
+                list(_remove(path))
             write_whole(places.tombstone, data)
     except OSError as error:
-        return (_remove_by_hand(places.tombstone, error),)
+        return (_failure_line(places.tombstone, error),)
     return ()
 
 
-def _removed(path: Path) -> Iterator[str]:
-    """Remove a file, a link, or a directory with all that is in it, for good; say so when it stays."""
+def _remove(path: Path) -> Iterator[str]:
+    """Remove a file, a link or a directory tree, and sync that to disk. Yield a line if it fails."""
     try:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -194,15 +193,15 @@ def _removed(path: Path) -> Iterator[str]:
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
-        yield _remove_by_hand(path, error)
+        yield _failure_line(path, error)
 
 
-def _forgotten(directory: Path) -> None:
-    """Remove a directory that may hold files of somebody else, and then stays."""
+def _remove_if_empty(directory: Path) -> None:
+    """Remove a directory if it is empty. It may hold files that are not the reporter's."""
     with suppress(OSError):
         directory.rmdir()
         sync_directory(directory.parent)
 
 
-def _remove_by_hand(path: Path, error: OSError) -> str:
+def _failure_line(path: Path, error: OSError) -> str:
     return f"{path}: {error.strerror or error}; remove it by hand"

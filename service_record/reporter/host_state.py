@@ -1,4 +1,7 @@
-"""State of a host without a network: which boot this is, how far it came, what is wrong."""
+"""Collect the local evidence of a round: the boot, the verdict on the records, and files that show progress.
+
+Nothing here uses the network, except the kubelet's health endpoint on the loopback interface.
+"""
 
 import hashlib
 import json
@@ -33,100 +36,104 @@ from service_record.record.layout import read_entries
 from service_record.reporter.paths import Places, is_there
 
 KUBELET: Final = "http://127.0.0.1:10248/healthz"
-_SECONDS: Final = 2.0
-_MOST_READ: Final = 16 << 20
-"""Bytes of records that are judged, all services together: they take four times as much of memory."""
-_LEAST_READ: Final = 256 << 10
-"""The part read of one service's record, however many services there are."""
+_KUBELET_SECONDS: Final = 2.0
+_MAX_TOTAL_BYTES: Final = 16 << 20
+"""The limit for the records of all services together. Judging them takes about four times as much memory."""
+_MIN_SERVICE_BYTES: Final = 256 << 10
+"""The last bytes of a service's record that are always read, even if there are many services."""
 
-_ENCAPSULATED: Final = "/etc/ignition-machine-config-encapsulated.json"
-"""The machine configuration as Ignition left it; done with it, the machine-config daemon renames it."""
-_DONE: Final = (f"{_ENCAPSULATED}.bak", "/etc/machine-config-daemon/currentconfig")
-_KUBELET: Final = ("/var/lib/kubelet/pki/kubelet-client-current.pem", "/var/lib/kubelet/cpu_manager_state")
-"""Files that a kubelet writes once it has run; its configuration is there before."""
+_MACHINE_CONFIG: Final = "/etc/ignition-machine-config-encapsulated.json"
+"""The machine configuration that Ignition writes. The machine-config daemon renames it after applying it."""
+_APPLIED_FILES: Final = (f"{_MACHINE_CONFIG}.bak", "/etc/machine-config-daemon/currentconfig")
+_KUBELET_FILES: Final = (
+    "/var/lib/kubelet/pki/kubelet-client-current.pem",
+    "/var/lib/kubelet/cpu_manager_state",
+)
+"""Files that the kubelet writes itself. Its configuration is no sign: Ignition writes that before it runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traces:
-    """Traces of the machine-config daemon and the kubelet on the disk."""
+    """Files on the disk that show how far the machine-config daemon and the kubelet came."""
 
     is_pending: bool = False
-    """The machine configuration has come, and is not in effect: a boot with local ignition."""
+    """True if the machine configuration is on the disk but not applied: a boot with local ignition."""
     is_applied: bool = False
-    """True if it is in effect, or will be after the reboot that follows."""
+    """True if the machine configuration is applied, or will be after the next reboot."""
     has_kubelet: bool = False
-    """A kubelet has run."""
+    """True if a kubelet has run on this host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostEvidence:
-    """The known facts of this host at one round."""
+    """Everything that a round knows about its host."""
 
     boot_id: str
     uptime: float
-    """Seconds since boot; what is measured by it no setting of the clock changes."""
+    """Seconds since boot. Unlike the clock, it is never set."""
     kubelet_healthy: bool = False
     traces: Traces = field(default_factory=Traces)
     diagnosis: Diagnosis | None = field(default=None, repr=False)
-    """The diagnosis for people, with the units that failed. None when there is nothing to judge."""
+    """The diagnosis shown to people; it includes failed units. None if there is nothing to judge."""
     history: History | None = field(default=None, repr=False)
     unread: str | None = None
-    """The reason why the records could not be read, in one line."""
+    """The reason why there is no history, in one line; None if there is one."""
     verdict: Verdict | None = None
-    """The verdict by the records alone, which decide what the reporter does; None when there is no record
-    to judge.
-    """
+    """The verdict on the records alone. The rules use this one. None if there is no history."""
     is_reboots: bool = False
-    """True when what is wrong may be no more than that the host was rebooted."""
+    """True if every trouble is a run that an earlier boot interrupted: a reboot alone may explain it."""
     fingerprint: str = ""
-    """The same as long as nothing new is wrong with the host, and it came no further."""
+    """A digest that changes if the host fails in a new way or makes progress; see `fingerprint()`."""
     trouble: str = ""
-    """A digest of the first trouble: the same while the host fails in the same way. Empty without one."""
+    """A digest of the root trouble: the same while the host fails in the same way. Empty if there is none."""
 
     @property
     def is_wrong(self) -> bool:
         return self.verdict is not None and self.verdict.is_bad
 
 
-def _live_files(places: Places) -> Iterable[tuple[str, bytes]]:
-    """Return what this host shows, for at most three seconds; nothing of one below another root."""
+def _read_live_files(places: Places) -> Iterable[tuple[str, bytes]]:
+    """Return the paths and contents of live evidence, read for at most three seconds.
+
+    Returns nothing if the root is not `/`: the programs would describe the running host.
+    """
     if places.at("/") != Path("/"):
         return ()
-    from service_record.read.live_host import live_contents  # only when something is wrong
+    from service_record.read.live_host import live_contents  # few rounds need it
 
     return live_contents()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostProbes:
-    """Questions to the kernel, systemd and the kubelet."""
+    """The functions and the URL that `observe` uses to query the host. Tests replace them."""
 
     boot_id: Callable[[], str | None] = systemd.boot_id
     uptime: Callable[[], float | None] = systemd.uptime
     failed_units: Callable[[], tuple[str, ...]] = systemd.failed_units
     kubelet: str = KUBELET
-    files: Callable[[Places], Iterable[tuple[str, bytes]]] = _live_files
-    """The evidence of what is wrong: the journal and whatever else lies beside the records."""
+    files: Callable[[Places], Iterable[tuple[str, bytes]]] = _read_live_files
+    """Returns evidence other than the records, such as the journal, as paths and contents."""
 
 
 def observe(places: Places, probes: HostProbes | None = None, own: Iterable[str] = ()) -> HostEvidence:
-    """Return the evidence of this moment.
+    """Return the present evidence of this host.
 
-    `own` units say nothing about the host. Never raises on what it finds.
+    `own` are the reporter's units: their failures are ignored. Damaged or unreadable records raise nothing.
     """
     probes = probes or HostProbes()
     known_boot, uptime = probes.boot_id(), probes.uptime()
     boot_id = known_boot or "unknown"
     if uptime is None:
         uptime = clock_gettime(CLOCK_BOOTTIME)
-    history, unread = _history(places.records, known_boot)
+    history, unread = _read_history(places.records, known_boot)
     now = Now(time=datetime.now(UTC), boot_id=boot_id, uptime=uptime)
-    rules = _known_causes()
-    # What the reporter does follows from the records alone. Failed units and files only explain it to people.
+    rules = _load_causes()
+    # The rules use the verdict on the records alone. Failed units and live files only explain it to people.
     diagnosis = judge(history, rules, now=now).diagnosis if history else None
     failed = [unit for unit in probes.failed_units() if unit not in set(own)]
     files: HostFiles | None = None
-    if diagnosis is not None and not _is_explained(diagnosis):
+    if diagnosis is not None and not _has_cause(diagnosis):
         files = ((path, BytesIO(data).read) for path, data in probes.files(places))
     failed_now = [Unit(name=unit, is_failed=True) for unit in failed]
     explained = judge(history or History(()), rules, failed_now, files=files, now=now).diagnosis
@@ -140,26 +147,26 @@ def observe(places: Places, probes: HostProbes | None = None, own: Iterable[str]
         history=history,
         unread=unread,
         verdict=diagnosis.verdict if diagnosis else None,
-        is_reboots=diagnosis is not None and _is_reboots(diagnosis, boot_id),
+        is_reboots=diagnosis is not None and _is_only_reboot(diagnosis, boot_id),
         fingerprint=fingerprint(history, diagnosis, units),
-        trouble=_digest(_trouble(diagnosis.root)) if diagnosis and diagnosis.root else "",
+        trouble=_digest(_trouble_key(diagnosis.root)) if diagnosis and diagnosis.root else "",
     )
 
 
 def traces(places: Places) -> Traces:
-    """Return the traces on the host's disk below the root; those that a failing disk hides are missing."""
-    is_applied = any(is_there(places.at(path)) for path in _DONE)
+    """Return the signs of progress on the disk. A file that the disk cannot read counts as missing."""
+    is_applied = any(is_there(places.at(path)) for path in _APPLIED_FILES)
     return Traces(
-        is_pending=is_there(places.at(_ENCAPSULATED)) and not is_applied,
+        is_pending=is_there(places.at(_MACHINE_CONFIG)) and not is_applied,
         is_applied=is_applied,
-        has_kubelet=any(is_there(places.at(path)) for path in _KUBELET),
+        has_kubelet=any(is_there(places.at(path)) for path in _KUBELET_FILES),
     )
 
 
 def is_healthy(url: str) -> bool:
-    """Return whether a kubelet answers at its local health endpoint that it is well, within two seconds."""
+    """Return whether the health endpoint at `url` answers 200 within two seconds."""
     parts = urlsplit(url)
-    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=_SECONDS)
+    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=_KUBELET_SECONDS)
     try:
         connection.request("GET", parts.path)
         return connection.getresponse().status == 200  # noqa: PLR2004  # OK, in HTTP
@@ -170,18 +177,17 @@ def is_healthy(url: str) -> bool:
 
 
 def fingerprint(history: History | None, diagnosis: Diagnosis | None, units: Iterable[str]) -> str:
-    """Return a digest of the facts that matter about a host.
+    """Return a digest of the verdict, the failed units, the progress of services and their failures.
 
-    How far services came, how they failed and with which signature, and the verdict: each only once. So the
-    same failure at another time, or the thousandth time, changes nothing.
+    Times and repetitions are left out, so a failure that happens again does not change the digest.
     """
-    reached = {row for service in (history.services if history else ()) for row in _reached(service.runs)}
-    troubles = _troubles(diagnosis) if diagnosis else []
-    wrong = {_trouble(trouble) for trouble in troubles}
+    reached = {row for service in (history.services if history else ()) for row in _end_rows(service.runs)}
+    troubles = _list_troubles(diagnosis) if diagnosis else []
+    wrong = {_trouble_key(trouble) for trouble in troubles}
     damaged = {service.name for service in (history.services if history else ()) if service.malformed}
     document = [
         diagnosis.verdict if diagnosis else None,
-        _trouble(diagnosis.root) if diagnosis and diagnosis.root else None,
+        _trouble_key(diagnosis.root) if diagnosis and diagnosis.root else None,
         sorted(wrong),
         sorted(reached),
         sorted(damaged),
@@ -194,14 +200,14 @@ def _digest(document: object) -> str:
     return hashlib.sha256(json.dumps(document).encode()).hexdigest()
 
 
-def _history(records: Path, boot_id: str | None) -> tuple[History | None, str | None]:
-    """Return the history of this host, and why there is none."""
+def _read_history(records: Path, boot_id: str | None) -> tuple[History | None, str | None]:
+    """Return the history of this host and None, or None and the reason why there is no history."""
     try:
         services = Records(records).services()
         if not services:
             return None, f"{records}: no records; services make them when they first record"
-        most = max(_LEAST_READ, _MOST_READ // len(services))
-        pieces = [(service, _latest(records / f"{service}{SUFFIX}", most)) for service in services]
+        most = max(_MIN_SERVICE_BYTES, _MAX_TOTAL_BYTES // len(services))
+        pieces = [(service, _read_end(records / f"{service}{SUFFIX}", most)) for service in services]
         liveness = Liveness(boot_id, is_at_home=True, is_alive=systemd.is_alive)
         return host_history(pieces, liveness, **files_beside(records, services)), None
     except (OSError, RecursionError, MemoryError) as error:
@@ -209,8 +215,8 @@ def _history(records: Path, boot_id: str | None) -> tuple[History | None, str | 
         return None, f"{records}: cannot be read: {why}"
 
 
-def _latest(record: Path, most: int) -> Iterator[Entry | Malformed]:
-    """Yield the pieces of a record; of a long one those at its end, from the first line that is whole."""
+def _read_end(record: Path, most: int) -> Iterator[Entry | Malformed]:
+    """Yield the entries of the last `most` bytes of a record, from the first complete line on."""
     with os.fdopen(open_record(record), "rb") as stream:
         if stream.seek(0, os.SEEK_END) > most:
             stream.seek(-most, os.SEEK_END)
@@ -220,24 +226,24 @@ def _latest(record: Path, most: int) -> Iterator[Entry | Malformed]:
         yield from read_entries(stream)
 
 
-def _is_explained(diagnosis: Diagnosis) -> bool:
-    """Return whether nothing is wrong, or the records tell why."""
+def _has_cause(diagnosis: Diagnosis) -> bool:
+    """Return whether there is no trouble, or the records alone show its cause."""
     root = diagnosis.root
     return root is None or (root.cause is not None and root.cause.is_cause)
 
 
-def _known_causes() -> Causes:
-    """Return None where the disk does not give them: what failed is known without."""
+def _load_causes() -> Causes:
+    """Return the built-in causes; none if the disk cannot read them. The verdict does not need them."""
     try:
         return built_in_causes()
     except OSError:
         return Causes(())
 
 
-def _reached(runs: Iterable[Run]) -> Iterator[tuple[str, ...]]:
-    """Yield how runs ended.
+def _end_rows(runs: Iterable[Run]) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each run, command and stage that succeeded or failed.
 
-    Of running ones, yield only their ended parts: where they are now always differs.
+    Running ones are left out: their position differs in each round.
     """
     for run in runs:
         inner = (stage for command in run.commands for stage in command.stages)
@@ -252,29 +258,30 @@ def _reached(runs: Iterable[Run]) -> Iterator[tuple[str, ...]]:
             yield run.service, "", run.outcome, _failure_key(run.facts)
 
 
-def _trouble(trouble: Trouble) -> tuple[str, ...]:
+def _trouble_key(trouble: Trouble) -> tuple[str, ...]:
     of = trouble.loop.of if trouble.loop else ""
     return trouble.service, trouble.kind, trouble.stage or "", of, _failure_key(trouble.facts)
 
 
 def _failure_key(facts: Facts) -> str:
-    """Return how something ended: where, its status, and its most telling line, without the
-    variable parts.
-    """
+    """Return the place, the exit status and the telling line of an end as JSON, without variable parts."""
     location = facts.location
     place = (location.line, location.function, location.file) if location else None
     message = signature(telling_line(facts.message) or "")
     return json.dumps([place, facts.exit_code, facts.signal, facts.service_result, message])
 
 
-def _is_reboots(diagnosis: Diagnosis, boot_id: str) -> bool:
-    """Return whether all that is wrong was interrupted in an earlier boot; this one may have no entry yet."""
-    troubles = _troubles(diagnosis)
+def _is_only_reboot(diagnosis: Diagnosis, boot_id: str) -> bool:
+    """Return whether every trouble is a run that was interrupted in an earlier boot.
+
+    Shortly after a reboot, the service may not have recorded anything in this boot yet.
+    """
+    troubles = _list_troubles(diagnosis)
     return bool(troubles) and all(
         trouble.kind is Verdict.INTERRUPTED and trouble.run.boot_id not in {None, boot_id}
         for trouble in troubles
     )
 
 
-def _troubles(diagnosis: Diagnosis) -> list[Trouble]:
+def _list_troubles(diagnosis: Diagnosis) -> list[Trouble]:
     return [trouble for trouble in (diagnosis.root, *diagnosis.followers, *diagnosis.others) if trouble]

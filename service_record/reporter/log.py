@@ -1,4 +1,4 @@
-"""The lines of a round: to the journal with their priorities, to people without; and the words in them."""
+"""The log of a round, with priorities if it goes to the journal; and the phrases in its lines."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ _STDERR: Final = 2
 
 
 class Priority(IntEnum):
-    """As syslog(3) counts them."""
+    """The levels of syslog(3)."""
 
     ERROR = 3
     WARNING = 4
@@ -30,35 +30,35 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Lines on a file descriptor, unbuffered. Whoever reads them may be gone: that is never an error."""
+    """Writes lines to a file descriptor, unbuffered. Errors are ignored: the reader may have exited."""
 
     descriptor: int
     is_journal: bool
-    """Lines begin with their priority: `<4>`; see sd-daemon(3)."""
+    """True if lines begin with their priority, as in `<4>`; see sd-daemon(3)."""
 
     def error(self, text: str) -> None:
-        """Something for a person to do; the round goes on without it."""
-        self._say(Priority.ERROR, text)
+        """Log a problem that somebody has to solve. The round continues."""
+        self._write(Priority.ERROR, text)
 
     def warning(self, text: str) -> None:
-        """Something did not go as it should, and may do so in a later round."""
-        self._say(Priority.WARNING, text)
+        """Log a failure that a later round may not have."""
+        self._write(Priority.WARNING, text)
 
     def notice(self, text: str) -> None:
-        """Something was done that others may see."""
-        self._say(Priority.NOTICE, text)
+        """Log an action that is visible outside the reporter."""
+        self._write(Priority.NOTICE, text)
 
     def info(self, text: str) -> None:
-        self._say(Priority.INFO, text)
+        self._write(Priority.INFO, text)
 
-    def _say(self, priority: Priority, text: str) -> None:
+    def _write(self, priority: Priority, text: str) -> None:
         mark = f"<{priority.value}>" if self.is_journal else ""
         with suppress(OSError):
             os.write(self.descriptor, f"{mark}{visible(text)}\n".encode())
 
 
 def log_for(environ: Mapping[str, str]) -> Log:
-    """Standard error, which is the journal when systemd says so; see systemd.exec(5), $JOURNAL_STREAM."""
+    """Return a log on standard error. $JOURNAL_STREAM shows if that is the journal; see systemd.exec(5)."""
     device, _, inode = environ.get("JOURNAL_STREAM", "").partition(":")
     with suppress(OSError):
         status = os.fstat(_STDERR)
@@ -66,18 +66,21 @@ def log_for(environ: Mapping[str, str]) -> Log:
     return Log(_STDERR, is_journal=False)
 
 
-_NOTHING: Final = "no service has recorded a run on this host"
+_NO_RUNS: Final = "no service has recorded a run on this host"
 
 
 def sentence(evidence: HostEvidence) -> str:
-    """`failed: bootkube in stage pull: the registry has no such image`, or why there is no verdict."""
+    """Return the verdict, or the reason why there is none, in one line.
+
+    For example `failed: bootkube in stage pull: the registry has no such image`.
+    """
     if evidence.diagnosis is not None:
         return verdict_sentence(evidence.diagnosis)
-    return f"unknown: {evidence.unread or _NOTHING}"
+    return f"unknown: {evidence.unread or _NO_RUNS}"
 
 
 def cause(evidence: HostEvidence) -> str:
-    """Return the verdict with the line of the failure: what whoever sees only this has to know."""
+    """Return the verdict and the script line of the failure, if one is known."""
     diagnosis = evidence.diagnosis
     facts = diagnosis.root.facts if diagnosis is not None and diagnosis.root is not None else None
     if facts is None or facts.location is None:
@@ -87,16 +90,16 @@ def cause(evidence: HostEvidence) -> str:
 
 
 def page(evidence: HostEvidence, source: str, at: datetime) -> str:
-    """Return what `analyze` prints of the records of `source`; the sentence where none can be judged."""
+    """Return the output of `analyze` for the records of `source`, or `sentence()` without a diagnosis."""
     if evidence.diagnosis is None or evidence.history is None:
         return f"{sentence(evidence)}\n"
-    from service_record.display.verdict_page import analysis_text  # for bundles
+    from service_record.display.verdict_page import analysis_text  # only bundles need it
 
     return analysis_text(evidence.diagnosis, evidence.history, source, at)
 
 
 def view_text(view: View | None) -> str:
-    """Describe the service's view of this host, in a few words."""
+    """Describe the service's view of this host for the log."""
     match view:
         case None:
             return "not asked"
@@ -112,14 +115,14 @@ def view_text(view: View | None) -> str:
 
 
 def outcome_text(outcome: Outcome) -> str:
-    """Describe the outcome of a call, in a few words."""
+    """Describe the outcome of a call for the log."""
     if isinstance(outcome, Answered):
         return f"answered {outcome.status} {outcome.text}".rstrip()
     return outcome.reason
 
 
 def plan_lines(plan: RoundPlan) -> Iterator[str]:
-    """Yield the rules that made the plan, and whether it is the last of all."""
+    """Yield the rules behind the plan, and the reason to stop if the plan has one."""
     yield from plan.why
     if plan.stop is not None:
         yield f"stops: {plan.stop.reason}"

@@ -1,8 +1,8 @@
-"""Care for the host's records in a round: sent to collectors as they grow, and rotated.
+"""Send new entries of the records to collectors, and rotate long records. Part of each round.
 
-Sending is beside everything else: it is counted nowhere, costs nothing where nothing is new but a question,
-and what cannot be sent is sent later. A collector knows how far it has each record, so that nothing is kept
-here. Records are rotated where services record that no exit helper follows.
+Sending has no budget. Without new entries it costs one request; entries that cannot be delivered are sent in
+a later round. The collector knows how much it has of each record, so the reporter keeps no position.
+Rotation here is for services without the exit helper, which otherwise rotates a record after each run.
 """
 
 import platform
@@ -21,19 +21,19 @@ from service_record.rotation import RotationError, max_bytes, rotate
 if TYPE_CHECKING:
     from service_record.redaction import HostMask
 
-_SECONDS: Final = 20.0
-"""The time limit of an answer: a round waits for it."""
+_REQUEST_SECONDS: Final = 20.0
+"""The time limit of a request. The round waits for it."""
 _BATCH_SECONDS: Final = 120.0
-"""The time limit of a batch on its way: 1 MiB at 9 kB/s."""
-_ALTOGETHER: Final = 40.0
-"""Seconds after which the rest is left to the next time."""
+"""The time limit of a batch of 1 MiB. It allows for a line of 9 kB/s."""
+_TOTAL_SECONDS: Final = 40.0
+"""The time limit for one collector. The rest waits for a later round."""
 
 
 def send_records(places: Places, environ: Mapping[str, str], settings: Settings, say: Log) -> None:
-    """Send what is new to each collector that settings name; what is not taken is said."""
+    """Send new entries to each collector in `records_to`. Log failures; raise nothing for them."""
     if not settings.records_to:
         return
-    from service_record.http.address import CollectorError, NotTaken  # few have those
+    from service_record.http.address import CollectorError, NotTaken  # most hosts send no records
     from service_record.redaction import HostMask, LeakError
 
     mask = HostMask(places.root, environ, secrets_in(settings)) if settings.redact else bytes
@@ -42,7 +42,7 @@ def send_records(places: Places, environ: Mapping[str, str], settings: Settings,
         where, named = f"{url.scheme}://{url.netloc}", url.path.strip("/")
         host = named or (settings.service.host_id if settings.service else platform.node())
         try:
-            sent = _sent(where, host, settings, Records(places.records), mask)
+            sent = _send_new_entries(where, host, settings, Records(places.records), mask)
         except (NotTaken, CollectorError, LeakError) as fault:
             say.warning(f"{where}: records were not sent: {visible(str(fault))}")
         except OSError as error:
@@ -51,30 +51,32 @@ def send_records(places: Places, environ: Mapping[str, str], settings: Settings,
             say.info(f"{where}: {sent} bytes of records were sent")
 
 
-def _sent(where: str, host: str, settings: Settings, records: Records, mask: "HostMask | type[bytes]") -> int:
-    """Return how many bytes the collector took."""
-    from service_record.http.collector_client import CollectorClient  # as above
+def _send_new_entries(
+    where: str, host: str, settings: Settings, records: Records, mask: "HostMask | type[bytes]"
+) -> int:
+    """Send new entries to one collector, and return the number of bytes that it accepted."""
+    from service_record.http.collector_client import CollectorClient  # most hosts send no records
     from service_record.http.record_sending import Sender
 
     with CollectorClient(
         where,
         settings.collector_token or "",
         ca_bundle=settings.service.ca_bundle if settings.service else None,
-        seconds=_SECONDS,
+        seconds=_REQUEST_SECONDS,
         transfer_seconds=_BATCH_SECONDS,
         proxies=settings.proxies,
     ) as client:
         sender = Sender(client, host.lower(), records, mask=mask)
-        sender.send(_ALTOGETHER)
+        sender.send(_TOTAL_SECONDS)
         return sender.sent_bytes
 
 
-_MOST_BYTES: Final = 16 << 20
-"""The limit of a record that a round rotates: it is held in memory, of which the unit has little."""
+_MAX_ROTATED_BYTES: Final = 16 << 20
+"""The largest record that a round rotates. Rotation holds it in memory, see `MemoryMax=` of the unit."""
 
 
 def rotate_records(places: Places, environ: Mapping[str, str], say: Log) -> None:
-    """Rotate the records that have outgrown their limit. What cannot be done is said, and ends nothing."""
+    """Rotate the records that are longer than the limit. Log failures; raise nothing for them."""
     limit = max_bytes(environ)
     records = Records(places.records)
     try:
@@ -84,7 +86,7 @@ def rotate_records(places: Places, environ: Mapping[str, str], say: Log) -> None
     for service in services:
         path = records.path(service)
         try:
-            if limit and path.stat().st_size > _MOST_BYTES:
+            if limit and path.stat().st_size > _MAX_ROTATED_BYTES:
                 say.warning(f"{path}: too long to be rotated here; run: service-record rotate {service}")
             elif rotate(path, limit) is not None:
                 say.info(f"{path}: rotated")

@@ -1,10 +1,9 @@
-"""The table of settings: a row for each, with its kind, its bounds, and the variables that come before it.
+"""The table of settings, with the type, the bounds and the environment variables of each.
 
-Also what a setting may hold: each kind of value read from TOML or from a text of the environment. Each reader
-gives the value, or raises ValueError with what it has to be. No reader repeats a value that may hold a
-password.
+The functions above the table parse values of TOML or of environment variables. Each returns the value, or
+raises ValueError with a message that says what is valid. No message repeats a value that may hold a password.
 """
-# ruff: noqa: TRY004  # a setting of another type is as bad a value as any
+# ruff: noqa: TRY004  # ValueError for a wrong type, too: callers turn it into a line for people
 
 import re
 from collections.abc import Callable
@@ -19,20 +18,20 @@ from service_record.http.proxies import split_url
 from service_record.record.quantities import parse_duration, parse_size
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
-_QUOTED: Final = 80
+_MAX_QUOTED_CHARACTERS: Final = 80
 _SPACE: Final = re.compile(r"[\x00-\x20\x7f]")
 
 COLLECTOR: Final = "collector+"
-"""The prefix of http:// or https:// in the URL of a collector."""
+"""The prefix of a collector's URL, as in `collector+https://HOST`."""
 
 
 def quoted(value: object) -> str:
-    """Return a value that may be shown, as a person finds it again in a file."""
+    """Return the value as in the file, shortened to 80 characters. Only for values that are no secret."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # too many digits, or nested too deeply
         return "what stands there"
-    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…"
+    return text if len(text) <= _MAX_QUOTED_CHARACTERS else f"{text[:_MAX_QUOTED_CHARACTERS]}…"
 
 
 def text(value: object) -> str:
@@ -116,25 +115,25 @@ def paths(value: object) -> tuple[Path, ...]:
 
 
 def service_url(value: object) -> str:
-    """Return where the assisted-service is, without a slash at the end."""
-    url = _http(text(value))
+    """Return the URL of a service, without a slash at the end."""
+    url = _parse_http_url(text(value))
     if url.username is not None or url.query or url.fragment:
         raise ValueError("not an address of a service; remove the user, `?` or `#`")
     return url.geturl().rstrip("/")
 
 
 def proxy_url(value: object) -> str:
-    """Return a proxy as Go and curl take it: a URL, or a host and port. The password in it is never told."""
+    """Return the URL of a proxy. Like Go and curl, accept a host and port, too. Messages never contain it."""
     url = text(value)
-    return _http(url if "://" in url else f"http://{url}", ("http", "https")).geturl()
+    return _parse_http_url(url if "://" in url else f"http://{url}", ("http", "https")).geturl()
 
 
 def destination(value: object) -> str:
-    """Return where bundles go: a directory, a URL to PUT them to, or a collector."""
+    """Return a destination of bundles: a directory, a URL to PUT them to, or a collector."""
     place = text(value)
     if place.startswith("/"):
         return str(path(place))
-    _http(place.removeprefix(COLLECTOR))
+    _parse_http_url(place.removeprefix(COLLECTOR))
     return place
 
 
@@ -143,20 +142,18 @@ def destinations(value: object) -> tuple[str, ...]:
 
 
 def collectors(value: object) -> tuple[str, ...]:
-    """Return where records go as they are written: collectors, each with or without its name for
-    this host.
-    """
+    """Return the URLs of the collectors for records. The path of each, if any, is its name for this host."""
     urls = tuple(map(text, texts(value)))
     for item in urls:
         if not item.startswith(COLLECTOR):
             raise ValueError(
                 f"{quoted(item)} is not a collector; use a URL like {COLLECTOR}https://host.example/NAME"
             )
-        _http(item.removeprefix(COLLECTOR))
+        _parse_http_url(item.removeprefix(COLLECTOR))
     return urls
 
 
-def _http(url: str, schemes: tuple[str, ...] = ("http", "https")) -> SplitResult:
+def _parse_http_url(url: str, schemes: tuple[str, ...] = ("http", "https")) -> SplitResult:
     hint = "it is like https://host.example:8443"
     if _SPACE.search(url):
         raise ValueError(f"the URL has a blank in it; {hint}")
@@ -169,7 +166,7 @@ def _http(url: str, schemes: tuple[str, ...] = ("http", "https")) -> SplitResult
 _MIB: Final = 1 << 20
 _DAY: Final = 86400.0
 SERVICE_LIMIT: Final = 262_144_000
-"""The most bytes of a file that the assisted-service takes."""
+"""The size in bytes of the largest file that the assisted-service accepts."""
 
 
 class Send(StrEnum):
@@ -184,24 +181,24 @@ class Send(StrEnum):
 
 
 class HostLogsPolicy(StrEnum):
-    """Use for a bundle of the service's slot for the host's logs, where the agent's own logs are."""
+    """When a bundle may be uploaded as the host's logs, where the agent uploads its own logs."""
 
     WHEN_EMPTY = "when-empty"
-    """Ship only into a slot without logs, or with a bundle of ours."""
+    """Ship only if the service has no logs of this host, or has a bundle of the reporter."""
     OVERWRITE = "overwrite"
-    """Ship in the place of the agent's logs, too."""
+    """Ship even if that replaces the agent's logs."""
     NEVER = "never"
 
 
 class Stages(StrEnum):
-    """The way to report facts: in stages of their own, or as information on a known stage."""
+    """How facts are reported: as stages, or as information on the current stage."""
 
     AUTO = "auto"
-    """Report in stages of their own where the service takes those."""
+    """Report facts as stages if the service has these stages, else as information."""
     NEW = "new"
-    """Report in stages of their own, or not at all."""
+    """Report facts as stages, or not at all."""
     NEVER = "never"
-    """Report as information on the current stage."""
+    """Report facts only as information on the current stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,19 +206,20 @@ class Setting:
     """A row of the table of settings."""
 
     name: str
-    """The key in the file, behind its section and a dot where it has one."""
+    """The key in the file, with its section: `proxies.http`."""
     read: Callable[[object], Any]
-    """The value; ValueError says what it has to be."""
+    """Parses the value of the file. Raises ValueError."""
     says: str
-    """The description in the table of docs/boot-reporter.md."""
+    """A short description for readers of this table; docs/boot-reporter.md has the one for users."""
     environment: tuple[str, ...] = ()
-    """Variables that come before the file; the first that is set counts."""
+    """Environment variables that override the file. The first non-empty one is used."""
     read_variable: Callable[[object], Any] | None = None
+    """Parses an environment variable, if that has another form than the file."""
     least: float | None = None
     most: float | None = None
 
     def value(self, raw: object, *, is_variable: bool = False) -> Any:
-        """Return the value, within its bounds; raises ValueError."""
+        """Return the parsed value. Raises ValueError if it is invalid or out of bounds."""
         read = self.read_variable if is_variable and self.read_variable else self.read
         result = read(raw)
         if self.least is not None and not self.least <= result:

@@ -1,6 +1,6 @@
-"""The destinations of a bundle. All destinations have the same interface, and answer as a server would.
+"""The destinations of bundles. All have the same interface, and even a directory answers with an HTTP status.
 
-`Clients` are the services that a round talks to: the assisted-service and these destinations.
+`Clients` makes the clients of a round: the assisted-service and these destinations.
 """
 
 import filecmp
@@ -27,20 +27,22 @@ from service_record.reporter.policy.round_context import HOST, HOST_BOOT, Shipme
 from service_record.reporter.setting_table import COLLECTOR
 from service_record.reporter.settings import Settings
 
-_STORED: Final = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT})
-"""Answers of object stores to a PUT that they have taken; a 200 without a body has an ETag then."""
-_SHORTEST_SECRET: Final = 8
-"""Characters: a shorter value of a query is no signature, and masking it would garble every answer."""
+_STORED_STATUSES: Final = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT})
+"""The statuses with which object stores accept a PUT. A 200 without a body counts only with an ETag."""
+_MIN_SECRET_CHARACTERS: Final = 8
+"""The least number of characters of a secret in a query. Masking shorter values, such as `1`, would make
+answers unreadable.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class HostBootLogs:
-    """The logs of their own for boots of an assisted-service, where it has them, or of a collector."""
+    """Uploads of the log type `host_boot`, which collectors and some assisted-services have for each host."""
 
     service: AssistedService
     is_known: bool = False
-    """True if it took such logs before. A service that does not know them may keep a large upload on its
-    disk for ever, so it is asked with a small one first.
+    """True if the service accepted this log type before. Otherwise a small archive is uploaded first, because
+    a service that refuses the type may leave a large upload on its disk forever.
     """
 
     kind: str = HOST_BOOT
@@ -59,16 +61,14 @@ class HostBootLogs:
 
 @dataclass(frozen=True, slots=True)
 class HostLogsSlot:
-    """The assisted-service's one slot of logs for each host: an upload takes the place of the agent's own
-    logs.
-    """
+    """Uploads of the log type `host`. Each upload replaces the logs that the host's agent uploaded."""
 
     service: AssistedService
 
     kind: str = field(default=HOST, init=False)
 
     def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
-        """Upload, then say that this was all: the upload alone leaves the host in `collecting`."""
+        """Upload, then report `completed`. Without it the logs stay in the state `collecting`."""
         shipped = self.service.upload(bundle, HOST, tries)
         if not isinstance(shipped, Answered) or not shipped.good:
             return shipped
@@ -81,25 +81,25 @@ class HostLogsSlot:
 
 @dataclass(frozen=True, slots=True)
 class PutUrl:
-    """A URL that takes a body, as presigned ones of object stores do. Its query is a secret."""
+    """A URL to PUT the bundle to, such as a presigned one of an object store. Its query is a secret."""
 
     url: str = field(repr=False)
     transport: Transport = field(repr=False)
     kind: str
 
     def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
-        # No Content-Type: some stores sign it, and then only the one they expect is right.
+        # No Content-Type: some stores include it in the signature, and would refuse any other.
         request = Request(method="PUT", url=self.url, file=bundle)
         if refused := not_sendable(bundle):
             return refused
         reply = self.transport.call(request, tries=tries)
-        is_told = bool(reply.body) or "etag" in reply.headers
-        return acknowledged(reply, _STORED if is_told else _STORED - {HTTPStatus.OK})
+        is_confirmed = bool(reply.body) or "etag" in reply.headers
+        return acknowledged(reply, _STORED_STATUSES if is_confirmed else _STORED_STATUSES - {HTTPStatus.OK})
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """A directory that is there: of a stick, of a share, of the host. Names begin with the host's."""
+    """An existing directory, for example of a USB stick or a share. File names begin with the host's name."""
 
     path: Path
     host: str
@@ -109,11 +109,14 @@ class Directory:
         return kind_of(str(self.path))
 
     def ship(self, bundle: Path, tries: int | None = None) -> Outcome:  # noqa: ARG002 - copied once
-        """201: copied; 200: it was there already. A directory that is missing is not made: a mount may be."""
+        """Copy the bundle. Return 201, or 200 if an equal file exists.
+
+        A missing directory is not created: it may be the mount point of a stick that is not there yet.
+        """
         try:
             beginning = f"{self.host}-"
             remove_torn(self.path, beginning)
-            for target in _names(self.path / f"{beginning}{bundle.name}"):
+            for target in _candidate_paths(self.path / f"{beginning}{bundle.name}"):
                 if not target.exists():
                     place_copy(bundle, target)
                     return Answered(HTTPStatus.CREATED, printable(str(target)))
@@ -125,18 +128,18 @@ class Directory:
 
 
 Destination: TypeAlias = HostBootLogs | HostLogsSlot | PutUrl | Directory
-"""Takes bundles, one at a time, whole or not at all, each in at most so many tries if that is given.
+"""Ships one bundle at a time, whole or not at all, in at most `tries` attempts.
 
-It raises nothing on account of a network, a server or a disk. Its `kind` is a name that stays the same over
-rounds, is unique among a host's destinations, and no secret.
+Errors of the network, the server or the disk are returned, not raised. `kind` is the name of the destination
+in the state and the log: it is the same in each round, unique for the host, and contains no secret.
 """
 
 
 def destination(target: str, settings: Settings, retry_policy: RetryPolicy) -> Destination:
-    """Return the destination that a setting names: a directory, an http(s) URL, or a collector.
+    """Return the destination for a value of `ship_to`: a directory, an http(s) URL, or a collector.
 
-    Collectors get a token of their own, never that of the assisted-service. Raises ValueError, without the
-    setting, for anything else.
+    Collectors get the collector token, never that of the assisted-service. Raises ValueError for any other
+    value; the message does not repeat it, because it may be a secret.
     """
     service = settings.service
     if target.startswith("/"):
@@ -150,7 +153,7 @@ def destination(target: str, settings: Settings, retry_policy: RetryPolicy) -> D
             ca_bundle=service.ca_bundle if service else None,
             proxies=settings.proxies,
             retry_policy=retry_policy,
-            secrets=_secrets(target),
+            secrets=_secrets_in_url(target),
         )
         return PutUrl(target, transport, kind_of(target))
     if service is None:
@@ -160,21 +163,21 @@ def destination(target: str, settings: Settings, retry_policy: RetryPolicy) -> D
     return HostBootLogs(collector, is_known=True, kind=kind_of(target))
 
 
-def _secrets(url: str) -> tuple[str, ...]:
+def _secrets_in_url(url: str) -> tuple[str, ...]:
     parts = urlsplit(url)
     values = (parts.query, parts.password or "", *(row.partition("=")[2] for row in parts.query.split("&")))
-    return tuple(value for value in values if len(value) >= _SHORTEST_SECRET)
+    return tuple(value for value in values if len(value) >= _MIN_SECRET_CHARACTERS)
 
 
-def _names(first: Path) -> Iterable[Path]:
-    """Return the path, and the same with a number before its suffixes, for ever."""
+def _candidate_paths(first: Path) -> Iterable[Path]:
+    """Yield the path, then copies of it with a number before the suffixes, without end."""
     yield first
     stem, dot, suffixes = first.name.partition(".")
     yield from (first.with_name(f"{stem}-{number}{dot}{suffixes}") for number in itertools.count(2))
 
 
 def probe() -> bytes:
-    """Return an archive of some hundred bytes that says what it is."""
+    """Return a small archive that tests whether a service accepts `host_boot` logs."""
     content = b"Asked whether this service takes logs of the type host_boot. The logs follow.\n"
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
@@ -185,21 +188,21 @@ def probe() -> bytes:
 
 
 ASKING: Final = RetryPolicy(read=60.0, total=60.0, tries=3, budget=60.0)
-"""For a few hundred bytes. A service under load was seen to need 25 s for them."""
+"""For requests of a few hundred bytes. A service under load was measured to answer after 25 s."""
 SHIPPING: Final = RetryPolicy(upload_total=180.0, total=60.0, budget=200.0)
-"""For a bundle at one destination: a slow line takes 12 MiB in three minutes at 70 kB/s."""
+"""For a bundle at one destination. 12 MiB in 180 s are 70 kB/s, a slow line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """The services to talk to in one round. Its requests carry one id."""
+    """Makes the clients of one round. All calls to the assisted-service carry the same request id."""
 
     settings: Settings
     request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @contextmanager
     def service(self) -> Iterator[AssistedService | None]:
-        """Yield the assisted-service, to ask and to tell; None when the settings name none."""
+        """Yield the assisted-service, with time limits for small requests; None if the settings have none."""
         if self.settings.service is None:
             yield None
             return
@@ -207,15 +210,15 @@ class Clients:
             yield service
 
     def view(self) -> View | None:
-        """Return this host as the assisted-service sees it; None when the settings name none."""
+        """Return the assisted-service's view of this host; None if the settings have no service."""
         with self.service() as service:
             return None if service is None else service.host()
 
     @contextmanager
     def destination(self, shipment: Shipment, remaining: float, *, is_known: bool) -> Iterator[Destination]:
-        """Yield the destination of this shipment for so many seconds; `is_known` when it took one before.
+        """Yield the destination of this shipment, limited to `remaining` seconds.
 
-        Raises ValueError where it is no destination.
+        `is_known` is true if it accepted a bundle before. Raises ValueError if the setting is invalid.
         """
         retry_policy = replace(
             SHIPPING,

@@ -1,4 +1,4 @@
-"""Stopping for good, as settings or a person want it (`report --stop`); and the lock: one round at a time."""
+"""Stop the reporter permanently, after a round or by `report --stop`; and lock out a second round."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -19,15 +19,15 @@ from service_record.reporter.state import read
 
 
 class HeldError(Exception):
-    """Another round is running."""
+    """Another process holds the lock: a round is running."""
 
 
 @contextmanager
 def only_one(directory: Path, wait: float = 0.0) -> Iterator[None]:
-    """Hold the lock of a directory, which is made when missing; nothing of a lock is left in it.
+    """Lock a directory, which is created if missing. The lock leaves no file, and ends with the process.
 
-    Raises HeldError when another process holds it for longer than `wait` seconds, OSError when the directory
-    cannot be had. A process that dies gives it back.
+    Raises HeldError if another process holds the lock for longer than `wait` seconds, and OSError if the
+    directory cannot be created or opened.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -45,13 +45,13 @@ _WAIT_SECONDS: Final = 20.0
 
 
 def stop_by_hand(places: Places, environ: Mapping[str, str], say: Log, *, purges: bool = False) -> bool:
-    """Stop the reporter for good, a round that is running included; whether nothing of it is left.
+    """Stop the reporter permanently, including a running round. Return whether everything was removed.
 
-    A bundle that has not arrived stays, and is told, unless this purges.
+    An undelivered bundle is kept and its path is logged, unless `purges` is true.
     """
     settings = read_settings(places, environ)
     units = [places.timer.name]
-    if systemd.unit_of_process() != places.service.name:  # not this very process
+    if systemd.unit_of_process() != places.service.name:  # else systemd would kill this process
         units.append(places.service.name)
     tell_systemd(places, "stop", *units)
     with ExitStack() as stack:
@@ -77,14 +77,17 @@ def stop_by_hand(places: Places, environ: Mapping[str, str], say: Log, *, purges
 
 
 def tell_undelivered(places: Places, say: Log) -> None:
-    """Say where the bundle lies that has not arrived, if there is one."""
+    """Log the path of the undelivered bundle, if there is one."""
     bundle = undelivered_bundle(places)
     if bundle is not None:
         say.notice(f"{bundle} stays: not every destination has it; remove it with: {PURGE}")
 
 
 def _has_undelivered(places: Places) -> bool:
-    """Return whether the spool holds a bundle that nobody is known to have, or whose place was told."""
+    """Return whether the spool holds a bundle that is not known to be delivered.
+
+    A bundle whose path was reported to the service counts as undelivered: somebody may look for it.
+    """
     if not any(places.spool_directory.glob("[!.]*")):
         return False
     try:
@@ -99,9 +102,9 @@ def _has_undelivered(places: Places) -> bool:
 def stop_for(
     places: Places, settings: Settings, reason: str, *, is_undelivered: bool = False, purges: bool = False
 ) -> tuple[str, ...]:
-    """Stop for good, as the settings want it; a line for each thing that stays.
+    """Stop permanently, keeping the parts that the settings name. Return a line for each failed removal.
 
-    Certificates that lie beside the settings are the reporter's own, and go with them.
+    A CA bundle in the directory of the settings belongs to the reporter, and is removed with them.
     """
     keep = tuple(word for word in settings.keep_after if not (purges and word in UNDELIVERED))
     keep = tuple(dict.fromkeys((*keep, *(UNDELIVERED if is_undelivered else ()))))
