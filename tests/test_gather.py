@@ -48,7 +48,13 @@ ENDED: dict[str, tuple[str, dict[str, Any], GatherStatus, str | None, bytes | No
         "exit status 7: connection refused",
         b"half\n",
     ),
-    "lines, and a status that is fine": ("echo failed; exit 3", {"fine": (0, 3)}, GIVEN, None, b"failed\n"),
+    "lines, and a status that counts as success": (
+        "echo failed; exit 3",
+        {"success_statuses": (0, 3)},
+        GIVEN,
+        None,
+        b"failed\n",
+    ),
     "that the host has no such thing": (
         f"echo '{NOT_RUNNING}' >&2; exit 8",
         {"absent": ("is not running",)},

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.read.programs import Deadline
-from service_record.reporter.gather.files import below, matches
+from service_record.reporter.gather.files import find_files, resolve_in_root
 from service_record.reporter.gather.model import GatherError
 
 STEPS = st.lists(st.sampled_from(["a", "b", "c", "..", "."]), max_size=5).map("/".join)
@@ -22,7 +22,7 @@ def test_no_path_of_a_host_leads_out_of_its_root(links: dict[str, str], path: st
         host_with(root, links)
 
         try:
-            place = below(root, f"/{path}")
+            place = resolve_in_root(root, f"/{path}")
         except GatherError as error:
             assert "links in a circle" in str(error)  # noqa: PT017  # one of two ways that are both right
             return
@@ -38,7 +38,7 @@ def test_no_match_of_a_pattern_is_a_link_or_behind_one(links: dict[str, str]) ->
         root = Path(directory).resolve() / "root"
         host_with(root, links)
 
-        found = matches(root, ("/a/*", "/a/*/*", "/b/**/*", "/*"), Deadline(60))
+        found = find_files(root, ("/a/*", "/a/*/*", "/b/**/*", "/*"), Deadline(60))
 
         assert found
         assert all(each.resolve() == each and each.is_relative_to(root) for each in found)

@@ -1,1 +1,1 @@
-"""Gathering of evidence about a host into a bundle; docs/boot-reporter.md lists it."""
+"""Gather evidence about a host into a bundle; docs/gathering.md lists it."""

@@ -1,6 +1,6 @@
-"""The one table of what is gathered, in the order of the bundle: what explains most comes first.
+"""The table of gathered evidence, in the order of the bundle: the most useful evidence comes first.
 
-Members lie where OpenShift's own gather puts them, so far as it has them. To gather more, add a row.
+Paths in the bundle are those of OpenShift's own gather, if it has the same file. To gather more, add a row.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ from service_record.read.programs import HOST_PROGRAMS
 from service_record.reporter.gather import host_facts, network
 from service_record.reporter.gather.journal import FailedRuns, FailedUnits, Journal, UnitProperties
 from service_record.reporter.gather.model import GatherRow
-from service_record.reporter.gather.network import mask_assisted, mask_keyfile, only_certificates
+from service_record.reporter.gather.network import extract_certificates, mask_assisted, mask_keyfile
 from service_record.reporter.gather.record_pieces import ServiceRecords
 from service_record.reporter.gather.take import (
     ContainerLogs,
@@ -20,19 +20,19 @@ from service_record.reporter.gather.take import (
 )
 
 RECORDS: Final = "service-records"
-"""The name of the row of the service records."""
+"""The name of the row for the service records."""
 
 _MIB: Final = 1 << 20
 _KEYFILE_BYTES: Final = 256 << 10
 
 _SYSTEMD: Final = ("/run/systemd/system",)
-"""The directory that exists only where systemd is the init system; see sd_booted(3)."""
+"""A directory that exists only if systemd is the init system; see sd_booted(3)."""
 _BUS: Final = ("/run/dbus/system_bus_socket",)
 _CRIO: Final = ("/run/crio/crio.sock",)
 _EFI: Final = ("/sys/firmware/efi/efivars",)
-_UNFINISHED: Final = ("Bootup is not yet finished",)
+_BOOT_UNFINISHED: Final = ("Bootup is not yet finished",)
 
-_UNITS: Final = {
+_JOURNAL_UNITS: Final = {
     "bootkube": ("bootkube.service",),
     "release-image": ("release-image*.service",),
     "node-image": ("node-image-*.service",),
@@ -54,36 +54,36 @@ _UNITS: Final = {
     "time": ("chronyd.service", "systemd-timesyncd.service"),
     "boot-reporter": ("boot-reporter.service",),
 }
-"""Member of bootstrap/journals -> the units whose lines are in it."""
+"""Names of files in bootstrap/journals, and the units whose journal each of them has."""
 
 
-def _journal_of(name: str, units: tuple[str, ...]) -> GatherRow:
+def _journal_row(name: str, units: tuple[str, ...]) -> GatherRow:
     member = f"bootstrap/journals/{name}.log"
     return GatherRow(f"journal-{name}", member, Journal(units), seconds=30, bytes=4 * _MIB)
 
 
-def _printed(name: str, member: str, *argv: str, needs: tuple[str, ...] = ()) -> GatherRow:
+def _program_row(name: str, member: str, *argv: str, needs: tuple[str, ...] = ()) -> GatherRow:
     return GatherRow(name, member, ProgramSource(argv), needs=needs)
 
 
-def _network(name: str, *argv: str) -> GatherRow:
-    return _printed(name, f"bootstrap/network/{name}.txt", *argv)
+def _network_row(name: str, *argv: str) -> GatherRow:
+    return _program_row(name, f"bootstrap/network/{name}.txt", *argv)
 
 
-def _of_systemd(name: str, *argv: str, absent: tuple[str, ...] = ()) -> GatherRow:
+def _systemd_row(name: str, *argv: str, absent: tuple[str, ...] = ()) -> GatherRow:
     return GatherRow(
         name, f"bootstrap/systemd/{name}.txt", ProgramSource(argv, absent=absent), needs=_SYSTEMD
     )
 
 
-def _system_file(name: str, path: str) -> GatherRow:
+def _system_file_row(name: str, path: str) -> GatherRow:
     return GatherRow(name, f"bootstrap/system/{name}.txt", File(path))
 
 
 COLLECTORS: Final = (
     GatherRow(RECORDS, "bootstrap/services/", ServiceRecords(), seconds=30, bytes=8 * _MIB),
     # systemd
-    _printed(
+    _program_row(
         "failed-units",
         "failed-units.txt",
         *("systemctl", "list-units", "--state=failed", "--full", "--no-pager"),
@@ -91,22 +91,26 @@ COLLECTORS: Final = (
     ),
     GatherRow("unit-status", "unit-status/", FailedUnits(), seconds=30, needs=_SYSTEMD),
     GatherRow("unit-properties", "unit-properties.txt", UnitProperties(), needs=_SYSTEMD),
-    _of_systemd("jobs", "systemctl", "list-jobs", "--full", "--no-pager"),
-    _of_systemd("units", "systemctl", "list-units", "--all", "--full", "--no-pager"),
-    _of_systemd("unit-files", "systemctl", "list-unit-files", "--full", "--no-pager"),
-    _of_systemd(
+    _systemd_row("jobs", "systemctl", "list-jobs", "--full", "--no-pager"),
+    _systemd_row("units", "systemctl", "list-units", "--all", "--full", "--no-pager"),
+    _systemd_row("unit-files", "systemctl", "list-unit-files", "--full", "--no-pager"),
+    _systemd_row(
         "unit-times",
         *("systemctl", "show", "--no-pager", "--property=Id,ActiveState,SubState,Result,NRestarts"),
         "--property=ExecMainStatus,InactiveExitTimestampMonotonic,ActiveEnterTimestampMonotonic",
         *("--property=ActiveExitTimestampMonotonic,InactiveEnterTimestampMonotonic", "*.service"),
     ),
-    _of_systemd("startup", "systemd-analyze", "time", absent=_UNFINISHED),
-    _of_systemd("blame", "systemd-analyze", "--no-pager", "blame", absent=_UNFINISHED),
-    _of_systemd("critical-chain", "systemd-analyze", "--no-pager", "critical-chain", absent=_UNFINISHED),
-    _printed("boots", "bootstrap/journals/boots.txt", "journalctl", "--quiet", "--no-pager", "--list-boots"),
+    _systemd_row("startup", "systemd-analyze", "time", absent=_BOOT_UNFINISHED),
+    _systemd_row("blame", "systemd-analyze", "--no-pager", "blame", absent=_BOOT_UNFINISHED),
+    _systemd_row(
+        "critical-chain", "systemd-analyze", "--no-pager", "critical-chain", absent=_BOOT_UNFINISHED
+    ),
+    _program_row(
+        "boots", "bootstrap/journals/boots.txt", "journalctl", "--quiet", "--no-pager", "--list-boots"
+    ),
     # the journal, by failed run and by unit
     GatherRow("failed-runs", "bootstrap/journals/invocations/", FailedRuns(), seconds=30, needs=_SYSTEMD),
-    *(_journal_of(name, units) for name, units in _UNITS.items()),
+    *(_journal_row(name, units) for name, units in _JOURNAL_UNITS.items()),
     GatherRow(
         "journal-kernel",
         "bootstrap/journals/kernel.log",
@@ -121,12 +125,12 @@ COLLECTORS: Final = (
         host_facts.reachability,
         seconds=60,
     ),
-    *(_network(name, *HOST_PROGRAMS[name]) for name in ("ip-addr", "ip-route", "ip-6-route")),
-    _network("ip-rule", "ip", "rule"),
-    _network("ip-6-rule", "ip", "-6", "rule"),
-    _network("ip-neighbour", "ip", "-s", "neighbour"),
-    _network("ip-link", "ip", "-s", "link"),
-    _network("sockets", "ss", "-lntup"),
+    *(_network_row(name, *HOST_PROGRAMS[name]) for name in ("ip-addr", "ip-route", "ip-6-route")),
+    _network_row("ip-rule", "ip", "rule"),
+    _network_row("ip-6-rule", "ip", "-6", "rule"),
+    _network_row("ip-neighbour", "ip", "-s", "neighbour"),
+    _network_row("ip-link", "ip", "-s", "link"),
+    _network_row("sockets", "ss", "-lntup"),
     GatherRow(
         "open-vswitch",
         "bootstrap/network/ovs-vsctl.txt",
@@ -179,22 +183,26 @@ COLLECTORS: Final = (
     ),
     GatherRow("cluster-names", "bootstrap/network/cluster-names.txt", network.cluster_names),
     # disks and mounts
-    # those of PID 1: a sandbox around us has mounts of its own
-    _printed("mounts", "bootstrap/storage/findmnt.txt", "findmnt", "--real", "--notruncate", "--task", "1"),
+    # --task 1: the unit's sandbox has its own mounts, the host's are those of PID 1
+    _program_row(
+        "mounts", "bootstrap/storage/findmnt.txt", "findmnt", "--real", "--notruncate", "--task", "1"
+    ),
     GatherRow("proc-mounts", "bootstrap/storage/mounts.txt", File("/proc/1/mounts")),
-    _printed("block-devices", "bootstrap/storage/lsblk.txt", *HOST_PROGRAMS["lsblk"]),
-    _printed("disk-space", "bootstrap/storage/df.txt", *HOST_PROGRAMS["df.txt"]),
-    _printed("inodes", "bootstrap/storage/df-inodes.txt", "df", "--local", "--inodes", "--all"),
+    _program_row("block-devices", "bootstrap/storage/lsblk.txt", *HOST_PROGRAMS["lsblk"]),
+    _program_row("disk-space", "bootstrap/storage/df.txt", *HOST_PROGRAMS["df.txt"]),
+    _program_row("inodes", "bootstrap/storage/df-inodes.txt", "df", "--local", "--inodes", "--all"),
     GatherRow("disk-statistics", "bootstrap/storage/diskstats.txt", File("/proc/diskstats")),
     # memory, pressure, time
-    _system_file("memory", "/proc/meminfo"),
-    _system_file("load", "/proc/loadavg"),
-    *(_system_file(f"pressure-{what}", f"/proc/pressure/{what}") for what in ("cpu", "io", "memory")),
-    _printed(
+    _system_file_row("memory", "/proc/meminfo"),
+    _system_file_row("load", "/proc/loadavg"),
+    *(_system_file_row(f"pressure-{what}", f"/proc/pressure/{what}") for what in ("cpu", "io", "memory")),
+    _program_row(
         "processes", "bootstrap/system/processes.txt", "ps", "-eo", "pid,ppid,stat,etimes,rss,wchan:20,comm"
     ),
     GatherRow("clocks", "bootstrap/system/clocks.txt", host_facts.clocks),
-    _printed("time-settings", "bootstrap/system/timedatectl.txt", *HOST_PROGRAMS["timedatectl"], needs=_BUS),
+    _program_row(
+        "time-settings", "bootstrap/system/timedatectl.txt", *HOST_PROGRAMS["timedatectl"], needs=_BUS
+    ),
     *(
         GatherRow(
             f"chrony-{what}",
@@ -203,12 +211,12 @@ COLLECTORS: Final = (
         )
         for what in ("tracking", "sources")
     ),
-    # what was installed, and how far that came
+    # the operating system and its installation
     GatherRow(
         "os-release", "bootstrap/system/os-release.txt", File("/etc/os-release", "/usr/lib/os-release")
     ),
-    _system_file("kernel-version", "/proc/version"),
-    _system_file("selinux", "/sys/fs/selinux/enforce"),
+    _system_file_row("kernel-version", "/proc/version"),
+    _system_file_row("selinux", "/sys/fs/selinux/enforce"),
     GatherRow(
         "coredumps",
         "bootstrap/system/coredumps.txt",
@@ -216,13 +224,15 @@ COLLECTORS: Final = (
             ("coredumpctl", "--no-pager", "list"), absent=("No coredumps found", "No journal files")
         ),
     ),
-    _system_file("kernel-command-line", "/proc/cmdline"),
-    _system_file("hardware-vendor", "/sys/class/dmi/id/sys_vendor"),
-    _system_file("hardware-model", "/sys/class/dmi/id/product_name"),
-    _system_file("swaps", "/proc/swaps"),
-    _system_file("modules", "/proc/modules"),
-    _printed("secure-boot", "bootstrap/system/secure-boot.txt", "mokutil", "--sb-state", needs=_EFI),
-    _printed("boot-entries", "bootstrap/system/efibootmgr.txt", *HOST_PROGRAMS["efibootmgr.txt"], needs=_EFI),
+    _system_file_row("kernel-command-line", "/proc/cmdline"),
+    _system_file_row("hardware-vendor", "/sys/class/dmi/id/sys_vendor"),
+    _system_file_row("hardware-model", "/sys/class/dmi/id/product_name"),
+    _system_file_row("swaps", "/proc/swaps"),
+    _system_file_row("modules", "/proc/modules"),
+    _program_row("secure-boot", "bootstrap/system/secure-boot.txt", "mokutil", "--sb-state", needs=_EFI),
+    _program_row(
+        "boot-entries", "bootstrap/system/efibootmgr.txt", *HOST_PROGRAMS["efibootmgr.txt"], needs=_EFI
+    ),
     GatherRow("ignition-result", "bootstrap/system/ignition-result.json", File("/etc/.ignition-result.json")),
     GatherRow(
         "machine-config",
@@ -271,7 +281,7 @@ COLLECTORS: Final = (
         seconds=30,
         bytes=256 << 10,
     ),
-    _printed("podman-ps", "bootstrap/pods/podman-ps.txt", "podman", "ps", "--all", "--no-trunc"),
+    _program_row("podman-ps", "bootstrap/pods/podman-ps.txt", "podman", "ps", "--all", "--no-trunc"),
     GatherRow("podman-logs", "bootstrap/pods/", ContainerLogs("podman"), 60, 256 << 10),
     GatherRow(
         "agent-logs",
@@ -295,12 +305,12 @@ COLLECTORS: Final = (
         ),
         bytes=256 << 10,
     ),
-    # certificates, for their dates and names; never a key
+    # certificates, for their dates and names; keys in the same files are left out
     *(
         GatherRow(
             f"{name}-certificates",
             f"bootstrap/certificates/{name}/",
-            Tree(base, tuple(f"{base}/{pattern}" for pattern in patterns), mask=only_certificates),
+            Tree(base, tuple(f"{base}/{pattern}" for pattern in patterns), mask=extract_certificates),
             bytes=64 << 10,
         )
         for name, base, patterns in (
@@ -309,14 +319,14 @@ COLLECTORS: Final = (
             ("kubelet", "/var/lib/kubelet/pki", ("*.crt", "*.pem")),
         )
     ),
-    # what the kernel said last before it went down
+    # the last messages of a kernel that crashed
     GatherRow("pstore", "bootstrap/pstore/", Tree("/sys/fs/pstore", ("/sys/fs/pstore/*",))),
     GatherRow(
         "pstore-kept",
         "bootstrap/pstore/kept/",
         Tree("/var/lib/systemd/pstore", ("/var/lib/systemd/pstore/*/*", "/var/lib/systemd/pstore/*/*/*")),
     ),
-    # the journal, whole
+    # the journals of earlier boots, and of this one; last, because they are the longest
     *(
         GatherRow(
             f"journal-boot{boot}",

@@ -1,4 +1,4 @@
-"""Files of a host, which may be links, pipes, huge, growing, or not ours to read."""
+"""Read files of a host safely: they may be links, pipes, huge, growing or unreadable."""
 
 import errno
 import os
@@ -13,61 +13,62 @@ from service_record.read.programs import Deadline
 from service_record.record.appending import open_regular
 from service_record.reporter.gather.model import GatherError, GatherStatus
 
-_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_OPEN_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _CHUNK_BYTES: Final = 256 << 10
-_MOST_LINKS: Final = 40  # as the kernel; see path_resolution(7)
-_MOST_LOOKED_AT: Final = 10_000
-"""The limit of matches of a pattern that are looked at, however many there are."""
+_MAX_LINKS: Final = 40  # the limit of the kernel; see path_resolution(7)
+_MAX_MATCHES: Final = 10_000
+"""The limit of examined matches for one pattern."""
 
 
-def below(root: Path, path: str) -> Path:
-    """Return where an absolute path of the host leads; its links are the host's too, and none leads outside.
+def resolve_in_root(root: Path, path: str) -> Path:
+    """Return the real path, below `root`, of an absolute path of the host.
 
-    Raises GatherError when it leads on and on.
+    Links are resolved as on the host itself, so none leads outside `root`. Raises GatherError after 40 links.
     """
-    rest = _steps(path)
+    rest = _components(path)
     place, links = root, 0
     while rest:
         step = rest.pop()
         if step == "..":
             place = place if place == root else place.parent
             continue
-        target = _link(place / step)
+        target = _read_link(place / step)
         if target is None:
             place /= step
             continue
         links += 1
-        if links > _MOST_LINKS:
+        if links > _MAX_LINKS:
             raise GatherError(GatherStatus.FAILED, f"{path}: too many links, or links in a circle")
         place = root if target.startswith("/") else place
-        rest += _steps(target)
+        rest += _components(target)
     return place
 
 
-def _steps(path: str) -> list[str]:
-    """Return the steps of a path, the last one first."""
+def _components(path: str) -> list[str]:
+    """Return the components of a path, the last one first."""
     return [step for step in reversed(path.split("/")) if step not in ("", ".")]
 
 
-def real(path: Path) -> Path:
-    """Return where a path leads; Path.resolve() raises for links in a circle, depending on the version."""
+def real_path(path: Path) -> Path:
+    """Return the real path. Path.resolve() raises for a loop of links in some versions of Python."""
     return Path(os.path.realpath(path))
 
 
-def _link(path: Path) -> str | None:
+def _read_link(path: Path) -> str | None:
     try:
-        return os.readlink(path)  # noqa: PTH115  # as it is written, two slashes at its beginning too
+        return os.readlink(path)  # noqa: PTH115  # Path.readlink() would normalise slashes
     except OSError:
         return None
 
 
-def opened(path: Path) -> int:
-    """Return a descriptor of a regular file, to be closed. Raises GatherError, absent where there is no file.
+def open_file(path: Path) -> int:
+    """Return the descriptor of a regular file; the caller closes it.
 
-    A last step that is a link is not followed: what is meant to be is resolved before.
+    A link is not followed: resolve the path with `resolve_in_root` first. Raises GatherError: absent if the
+    file is missing, failed if it is a link, not a regular file or unreadable.
     """
     try:
-        return open_regular(path, _READ)
+        return open_regular(path, _OPEN_FLAGS)
     except FileNotFoundError:
         raise GatherError(GatherStatus.ABSENT, f"no file {path}") from None
     except OSError as error:
@@ -75,10 +76,11 @@ def opened(path: Path) -> int:
         raise GatherError(GatherStatus.FAILED, f"{path}: {why}") from error
 
 
-def tail(descriptor: int, most: int) -> tuple[int, Iterator[bytes]]:
-    """Return the last bytes of an open file, and how many before them are skipped.
+def read_tail(descriptor: int, most: int) -> tuple[int, Iterator[bytes]]:
+    """Return the number of skipped bytes, and chunks of the rest of an open file.
 
-    No more than `most` are read of a file that grows, nor of one of /proc, whose size is only known then.
+    At most `most` bytes are read, even if the file grows. A file of /proc has the size 0, and is read from
+    its beginning.
     """
     size = os.fstat(descriptor).st_size
     skipped = max(size - most, 0)
@@ -96,20 +98,20 @@ def _chunks(descriptor: int, offset: int, most: int) -> Iterator[bytes]:
         yield chunk
 
 
-def matches(root: Path, patterns: tuple[str, ...], deadline: Deadline) -> list[Path]:
-    """Return the files, newest first, that match absolute patterns of the host; no link, and none reached by
-    one.
+def find_files(root: Path, patterns: tuple[str, ...], deadline: Deadline) -> list[Path]:
+    """Return the files that match absolute patterns of the host, newest first.
 
-    What is in a pattern before its first wildcard is resolved as any path of the host.
+    Links before the first wildcard of a pattern are resolved. Matches that are links, or are below a link,
+    are left out. Returns the matches found so far when the deadline expires.
     """
     times: dict[Path, float] = {}
     for pattern in patterns:
         fixed = re.split(r"[*?\[]", pattern, maxsplit=1)[0].rpartition("/")[0]
-        base = real(below(root, fixed or "/"))
-        for match in islice(base.glob(pattern[len(fixed) + 1 :]), _MOST_LOOKED_AT):
+        base = real_path(resolve_in_root(root, fixed or "/"))
+        for match in islice(base.glob(pattern[len(fixed) + 1 :]), _MAX_MATCHES):
             if deadline.seconds_left() == 0:
                 break
             with suppress(OSError):
-                if real(match) == match:
+                if real_path(match) == match:
                     times[match] = match.stat().st_mtime
     return sorted(times, key=lambda path: (-times[path], path))

@@ -1,6 +1,7 @@
-"""Runs one collector after the other, into a bundle: none can end the others, or hold them up for long.
+"""Run the rows of the table one after the other, and write their output into a bundle.
 
-Pieces are made in a thread that may hang, and is then left behind.
+Each row runs in its own thread. A row that fails does not affect the others; a thread that hangs, for example
+on a dead disk, is abandoned.
 """
 
 import os
@@ -12,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from typing import Final, TypeAlias
 
 from service_record.read.programs import Deadline, program_path
-from service_record.reporter.gather.files import below
+from service_record.reporter.gather.files import resolve_in_root
 from service_record.reporter.gather.model import (
     Begin,
     Context,
@@ -29,41 +30,43 @@ from service_record.reporter.gather.model import (
 )
 
 _GRACE_SECONDS: Final = 3.0
-"""The time that a thread has, after its deadline, to end what it started."""
-_HELD_PIECES: Final = 4
-_LOOK_SECONDS: Final = 0.2
+"""The time after its deadline in which a thread has to end its programs before it is abandoned."""
+_QUEUE_LENGTH: Final = 4
+_POLL_SECONDS: Final = 0.2
 _LOWEST_PRIORITY: Final = 19
 
 _Item: TypeAlias = Piece | BaseException | None
-"""A piece or an exception; None at the end."""
+"""A piece; an exception or None is the last item."""
 
 
 def isolated(make: Callable[[], Pieces], deadline: Deadline) -> Pieces:
-    """Return the pieces that `make` gives in a thread of the lowest priority, and what it raises.
+    """Run `make` in a thread of the lowest priority. Yield its pieces, and raise its exceptions.
 
-    Raises GatherError when the thread goes on long after the deadline: it is left behind. When this
-    generator is closed, the deadline is now.
+    Raises GatherError if the thread is still running some seconds after the deadline; it is abandoned then.
+    Closing this generator makes the deadline expire at once.
     """
     is_abandoned = threading.Event()
-    pieces: queue.Queue[_Item] = queue.Queue(_HELD_PIECES)
-    thread = threading.Thread(target=_work, args=(make, pieces, is_abandoned), daemon=True)
+    pieces: queue.Queue[_Item] = queue.Queue(_QUEUE_LENGTH)
+    thread = threading.Thread(target=_run, args=(make, pieces, is_abandoned), daemon=True)
     try:
-        thread.start()  # in here: a signal may come when it has started a program, and this has not returned
-        yield from _received(pieces, deadline)
+        # Inside `try`: a signal handler may raise while start() waits, although the thread already runs.
+        thread.start()
+        yield from _receive(pieces, deadline)
     finally:
         is_abandoned.set()
         deadline.cut_short()
-        with suppress(RuntimeError):  # it has not begun; once it does, it finds that nobody waits
+        with suppress(RuntimeError):  # never started; if it still starts, it sees is_abandoned
             thread.join(max(_GRACE_SECONDS - deadline.passed(), 0))
 
 
-def _received(pieces: "queue.Queue[_Item]", deadline: Deadline) -> Iterator[Piece]:
+def _receive(pieces: "queue.Queue[_Item]", deadline: Deadline) -> Iterator[Piece]:
+    # After the deadline, take the items that are already in the queue: they were made in time.
     late = 0
-    while late <= _HELD_PIECES + 1:  # of those that were made in time, and taken slowly
-        retry_policy = _GRACE_SECONDS + deadline.seconds_left() - deadline.passed()
-        late += retry_policy <= 0
+    while late <= _QUEUE_LENGTH + 1:
+        remaining = _GRACE_SECONDS + deadline.seconds_left() - deadline.passed()
+        late += remaining <= 0
         try:
-            item = pieces.get(timeout=max(retry_policy, 0))
+            item = pieces.get(timeout=max(remaining, 0))
         except queue.Empty:
             break
         if item is None:
@@ -74,8 +77,8 @@ def _received(pieces: "queue.Queue[_Item]", deadline: Deadline) -> Iterator[Piec
     raise GatherError(GatherStatus.TIMED_OUT, "hung, and could not be stopped")
 
 
-def _work(make: Callable[[], Pieces], output: "queue.Queue[_Item]", is_abandoned: threading.Event) -> None:
-    with suppress(OSError):  # of this thread alone; what it starts inherits it; see setpriority(2), NOTES
+def _run(make: Callable[[], Pieces], output: "queue.Queue[_Item]", is_abandoned: threading.Event) -> None:
+    with suppress(OSError):  # Linux: of this thread only, and its child processes; see setpriority(2), NOTES
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
     if is_abandoned.is_set():
         return
@@ -83,25 +86,25 @@ def _work(make: Callable[[], Pieces], output: "queue.Queue[_Item]", is_abandoned
     try:
         pieces = make()
         for piece in pieces:
-            if not _handed_over(piece, output, is_abandoned):
+            if not _hand_over(piece, output, is_abandoned):
                 pieces.close()
                 return
-    except BaseException as error:  # noqa: BLE001  # whatever it is, it is told where somebody waits
+    except BaseException as error:  # noqa: BLE001  # raised again in the receiving thread
         end = error
-    _handed_over(end, output, is_abandoned)
+    _hand_over(end, output, is_abandoned)
 
 
-def _handed_over(item: _Item, pieces: "queue.Queue[_Item]", is_abandoned: threading.Event) -> bool:
-    """Return whether somebody took it, who may be slower than we are."""
+def _hand_over(item: _Item, pieces: "queue.Queue[_Item]", is_abandoned: threading.Event) -> bool:
+    """Put the item into the queue, and return True; return False if the receiver has abandoned the thread."""
     while not is_abandoned.is_set():
         with suppress(queue.Full):
-            pieces.put(item, timeout=_LOOK_SECONDS)
+            pieces.put(item, timeout=_POLL_SECONDS)
             return True
     return False
 
 
 ROUND_SECONDS: Final = 300.0
-"""The default time limit of all collectors together."""
+"""The default time limit of all rows together."""
 
 _REASON_CHARACTERS: Final = 300
 
@@ -113,22 +116,22 @@ def gather(
     *,
     seconds: float = ROUND_SECONDS,
 ) -> tuple[Gathered, ...]:
-    """Return the result of each collector, in their order, after all had `seconds` together.
+    """Gather all rows into the bundle within `seconds`, and return their results in the same order.
 
-    What a collector raises is its own failure. What the bundle raises is raised, and ends what runs; so does
-    SIGINT, and SIGTERM where the caller has it raise something.
+    An exception of a row becomes its result. An exception of the bundle, or one that a signal handler raises,
+    ends the running programs and is raised.
     """
     whole = Deadline(seconds)
-    return tuple(_gathered(collector, context, bundle, whole) for collector in collectors)
+    return tuple(_gather_row(collector, context, bundle, whole) for collector in collectors)
 
 
-def _gathered(collector: GatherRow, context: Context, bundle: GatheredBundle, whole: Deadline) -> Gathered:
+def _gather_row(collector: GatherRow, context: Context, bundle: GatheredBundle, whole: Deadline) -> Gathered:
     began = time.monotonic()
     files = _Files(collector, bundle)
-    end = _obstacle(collector, context, whole)
+    end = _find_obstacle(collector, context, whole)
     if end is None:
         deadline = Deadline(min(collector.seconds, whole.seconds_left()))
-        end = _all_pieces(Task(collector, context, deadline), files)
+        end = _write_row(Task(collector, context, deadline), files)
     total = sum(each.bytes for each in files.given)
     dropped = sum(each.dropped_bytes for each in files.given)
     status = GatherStatus.CUT if dropped else GatherStatus.GIVEN if total else GatherStatus.EMPTY
@@ -139,12 +142,12 @@ def _gathered(collector: GatherRow, context: Context, bundle: GatheredBundle, wh
         total,
         round(time.monotonic() - began, 3),
         dropped,
-        None if end is None else _in_one_line(str(end)),
+        None if end is None else _one_line(str(end)),
         tuple(files.given),
     )
 
 
-def _obstacle(collector: GatherRow, context: Context, whole: Deadline) -> GatherError | None:
+def _find_obstacle(collector: GatherRow, context: Context, whole: Deadline) -> GatherError | None:
     try:
         missing = next((need for need in collector.needs if not _is_there(need, context)), None)
     except GatherError as error:
@@ -159,26 +162,26 @@ def _obstacle(collector: GatherRow, context: Context, whole: Deadline) -> Gather
 
 def _is_there(need: str, context: Context) -> bool:
     if need.startswith("/"):
-        return below(context.root, need).exists()
+        return resolve_in_root(context.root, need).exists()
     return program_path(need, context.environ) is not None
 
 
-def _all_pieces(task: Task, files: "_Files") -> GatherError | None:
-    """Write all that it gives; return what ended it early."""
+def _write_row(task: Task, files: "_Files") -> GatherError | None:
+    """Write the output of a row. Return the error that ended it early, or None."""
     isolated_pieces = isolated(lambda: task.collector.take(task), task.deadline)
     with closing(isolated_pieces) as pieces, files.members:
-        end = _written(pieces, files)
+        end = _write_pieces(pieces, files)
         files.close()
         return end
 
 
-def _written(pieces: Pieces, files: "_Files") -> GatherError | None:
+def _write_pieces(pieces: Pieces, files: "_Files") -> GatherError | None:
     while True:
         try:
             piece = next(pieces, None)
         except GatherError as error:
             return error
-        except Exception as error:  # noqa: BLE001  # a collector is never the end of a round
+        except Exception as error:  # noqa: BLE001  # a row must not end the round
             return GatherError(GatherStatus.FAILED, f"{type(error).__name__}: {error}")
         if piece is None:
             return None
@@ -186,7 +189,7 @@ def _written(pieces: Pieces, files: "_Files") -> GatherError | None:
 
 
 class _Files:
-    """The files of one collector, each made in the bundle as soon as there is something in it."""
+    """Writes the files of one row. A file is created with its first byte, so that none is empty."""
 
     def __init__(self, collector: GatherRow, bundle: GatheredBundle) -> None:
         self.given: list[GivenMember] = []
@@ -202,21 +205,21 @@ class _Files:
             self.close()
             self._begin = piece
         elif piece:
-            self._opened().write(piece)
+            self._open().write(piece)
             self._bytes += len(piece)
 
-    def _opened(self) -> GatheredMember:
+    def _open(self) -> GatheredMember:
         if self._member is None:
-            self._member = self.members.enter_context(self._begun(self._begin, self._collector.bytes))
+            self._member = self.members.enter_context(self._begin_member(self._begin, self._collector.bytes))
         return self._member
 
-    def _begun(self, begin: Begin, limit: int) -> AbstractContextManager[GatheredMember]:
+    def _begin_member(self, begin: Begin, limit: int) -> AbstractContextManager[GatheredMember]:
         if begin.opening is None:
             return self._bundle.member(begin.member, limit=limit, mtime=begin.mtime)
         return self._bundle.member(begin.member, limit=limit, mtime=begin.mtime, opening=begin.opening)
 
     def close(self) -> None:
-        """End the file that is being written, if one is."""
+        """Close the current file, if one is open."""
         self.members.close()
         if self._member is not None:
             skipped = self._begin.skipped
@@ -226,8 +229,8 @@ class _Files:
         self._member, self._bytes = None, 0
 
 
-def _in_one_line(text: str) -> str:
-    """Return a text fit for a manifest: printable, in one line, and not long."""
+def _one_line(text: str) -> str:
+    """Return the text as one printable line of at most 300 characters."""
     plain = " ".join(text.split())
     printable = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in plain)
     return printable if len(printable) <= _REASON_CHARACTERS else printable[: _REASON_CHARACTERS - 1] + "…"

@@ -1,4 +1,4 @@
-"""Facts that no program of the host gives as well: reachability of services, and the state of its clocks."""
+"""Check in Python what no program of the host reports well: the reachability of services, and the clocks."""
 
 import hashlib
 import socket
@@ -18,8 +18,8 @@ from service_record.reporter.gather.model import Context, GatherError, GatherSta
 from service_record.reporter.gather.network import Question
 
 _STEP_SECONDS: Final = 5.0
-"""The time limit of each of name, connection, TLS and HTTP."""
-_MOST_ADDRESSES: Final = 4
+"""The time limit of each step: name, connection, TLS and HTTP."""
+_MAX_ADDRESSES: Final = 4
 _PORTS: Final = {"http": 80, "https": 443}
 _RTC: Final = "/sys/class/rtc/rtc0/since_epoch"
 
@@ -27,33 +27,33 @@ _Value = TypeVar("_Value")
 
 
 def reachability(task: Task) -> Pieces:
-    """Yield for each service its addresses, and how connecting, TLS and a GET without credentials went.
+    """Yield for each service its addresses and the results of connecting, TLS and a GET without credentials.
 
-    Raises GatherError, absent when no service is known.
+    Raises GatherError with the status absent if no service is known.
     """
     if not task.context.urls:
         raise GatherError(GatherStatus.ABSENT, "no service is known whose reachability could be checked")
     for url in task.context.urls:
-        for line in _checked(url, task):
+        for line in _check_url(url, task):
             yield f"{line}\n".encode(errors="backslashreplace")
 
 
-def _checked(url: str, task: Task) -> Iterator[str]:
+def _check_url(url: str, task: Task) -> Iterator[str]:
     parts = split_url(url)
     if parts is None:
         yield "not a URL of http or https with a host"
         return
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
     yield f"{parts.scheme}://{host}:{port}"
-    yield from _proxy(parts.scheme, task.context)
-    connection, lines = _connected(host, port)
+    yield from _check_proxy(parts.scheme, task.context)
+    connection, lines = _connect(host, port)
     yield from lines
     if connection is not None:
-        yield from _tls_and_http(connection, parts, host, task.context)
+        yield from _check_tls_and_http(connection, parts, host, task.context)
 
 
-def _proxy(scheme: str, context: Context) -> Iterator[str]:
-    """Yield whether there is a way to the proxy for this scheme, if the environment names one."""
+def _check_proxy(scheme: str, context: Context) -> Iterator[str]:
+    """Yield the result of connecting to the proxy for this scheme, if the environment has one."""
     proxies = read_proxies(context.environ)
     named = proxies.https if scheme == "https" else proxies.http
     if not named:
@@ -64,60 +64,63 @@ def _proxy(scheme: str, context: Context) -> Iterator[str]:
         return
     host, port = proxy.hostname or "", proxy.port or _PORTS["http"]
     yield f"  proxy    {host}:{port}, but not for {','.join(proxies.no_proxy) or 'no host'}"
-    connection, lines = _connected(host, port)
+    connection, lines = _connect(host, port)
     yield from (f"  {line}" for line in lines)
     if connection is not None:
         connection.close()
     yield "  past the proxy:"
 
 
-def _connected(host: str, port: int) -> tuple[socket.socket | None, list[str]]:
-    """Return a connection to the first address that takes one, and what was found on the way."""
+def _connect(host: str, port: int) -> tuple[socket.socket | None, list[str]]:
+    """Return a connection to the first address that accepts one, or None; and a line for each step."""
     began = time.monotonic()
     try:
-        addresses = _within(lambda: _addresses(host, port))
+        addresses = _call_in_time(lambda: _resolve(host, port))
     except OSError as error:
-        return None, [f"  name     {_why(error)}{_took(began)}"]
-    lines = [f"  name     {', '.join(addresses)}{_took(began)}"]
-    for address in addresses[:_MOST_ADDRESSES]:
+        return None, [f"  name     {_reason(error)}{_elapsed(began)}"]
+    lines = [f"  name     {', '.join(addresses)}{_elapsed(began)}"]
+    for address in addresses[:_MAX_ADDRESSES]:
         began = time.monotonic()
         try:
             connection = socket.create_connection((address, port), _STEP_SECONDS)
         except OSError as error:
-            lines.append(f"  connect  {address}: {_why(error)}{_took(began)}")
+            lines.append(f"  connect  {address}: {_reason(error)}{_elapsed(began)}")
             continue
-        return connection, [*lines, f"  connect  {address}: connected{_took(began)}"]
+        return connection, [*lines, f"  connect  {address}: connected{_elapsed(began)}"]
     return None, lines
 
 
-def _addresses(host: str, port: int) -> list[str]:
+def _resolve(host: str, port: int) -> list[str]:
     infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in infos))
 
 
-def _tls_and_http(
+def _check_tls_and_http(
     connection: socket.socket, parts: SplitResult, host: str, context: Context
 ) -> Iterator[str]:
-    """Yield the results of TLS, if it is to be, and of HTTP on it."""
+    """Yield the results of TLS, if the scheme is https, and of the GET. Close the connection."""
     with connection:
         began = time.monotonic()
         try:
             if parts.scheme == "https":
-                connection, trust = _within(lambda: _encrypted(connection, host, context))
-                yield f"  tls      {trust}{_took(began)}"
+                connection, trust = _call_in_time(lambda: _start_tls(connection, host, context))
+                yield f"  tls      {trust}{_elapsed(began)}"
             began = time.monotonic()
-            answer = _within(lambda: _answer(connection, parts))
+            answer = _call_in_time(lambda: _get(connection, parts))
         except (OSError, HTTPException) as error:
-            yield f"  failed   {_why(error)}{_took(began)}"
+            yield f"  failed   {_reason(error)}{_elapsed(began)}"
             return
         finally:
             connection.close()
-        yield f"  http     GET {parts.path or '/'}: {answer.status}{_took(began)}"
-        yield from _clock_beside(answer)
+        yield f"  http     GET {parts.path or '/'}: {answer.status}{_elapsed(began)}"
+        yield from _compare_clocks(answer)
 
 
-def _encrypted(connection: socket.socket, host: str, context: Context) -> tuple[socket.socket, str]:
-    """TLS on a connection, and whether its certificate is trusted; without trust on a new connection."""
+def _start_tls(connection: socket.socket, host: str, context: Context) -> tuple[socket.socket, str]:
+    """Return a TLS connection, and text about its version and certificate.
+
+    If the certificate is not trusted, a second connection is made without verification, to read it.
+    """
     peer = connection.getpeername()[:2]
     trusting = ssl.create_default_context()
     if context.ca_bundle is not None:
@@ -130,22 +133,23 @@ def _encrypted(connection: socket.socket, host: str, context: Context) -> tuple[
         certificate = trusted.getpeercert() or {}
         return trusted, f"{trusted.version()}, trusted, valid until {certificate.get('notAfter')}"
     anybody = ssl.create_default_context()
-    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE  # nothing secret is sent
+    # Not verifying is safe here: the GET carries no credentials.
+    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
     again = socket.create_connection(peer, _STEP_SECONDS)
     encrypted = anybody.wrap_socket(again, server_hostname=host)
     digest = hashlib.sha256(encrypted.getpeercert(binary_form=True) or b"").hexdigest()
     return encrypted, f"{encrypted.version()}, {distrust}; SHA-256 of the certificate {digest}"
 
 
-def _answer(connection: socket.socket, parts: SplitResult) -> HTTPResponse:
+def _get(connection: socket.socket, parts: SplitResult) -> HTTPResponse:
     http = HTTPConnection(parts.hostname or "", parts.port, timeout=_STEP_SECONDS)
     http.sock = connection
     http.request("GET", parts.path or "/", headers={"User-Agent": "service-record", "Connection": "close"})
     return http.getresponse()
 
 
-def _clock_beside(answer: HTTPResponse) -> Iterator[str]:
-    """Yield how far this host's clock is from the server's, to a second."""
+def _compare_clocks(answer: HTTPResponse) -> Iterator[str]:
+    """Yield the difference between this host's clock and the Date header, in seconds."""
     with suppress(TypeError, ValueError):
         theirs = parsedate_to_datetime(answer.headers["Date"])
         ahead = round((datetime.now(UTC) - theirs).total_seconds())
@@ -153,24 +157,24 @@ def _clock_beside(answer: HTTPResponse) -> Iterator[str]:
 
 
 def clocks(task: Task) -> Pieces:
-    """Yield the time by the system's clock, by the hardware's, and since boot."""
+    """Yield the time of the system clock and the hardware clock, and the uptime."""
     now = time.time()
     yield f"system   {datetime.fromtimestamp(now, UTC).isoformat(timespec='milliseconds')}\n".encode()
     with suppress(OSError, ValueError):
-        hardware = int(files.below(task.context.root, _RTC).read_text())
+        hardware = int(files.resolve_in_root(task.context.root, _RTC).read_text())
         moment = datetime.fromtimestamp(hardware, UTC).isoformat()
         yield f"hardware {moment} (the system is {now - hardware:.0f} s ahead)\n".encode()
     yield f"uptime   {time.clock_gettime(time.CLOCK_BOOTTIME):.2f} s\n".encode()
 
 
-def _within(ask: Callable[[], _Value]) -> _Value:
-    """Return the answer if it comes in time. Raises what asking raises, TimeoutError without an answer."""
+def _call_in_time(ask: Callable[[], _Value]) -> _Value:
+    """Call `ask` in a thread with a time limit. Raises its exceptions, or TimeoutError."""
     return Question(ask).answer(_STEP_SECONDS + 1)
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error) or type(error).__name__
 
 
-def _took(began: float) -> str:
+def _elapsed(began: float) -> str:
     return f" ({time.monotonic() - began:.3f} s)"

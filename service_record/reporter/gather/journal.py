@@ -1,4 +1,4 @@
-"""The journal, as far as it is new, and of failed units and runs its end; journalctl(1)."""
+"""Gather the journal, failed units and failed runs with journalctl(1) and systemctl(1)."""
 
 import re
 from collections.abc import Iterator
@@ -19,16 +19,16 @@ from service_record.reporter.gather.model import (
     Pieces,
     Task,
 )
-from service_record.reporter.gather.record_pieces import in_time, records_directory
+from service_record.reporter.gather.record_pieces import records_directory, until_deadline
 from service_record.reporter.gather.running import GatheredProgram
-from service_record.reporter.gather.take import ProgramSource, output_of
+from service_record.reporter.gather.take import ProgramSource, run_program
 
-_ASK: Final = ("journalctl", "--quiet", "--no-pager")
+_JOURNALCTL: Final = ("journalctl", "--quiet", "--no-pager")
 _LINES: Final = ("--all", "--utc", "--output=short-iso-precise")
 _NO_JOURNAL: Final = ("No journal files", "is not available", "No data available")
 _BAD_CURSOR: Final = "to cursor"
 _SHARE_OF_TIME: Final = 0.75
-"""The share for all lines in their order; the rest is for the last of them, if that was not enough."""
+"""The share of the time limit for all lines. If it is too short, the rest is for the last lines."""
 _LAST_LINES: Final = 2000
 _GAP: Final = b"\n[service-record: here lines are missing, or some are told twice; the last are these]\n"
 _CURSOR_MARK: Final = b"-- cursor: "
@@ -38,60 +38,62 @@ _CURSOR_BYTES: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """Lines of the journal: those after the cursor where there is one, else the last of a boot.
+    """Lines of the journal: those after the context's cursor if it has one, else the last lines of a boot.
 
-    They come oldest first. Where they are too many for the time, some in the middle are missing: what came
-    last is given in any case.
+    Lines are in order of time. If reading them takes too long, lines in the middle are missing; the latest
+    2000 lines are always read.
     """
 
     units: tuple[str, ...] = ()
-    """Names or patterns; none for all."""
+    """Names or patterns of units. Empty for the whole journal."""
     lines: int = 20_000
     boot: int = 0
-    """Counted back from the present one, -1 being the previous. Before a cursor all of them are known."""
+    """As for `--boot`: 0 is this boot, -1 the previous one. With a cursor, earlier boots give nothing."""
     kernel: bool = False
     invocation: str = ""
-    """The id of one life of a service, in whichever boot: all that its processes said, and systemd of it.
-    Empty for any.
+    """The invocation id of one run of a service, in any boot. Selects the lines of its processes, and
+    systemd's lines about it. Empty for all runs.
     """
 
     def __call__(self, task: Task) -> Pieces:
-        """Raises GatherError, absent where there is no journal, no such boot, or no such unit in it.
+        """Yield the lines. Raises GatherError; absent means that there is no journal or no such boot.
 
-        A cursor that this journal does not know is no cursor.
+        A cursor that the journal does not know is ignored.
         """
         if self.boot and task.context.cursor is not None:
             return
         most = Deadline(task.deadline.seconds_left() * _SHARE_OF_TIME, task.deadline)
         try:
-            yield from self._in_order(replace(task, deadline=most))
+            yield from self._read_in_order(replace(task, deadline=most))
         except GatherError as stopped:
             if stopped.status in {GatherStatus.TIMED_OUT, GatherStatus.CUT} and task.deadline.seconds_left():
                 yield _GAP
-                yield from self._last(_LAST_LINES)(task)
+                yield from self._last_lines(_LAST_LINES)(task)
             raise
 
-    def _in_order(self, task: Task) -> Pieces:
+    def _read_in_order(self, task: Task) -> Pieces:
         if task.context.cursor is None:
-            yield from self._last(self.lines)(task)
+            yield from self._last_lines(self.lines)(task)
             return
         try:
-            yield from self._news(task.context.cursor)(task)
+            yield from self._lines_after(task.context.cursor)(task)
         except GatherError as error:
             if _BAD_CURSOR not in str(error):
                 raise
-            yield from self._last(self.lines)(task)
+            yield from self._last_lines(self.lines)(task)
 
-    def _last(self, lines: int) -> ProgramSource:
+    def _last_lines(self, lines: int) -> ProgramSource:
         boot = () if self.invocation else (f"--boot={self.boot}",)
         span = (*boot, f"--lines={lines}")
-        return ProgramSource((*_ASK, *_LINES, *self._matches(), *span), absent=_NO_JOURNAL)
+        return ProgramSource((*_JOURNALCTL, *_LINES, *self._match_options(), *span), absent=_NO_JOURNAL)
 
-    def _news(self, cursor: str) -> ProgramSource:
+    def _lines_after(self, cursor: str) -> ProgramSource:
         span = f"--after-cursor={cursor}"
-        return ProgramSource((*_ASK, *_LINES, *self._matches(), span), absent=(*_NO_JOURNAL, _BAD_CURSOR))
+        return ProgramSource(
+            (*_JOURNALCTL, *_LINES, *self._match_options(), span), absent=(*_NO_JOURNAL, _BAD_CURSOR)
+        )
 
-    def _matches(self) -> Iterator[str]:
+    def _match_options(self) -> Iterator[str]:
         yield from (f"--unit={unit}" for unit in self.units)
         if self.kernel:
             yield "_TRANSPORT=kernel"
@@ -100,12 +102,12 @@ class Journal:
 
 
 def newest_cursor(context: Context) -> str | None:
-    """Return where the journal ends now; None where there is none to ask.
+    """Return the cursor of the journal's last entry, or None if there is no journal.
 
-    What is to be the cursor of the next round is asked for before this one gathers: so nothing is left out.
+    Read it before gathering, so that the next bundle has every entry that this one may have missed.
     """
     try:
-        program = GatheredProgram((*_ASK, "--lines=0", "--show-cursor"), context.environ)
+        program = GatheredProgram((*_JOURNALCTL, "--lines=0", "--show-cursor"), context.environ)
         printed = b"".join(program.chunks(Deadline(_CURSOR_SECONDS), _CURSOR_BYTES))
     except GatherError:
         return None
@@ -114,33 +116,33 @@ def newest_cursor(context: Context) -> str | None:
 
 
 _LIST: Final = ("systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--full", "--no-pager")
-_STATUS: Final = ("systemctl", "status", "--full", "--no-pager", "--lines=0", "--")
-_STATUS_OF_FAILED: Final = 3  # of systemctl, for a unit that is not active
+_SHOW_STATUS: Final = ("systemctl", "status", "--full", "--no-pager", "--lines=0", "--")
+_STATUS_OF_FAILED: Final = 3  # the exit status of `systemctl status` for a unit that is not active
 _JOURNAL_LINES: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class FailedUnits:
-    """`<unit>.txt` with the status of each, `<unit>.log` with its journal, in the collector's directory."""
+    """The status (`<unit>.txt`) and the journal (`<unit>.log`) of each failed unit."""
 
     most: int = 20
 
     def __call__(self, task: Task) -> Pieces:
-        """Raises GatherError when systemd does not answer, and when units are left out."""
-        printed = output_of(_LIST, task)
+        """Yield the files. Raises GatherError if systemd does not answer, and if units are left out."""
+        printed = run_program(_LIST, task)
         units = [line.split()[0] for line in printed.decode(errors="replace").splitlines() if line.split()]
         trouble: list[GatherError] = []
         for unit in units[: self.most]:
-            yield from _about(unit, task, trouble)
+            yield from _describe_unit(unit, task, trouble)
         if trouble:
             raise trouble[0]
         if len(units) > self.most:
             raise GatherError(GatherStatus.CUT, f"{self.most} of {len(units)} failed units")
 
 
-def _about(unit: str, task: Task, trouble: list[GatherError]) -> Pieces:
+def _describe_unit(unit: str, task: Task, trouble: list[GatherError]) -> Pieces:
     path = task.collector.member + unit.replace("/", "_")
-    status = ProgramSource((*_STATUS, unit), fine=(0, _STATUS_OF_FAILED))
+    status = ProgramSource((*_SHOW_STATUS, unit), success_statuses=(0, _STATUS_OF_FAILED))
     for member, take in ((f"{path}.txt", status), (f"{path}.log", Journal((unit,), lines=_JOURNAL_LINES))):
         yield Begin(member)
         try:
@@ -156,14 +158,14 @@ def _about(unit: str, task: Task, trouble: list[GatherError]) -> Pieces:
 class UnitProperties:
     """Properties of the units that failed or did not start, and of the units that they require.
 
-    systemd unloads a unit that did not start, so its own log in the journal has the names of these.
+    systemd unloads a unit that did not start, so such units are found by its messages in the journal.
     """
 
     most_bytes: int = 200 << 10
 
     def __call__(self, task: Task) -> Pieces:
-        """Raises GatherError when systemd does not answer, absent where there is no such unit."""
-        from service_record.diagnosis.units import (  # only for a bundle
+        """Yield the text. Raises GatherError if systemd does not answer; absent if no unit failed."""
+        from service_record.diagnosis.units import (  # most rounds make no bundle
             PROPERTIES,
             Unit,
             asserted_units,
@@ -181,21 +183,21 @@ class UnitProperties:
         def show(*arguments: str) -> tuple[Unit, ...] | None:
             if sum(map(len, shown)) > self.most_bytes:
                 return None
-            shown.append(output_of((*ask, *arguments), task).decode(errors="replace"))
+            shown.append(run_program((*ask, *arguments), task).decode(errors="replace"))
             return read_properties(shown[-1], booted)
 
         failed = show("--state=failed", "--", "*") or ()
         messages = b""
-        with suppress(GatherError):  # without a journal the failed units are known nevertheless
-            messages = output_of((*_ASK, "--boot", "--output=cat", "--lines=4000", "_PID=1"), task)
+        with suppress(GatherError):  # the list of failed units does not need the journal
+            messages = run_program((*_JOURNALCTL, "--boot", "--output=cat", "--lines=4000", "_PID=1"), task)
         logs = read_messages(messages.decode(errors="replace").splitlines())
         units = with_required_units(failed, logs, lambda names: show("--", *names))
         if not units:
             raise GatherError(GatherStatus.ABSENT, "no unit failed")
         assertions: dict[str, tuple[str, ...]] = {}
         for name in asserted_units(units, logs):
-            with suppress(GatherError):  # its file may be gone
-                file = output_of(("systemctl", "cat", "--no-pager", "--", name), task)
+            with suppress(GatherError):  # the unit file may have been removed
+                file = run_program(("systemctl", "cat", "--no-pager", "--", name), task)
                 assertions[name] = read_assertions(file.decode(errors="replace"))
         yield properties_text(shown, booted, assertions).encode()
 
@@ -207,13 +209,13 @@ _INVOCATION: Final = re.compile(r"[0-9a-f]{32}")
 class FailedRuns:
     """`<service>-<invocation>.log`: the lines of the latest failed run of each recorded service.
 
-    Lines of the other journals do not tell their invocation; those of child processes not even the service.
+    In the other journals a line has no invocation id, and a line of a child process may lack its unit.
     """
 
     most: int = 20
 
     def __call__(self, task: Task) -> Pieces:
-        """Raises GatherError, absent where no record tells of a failed run, cut when runs are left out."""
+        """Yield the files. Raises GatherError: absent without a failed run, cut if runs are left out."""
         records = Records(records_directory(task.context))
         try:
             services = records.services(with_inbox=True)
@@ -230,13 +232,13 @@ class FailedRuns:
 
 
 def _latest_failed(records: Records, service: str, task: Task) -> str | None:
-    """Return the invocation of the latest run with a failure after which no run of the service ended well.
+    """Return the invocation id of the latest failed run, or None if a later run of the service succeeded.
 
-    None, too, for a record that cannot be read: that is told where records are gathered.
+    Also None for an unreadable record: the row `service-records` reports that.
     """
     latest = None
     with suppress(OSError):
-        for piece in in_time(records.read(service), task):
+        for piece in until_deadline(records.read(service), task):
             if not isinstance(piece, Entry):
                 continue
             if piece.result is Result.FAILURE and _INVOCATION.fullmatch(piece.invocation_id or ""):

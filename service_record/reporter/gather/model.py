@@ -1,6 +1,6 @@
-"""The values that collectors, a bundle and a round share: deadlines, rows, pieces and the manifest.
+"""The types of gathering: rows of the table, pieces of output, results and the manifest.
 
-Gathering itself is in `gathering`.
+`gathering` runs the rows.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -18,96 +18,96 @@ from service_record.version import __version__
 
 
 class GatherStatus(StrEnum):
-    """The result of a collector, in the words of manifest.json."""
+    """The result of a row, as in manifest.json."""
 
     GIVEN = "given"
     ABSENT = "absent"
     """The host does not have it: no such program, file or service. No error."""
     EMPTY = "empty"
-    """A collector that was asked, and had nothing to say."""
+    """It ran, and gave no output."""
     CUT = "cut"
-    """A collector whose oldest bytes are missing: it gave more than its limit."""
+    """The output exceeded a limit: its oldest bytes, or further files, are missing."""
     TIMED_OUT = "timed-out"
-    """A collector that was stopped at its time limit; what it had given until then is there."""
+    """It was stopped at its time limit. The output until then is in the bundle."""
     FAILED = "failed"
-    """A collector that failed: its output, if any, may be incomplete."""
+    """It failed. Its output, if any, may be incomplete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """The host that is gathered from, and what is known before."""
+    """The host to gather from."""
 
     root: Path = Path("/")
-    """Files are read below it; programs are run as they are found on PATH."""
+    """The directory that files are read below. Programs are those on PATH all the same."""
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The environment. Only PATH, HOME and the proxies are used; programs see no other part of it."""
+    """The environment. Programs get only its PATH and HOME; see `service_record.read.programs`."""
     boot_id: str | None = None
     cursor: str | None = None
-    """The cursor of the journal after which entries are new. None for the whole boot."""
+    """The journal cursor after which entries are new. None for the whole boot."""
     urls: tuple[str, ...] = ()
-    """The services whose reachability is checked, without credentials."""
+    """URLs of services. Their reachability is checked without credentials."""
     ca_bundle: Path | None = None
-    """A file of certificates trusted beside the system's when they are checked."""
+    """A file of further trusted certificates for these checks."""
 
 
 Opening: TypeAlias = Callable[[int], bytes]
-"""The beginning to write before the rest of a file, given the number of bytes that were cut off."""
+"""Returns the bytes to write in place of a file's missing beginning, given the number of missing bytes."""
 
 
 class GatheredMember(Protocol):
-    """One file of a bundle, while it is written."""
+    """One file of a bundle, open for writing."""
 
     @property
     def written_bytes(self) -> int:
-        """Return how many bytes were written to it."""
+        """Return the number of bytes written so far."""
 
     @property
     def cut(self) -> int:
-        """Return how many of them, the oldest, were dropped again because of a limit."""
+        """Return the number of these bytes that a limit dropped; the oldest are dropped."""
 
     def write(self, data: bytes, /) -> object:
-        """Append. Raises OSError when the bundle as a whole can hold nothing more."""
+        """Append data. Raises OSError if the bundle is full."""
 
 
 class GatheredBundle(Protocol):
-    """The destination of gathered data, one member after the other."""
+    """A bundle that is written one file after the other."""
 
     def member(
         self, path: str, *, limit: int | None = None, mtime: float | None = None, opening: Opening = ...
     ) -> AbstractContextManager[GatheredMember]:
-        """Begin a file, of which the last `limit` bytes are kept; `mtime` is in seconds since 1970.
+        """Begin a file. Its last `limit` bytes are kept; `mtime` is in seconds since 1970.
 
-        The path is relative to the top directory of the bundle. Where the beginning is cut off, `opening`
-        makes what stands in its place; by default a line that says so.
+        The path is relative to the top directory of the bundle. If the beginning is cut off, the result of
+        `opening` replaces it; by default that is a line with the number of missing bytes.
         """
 
     def add(self, path: str, data: bytes) -> None:
-        """Add a whole small file."""
+        """Add a complete small file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """From here on the chunks belong to this file of the bundle."""
+    """Marks that the following chunks belong to this file of the bundle."""
 
     member: str
     mtime: float | None = None
-    """The time at which it was last written, in seconds since 1970; None for now."""
+    """The file's modification time, in seconds since 1970. None for now."""
     skipped: int = 0
-    """Bytes of it that are left out, the oldest, because of its limit."""
+    """The number of bytes at the file's beginning that were not read, because of its limit."""
     opening: Opening | None = None
-    """The beginning of a file that is useless without one; None where a cut is marked as in any text."""
+    """Makes a beginning for a format that needs one, such as JSON. None for a line of text."""
 
 
 Piece: TypeAlias = Begin | bytes
-"""Bytes before any `Begin` belong to the member that the collector names."""
+"""Bytes before the first `Begin` belong to the row's own `member`."""
 
 Pieces: TypeAlias = Generator[Piece, None, None]
 
 
 class GatherError(Exception):
-    """It could not be had, or not wholly: the status is absent, cut, timed out or failed.
+    """The output is missing or incomplete. `status` is absent, cut, timed out or failed.
 
-    The text says why, in one line.
+    The message is the reason, in one line.
     """
 
     def __init__(self, status: GatherStatus, reason: str) -> None:
@@ -116,37 +116,38 @@ class GatherError(Exception):
 
 
 Take: TypeAlias = Callable[["Task"], Pieces]
-"""A kind of source: a program, a file, the journal, a fact that Python finds out.
+"""A source: yields the pieces of a program's output, a file, the journal, or anything else.
 
-It gives pieces, nothing when there is nothing. It runs in a thread of its own, which is left behind when it
-goes on long after the deadline. What it started must be gone when it ends, also when it is closed. It raises
-GatherError, also after pieces; anything else that it raises is a failure, too.
+It runs in its own thread, which is abandoned if it hangs after the deadline. It must end the processes that
+it started before it returns, raises or is closed. It may raise GatherError, even after some pieces. Any other
+exception is recorded as a failure of the row.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class GatherRow:
-    """A row of the table: something to gather, and what it may cost."""
+    """A row of the table: a source, its place in the bundle, and its limits."""
 
     name: str
     member: str
-    """The place in the bundle; with a slash at the end, the directory of its files."""
+    """The path in the bundle. A slash at the end marks a directory for several files."""
     take: Take
     seconds: float = 10
+    """The time limit."""
     bytes: int = 1 << 20
-    """The size kept of each file, at its end."""
+    """The size limit of each file. The end is kept."""
     needs: tuple[str, ...] = ()
-    """Programs by name and files by absolute path without which it is absent."""
+    """Required programs (by name) and files (by absolute path). Without one of them the result is absent."""
 
     @property
     def most(self) -> int:
-        """Return how many bytes are read of a program before it counts as one that prints without end."""
+        """Return the number of bytes after which a program is stopped, because it may never end."""
         return 8 * self.bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A collector at work on a host."""
+    """A row that is being gathered from a host."""
 
     collector: GatherRow
     context: Context
@@ -154,7 +155,7 @@ class Task:
 
 
 class GivenMember(msgspec.Struct, frozen=True, rename="camel"):
-    """A file that is in the bundle."""
+    """A gathered file, as in the manifest. Sizes are before redaction."""
 
     path: str
     bytes: int
@@ -162,20 +163,20 @@ class GivenMember(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Gathered(msgspec.Struct, frozen=True, rename="camel"):
-    """The result of a collector, as it stands in the manifest."""
+    """The result of a row, as in the manifest."""
 
     name: str
     member: str
     status: GatherStatus
     bytes: int = 0
-    """The size of its output, before redaction."""
+    """The size of the output, before redaction."""
     seconds: float = 0.0
     dropped_bytes: int = 0
-    """The bytes that a limit left out of the bundle; the end that a stopped producer never wrote does not
-    count.
+    """The number of bytes that a limit left out of the bundle. Output that a stopped program never wrote does
+    not count.
     """
     reason: str | None = None
-    """The reason why it is absent, was stopped or failed, in one line."""
+    """The reason for a status other than given, empty or cut, in one line."""
     files: tuple[GivenMember, ...] = ()
 
 
@@ -186,7 +187,7 @@ FORMAT_VERSION: Final = 1
 def manifest(
     gathered: Iterable[Gathered], *, at: datetime, boot_id: str | None, cursor: str | None
 ) -> dict[str, object]:
-    """Return the document: sizes in bytes as they were before redaction, times in seconds."""
+    """Return the document of manifest.json; docs/manifest.schema.json is its schema."""
     return {
         "version": FORMAT_VERSION,
         "generator": f"service-record/{__version__}",

@@ -1,9 +1,9 @@
-"""Resolves the names that every host of a cluster needs; gathers NetworkManager's keyfiles without secrets.
+"""Resolve the names that every host of a cluster needs; mask secrets in NetworkManager's keyfiles.
 
-The sections of a keyfile tell what may be a secret, which redaction cannot see line by line: a VPN plugin
-names its secrets as it likes, and a PIN or a MACsec key looks like any number. So of sections that
-authenticate, and of sections that this module does not list, only the names of settings are gathered.
-See nm-settings-keyfile(5) and nm-settings(5).
+Redaction works line by line, and cannot recognise every secret of a keyfile: VPN plugins choose the names of
+their secrets, and a PIN or a MACsec key looks like any number. Only the section shows what a value may be. So
+values are gathered from the sections listed here only; elsewhere just the names of settings are gathered. See
+nm-settings-keyfile(5) and nm-settings(5).
 """
 
 import os
@@ -30,11 +30,11 @@ _HARMLESS_SECTIONS: Final = frozenset(
         *(b"ethtool", b"sriov", b"tc", b"dcb", b"wifi", b"802-11-wireless", b".nmmeta"),
     }
 )
-"""Sections that have no secret; a wireless network's are in `wifi-security`."""
+"""Sections without secrets. Those of a wireless network are in `wifi-security`."""
 _SECTION: Final = re.compile(rb"\s*\[([^\]\r\n]*)\]\s*$")
 _SETTING: Final = re.compile(rb"(\s*[^=\r\n#;]{1,200}=).*", re.DOTALL)
 _PLAIN_SUFFIXES: Final = frozenset({".ini", ".yaml", ".yml"})
-"""Suffixes of files in /etc/assisted/network: the interfaces of MAC addresses, and nmstate's documents."""
+"""Suffixes of files without secrets in /etc/assisted/network: MAC addresses, and documents of nmstate."""
 
 
 _CERTIFICATE: Final = re.compile(
@@ -42,15 +42,15 @@ _CERTIFICATE: Final = re.compile(
 )
 
 
-def only_certificates(_path: Path, data: bytes) -> bytes:
-    """Return the certificates in a file, which are public; keys beside them are left out."""
+def extract_certificates(_path: Path, data: bytes) -> bytes:
+    """Return only the certificates of a PEM file, which are public. Keys are left out."""
     return b"".join(_CERTIFICATE.findall(data))
 
 
 def mask_keyfile(_path: Path, data: bytes) -> bytes:
-    """Withhold every value but those of harmless sections; the number of lines stays as it is.
+    """Replace the values of all sections that may have secrets. The number of lines does not change.
 
-    A file whose beginning is cut off has no known section until the next one begins.
+    Values before the first section are replaced, too: the beginning of the file may be cut off.
     """
     is_harmless = False
     lines: list[bytes] = []
@@ -60,17 +60,17 @@ def mask_keyfile(_path: Path, data: bytes) -> bytes:
             is_harmless = section[1] in _HARMLESS_SECTIONS
             lines.append(line)
         else:
-            lines.append(line if is_harmless or not line.strip() else _masked(line))
+            lines.append(line if is_harmless or not line.strip() else _mask_line(line))
     return b"\n".join(lines)
 
 
-def _masked(line: bytes) -> bytes:
+def _mask_line(line: bytes) -> bytes:
     setting = _SETTING.match(line)
     return setting[1] + WITHHELD if setting else WITHHELD
 
 
 def mask_assisted(path: Path, data: bytes) -> bytes:
-    """Withhold the secrets of a file below /etc/assisted/network; by its suffix it is plain or a keyfile."""
+    """Mask a file below /etc/assisted/network. Unless its suffix shows otherwise, it is a keyfile."""
     return data if path.suffix in _PLAIN_SUFFIXES else mask_keyfile(path, data)
 
 
@@ -78,9 +78,9 @@ _Value = TypeVar("_Value")
 
 
 class Question(Generic[_Value]):
-    """A question that is asked in a thread of its own, which is left behind when no answer comes in time.
+    """A function call in a thread of its own, with a time limit. A thread that is late is abandoned.
 
-    The resolver has no time limit, nor has a dead disk, and a slow peer has none of ours.
+    The resolver, a dead disk and TLS with a slow peer have no usable time limit of their own.
     """
 
     def __init__(self, ask: Callable[[], _Value]) -> None:
@@ -93,11 +93,11 @@ class Question(Generic[_Value]):
     def _work(self) -> None:
         try:
             self._answers.append(self._ask())
-        except Exception as error:  # noqa: BLE001  # raised where it is waited for
+        except Exception as error:  # noqa: BLE001  # raised again by answer()
             self._error = error
 
     def answer(self, seconds: float) -> _Value:
-        """Return the answer within so many seconds. Raises TimeoutError, and what asking raises."""
+        """Return the result of the call. Raises its exception, or TimeoutError after `seconds`."""
         self._thread.join(max(seconds, 0))
         if self._error is not None:
             raise self._error
@@ -107,46 +107,48 @@ class Question(Generic[_Value]):
 
 
 NAMES_SECONDS: Final = 1.0
-"""The time limit of all names together: they are asked at the same time, and nobody waits for the rest."""
+"""The time limit of all names together. They are resolved in parallel."""
 _KUBECONFIGS: Final = (
     "/etc/kubernetes/kubeconfig",
     "/var/lib/kubelet/kubeconfig",
     "/opt/openshift/auth/kubeconfig",
     "/etc/ignition-machine-config-encapsulated.json",
 )
-"""Files that name the API's URL. The last is the pointer ignition, which has the port 22623."""
-_MOST_READ: Final = 1 << 20
-_DOMAIN: Final = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,250}[A-Za-z0-9])?"
-_API: Final = re.compile(rf"https://api(?:-int)?\.({_DOMAIN}):(?:6443|22623)(?![0-9])")
-"""An API server or a machine-config server, by its port: api.openshift.com is neither."""
+"""Files with the URL of the API. The last is the pointer ignition, whose URL has the port 22623."""
+_MAX_FILE_BYTES: Final = 1 << 20
+_DOMAIN_PATTERN: Final = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,250}[A-Za-z0-9])?"
+_API_URL: Final = re.compile(rf"https://api(?:-int)?\.({_DOMAIN_PATTERN}):(?:6443|22623)(?![0-9])")
+"""The URL of an API server or a machine-config server. The port excludes public ones: api.openshift.com."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The resolver's answer for one name."""
+    """The result of resolving one name."""
 
     name: str
     addresses: tuple[str, ...] = ()
     problem: str | None = None
-    """The reason why there is no address; None if there is one."""
+    """The reason why there is no address, or None."""
     is_answered: bool = True
-    """False when no answer came in time: the name may exist."""
+    """False if the resolver gave no answer in time. The name may exist."""
     seconds: float = 0.0
 
 
 def names_of_cluster(domain: str) -> tuple[str, str, str]:
-    """Return the names that a cluster of this domain needs; the last stands for `*.apps`."""
+    """Return the host names that a cluster of this domain needs. The last one tests `*.apps`."""
     return f"api.{domain}", f"api-int.{domain}", f"console-openshift-console.apps.{domain}"
 
 
 def resolve(names: Iterable[str], seconds: float = NAMES_SECONDS) -> tuple[Resolution, ...]:
-    """Ask the system's resolver for all names at once, once each, and wait at most so many seconds."""
+    """Resolve all names in parallel with the system's resolver, within `seconds`. Nothing is retried."""
     until = time.monotonic() + seconds
-    questions = [(name, Question(partial(_resolution, name))) for name in names]
-    return tuple(_in_time(name, question, until, seconds) for name, question in questions)
+    questions = [(name, Question(partial(_resolve_name, name))) for name in names]
+    return tuple(_await_resolution(name, question, until, seconds) for name, question in questions)
 
 
-def _in_time(name: str, question: "Question[Resolution]", until: float, seconds: float) -> Resolution:
+def _await_resolution(
+    name: str, question: "Question[Resolution]", until: float, seconds: float
+) -> Resolution:
     try:
         return question.answer(until - time.monotonic())
     except TimeoutError:
@@ -154,7 +156,7 @@ def _in_time(name: str, question: "Question[Resolution]", until: float, seconds:
         return Resolution(name, problem=late, is_answered=False, seconds=seconds)
 
 
-def _resolution(name: str) -> Resolution:
+def _resolve_name(name: str) -> Resolution:
     began = time.monotonic()
     try:
         rows = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
@@ -167,9 +169,9 @@ def _resolution(name: str) -> Resolution:
 
 
 def cluster_names(task: Task) -> Pieces:
-    """Yield for each domain of an API on this host what api, api-int and a name below apps resolve to.
+    """Yield the addresses of the api, api-int and apps names, for each cluster domain in this host's files.
 
-    Raises GatherError, absent when the host knows no API.
+    Raises GatherError with the status absent if there is no cluster domain.
     """
     domains = cluster_domains(task.context)
     if not domains:
@@ -183,15 +185,15 @@ def cluster_names(task: Task) -> Pieces:
 
 
 def cluster_domains(context: Context) -> tuple[str, ...]:
-    """Return the domains of the APIs that the settings, the kubelet or the pointer ignition name."""
-    texts = [*context.urls, *(_beginning(context, path) for path in _KUBECONFIGS)]
-    return tuple(dict.fromkeys(domain.lower() for text in texts for domain in _API.findall(text)))[:2]
+    """Return at most two cluster domains, from URLs in the settings, kubeconfigs and the pointer ignition."""
+    texts = [*context.urls, *(_read_beginning(context, path) for path in _KUBECONFIGS)]
+    return tuple(dict.fromkeys(domain.lower() for text in texts for domain in _API_URL.findall(text)))[:2]
 
 
-def _beginning(context: Context, path: str) -> str:
+def _read_beginning(context: Context, path: str) -> str:
     try:
-        descriptor = files.opened(files.below(context.root, path))
+        descriptor = files.open_file(files.resolve_in_root(context.root, path))
     except GatherError:
         return ""
     with os.fdopen(descriptor, "rb") as stream:
-        return stream.read(_MOST_READ).decode(errors="replace")
+        return stream.read(_MAX_FILE_BYTES).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""The service records of the host, in the form that `pack` gives them."""
+"""Gather the service records of the host, in the format of `service-record pack`."""
 
 import os
 import time
@@ -22,10 +22,10 @@ _BLOCK_BYTES: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class ServiceRecords:
-    """`<service>.json`, an array, of each record; what is damaged in `<service>.json.damaged` beside it."""
+    """Each record as a JSON array, `<service>.json`; its damaged parts are in `<service>.json.damaged`."""
 
     def __call__(self, task: Task) -> Pieces:
-        """Raises GatherError, absent where nothing was recorded, failed where one could not be read."""
+        """Yield the files. Raises GatherError: absent if there is no record, failed if one cannot be read."""
         records = Records(records_directory(task.context))
         try:
             services = records.services(with_inbox=True)
@@ -37,7 +37,7 @@ class ServiceRecords:
         used_names: set[str] = set()
         for service in services:
             try:
-                yield from _record(records, service, task, used_names)
+                yield from _read_record(records, service, task, used_names)
             except OSError as error:
                 trouble.append(f"{service}: {error.strerror or error}")
             if task.deadline.seconds_left() == 0:
@@ -49,26 +49,26 @@ class ServiceRecords:
 
 
 def records_directory(context: Context) -> Path:
-    """Return where this host's records are: $SERVICE_RECORDS_DIR, else /var/log/openshift, below its root."""
-    return files.below(context.root, context.environ.get("SERVICE_RECORDS_DIR") or _DIRECTORY)
+    """Return the directory of records below the root: $SERVICE_RECORDS_DIR, or /var/log/openshift."""
+    return files.resolve_in_root(context.root, context.environ.get("SERVICE_RECORDS_DIR") or _DIRECTORY)
 
 
-def _record(records: Records, service: str, task: Task, used_names: set[str]) -> Pieces:
+def _read_record(records: Records, service: str, task: Task, used_names: set[str]) -> Pieces:
     member = f"{task.collector.member}{free_name(service, used_names)}{SUFFIX}"
     path = records.directory / f"{service}{SUFFIX}"
     damage = _DamagedPieces(task.collector.bytes)
-    entries = damage.sorted_out(in_time(records.read(service), task))
+    entries = damage.sorted_out(until_deadline(records.read(service), task))
     written = path.stat().st_mtime if path.exists() else time.time()
-    yield Begin(member, written, opening=_array_begins)
-    yield from _in_blocks(FORMS["array"](entries))
+    yield Begin(member, written, opening=_reopen_array)
+    yield from _join_into_blocks(FORMS["array"](entries))
     copy = path.with_name(path.name + DAMAGED_SUFFIX)
     if damage.pieces or copy.exists():
         yield Begin(f"{member}{DAMAGED_SUFFIX}", written, damage.skipped)
-        yield from _copy(copy, task.collector.bytes)
+        yield from _read_damaged_file(copy, task.collector.bytes)
         yield as_text(damage.pieces)
 
 
-def _in_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _join_into_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
     block = bytearray()
     for chunk in chunks:
         block += chunk
@@ -78,9 +78,10 @@ def _in_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield bytes(block)
 
 
-def in_time(pieces: Iterable[Entry | Malformed], task: Task) -> Iterator[Entry | Malformed]:
-    """Yield the pieces of a record; those for which there is no time are missing, and the array is closed
-    still.
+def until_deadline(pieces: Iterable[Entry | Malformed], task: Task) -> Iterator[Entry | Malformed]:
+    """Yield the pieces of a record until the deadline expires.
+
+    It ends without an error then, so that the caller can still close the JSON array.
     """
     for piece in pieces:
         if task.deadline.seconds_left() == 0:
@@ -88,21 +89,21 @@ def in_time(pieces: Iterable[Entry | Malformed], task: Task) -> Iterator[Entry |
         yield piece
 
 
-def _array_begins(_dropped: int) -> bytes:
-    """Return what makes the rest of an array one again: an entry stands on a line of its own."""
+def _reopen_array(_dropped: int) -> bytes:
+    """Return the new beginning of a cut array. Each entry is one line, and cuts are between lines."""
     return b"[\n"
 
 
-def _copy(path: Path, most: int) -> Iterator[bytes]:
+def _read_damaged_file(path: Path, most: int) -> Iterator[bytes]:
     if path.exists():
-        with os.fdopen(files.opened(path), "rb") as stream:
-            _, chunks = files.tail(stream.fileno(), most)
+        with os.fdopen(files.open_file(path), "rb") as stream:
+            _, chunks = files.read_tail(stream.fileno(), most)
             yield from chunks
         yield b"\n"
 
 
 class _DamagedPieces:
-    """The damaged pieces of a record; the latest of them when there are many."""
+    """Collects the damaged pieces of a record: the latest `most` bytes of them."""
 
     def __init__(self, most: int) -> None:
         self.pieces: deque[Malformed] = deque()

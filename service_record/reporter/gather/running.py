@@ -1,4 +1,4 @@
-"""Run the programs of a bundle; their errors are those of gathering."""
+"""Run programs for a bundle, at a low priority, and convert their errors to GatherError."""
 
 import os
 import shutil
@@ -11,17 +11,17 @@ from service_record.read import programs
 from service_record.read.programs import Deadline, ProgramError
 from service_record.reporter.gather.model import GatherError, GatherStatus
 
-# The lowest best-effort priority: with the idle class, a program would never end on a host whose disk is
-# always busy. -t: run it also where the priority cannot be set.
-_LAST_TO_DISKS: Final = ("-t", "-c", "2", "-n", "7")
+# The lowest priority of the best-effort class. In the idle class, a program would never finish on a host
+# whose disk is always busy. -t: run the program even if the priority cannot be set.
+_IONICE_OPTIONS: Final = ("-t", "-c", "2", "-n", "7")
 _PRIVILEGED: Final = frozenset({"podman"})
-"""Programs that treat root without CAP_SYS_ADMIN as an ordinary user, and then list no container."""
+"""Without CAP_SYS_ADMIN, podman treats root as an ordinary user, and lists no containers."""
 _CAP_SYS_ADMIN: Final = 1 << 21  # capabilities(7)
-_BY_SYSTEMD: Final = (
+_SYSTEMD_RUN: Final = (
     *("systemd-run", "--quiet", "--pipe", "--wait", "--collect", "--property=RuntimeMaxSec=60"),
     *("--property=MemoryMax=256M", "--property=Nice=15", "--property=LogLevelMax=notice", "--"),
 )
-"""Has systemd run a program outside of our unit's sandbox. RuntimeMaxSec= ends it if we are killed."""
+"""Runs a program outside the sandbox of our unit. RuntimeMaxSec= ends it even if this process is killed."""
 _STATUSES: Final = {
     programs.NoProgramError: GatherStatus.ABSENT,
     programs.ProgramTimeoutError: GatherStatus.TIMED_OUT,
@@ -30,15 +30,15 @@ _STATUSES: Final = {
 
 
 class GatheredProgram(programs.Program):
-    """A program whose errors are GatherErrors."""
+    """A running program. Its errors are raised as GatherError."""
 
     def __init__(
         self, command: Sequence[str], environ: Mapping[str, str], *, is_merged: bool = False
     ) -> None:
         ionice = shutil.which("ionice")
         prefix = (
-            *((ionice, *_LAST_TO_DISKS) if ionice else ()),
-            *(_BY_SYSTEMD if command[0] in _PRIVILEGED and _is_confined() else ()),
+            *((ionice, *_IONICE_OPTIONS) if ionice else ()),
+            *(_SYSTEMD_RUN if command[0] in _PRIVILEGED and _is_confined() else ()),
         )
         try:
             super().__init__(command, environ, is_merged=is_merged, prefix=prefix)
@@ -57,8 +57,8 @@ def _as_gather_error(error: ProgramError) -> GatherError:
 
 
 def _is_confined() -> bool:
-    """Return whether we are root without CAP_SYS_ADMIN, and systemd can be asked for what we may not do."""
-    if os.geteuid() != 0 or shutil.which(_BY_SYSTEMD[0]) is None:
+    """Return whether this process is root without CAP_SYS_ADMIN, and systemd-run is installed."""
+    if os.geteuid() != 0 or shutil.which(_SYSTEMD_RUN[0]) is None:
         return False
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():

@@ -1,4 +1,4 @@
-"""The kinds of sources that a row of the table may name: programs, files, trees, containers' logs and more.
+"""Sources for rows of the table: programs, files, directory trees, listings and logs of containers.
 
 Records, the journal and failed units have modules of their own.
 """
@@ -18,27 +18,27 @@ from service_record.reporter.gather import files
 from service_record.reporter.gather.model import Begin, GatherError, GatherStatus, Pieces, Task
 from service_record.reporter.gather.running import GatheredProgram
 
-_MOST_DIGESTED: Final = 16 << 20
-"""Bytes; of a larger file only name, size and time are told."""
+_MAX_DIGEST_BYTES: Final = 16 << 20
+"""The size limit for SHA-256 in a listing."""
 
 Mask: TypeAlias = Callable[[Path, bytes], bytes]
-"""A function that returns the bytes of a file which may be gathered."""
+"""Returns the content of a file without its secrets, given the path and the content."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramSource:
-    """The output of a program, and behind it its errors. Never a shell's command."""
+    """The output of a program, followed by its error output. No shell is involved."""
 
     argv: tuple[str, ...]
-    fine: tuple[int, ...] = (0,)
-    """Exit statuses that are no failure."""
+    success_statuses: tuple[int, ...] = (0,)
+    """Exit statuses that count as success."""
     absent: tuple[str, ...] = ()
-    """Words in its error output, printed instead of anything else, that say: this host does not have it."""
+    """Phrases of its error output. With one of them and no other output, the result is absent."""
     is_merged: bool = False
-    """True if its error output matters as much as its other output."""
+    """True to merge error output into the output, in order."""
 
     def __call__(self, task: Task) -> Pieces:
-        """Raises GatherError for an exit status that is not fine."""
+        """Yield the output. Raises GatherError for any other exit status."""
         program = GatheredProgram(self.argv, task.context.environ, is_merged=self.is_merged)
         is_silent, stopped = True, None
         try:
@@ -47,7 +47,7 @@ class ProgramSource:
                 yield chunk
         except GatherError as error:
             stopped = error
-        errors = _text(program.errors)
+        errors = _decode(program.errors)
         missing = [line for line in errors.splitlines() if any(words in line for words in self.absent)]
         if is_silent and missing:
             raise GatherError(GatherStatus.ABSENT, missing[0])
@@ -56,24 +56,24 @@ class ProgramSource:
             yield f"[service-record: error output]\n{errors}\n".encode()
         if stopped is not None:
             raise stopped
-        if program.status not in self.fine:
-            raise GatherError(GatherStatus.FAILED, _ending(program.status, errors))
+        if program.status not in self.success_statuses:
+            raise GatherError(GatherStatus.FAILED, _describe_exit(program.status, errors))
 
 
-def output_of(argv: tuple[str, ...], task: Task) -> bytes:
-    """Return all that a program prints, to be understood. Raises GatherError when it does not end well."""
+def run_program(argv: tuple[str, ...], task: Task) -> bytes:
+    """Return the output of a program, to be parsed. Raises GatherError if it fails."""
     program = GatheredProgram(argv, task.context.environ)
     printed = b"".join(program.chunks(task.deadline, task.collector.most))
     if program.status != 0:
-        raise GatherError(GatherStatus.FAILED, _ending(program.status, _text(program.errors)))
+        raise GatherError(GatherStatus.FAILED, _describe_exit(program.status, _decode(program.errors)))
     return printed
 
 
-def _text(errors: bytes) -> str:
+def _decode(errors: bytes) -> str:
     return errors.decode(errors="replace").strip()
 
 
-def _ending(status: int | None, errors: str) -> str:
+def _describe_exit(status: int | None, errors: str) -> str:
     last_error = f": {errors.splitlines()[-1]}" if errors else ""
     if status is not None and status < 0:
         return f"killed by signal {-status}{last_error}"
@@ -85,40 +85,40 @@ class File:
     """The end of one file."""
 
     path: str
-    instead: str | None = None
-    """The path to use if the first does not exist."""
+    fallback_path: str | None = None
+    """The path to use if the first one does not exist."""
 
     def __call__(self, task: Task) -> Pieces:
-        """Raises GatherError, absent where there is no such file, failed where it is not ours to read."""
-        path = files.below(task.context.root, self.path)
-        if self.instead is not None and not path.exists():
-            path = files.below(task.context.root, self.instead)
-        yield from _file(task.collector.member, path, task.collector.bytes)
+        """Yield the end of the file. Raises GatherError: absent if it is missing, failed if unreadable."""
+        path = files.resolve_in_root(task.context.root, self.path)
+        if self.fallback_path is not None and not path.exists():
+            path = files.resolve_in_root(task.context.root, self.fallback_path)
+        yield from _read_file(task.collector.member, path, task.collector.bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The ends of the newest files that match, in the collector's directory as they are in `base`."""
+    """The ends of the newest matching files. Their paths in the bundle are relative to `base`."""
 
     base: str
-    """An absolute path, which all patterns begin with."""
+    """The absolute path that all patterns begin with."""
     patterns: tuple[str, ...]
     most: int = 40
-    """The limit of files."""
+    """The limit for the number of files."""
     mask: Mask | None = None
-    """Applied to each file as a whole, before anybody else sees it; for files of few bytes."""
+    """Applied to the whole content of each file. For small files only."""
 
     def __call__(self, task: Task) -> Pieces:
-        """Raises GatherError, absent where nothing matches, failed where one could not be read."""
-        paths = _matches(self.patterns, task)
-        base = files.real(files.below(task.context.root, self.base))
+        """Yield the files. Raises GatherError: absent if nothing matches, failed if a file is unreadable."""
+        paths = _find_files(self.patterns, task)
+        base = files.real_path(files.resolve_in_root(task.context.root, self.base))
         trouble: list[GatherError] = []
         for path in paths[: self.most]:
             if task.deadline.seconds_left() == 0:
                 raise GatherError(GatherStatus.TIMED_OUT, "not all files were read within the time")
             try:
                 member = f"{task.collector.member}{path.relative_to(base)}"
-                yield from _file(member, path, task.collector.bytes, self.mask)
+                yield from _read_file(member, path, task.collector.bytes, self.mask)
             except GatherError as error:
                 trouble.append(error)
         if trouble:
@@ -127,18 +127,18 @@ class Tree:
             raise GatherError(GatherStatus.CUT, f"the newest {self.most} of {len(paths)} files")
 
 
-def _matches(patterns: tuple[str, ...], task: Task) -> list[Path]:
-    paths = files.matches(task.context.root, patterns, task.deadline)
+def _find_files(patterns: tuple[str, ...], task: Task) -> list[Path]:
+    paths = files.find_files(task.context.root, patterns, task.deadline)
     if not paths:
         more = f", nor any of {len(patterns) - 1} others" if len(patterns) > 1 else ""
         raise GatherError(GatherStatus.ABSENT, f"no file {patterns[0]}{more}")
     return paths
 
 
-def _file(member: str, path: Path, most: int, mask: Mask | None = None) -> Pieces:
-    descriptor = files.opened(path)
+def _read_file(member: str, path: Path, most: int, mask: Mask | None = None) -> Pieces:
+    descriptor = files.open_file(path)
     try:
-        skipped, chunks = files.tail(descriptor, most)
+        skipped, chunks = files.read_tail(descriptor, most)
         yield Begin(member, os.fstat(descriptor).st_mtime, skipped)
         yield from chunks if mask is None else (mask(path, b"".join(chunks)),)
     except OSError as error:
@@ -149,22 +149,22 @@ def _file(member: str, path: Path, most: int, mask: Mask | None = None) -> Piece
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Mode, owner, size, time and, if wanted, SHA-256 of the files that match, a line each; no contents."""
+    """A line for each matching file: mode, owner, size, time, SHA-256 (optional) and path. No contents."""
 
     patterns: tuple[str, ...]
     has_digests: bool = True
-    """False if contents are so short that a digest reveals them."""
+    """False for contents that can be guessed from their digest."""
 
     def __call__(self, task: Task) -> Pieces:
-        """Raises GatherError, absent where nothing matches."""
-        paths = _matches(self.patterns, task)
-        root = files.real(task.context.root)
+        """Yield the lines. Raises GatherError with the status absent if nothing matches."""
+        paths = _find_files(self.patterns, task)
+        root = files.real_path(task.context.root)
         for path in sorted(paths):
             if task.deadline.seconds_left() == 0:
                 raise GatherError(GatherStatus.TIMED_OUT, "not all files were looked at within the time")
-            yield f"{self._described(path)}  /{path.relative_to(root)}\n".encode(errors="backslashreplace")
+            yield f"{self._describe(path)}  /{path.relative_to(root)}\n".encode(errors="backslashreplace")
 
-    def _described(self, path: Path) -> str:
+    def _describe(self, path: Path) -> str:
         try:
             status = path.lstat()
         except OSError as error:
@@ -180,17 +180,17 @@ class Listing:
 
 def _digest(path: Path) -> str:
     try:
-        descriptor = files.opened(path)
+        descriptor = files.open_file(path)
     except GatherError as error:
         return f"({error})"
     with os.fdopen(descriptor, "rb") as stream:
-        if os.fstat(descriptor).st_size > _MOST_DIGESTED:
+        if os.fstat(descriptor).st_size > _MAX_DIGEST_BYTES:
             return "(large)"
-        return hashlib.sha256(stream.read(_MOST_DIGESTED)).hexdigest()
+        return hashlib.sha256(stream.read(_MAX_DIGEST_BYTES)).hexdigest()
 
 
-_LINES: Final = 1000
-_ENDED: Final = frozenset({"container_exited", "exited", "dead", "stopped"})
+_LOG_LINES: Final = 1000
+_ENDED_STATES: Final = frozenset({"container_exited", "exited", "dead", "stopped"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,18 +203,18 @@ class _Container:
 
 @dataclass(frozen=True, slots=True)
 class ContainerLogs:
-    """`<name>-<id>.log` in the collector's directory, for the newest containers of crictl or podman."""
+    """`<name>-<id>.log` for the newest containers of crictl or podman. Those that have ended come first."""
 
     program: str
     most: int = 40
 
     def __call__(self, task: Task) -> Pieces:
-        """Raises GatherError when the containers cannot be listed, or one's log cannot be had."""
+        """Yield the logs. Raises GatherError if the list or a log cannot be read."""
         containers = self._list_containers(task)
         trouble: list[GatherError] = []
         for container in containers[: self.most]:
             yield Begin(f"{task.collector.member}{container.name}-{container.id[:13]}.log")
-            argv = (self.program, "logs", f"--tail={_LINES}", container.id)
+            argv = (self.program, "logs", f"--tail={_LOG_LINES}", container.id)
             try:
                 yield from ProgramSource(argv, is_merged=True)(task)
             except GatherError as error:
@@ -228,13 +228,13 @@ class ContainerLogs:
 
     def _list_containers(self, task: Task) -> list[_Container]:
         form = "--output=json" if self.program == "crictl" else "--format=json"
-        containers = containers_in(output_of((self.program, "ps", "--all", form), task))
+        containers = parse_containers(run_program((self.program, "ps", "--all", form), task))
         newest_first = sorted(containers, key=lambda each: each.created, reverse=True)
         return sorted(newest_first, key=lambda each: each.is_running)
 
 
-def containers_in(printed: bytes) -> list[_Container]:
-    """Return the containers that crictl or podman lists. Raises GatherError for what is no such list."""
+def parse_containers(printed: bytes) -> list[_Container]:
+    """Parse the JSON list of crictl or podman. Raises GatherError if it is not JSON; skips invalid rows."""
     try:
         containers = json.loads(printed or b"[]")
     except ValueError as error:
@@ -243,25 +243,25 @@ def containers_in(printed: bytes) -> list[_Container]:
         ) from error
     if isinstance(containers, dict):
         containers = containers.get("containers")
-    return list(_understood(containers if isinstance(containers, list) else []))
+    return list(_parse_rows(containers if isinstance(containers, list) else []))
 
 
-def _understood(containers: Iterable[Any]) -> Iterator[_Container]:
+def _parse_rows(containers: Iterable[Any]) -> Iterator[_Container]:
     for each in containers:
         with suppress(AttributeError, KeyError, IndexError, TypeError):
-            container = _of_crictl(each) if "metadata" in each else _of_podman(each)
-            if container.id.isalnum():  # it is to be an argument
+            container = _parse_crictl_row(each) if "metadata" in each else _parse_podman_row(each)
+            if container.id.isalnum():  # it becomes an argument, and must not look like an option
                 yield container
 
 
-def _of_crictl(each: dict[str, Any]) -> _Container:
-    return _container(each["id"], each["metadata"]["name"], each["state"], each["createdAt"])
+def _parse_crictl_row(each: dict[str, Any]) -> _Container:
+    return _make_container(each["id"], each["metadata"]["name"], each["state"], each["createdAt"])
 
 
-def _of_podman(each: dict[str, Any]) -> _Container:
-    return _container(each["Id"], each["Names"][0], each["State"], each["Created"])
+def _parse_podman_row(each: dict[str, Any]) -> _Container:
+    return _make_container(each["Id"], each["Names"][0], each["State"], each["Created"])
 
 
-def _container(id_: object, name: object, state: object, created: object) -> _Container:
-    is_running = str(state).lower() not in _ENDED
+def _make_container(id_: object, name: object, state: object, created: object) -> _Container:
+    is_running = str(state).lower() not in _ENDED_STATES
     return _Container(str(id_), str(name).replace("/", "_"), is_running, str(created))
