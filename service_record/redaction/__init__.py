@@ -89,7 +89,7 @@ def outgoing_page(page: str, rules: Rules) -> str:
 
 
 _TEXTS: Final = re.compile(r'(?<![^>])[^<>]+|(?<==")[^"<>]+')
-"""Texts between tags, and values of attributes."""
+"""Matches texts between tags, and double-quoted values of attributes."""
 
 
 def refuse_leaks(data: bytes, rules: Rules) -> None:
@@ -125,10 +125,10 @@ _BZIP2: Final = b"BZh"
 
 
 def masked_in_place(lines: bytes, rules: Rules) -> bytes:
-    """Return whole lines without their secrets, each as long as before.
+    """Return whole lines with their secrets masked, each as long as before.
 
-    Blanks at the end of a line make up for shorter masks. A secret that is shorter than its mask becomes
-    asterisks, so JSON stays JSON.
+    A line with shorter masks is padded with blanks at its end. A secret that is shorter than its mask becomes
+    asterisks. JSON stays valid.
     """
     redactor = Redactor(rules, keeps_length=True)
     masked = redactor.feed(lines) + redactor.finish()
@@ -139,7 +139,7 @@ def masked_in_place(lines: bytes, rules: Rules) -> bytes:
 
 
 _TEMPLATE_MASK: Final = mask("password")
-# debconf's own line: owner, question, type, value. A password's type is password, or its question says so.
+# A line of debconf: owner, question, type, value. The type is `password`, or the question contains `passw`.
 _PRESEED: Final = types.compiled(
     rb"(?m)^([ \t]*\S+[ \t]+(?:\S+[ \t]+password|\S*passw\S*[ \t]+string)[ \t]+)(\S[^\n]*)"
 )
@@ -151,19 +151,19 @@ def outgoing_template(data: bytes, rules: Rules) -> bytes:
 
 
 def refuse_template_leaks(data: bytes) -> None:
-    """Raise LeakError if a template from elsewhere holds a secret."""
+    """Raise LeakError if a template that was rendered elsewhere contains a secret."""
     if outgoing_template(data, _shapes()) != data:
         raise LeakError("the template has a secret that is not masked")
 
 
 @cache
 def _shapes() -> Rules:
-    """Return the rules without any exact secret: those of its host only the host knows."""
+    """Return rules without known secrets. Only the host that a template is for knows those."""
     return Rules(())
 
 
 _REFRESH_SECONDS: Final = 60.0
-"""Seconds for which the secrets of a host are known."""
+"""The time after which the known secrets of a host are read again."""
 
 
 class HostMask:
@@ -177,7 +177,7 @@ class HostMask:
         *,
         now: Callable[[], float] = monotonic,
     ) -> None:
-        """`secrets` are masked beside those of the host; `now` gives seconds."""
+        """Mask `secrets` in addition to those of the host. `now` returns seconds."""
         self._secrets = tuple(secrets)
         self._root = root
         self._environ = environ

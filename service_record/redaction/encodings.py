@@ -1,7 +1,7 @@
-"""Encodings that may hide a secret: hexadecimal, base64, dumps of bytes, and what is compressed. Pure.
+"""Decode text that may hide a secret: base64, gzip in base64, hexadecimal, and dumps of bytes. Pure.
 
-Escapes of single characters (JSON, percent, C, XML) are read by `types`. Forms in which a known secret is
-searched for are in `secrets`.
+`types` decodes the escapes of single characters (JSON, percent, C, XML). `secrets` has the forms in which a
+known secret is searched for.
 """
 
 import binascii
@@ -21,16 +21,16 @@ _MAX_PLAIN_BYTES: Final = 1 << 20
 _GZIP: Final = b"\x1f\x8b"
 _AS_GZIP: Final = 31
 
-# Three bytes of ASCII in base64: their highest bits are zero, which leaves a tenth of all groups of four.
+# Three bytes of ASCII in base64: their highest bits are zero. Only a tenth of all groups of four match.
 _GROUP: Final = rb"[I-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]"
 _BASE64_TEXT: Final = rb"(?:" + _GROUP + rb"){5}"
 _BASE64_GZIP: Final = rb"H4sI[A-Za-z0-9+/]{4}"
 _HEX_TEXT: Final = rb"(?:[2-7][0-9A-Fa-f]|0[09aAdD]){14}|=(?:[2-7][0-9A-F]|0[09AD]){6}"
 _DUMP: Final = rb"[0-9A-Fa-f]{6}:? {1,2}(?:[0-9A-Fa-f]{2} ){4}|[0-9A-Fa-f]{6}:? (?:[0-9A-Fa-f]{4} ){3}"
 TRIGGER: Final = b"|".join((_BASE64_TEXT, _BASE64_GZIP, _HEX_TEXT, _DUMP, rb"type=EXECVE"))
-"""Matches in what may be one of these encodings of a text."""
+"""Matches wherever text may be in one of these encodings."""
 ESCAPED: Final = rb"%3[AaDd]|%20|\\u00(?:3[aAdD]|20)"
-"""Matches where the signs around names and values are escaped."""
+"""Matches an escaped `=`, `:` or blank, as around names and values."""
 
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+/_-]{16,}={0,2}")
 _LOOKS_BASE64: Final = types.Finder(_BASE64_TEXT + rb"|" + _BASE64_GZIP)
@@ -41,7 +41,7 @@ _ARGUMENT: Final = re.compile(rb' a\d+(?:\[\d+\])?=(?:"([^"\n]*)"|((?:[0-9A-F]{2
 
 
 def decoded_runs(text: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield what is encoded in a line: its place, and the text that it stands for."""
+    """Yield start, end and decoded text of each run of hexadecimal and base64 in a line."""
     for run in _HEX.finditer(text):
         if _LOOKS_HEX.find(run[0]) is not None:
             yield *run.span(), _words(binascii.unhexlify(run[0]))
@@ -53,14 +53,17 @@ def decoded_runs(text: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _words(data: bytes) -> bytes:
-    """Return the command line of a process, and its arguments in lines; audit(8) separates them by NULs."""
+    """Return the data; if it has NULs, return it as a command line, and with each argument on its own line.
+
+    audit(8) separates the arguments of a process with NULs.
+    """
     if b"\0" not in data:
         return data
     return data.translate(_UNBROKEN).replace(b"\0", b" ") + b"\n" + data.replace(b"\0", b"\n")
 
 
 def inflate(data: bytes, max_bytes: int = _MAX_PLAIN_BYTES) -> bytes:
-    """Return the beginning of what gzip compressed, empty if it is damaged; other data unchanged."""
+    """Decompress up to `max_bytes` of gzip data; empty if it is damaged. Other data is returned unchanged."""
     if not data.startswith(_GZIP):
         return data
     try:
@@ -70,18 +73,21 @@ def inflate(data: bytes, max_bytes: int = _MAX_PLAIN_BYTES) -> bytes:
 
 
 def _as_text(data: bytes) -> bytes:
-    """Return a text; nothing of digests, certificates and other random bytes, which hold words by chance."""
+    """Return the data if it looks like text, else empty bytes.
+
+    Digests, certificates and other random bytes would match shapes by chance.
+    """
     odd = len(data.translate(None, _TEXT_BYTES))
     return data if _LEAST_SHARE_OF_ODD * odd < len(data) else b""
 
 
 _TEXT_BYTES: Final = b"\0\t\n\r\x1b" + bytes(range(0x20, 0x7F))
 _LEAST_SHARE_OF_ODD: Final = 4
-"""A quarter. Of random bytes three in five are no ASCII."""
+"""Less than a quarter of a text may be bytes beyond printable ASCII. Of random bytes, three in five are."""
 
 
 def audit_command(view: UnescapedText) -> UnescapedText | None:
-    """Return the command line of an EXECVE record of audit(8), whose arguments may be hexadecimal."""
+    """Return the command line of an EXECVE record of audit(8), or None. Its arguments may be hexadecimal."""
     begin = _ARGUMENTS.search(view.text) if b"type=EXECVE" in view.text else None
     if begin is None:
         return None
@@ -104,10 +110,10 @@ def audit_command(view: UnescapedText) -> UnescapedText | None:
 
 
 _UNBROKEN: Final = bytes.maketrans(b" \n", b"\x01\x01")
-"""Blanks within an argument become another character, so that the argument stays one word."""
+"""Table that replaces the blanks in an argument, so that the argument stays one word."""
 
 
-# --- Over several lines ---
+# --- Blocks of several lines ---
 
 _SINGLE: Final = re.compile(
     rb"[0-9A-Fa-f]{6,8}:? {1,2}((?:[0-9A-Fa-f]{2} {1,2}){0,31}[0-9A-Fa-f]{2})[ \r]*(?:\|.*)?\Z"
@@ -124,28 +130,28 @@ _FORMS: Final = (_SINGLE, _PAIRS, _SWAPPED, _PLAIN_HEX, _BASE64_LINE)
 _MAX_BACK_BYTES: Final = 1 << 16
 KEY_END: Final = re.compile(rb"-----END [A-Z0-9 ]*PRIVATE KEY")
 _LEAST_LINES: Final = 2
-"""A single line of hexadecimal or base64 is read as a part of its line."""
+"""`decoded_runs` decodes a single line of hexadecimal or base64."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Lines that encode one text together."""
+    """Consecutive lines that together encode one text."""
 
     start: int
     end: int
-    """Where the line behind the last one begins."""
+    """The start of the line after the block."""
     spans: list[tuple[int, int]]
-    """The encoded part of each line."""
+    """The span of the encoded part of each line."""
     starts: list[int]
-    """Where the text of each line begins in the decoded text; empty when no line can be told apart in it."""
+    """The offset of each line in the decoded text; empty for base64, whose lines are decoded together."""
     plain: bytes
     is_key: bool = False
-    """True when a line follows that ends a private key."""
+    """True if the next line ends a private key."""
     is_dump: bool = False
-    """True when the lines hold nothing else than offsets and bytes."""
+    """True if the lines are a dump: offsets and bytes, and nothing else."""
 
     def spans_of(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the encoded parts that hold a part of the decoded text."""
+        """Return the encoded spans for a span of the decoded text."""
         if not self.starts:
             return self.spans
         first = bisect_right(self.starts, start) - 1
@@ -153,7 +159,7 @@ class Block:
 
 
 def _match(text: bytes, start: int, form: re.Pattern[bytes]) -> tuple[int, int, int] | None:
-    """Return the encoded part of a line, and its end; None when it has not the form."""
+    """Return the span of a line's encoded part, and the line's end; None if the line has another form."""
     end = line_end(text, start)
     match = form.match(text, prefix_end(text, start), end)
     return (*match.span(1), end) if match is not None and end - start < _MAX_BACK_BYTES else None
@@ -175,7 +181,7 @@ def _form_of(text: bytes, start: int) -> "re.Pattern[bytes] | None":
 
 
 def block_around(text: bytes, start: int, floor: int) -> Block | None:
-    """Return the block that the line at `start` belongs to; it begins at `floor` at the earliest."""
+    """Return the block around the line at `start`, or None. The block does not begin before `floor`."""
     form = _form_of(text, start)
     if form is None:
         return None
@@ -237,7 +243,7 @@ def _swapped(data: bytes) -> bytes:
 
 
 def end_before_block(text: bytes, end: int) -> int:
-    """Return `end`, or where the block begins that the line before it may belong to."""
+    """Return `end`; if the line before it may be part of a block, return the start of that block."""
     begin = end
     while begin > 0 and begin > end - _MAX_BACK_BYTES:
         before = text.rfind(b"\n", 0, begin - 1) + 1
@@ -248,7 +254,7 @@ def end_before_block(text: bytes, end: int) -> int:
 
 
 def key_lines_before(text: bytes, start: int, floor: int) -> list[tuple[int, int]]:
-    """Return the base64 of a private key, whose first line is missing, before the line that ends it."""
+    """Return the spans of base64 before the END line at `start`, for a key whose BEGIN line is missing."""
     spans: list[tuple[int, int]] = []
     while start > floor:
         before = text.rfind(b"\n", floor, start - 1) + 1 or floor

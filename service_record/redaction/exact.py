@@ -1,7 +1,7 @@
-"""Finds the known secrets of a host in a text, in every form, whole or in fragments, across lines. Pure.
+"""Find the known secrets of a host in a text: in every form, whole or in fragments, and across lines. Pure.
 
-RE2 searches for *needles*, short pieces of every form, all in one pass. Around each needle the text is
-compared with the form, in both directions and from line to line.
+RE2 searches for *needles*, short pieces of all forms, in one pass. Around each needle, the text is compared
+with the form in both directions, and across line breaks.
 """
 
 import re
@@ -16,34 +16,35 @@ from service_record.redaction.types import MaskedSpan, Secret, from_base64, merg
 
 _NEEDLE_BYTES: Final = 10
 _RARE: Final = (b"Q", b"X", b"Z", b"J", b"K", b"V", b"W", b"Y", b"q", b"x", b"z", b"7")
-"""The first bytes of needles where possible: the fewer of them a log has, the less RE2 has to remember."""
+"""Needles begin with one of these rare bytes if possible, so that RE2 needs fewer states for a log."""
 _SHORT_BYTES: Final = 16
-"""A shorter form is looked for as a whole."""
+"""A shorter form is searched for as a whole."""
 LONG_BYTES: Final = 40
-"""Fragments of forms of this length and more are masked; shorter forms only as a whole."""
+"""Fragments of forms of this size or more are masked; a shorter form must be complete or cut by a limit."""
 _VERY_LONG_BYTES: Final = 1024
 _STRIDES: Final[Mapping[str, tuple[int, int]]] = {"raw": (24, 48), "base64": (24, 96), "der": (24, 192)}
 _STRIDE: Final = (96, 512)
-"""Distance between needles in bytes, for normal and for very long forms. One finds all of the form."""
+"""The distance between needles in bytes, for normal and very long forms. One needle finds a whole form."""
 _LEAST_PIECES: Final = 3
-"""The least number of needles in a part: only 32 bytes of a key of P-256 are secret."""
+"""The least number of needles in a part of a form. Only 32 bytes of a P-256 key are secret."""
 _LEAST_RSA_BYTES: Final = 700
-"""The least size of an RSA private key in base64. Keys of curves are shorter, RSA keys of 1024 bits and
-more are longer.
+"""The least size of an RSA private key in base64.
+
+Elliptic-curve keys are shorter; RSA keys of 1024 bits and more are longer.
 """
 _NUMBER: Final = re.compile(
     rb"\x02\x01\x01\x04(?P<size>[\x14-\x48])|\x06\x03\x2b\x65.\x04.\x04(?P<short_size>[\x20\x39])", re.DOTALL
 )
-"""The bytes in DER before the number that is the key of a curve; see RFC 5915, 3, and RFC 8410, 7."""
+"""Matches the DER bytes before the private number of an elliptic-curve key (RFC 5915, 3; RFC 8410, 7)."""
 _MOST_BEFORE_NUMBER: Final = 48
 _LABEL: Final = b"PRIVATE KEY"
 """Distinguishes the BEGIN and END lines of a key from those of a certificate."""
 
 
 def forms_with_needles(value: bytes, *, only_plain: bool) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Yield every form of a secret with its needles; none of a short form, which is looked for as a whole.
+    """Yield each form of a secret with its needles. A short form has none: it is searched for as a whole.
 
-    Forms of a family share their needles where they can.
+    Forms of one family share needles if possible, because the total number of needles is limited.
     """
     value = value.strip()
     families: dict[int, list[bytes]] = {}
@@ -62,7 +63,7 @@ def forms_with_needles(value: bytes, *, only_plain: bool) -> Iterator[tuple[byte
 def _needles_in(form: Form, private: list[tuple[int, int]]) -> list[bytes]:
     """Return pieces of the private parts of a form.
 
-    A short form is halved: wherever it is broken over two lines, one half is whole.
+    A short form is halved, so that one half stays whole if a line break splits the form.
     """
     text, size = form.text, len(form.text)
     if size < LONG_BYTES:
@@ -73,7 +74,7 @@ def _needles_in(form: Form, private: list[tuple[int, int]]) -> list[bytes]:
     needles = list(dict.fromkeys(text[begin : begin + _NEEDLE_BYTES] for begin in begins))
     if not text.startswith(b"{"):
         return needles
-    # The keys, hosts and addresses in a pull secret are in ordinary logs, too, and each hit takes long.
+    # Ordinary logs also contain the keys, hosts and addresses in a pull secret, and each hit is slow.
     return [each for each in needles if not _ORDINARY.fullmatch(each)] or needles
 
 
@@ -88,13 +89,13 @@ def _begins(text: bytes, start: int, end: int, stride: int) -> Iterator[int]:
 
 
 def _rarest(text: bytes, begin: int, end: int) -> int:
-    """Return where in a part of a text the least usual character is."""
+    """Return the position of the rarest character in a part of a text; `begin` if it has no rare one."""
     places = (text.find(character, begin, end) for character in _RARE)
     return next((place for place in places if place >= 0), begin)
 
 
 def _private_parts(value: bytes, form: Form) -> list[tuple[int, int]]:
-    """Return the parts of a form that a certificate does not have, too."""
+    """Return the spans of a form that do not also occur in the certificate of the key."""
     size = len(form.text)
     body = pem_body(value) if is_pem(value) else b""
     if not body:
@@ -114,9 +115,10 @@ def _private_parts(value: bytes, form: Form) -> list[tuple[int, int]]:
 
 
 def _private_characters(value: bytes, body: bytes) -> tuple[int, int]:
-    """Return which characters of a private key's base64 are not published with it.
+    """Return the span of a private key's base64 that its certificate does not contain.
 
-    The modulus of an RSA key is in its first quarter; of the key of a curve only one number is not public.
+    The public modulus is in the first quarter of an RSA key. In an elliptic-curve key only one number is
+    private. In other keys all of the base64 counts as private.
     """
     size = len(body.rstrip(b"="))
     if value.startswith(b"-----BEGIN OPENSSH "):
@@ -135,23 +137,21 @@ def _private_characters(value: bytes, body: bytes) -> tuple[int, int]:
 
 _FRAGMENT_BYTES: Final = 16
 _MANY_NEEDLES: Final = 8_000
-"""Soft limit: past it further secrets are looked for as they are and in base64 only."""
+"""Soft limit. Further secrets are searched for only unchanged and in base64."""
 _MOST_NEEDLES: Final = 16_000
-"""Hard limit: past it RE2 exceeds its memory budget."""
+"""Hard limit. RE2 exceeds its memory limit beyond it."""
 _RESUMED_BYTES: Final = 8
-"""The bytes that have to go on in the next line, or all that is left."""
+"""The least number of bytes of a form after a line break, unless fewer are left of it."""
 _PREFIX_BYTES: Final = 256
-"""The distance before a form in which the end of a line is looked for."""
+"""The distance before a form that is searched for a line break."""
 _GAP_BYTES: Final = 1 << 13
-"""The limit of the text between two lines of a secret: prefixes, fields of a journal, lines of other
-programs.
-"""
+"""The limit of text between two lines of a secret: prefixes, journal fields, or lines of other programs."""
 
 _WRITTEN_BREAK_BYTES: Final = 16
 
 _CUT_BEHIND: Final = (b"\n", b"\r", b'"', b"'", b"\\", "\u2026".encode())
 _CUT_BEFORE: Final = (b"\n", b'"', b"'", "\u2026".encode())
-"""The signs of a cut text: the end of its line or quotes, or the sign that more stood there."""
+"""A text may be cut next to one of these: the end of the line or of the quotes, or an ellipsis."""
 
 _WRITTEN_BREAK: Final = rb"\\+(?:[nr]|x0[AaDd]|u000[AaDd]|01[25])|%0[AaDd]|&#1[03];"
 _BREAK: Final = rb"(?:" + _WRITTEN_BREAK + rb"|[ \t\r\\\"'+,]*\n[ \t>#*|\"']*)"
@@ -172,7 +172,7 @@ class _Match:
     kind: str
     pieces: Sequence[tuple[int, int]]
     is_whole: bool
-    """True for all of the form, in one piece."""
+    """True if the match is the complete form in one piece."""
 
     @property
     def size(self) -> int:
@@ -180,7 +180,7 @@ class _Match:
 
 
 class Exact:
-    """Finds secrets of which the values are known."""
+    """Finds secrets by their known values."""
 
     def __init__(self, secrets: Iterable[Secret]) -> None:
         self._needles: dict[bytes, list[tuple[_SecretForm, int]]] = {}
@@ -188,7 +188,7 @@ class Exact:
         self._break = types.compiled(_BREAK + b"+")
         self._written_breaks = types.compiled(b"(?:" + _WRITTEN_BREAK + b")+$")
         self.left_out: Counter[str] = Counter()
-        """The number of secrets above the limit, by kind; the first ones are used."""
+        """The number of secrets beyond the limit, by kind. They are not searched for."""
         for secret in secrets:
             if not is_taken(secret.value):
                 continue
@@ -200,7 +200,7 @@ class Exact:
         self._pattern = self._one_pattern()
 
     def spans(self, text: bytes) -> list[MaskedSpan]:
-        """Return the secret spans of the text, in its order, without overlaps."""
+        """Return the spans of the secrets in a text, sorted and disjoint."""
         spans: list[MaskedSpan] = []
         position = 0
         while hit := self._pattern and self._pattern.search(text, position):
@@ -225,15 +225,15 @@ class Exact:
     def _one_pattern(self) -> types.Pattern | None:
         if not self._needles and not self._short:
             return None
-        # In order, so that RE2 finds what alternatives have in common.
+        # Sorted, so that RE2 merges common prefixes of the alternatives.
         literals = [types.escaped(needle) for needle in sorted(self._needles)]
         wrapped = [_wrapped(text) for text in sorted(self._short)]
         return types.compiled(b"|".join(wrapped + literals), groups=False)
 
     def _matches(self, text: bytes, start: int, end: int) -> list[_Match]:
-        """Return the secrets that have a needle there: the longest that is whole, or else the pieces of all.
+        """Return the longest complete form with a needle at `start`, or else the fragments of all forms.
 
-        RE2 names only one needle. Forms that begin alike go on in different lines.
+        RE2 reports only one needle, but several forms may share it or have another needle at this place.
         """
         places = (
             place for size in self._sizes for place in self._needles.get(text[start : start + size], ())
@@ -256,7 +256,7 @@ class Exact:
         return _Match(self._short.get(bare, "secret"), pieces, is_whole=False)
 
     def _around(self, text: bytes, start: int, form: _SecretForm, offset: int) -> _Match | None:
-        """Return the text around a needle as far as it is the form."""
+        """Return the text around a needle that equals the form, across line breaks; None if too short."""
         begin, size = start - offset, len(form.text)
         if begin >= 0 and text[begin : begin + size] == form.text:
             return _Match(form.kind, [(begin, begin + size)], is_whole=True)
@@ -282,9 +282,7 @@ class Exact:
             position, offset = resumed + size, offset + size
 
     def _resumptions(self, text: bytes, position: int, rest: bytes) -> Iterator[int]:
-        """Yield where a form may go on in the next line: at once, or behind a prefix that programs put before
-        it.
-        """
+        """Yield the positions where a form may continue: after a line break, or after a line's prefix."""
         broken = self._break.match(text, position)
         if broken is not None:
             yield broken.end()
@@ -311,7 +309,7 @@ class Exact:
         return pieces[::-1]
 
     def _end_before(self, text: bytes, position: int, form: bytes, offset: int) -> int | None:
-        """Return where the form goes on in the line before: an escape may be the end of that."""
+        """Return the end of the form's part in the line above, or None. The line break may be escaped."""
         piece = form[max(0, offset - _RESUMED_BYTES) : offset]
         first = max(0, position - _GAP_BYTES)
         written = self._written_breaks.search(text[max(0, position - _WRITTEN_BREAK_BYTES) : position])
@@ -327,7 +325,7 @@ class Exact:
 
 
 def _cut_off(text: bytes, start: int, form: _SecretForm, offset: int) -> _Match | None:
-    """Return half of a form or more where the text was cut at a limit."""
+    """Return a fragment of at least half of a form, if the text is cut at its start or end; else None."""
     begin = start - _common_before(text, start, form.text, offset)
     end = start + _common(text, start, form.text, offset)
     is_head = begin == start - offset and (end == len(text) or text.startswith(_CUT_BEHIND, end))
@@ -338,7 +336,7 @@ def _cut_off(text: bytes, start: int, form: _SecretForm, offset: int) -> _Match 
 
 
 def _wrapped(text: bytes) -> bytes:
-    """Return a pattern of the text with the end of a line, and what indents the next, at any place in it."""
+    """Return a pattern of the text that allows a line break and an indent at any place in it."""
     characters = (types.escaped(text[at : at + 1]) for at in range(len(text)))
     return (_BREAK + b"?").join(characters)
 
@@ -348,7 +346,7 @@ def _may_break(text: bytes) -> bool:
 
 
 def _common(text: bytes, position: int, form: bytes, offset: int) -> int:
-    """Return how many bytes from there on are the same in both."""
+    """Return the number of equal bytes in `text` from `position` on and in `form` from `offset` on."""
     low, high = 0, len(form) - offset
     while low < high:
         middle = (low + high + 1) // 2
@@ -360,7 +358,7 @@ def _common(text: bytes, position: int, form: bytes, offset: int) -> int:
 
 
 def _common_before(text: bytes, position: int, form: bytes, offset: int) -> int:
-    """Return how many bytes up to there are the same in both."""
+    """Return the number of equal bytes in `text` before `position` and in `form` before `offset`."""
     low, high = 0, min(offset, position)
     while low < high:
         middle = (low + high + 1) // 2
@@ -372,14 +370,14 @@ def _common_before(text: bytes, position: int, form: bytes, offset: int) -> int:
 
 
 def _is_piece(text: bytes, place: int, piece: bytes) -> bool:
-    """Return whether this is a piece of a form, not the same few bytes within a word."""
+    """Return True if this is a piece of a form. A piece of few bytes must not begin or end inside a word."""
     if len(piece) == _RESUMED_BYTES:
         return True
     return not (_is_inside(text, place) or _is_inside(text, place + len(piece)))
 
 
 def _is_inside(text: bytes, place: int) -> bool:
-    """Return whether a place is within a word."""
+    """Return True if a position is inside a word."""
     return text[place - 1 : place].isalnum() and text[place : place + 1].isalnum()
 
 

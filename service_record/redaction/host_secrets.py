@@ -1,6 +1,6 @@
-"""The known secrets of a host: read from the files in `places`, decoded, and given with their kind.
+"""Read the known secrets of a host from the files in `places`, and decode them.
 
-Only this module of redaction reads files of the host.
+No other module of redaction reads files of the host.
 """
 
 import contextlib
@@ -24,22 +24,22 @@ from service_record.redaction.secrets import PEM_BEGIN, is_taken
 from service_record.redaction.types import Secret, from_base64
 
 _MOST_LAYERS: Final = 4
-"""A MachineConfig has data URLs, these have manifests, these have Secrets, and their values are base64."""
+"""A MachineConfig contains data URLs, which contain manifests, which contain Secrets with base64 values."""
 _UNPACKED_BYTES: Final = 8 << 20
 _PARSED_BYTES: Final = 256 << 10
-"""The part of a file that is read by its syntax, at some 2 s a MiB: files of users may be made to be slow."""
+"""The part of a file that is parsed. A hostile file may take about 2 s for each MiB."""
 _MOST_PRINTED: Final = 4096
 _PEM: Final = types.compiled(
     rb"(?s)(" + PEM_BEGIN + rb".*?-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)"
 )
 _DATA_URL: Final = "data-url"
-"""A data URL is masked by its shape but is not a known secret: it may be the name of the host."""
+"""Data URLs are masked by their shape, but are not known secrets: one may contain just the host name."""
 _CREDENTIALS: Final = frozenset({"registry-auth", "authorization"})
-"""Kinds whose values are base64 of `user:password`."""
+"""Kinds of secrets whose values are base64 of `user:password`."""
 
 
 def _kind(name: str) -> str:
-    """Return the kind of a secret by its name in a file."""
+    """Return the kind of a secret with this name."""
     return next((kind for kind in ("psk", "token", "cookie") if kind in name.lower()), "password")
 
 
@@ -99,7 +99,7 @@ class Contents:
 
 
 def _bare(value: bytes) -> Iterator[bytes]:
-    """Yield a value without the escapes of JSON or of a URL."""
+    """Yield the value without JSON escapes, and without percent-encoding."""
     if b"\\" in value:
         with contextlib.suppress(ValueError):
             yield str(json.loads(b'"' + value + b'"')).encode(errors="surrogatepass")
@@ -108,7 +108,7 @@ def _bare(value: bytes) -> Iterator[bytes]:
 
 
 def _inner_texts(text: bytes) -> Iterator[bytes]:
-    """Yield the texts inside a text: JSON strings of more than a word, and data URLs."""
+    """Yield the texts inside a text: longer JSON strings, and the text without percent-encoding."""
     if text.lstrip()[:1] in {b"{", b"["}:
         yield from _strings(text)
     if b"data:," in text or b"%22auths%22" in text:
@@ -154,7 +154,7 @@ def _from_base64(value: bytes) -> bytes:
 
 
 def _is_line(decoded: bytes) -> bool:
-    """Return whether decoded base64 is one printable line, so that it is the secret itself."""
+    """Return True if decoded base64 is one printable line, which is then a secret itself."""
     return (
         len(decoded) <= _MOST_PRINTED and decoded.isascii() and decoded.strip().decode("ascii").isprintable()
     )
@@ -169,17 +169,17 @@ _WHOLE_BYTES: Final = 16 << 10
 
 @dataclass(frozen=True, slots=True)
 class HostSecrets:
-    """The secrets of a host, and the files that were not read and may hold more."""
+    """The known secrets of a host, and the files that could not be read completely."""
 
     secrets: tuple[Secret, ...]
     unread: tuple[str, ...]
-    """`PATH: REASON` for each file that was not read, or not to its end. Missing files are not listed."""
+    """`PATH: REASON` for each file that was not read to its end. Missing files are not listed."""
 
 
 def known_secrets(root: Path, environ: Mapping[str, str] | None = None) -> HostSecrets:
-    """Return every secret in the places of a host and in an environment.
+    """Return the secrets in the files of `PLACES` below `root`, and in an environment.
 
-    Raises nothing. Files that cannot be read or are too large are listed in `unread`.
+    Never raises: unreadable and too large files are listed in `unread`.
     """
     contents = Contents()
     by_value: dict[bytes, Secret] = {}
@@ -231,17 +231,20 @@ def _files(root: Path) -> Iterator[tuple[Path, Place]]:
                     paths.add(path)
                     yield path, place
         except OSError:
-            continue  # a directory that went away meanwhile
+            continue  # a directory was removed during the search
 
 
 def _place(path: str) -> Place | None:
-    """Return the place that a file of this path on a host is."""
+    """Return the first place whose pattern matches the path of a file, or None."""
     name = path.removeprefix("/")
     return next((place for place in PLACES if fnmatch(name, place.pattern)), None)
 
 
 def _read(root: Path, path: Path) -> bytes:
-    """Return the content of a plain file below the root; nothing if it is missing or not a plain file."""
+    """Return up to 8 MiB and one byte of a regular file below the root; empty if it is not one.
+
+    The extra byte shows that the file is larger. Links that leave the root are not followed.
+    """
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(os.path.realpath(root)) or not real.is_file():
         return b""

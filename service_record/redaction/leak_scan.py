@@ -1,6 +1,6 @@
-"""The last look at what leaves: is a secret of this host in it, or what never may be. Pure over a stream.
+"""Scan outgoing data for secrets that are still in it. Reads only the stream.
 
-Compressions and archives in one another are read to their end. What cannot be read is refused like a secret.
+Nested archives and compressed data are read to their end. Data that cannot be read counts as a leak.
 """
 
 from collections.abc import Iterator
@@ -23,21 +23,21 @@ from service_record.redaction.types import Leak
 
 _CHUNK_BYTES: Final = 1 << 20
 UNREADABLE: Final = "unreadable"
-"""The kind of a finding that is no secret, but may hide one."""
+"""The kind of a leak that is not a secret, but unreadable data that may hide one."""
 _MOST_BYTES: Final = 16 << 30
-"""The limit of everything, unpacked; more is refused."""
+"""The limit of all unpacked data. More counts as a leak."""
 _MOST_MEMBERS: Final = 1 << 22
-"""More than our own bundles and copies have, so that a large one is not refused for its number of files."""
+"""The limit of members. It is higher than in our bundles and copies, so that large ones are not refused."""
 _LIMITS: Final = Limits(
     read_bytes=_MOST_BYTES, free_bytes=_MOST_BYTES, members=_MOST_MEMBERS, is_our_own=True
 )
 
 
 def find_leak(rules: Rules, stream: BinaryIO, place: str = "") -> Leak | None:
-    """Return the first secret in a bundle or any other stream, with its member; None when there is none.
+    """Return the first secret in a bundle or other stream, or None.
 
-    A finding of the kind `unreadable` says that a part could not be looked into. Raises OSError when the
-    stream itself cannot be read: what the disk does not give is no finding.
+    A leak of the kind `unreadable` marks a part that cannot be read or unpacked. Raises OSError if reading
+    the stream fails, for example because of a disk error.
     """
     source = _Source(stream)
     leak = next(_Scan(rules).layer(Layer(source.read, ReadingBudget(_LIMITS)), place), None)
@@ -47,7 +47,7 @@ def find_leak(rules: Rules, stream: BinaryIO, place: str = "") -> Leak | None:
 
 
 class _Source:
-    """A stream that remembers why it could not be read: to a layer, that is damage like any other."""
+    """A stream that remembers its read error, because `Layer` treats such an error like damaged data."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -80,7 +80,7 @@ class _Scan:
             yield Leak(UNREADABLE, place, 0)
 
     def _tar(self, layer: Layer, place: str) -> Iterator[Leak]:
-        """Yield each member with its headers; behind the end there are zeros and nothing else."""
+        """Yield the leaks in each member and its headers. Data other than zeros after the end is a leak."""
         for member in members(layer):
             yield from self._headers(member, place)
             named = f"{place}: {member.name}" if place else member.name

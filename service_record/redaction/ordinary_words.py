@@ -1,6 +1,7 @@
 """Checks that distinguish secrets from placeholders, paths, names, digests and prose. Pure.
 
-Each check takes a candidate and returns whether it is a secret.
+Each check takes a candidate value and returns True if it is a secret. shapes.toml names the check of each
+shape. The limits are heuristics; the tests run them on known secrets and on ordinary log lines.
 """
 
 import re
@@ -18,19 +19,19 @@ _KEY_BYTES: Final = frozenset({16, 24, 32, 64})
 _BOOTSTRAP_DIGITS: Final = 2
 _SESSION_BYTES: Final = 20
 _DIGITS: Final = 10
-"""Digits alone are a token from so many on."""
+"""The least size of a token of digits alone."""
 _RANDOM_LETTERS: Final = 14
 _DENSE_BYTES: Final = 16
 _DENSE_DIGITS: Final = 2
 _DENSE_CHANGES: Final = 4
 _PREFIXED_CHANGES: Final = 2.5
 _MOST_LOWERS: Final = 2
-"""In random letters and digits every second changes its class, in `ValidateRFC4281Id` every third."""
+"""Random letters and digits change their class at every second byte; `ValidateRFC4281Id` at every third."""
 _LONG_WORD: Final = 18
 _VOWELS: Final = 4
-"""Every fifth random letter is a vowel; in words more than every third is one."""
+"""A random word has a share of vowels below 1/4. Among random letters it is 1/5, in words more than 1/3."""
 _CHANGES: Final = 3
-"""Every second random letter changes the case; in `SomeNamesLikeThis` about every fourth does."""
+"""Random letters change their case at every second letter; `SomeNamesLikeThis` at about every fourth."""
 
 _UPPER: Final = re.compile(rb"[A-Z]")
 _LOWER: Final = re.compile(rb"[a-z]")
@@ -45,7 +46,7 @@ _HEX: Final = re.compile(rb"[0-9A-Fa-f]+")
 _PUBLIC: Final = re.compile(
     rb"(?:MII|LS0tLS1CRUdJTi|AAAA[BCEI]|ssh-|ecdsa-|(?i:(?:sha|md)[0-9]+|crio|docker|libpod|overlay|img)[-:_~]).*"
 )
-"""The beginnings of a certificate, of a public key and of the names of digests and of containers."""
+"""Matches certificates, public keys, and names of digests and containers, by their prefixes."""
 _PORT: Final = re.compile(rb"\d{1,5}(?:/|$)")
 _STRUCTURE: Final = re.compile(rb"[A-Za-z.]+[{(]")
 _JOINTS: Final = re.compile(rb"[^A-Za-z0-9]+")
@@ -64,12 +65,12 @@ _PROSE: Final = re.compile(
     rb"|too|try|unable|unauthenticated|unauthorized|unknown|use|user|using|wait|waiting|was|we|were|when|which|will|with|would|you|your|password|passwd|options?|flags?|arguments?)[.,;:!?)]*"
 )
 _HEX_NAME: Final = re.compile(rb"\$[0-9A-Fa-f]{24,}")
-"""No variable has such a name."""
+"""Matches a value that looks like a variable but is too long for one."""
 _FILE: Final = re.compile(rb"[A-Za-z0-9_-]+\.(?:htpasswd|json|ya?ml|conf|cfg|txt|pem|crt|key)")
 _NAME_SERVICES: Final = re.compile(
     rb"(?:(?:files|db|compat|systemd|altfiles|sss|ldap|nis|winbind|\[[A-Za-z!=]+\])[ \t]*)+"
 )
-"""The sources of a database of nsswitch.conf(5), `passwd` among them."""
+"""Matches the sources of a database in nsswitch.conf(5), such as `passwd: files systemd`."""
 _PATH: Final = re.compile(
     rb"(?:file:/|\.)?/(?:bin|boot|dev|etc|home|lib|mnt|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)(?:/.*)?|[A-Za-z]:\\.*"
     rb"|(?:[a-z]{3,}/){3}.*"
@@ -77,22 +78,22 @@ _PATH: Final = re.compile(
 
 
 def is_unmasked(value: bytes) -> bool:
-    """Accept everything but a mask: the shape alone proves a secret."""
+    """Accept everything except a mask. The pattern alone proves a secret."""
     return not value.startswith(_MASKED)
 
 
 def is_anything(value: bytes) -> bool:
-    """Accept everything: the pattern proves a secret, and may span masks of its parts."""
+    """Accept everything, including masks. The pattern proves a secret, which may be partly masked already."""
     return bool(value)
 
 
 def is_random(value: bytes) -> bool:
-    """Accept base64, which has letters of either case and digits; reject hexadecimal and paths."""
+    """Accept text with letters of both cases and a digit or `+`, as base64 has. Reject hexadecimal."""
     return all(pattern.search(value) for pattern in (_UPPER, _LOWER, _DIGIT))
 
 
 def is_value(value: bytes) -> bool:
-    """Reject masks, placeholders and paths of files."""
+    """Accept everything except masks, placeholders and file paths."""
     bare = value.strip(b" \t\r\n\0\"'\\")
     if not bare or bare.startswith(_MASKED):
         return False
@@ -101,20 +102,20 @@ def is_value(value: bytes) -> bool:
 
 
 def is_password(value: bytes) -> bool:
-    """Reject also prose: `password: incorrect`, and `passwd: files` of nsswitch.conf."""
+    """Like `is_value`, and reject prose (`password: incorrect`) and nsswitch.conf (`passwd: files`)."""
     if _NAME_SERVICES.fullmatch(value) or _FILE.fullmatch(value):
         return False
     return is_value(value) and not _PROSE.fullmatch(value.partition(b" ")[0])
 
 
 def is_error(value: bytes) -> bool:
-    """Return whether a text is an error of the system, or a code like EOF."""
+    """Return True for an error message of the system, or a code such as EOF."""
     is_code = value.isalpha() and value.isupper() and len(value) <= _LONGEST_CODE
     return is_code or value.strip(b" .!?").lower().startswith(_ERRORS)
 
 
 def is_sentence(value: bytes) -> bool:
-    """Return whether a text is a message: an error, or several words with a verb or a preposition."""
+    """Return True for an error message, and for several words that look like prose."""
     if is_error(value):
         return True
     words = value.split()
@@ -171,17 +172,17 @@ _ERRORS: Final = tuple(
         b"value too large for defined data type|wrong medium type"
     ).split(b"|")
 )
-"""The messages of strerror(3) on Linux, and those about the end of a file and about time limits."""
+"""The messages of strerror(3) on Linux, and messages about ends of files and timeouts, in lower case."""
 _LONGEST_CODE: Final = 5
 
 
 def is_password_and_no_path(value: bytes) -> bool:
-    """Reject also directories, for names that both passwords and directories have."""
+    """Like `is_password`, and reject all paths, for names that passwords and directories share."""
     return is_password(value) and not value.startswith((b"/", b"~"))
 
 
 def is_credential_word(value: bytes) -> bool:
-    """Accept random letters and reject words, for names that only keys and tokens have."""
+    """Accept random letters and reject words. For names that only keys and tokens have."""
     return (
         len(value) >= _LEAST_LETTERS
         and value.isalpha()
@@ -197,7 +198,7 @@ def _pairs(value: bytes) -> Iterator[bytes]:
 
 _LEAST_LETTERS: Final = 8
 _MOST_COMMON_SHARE: Final = 0.45
-"""Two of three pairs of letters in English are among the common ones, but only one of six random ones."""
+"""In English, 2/3 of all pairs of letters are among `_COMMON_PAIRS`; in random letters, 1/6."""
 _COMMON_PAIRS: Final = frozenset(
     b"th he in er an re nd on en at ou ed ha to or it is hi es ng st ar se te ti al as ve le de me co "
     b"ro ra li ri ne ea io ce ic el ma ll us la ur ns om ec ac ta ho ch et no ca nt em si so wo un lo "
@@ -207,18 +208,18 @@ _COMMON_PAIRS: Final = frozenset(
 
 
 def is_written(value: bytes) -> bool:
-    """Reject plain words, for passwords in sentences."""
+    """Like `is_password`, and reject plain words. For passwords in sentences."""
     word = value.rstrip(b".,;:!?)")
     return is_password(value) and not (word.isalpha() and (word.islower() or word.istitle()))
 
 
 def is_flag_value(value: bytes) -> bool:
-    """Reject also the next option of a command."""
+    """Like `is_password`, and reject values with a hyphen first, which are the next option of a command."""
     return is_password(value) and not value.startswith(b"-")
 
 
 def is_quoted_flag_value(value: bytes) -> bool:
-    """Like `is_flag_value`, for a value in quotes, which is no prose and may begin with a hyphen."""
+    """Like `is_flag_value`, for quoted values: they are not prose, and may begin with a hyphen."""
     return is_value(value) and not _OPTION.fullmatch(value)
 
 
@@ -226,12 +227,12 @@ _OPTION: Final = re.compile(rb"--?[A-Za-z0-9][A-Za-z0-9_.-]*(?:=.*)?|-")
 
 
 def is_userinfo(value: bytes) -> bool:
-    """Reject a port of a URL and the path behind it, up to an @ in that."""
+    """Like `is_value`, and reject the port of a URL without userinfo whose path contains an @."""
     return is_value(value) and not _PORT.match(value)
 
 
 def is_cookie(value: bytes) -> bool:
-    """Reject hexadecimal numbers: the cookie of a network flow is one."""
+    """Like `is_value`, and reject hexadecimal numbers, such as the cookie of a network flow."""
     return is_value(value) and not _HEX_NUMBER.fullmatch(value)
 
 
@@ -246,7 +247,7 @@ def is_session(value: bytes) -> bool:
 
 
 def is_body(value: bytes) -> bool:
-    """Reject the short rest of a line."""
+    """Like `is_value`, and reject short values."""
     return len(value) >= _BODY_BYTES and is_value(value)
 
 
@@ -256,7 +257,7 @@ def is_token(value: bytes) -> bool:
     if not is_value(value):
         return False
     if value.lstrip(b"\\\"' ").startswith(b"{"):
-        return bool(value.strip(b"\\\"' {["))  # a lone bracket opens a block in a program
+        return bool(value.strip(b"\\\"' {["))  # a lone bracket opens a block of source code
     if (
         len(value) < _TOKEN_BYTES
         or b"*" in value
@@ -273,14 +274,14 @@ def is_token(value: bytes) -> bool:
 
 
 def is_stated(value: bytes) -> bool:
-    """Accept only random values, for names that are also words of prose."""
+    """Accept only random values. For names that are also words of prose."""
     return is_token(value) and is_password(value) and not _UUID.fullmatch(value)
 
 
 def is_mixed(value: bytes) -> bool:
-    """Tell a key from an identifier and from a digest that begin like it.
+    """Accept keys; reject identifiers and digests with the same prefix.
 
-    A key has digits, or letters of either case, and others than those of a hexadecimal number.
+    A key has digits or random letters, and is not a hexadecimal number.
     """
     return (
         is_unmasked(value)
@@ -291,7 +292,7 @@ def is_mixed(value: bytes) -> bool:
 
 
 def is_dense(value: bytes) -> bool:
-    """Accept long random letters and digits in a row; reject names, hosts and versions."""
+    """Accept a long run of random letters and digits. Reject names, hosts and versions."""
     if not is_value(value) or _PUBLIC.fullmatch(value) or _UUID.fullmatch(value):
         return False
     longest = max(_JOINTS.split(value), key=len)
@@ -304,19 +305,19 @@ def is_dense(value: bytes) -> bool:
 
 
 def is_dense_and_no_digest(value: bytes) -> bool:
-    """Reject also hexadecimal, and base64 of a text, in which the names of keys are written."""
+    """Like `is_dense`, and reject hexadecimal, and base64 of text, such as encoded names of keys."""
     plain = from_base64(value)
     is_text = bool(plain) and plain.isascii() and plain.decode().isprintable()
     return is_dense(value) and not _HEX.fullmatch(value) and not is_text
 
 
 def is_prefixed(value: bytes) -> bool:
-    """Accept a token behind the letters of its service; reject identifiers, whose letters are in order."""
+    """Accept the part of a token after its service's prefix. Reject identifiers, which are made of words."""
     return is_shuffled(value) and is_dense_and_no_digest(value)
 
 
 def is_shuffled(value: bytes) -> bool:
-    """Accept letters and digits in no order; reject names such as `DataSourceEc2`."""
+    """Accept random letters and digits. Reject names such as `DataSourceEc2`."""
     longest = max(_JOINTS.split(value), key=len)
     lowers = sum(len(run) for run in _LOWER_RUN.findall(longest))
     is_mix = _PREFIXED_CHANGES * _changes(longest) >= len(longest) > _MOST_LOWERS * lowers
@@ -324,7 +325,7 @@ def is_shuffled(value: bytes) -> bool:
 
 
 def is_sole_value(value: bytes) -> bool:
-    """Accept random letters and digits, where a text is only a name and one more word."""
+    """Accept random letters and digits. For texts that are only a name and a value."""
     if not is_value(value) or _PUBLIC.fullmatch(value) or _UUID.fullmatch(value) or _TIME.fullmatch(value):
         return False
     pieces = [piece for piece in _JOINTS.split(value) if piece]
@@ -348,12 +349,12 @@ def is_sole_value(value: bytes) -> bool:
 _LETTERS: Final = re.compile(rb"[A-Za-z]{3,}")
 _LEAST_GROUPS: Final = 3
 _LEAST_DIGITS_ALONE: Final = 24
-"""Times and numbers are shorter."""
+"""The least size of digits alone. Times and other numbers are shorter."""
 _GROUP_BYTES: Final = 4
 
 
 def is_sole_value_or_uuid(value: bytes) -> bool:
-    """Accept also a UUID, for names in capitals or in camel case."""
+    """Like `is_sole_value`, and accept a UUID. For names in capitals or in camel case."""
     return is_sole_value(value) or _UUID.fullmatch(value) is not None
 
 
@@ -363,7 +364,7 @@ def is_registry_auth(value: bytes) -> bool:
 
 
 def _changes(value: bytes) -> int:
-    """Count the neighbours of different classes: digits, letters of either case."""
+    """Count the changes between lower case letters, digits, and other bytes."""
     return len(_SAME_CLASS.findall(value)) - 1
 
 
@@ -371,14 +372,14 @@ _SAME_CLASS: Final = re.compile(rb"[0-9]+|[a-z]+|[^0-9a-z]+")
 
 
 def _is_name(value: bytes) -> bool:
-    """Return whether most of it is words: `default-dockercfg-x7k2p`, `openshift-etcd/etcd-peer-master-0`."""
+    """Return True if at least half of it is words: `default-dockercfg-x7k2p`, `openshift-etcd/etcd-peer`."""
     pieces = _JOINTS.split(value)
     words = sum(len(piece) for piece in pieces if _WORD.fullmatch(piece))
     return len(pieces) > 1 and 2 * words >= sum(map(len, pieces))
 
 
 def _is_random_word(value: bytes) -> bool:
-    """Return whether these are random letters: with many changes of case, or long and with few vowels."""
+    """Return True for random letters: with many changes of case, or long and with few vowels."""
     letters = value.rpartition(b"_")[2]
     if len(letters) < _RANDOM_LETTERS or not letters.isalpha():
         return False
@@ -397,7 +398,7 @@ def is_bootstrap_token(value: bytes) -> bool:
 
 
 def is_kubeadmin_password(value: bytes) -> bool:
-    """Accept what may be kubeadmin's password: 20 random letters and digits in mixed case."""
+    """Accept letters and digits in mixed case. The pattern checks the groups of kubeadmin's password."""
     return not value.isupper() and not value.islower() and value != value.title()
 
 
@@ -408,6 +409,6 @@ def is_credential(value: bytes) -> bool:
 
 
 def is_key(value: bytes) -> bool:
-    """Accept base64 of as many bytes as a key of AES or of a secretbox has."""
+    """Accept base64 of a key for AES or secretbox: 16, 24, 32 or 64 bytes."""
     is_hex = all(byte in b"0123456789abcdef" for byte in value)
     return not is_hex and len(from_base64(value)) in _KEY_BYTES

@@ -1,10 +1,10 @@
-"""Follows secrets over several lines. Pure.
+"""Find secrets that span several lines. Pure.
 
-`Body` follows the base64 below `BEGIN PRIVATE KEY` and that of a wrapped file. `ValueFollower` follows values
-in other lines than their names: in YAML, indented JSON, XML and forms.
+`Body` finds the lines of a private key below its BEGIN line, and other wrapped base64. `ValueFollower` finds
+values that are on another line than their names: in YAML, indented JSON, XML and forms.
 
-Each line is masked by itself, so no text is held back until the end of a secret. Prefixes and suffixes that
-programs add to each line are learnt from the lines of the key.
+Each line is masked separately, so no text is kept until the end of a secret. The prefixes and suffixes that a
+program adds to each line are learned from the first lines of the key.
 """
 
 import re
@@ -28,15 +28,15 @@ PRIVATE_KEY: Final = "private-key"
 _ENCODED: Final = "encoded-secret"
 _MAX_LINES: Final = 4000
 _MAX_FOREIGN_LINES: Final = 160
-"""Lines of other programs, or fields of a journal, between two lines of a key."""
+"""The limit of lines between two lines of a key: lines of other programs, or fields of a journal."""
 _WRAPPED_AT: Final = 57
-"""Base64 is wrapped at 60, 64, 72 or 76 columns; a shorter line is the last."""
+"""Base64 is wrapped at 60, 64, 72 or 76 columns. A line of fewer than 57 is the last one."""
 _SURE_BYTES: Final = 40
-"""Base64 of a key that is at least as long is recognised anywhere in a line."""
+"""Inside a private key, base64 of this size or more is recognised anywhere in a line."""
 _MAX_FRAMED_BYTES: Final = 1 << 13
 _LONG: Final = 24
 _SHORT: Final = 16
-"""The first line of a key is no shorter."""
+"""The least size of the first line of a key."""
 _PEM_UNIT: Final = 4
 
 _BEGIN: Final = re.compile(rb"(?:-----)?BEGIN[ +][A-Z0-9 +]{0,40}PRIVATE[ +]KEY(?:[ +]BLOCK)?-----")
@@ -52,21 +52,21 @@ _INDENT: Final = b" \t>#*|\"'`+-\0"
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """The text around the base64 in a line, without its numbers, which differ from line to line."""
+    """The text around the base64 in a line, with numbers replaced, because they differ between lines."""
 
     head: bytes
     tail: bytes
 
     @classmethod
     def of(cls, line: bytes, start: int, end: int) -> "_Frame":
-        """Return what is around a part of a line; of a line too long for one of a key, nothing."""
+        """Return the frame around a span of a line. All lines that are too long for a key share one frame."""
         if len(line) > _MAX_FRAMED_BYTES:
             return cls(b"-", b"-")
         return cls(_generalized(line[:start]), _generalized(line[end:]))
 
 
 class Body:
-    """Follows a private key or other base64 from line to line."""
+    """Finds the lines of a private key or of other base64, from one line to the next."""
 
     _kind: str
     _lines: int
@@ -82,7 +82,7 @@ class Body:
         return bool(self._kind)
 
     def spans(self, view: UnescapedText) -> Iterator[Found]:
-        """Yield the secret parts of the next line, and remember a secret that goes on in the line below."""
+        """Yield the secret parts of the next line, and remember whether the secret continues below it."""
         if not self.is_open and b"PRIVATE" not in view.text:
             return
         for place, line in lines_in(view.text, 0, len(view.text)):
@@ -98,7 +98,7 @@ class Body:
                 yield from self._secret(place, line, position, len(line))
 
     def follow(self, line: bytes, secret: Found) -> None:
-        """Expect more wrapped base64 below a line whose last secret is base64 up to its end."""
+        """Expect more base64 in the next line if the last secret of this one is base64 up to its end."""
         start, end, kind = secret
         if self.is_open or kind != _ENCODED or line[end:].strip(b" \t\r\"',\\$}"):
             return
@@ -145,7 +145,7 @@ class Body:
             and end - start >= _SURE_BYTES
             and ordinary_words.is_random(line[start:end])
         )
-        # A plus at the beginning may be base64's, or the sign of a line that a diff adds.
+        # A plus at the start may be part of the base64, or mark an added line in a diff.
         fits = self._fits(end - start) or (line.startswith(b"+", start) and self._fits(end - start - 1))
         if is_sure or (fits and (goes_on or self._is_known(line, start, end))):
             if not goes_on:
@@ -154,7 +154,7 @@ class Body:
         return False
 
     def _is_known(self, line: bytes, start: int, end: int) -> bool:
-        """Return whether base64 is alone in its line, or where it was in earlier lines."""
+        """Return True if base64 is alone in its line, or in the same frame as in an earlier line."""
         if _CLOSING.fullmatch(line, end) is not None:
             if start <= _MAX_FRAMED_BYTES and not line[:start].strip(_INDENT):
                 return True
@@ -163,7 +163,7 @@ class Body:
         return _generalized(line[end : end + 1]) in next_bytes and _Frame.of(line, start, end) in self._frames
 
     def _fits(self, size: int) -> bool:
-        """Return whether a run is long enough for base64; a short word is not."""
+        """Return True if a run is long enough to be a line of the base64 and not a word."""
         if self._kind == _ENCODED or size >= _LONG:
             return True
         return size % _PEM_UNIT == 0 and (self._has_begun or size >= _SHORT)
@@ -179,7 +179,7 @@ class Body:
 
 
 def _generalized(text: bytes) -> bytes:
-    """Return a text without its numbers, and with single blanks."""
+    """Return a text with each number replaced by 0, and with single blanks."""
     return _VARYING.sub(b"0", _SEVERAL_BLANKS.sub(b" ", text))
 
 
@@ -188,7 +188,10 @@ TRIGGER: Final = (
     rb"""|-[ \t]["']?--?[a-z0-9-]*(?:pass(?:word|wd|phrase)?|token|secret|psk|key)["']?(?:[\\&%#]|\r?$)"""
     rb"""|(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?::|&|%3A)[ \t]*(?:\{|\\|&|%|$)|form-data;"""
 )
-"""Matches the beginning of a map that may be a Secret's, and of a part of a form. Names have triggers."""
+"""Matches the start of a map that may be in a Secret, of a part of a form, and names of arguments.
+
+The shapes have the triggers of the other names.
+"""
 _KIND: Final = "secret-value"
 _MAX_VALUE_LINES: Final = 200
 _LEAST_ENCODED: Final = 4
@@ -238,7 +241,7 @@ _ANY: Final = types.Finder(
         + rb"""|form-data;|[dD]ata["']?[ \t]*:[ \t]*(?:\{|\r?$)"""
     ),
 )
-"""Matches wherever a name may begin to wait for its value."""
+"""Matches wherever a line may have a name whose value is on a line below."""
 _SCALAR: Final = types.Finder(rb"""^[ \t\r]*["']?([^\s"'{\[|>#<-][^\s"']*)["']?[ \t\r,]*$""", groups=True)
 _ARGUMENT: Final = types.Finder(
     part(rb"""^([^\n]*?)-[ \t]+["']?--?""" + _NAME + rb"""["']?[ \t\r]*$"""), groups=True
@@ -272,10 +275,10 @@ _KEY: Final = types.Finder(rb"^[A-Za-z0-9_.-]+:(?:[ \t]|$)")
 
 @dataclass(frozen=True, slots=True)
 class OpenName:
-    """A name whose value is in a line below."""
+    """A name whose value is on a line below."""
 
     form: str
-    """scalar, block, xml, env, form, or the name of a map."""
+    """A key of `_BEGINNINGS` except map, or `block`, or the name of a map: `data`, `stringData`."""
     head: bytes
     """The text before the name in its line."""
 
@@ -285,18 +288,18 @@ class OpenName:
 
 
 class ValueFollower:
-    """Follows names to their values, from line to line."""
+    """Finds values on other lines than their names."""
 
     _lines: int
     _is_within: bool
-    """True when the name stands in the same line, before the escape of its end."""
+    """True if the name is in the same physical line, before an escaped line break."""
 
     def __init__(self) -> None:
         self._open: OpenName | None = None
 
     @property
     def name(self) -> OpenName | None:
-        """The name that waits for its value."""
+        """The name whose value is expected next, or None."""
         return self._open
 
     @name.setter
@@ -305,11 +308,11 @@ class ValueFollower:
 
     @property
     def is_in_block(self) -> bool:
-        """Return whether a value of several lines has begun."""
+        """Return True inside a value that may take several lines."""
         return self._open is not None and self._open.form in _BLOCKS
 
     def spans(self, view: UnescapedText) -> Iterator[Found]:
-        """Yield the values in the next line whose names are above it, and remember the names in it."""
+        """Yield the values in the next line whose names are above it. Remember a name without a value."""
         if self._open is None and _ANY.find(view.text) is None:
             return
         self._is_within = False
@@ -324,7 +327,7 @@ class ValueFollower:
             if spans and self.name is None:
                 return
         if (self._open is None or self._open.form == "data") and len(line) <= _MAX_FRAMED_BYTES:
-            self._begin(line)  # a longer line is nothing that people wrote, and the search for names is slow
+            self._begin(line)  # nobody writes longer lines by hand, and the search for names is slow
         yield from _in_line(line)
 
     def _expected(self, name: OpenName, line: bytes) -> Iterator[tuple[int, int]]:
@@ -349,7 +352,7 @@ class ValueFollower:
 
     def _begin(self, line: bytes) -> None:
         for form, pattern in _BEGINNINGS.items():
-            # A look at the letters first: most lines have none of these names.
+            # Search for the fixed letters first: it is fast, and most lines have none of these names.
             spans = pattern.groups(line) if _LETTERS[form] in line else None
             if spans is not None:
                 head, *more = (line[max(start, 0) : max(end, 0)] for start, end in spans[1:])
@@ -362,7 +365,7 @@ class ValueFollower:
 
 
 def _behind(head: bytes, line: bytes) -> int | None:
-    """Return where a line goes on behind the prefix of the line above; None if it has another prefix."""
+    """Return the offset after the prefix `head` of the line above; None if this line has another prefix."""
     words = head.split()
     match = _words(len(words)).match(line)
     if match is None:
@@ -380,13 +383,13 @@ _MOST_WORDS_BEFORE: Final = 64
 
 
 def _value(form: str, text: bytes) -> tuple[int, int] | None:
-    """Return where the value is in a line."""
+    """Return the span of the value in a line, or None if it is not secret."""
     if form == "block":
         start = len(text) - len(text.lstrip(b" \t"))
         return (start, len(text.rstrip())) if ordinary_words.is_value(text) else None
     pattern, check = _VALUES.get(form, (_SCALAR, _is_scalar))
     spans = pattern.groups(text)
-    if spans is None:  # of a text of several lines, each is secret
+    if spans is None:  # each line of a multi-line text is secret
         is_text = form == "stringData" and _KEY.find(text.lstrip()) is None
         return _value("block", text) if is_text else None
     start, end = next(span for span in spans[1:] if span[0] >= 0)
@@ -398,7 +401,7 @@ def _is_scalar(value: bytes) -> bool:
 
 
 def _is_encoded(value: bytes) -> bool:
-    """Accept base64 of a text and long base64 of bytes; reject the plain values of a ConfigMap."""
+    """Accept base64 of text and long base64 of bytes. Reject the plain values of a ConfigMap."""
     decoded = from_base64(value)
     if len(decoded) < _LEAST_ENCODED or len(value) % 4:
         return False
@@ -413,11 +416,11 @@ _VALUES: Final = {
     "stringData": (_PAIR, ordinary_words.is_value),
     "data": (_PAIR, _is_encoded),
 }
-"""Pattern and check of the values. All other values are words alone in their lines."""
+"""The pattern and check of the values of each form. All other values are single words on their lines."""
 
 
 def _in_line(line: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the values of a Secret that is one line of JSON."""
+    """Yield the values of a Secret that is written as one line of JSON."""
     for each in _MAPS_IN_LINE.finditer(line):
         for pair in _PAIRS_IN_LINE.finditer(line, each.start(2), each.end(2)):
             check = _is_encoded if each.group(1) == b"data" else ordinary_words.is_value

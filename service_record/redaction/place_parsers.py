@@ -1,7 +1,7 @@
-"""Parsers of the files in which a host keeps secrets: one for each syntax, not one for each file. Pure.
+"""Parsers for files in which a host keeps secrets: one for each syntax, not one for each file. Pure.
 
-A parser yields names and values as the program reads them that owns the file, without quotes and escapes. The
-values are exact: nothing is guessed from a value's characters. `is_secret_name` tells which names are secret.
+A parser yields names and values as the program that owns the file reads them, without quotes and escapes. The
+values are not checked for randomness; `is_secret_name` decides by the name which values are secret.
 """
 
 import html
@@ -17,7 +17,7 @@ Named: TypeAlias = tuple[str, str]
 Parser: TypeAlias = Callable[[str], Iterator[Named]]
 
 INNER: Final = "inner text"
-"""The name of a value that is a text of its own, such as a script or a file in YAML; it may be base64."""
+"""The name for values that are texts themselves, such as scripts or files in YAML. They may be base64."""
 _MAX_TREE_CHARACTERS: Final = 1 << 20
 _MAX_TREE_DEPTH: Final = 100
 _MAX_WORDS_LINE: Final = 4096
@@ -43,11 +43,11 @@ _NO_SECRETS: Final = (
     *("file", "path", "flags", "url", "uri", "type", "name", "id", "command", "policy", "length", "ttl"),
     *("prompt", "ref", "dir", "days", "algorithm", "hint", "count", "count3", "expire", "expires"),
 )
-"""Ends of names that have a secret in them and none as their value: `psk-flags`, `token_file`."""
+"""Suffixes of names that contain a stem but have no secret as their value: `psk-flags`, `token_file`."""
 _WORKING_DIRECTORIES: Final = frozenset({"PWD", "OLDPWD"})
 """Variables of every shell. As secrets, their paths would be masked in everything that leaves the host."""
 _WITH_USER: Final = frozenset({"auth", "user", "list", "creds", "userinfo", "proxyuser"})
-"""Names of `user:password`."""
+"""Names whose values are `user:password`."""
 _PASSWORD: Final = re.compile(r"pass|pwd|psk|rootpw|sshpw|bindpw")
 _REFERENCE: Final = re.compile(r"/[\w.-]+/|\$[({A-Za-z]|https?://|file:")
 _OPTION: Final = re.compile(r"--?[a-z][a-z-]*(?:=.*)?")
@@ -64,10 +64,10 @@ def is_secret_name(name: str) -> bool:
 
 
 def secrets_among(values: Iterator[Named], names: frozenset[str] = frozenset()) -> Iterator[Named]:
-    """Yield what is secret among names and values; `names` are more names that are secret in this file.
+    """Yield the secret values. `names` are further names that are secret in this file.
 
-    The value of a token or key may be the path of a file or a variable, which is no secret. A password may
-    look like one.
+    A path or variable as the value of a token or key is not secret. As the value of a password it is, because
+    a password may look like a path.
     """
     for name, value in values:
         if name == INNER:
@@ -87,9 +87,9 @@ def _plain(name: str) -> str:
 
 
 def ini(text: str) -> Iterator[Named]:
-    """`name = value` or `name: value` in each line; the value goes on to the end of the line.
+    """Read `name = value` or `name: value` in each line, with values up to the end of the line.
 
-    Covers key files of NetworkManager, environment files and units of systemd.
+    Reads key files of NetworkManager, environment files, and systemd units.
     """
     for line in (line.strip().removeprefix("- ").removeprefix("export ") for line in text.splitlines()):
         if line.startswith(("#", ";", "[")):
@@ -104,7 +104,7 @@ def ini(text: str) -> Iterator[Named]:
 
 
 def _unquoted(name: str, value: str) -> Iterator[Named]:
-    """Yield a value as it stands, without the quotes around it, and without the escapes of key files."""
+    """Yield a value unchanged, without its quotes, and without the escapes of key files."""
     yield name, value
     inner = value.rstrip(",;")
     if len(inner) > 1 and inner[0] in "\"'" and inner[0] == inner[-1]:
@@ -121,10 +121,10 @@ def _unquoted(name: str, value: str) -> Iterator[Named]:
 
 
 def words(text: str) -> Iterator[Named]:
-    """Words of a shell: `--name=value`, `name=value`, and `name value` with options between them.
+    """Read shell words: `--name=value`, `name=value`, and `name value`, also with options between them.
 
-    Covers kickstarts, mount options, kernel command lines, and files of directives such as keepalived.conf.
-    Some of these have no quotes, so each line is read with and without them.
+    Reads kickstarts, mount options, kernel command lines, and files of directives such as keepalived.conf. In
+    some of them quotes have no meaning, so each line is read twice: with and without quoting.
     """
     for line in re.sub(r"\\\n", " ", text).splitlines():
         if not line.lstrip().startswith("#"):
@@ -148,12 +148,12 @@ def _in_words(split: list[str]) -> Iterator[Named]:
 def _split(line: str) -> list[str]:
     try:
         return shlex.split(line, comments=False)
-    except ValueError:  # an unpaired quote: the file is in another syntax
+    except ValueError:  # an unpaired quote: the file has another syntax
         return line.split()
 
 
 def preseed(text: str) -> Iterator[Named]:
-    """Lines of debconf: owner, question, type and value. The value goes on to the end of the line."""
+    """Read debconf lines: owner, question, type, and a value up to the end of the line."""
     for line in text.splitlines():
         match = re.match(r"\s*\S+\s+(\S+)\s+(\S+)\s(.+)", line)
         if match and (match[2] == "password" or "passw" in match[1]):
@@ -161,15 +161,15 @@ def preseed(text: str) -> Iterator[Named]:
 
 
 def netrc(text: str) -> Iterator[Named]:
-    """Tokens over the whole file, in which `password` comes before its value."""
+    """Read the whole file as words, in which a value follows its name."""
     tokens = _split(re.sub(r"(?m)^\s*#.*", "", text))
     yield from pairwise(tokens)
-    raw = text.split()  # a password with a quote in it is written without quotes
+    raw = text.split()  # a password that contains a quote is not quoted
     yield from pairwise(raw)
 
 
 def columns(number: int, separator: str | None = None) -> Parser:
-    """Return a parser of one column of each line, also without the name of its encoding (`HEX:`)."""
+    """Return a parser that reads one column of each line, and also removes a prefix such as `HEX:`."""
 
     def parsed(text: str) -> Iterator[Named]:
         for line in text.splitlines():
@@ -186,7 +186,7 @@ def columns(number: int, separator: str | None = None) -> Parser:
 
 
 def urls(text: str) -> Iterator[Named]:
-    """The password in `scheme://user:password@host`, also with `/` or `@` in it; a token in its place."""
+    """Read the password, which may contain `/` or `@`, in `scheme://user:password@host`; or a token there."""
     for word in re.findall(r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s\"'<>]{1,4096}", text):
         userinfo, at, _ = word.partition("://")[2].rpartition("@")
         if not at:
@@ -197,7 +197,7 @@ def urls(text: str) -> Iterator[Named]:
 
 
 def xml(text: str) -> Iterator[Named]:
-    """Elements with a text, and attributes; `<param name="password" value="...">` is a name and a value."""
+    """Read elements with text, attributes, and pairs such as `<param name="password" value="...">`."""
     for tag, attributes, content in re.findall(r"<([\w:.-]{1,80})([^<>]{0,2000})>([^<]{0,4096})", text):
         named = {
             name: html.unescape(first or second)
@@ -215,16 +215,16 @@ def xml(text: str) -> Iterator[Named]:
 
 
 def tree(text: str) -> Iterator[Named]:
-    """JSON and YAML: keys with their scalars, arguments in lists, and pairs of `name` and `value`.
+    """Read JSON and YAML: keys with scalars, arguments in lists, and pairs of `name` and `value`.
 
-    Lines are read by themselves where the whole is damaged, too long, or a template.
+    A text that is damaged, too long, or a template is read line by line.
     """
     documents = _documents(text)
     yield from _walk(documents) if documents else ini(text)
 
 
 def _documents(text: str) -> list[Any]:
-    """Return the documents in a text of JSON or YAML; nothing for any other text."""
+    """Return the documents in a JSON or YAML text, or an empty list for other text."""
     try:
         return [json.loads(text)]
     except (ValueError, RecursionError):
@@ -232,8 +232,8 @@ def _documents(text: str) -> list[Any]:
 
 
 def _yaml_documents(text: str) -> list[Any]:
-    """Build documents from events: libyaml's own composer recurses, and deep nesting would crash it."""
-    import yaml  # takes long to load, and many hosts have no such file
+    """Build documents from events. The composer of libyaml recurses, so deep nesting would crash it."""
+    import yaml  # slow to import, and many hosts have no such file
 
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     open_nodes: list[list[Any]] = [[]]
@@ -278,7 +278,7 @@ def _walk(documents: list[Any]) -> Iterator[Named]:
 
 
 def _arguments(items: list[str]) -> Iterator[Named]:
-    """Yield options of a command line that is written as a list."""
+    """Read the options in a command line that is written as a list."""
     for item, following in pairwise([*items, ""]):
         name, equals, value = item.partition("=")
         if name.startswith("-"):
@@ -286,7 +286,7 @@ def _arguments(items: list[str]) -> Iterator[Named]:
 
 
 def user_data(text: str) -> Iterator[Named]:
-    """User data of cloud-init: YAML, a script, or several of them as parts of a MIME message."""
+    """Read cloud-init user data: YAML, a script, or a MIME message with several of them."""
     if text.startswith(("Content-Type: multipart", "MIME-Version:")):
         from email import message_from_string  # few hosts have such user data
 
@@ -302,7 +302,7 @@ def user_data(text: str) -> Iterator[Named]:
 
 
 def anything(text: str) -> Iterator[Named]:
-    """A text in an unknown syntax, such as a file in an Ignition config."""
+    """Read a text in an unknown syntax, such as a file in an Ignition config."""
     if text.lstrip()[:1] in {"{", "["}:
         yield from tree(text)
     elif text.startswith(("#cloud-config", "Content-Type: multipart", "MIME-Version:", "#!")):

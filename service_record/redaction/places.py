@@ -1,4 +1,4 @@
-"""The files in which a host keeps secrets, and how each is written. Adding a place is adding a row."""
+"""The files in which a host keeps secrets, and the syntax of each. To add a place, add a row to `PLACES`."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -19,22 +19,22 @@ from service_record.redaction.place_parsers import (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Files of one sort, by their path below the root.
+    """Files with secrets, by their path below the root.
 
-    In each file secrets are also found by their shape, and passwords in URLs.
+    Secrets with a known shape and passwords in URLs are found in every file, even without a parser.
     """
 
     pattern: str
-    """The pattern, in the syntax of `Path.glob`."""
+    """The path without its first slash, in the syntax of `Path.glob`."""
     parser: Parser | None = None
-    """The syntax of the file."""
+    """The parser for the syntax of the files."""
     whole: str = ""
-    """The kind of the secret that such a file is as a whole; empty when secrets are merely in it."""
+    """The kind of secret, if the whole file is one secret; else empty."""
     names: frozenset[str] = frozenset()
-    """Names that are secret in this file although they are not elsewhere, such as `key`."""
+    """Names that are secret only in these files, such as `key`."""
 
 
-# No place is in a directory where everybody may write: a user could have evidence masked as a secret.
+# Never add a directory that every user may write to: a user could hide evidence by declaring it a secret.
 PLACES: Final[tuple[Place, ...]] = (
     # Installers: cloud-init, Anaconda, Debian's installer, AutoYaST.
     Place("var/lib/cloud/instance*/user-data*", user_data),

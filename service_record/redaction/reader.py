@@ -1,6 +1,6 @@
-"""Finds the secrets that nobody told us in a line: by the syntax around a value, and by the shape of tokens.
+"""Find unknown secrets in a line: by the name and syntax around a value, or by the shape of a token. Pure.
 
-docs/redaction.md tells how a line is read. Pure.
+docs/redaction.md, "How a line is read", describes the steps.
 """
 
 import re
@@ -26,9 +26,9 @@ from service_record.redaction.syntax import (
 from service_record.redaction.types import MASK_BEGIN, Found, UnescapedText, unescape
 
 MAX_DEPTH: Final = 6
-"""Texts in texts: escapes in escapes, JSON in JSON, what is encoded in what is encoded."""
+"""The limit of nesting: escapes in escapes, JSON in JSON, base64 in base64."""
 _LEAST_TEXT: Final = 6
-"""A shorter string holds no name with a value."""
+"""A shorter string cannot hold a name with a value."""
 _LONGEST_MASK: Final = 64
 _LONGEST_NAME: Final = 64
 _NAME_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
@@ -39,40 +39,44 @@ _PUBLIC_NAME: Final = re.compile(
     rb"[ _.-]?keys?|(?:token|key)[_.-]?id)"
     rb"""(?:["'`>\]\s:=?,({-]|string|base64)*$)"""
 )
-"""Keys that are no secrets."""
+"""Matches names whose values are not secret although they end in `key` or `id`: `public_key`, `token_id`."""
 _LEAST_REPEATED: Final = 12
-"""A shorter value may stand elsewhere in its line as something else."""
+"""A shorter value may occur elsewhere in its line by chance."""
 _NESTED: Final = frozenset(b"([")
-"""Signs in a pattern after which a `|` may not be between alternatives of the whole."""
+"""A pattern with one of these bytes is not split at `|`, which may be inside a group or a class."""
 _WORD_BEFORE: Final = re.compile(rb"[A-Za-z] \Z")
 _WORD_AFTER: Final = re.compile(rb"[ \t]+(?![A-Za-z_][A-Za-z0-9_.-]*=)[^\s#|<>&;\"'}\])]")
 _FAILURE: Final = re.compile(
     rb"(?i:\b(?:fail(?:ed|ure|s)?|errors?|cannot|can't|could not|couldn't|unable|invalid)\b[^:=\"']*\Z)"
 )
-"""Matches before a name in a message whose colon is followed by a reason."""
+"""Matches the text before a name in an error message. The reason follows the colon there, not a value."""
 _LOCATION: Final = re.compile(rb"[A-Za-z0-9_./-]+:\d+(?::\d+)?[\]:]*")
 _LABEL: Final = re.compile(rb"[A-Za-z][A-Za-z0-9_.@\[\]-]*:")
 _URL: Final = re.compile(rb"[a-z][a-z0-9+.-]*://|[a-z][a-z_]{2,}=(?![=>])|[A-Za-z_][A-Za-z0-9_.-]*=\"")
-"""Matches an address, and the next field of logfmt: neither is a password."""
+"""Matches a URL or the next field of logfmt. Neither is a password."""
 _BLANKS: Final = re.compile(rb"[ \t]*")
 _ReadText: TypeAlias = tuple[UnescapedText, Sequence[Document], int]
-"""A text, the JSON in it, and the groups of shapes that may be in it."""
+"""A text, its JSON documents, and a bit mask of the groups of shapes that it may contain."""
 
 
 NAMES, WORDS, TOKENS, RUNS, ENCODED = 1, 2, 4, 8, 16
-"""Groups of shapes, each with one automaton that finds where they may be.
+"""Groups of shapes, as bits. Each group has one automaton that searches for its triggers.
 
-Names whose values are secret; other words, of commands and headers; shapes in which certain digits matter,
-most of them the beginnings of tokens; letters and digits in a row that may be random; and those that may
-encode a text. One automaton for all of them would have a state for each combination of what has begun,
-thousands in an ordinary log, and would spend its time making them.
+- NAMES: names whose values are secret.
+- WORDS: other words, such as commands and headers.
+- TOKENS: shapes that depend on certain digits; most are prefixes of tokens.
+- RUNS: runs of letters and digits that may be random.
+- ENCODED: runs that may encode a text.
+
+A single automaton would need a state for each combination of partial matches. An ordinary log leads to
+thousands of these states, and building them takes longer than the search.
 """
 GROUPS: Final = (NAMES, WORDS, TOKENS, RUNS, ENCODED)
 _ANY_DIGIT: Final = re.compile(rb"0-9|\{[0-9,]+\}")
 _LITERAL_DIGIT: Final = re.compile(rb"[0-9]")
 _TOKEN_KINDS: Final = frozenset({"service-token", "private-key", "encoded-secret"})
 _DIGIT_CHECKS: Final = (ordinary_words.is_credential, ordinary_words.is_registry_auth)
-"""What these decode depends on each digit."""
+"""These checks decode base64, so each digit affects their result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +84,13 @@ class _Group:
     triggers: Sequence[bytes]
     trigger: types.Finder
     filter: Any
-    """Of RE2: says which of the shapes are in a text."""
+    """An RE2 filter that returns the indexes of the `shapes` in a text."""
     shapes: Sequence[tuple[int, SecretShape, bytes]]
-    """The shapes with their places in the order of all, and with their patterns."""
+    """The position of each shape among all shapes, the shape, and its pattern."""
 
 
 class Patterns:
-    """The patterns of all shapes, compiled."""
+    """The compiled patterns of all shapes."""
 
     def __init__(self, every: Sequence[SecretShape]) -> None:
         self.names = [shape for shape in every if shape.named]
@@ -102,7 +106,7 @@ class Patterns:
         self.block_trigger = types.Finder(encodings.TRIGGER)
 
     def groups_in(self, text: bytes, *, certain: bool = False) -> int:
-        """Return the groups of shapes that may be in a text."""
+        """Return the groups of shapes that a text may contain, as a bit mask."""
         found = 0
         for number, group in (self._certain if certain else self._groups).items():
             if group.trigger.find(text) is not None:
@@ -110,7 +114,7 @@ class Patterns:
         return found
 
     def hits(self, text: bytes, start: int, end: int, *, certain: bool) -> list[tuple[int, int]]:
-        """Return the places in a part of a text where a shape may be, in order."""
+        """Return the sorted spans of the triggers of shapes between `start` and `end`."""
         found: list[tuple[int, int]] = []
         for group in (self._certain if certain else self._groups).values():
             position = start
@@ -120,7 +124,7 @@ class Patterns:
         return sorted(found)
 
     def suspects(self, text: bytes, *, certain: bool = False) -> list[tuple[int, int, int]]:
-        """Return begin and end of each line that may hold a secret, and the groups of shapes to try on it."""
+        """Return start, end and groups of shapes of each line that may contain a secret, in order."""
         lines: dict[int, tuple[int, int]] = {}
         for numbers, trigger, narrower in self._certain_scanned if certain else self._scanned:
             find = trigger.find
@@ -131,7 +135,7 @@ class Patterns:
                 position = text.find(b"\n", place) + 1
                 end, groups = lines.get(start) or (position - 1 if position else len(text), 0)
                 for number, narrow in narrower:
-                    # With the line break before it, which a trigger may begin with.
+                    # Include the line breaks around the line: a trigger may begin or end with one.
                     if narrow.find(text, max(start - 1, 0), min(end + 1, len(text))) is not None:
                         groups |= number
                 lines[start] = end, groups | numbers
@@ -142,16 +146,16 @@ class Patterns:
     def matching(
         self, text: bytes, groups: int, *, certain: bool
     ) -> Iterator[tuple[int, SecretShape, types.Finder]]:
-        """Yield the shapes of some groups that are in a text."""
+        """Yield the position, the shape and the pattern of each shape of `groups` that a text contains."""
         for number, group in (self._certain if certain else self._groups).items():
             if groups & number:
                 for index in group.filter.Match(text) or ():
                     order, shape, pattern = group.shapes[index]
                     yield order, shape, _compiled(pattern)
 
-    @lru_cache(maxsize=4096)  # noqa: B019 - there is one for the process
+    @lru_cache(maxsize=4096)  # noqa: B019 - `patterns` makes one object for the process
     def named(self, name: bytes) -> tuple[SecretShape, ...]:
-        """Return the kinds of secrets that a value with this name may be."""
+        """Return the shapes whose names match `name`; none if the name is that of a public key or an ID."""
         if _PUBLIC_NAME.search(name):
             return ()
         return tuple(
@@ -161,12 +165,12 @@ class Patterns:
 
 @cache
 def _compiled(pattern: bytes) -> types.Finder:
-    """Return the pattern of a shape. Most are never needed, so that all of them would be a slow start."""
+    """Compile the pattern of a shape when it is first needed. Most never are, and compiling all is slow."""
     return types.Finder(pattern, groups=True)
 
 
 def _grouped(every: Sequence[SecretShape], others: Mapping[int, bytes]) -> dict[int, _Group]:
-    """Return the groups of these shapes, with the triggers of what is no shape."""
+    """Return the groups of these shapes. `others` has one more trigger for some groups."""
     named = {shape.trigger for shape in every if shape.named}
     groups: dict[int, _Group] = {}
     for number in GROUPS:
@@ -184,20 +188,20 @@ def _grouped(every: Sequence[SecretShape], others: Mapping[int, bytes]) -> dict[
 
 
 def _scanned(groups: Mapping[int, _Group]) -> list[tuple[int, types.Finder, list[tuple[int, types.Finder]]]]:
-    """Return what to search for in a block: the groups of a line with a hit, the finder, and further groups,
-    each of which is then looked for in that line.
+    """Return the searches that a block needs. Each has the groups that a hit proves, the finder, and the
+    groups to search for in a line with a hit.
 
-    Each search of a block costs half as much as its compression, so that groups share one where they need
-    hardly more states together. One search for all groups takes twice the time of these two.
+    One search of a block takes half as long as compressing it. Groups share a search if this adds few states
+    to the automaton. One search for all groups takes twice as long as these two.
     """
 
-    def together(sure: int, *narrower: int) -> tuple[int, types.Finder, list[tuple[int, types.Finder]]]:
+    def make_search(sure: int, *narrower: int) -> tuple[int, types.Finder, list[tuple[int, types.Finder]]]:
         numbers = [number for number in GROUPS if number & sure or number in narrower]
         triggers = [trigger for number in numbers for trigger in groups[number].triggers]
         others = [(number, groups[number].trigger) for number in narrower if groups[number].triggers]
         return sure, types.Finder(_joined(triggers)), others
 
-    return [together(NAMES | WORDS, TOKENS), together(0, RUNS, ENCODED)]
+    return [make_search(NAMES | WORDS, TOKENS), make_search(0, RUNS, ENCODED)]
 
 
 def _group(shape: SecretShape, named: Container[bytes]) -> int:
@@ -205,7 +209,7 @@ def _group(shape: SecretShape, named: Container[bytes]) -> int:
         return RUNS
     if shape.trigger in named:
         return NAMES
-    # A class of some digits is a literal, too.
+    # A class with only some digits, such as [13], counts as a literal digit.
     digits = _LITERAL_DIGIT.search(_ANY_DIGIT.sub(b"", shape.pattern))
     return TOKENS if digits or shape.kind in _TOKEN_KINDS or shape.check in _DIGIT_CHECKS else WORDS
 
@@ -216,7 +220,7 @@ def patterns() -> Patterns:
 
 
 class LineReader:
-    """Reads one line, and what is encoded in it, and collects the secrets by their places in the line."""
+    """Finds the secrets in one line and in the texts that are encoded in it."""
 
     def __init__(
         self,
@@ -225,8 +229,8 @@ class LineReader:
         *,
         certain: bool = False,
     ) -> None:
-        """`known` finds the exact secrets in a text; `decode` all secrets in a text that stood encoded in a
-        line, at a depth of encodings.
+        """Take two functions: `known` finds the known secrets in a text, and `decode` finds all secrets in a
+        decoded text, given its nesting depth.
         """
         self._known = known
         self._secrets_in = decode
@@ -234,17 +238,20 @@ class LineReader:
         self._patterns = patterns()
 
     def secrets(self, line: bytes, depth: int = 0) -> list[Found]:
-        """Return the secrets of a line, or of a text of several, in any order. They may overlap."""
+        """Return the secrets of one line or of several lines, in any order. They may overlap."""
         found: list[Found] = []
         texts: list[_ReadText] = []
         self._explore(UnescapedText(line, [], []), depth, found, texts)
         self._find_shapes(texts, found)
         return found
 
-    def _explore(  # noqa: C901, PLR0912 - from top to bottom this is how a text is read
+    def _explore(  # noqa: C901, PLR0912 - the steps of reading a text, in order
         self, view: UnescapedText, depth: int, found: list[Found], texts: list[_ReadText]
     ) -> None:
-        """Take a text apart: into lines, the strings of JSON, and what its escapes stand for."""
+        """Split a text into lines, JSON strings, quoted parts and unescaped text, and explore each of them.
+
+        Append secrets to `found`, and the texts to search for shapes to `texts`.
+        """
         text = view.text
         if b"\n" in text:
             found += [
@@ -269,7 +276,7 @@ class LineReader:
         if documents:
             for document in documents:
                 self._read_document(view, document, depth, found, texts)
-            # JSON that breaks off within the line may be text in quotes that has escapes of its own.
+            # Keep JSON that ends within the line: it may be quoted text with escapes of its own.
             text = _without(text, [each for each in documents if each.is_complete or each.end == len(text)])
             if not text.strip(b"\x02 \t\r,"):
                 return
@@ -318,19 +325,19 @@ class LineReader:
                     self._explore(plain or inside, depth + 1, found, texts)
 
     def _assigned(self, text: bytes) -> Iterator[Found]:
-        """Yield the values behind names in a text that is no JSON."""
+        """Yield the secret values after names in a text that is not JSON."""
         quotes = Text(text)
         position = 0
         while (match := self._patterns.scanner.groups(text, position)) is not None:
             name, behind = match[1]
-            name += text[name] not in _NAME_BYTES  # some names are found with what stands before them
+            name += text[name] not in _NAME_BYTES  # some patterns of names match one byte before the name
             start = _BLANKS.match(text, match[0][1]).end()  # type: ignore[union-attr]
             position = max(start, position + 1)
             if starts_with_break(text, start) or _is_in_mask(text, start):
                 continue
             head = text[max(0, name - _LONGEST_NAME) : name]
             name -= len(head) - len(head.rstrip(_NAME_BYTES))
-            # The path of a file, and most often what is wrong with it.
+            # In `/etc/passwd: Permission denied` the name belongs to a path, and an error follows.
             is_path = text[name - 1 : name] == b"/" and b":" in text[behind:start]
             values: dict[bool, ValueSpan] = {}
             for shape in self._patterns.named(text[name:behind]):
@@ -346,13 +353,16 @@ class LineReader:
                     break
 
     def _find_known(self, view: UnescapedText, found: list[Found]) -> None:
-        """Find known secrets in a text whose escapes are no form that is searched for in the line."""
+        """Find known secrets in an unescaped text.
+
+        The search of the line misses them if their escapes are not one of the known forms.
+        """
         found.extend(
             (view.place(start), view.place(end), kind) for start, end, kind in self._known(view.text)
         )
 
     def _decode(self, view: UnescapedText, depth: int, found: list[Found]) -> None:
-        """Look into what is encoded, and mask all of it where something is found."""
+        """Decode base64 and hexadecimal. If a run contains a secret, all of the run is masked."""
         if self._patterns.block_trigger.find(view.text) is None:
             return
         for start, end, plain in encodings.decoded_runs(view.text):
@@ -373,9 +383,10 @@ class LineReader:
                     found.append((view.place(start), view.place(last), kind))
 
 
-def _is_value(  # noqa: PLR0911 - one reason for each
+def _is_value(  # noqa: PLR0911 - one return for each reason
     shape: SecretShape, line: Text, name: int, value: ValueSpan
 ) -> bool:
+    """Return True if the value after a name is a secret. Prose, error messages and URLs are not."""
     text = line.data
     secret = _judged(text, value)
     if value.end - value.start < shape.least or secret.startswith(MASK_BEGIN):
@@ -395,13 +406,13 @@ def _is_value(  # noqa: PLR0911 - one reason for each
     if value.is_line:
         return _LABEL.fullmatch(secret) is None
     is_failure = _FAILURE.search(text, max(0, name - _LONGEST_NAME), name) is not None
-    if text[value.end : value.end + 1] == b":":  # a program that says what is wrong, or a value in a sentence
+    if text[value.end : value.end + 1] == b":":  # the prefix of an error message, or a value in a sentence
         is_error = is_failure or ordinary_words.is_error(text[value.end + 1 :].lstrip())
         return not is_error and ordinary_words.is_shuffled(secret) and ordinary_words.is_stated(secret)
     if is_failure:
         is_log = secret.startswith(b"{") or _LOCATION.fullmatch(secret) is not None
         return not is_log and ordinary_words.is_stated(secret)
-    # A message: what follows a colon is more often prose than a value.
+    # In a message, the text after a colon is more often prose than a value.
     is_joined = text[value.start - 1 : value.start] == b":"
     is_field = is_joined and line.has_structure(name)
     is_prose = is_joined or _WORD_AFTER.match(text, value.end) is not None
@@ -409,7 +420,10 @@ def _is_value(  # noqa: PLR0911 - one reason for each
 
 
 def _judged(text: bytes, value: ValueSpan) -> bytes:
-    """Return the part of a value that tells whether it is a secret: values of nested names overlap."""
+    """Return the beginning of a value, for the checks.
+
+    Values of nested names overlap, so checking whole values would take quadratic time.
+    """
     return text[value.start : min(value.end, value.start + _JUDGED_BYTES)]
 
 
@@ -425,18 +439,18 @@ _IN_QUOTES: Final[Mapping[Callable[[bytes], bool], Callable[[bytes], bool]]] = {
     ordinary_words.is_password: ordinary_words.is_value,
     ordinary_words.is_flag_value: ordinary_words.is_quoted_flag_value,
 }
-"""The check of a value in quotes, where prose does not stand."""
+"""The checks to use for a value in quotes, which is seldom prose."""
 
 
 def _matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Iterator[Found]:
-    """Yield the groups of a shape that are secret."""
+    """Yield the spans of a shape's groups that pass its check."""
     quotes: Text | None = None
     position = 0
     while (match := pattern.groups(text, position)) is not None:
         begin, position = match[0]
         position += begin == position
         if text.startswith(MASK_BEGIN, begin) and shape.kind != "private-key":
-            continue  # a mask looks like an element of XML
+            continue  # a mask looks like an XML element
         for first, last in match[1:]:
             start, end = first, last
             if start < 0:
@@ -457,7 +471,7 @@ def _matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Iterator
 
 
 def _with_repeats(line: bytes, secrets: Iterable[Found]) -> Iterator[Found]:
-    """Yield each secret and the other places of its value in the line, which have no name before them."""
+    """Yield each secret, and the other places in the line where its value occurs without a name."""
     values: set[bytes] = set()
     for start, end, kind in secrets:
         value = line[start:end] if end - start >= _LEAST_REPEATED else b""
@@ -474,11 +488,14 @@ def _with_repeats(line: bytes, secrets: Iterable[Found]) -> Iterator[Found]:
 
 
 _MOST_REPEATED: Final = 100
-"""The number of values in a line that are searched for elsewhere in it: each search reads all of it."""
+"""The limit of values that are searched for in the rest of their line. Each search reads the whole line."""
 
 
 def _end_in_leaf(documents: Sequence[Document], start: int, end: int) -> int:
-    """Return where a secret ends that begins in a document: in the same string at the latest."""
+    """Return the end of a secret, limited to the JSON string in which it begins.
+
+    Returns `start` if the secret begins in a document but not in a string or number.
+    """
     at = bisect_right(documents, start, key=lambda document: document.start) - 1
     if at < 0 or start >= documents[at].end:
         return end
@@ -488,7 +505,7 @@ def _end_in_leaf(documents: Sequence[Document], start: int, end: int) -> int:
 
 
 def _without(text: bytes, documents: Sequence[Document]) -> bytes:
-    """Return a text of the same length with something neutral in the place of JSON."""
+    """Return the text with each byte of the documents replaced by a neutral one."""
     pieces: list[bytes] = []
     position = 0
     for document in documents:
@@ -503,17 +520,17 @@ def _is_in_mask(line: bytes, position: int) -> bool:
 
 
 def _joined(triggers: Iterable[bytes]) -> bytes:
-    """Return one pattern of all triggers, in order, so that RE2 finds what neighbours have in common."""
+    """Return one pattern of all triggers. They are sorted so that RE2 merges common prefixes."""
     alternatives = {each for trigger in triggers for each in _plain(trigger.replace(rb"[ \t]", _SPACE))}
     return b"(?m)" + b"|".join(sorted(alternatives))
 
 
 _SPACE: Final = rb"(?:[ \t+]|%20|\\+(?:u00|x)20)"
-"""A blank in a trigger may be escaped."""
+"""A blank in a trigger also matches an escaped blank."""
 
 
 def _plain(trigger: bytes) -> list[bytes]:
-    """Return the alternatives of a trigger that has nothing else; any other as a whole."""
+    """Split a trigger at `|`; return it whole, as a group, if it has groups or classes."""
     return [b"(?:" + trigger + b")"] if _NESTED & set(trigger) else trigger.split(b"|")
 
 
@@ -523,9 +540,9 @@ _NUMBER: Final = b"0123456789.eE+-"
 
 
 def placed(line: bytes, found: Iterable[Found]) -> list[Found]:
-    """Return what to mask in a line, in its order and without damage to JSON.
+    """Return the spans to mask in a line, sorted and disjoint, clipped so that JSON stays valid.
 
-    Overlapping secrets are one, of the kind of the first.
+    Overlapping secrets become one span with the kind of the first.
     """
     start = prefix_end(line)
     documents = find_documents(line, start)
@@ -547,7 +564,10 @@ def placed(line: bytes, found: Iterable[Found]) -> list[Found]:
 
 
 def number_quote(line: bytes, start: int, end: int) -> bytes:
-    """Return the quote to put around a mask in the place of a number in JSON: the one around its name."""
+    """Return the quote to put around a mask that replaces a JSON number: the quote around the number's key.
+
+    Returns an empty string if the value is not a number, true, false or null in JSON.
+    """
     if line[start:end].strip(_NUMBER) and line[start:end] not in (b"true", b"false", b"null"):
         return b""
     head = line[max(0, start - 64) : start].rstrip(b" \t")

@@ -1,4 +1,4 @@
-"""Masks the secrets of one stream, in one pass and in bounded memory. Pure."""
+"""Mask the secrets in a stream, in one pass and in bounded memory. Pure."""
 
 import re
 from collections import Counter
@@ -22,38 +22,44 @@ from service_record.redaction.types import (
 )
 
 BLOCK_BYTES: Final = 1 << 20
-"""The size that is redacted at once, and up to which a line is kept whole."""
+"""The size of a block, which is redacted at once. A longer line may be cut."""
 _OVERLAP: Final = 1 << 16
-"""The part of a piece of a longer line that is kept for the next piece."""
+"""The range before the end of a block in which a long line may be cut."""
 _NEIGHBOURS: Final = 1 << 12
-"""The text on both sides of a cut that is searched to see whether something secret is cut."""
+"""The bytes on each side of a possible cut that are searched for a secret across the cut."""
 _MOST_CUTS_TRIED: Final = 16
 _ENCODED_TAIL: Final = 40
-"""A line that encodes a text together with its neighbours has no blank in so many bytes before its end."""
+"""A line of an encoded text has no blank in its last bytes; this is their number."""
 _MAX_REMEMBERED_BYTES: Final = 1 << 10
 _MOST_REMEMBERED: Final = 4096
 _SAME_LINES: Final = 4
 _LEAST_REPEATED: Final = 12
-"""A value of so many bytes is masked wherever it is in its line."""
+"""A secret of this size or more is masked wherever it occurs in its line."""
 _DEPENDS_ON_DIGITS: Final = re.compile(rb"0x|[%#^\x1b]|&[a-z]{2,5};|\\[\\uxU0]|ata\"")
-"""Hexadecimal numbers, escapes, escapes in escapes, which may hide a known secret, and base64 in a map."""
+"""Matches hexadecimal numbers, escapes and base64 in a map. Each digit matters in a line with one of them."""
 _RUN: Final = types.compiled(rb"""[^\s"'\\<>,]*""")
 
 
 class Redactor:
-    """Masks one stream by rules that many may share. The number of lines stays as it is.
+    """Masks the secrets in one stream. The number of lines does not change.
 
-    Held at a time: a block, the chunk that was fed last, what is made of both, and 8 MB of lines read before.
+    Redactors may share their rules. Memory: one block, the last chunk, their masked copies, and up to 8 MB of
+    remembered lines.
     """
 
     def __init__(
         self, rules: Rules, *, only_certain: bool = False, keeps_length: bool = False, depth: int = 0
     ) -> None:
-        """`keeps_length`: no mask is longer than its secret. `depth`: of encodings around the text."""
+        """Take the rules of the host, and options.
+
+        `only_certain` finds known secrets and shapes that are never legitimate, for the last look.
+        `keeps_length` makes no mask longer than its secret.
+        `depth` is the number of encodings around the text.
+        """
         self.counts: Counter[str] = Counter()
         """The number of secrets masked so far, by kind."""
         self.first_line = 0
-        """The line of the first of them, counted from 1; known when only the certain are masked."""
+        """The line of the first secret, counted from 1; only set with `only_certain`."""
         self._rules = rules
         self._only_certain = only_certain
         self._keeps_length = keeps_length
@@ -63,8 +69,8 @@ class Redactor:
         self._body = Body()
         self._values = ValueFollower()
         self._read: dict[tuple[OpenName | None, int, bytes], tuple[Sequence[Found], OpenName | None]] = {}
-        """The secrets of a line and the name that waits below it, by the name that waited above
-        it, its groups of shapes and its `_key`.
+        """Remembered lines. The key is the open name above the line, the line's groups of shapes and its
+        `_key`; the value is the line's secrets and the open name below it.
         """
         self._chunks: list[bytes] = []
         self._size = 0
@@ -72,12 +78,12 @@ class Redactor:
         self._lines = 0
         self._is_cut_in_mask = False
         self.spans: list[Found] = []
-        """The masked secrets and their places in the stream; only of a text that was encoded in another."""
+        """The masked secrets by their offsets in the stream; only filled for decoded texts (`depth` > 0)."""
         self._consumed = 0
-        """The offset in the stream of the text that is being masked."""
+        """The offset of the current text in the stream."""
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next bytes, in chunks of any size; give what is ready, which may be nothing."""
+        """Take the next chunk, of any size. Return the masked output that is ready, which may be empty."""
         self._chunks.append(data)
         self._size += len(data)
         if self._size < self._wanted:
@@ -98,13 +104,13 @@ class Redactor:
         return b"".join(output)
 
     def finish(self) -> bytes:
-        """Give what was held back. The stream has ended; nothing is fed after it."""
+        """Return the rest of the masked output. Call it once, at the end of the stream."""
         text = self._behind_cut(b"".join(self._chunks))
         self._chunks, self._size = [], 0
         return self._masked(text, self._rules.exact_spans(text))
 
     def _behind_cut(self, text: bytes) -> bytes:
-        """Return the text without the rest of an overlong secret whose beginning is masked already."""
+        """Return the text without the rest of a cut secret, whose beginning is already masked."""
         if not self._is_cut_in_mask:
             return text
         rest = text[_RUN.match(text).end() :]
@@ -113,10 +119,10 @@ class Redactor:
         return rest
 
     def _end(self, text: bytes, spans: Sequence[MaskedSpan]) -> int:
-        """Return how much of a text can be masked now: all before its last whole line, or a piece of a long
-        one.
+        """Return the number of bytes that can be masked now; 0 if more text is needed.
 
-        A secret may begin in that line and go on in the next.
+        The last whole line is kept if possible, because a secret may begin in it and continue in the next
+        line. A line that is too long is cut.
         """
         last = text.rfind(b"\n") + 1
         before = text.rfind(b"\n", 0, last - 1) + 1
@@ -129,7 +135,8 @@ class Redactor:
     def _cut(self, text: bytes) -> int:
         """Return where to cut a long line: not in a private key, and if possible not in another secret.
 
-        A key in JSON may have no blank in it, and a short piece of its base64 looks like a word.
+        A private key in JSON may have no blank in it, and a short piece of its base64 looks like a word. So
+        the line is cut before the key.
         """
         latest = end = BLOCK_BYTES
         key = text.rfind(b"-----BEGIN ", latest - _OVERLAP, latest)
@@ -156,20 +163,20 @@ class Redactor:
         )
         return text_out
 
-    def _pieces(  # noqa: C901, PLR0912, PLR0915 - from top to bottom this is what happens to a line
+    def _pieces(  # noqa: C901, PLR0912, PLR0915 - the steps of masking a line, in order
         self, text: bytes, spans: Sequence[MaskedSpan]
     ) -> Iterator[bytes]:
-        """Yield the masked text in pieces: lines that may have a secret, and what is between them."""
+        """Yield the masked text in pieces: lines that may contain a secret, and the text between them."""
         suspects = self._rules.suspects(text, certain=self._only_certain)
         suspects.reverse()
         known = list(spans)
         known.reverse()
         position = 0
-        """The end of what was yielded."""
+        """The end of the text that has been yielded."""
         ahead = 0
-        """The end of what was read: lines that stay as they are yielded together with what follows."""
+        """The end of the text that has been read. Unchanged lines are yielded later, in one piece."""
         seen = 0
-        """The end of the last block that was looked into."""
+        """The end of the last encoded block that was decoded."""
         while True:
             while suspects and suspects[-1][0] < ahead:
                 suspects.pop()
@@ -208,7 +215,7 @@ class Redactor:
             is_free = not (
                 self._body.is_open or self._values.is_in_block or (known and known[-1].start < end)
             )
-            # The hot path where many lines name secrets: most of them differ only in digits.
+            # The hot path for logs whose lines name secrets: most of these lines differ only in digits.
             secrets = self._remembered_secrets(line, groups) if is_free else None
             if secrets is None:
                 exact: list[Found] = []
@@ -224,9 +231,10 @@ class Redactor:
         yield text[position:]
 
     def _over_lines(self, text: bytes, start: int, floor: int) -> tuple[list[Found], int, int]:
-        """Return the secrets in lines that encode a text together, and where these end.
+        """Return the secrets in the encoded block around a line, and where the block and a dump end.
 
-        The last is where a dump ends, whose lines hold nothing else; 0 for other lines.
+        Without a block, returns no secrets and zeros. The end of a dump is 0 for other blocks; the lines of
+        a dump hold nothing but encoded bytes, so they need no further search.
         """
         line = text[start : line_end(text, start)]
         if encodings.ends_key(line):
@@ -253,7 +261,7 @@ class Redactor:
         return [(*span, kind) for span, kind in sorted(found.items())], block.end, dump_end
 
     def _secrets_in(self, text: bytes, depth: int) -> list[Found]:
-        """Return the secrets in a text that was encoded in another, at their places in the decoded text."""
+        """Return the secrets in a decoded text, by their offsets in it; none beyond the limit of depth."""
         certain = self._only_certain
         if depth > MAX_DEPTH or not (
             self._rules.exact_spans(text) or self._rules.is_suspect(text, certain=certain)
@@ -265,7 +273,7 @@ class Redactor:
         return inner.spans
 
     def _remembered_secrets(self, line: bytes, groups: int) -> Sequence[Found] | None:
-        """Return the secrets of a line that was read before, or of one that differs only in digits."""
+        """Return the secrets of a line with the same `_key` that was read before, or None."""
         read = self._read.get((self._values.name, groups, _key(line, groups)))
         if read is None or not _are_single(line, read[0]):
             return None
@@ -275,13 +283,13 @@ class Redactor:
     def _line_secrets(
         self, line: bytes, known: list[Found], groups: int, *, is_free: bool
     ) -> Sequence[Found]:
-        """Return the secrets of a line. `groups` of shapes may be in it.
+        """Return the secrets of a line, which may contain the shapes of `groups`.
 
-        `is_free`: the lines around it do not affect it, except for a name that waits for its value.
+        `is_free`: no secret from the lines above continues in this line, and it has no known secret.
         """
         found = _with_rest_of_key(line, known) if known else []
         if known and b"\\u00" in line:
-            # Escapes may have hidden a part of a known secret: search for the whole of it without them.
+            # Escapes may hide a part of a known secret, so search the unescaped line for all of it.
             for view in views_of(line)[1:]:
                 found += [
                     (view.place(start), view.place(end), f"+{kind.lstrip('+')}")
@@ -304,7 +312,7 @@ class Redactor:
         return secrets
 
     def _mask(self, text: bytes, start: int, line: bytes, secrets: Sequence[Found]) -> bytes:
-        """Return a line, which is at `start` in the text, without its secrets."""
+        """Return the masked line, and record its secrets. `start` is the line's offset in the text."""
         if not secrets:
             return line
         if self._only_certain and not self.first_line:
@@ -316,23 +324,26 @@ class Redactor:
 
 
 def _key(line: bytes, groups: int) -> bytes:
-    """Return the part of a line that decides how it is read.
+    """Return the key of a line in the cache. Lines with the same key have their secrets at the same offsets.
 
-    Logs repeat few messages very often, and most of them differ only in digits. Tokens and encoded texts
-    depend on their digits.
+    Most lines of a log repeat a few messages and differ only in digits. Lines that may contain tokens or
+    encoded texts must be equal, because each digit matters there.
     """
     return line if groups & (TOKENS | ENCODED) else line.translate(ZEROS_FOR_DIGITS)
 
 
 def _is_repeatable(line: bytes, groups: int, secrets: Sequence[Found]) -> bool:
-    """Return True if the secrets of a line are also those of all lines with its key."""
+    """Return True if all lines with the same key have the same secrets, so that the line may be cached."""
     if not groups or len(line) > _MAX_REMEMBERED_BYTES or not _are_single(line, secrets):
         return False
     return not _DEPENDS_ON_DIGITS.search(_key(line, groups))
 
 
 def _with_rest_of_key(line: bytes, known: Sequence[Found]) -> list[Found]:
-    """Return known secrets; pieces of a key in base64 of a larger text with the base64 around them."""
+    """Return the known secrets, with pieces of private keys extended over the base64 around them.
+
+    In base64 of a larger text, only fragments of a key may be found.
+    """
     found: list[Found] = []
     last = 0
     for start, end, kind in known:
@@ -358,12 +369,12 @@ def _is_rest(text: bytes) -> bool:
 
 
 def _are_single(line: bytes, secrets: Sequence[Found]) -> bool:
-    """Return whether no secret is anywhere else in its line, where it would be masked, too."""
+    """Return True if no secret occurs twice in the line. Both places would be masked."""
     return all(end - start < _LEAST_REPEATED or line.count(line[start:end]) == 1 for start, end, _ in secrets)
 
 
 def _outside(text: bytes, spans: Sequence[MaskedSpan], end: int) -> int:
-    """Return the end, or the beginning of the line in which a secret begins that goes on beyond it."""
+    """Return `end`; if a secret continues beyond it, return the start of the line in which it begins."""
     first = 0
     for span in spans:
         if span.start >= end and span.is_first:

@@ -1,4 +1,4 @@
-"""The compiled rules of a host: its known secrets, and the shapes of unknown ones. Pure."""
+"""The redaction rules of a host: its known secrets, and the shapes of unknown ones. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +9,7 @@ from service_record.redaction.types import Found, MaskedSpan, Secret, mask
 
 
 class Rules:
-    """Compiled once; any number of streams and threads may share it."""
+    """Finds known and unknown secrets. Compile once; streams and threads may share an object."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         self._exact = Exact(secrets)
@@ -22,11 +22,11 @@ class Rules:
         return self._exact.left_out
 
     def exact_spans(self, text: bytes) -> list[MaskedSpan]:
-        """Return the known secrets in a text of any number of lines."""
+        """Return the spans of the known secrets in a text of any number of lines."""
         return self._exact.spans(text)
 
     def known(self, text: bytes) -> list[Found]:
-        """Return the known secrets in a text; a `+` before a kind marks a further piece of one secret."""
+        """Return the known secrets in a text. A `+` before a kind marks a further piece of one secret."""
         return [
             (span.start, span.end, span.kind if span.is_first else f"+{span.kind}")
             for span in self._exact.spans(text)
@@ -41,7 +41,7 @@ class Rules:
         return self._patterns.suspects(text, certain=certain)
 
     def values(self, text: bytes) -> Iterator[Secret]:
-        """Yield the values in a text that look like secrets, as they are written there."""
+        """Yield the values in a text that look like secrets. Their escapes are kept."""
         for start, end, _ in self.suspects(text):
             line = text[start:end]
             for first, last, kind in placed(line, self._reader.secrets(line)):

@@ -1,9 +1,9 @@
 """The forms of a known secret in a log (encoded, escaped, quoted), and the shapes of unknown ones. Pure.
 
-Wrapping into lines is not a form: `exact` follows every form from line to line.
+A form wrapped into lines is not a separate form: `exact` finds each form across lines.
 
-The shapes are data in three files: ours, and two from public sets of rules. If several shapes match, the
-first one names the kind.
+The shapes are data in three files: our own, and two from public sets of rules. If several shapes match, the
+first one decides the kind.
 """
 
 import base64
@@ -23,26 +23,22 @@ from service_record.redaction.types import from_base64
 _Named: TypeAlias = tuple[str, bytes]
 
 PEM_BODY_FAMILY: Final = 0
-"""The family of what is made of the body of a PEM block alone; the others have the lines around it, too."""
+"""The family of forms that contain only the body of a PEM block, without its BEGIN and END lines."""
 
 LEAST_BYTES: Final = 8
-"""A shorter secret is not taken: it would be found in innocent text."""
+"""A shorter secret is not searched for: ordinary text contains it by chance."""
 _LEAST_DIFFERENT: Final = 5
 _LONG_BYTES: Final = 16
 _MOST_BYTES: Final = 1 << 16
-"""A longer one is cut to this: no file of a host that is one secret is as long."""
+"""A longer secret is cut to this size. No file that is a single secret is as long."""
 _TWICE_BYTES: Final = 4096
-"""The size of secrets that are looked for in base64 of base64, too; nine forms of it are."""
+"""Secrets up to this size are also searched for in base64 of base64, which has nine more forms."""
 _HIDDEN_CHARACTERS: Final = (0, 2, 3)
-"""The number of base64 characters that a secret shares with the text before it, for 0, 1 or 2 bytes of
-that.
-"""
+"""Base64 characters that also encode bits of 0, 1 or 2 bytes before a secret. They are not in the form."""
 
 
 def is_taken(value: bytes) -> bool:
-    """Return whether a value is a secret that can be looked for: long enough, and not just a word or a
-    number.
-    """
+    """Return True if a secret can be searched for: long enough, and not just a word or number."""
     value = value.strip()
     if len(value) < LEAST_BYTES or len(set(value)) < _LEAST_DIFFERENT:
         return False
@@ -57,13 +53,13 @@ class Form:
     name: str
     text: bytes
     family: int
-    """Forms of one family have most of their text in common: all but what is special."""
+    """Forms of one family differ only in special characters, so they can share needles."""
 
 
 def forms(value: bytes, *, only_plain: bool = False) -> list[Form]:
-    """Return every form of a secret; of equal forms the first. `only_plain`: as it is, and in base64.
+    """Return all forms of a secret, without duplicates. `only_plain`: only the raw form and base64.
 
-    Of a PEM block the raw form is its body alone, in one piece: header and line ends are no secrets.
+    The raw form of a PEM block is its body without line breaks. Its headers are not secret.
     """
     value = value.strip()[:_MOST_BYTES]
     by_text: dict[bytes, Form] = {}
@@ -83,7 +79,7 @@ def is_pem(value: bytes) -> bool:
 
 
 def pem_body(value: bytes) -> bytes:
-    """Return the base64 between the lines that begin and end a PEM block, without headers, in one piece."""
+    """Return the base64 of a PEM block, without BEGIN and END lines, headers and line breaks."""
     lines = [line.strip() for line in value.splitlines()]
     return b"".join(line for line in lines if line and not line.startswith(b"-----") and b":" not in line)
 
@@ -93,7 +89,7 @@ def _texts(value: bytes) -> Iterator[bytes]:
 
 
 def _of_text(value: bytes) -> list[_Named]:
-    """Return the forms in a line that keep most of the value's text."""
+    """Return the forms that keep most characters of the value."""
     return [
         ("raw", value),
         *_escaped(value),
@@ -104,7 +100,7 @@ def _of_text(value: bytes) -> list[_Named]:
 
 
 def _of_key(body: bytes) -> list[_Named]:
-    """Return the body of a PEM block in base64url, and its bytes in hexadecimal, with colons too."""
+    """Return the body of a PEM block in base64url, and its bytes in hexadecimal, without and with colons."""
     key = from_base64(body)
     if not key:
         return []
@@ -113,7 +109,7 @@ def _of_key(body: bytes) -> list[_Named]:
 
 
 def _of_bytes(value: bytes) -> list[_Named]:
-    """Return the forms in which every byte of the value is encoded."""
+    """Return the forms that encode each byte of the value."""
     every = value.hex(" ").encode().split()
     return [
         ("hex", value.hex().encode()),
@@ -127,7 +123,7 @@ def _of_bytes(value: bytes) -> list[_Named]:
 
 
 def _encoded(value: bytes, *, only_plain: bool) -> list[list[_Named]]:
-    """Return base64 of the value alone and between other bytes, and the forms of that base64."""
+    """Return base64 of the value, alone and inside other data, and the forms of that base64."""
     encodings: list[list[_Named]] = [
         [("base64", base64.b64encode(value)), ("base64url", base64.urlsafe_b64encode(value))]
     ]
@@ -144,15 +140,16 @@ def _encoded(value: bytes, *, only_plain: bool) -> list[list[_Named]]:
 
 
 def cores(value: bytes, encode: Callable[[bytes], bytes] = base64.b64encode) -> Iterator[bytes]:
-    """Yield the base64 of the value wherever it stands: once for each place among three bytes."""
+    """Yield the base64 of the value inside other data, once for each alignment to groups of three bytes."""
     for before, hidden in enumerate(_HIDDEN_CHARACTERS):
         whole = 8 * (before + len(value)) // 6
         yield encode(bytes(before) + value)[hidden:whole]
 
 
 def _escaped(value: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the value as JSON strings by Python, by Go, which hides `<`, `>` and `&`, by PHP, and those in
-    JSON.
+    """Yield the value as a JSON string, and that string in another JSON string.
+
+    Go also escapes `<`, `>` and `&`, and PHP escapes `/`.
     """
     text = value.decode(errors="surrogateescape")
     for ascii_only in (False, True):
@@ -172,7 +169,10 @@ def _go(text: str) -> str:
 
 
 def _url_encoded(value: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield all but letters and digits; what a path or a query needs; as a form. In either case."""
+    """Yield the value percent-encoded: all but letters and digits, as in paths and queries, and as a form.
+
+    Hexadecimal digits are in upper and in lower case.
+    """
     for safe in ("", "/", "/:@!$'()*,;=-._~", "/:@!$&'()*+,;=?"):
         quoted = urllib.parse.quote_from_bytes(value, safe=safe).encode()
         yield "url", quoted
@@ -186,7 +186,7 @@ def _lower_case(quoted: bytes) -> bytes:
 
 
 def _quoted(value: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the value as quoted by shells, between either quotes and without; by systemd, journald and C."""
+    """Yield the value as shells (in both quotes and without), systemd, journald and C write it."""
     yield "shell", value.replace(b"'", b"'\\''")
     yield "shell", value.replace(b"'", b"'\"'\"'")
     yield "shell", _behind_backslash(value, b'"\\$`')
@@ -206,9 +206,9 @@ def _quoted(value: bytes) -> Iterator[tuple[str, bytes]]:
 _PRINTABLE: Final = frozenset(range(32, 127))
 _ALPHANUMERIC: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 _UNIT_PLAIN: Final = _ALPHANUMERIC | set(b":_.")
-"""The bytes that systemd-escape(1) leaves as they are; `/` becomes `-` there only in paths."""
+"""The bytes that systemd-escape(1) does not escape. It replaces `/` by `-` only in paths."""
 _SHELL_PLAIN: Final = _ALPHANUMERIC | set(b"%+-./:=@_,")
-"""The bytes that `printf %q` of bash leaves as they are."""
+"""The bytes that `printf %q` of bash does not escape."""
 
 
 def _behind_backslash(value: bytes, special: bytes) -> bytes:
@@ -229,38 +229,38 @@ class SecretShape:
     kind: str
     pattern: bytes
     trigger: bytes
-    """Matches wherever the pattern can match, in a text with its escapes.
+    """Matches wherever the pattern can match, in the text with its escapes.
 
-    All triggers are one pattern, so one that counts or waits for the end of a line makes all of them slow.
+    Triggers are joined into a few patterns, so a trigger with a count or a `$` would slow down all of them.
     """
     check: Callable[[bytes], bool] = ordinary_words.is_value
-    """Returns whether the text of a group is a secret."""
+    """Returns True if the text of a group is a secret."""
     least: int = 1
-    """Shortest secret, in bytes. A count in the pattern costs RE2 a state for each byte."""
+    """The least size of a secret in bytes. A count in the pattern would cost RE2 a state for each byte."""
     is_certain: bool = False
-    """Never legitimate in what leaves a host: shipping is refused for it."""
+    """True if outgoing data never has this shape for a good reason. Such data is refused."""
     named: bytes = b""
-    """A pattern of names; the pattern is empty, for the syntax says where the value of a name is."""
+    """A pattern of names, used with an empty `pattern`. The syntax of the text decides where a value ends."""
     is_run: bool = False
-    """The trigger has no word: it is found by an automaton of its own, with what is encoded."""
+    """True if the trigger is a run of letters and digits without a fixed word. See `reader.RUNS`."""
     is_word: bool = False
-    """The group is where a word of a command line begins; the syntax says where it ends."""
+    """True if a group begins a word of a command line. The syntax of the text decides where it ends."""
 
 
 OURS: Final = "shapes.toml"
 PUBLIC: Final = "shapes_public.toml"
 SERVICES: Final = "shapes_services.toml"
-"""Tokens of services, of other public sets of rules."""
+"""Tokens of services, from other public sets of rules."""
 
 PEM_BEGIN: Final = rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
 
 _PART: Final = types.compiled(rb"<<([A-Z_]+)>>")
 _BEGINNINGS: Final = (b'"auths"', b'"auth":', b"PRIVATE KEY-----", b"client-key-data")
-"""Texts that only files of secrets have; each is searched for in base64."""
+"""Texts that only occur in files with secrets. They are searched for in base64."""
 _TWICE: Final = (b"PRIVATE KEY-----", b'"auths"')
-"""And these in base64 of base64."""
+"""Texts that are also searched for in base64 of base64."""
 _THRICE: Final = (b"PRIVATE KEY-----",)
-"""And this once more: a kubeconfig in a Secret in a file of an Ignition config."""
+"""Texts that are also encoded three times: a kubeconfig in a Secret in a file of an Ignition config."""
 
 
 @cache
@@ -270,12 +270,12 @@ def shapes() -> tuple[SecretShape, ...]:
 
 
 def part(pattern: bytes) -> bytes:
-    """Return a pattern with the parts of our shapes in it."""
+    """Return a pattern with each `<<NAME>>` replaced by that part of shapes.toml."""
     return _whole(pattern, _parts())
 
 
 def rows(name: str) -> list[dict[str, Any]]:
-    """Return the rows of one of the files, with their examples."""
+    """Return the rows of a file of shapes, with their examples."""
     shapes: list[dict[str, Any]] = _document(name)["shape"]
     return shapes
 
@@ -310,7 +310,7 @@ def _document(name: str) -> dict[str, Any]:
 
 
 def _whole(pattern: bytes, parts: Mapping[str, bytes]) -> bytes:
-    """Return a pattern with its parts, which may have parts themselves, in their places."""
+    """Return a pattern with each `<<NAME>>` replaced by that part. Parts may contain other parts."""
     while part := _PART.search(pattern):
         inner = b"(?:" + parts[part.group(1).decode()] + b")"
         pattern = pattern[: part.start()] + inner + pattern[part.end() :]

@@ -1,7 +1,7 @@
 """Find where values begin and end in the syntaxes of logs and configuration files. Pure.
 
-Each syntax has its own grammar: JSON, quoted words of shells and logfmt, lines of YAML and INI, lists, and
-words. Patterns find where a value begins; only this module says where it ends.
+It reads JSON, quoted words of shells and logfmt, lines of YAML and INI, lists, and single words. Patterns
+elsewhere find where a value begins; only this module decides where it ends.
 """
 
 import re
@@ -16,27 +16,27 @@ from service_record.redaction.types import UnescapedText, unescape
 
 _PREFIX: Final = re.compile(
     rb"(?:<\d{1,3}>)?(?:"
-    # syslog and journalctl: a time, a host, a program
+    # syslog and journalctl: time, host, program
     rb"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*) "
     rb"[A-Za-z0-9_.:-]+ [^\s:\[\]=\"'{]+(?:\[\d+\])?: "
-    # the container runtime interface
+    # container logs (CRI)
     rb"|\d{4}-\d\d-\d\dT\S+ (?:stdout|stderr) [FP] "
     # klog
     rb"|[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [A-Za-z0-9_.-]+:\d+\] "
-    # cloud-init and other programs of Python
+    # cloud-init and other Python programs
     rb"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S* - \S+\[[A-Z]+\]: "
-    # a time alone; the kernel's
+    # only a time; the kernel's time in seconds
     rb"|\[? *\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\s\]]*\]? (?:[+-]\d{4} )?"
     rb"(?:(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR)[: ] ?)?"
     rb"|\[ *\d+\.\d+\] "
-    # a trace of set -x
+    # the trace of set -x
     rb"|\++ )"
 )
 _MOST_PREFIXES: Final = 4
 
 
 def prefix_end(text: bytes, start: int = 0) -> int:
-    """Return the offset of the message, after any number of logger prefixes."""
+    """Return the offset of the message after up to four logger prefixes."""
     for _ in range(_MOST_PREFIXES):
         match = _PREFIX.match(text, start)
         if match is None:
@@ -50,14 +50,13 @@ def prefix_end(text: bytes, start: int = 0) -> int:
 
 @dataclass(slots=True)
 class Leaf:
-    """A key, a string or a number of JSON."""
+    """A key or a scalar of JSON. The span of a string does not include its quotes."""
 
     start: int
-    """Of a string, behind its quote."""
     end: int
     is_string: bool
     name: bytes = b""
-    """The key of the value, or of the array that it is in; empty for a key."""
+    """The key of the value or of the array around it; empty for a key."""
     is_key: bool = False
 
 
@@ -70,18 +69,18 @@ class _OpenContainer:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """JSON in a text: a whole document, or as much of one as a line has."""
+    """A JSON document in a text, or the part of one that a line contains."""
 
     start: int
     end: int
     leaves: Sequence[Leaf]
     is_complete: bool
-    """False where the text breaks off, or is no JSON from there on."""
+    """False if the text ends too early, or is not valid JSON after `end`."""
 
 
 _DOCUMENT: Final = re.compile(rb'[\[{][ \t]*["{\[]')
 _INDEX: Final = re.compile(rb'(?<=[A-Za-z0-9_)\]])\["[^"\\]*"\]')
-"""The key of a map in a program: `headers["x-secret-key"]`."""
+"""Matches an index in source code: `headers["x-secret-key"]`."""
 _FIELD: Final = re.compile(rb'[ \t]*"[^"\\]*(?:\\.[^"\\]*)*"(?:[ \t]*:|[ \t\r]*\Z)', re.DOTALL)
 _TOKEN: Final = re.compile(
     rb'[ \t\r\n]*(?:"([^"\\]*(?:\\.[^"\\]*)*)"([ \t\r\n]*:)?|([{\[])|([}\]])|(,)'
@@ -95,7 +94,7 @@ _LABELLED: Final = frozenset({b"value", b"Value"})
 
 @lru_cache(maxsize=16)
 def find_documents(text: bytes, start: int) -> list[Document]:
-    """Return the JSON values of a line from this offset on, in order."""
+    """Return the JSON documents in a line, from the offset `start`, in order."""
     documents: list[Document] = []
     position = start
     if _FIELD.match(text, start) or text[start : start + 1] in (b"}", b"]"):
@@ -119,7 +118,11 @@ def find_documents(text: bytes, start: int) -> list[Document]:
 def _read_document(  # noqa: C901 - one branch for each kind of token
     text: bytes, start: int, *, is_whole: bool = False
 ) -> Document | None:
-    """Read tokens up to the end of the document, or to what is no JSON; `is_whole` begins with a bracket."""
+    """Read tokens to the end of the document or to the first invalid one. Returns None if it has no leaves.
+
+    `is_whole`: the document begins with a bracket, and ends with the matching one. Otherwise it is the rest
+    of a document that began in an earlier line.
+    """
     leaves: list[Leaf] = []
     open_: list[_OpenContainer] = []
     current = _OpenContainer(b"")
@@ -155,7 +158,7 @@ def _read_document(  # noqa: C901 - one branch for each kind of token
     if current.label and current.value is not None:
         current.value.name = current.label
     if position == len(text):
-        end = position  # the line is cut behind a key
+        end = position  # the line ends after a key
     leaves = [leaf for leaf in leaves if leaf.end <= end]
     is_complete = not open_ and not name and (is_whole or not text[end:].strip())
     return Document(start, end, leaves, is_complete) if leaves else None
@@ -167,9 +170,9 @@ _JSON_ESCAPE: Final = re.compile(rb"\\(?:u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 def clip_to_strings(
     text: bytes, documents: Sequence[Document], start: int, end: int
 ) -> list[tuple[int, int]]:
-    """Return the parts of a span that may be masked without damage to the JSON that it is in.
+    """Return the parts of a span that may be masked without making the JSON around it invalid.
 
-    In a document these are strings from the inside, by whole escapes, and whole numbers.
+    In a document these are parts of strings, with whole escapes and without the quotes, and whole numbers.
     """
     parts: list[tuple[int, int]] = []
     position = start
@@ -233,18 +236,18 @@ _LISTS: Final = {
 }
 _ESCAPED_BREAK: Final = re.compile(rb"""\\+(?:[nrt]|u00|x[0-2]|["'])""")
 _INNER_BREAK: Final = re.compile(rb"(?<!\\)" + _ESCAPED_BREAK.pattern)
-"""The same anywhere in a value. Without the condition a long run of backslashes would take quadratic time."""
+"""Matches inside a value. Without the lookbehind, a long run of backslashes would take quadratic time."""
 _STRUCTURE: Final = re.compile(rb"[{\[]")
 _BLANK: Final = re.compile(rb"[ \t]")
 _WORD_END: Final = re.compile(rb"[\s\0]")
 _WORD_SIGN: Final = re.compile(rb"""[\s\0"'\\]""")
 _MOST_PIECES: Final = 16
-"""A word with more quoted parts and escapes goes on to the next blank."""
+"""After this number of quoted parts and escapes, a word ends at the next blank."""
 _LONGEST_HEAD: Final = 1 << 12
 _COUNTED_BYTES: Final = 1 << 8
 _NOWHERE: Final = 1 << 62
 _LITERAL: Final = re.compile(rb"(?:\$|[bBrRuUfF]{1,2})(?=[\"'])")
-"""The letters before a string of Python or of a shell that is written with escapes, or as bytes."""
+"""Matches the prefix of a string literal in Python (`rb"`) or in a shell (`$'`)."""
 _LONGEST_NAME: Final = 64
 _NAME_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-="
 _OPENING: Final = {b")": b"(", b"]": b"[", b"}": b"{", b">": b"<"}
@@ -254,14 +257,14 @@ _PARAMETER: Final = re.compile(rb"[?&][A-Za-z0-9_.\[\]-]+=([^\s&\"'<>#]*[%+][^\s
 _ESCAPED_PART: Final = re.compile(
     rb"\bdata:[A-Za-z0-9/.+;=-]*,([^\s\"'<>]*%[^\s\"'<>]*)|/([^\s/?&\"'<>#%]*%[^\s/?&\"'<>#]*)"
 )
-"""The data of a data URL, and a part of the path of another."""
+"""Matches percent-encoded data of a data URL, or one segment of a URL's path."""
 _JOINED_QUOTES: Final = re.compile(rb"""'(?:\\'|"'")'""")
 _ANSI_QUOTED: Final = re.compile(rb"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _LEAST_PART: Final = 8
 
 
 def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:  # noqa: C901 - one loop for each syntax
-    """Yield quoted texts, and parameters, paths and data of URLs, without their escapes."""
+    """Yield the unescaped quoted texts, and the unescaped parameters, path segments and data of URLs."""
     text = view.text
     if b"\\" in text or b'"\'"' in text:
         for match in _ANSI_QUOTED.finditer(text):
@@ -298,21 +301,21 @@ def _unescaped(view: UnescapedText, start: int, end: int) -> UnescapedText:
 
 @dataclass(frozen=True, slots=True)
 class ValueSpan:
-    """Where a value begins and ends, and what is around it."""
+    """The span of a value, and how it is written."""
 
     start: int
     end: int
     is_quoted: bool = False
     is_line: bool = False
-    """True when the name begins the line and the value is the rest of it, as in YAML and INI."""
+    """True if the name begins the line and the value is the rest of the line, as in YAML and INI."""
 
 
 class Text:
-    """One line, and where its values end.
+    """Finds the ends of the values in one line.
 
-    Names may be nested in values: in `password=password=...` each value goes on to the end of its word. So no
-    method may read a value from its beginning to its end. They look for the next sign that may end it, and
-    `_next` remembers where that is: for names that are read in order, each sign is searched for once.
+    Names may be nested in values: in `password=password=...` each value ends where the word ends. Reading
+    each value from start to end would take quadratic time. So the methods search for the next delimiter, and
+    `_next` remembers its position. If names are read in order, each delimiter is searched for only once.
     """
 
     __slots__ = ("_ends", "_found", "_starts", "data")
@@ -322,10 +325,10 @@ class Text:
         self._starts: list[int] | None = None
         self._ends: list[int] = []
         self._found: dict[tuple[re.Pattern[bytes], int], tuple[int, int, int]] = {}
-        """For each pattern and piece: where the search began, and where its match begins and ends."""
+        """For each pattern and piece: the start of the search, and the start and end of its match."""
 
     def _next(self, pattern: re.Pattern[bytes], position: int, limit: int, piece: int = 0) -> int:
-        """Return where the next match begins; `limit` when it does not end before that."""
+        """Return the start of the next match; `limit` if no match ends by then."""
         since, start, end = self._found.get((pattern, piece), (_NOWHERE, 0, 0))
         if not since <= position <= start:
             match = pattern.search(self.data, position)
@@ -334,11 +337,11 @@ class Text:
         return start if end <= limit else limit
 
     def has_structure(self, end: int) -> bool:
-        """Return whether a bracket of JSON or of a structure of Go is in the line before `end`."""
+        """Return True if a bracket of JSON or of a Go structure is in the line before `end`."""
         return self._next(_STRUCTURE, 0, end) < end
 
     def bounds(self, position: int) -> tuple[int, int, bool]:
-        """Return where the quoted text around a position begins and ends, and True; or else the line."""
+        """Return the span of the quoted text around a position and True, or that of the line and False."""
         if self._starts is None:
             spans = [match.span() for match in _QUOTED.finditer(self.data)]
             self._starts = [start for start, _ in spans]
@@ -349,19 +352,19 @@ class Text:
         return 0, len(self.data), False
 
     def value(self, name: int, start: int, *, has_blanks: bool) -> ValueSpan:
-        """Return the value that begins at `start`, behind a name that begins at `name`.
+        """Return the value that begins at `start`; its name begins at `name`.
 
-        `has_blanks`: it may be the rest of its line, with blanks in it.
+        `has_blanks`: the value may contain blanks if it is the rest of its line.
         """
         first, limit, is_bounded = self.bounds(name)
-        if limit <= start:  # the name is in quotes by itself
+        if limit <= start:  # the quotes around the name end before the value
             first, limit, is_bounded = self.bounds(start)
         if start >= limit:
             return ValueSpan(start, start)
         quoted = self._quoted(start, limit)
         if quoted is not None:
             return quoted
-        # Before the name may be that of a parameter: in `?message=pwd=x&v=1` a list is around both.
+        # The separator of a list may be before an outer name: in `?message=pwd=x&v=1` it is the `?`.
         before = self.data[max(first, name - _LONGEST_NAME) : name].rstrip(_NAME_BYTES)
         is_variable = self.data[name : name + 1].isupper() and b":" not in self.data[start - 2 : start]
         is_list = not (is_variable and self.data[name + 1 : name + 2].isupper())
@@ -387,19 +390,19 @@ class Text:
         *,
         is_bounded: bool,
     ) -> int:
-        """Return the end of a value that takes the rest of its line or quotes; 0 where it does not."""
+        """Return the end of a value that takes the rest of its line or quotes; 0 if this one does not."""
         text = self.data
         if name - first > _LONGEST_HEAD or not _LINE_HEAD.match(text, first, name):
             return 0
         if text[start - 1 : start] == b":" and not is_bounded:
-            return 0  # a colon without a blank is no mapping of YAML
+            return 0  # YAML needs a blank after the colon of a mapping
         end = start + len(text[start:limit].rstrip(b" \t\r\0"))
         if any(self._next(sign, start, end) < end for sign in (_INNER_BREAK, _NEXT_FIELD)):
             return 0
         return self._next(item, start, end) if item is not None else end
 
     def _word(self, item: re.Pattern[bytes] | None, start: int, first: int, limit: int) -> ValueSpan:
-        """Return a value of one word, which ends before the next `item` of a list."""
+        """Return a value of one word. It ends before the next `item` of a list, and without closing marks."""
         text = self.data
         end = self._word_end(start, limit)
         if item is not None:
@@ -419,7 +422,7 @@ class Text:
         return ValueSpan(start, end)
 
     def _word_end(self, start: int, limit: int) -> int:
-        """Return the end of a shell's word, which includes quoted parts and blanks behind a backslash."""
+        """Return the end of a shell word, which may contain quoted parts and escaped blanks."""
         position = start
         for piece in range(_MOST_PIECES):
             position = self._next(_WORD_SIGN, position, limit, piece)
@@ -431,13 +434,14 @@ class Text:
                     return position
                 position = min(position + 2, limit)
             else:
-                # A quote that is closed within the word is one of its characters; so is one that never is.
+                # Inside a word, a quoted part must close before the next blank. Otherwise the quote is an
+                # ordinary character.
                 blank = limit if position == start else self._next(_WORD_END, position, limit)
                 position = max(self.data.find(sign, position + 1, blank), position) + 1
         return self._next(_WORD_END, position, limit)
 
     def _quoted(self, start: int, limit: int) -> ValueSpan | None:
-        """Return the value in quotes that begins at `start`; None when it has none."""
+        """Return the quoted value that begins at `start`, or None if it has no quotes."""
         text = self.data
         literal = _LITERAL.match(text, start, limit)
         start = literal.end() if literal is not None else start
@@ -455,11 +459,11 @@ class Text:
         if match is None:
             return None
         end = match.end()
-        if end < limit and text[end] not in _AFTER_QUOTE:  # a shell joins what follows to the same word
+        if end < limit and text[end] not in _AFTER_QUOTE:  # a shell joins adjacent text to the same word
             return ValueSpan(start + 1, self._word_end(end, limit), is_quoted=True)
         return ValueSpan(*match.span(1), is_quoted=True)
 
 
 def starts_with_break(text: bytes, start: int) -> bool:
-    """Return whether an escape is at the beginning of a value, which ends it: the value is empty."""
+    """Return True if a value begins with an escaped line break, tab or quote. Such a value is empty."""
     return text.startswith(b"\\", start) and _ESCAPED_BREAK.match(text, start) is not None

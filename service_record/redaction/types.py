@@ -1,10 +1,9 @@
-"""The types of redaction: patterns of RE2, secrets, maskers, the spans of a text to mask, and its views.
+"""Types that the modules of redaction share: RE2 patterns, secrets, spans to mask, and unescaped texts. Pure.
 
-RE2 takes time linear in the text, whatever the pattern and whatever the text.
+Patterns run in RE2, whose time is linear in the size of the text for every pattern and every text.
 
-JSON, Go, C, shells, syslog, URLs, XML, `cat -A` and terminals escape characters, also one within the other.
-Shapes are searched for in the text and in its view, where escapes are the characters that they stand for: no
-shape needs to know about escapes. Pure.
+JSON, Go, C, shells, syslog, URLs, XML, `cat -A` and terminals escape characters, and their escapes may be
+nested. Shapes are searched for in the text and in its unescaped copies, so no shape has to match escapes.
 """
 
 import base64
@@ -22,20 +21,20 @@ import re2
 
 Pattern: TypeAlias = Any  # re2 has no types
 _MEMORY_BYTES: Final = 64 << 20
-"""The limit of one pattern and of its states, which are made as the text asks for them."""
+"""RE2's memory limit for one pattern, including the automaton states that it builds while it searches."""
 
 
 def compiled(pattern: bytes, *, groups: bool = True) -> Pattern:
-    """Return the pattern over bytes as they are, a byte a character."""
+    """Compile a pattern that treats each byte as one character."""
     return re2.compile(pattern, _options(groups=groups))
 
 
 class Finder:
-    """Finds where a pattern matches, and nothing else.
+    """Finds the spans of a pattern's matches, without the cost of match objects.
 
-    This uses two private names of google-re2, because the match objects of its public interface cost three
-    times the search itself. The promise of 0.2 s for each MB needs that on lines that name secrets. A test
-    compares both interfaces, and fails when a new version of the library changes the private one.
+    This class uses two private names of google-re2, because the match objects of the public interface take
+    three times as long as the search. The promise of 0.2 s for each MB of lines that name secrets needs this
+    speed. A test compares both interfaces and fails if a new version of the library changes the private one.
     """
 
     __slots__ = ("_match",)
@@ -44,12 +43,12 @@ class Finder:
         self._match = compiled(pattern, groups=groups)._regexp.Match  # noqa: SLF001 - see the class
 
     def find(self, text: bytes, start: int = 0, end: int | None = None) -> tuple[int, int] | None:
-        """Return the place of the next match."""
+        """Return the span of the first match between `start` and `end`, or None."""
         span: tuple[int, int] = self._match(_ANYWHERE, text, start, len(text) if end is None else end)[0]
         return span if span[0] >= 0 else None
 
     def groups(self, text: bytes, start: int = 0) -> list[tuple[int, int]] | None:
-        """Return the places of the next match and of its groups; (-1, -1) for a group that has none."""
+        """Return the spans of the next match and of its groups, or None. An unmatched group is (-1, -1)."""
         spans: list[tuple[int, int]] = self._match(_ANYWHERE, text, start, len(text))
         return spans if spans[0][0] >= 0 else None
 
@@ -62,11 +61,11 @@ def escaped(literal: bytes) -> bytes:
 
 
 def any_of(patterns: Iterable[bytes]) -> Pattern:
-    """Return all of them as one filter.
+    """Return an RE2 filter for many patterns.
 
-    `Match(text)` says which are in a text, in any order; `re(number)` is one of them, compiled. RE2 looks for
-    the literals in all of them at once, and then for those whose literals are there. A set of whole patterns
-    would make a new state of its machine for nearly every byte of a text in which many patterns nearly match.
+    Its `Match(text)` returns the indexes of the matching patterns, in any order. RE2 first searches for the
+    literals in all patterns at once, and then tries the patterns whose literals it found. An RE2 set would
+    instead build a new state for nearly every byte of a text in which many patterns almost match.
     """
     forms = re2.Filter()
     for pattern in patterns:
@@ -85,23 +84,23 @@ def _options(*, groups: bool) -> Any:
 
 
 Found: TypeAlias = tuple[int, int, str]
-"""Beginning, end and kind of a secret in a text."""
+"""Start, end and kind of a secret in a text."""
 
 ZEROS_FOR_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
-"""For `bytes.translate`: makes lines equal that differ only in times, processes and other numbers."""
+"""Table for `bytes.translate`. Lines that differ only in times, process IDs and numbers become equal."""
 
 MASK_BEGIN: Final = b"<redacted:"
-"""`<` begins a plain word in YAML and needs no escape in JSON; `[` would make a YAML list of the value."""
+"""`<` may begin a plain YAML scalar and needs no escape in JSON. `[` would begin a YAML list."""
 
 
 def mask(kind: str) -> bytes:
-    """Return the mask for a secret: `<redacted:pull-secret>`. It contains no quote and no backslash."""
+    """Return the mask for a kind of secret: `<redacted:pull-secret>`. It has no quote and no backslash."""
     return MASK_BEGIN + kind.encode() + b">"
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """One exact secret of a host, as it stands in its file."""
+    """A known secret of a host, with the value from its file."""
 
     kind: str
     """Lower case letters, digits and hyphens: `pull-secret`, `kubeadmin-password`."""
@@ -110,35 +109,33 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """A secret that would leave the host. The value itself is nowhere in it."""
+    """A secret that would leave the host. A leak does not contain the value."""
 
     kind: str
     place: str
-    """The place of the member, through the archives around it."""
+    """The member with the secret: `ARCHIVE: MEMBER` in nested archives, empty for a plain stream."""
     line: int
-    """Counted from 1; 0 when it is no matter of lines: a member's name, or an archive that cannot be read."""
+    """The line, counted from 1; 0 if the secret is in a member's name or the archive cannot be read."""
 
     def __str__(self) -> str:
         return f"{self.place or 'the stream'}{f':{self.line}' if self.line else ''}: {self.kind}"
 
 
 class Redacting(Protocol):
-    """Masks the secrets of one stream: what `Redactor(rules)` makes, one for each member of a bundle."""
+    """Masks the secrets in one stream, such as a member of a bundle. `Redactor` implements it."""
 
     counts: Counter[str]
     """The number of secrets masked so far, by kind."""
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next bytes, in chunks of any size; give what is ready, which may be nothing."""
+        """Take the next chunk, of any size. Return the masked output that is ready, which may be empty."""
 
     def finish(self) -> bytes:
-        """Give what was held back. The stream has ended; nothing is fed after it."""
+        """Return the rest of the masked output. Call it once, at the end of the stream."""
 
 
 def report(counts: Iterable[Counter[str]]) -> dict[str, Any]:
-    """Return the content of redaction.json for all members: how many were masked, by kind, and
-    never a value.
-    """
+    """Return the content of redaction.json: the number of masked secrets of all members, and by kind."""
     total: Counter[str] = Counter()
     for each in counts:
         total.update(each)
@@ -147,17 +144,17 @@ def report(counts: Iterable[Counter[str]]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class MaskedSpan:
-    """A piece of a text to be masked; it never holds a newline."""
+    """A part of a text to mask. It contains no newline."""
 
     start: int
     end: int
     kind: str
     is_first: bool
-    """True for the first piece of one secret, which may go over several lines."""
+    """True for the first span of a secret. A secret of several lines has one span for each line."""
 
 
 def within_lines(text: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield a piece without the newlines in it: lines stay lines, also those of UTF-16."""
+    """Yield the parts of a span between its newlines. Masking them keeps the number of lines."""
     while (newline := text.find(b"\n", start, end)) >= 0:
         if newline > start:
             yield start, newline
@@ -167,20 +164,20 @@ def within_lines(text: bytes, start: int, end: int) -> Iterator[tuple[int, int]]
 
 
 def line_end(text: bytes, position: int) -> int:
-    """Return where the line ends in which a position is."""
+    """Return the end of the line that contains `position`, without its newline."""
     end = text.find(b"\n", position)
     return end if end >= 0 else len(text)
 
 
 def lines_in(text: bytes, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a part of a text, with their places in the text."""
+    """Yield the lines of a part of a text, each with its offset in the text."""
     for line in text[start:end].split(b"\n"):
         yield start, line
         start += len(line) + 1
 
 
 def united(spans: Iterable[MaskedSpan]) -> list[MaskedSpan]:
-    """Return the same in the order of the text, those that overlap or touch as one."""
+    """Return the spans sorted, with overlapping and adjacent spans merged into one."""
     disjoint: list[MaskedSpan] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         if disjoint and span.start <= disjoint[-1].end:
@@ -192,7 +189,7 @@ def united(spans: Iterable[MaskedSpan]) -> list[MaskedSpan]:
 
 
 def merged(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Beginnings and ends with those that touch as one, and none that is empty."""
+    """Merge each pair of start and end with the next one if they are adjacent, and drop empty ones."""
     spans: list[tuple[int, int]] = []
     for start, end in pieces:
         if spans and spans[-1][1] == start:
@@ -203,15 +200,15 @@ def merged(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 _MAX_LEVELS: Final = 4
-"""JSON in JSON in JSON, with an escape in it."""
+"""Enough for three levels of JSON with an escape in the innermost one."""
 _BOUNDARY: Final = b"\0"
-"""Stands for what is no character: a colour of a terminal, or the end of an escape before a word."""
+"""Replaces a terminal's colour code, and separates an unescaped letter or digit from a word after it."""
 _FOREIGN: Final = b"\x80"
-"""Stands for a character beyond Latin-1."""
+"""Replaces a character beyond Latin-1."""
 _NUL: Final = b"\0"
 _NOT_NULS: Final = compiled(rb"[^\x00]+", groups=False)
 _LEAST_SHARE_OF_NULS: Final = 3
-"""Text in UTF-16 has NULs for nearly half of its bytes; a third is enough."""
+"""A text is read as UTF-16 if a third of its bytes are NUL. Nearly half are, in ASCII text."""
 _MAX_BYTE: Final = 0xFF
 _MAX_CONTROL: Final = 0x20
 _DELETE: Final = 0x7F
@@ -247,17 +244,17 @@ _NAMED: Final[Mapping[bytes, bytes]] = {
 
 @dataclass(frozen=True, slots=True)
 class UnescapedText:
-    """A text without its escapes, and where each of its characters stands in the text itself."""
+    """A text without its escapes, with a map from its offsets to those of the original text."""
 
     text: bytes
     _starts: list[int]
-    """The offset of each piece in the view."""
+    """The offset of each piece in this text."""
     _places: list[int]
-    """The offset of the same piece in the source of the view."""
+    """The offset of the same piece in the text below, from which this one was made."""
     _below: "UnescapedText | None" = None
 
     def place(self, position: int) -> int:
-        """Return where a character of the view, or its end, stands in the text."""
+        """Return the offset in the original text for an offset in this one, which may be its end."""
         if not self._starts:
             return position
         piece = bisect_right(self._starts, position) - 1
@@ -265,7 +262,7 @@ class UnescapedText:
         return self._below.place(place) if self._below else place
 
     def replaced(self, spans: list[tuple[int, int]], by: bytes) -> "UnescapedText":
-        """Return the text with one character in the place of each span."""
+        """Return the text with each span replaced by the byte `by`."""
         pieces: list[bytes] = []
         places: list[int] = []
         position = 0
@@ -278,12 +275,12 @@ class UnescapedText:
         return UnescapedText(b"".join(pieces), starts[:-1], [*places, position], self)
 
     def part(self, start: int, end: int) -> "UnescapedText":
-        """Return a part of the text, which keeps its places."""
+        """Return a part of the text; its offsets still map to the original text."""
         return UnescapedText(self.text[start:end], [0], [start], self)
 
 
 def views_of(text: bytes) -> list[UnescapedText]:
-    """Return the text itself, and its view at each level of escapes."""
+    """Return the text itself, and a copy for each level of escapes removed."""
     views = [UnescapedText(text, [], [])]
     if _LEAST_SHARE_OF_NULS * text.count(_NUL) >= len(text) > 0:
         views.append(_without_nuls(views[0]))
@@ -293,7 +290,7 @@ def views_of(text: bytes) -> list[UnescapedText]:
 
 
 def _without_nuls(below: UnescapedText) -> UnescapedText:
-    """Return the view of UTF-16 or UTF-32 in which a character is a byte."""
+    """Return UTF-16 or UTF-32 text with one byte for each character."""
     runs = list(_NOT_NULS.finditer(below.text))
     pieces = [run.group() for run in runs]
     starts = [0, *accumulate(map(len, pieces))]
@@ -301,9 +298,9 @@ def _without_nuls(below: UnescapedText) -> UnescapedText:
 
 
 def unescape(below: UnescapedText, *, is_quoted: bool = False) -> UnescapedText | None:
-    """Return a text with one level of escapes as the characters that they stand for; None without escapes.
+    """Return a text with one level of escapes replaced by their characters, or None if it has no escapes.
 
-    `is_quoted`: only those of strings in quotes, as in JSON, with a backslash.
+    `is_quoted`: replace only the backslash escapes of quoted strings, as in JSON.
     """
     if not _MAY_ESCAPE.search(below.text):
         return None
@@ -313,15 +310,16 @@ def unescape(below: UnescapedText, *, is_quoted: bool = False) -> UnescapedText 
 
 @lru_cache(maxsize=4)
 def _without_escapes(text: bytes, pattern: re.Pattern[bytes]) -> tuple[bytes, list[int], list[int]] | None:
-    """Return the text without its escapes, and where its pieces are in it and in the text.
+    """Return the unescaped text, and the offsets of its pieces in it and in `text`; None without escapes.
 
-    A dense text has an escape for each character: do not call a function of Python for each.
+    Some texts have an escape for each character. So this function works on whole lists, and calls no Python
+    function for each escape, apart from the cached `_character`.
     """
     plain, escapes = (parts := pattern.split(text))[::2], parts[1::2]
     characters = [each or escape for each, escape in zip(map(_character, escapes), escapes, strict=True)]
     if characters == escapes:
         return None
-    # A piece without escapes, what the escape behind it stands for, and a boundary before a word; and again.
+    # Repeat in turn: text without escapes, the character of the next escape, and a boundary before a word.
     pieces = [b""] * (3 * len(escapes) + 1)
     pieces[::3], pieces[1::3] = plain, characters
     pieces[2::3] = [
@@ -339,7 +337,7 @@ _WORD_CHARACTERS: Final = frozenset(bytes([byte]) for byte in range(256) if byte
 
 @lru_cache(maxsize=1024)
 def _character(escape: bytes) -> bytes | None:
-    """Return what an escape stands for, in one byte; None for what is no escape."""
+    """Return the character of an escape as one byte; None if it is not an escape."""
     return _READERS[escape[:1]](escape)
 
 
@@ -360,7 +358,7 @@ def _entity(escape: bytes) -> bytes | None:
 
 
 def _of_syslog(escape: bytes) -> bytes | None:
-    """`#012` is a line feed; `#123` is a number."""
+    """Decode an escape of rsyslog: `#012` is a line feed, but `#123` is a number and stays."""
     value = int(escape[1:], 8)
     return _byte(value) if value < _MAX_CONTROL or value == _DELETE else None
 
@@ -383,9 +381,9 @@ _STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 
 
 def from_base64(value: bytes, *, is_strict: bool = False) -> bytes:
-    """Return what a value is the base64 of, in either alphabet; empty when it is none.
+    """Decode base64 or base64url, with or without padding. Returns empty bytes if the value is not valid.
 
-    `is_strict` takes no other character in it.
+    `is_strict` rejects other characters, which are otherwise ignored.
     """
     plain = value.translate(_STANDARD).rstrip(b"=")
     try:
