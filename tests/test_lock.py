@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from service_record.reporter.stopping import HeldError, only_one
+from service_record.reporter.stopping import HeldError, hold_lock
 from tests.builders import some
 from tests.programs import REPOSITORY
 
 HOLDING = """
 import sys
 from pathlib import Path
-from service_record.reporter.stopping import only_one
-with only_one(Path(sys.argv[1])):
+from service_record.reporter.stopping import hold_lock
+with hold_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -34,7 +34,7 @@ def holder(directory: Path) -> "subprocess.Popen[bytes]":
 
 def test_a_second_round_does_not_wait_for_the_first(tmp_path: Path) -> None:
     with holder(tmp_path) as first:
-        with pytest.raises(HeldError), only_one(tmp_path):
+        with pytest.raises(HeldError), hold_lock(tmp_path):
             pass
         first.communicate()
 
@@ -43,19 +43,19 @@ def test_a_round_that_was_killed_holds_nothing(tmp_path: Path) -> None:
     with holder(tmp_path) as first:
         first.kill()
         first.wait()
-        with only_one(tmp_path):
+        with hold_lock(tmp_path):
             pass
 
 
 def test_who_waits_gets_it_when_the_first_ends(tmp_path: Path) -> None:
     with holder(tmp_path) as first:
         some(first.stdin).close()
-        with only_one(tmp_path, wait=60):
+        with hold_lock(tmp_path, wait=60):
             pass
 
 
 def test_it_makes_its_directory_and_leaves_nothing_in_it(tmp_path: Path) -> None:
     directory = tmp_path / "var/lib/service-record"
-    with only_one(directory):
+    with hold_lock(directory):
         assert list(directory.iterdir()) == []
     assert directory.stat().st_mode & 0o777 == 0o700

@@ -1,8 +1,7 @@
-"""The calls of a boot reporter on an assisted-service: read the own stage, report it, ship logs, and no
-others.
+"""The only calls that the reporter makes to an assisted-service: read and report the stage, upload logs.
 
-Never a registration, never `instructions`, never the stage `Failed`: each would change what the service does
-with the host. Rules are those of the service's handlers as they behave, not only of its OpenAPI document.
+It never registers a host, never gets `instructions` and never reports the stage `Failed`: each would change
+how the service treats the host. Where its OpenAPI document differs from the service, the service counts.
 """
 
 import uuid
@@ -28,25 +27,22 @@ from service_record.reporter.settings import AssistedServiceSettings
 
 BASE_PATH: Final = "/api/assisted-install"
 LONGEST_INFO: Final = 2048
-"""Characters of `progress_info`; the service fails on a longer one."""
+"""The longest `progress_info`, in characters. The service answers 500 to a longer one."""
 _MOST_HOSTS: Final = 8 << 20
-"""Bytes of the list of a cluster's hosts without its long strings: some kilobytes for each of them.
+"""The limit for the list of a cluster's hosts, without long strings: a host takes some kilobytes.
 
-No call that takes an agent's key lists one host alone. Whatever fits in here is read within the unit's
-`MemoryMax=`.
+With an agent's key, the API lists only all hosts together. The limit fits the unit's `MemoryMax=`.
 """
-_LONGEST_STRING: Final = 1 << 16
-"""Bytes. The list repeats the Ignition override of each host: 20 MB where it brings this program itself."""
+_MAX_STRING_BYTES: Final = 1 << 16
+"""The longest string, in bytes, that is read from the list. An Ignition override may have 20 MB."""
 
 _GOOD: Final = range(200, 300)
 _ACCEPTED: Final = frozenset({HTTPStatus.NO_CONTENT})
-"""The answers to logs and to their state that accept them."""
+"""The statuses that accept logs and their state."""
 
 
 class AssistedService(Connections):
-    """One service, for one round: all its calls carry one `X-Request-ID`. Close it, or use it as a context
-    manager.
-    """
+    """A client of the service for one round. All calls carry the same `X-Request-ID`. Close it after use."""
 
     def __init__(
         self,
@@ -70,12 +66,12 @@ class AssistedService(Connections):
         )
 
     def host(self) -> View:
-        """Return this host as the service sees it."""
+        """Return the service's view of this host."""
         request = Request(
             method="GET",
             url=self._cluster("hosts"),
             most_body=_MOST_HOSTS,
-            longest_string=_LONGEST_STRING,
+            longest_string=_MAX_STRING_BYTES,
         )
         reply = self._transport.call(request)
         outcome = reply.outcome
@@ -89,14 +85,13 @@ class AssistedService(Connections):
         if outcome.status != HTTPStatus.OK:
             return outcome
         view = view_of(reply.body, self._service.host_id, reply.headers.get("date", ""))
-        # A page of a hotspot or of a balancer is 200, too.
+        # A hotspot or a load balancer may answer 200 with a page of its own.
         return view or Unreachable(f"200, but no list of hosts: {outcome.text[:200]}", tries=outcome.tries)
 
     def report_stage(self, stage: str, info: str) -> Outcome:
-        """Say that the host is in this stage, with these words.
+        """Report a stage, with information that is cut to the length that the service can store.
 
-        Words are cut to what the service can store. ValueError: the stage `Failed`, which would fail the
-        cluster.
+        Raises ValueError for the stage `Failed`, which would fail the installation of the cluster.
         """
         if stage.strip().lower() == "failed":
             raise ValueError(
@@ -108,9 +103,9 @@ class AssistedService(Connections):
         return acknowledged(self._transport.call(request), _GOOD)
 
     def upload(self, file: Path | bytes, logs_type: str, tries: int | None = None) -> Outcome:
-        """Ship a file, or a probe in memory, as the host's logs of that type.
+        """Upload a file, or a small archive in memory, as the host's logs of this type.
 
-        Each try sends it anew; `sent` counts them all.
+        `sent` of the result counts the bytes of all tries.
         """
         if isinstance(file, Path) and (refused := not_sendable(file, SERVICE_LIMIT)):
             return refused
@@ -126,7 +121,7 @@ class AssistedService(Connections):
         return acknowledged(self._transport.call(request, tries=tries), _ACCEPTED)
 
     def complete_logs(self) -> Outcome:
-        """Say that all of this host's logs are there."""
+        """Report that all logs of this host are uploaded."""
         body = {"logs_state": "completed"}
         request = Request(method="PUT", url=self._host("logs-progress"), json=body)
         return acknowledged(self._transport.call(request), _ACCEPTED)
@@ -141,19 +136,17 @@ class AssistedService(Connections):
 
 
 def base_url(url: str) -> str:
-    """Return the URL with the base path after any path it has, unless it ends with that already, and without
-    a query.
-    """
+    """Return the URL with the API's base path appended, unless it has that, and without a query."""
     try:
         parts = urlsplit(url.strip())
-    except ValueError:  # told by the first call
+    except ValueError:  # the first call reports it
         return url
     path = parts.path.rstrip("/").removesuffix(BASE_PATH)
     return urlunsplit((parts.scheme, parts.netloc, path + BASE_PATH, "", ""))
 
 
 def not_sendable(path: Path, most: int | None = None) -> Unreachable | None:
-    """Return why the file cannot be sent at all; None when it can."""
+    """Return an outcome with the reason if the file is unreadable or too large, else None."""
     try:
         size = path.stat().st_size
     except OSError as fault:

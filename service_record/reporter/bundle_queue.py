@@ -1,6 +1,6 @@
-"""The bundle of a round: made when the rules want one, and kept in the spool until a round ships it.
+"""Make the bundle of a round if the rules want one, and keep it in the spool until it is shipped.
 
-The spool holds one bundle, the newest that not every destination has.
+The spool holds at most one bundle: the newest one that some destination still lacks.
 """
 
 import os
@@ -48,17 +48,14 @@ class SpooledFile:
 
 @dataclass(frozen=True, slots=True)
 class Spool:
-    """A directory of its own. Nothing here raises on account of a disk."""
+    """A directory that holds one bundle. Disk errors are not raised."""
 
     directory: Path
     most_bytes: int
-    """The limit of the one bundle. While a newer one takes its place there are two."""
+    """The size limit of the bundle. While a newer one replaces it, there are two."""
 
     def keep(self, bundle: Path) -> SpooledFile | str:
-        """Move the bundle into the spool, in the place of the one there; return why that cannot be.
-
-        It is there whole, or the old one is.
-        """
+        """Replace the bundle in the spool, atomically. Return the new file, or the reason why it failed."""
         try:
             size = bundle.stat().st_size
             if size > self.most_bytes:
@@ -77,7 +74,7 @@ class Spool:
         return SpooledFile(target, size)
 
     def newest(self) -> SpooledFile | None:
-        """Return the bundle in the spool; what a loss of power left beside it is removed."""
+        """Return the bundle in the spool, or None. Remove leftovers of a power loss."""
         try:
             bundles = self._bundles()
             self._remove_torn()
@@ -89,7 +86,7 @@ class Spool:
             return None
 
     def drop(self) -> None:
-        """Empty the spool, as far as the disk lets us; what stays is for the next round to drop."""
+        """Empty the spool. If the disk fails, the next round tries again."""
         try:
             self._remove_torn()
             self._drop_all_but(None)
@@ -101,7 +98,7 @@ class Spool:
             remove_torn(self.directory)
 
     def _bundles(self) -> list[Path]:
-        """Return the newest last, by when they were kept. No link is followed: it could lead to anything."""
+        """Return the bundles, oldest first. Links are ignored: the reporter creates none."""
         if self.directory.is_symlink():
             return []
         files = [path for path in self.directory.glob("[!.]*") if path.is_file() and not path.is_symlink()]
@@ -116,18 +113,18 @@ class Spool:
 
 
 def _make_newest(bundle: Path, others: list[Path]) -> None:
-    """Order by time also on a host whose clock was set back between two bundles."""
+    """Make the bundle's time the latest, even if the clock was set back since the others were made."""
     latest = max((path.stat().st_mtime_ns for path in others), default=0)
     if bundle.stat().st_mtime_ns <= latest:
         os.utime(bundle, ns=(latest + 1_000_000_000,) * 2)
 
 
 _ROUND_SECONDS: Final = 780.0
-"""The time in a round until which a shipment may begin, or go on: the unit ends a round after 900."""
+"""The time in a round after which shipments end. The unit kills a round after 900 s."""
 _MEMORY_BYTES: Final = 8 << 20
-"""The largest bundle that is made in memory: it counts for the unit's `MemoryMax=`."""
-_LEAST_SECONDS: Final = 30.0
-"""The time that must be left for a shipment to begin."""
+"""The largest bundle that is kept in memory, which counts towards the unit's `MemoryMax=`."""
+_MIN_SECONDS: Final = 30.0
+"""The least remaining time with which a shipment begins."""
 
 
 class BundleQueue:
@@ -137,9 +134,9 @@ class BundleQueue:
         self, places: Places, environ: Mapping[str, str], say: Log, settings: Settings, evidence: HostEvidence
     ) -> None:
         self.leak: Leak | None = None
-        """The place of a secret in a bundle, which was therefore not kept."""
+        """The place of a secret that was found in the finished bundle. Such a bundle is deleted."""
         self.is_spent = False
-        """True when this round can make no other bundle: it made one, or failed to."""
+        """True if this round has made a bundle or failed to: it makes no other."""
         self._places = places
         self._environ = environ
         self._say = say
@@ -151,9 +148,9 @@ class BundleQueue:
         self._cursor: str | None = None
 
     def gather(self, state: ReporterState, most_bytes: int) -> ReporterState:
-        """Make a bundle, keep it in the spool, and return the state after that.
+        """Make a bundle, keep it in the spool, and return the new state.
 
-        A full or read-only disk is itself a reason why hosts fail. Then a smaller bundle is made in memory.
+        On a full or read-only disk, which may be why the host fails, a smaller bundle is made in memory.
         """
         if self.is_spent:
             return state
@@ -177,14 +174,14 @@ class BundleQueue:
                 continue
             self._say.notice(f"a bundle was made: {bundled.bytes} bytes, {bundled.masked} secrets masked")
             if spool is self._in_memory:
-                self._spool.drop()  # it holds an older one
+                self._spool.drop()  # its bundle is older
             else:
                 self._in_memory.drop()
             return with_bundle(state, self._evidence, is_volatile=spool is self._in_memory)
         return state
 
     def _make_bundle(self, places: Places, state: ReporterState, most_bytes: int) -> "Bundled":
-        from service_record.reporter.bundling import make_bundle  # most rounds make none
+        from service_record.reporter.bundling import make_bundle  # most rounds make no bundle
         from service_record.reporter.gather.collectors import COLLECTORS
         from service_record.reporter.gather.journal import newest_cursor
         from service_record.reporter.gather.model import Context
@@ -195,7 +192,7 @@ class BundleQueue:
             root=self._places.root,
             environ=self._environ,
             boot_id=self._evidence.boot_id,
-            cursor=state.cursor if self._goes_on() else None,
+            cursor=state.cursor if self._is_incremental() else None,
             urls=tuple(
                 filter(None, (service.url if service and service.is_usable else None, self._settings.api_url))
             ),
@@ -215,14 +212,14 @@ class BundleQueue:
         )
 
     def bundle(self, shipment: Shipment) -> SpooledFile | None:
-        """Return the bundle in the spool, unless it is more than this shipment may have."""
+        """Return the bundle in the spool, or None if it exceeds the budget of this shipment."""
         spooled = self._in_memory.newest() or self._spool.newest()
         return spooled if spooled is not None and spooled.bytes <= shipment.most else None
 
     def ship(self, clients: Clients, shipment: Shipment, spooled: SpooledFile, *, is_known: bool) -> Outcome:
         """Ship the bundle if this round has time left, and log the result."""
         remaining = self._until - monotonic()
-        if remaining < _LEAST_SECONDS:
+        if remaining < _MIN_SECONDS:
             return Unreachable("no time is left in this round", tries=0)
         try:
             with clients.destination(shipment, remaining, is_known=is_known) as destination:
@@ -238,26 +235,24 @@ class BundleQueue:
         return outcome
 
     def drop_delivered(self, state: ReporterState) -> ReporterState:
-        """Empty the spool when its bundle has arrived everywhere, and return the state after that.
+        """Empty the spool if every destination has its bundle, and return the new state.
 
-        The next bundle goes on where this one ended, if no destination throws it away for the next. A file
-        that the disk could not remove in an earlier round is removed now.
+        If all destinations keep earlier bundles, the next one has only newer journal entries. Also retries
+        deletions that failed in an earlier round.
         """
         if not spool_is_delivered(RoundContext(self._settings, state, self._evidence)):
             return state
-        self._drop()
+        self._empty()
         if state.bundle is None:
             return state
-        goes_on = self._cursor is not None and self._goes_on()
+        goes_on = self._cursor is not None and self._is_incremental()
         return replace(without_bundle(state), cursor=self._cursor if goes_on else state.cursor)
 
-    def _drop(self) -> None:
+    def _empty(self) -> None:
         self._spool.drop()
         self._in_memory.drop()
 
-    def _goes_on(self) -> bool:
-        """Return whether every destination keeps all bundles; a slot that is overwritten needs each one
-        whole.
-        """
+    def _is_incremental(self) -> bool:
+        """Return whether a bundle may have only new entries: every destination keeps earlier bundles."""
         places = self._settings.ship_to
         return self._settings.service is None and all(to.startswith(("/", COLLECTOR)) for to in places)

@@ -1,6 +1,6 @@
-"""A bundle of this host: gathered, redacted, packed in one pass, and looked through once more.
+"""Make a bundle of this host: gather, redact and pack it in one pass, then scan it for leaks.
 
-Also a redacted copy of a bundle that somebody else made, in the same layout.
+Also make a redacted copy of a bundle from another program, in the same layout.
 """
 
 import json
@@ -34,7 +34,7 @@ SUFFIX: Final = ".tar.gz"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundled:
-    """A bundle on the disk. One with a leak is not to leave the host."""
+    """A bundle on the disk. With a leak, it must not leave the host."""
 
     path: Path
     bytes: int
@@ -44,7 +44,7 @@ class Bundled:
     kinds: Counter[str]
     """The number of masked secrets, by kind."""
     unread: tuple[str, ...]
-    """Files that may hold secrets and could not be read, so that only the shape of these was looked for."""
+    """Unreadable files of secrets. Their secrets are masked only where the shape shows that they are some."""
     leak: Leak | None
 
     @property
@@ -54,7 +54,7 @@ class Bundled:
 
 
 def bundle_name(at: datetime) -> str:
-    """Return the name of a bundle of that time, and of the directory in it: as OpenShift calls its own."""
+    """Return the name of a bundle and of its top directory, in the form of OpenShift's own gather."""
     return f"log-bundle-{at.astimezone(UTC):%Y%m%d%H%M%S}"
 
 
@@ -71,11 +71,11 @@ def make_bundle(
     seconds: float = ROUND_SECONDS,
     name: str | None = None,
 ) -> Bundled:
-    """Make a bundle in a directory, of at most so many bytes, with `verdict` as its first page.
+    """Make a bundle of at most `most_bytes` bytes in a directory, with `verdict` as its first file.
 
-    `secrets` are masked beside those of the host. Its file is called `name`, by default like the directory
-    in it. Gathering takes at most about so many seconds. Raises OSError where the disk fails, and leaves
-    nothing then. Without redaction nothing is masked, and nothing looked for.
+    `secrets` are masked in addition to those found on the host. The file is called `name`, by default
+    like the bundle's top directory. Gathering takes about `seconds` at most. Raises OSError if the disk
+    fails, after removing the file. With `redact` false there is no leak scan either.
     """
     secrets_known = known_secrets(context.root, context.environ) if redact else None
     rules = Rules((*secrets_known.secrets, *secrets)) if secrets_known else None
@@ -90,8 +90,8 @@ def make_bundle(
         writer.add(VERDICT_FILE, verdict.encode(errors="backslashreplace"))
         gathered = gather(_sharing(collectors, writer), context, writer, seconds=seconds)
         listing = manifest(gathered, at=at, boot_id=context.boot_id, cursor=context.cursor)
-        writer.add(MANIFEST, _json(listing | {"redacted": redact, "cut": cuts(writer.members)}))
-        writer.add(REDACTION, _json(redaction_report(writer.masked, secrets_known)), as_is=True)
+        writer.add(MANIFEST, _encode_json(listing | {"redacted": redact, "cut": cuts(writer.members)}))
+        writer.add(REDACTION, _encode_json(redaction_report(writer.masked, secrets_known)), as_is=True)
     return Bundled(
         path=path,
         bytes=path.stat().st_size,
@@ -139,7 +139,7 @@ def redaction_report(masked: Counter[str], host_secrets: HostSecrets | None) -> 
 
 
 def cuts(members: Iterable[Packed]) -> list[dict[str, object]]:
-    """Return the files whose beginning is missing, or which are missing altogether, and why."""
+    """Return a row for each file that is missing or lacks its beginning, with the reason."""
     return [
         {
             "path": member.path,
@@ -152,7 +152,7 @@ def cuts(members: Iterable[Packed]) -> list[dict[str, object]]:
     ]
 
 
-def _json(document: object) -> bytes:
+def _encode_json(document: object) -> bytes:
     return json.dumps(document, indent=2).encode() + b"\n"
 
 
@@ -161,7 +161,7 @@ _CHUNK_BYTES: Final = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """A copy on the disk. One with a leak is not to be given away."""
+    """A copy on the disk. With a leak, it must not be passed on."""
 
     bytes: int
     members: tuple[Packed, ...]
@@ -173,10 +173,10 @@ class Copied:
 def make_copy(
     contents: Iterable[Content], path: Path, rules: Rules, *, mtime: float, most_bytes: int = SERVER_BYTES
 ) -> Copied:
-    """Make a bundle of these files in a new file, of at most so many bytes; `mtime` is the present.
+    """Make a redacted bundle of these files, of at most `most_bytes` bytes; `mtime` is the present time.
 
-    Beside them is a `redaction.json`, in the directory in which all of them are, if there is one. Raises
-    OSError where the disk fails, and leaves nothing then.
+    `redaction.json` is added, in the top directory if all files share one. Raises OSError if the disk fails,
+    after removing the file.
     """
     tops: set[str] = set()
     with BundleWriter(
@@ -190,5 +190,5 @@ def make_copy(
         members = tuple(writer.members)
         report_members = {"redacted": True} | report([writer.masked]) | {"cut": cuts(members)}
         below = f"{tops.pop()}/" if len(tops) == 1 and "" not in tops else ""
-        writer.add(f"{below}{REDACTION}", _json(report_members), as_is=True)
+        writer.add(f"{below}{REDACTION}", _encode_json(report_members), as_is=True)
     return Copied(bytes=path.stat().st_size, members=members, kinds=writer.masked, leak=leak_in(path, rules))

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from service_record.record import systemd
 from service_record.record.atomic_write import sync_directory, write_whole
-from service_record.reporter.console import tell_systemd
+from service_record.reporter.console import run_systemctl
 from service_record.reporter.paths import Places, is_there
 
 UNDELIVERED: Final = ("spool", "console")
@@ -108,13 +108,13 @@ def finish(places: Places, tombstone: Tombstone) -> tuple[str, ...]:
     # The rule is a safeguard: without it, a power loss between the last removals leaves a harmless unit.
     with suppress(OSError):
         write_whole(rule, _format_rule(places, tombstone), mode=0o644)
-    tell_systemd(places, "stop", "--no-block", places.timer.name)
+    run_systemctl(places, "stop", "--no-block", places.timer.name)
     problems = [line for path in _list_removals(places, tombstone) for line in _remove(path)]
     _remove_if_empty(places.settings_file.parent)
     problems += [
         f"{path}: too much would go with it; remove it by hand" for path in _list_refused(places, tombstone)
     ]
-    tell_systemd(places, "daemon-reload")
+    run_systemctl(places, "daemon-reload")
     problems += _remove(rule)
     if problems or tombstone.is_finished or not is_there(places.tombstone):
         return tuple(problems)

@@ -1,8 +1,7 @@
-r"""The verdict on the consoles of a host that nobody can reach, and messages to programs of the host.
+r"""Show the verdict above the login prompts of the host's consoles; run systemctl and agetty.
 
-agetty(8) shows the verdict above its prompts. It acts on a backslash and the character behind it (`\n` is
-the host's name), so that each is doubled. Consoles this early have whatever font the firmware has: what is
-not ASCII is left out. It does no harm when a program does not listen to its message.
+agetty(8) prints the files of issue.d, and expands backslash sequences (`\n` is the host's name), so
+backslashes are doubled. This early, a console may have no font beyond ASCII: other characters become `?`.
 """
 
 import subprocess
@@ -16,53 +15,53 @@ from service_record.record.atomic_write import write_whole
 from service_record.record.visible import visible
 from service_record.reporter.paths import Places
 
-_SECONDS: Final = 10
+_TIMEOUT_SECONDS: Final = 10
 
 
-def tell_systemd(places: Places, *arguments: str) -> None:
-    """Run systemctl with these arguments, where it speaks of the host that is meant."""
+def run_systemctl(places: Places, *arguments: str) -> None:
+    """Run systemctl with these arguments, if systemd runs and the root is this host. Errors are ignored."""
     if systemd.is_running():
-        tell(places, "systemctl", "--quiet", *arguments)
+        run_on_host(places, "systemctl", "--quiet", *arguments)
 
 
-def tell(places: Places, *command: str) -> None:
-    """Run a program for at most ten seconds, on the host itself only, never for one below a directory."""
+def run_on_host(places: Places, *command: str) -> None:
+    """Run a program for at most ten seconds, unless the root is a mounted disk. Errors are ignored."""
     if places.root != Path("/"):
         return
     with suppress(OSError, subprocess.SubprocessError):
-        subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS)
+        subprocess.run(
+            command, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_SECONDS
+        )
 
 
 _WIDTH: Final = 79
-"""The width of a row: one cell less than the narrowest console has, where an empty row follows a full one."""
-_ROWS: Final = 2
-"""The rows of one message. Whoever wants more logs in."""
+"""The width of a row in cells. One less than 80, because some consoles add an empty row after a full one."""
+_MAX_ROWS: Final = 2
+"""The most rows of one message."""
 
 
 def issue(verdict: str, advice: str = "") -> bytes:
-    """Return the file's content: the verdict, and below it what to do, each of at most two rows of
-    79 cells.
-    """
-    rows = [*_rows(f"service-record: {verdict}"), *_rows(advice), ""]
+    """Return the content of the issue file: verdict and advice, each in at most two rows of 79 cells."""
+    rows = [*_wrap(f"service-record: {verdict}"), *_wrap(advice), ""]
     return "".join(f"{row}\n" for row in rows).replace("\\", r"\\").encode("ascii", "replace")
 
 
 def show(places: Places, content: bytes) -> None:
-    """Put this on the consoles, unless it is there already, also where a prompt waits. Raises OSError."""
+    """Write the issue file if it changed, and have waiting prompts show it. Raises OSError."""
     with suppress(OSError):
         if places.issue.read_bytes() == content:
             return
     write_whole(places.issue, content, mode=0o644)
-    tell(places, "agetty", "--reload")
+    run_on_host(places, "agetty", "--reload")
 
 
-def _rows(text: str) -> list[str]:
-    """Return the text between words in at most two rows; of a longer one the middle is left out."""
+def _wrap(text: str) -> list[str]:
+    """Wrap the text between words into at most two rows. The middle of a longer text is left out."""
     text = " ".join(visible(text).split())
     if not text:
         return []
-    for room in range(_ROWS * _WIDTH, _WIDTH, -1):
+    for room in range(_MAX_ROWS * _WIDTH, _WIDTH, -1):
         rows = wrap(cut_within(text, room, " ... "), _WIDTH)
-        if len(rows) <= _ROWS:
+        if len(rows) <= _MAX_ROWS:
             return list(rows)
     return list(wrap(cut_within(text, _WIDTH, " ... "), _WIDTH))

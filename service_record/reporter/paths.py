@@ -1,4 +1,4 @@
-"""Places of the reporter's files on a host. Everything that touches the host takes them from here."""
+"""The paths of the reporter's files on a host."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,22 +10,22 @@ from service_record.record.appending import DEFAULT_DIRECTORY
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The files and directories of the reporter below a root, which is another than `/` in tests."""
+    """The files and directories of the reporter below a root: `/`, or another directory in tests."""
 
     root: Path = Path("/")
     records_directory: str = DEFAULT_DIRECTORY
     """An absolute path of the host."""
     is_volatile: bool = False
-    """True while state and bundle are in memory, because the disk is full or read-only."""
+    """True for state and bundles in memory, used while the disk is full or read-only."""
 
     @property
     def volatile(self) -> Self:
-        """Return the same places with state and bundle in memory."""
+        """Return the paths for state and bundles in memory."""
         return replace(self, is_volatile=True)
 
     @classmethod
     def of_environment(cls, root: Path, environ: Mapping[str, str]) -> Self:
-        """Return the places below a root; the records are where $SERVICE_RECORDS_DIR says."""
+        """Return the paths below a root. $SERVICE_RECORDS_DIR names the directory of records."""
         return cls(root, environ.get("SERVICE_RECORDS_DIR") or DEFAULT_DIRECTORY)
 
     def at(self, path: str | Path) -> Path:
@@ -38,22 +38,22 @@ class Places:
 
     @property
     def credential_file(self) -> Path:
-        """Return the token, which root alone may read; the unit hands it on by `LoadCredential=`."""
+        """The token for the assisted-service, mode 0600. The unit passes it by `LoadCredential=`."""
         return self.at("/etc/service-record/token")
 
     @property
     def collector_credential_file(self) -> Path:
-        """Return the token for collectors, where the settings ship to any; root alone may read it, too."""
+        """The token for collectors, mode 0600."""
         return self.at("/etc/service-record/collector-token")
 
     @property
     def ca_bundle(self) -> Path:
-        """Return where the assisted-service puts its authority's certificate in a host's ignition."""
+        """The CA certificate that the assisted-service adds to a host's ignition."""
         return self.at("/etc/assisted-service/service-ca-cert.crt")
 
     @property
     def state_directory(self) -> Path:
-        # Not /run/service-record: docs/read-only.md puts records there, and this one is removed in the end.
+        # Not /run/service-record: docs/read-only.md puts records there, and the clean-up removes this one.
         return self.at("/run/boot-reporter" if self.is_volatile else "/var/lib/service-record")
 
     @property
@@ -62,17 +62,17 @@ class Places:
 
     @property
     def tombstone(self) -> Path:
-        """Return where this file is, the reporter never runs again."""
+        """The file that marks the reporter as permanently stopped."""
         return self.state_directory / "reporter.stopped"
 
     @property
     def spool_directory(self) -> Path:
-        """Return the last bundle that nobody took yet."""
+        """The directory of the bundle that is not delivered everywhere yet."""
         return self.state_directory / "spool"
 
     @property
     def work_directory(self) -> Path:
-        """Return the directory that a round makes and removes again."""
+        """The temporary directory of a round."""
         return self.state_directory / "work"
 
     @property
@@ -89,7 +89,7 @@ class Places:
 
     @property
     def unit_links(self) -> tuple[Path, ...]:
-        """Return the links that enable the units, whatever target pulls them in, and wherever they point."""
+        """The links in `*.wants` and `*.requires` that enable the units, including dangling ones."""
         names = (self.service.name, self.timer.name)
         pulls = (self.unit_directory.glob(f"*.{kind}") for kind in ("wants", "requires"))
         links = (directory / name for wanted_by in pulls for directory in wanted_by for name in names)
@@ -97,17 +97,17 @@ class Places:
 
     @property
     def issue(self) -> Path:
-        """Return the verdict on the consoles, above their login prompts; see issue(5)."""
+        """The file with the verdict for the consoles, printed above login prompts; see issue(5)."""
         return self.at("/etc/issue.d/80-service-record.issue")
 
     @property
     def records(self) -> Path:
-        """Return the records of this host's services."""
+        """The directory of this host's records."""
         return self.at(self.records_directory)
 
 
 def is_there(path: Path) -> bool:
-    """Return whether there is such a file. Of a disk that cannot tell, `exists` would raise."""
+    """Return whether the file exists; False if the disk fails. `Path.exists()` would raise then."""
     try:
         return path.exists()
     except OSError:

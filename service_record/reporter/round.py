@@ -1,4 +1,4 @@
-"""One round: look at the host, ask the service, and take the steps that the rules choose.
+"""One round: examine the host, query the service, and take the steps that the rules choose.
 
 Each step's result is saved before the next step starts, so a killed round loses nothing. Errors of settings,
 network and disk are logged and end no round; the next round continues. A dry run prints what a round would
@@ -47,16 +47,16 @@ from service_record.reporter.record_care import rotate_records, send_records
 from service_record.reporter.settings import Settings, read_settings, secrets_in
 from service_record.reporter.shipping import Clients
 from service_record.reporter.state import ReporterState, load, save
-from service_record.reporter.stopping import HeldError, only_one, stop_for, tell_undelivered
+from service_record.reporter.stopping import HeldError, hold_lock, log_undelivered, stop_as_configured
 
-_MOST_PLANS: Final = 8
-"""The limit of plans in one round. Seven are the most that the rules ask for: two forms of a fact, the same
-once the host has moved on, two slots, and where the bundle lies.
+_MAX_PLANS: Final = 8
+"""The limit of plans in one round. The rules need at most seven: two forms of a fact, both again after the
+host has reached another stage, two slots for logs, and the report of the bundle's place.
 """
 
 
 class RoundResult(StrEnum):
-    """The result of a round. Each of them is as it should be but for a leak."""
+    """The result of a round. Only a leak is an error."""
 
     DONE = "done"
     NOT_DUE = "not due"
@@ -68,15 +68,15 @@ class RoundResult(StrEnum):
 def run_round(
     places: Places, environ: Mapping[str, str], say: Log, *, only_if_due: bool = False
 ) -> RoundResult:
-    """Run a round, unless another is running. After a permanent stop, finish the clean-up instead."""
+    """Run a round, unless another one is running. After a permanent stop, finish the clean-up instead."""
     tombstone = read_tombstone(places)
     if tombstone is not None:
         for line in finish(places, tombstone):
             say.error(line)
         return RoundResult.STOPPED
     try:
-        with _alone(places, say):
-            settings, (state, is_known) = read_settings(places, environ), _loaded(places, say)
+        with _lock_out_others(places, say):
+            settings, (state, is_known) = read_settings(places, environ), _load_state(places, say)
             now = systemd.boot_id() or "unknown", systemd.uptime() or 0.0
             if only_if_due and not is_due_at(settings, state, *now):
                 send_records(places, environ, settings, say)
@@ -89,7 +89,7 @@ def run_round(
 
 @dataclass(slots=True)
 class Round:
-    """A round under way."""
+    """The state and the steps of a running round."""
 
     places: Places
     environ: Mapping[str, str]
@@ -100,14 +100,15 @@ class Round:
     view: View | None = None
     plan: RoundPlan = field(default_factory=RoundPlan)
     is_view_old: bool = False
-    """True when the host's stage may be another than that of the view: told since, or minutes ago."""
+    """True if the view may be outdated: a stage was reported since, or making a bundle took minutes."""
     is_settled: bool = False
-    """True when this round can gather and ship no more."""
+    """True if this round gathers and ships no more."""
     tried: set[tuple[str, ...]] = field(default_factory=set)
+    """The steps that this round has tried."""
     is_saved: bool = True
-    """True if the disk has the state."""
+    """True if the present state is saved."""
     words: str = ""
-    """The verdict with the line of the failure, without secrets; empty where it holds one."""
+    """The verdict with the script line of the failure, masked. Empty if a secret could not be masked."""
     may_save: bool = True
     """False if the earlier state could not be read: it must not be overwritten, as the next round may be
     able to read it.
@@ -116,29 +117,29 @@ class Round:
     def run(self) -> RoundResult:
         for fault in self.settings.faults:
             self.say.warning(fault)
-        self._sweep()
+        self._clean_up_leftovers()
         self.evidence = observe(self.places, own=(self.places.service.name,))
-        self._keep(with_offer(self.settings, begin_round(self.state, self.evidence), self.evidence))
+        self._save(with_offer(self.settings, begin_round(self.state, self.evidence), self.evidence))
         clients = Clients(self.settings)
         if asks(self.settings, self.state, self.evidence):
-            self._ask(clients)
+            self._read_view(clients)
             self.say.notice(f"the service says: {view_text(self.view)}")
         self.plan = self._decide()
         advice = self._advice()
         self.show_verdict(advice)
         bundles = BundleQueue(self.places, self.environ, self.say, self.settings, self.evidence)
-        for _ in range(_MOST_PLANS):
+        for _ in range(_MAX_PLANS):
             self.plan = self._decide()
             for line in plan_lines(self.plan):
                 self.say.notice(line)
-            if not self.is_saved or not self._follow(clients, bundles):
+            if not self.is_saved or not self._carry_out(clients, bundles):
                 break
         self.is_settled = True
         self.plan = self._decide()
         if self.is_saved and self.plan.report:
-            self._follow(clients, bundles)
-        if self.may_save:  # else it is not known what the spool is for
-            self._keep(bundles.drop_delivered(self.state))
+            self._carry_out(clients, bundles)
+        if self.may_save:  # else nothing is known about the bundle in the spool
+            self._save(bundles.drop_delivered(self.state))
         if self._advice() != advice:
             self.show_verdict(self._advice())
         send_records(self.places, self.environ, self.settings, self.say)
@@ -150,40 +151,40 @@ class Round:
     def _decide(self) -> RoundPlan:
         return decide(self.settings, self.state, self.view, self.evidence, is_settled=self.is_settled)
 
-    def _follow(self, clients: Clients, bundles: BundleQueue) -> bool:
+    def _carry_out(self, clients: Clients, bundles: BundleQueue) -> bool:
         """Take the steps of the plan that this round has not tried; return whether there were any.
 
-        Facts come first, because making a bundle takes minutes. Only the current stage may be sent, so that
-        an old view is read again before a report.
+        Facts come first, because making a bundle takes minutes. Sending another stage than the current one
+        would change the installation, so an outdated view is read again before a report.
         """
-        self._keep(apply_results(self.state, self.plan, (), self.evidence))
+        self._save(apply_results(self.state, self.plan, (), self.evidence))
         if self.plan.report and self.is_view_old:
-            self._ask(clients)
+            self._read_view(clients)
             self.plan = self._decide()
         reports = [
             report for report in self.plan.report if self._is_new((report.stage, report.info, report.place))
         ]
         for report in reports:
-            self._tell(clients, report)
+            self._report(clients, report)
         if reports:
             return True
         gathers = self.plan.gather and not bundles.is_spent
         if gathers:
             self.is_view_old = True
-            self._keep(bundles.gather(self.state, self.plan.bundle_bytes))
+            self._save(bundles.gather(self.state, self.plan.bundle_bytes))
         shipments = [shipment for shipment in self.plan.ship if self._is_new((shipment.kind,))]
         for shipment in shipments:
             self._ship(clients, bundles, shipment)
         return bool(gathers or shipments or self.plan.told)
 
     def _is_new(self, step: tuple[str, ...]) -> bool:
-        """Return whether this round has not tried a step. One without an answer waits for the next round."""
+        """Return whether this round has not tried the step yet. Each step is tried once in a round."""
         is_new = step not in self.tried
         self.tried.add(step)
         return is_new
 
-    def _tell(self, clients: Clients, report: StageReport) -> None:
-        if not self._keep(count_step(self.state, report, self.evidence)):
+    def _report(self, clients: Clients, report: StageReport) -> None:
+        if not self._save(count_step(self.state, report, self.evidence)):
             return
         with clients.service() as service:
             if service is None:
@@ -199,27 +200,27 @@ class Round:
         else:
             self.say.warning(f"not reported to the service: {text}: {outcome_text(outcome)}")
         results = [StepResult(step=report, outcome=outcome)]
-        self._keep(apply_results(self.state, self.plan, results, self.evidence))
+        self._save(apply_results(self.state, self.plan, results, self.evidence))
         if has_moved(self.state, results):
-            self._ask(clients)
+            self._read_view(clients)
 
-    def _ask(self, clients: Clients) -> None:
+    def _read_view(self, clients: Clients) -> None:
         self.view, self.is_view_old = clients.view(), False
-        self._keep(with_view(self.state, self.view, self.evidence))
+        self._save(with_view(self.state, self.view, self.evidence))
 
     def _ship(self, clients: Clients, bundles: BundleQueue, shipment: Shipment) -> None:
         bundle = bundles.bundle(shipment)
         if bundle is None:
-            self._keep(without_bundle(self.state))
+            self._save(without_bundle(self.state))
             return
-        if not self._keep(count_step(self.state, shipment, self.evidence, bundle.bytes)):
+        if not self._save(count_step(self.state, shipment, self.evidence, bundle.bytes)):
             return
         is_known = shipment.kind in self.state.accepted
         outcome = bundles.ship(clients, shipment, bundle, is_known=is_known)
         result = StepResult(step=shipment, outcome=outcome, size=bundle.bytes)
-        self._keep(apply_results(self.state, self.plan, [result], self.evidence))
+        self._save(apply_results(self.state, self.plan, [result], self.evidence))
 
-    def _keep(self, state: ReporterState) -> bool:
+    def _save(self, state: ReporterState) -> bool:
         """Save the state, and return whether that worked. A step that cannot be counted must not be taken."""
         if state == self.state and self.is_saved:
             return True
@@ -241,8 +242,8 @@ class Round:
         self.is_saved = False
         return False
 
-    def _sweep(self) -> None:
-        """Remove what killed rounds have left, and move aside what stands in the way of this one."""
+    def _clean_up_leftovers(self) -> None:
+        """Remove leftovers of killed rounds. Move away files in the place of the reporter's directories."""
         memory = self.places.volatile
         directories = [self.places.work_directory, self.places.spool_directory]
         if is_there(memory.state_directory):
@@ -259,7 +260,7 @@ class Round:
         shutil.rmtree(memory.work_directory, ignore_errors=True)
 
     def show_verdict(self, advice: str) -> None:
-        """Put the verdict on the consoles, without secrets, with what to do below it."""
+        """Show the masked verdict and the advice on the consoles."""
         from service_record.redaction import LeakError, Rules, known_secrets, outgoing_text
 
         rules = Rules((*known_secrets(self.places.root, self.environ).secrets, *secrets_in(self.settings)))
@@ -268,7 +269,7 @@ class Round:
         parts = [root.stage or "", *(root.facts.message or "").splitlines()] if root is not None else []
 
         def mask(text: str) -> str:
-            # Each part by itself first: within a sentence, the words around it can hide what it is.
+            # Mask each part by itself first: within a sentence, the words around a secret can hide it.
             for part in filter(None, parts):
                 text = text.replace(part, outgoing_text(part, rules))
             return outgoing_text(text, rules)
@@ -300,18 +301,20 @@ class Round:
         self.say.notice(f"stopped permanently: {end.reason}")
         if end.is_undelivered:
             self.show_verdict(f"{PLACE}. Log in: service-record analyze")
-        remains = stop_for(self.places, self.settings, end.reason, is_undelivered=end.is_undelivered)
+        remains = stop_as_configured(
+            self.places, self.settings, end.reason, is_undelivered=end.is_undelivered
+        )
         for line in remains:
             self.say.error(line)
-        tell_undelivered(self.places, self.say)
+        log_undelivered(self.places, self.say)
         return RoundResult.STOPPED
 
 
-def _loaded(places: Places, say: Log) -> tuple[ReporterState, bool]:
-    """Return the state, and whether it is the one that the disk has."""
+def _load_state(places: Places, say: Log) -> tuple[ReporterState, bool]:
+    """Return the state, and whether it could be read; if not, it must not be saved."""
     in_memory = places.volatile.state_file
     try:
-        # It is newer: it is there only while the disk does not take the state.
+        # The one in memory is newer: it exists only while the disk cannot be written.
         state = load(in_memory if is_there(in_memory) else places.state_file)
     except OSError as error:
         say.error(f"{places.state_file}: {error.strerror}; without it nothing is reported or shipped")
@@ -325,15 +328,15 @@ def _loaded(places: Places, say: Log) -> tuple[ReporterState, bool]:
 
 
 @contextmanager
-def _alone(places: Places, say: Log) -> Iterator[None]:
-    """Hold the lock; where it cannot be had for the disk's sake, go on without. Raises HeldError."""
+def _lock_out_others(places: Places, say: Log) -> Iterator[None]:
+    """Hold the lock of rounds. If the disk prevents locking, continue without. Raises HeldError."""
     with ExitStack() as stack:
         for directory in (places.state_directory, places.volatile.state_directory):
             try:
                 moved = clear_the_way_of_all(directory)
                 if moved is not None:
                     say.warning(f"{directory}: not a directory; moved to {moved}")
-                stack.enter_context(only_one(directory))
+                stack.enter_context(hold_lock(directory))
                 break
             except OSError as error:
                 say.warning(f"{directory}: {error.strerror}; another round may run beside this one")
@@ -341,7 +344,7 @@ def _alone(places: Places, say: Log) -> Iterator[None]:
 
 
 def dry_run_lines(places: Places, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield a line for each step that a round would take now. It only asks the service for its view."""
+    """Yield a line for each step that a round would take now. Only reads, also from the service."""
     tombstone = read_tombstone(places)
     if tombstone is not None:
         yield f"stopped permanently: {tombstone.reason}"

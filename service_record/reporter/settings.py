@@ -1,7 +1,6 @@
-"""The settings of the reporter, of /etc/service-record/reporter.toml, the environment and a credential.
+"""Read the reporter's settings from the environment, a systemd credential and reporter.toml.
 
-Nothing here fails: a setting that is missing or bad is a line in `faults`, with its place in the file, and
-the rest counts.
+Bad settings raise nothing: each missing or invalid setting is a line in `faults`, and the others apply.
 """
 
 import re
@@ -37,9 +36,7 @@ _BLANK: Final = re.compile(r"""[\s"']""")
 
 
 def line_of(text: str, name: str) -> int:
-    """Return the line of a key, given with its section and a dot; without it, the line of its
-    section, or 1.
-    """
+    """Return the line number of a key such as `proxies.http`; else that of its section, or 1."""
     section, nearest = "", 1
     for number, line in enumerate(text.splitlines(), 1):
         if match := _SECTION.match(line):
@@ -58,7 +55,7 @@ def line_of(text: str, name: str) -> int:
 
 
 def line_of_error(error: tomllib.TOMLDecodeError, text: str) -> int:
-    """Return the line that the parser stopped at; the last where it was the end of the file."""
+    """Return the line number of a syntax error. For an unexpected end of file, that is the last line."""
     match = _AT.search(str(error))
     return int(match[1]) if match else max(1, len(text.splitlines()))
 
@@ -66,67 +63,66 @@ def line_of_error(error: tomllib.TOMLDecodeError, text: str) -> int:
 _MIB: Final = 1 << 20
 _DAY: Final = 86400.0
 _CREDENTIAL: Final = "reporter.toml"
-_MOST: Final = 1 << 16
-"""Bytes of a settings file; ours are a hundred times smaller."""
+_MAX_FILE_BYTES: Final = 1 << 16
+"""The largest accepted settings file. Usual ones are a hundred times smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssistedServiceSettings:
-    """The assisted-service, and which of its hosts this is."""
+    """The address of the assisted-service, and the ids and the token of this host."""
 
     url: str
-    """The URL without a slash at its end; the service's base path comes behind it."""
+    """The URL without a slash at the end and without the base path; see `base_url()`."""
     cluster_id: str
     infra_env_id: str
     host_id: str
     token: str | None = field(default=None, repr=False)
     ca_bundle: Path | None = None
-    """A file of certificates that are trusted beside the system's."""
+    """A file of certificates that are trusted in addition to the system's."""
     is_usable: bool = True
-    """False while the token is there and unusable: then the service is asked nothing."""
+    """False if the token file exists but is unusable: then nothing is sent to the service."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The actions of a round, and their limits. Durations are in seconds, sizes in bytes."""
+    """The validated settings, see docs/boot-reporter.md. Durations are in seconds, sizes in bytes."""
 
     service: AssistedServiceSettings | None = None
     faults: tuple[str, ...] = ()
-    """Missing or invalid settings, a line each: where, what, and what to do."""
+    """A line for each missing or invalid setting: `PATH:LINE: what; what to do`."""
     proxies: Proxies = field(default_factory=Proxies)
     collector_token: str | None = field(default=None, repr=False)
-    """The token for collectors, which is sent to nobody else."""
+    """The token for collectors. It is never sent to the assisted-service."""
     ship_to: tuple[str, ...] = ()
     """More destinations: directories, URLs to PUT to, collectors (`collector+https://…`)."""
     records_to: tuple[str, ...] = ()
-    """Collectors that are sent records as they are written."""
+    """Collectors that get new entries of records each minute."""
     frequency: float = 600.0
     """The interval from one round to the next."""
     time_limit: float = 3600.0
-    """The limit of uptime: a boot that takes longer gets no more rounds."""
+    """The uptime after which a boot gets no more rounds."""
     lifetime: float = _DAY
-    """The limit of uptime, all boots together."""
+    """The total uptime of all boots after which the reporter removes itself."""
     jitter: float = 60.0
-    """Rounds of one host are later than those of another by up to this."""
+    """The largest delay that keeps hosts which boot together from reporting together."""
     send: Send = Send.WHEN_WRONG
     host_logs: HostLogsPolicy = HostLogsPolicy.WHEN_EMPTY
     stages: Stages = Stages.AUTO
     redact: bool = True
     disk_bytes: int = 64 * _MIB
-    """The limit of a round on the disk."""
+    """The disk space that a round may use."""
     upload_bytes: int = 12 * _MIB
     """The largest bundle."""
     uploads_per_boot: int = 4
     uploads: int = 8
     total_bytes: int = 96 * _MIB
-    """The limit of all uploads together."""
+    """The limit of all uploads to one destination together."""
     keep_after: tuple[str, ...] = ()
-    """The parts that stay when everything else is cleaned up, out of `settings`, `spool`, `state`, `units`.
-    """
+    """The parts that the clean-up keeps, out of `settings`, `spool`, `state`, `units`."""
     remove: tuple[Path, ...] = ()
-    """More files to remove then."""
+    """Further paths that the clean-up removes."""
     api_url: str | None = None
-    """The API of the cluster, whose reachability is worth knowing."""
+    """The URL of the cluster's API. Bundles have its reachability."""
 
 
 _BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
@@ -136,25 +132,23 @@ _SECRETS: Final = {"token", "pull_secret", "pull_secret_token", "secret"}
 
 
 def read_settings(places: Places, environ: Mapping[str, str]) -> Settings:
-    """Read the settings of this host: the environment comes before systemd's credential, that before the
-    file.
+    """Read the settings of this host: first from the environment, then systemd's credential, then the file.
 
-    Never raises on content. What is bad is as if it were not there, and a line in `faults`:
-    `PATH:LINE: what; what to do`.
+    Invalid settings are ignored and listed in `faults`. Raises nothing.
     """
-    file = _of_file(places.settings_file)
-    credential = _of_credential(environ)
-    environment = _of_environment(environ)
+    file = _read_file(places.settings_file)
+    credential = _read_credential(environ)
+    environment = _read_environment(environ)
     values = {**file.given, **credential.given, **environment.given}
     token, collector_token = read_token(places, environ), read_collector_token(places, environ)
-    service, missing = _service(values, token, places)
-    if not collector_token.is_usable:  # then collectors are sent nothing
+    service, missing = _build_service(values, token, places)
+    if not collector_token.is_usable:  # without a usable token, nothing is sent to collectors
         others = tuple(place for place in values.get("ship_to", ()) if not place.startswith(COLLECTOR))
         values |= {"ship_to": others, "records_to": ()}
     bad = file.bad | credential.bad | environment.bad
     return Settings(
         service=service,
-        proxies=Proxies(**_section(values, "proxies")),
+        proxies=Proxies(**_select_section(values, "proxies")),
         collector_token=collector_token.token,
         faults=(
             *file.faults,
@@ -170,23 +164,23 @@ def read_settings(places: Places, environ: Mapping[str, str]) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """The contents of one place of settings."""
+    """The settings from one source."""
 
     given: Mapping[str, Any] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
     bad: frozenset[str] = frozenset()
-    """The settings that stand there, and are as good as none."""
+    """The names of the invalid settings."""
 
 
-def _of_credential(environ: Mapping[str, str]) -> _Read:
-    """Read the settings that `LoadCredential=reporter.toml` brought; see systemd.exec(5)."""
+def _read_credential(environ: Mapping[str, str]) -> _Read:
+    """Read the credential `reporter.toml` (`LoadCredential=`); see systemd.exec(5)."""
     directory = environ.get("CREDENTIALS_DIRECTORY", "")
-    return _of_file(Path(directory) / _CREDENTIAL) if directory.startswith("/") else _Read()
+    return _read_file(Path(directory) / _CREDENTIAL) if directory.startswith("/") else _Read()
 
 
-def _of_file(path: Path) -> _Read:
+def _read_file(path: Path) -> _Read:
     try:
-        text = read_small(path, _MOST)[0].decode()
+        text = read_small(path, _MAX_FILE_BYTES)[0].decode()
         document = tomllib.loads(text)
     except FileNotFoundError:
         return _Read()
@@ -207,11 +201,11 @@ def _of_file(path: Path) -> _Read:
 def _read_document(path: Path, text: str, document: Mapping[str, Any]) -> _Read:
     values: dict[str, Any] = {}
     bad: dict[str, tuple[int, str]] = {}
-    for name, value in _flat(document):
+    for name, value in _flatten(document):
         try:
-            values[name] = _setting_named(name).value(value)
+            values[name] = _find_setting(name).value(value)
         except ValueError as error:
-            from service_record.record.visible import visible  # only where something is wrong
+            from service_record.record.visible import visible  # usually not needed
 
             line = line_of(text, name)
             bad[name] = line, f"{path}:{line}: {visible(name)}: {error}"
@@ -219,12 +213,12 @@ def _read_document(path: Path, text: str, document: Mapping[str, Any]) -> _Read:
 
 
 def _syntax_fault(error: tomllib.TOMLDecodeError) -> str:
-    """Describe what is wrong, without the place."""
+    """Return the message of a syntax error without its position."""
     return str(error).partition(" (at ")[0]
 
 
-def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """Yield names with their sections, and values."""
+def _flatten(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Yield the name, including the section, and the value of each setting."""
     for name, value in document.items():
         if name in _SECTIONS and isinstance(value, dict):
             yield from ((f"{name}.{key}", inner) for key, inner in value.items())
@@ -232,7 +226,7 @@ def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
             yield name, value
 
 
-def _setting_named(name: str) -> Setting:
+def _find_setting(name: str) -> Setting:
     if name in _BY_NAME:
         return _BY_NAME[name]
     plain = name.rpartition(".")[2].lower()
@@ -240,7 +234,7 @@ def _setting_named(name: str) -> Setting:
         raise ValueError(f"the token does not belong here; write it into {Places().credential_file} (0600)")
     if name in _SECTIONS:
         raise ValueError(f"a section; write [{name}] and its settings below")
-    from difflib import get_close_matches  # as above
+    from difflib import get_close_matches  # usually not needed
 
     ends = {setting.rpartition(".")[2]: setting for setting in _BY_NAME}
     near = get_close_matches(plain, ends, n=1)
@@ -248,7 +242,7 @@ def _setting_named(name: str) -> Setting:
     raise ValueError(f"no such setting; {hint}")
 
 
-def _of_environment(environ: Mapping[str, str]) -> _Read:
+def _read_environment(environ: Mapping[str, str]) -> _Read:
     values: dict[str, Any] = {}
     bad: dict[str, str] = {}
     for setting in SETTINGS:
@@ -267,23 +261,21 @@ def _of_environment(environ: Mapping[str, str]) -> _Read:
     return _Read(values, tuple(bad.values()), frozenset(bad))
 
 
-def _section(values: Mapping[str, Any], section: str) -> dict[str, Any]:
+def _select_section(values: Mapping[str, Any], section: str) -> dict[str, Any]:
     own = ((name.partition("."), value) for name, value in values.items())
     return {name: value for (of, _, name), value in own if of == section and name}
 
 
-def _service(
+def _build_service(
     values: Mapping[str, Any], token: TokenRead, places: Places
 ) -> tuple[AssistedServiceSettings | None, list[tuple[str, str]]]:
-    """Return the service, if all needed to find this host there is known; else what is missing, a line for
-    each.
-    """
-    section = _section(values, "assisted_service")
+    """Return the service, or None if a required setting is missing; and names and faults for missing ones."""
+    section = _select_section(values, "assisted_service")
     missing = [_BY_NAME[f"assisted_service.{name}"] for name in _NEEDED if name not in section]
     if len(missing) == len(_NEEDED) and values.get("ship_to"):
         return None, []
     if missing:
-        return None, [(setting.name, _missing(setting, places)) for setting in missing]
+        return None, [(setting.name, _missing_fault(setting, places)) for setting in missing]
     if "ca_bundle" not in section and is_there(places.ca_bundle):
         section["ca_bundle"] = places.ca_bundle
     service = AssistedServiceSettings(token=token.token, is_usable=token.is_usable, **section)
@@ -294,7 +286,7 @@ def _service(
     return service, [("token", no_token)] if token.token is None and token.is_usable else []
 
 
-def _missing(setting: Setting, places: Places) -> str:
+def _missing_fault(setting: Setting, places: Places) -> str:
     return (
         f"{places.settings_file}:1: no {setting.name}; without it the assisted-service is sent nothing: "
         f"set it there, or {setting.environment[0]} in the environment"
@@ -302,8 +294,8 @@ def _missing(setting: Setting, places: Places) -> str:
 
 
 def secrets_in(settings: Settings) -> tuple["Secret", ...]:
-    """Return the tokens of the settings: they leave the host in no text."""
-    from service_record.redaction import Secret  # only what a round needs
+    """Return the tokens, to be masked in everything that leaves the host."""
+    from service_record.redaction import Secret  # only rounds need it
 
     service = settings.service
     tokens = {

@@ -1,4 +1,4 @@
-"""The reporter's state between rounds: one small file, whole after every loss of power."""
+"""The reporter's state between rounds: a small JSON file that is replaced atomically."""
 
 import os
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from service_record.record.atomic_write import set_aside, write_whole
 from service_record.reporter.token import read_small
 
 VERSION: Final = 1
-_MOST: Final = 1 << 18
+_MAX_FILE_BYTES: Final = 1 << 18
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
@@ -22,7 +22,7 @@ _Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootSeen:
-    """A boot that had a round."""
+    """A boot in which a round ran."""
 
     boot_id: str
     rounds: _Count = 0
@@ -32,24 +32,24 @@ class BootSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """The amount that a destination has got. A shipment about to be sent counts already."""
+    """The uploads to one destination. An upload is counted before it is sent."""
 
     uploads: _Count = 0
     bytes: _Count = 0
     boot_id: str | None = None
-    """The boot that `boot_uploads` are of."""
+    """The boot that `boot_uploads` counts."""
     boot_uploads: _Count = 0
     fingerprints: tuple[str, ...] = ()
-    """The fingerprints that were reported to it."""
+    """The fingerprints of the bundles that it has."""
     round: str | None = None
-    """The round that shipped the latest bundle; see `Moment.round`."""
+    """The round that shipped the latest bundle; see `RoundContext.round`."""
     bundle_boot: str | None = None
     """The boot in which its latest bundle was made."""
     last_word: str | None = None
-    """The boot whose limit was near when a bundle was shipped for that reason; `lifetime` for that limit."""
+    """The boot in which a bundle was shipped because a limit was near; `lifetime` for that limit."""
 
     def in_boot(self, boot_id: str) -> int:
-        """Return how many uploads that boot made."""
+        """Return the number of uploads in a boot."""
         return self.boot_uploads if self.boot_id == boot_id else 0
 
 
@@ -62,27 +62,27 @@ class SpooledBundle:
     uptime: _Seconds
     """The uptime at the round that made it."""
     is_wrong: bool = False
-    """True if it reports something that was wrong with the host."""
+    """True if it was made because something was wrong with the host."""
     is_volatile: bool = False
-    """True if it is in memory, because the disk did not take it."""
+    """True if it is in memory, because the disk was full or read-only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denial:
-    """Rounds in a row in which the service denied this host, in the same way."""
+    """Consecutive rounds in which the service denied this host in the same way."""
 
     rule: str
-    """The ending that they speak for."""
+    """The rule for stopping that the denials support: `not-ours` or `gone`."""
     rounds: _Count = 1
     since: _Seconds = 0.0
-    """The host's uptime at the first of them, all boots together."""
+    """The total uptime of all boots at the first denial."""
     until: _Seconds = 0.0
-    """The host's uptime at the latest of them."""
+    """The total uptime of all boots at the latest denial."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """A server asked to be left alone until then. Uptime, because the clock may be set meanwhile."""
+    """The end of a pause that a server requested with `Retry-After`. In uptime: the clock may be set."""
 
     boot_id: str
     uptime: _Seconds
@@ -90,60 +90,60 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReporterState:
-    """All of it. A new one is that of a host where the reporter never ran."""
+    """The content of the state file. The defaults are the state before the first round."""
 
     version: int = VERSION
     boots: tuple[BootSeen, ...] = ()
-    """The latest, oldest first."""
+    """The latest boots, oldest first."""
     earlier_boots: _Count = 0
-    """The number of boots before those."""
+    """The number of boots before these."""
     earlier_uptime: _Seconds = 0.0
-    """The uptime of these boots, together."""
+    """The total uptime of those earlier boots."""
     told: tuple[str, ...] = ()
-    """Facts that the service has."""
+    """The facts and verdicts that the service has."""
     dropped: tuple[str, ...] = ()
-    """Facts that it does not take, and which it is not told again."""
+    """The facts that the service refused, and that are not reported again."""
     tries: Mapping[str, _Count] = field(default_factory=dict)
-    """Fact -> how many requests it took so far, one about to be made included."""
+    """Fact -> the number of its requests. A request is counted before it is sent."""
     moved: Mapping[str, _Count] = field(default_factory=dict)
-    """Fact -> how often the host had moved on meanwhile."""
+    """Fact -> the number of answers that the host has another stage by now."""
     stages_known: bool | None = None
-    """True if the service takes facts as stages; None before it was asked."""
+    """True if the service accepts facts as stages. None if that is not known yet."""
     refused: Mapping[str, int] = field(default_factory=dict)
-    """Kind of call -> the HTTP status that ended it for good."""
+    """Kind of call -> the HTTP status that ended it permanently."""
     accepted: tuple[str, ...] = ()
-    """Kinds of shipping that a destination has taken once."""
+    """The kinds of shipments that were accepted at least once."""
     deferred: tuple[str, ...] = ()
-    """Facts and kinds that this round has tried in vain; the next may try again."""
+    """The facts and kinds of shipments that failed in this round. The next round tries again."""
     spent: Mapping[str, Spent] = field(default_factory=dict)
-    """Destination -> what it has got."""
+    """Destination -> its uploads so far."""
     host_uploads: _Count = 0
-    """The number of uploads to the service's slot for the host's logs: after one, its content is ours."""
+    """The number of uploads as the host's logs. After one, the logs at the service are the reporter's."""
     has_wrong_host_logs: bool = False
-    """True if the bundle in that slot is of something wrong, so that a healthy host's may not replace it."""
+    """True if these logs are a bundle of a trouble. A bundle of the healthy host must not replace it."""
     bundle: SpooledBundle | None = None
     withheld: tuple[str, ...] = ()
-    """Fingerprints whose bundle had a secret in it that would have left the host."""
+    """The fingerprints of bundles that were deleted because they had a secret in them."""
     cursor: str | None = None
-    """The cursor of the journal at the end of what was shipped last."""
+    """The journal cursor at the end of the bundle that was delivered last."""
     denial: Denial | None = None
     offered: _Seconds | None = None
-    """The host's uptime, all boots together, when a waiting reporter last offered what nobody took."""
+    """The total uptime of all boots when a waiting reporter last offered its undelivered bundle."""
     pauses: Mapping[str, Pause] = field(default_factory=dict)
-    """Destination -> until when it is left alone."""
+    """Destination -> the end of its pause."""
     is_careful: bool = False
-    """True when an earlier state was lost: what was spent before is not known."""
+    """True if an earlier state was lost, and with it the used part of the budgets."""
 
     def boot(self, boot_id: str) -> BootSeen | None:
         return next((boot for boot in self.boots if boot.boot_id == boot_id), None)
 
     def ordinal(self, boot_id: str) -> int:
-        """Return the number of a boot among those seen, from 1; of one not seen yet, what it will be."""
+        """Return the number of a boot, counted from 1. A new boot gets the next number."""
         boot_ids = [boot.boot_id for boot in self.boots]
         return self.earlier_boots + (boot_ids.index(boot_id) if boot_id in boot_ids else len(boot_ids)) + 1
 
     def uptime_before(self, boot_id: str) -> float:
-        """Return how long all other boots were up as far as rounds saw it."""
+        """Return the total uptime of all other boots, in seconds, up to the last round of each."""
         return self.earlier_uptime + sum(boot.uptime for boot in self.boots if boot.boot_id != boot_id)
 
     def is_paused(self, destination: str, boot_id: str, uptime: float) -> bool:
@@ -151,7 +151,7 @@ class ReporterState:
         return pause is not None and pause.boot_id == boot_id and uptime < pause.uptime
 
     def is_delivered(self, fingerprint: str) -> bool:
-        """Return whether any destination has a bundle that tells of this."""
+        """Return whether any destination has a bundle with this fingerprint."""
         return any(fingerprint in spent.fingerprints for spent in self.spent.values())
 
     def spent_at(self, destination: str) -> Spent:
@@ -159,25 +159,25 @@ class ReporterState:
 
 
 def read(path: Path) -> ReporterState | None:
-    """Return the state as it is on the disk; None where it is damaged, or no file. Raises OSError."""
+    """Return the saved state, or None if it is damaged or not a regular file. Raises OSError."""
     try:
-        data, _ = read_small(path, _MOST, follows=False)  # whatever a link leads to is not ours
+        data, _ = read_small(path, _MAX_FILE_BYTES, follows=False)  # the reporter creates no links
         state = msgspec.json.decode(data, type=ReporterState)
-    except ValueError:  # msgspec's errors are some
+    except ValueError:  # includes msgspec's errors
         return None
     return state if state.version == VERSION else None
 
 
 def load(path: Path, *, sets_aside: bool = True) -> ReporterState:
-    """Return the state; a new one where there is none.
+    """Return the saved state, or a new one if there is no file.
 
-    In the place of a damaged one, of a link or of a directory it is a careful one, and those are set aside.
-    Raises OSError where the file is there, and cannot be read.
+    If the file is damaged, a link or a directory, move it aside and return a new state with `is_careful`.
+    Raises OSError if the file exists but cannot be read.
     """
     damaged = path.with_name(path.name + DAMAGED_SUFFIX)
     try:
         state = read(path)
-    except FileNotFoundError:  # set aside by a round that was killed before it could save: careful, too
+    except FileNotFoundError:  # perhaps moved aside by a round that was killed before it saved a new state
         return ReporterState(is_careful=os.path.lexists(damaged))
     if state is not None:
         return state
@@ -188,5 +188,5 @@ def load(path: Path, *, sets_aside: bool = True) -> ReporterState:
 
 
 def save(path: Path, state: ReporterState) -> None:
-    """Put the state in the place of the one before, on the disk when this returns. Raises OSError."""
+    """Replace the saved state atomically, and sync it to the disk. Raises OSError."""
     write_whole(path, msgspec.json.encode(state) + b"\n")

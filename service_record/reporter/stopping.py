@@ -10,7 +10,7 @@ from service_record.record import systemd
 from service_record.record.array_file import is_locked
 from service_record.record.atomic_write import clear_the_way_of_all
 from service_record.reporter.cleanup import PURGE, UNDELIVERED, purge, stop, undelivered_bundle
-from service_record.reporter.console import tell_systemd
+from service_record.reporter.console import run_systemctl
 from service_record.reporter.log import Log
 from service_record.reporter.paths import Places
 from service_record.reporter.policy.round_context import Fact
@@ -23,7 +23,7 @@ class HeldError(Exception):
 
 
 @contextmanager
-def only_one(directory: Path, wait: float = 0.0) -> Iterator[None]:
+def hold_lock(directory: Path, wait: float = 0.0) -> Iterator[None]:
     """Lock a directory, which is created if missing. The lock leaves no file, and ends with the process.
 
     Raises HeldError if another process holds the lock for longer than `wait` seconds, and OSError if the
@@ -53,11 +53,11 @@ def stop_by_hand(places: Places, environ: Mapping[str, str], say: Log, *, purges
     units = [places.timer.name]
     if systemd.unit_of_process() != places.service.name:  # else systemd would kill this process
         units.append(places.service.name)
-    tell_systemd(places, "stop", *units)
+    run_systemctl(places, "stop", *units)
     with ExitStack() as stack:
         try:
             clear_the_way_of_all(places.state_directory)
-            stack.enter_context(only_one(places.state_directory, _WAIT_SECONDS))
+            stack.enter_context(hold_lock(places.state_directory, _WAIT_SECONDS))
         except HeldError:
             say.warning(f"a round still runs after {_WAIT_SECONDS:.0f} s; it is not waited for")
         except OSError as error:
@@ -66,17 +66,17 @@ def stop_by_hand(places: Places, environ: Mapping[str, str], say: Log, *, purges
         purged = purge(places) if purges else ()
         remains = (
             *purged,
-            *stop_for(places, settings, BY_HAND, is_undelivered=is_undelivered, purges=purges),
+            *stop_as_configured(places, settings, BY_HAND, is_undelivered=is_undelivered, purges=purges),
         )
     for line in remains:
         say.error(line)
     if not remains:
         say.notice(f"stopped permanently: {places.tombstone} stays, and the records")
-    tell_undelivered(places, say)
+    log_undelivered(places, say)
     return not remains
 
 
-def tell_undelivered(places: Places, say: Log) -> None:
+def log_undelivered(places: Places, say: Log) -> None:
     """Log the path of the undelivered bundle, if there is one."""
     bundle = undelivered_bundle(places)
     if bundle is not None:
@@ -99,7 +99,7 @@ def _has_undelivered(places: Places) -> bool:
     return Fact.KEPT in state.told or not state.is_delivered(state.bundle.fingerprint)
 
 
-def stop_for(
+def stop_as_configured(
     places: Places, settings: Settings, reason: str, *, is_undelivered: bool = False, purges: bool = False
 ) -> tuple[str, ...]:
     """Stop permanently, keeping the parts that the settings name. Return a line for each failed removal.

@@ -1,4 +1,4 @@
-"""The tokens that the assisted-service and collectors know this host by: where they lie, what is sent."""
+"""Read the tokens for the assisted-service and for collectors."""
 
 import errno
 import json
@@ -15,50 +15,48 @@ from service_record.reporter.paths import Places
 CREDENTIAL: Final = "token"
 """The name of systemd's credential: `LoadCredential=token:/etc/service-record/token`."""
 COLLECTOR_CREDENTIAL: Final = "collector-token"
-"""The same of the token for collectors."""
+"""The name of the credential with the token for collectors."""
 _REGISTRY: Final = "cloud.openshift.com"
-"""The registry of a pull secret whose `auth` the hosted service takes."""
-_MOST: Final = 1 << 18
+"""The registry in a pull secret whose `auth` is the token for the hosted service."""
+_MAX_FILE_BYTES: Final = 1 << 18
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """The form of a token (`token68` of RFC 9110, 11.2): a JWT, base64, or a collector's token."""
-_OTHERS: Final = 0o077
+_OTHERS_MODE: Final = 0o077
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRead:
-    """A token, and a line for each fault on the way to it; no line repeats anything of a token."""
+    """A token, and a line for each problem with its files. No line contains any part of a token."""
 
     token: str | None
     faults: tuple[str, ...]
     is_usable: bool = True
-    """False where there is one that cannot be read, or is not one: to ask without it would be to be refused.
-    """
+    """False if a token file exists but has no readable token. Without it the service would deny the host."""
 
 
 def read_token(places: Places, environ: Mapping[str, str]) -> TokenRead:
-    """Return the token for the assisted-service.
+    """Return the token for the assisted-service, from $CREDENTIALS_DIRECTORY/token or the credential file.
 
-    $CREDENTIALS_DIRECTORY/token comes first, then the credential file. A blank credential counts as none:
-    units set one where the file is missing. It is not usable where the disk fails, and where no place has a
-    token but one has something else.
+    A blank credential counts as missing: the unit sets one if the file is missing. The result is not usable
+    if the disk fails, or if no file has a token but one has something else.
     """
-    return _read(CREDENTIAL, places.credential_file, environ, "the assisted-service is")
+    return _read_first(CREDENTIAL, places.credential_file, environ, "the assisted-service is")
 
 
 def read_collector_token(places: Places, environ: Mapping[str, str]) -> TokenRead:
-    """Return the same of the token that is for collectors alone."""
-    return _read(COLLECTOR_CREDENTIAL, places.collector_credential_file, environ, "collectors are")
+    """Return the token for collectors; the same rules apply."""
+    return _read_first(COLLECTOR_CREDENTIAL, places.collector_credential_file, environ, "collectors are")
 
 
-def _read(name: str, file: Path, environ: Mapping[str, str], whose: str) -> TokenRead:
+def _read_first(name: str, file: Path, environ: Mapping[str, str], whose: str) -> TokenRead:
     directory = environ.get("CREDENTIALS_DIRECTORY", "")
     places = [Path(directory) / name, file] if directory.startswith("/") else [file]
     faults: list[str] = []
     is_usable = True
     for path in places:
-        is_ours = path is file  # its permissions are for us to judge
+        is_ours = path is file  # systemd sets the permissions of a credential
         try:
-            data, mode = read_small(path, _MOST)
+            data, mode = read_small(path, _MAX_FILE_BYTES)
         except FileNotFoundError:
             if os.path.lexists(path):
                 faults.append(f"{path}:1: a link to a file that is missing; write the token into that file")
@@ -73,7 +71,7 @@ def _read(name: str, file: Path, environ: Mapping[str, str], whose: str) -> Toke
             continue
         if not data.strip() and not is_ours:
             continue
-        if is_ours and mode & _OTHERS:
+        if is_ours and mode & _OTHERS_MODE:
             faults.append(f"{path}:1: others than its owner may read the token; chmod 0600 {path}")
         try:
             return TokenRead(token_in(data), tuple(faults))
@@ -84,10 +82,10 @@ def _read(name: str, file: Path, environ: Mapping[str, str], whose: str) -> Toke
 
 
 def read_small(path: Path, most: int, *, follows: bool = True) -> tuple[bytes, int]:
-    """Return the content of a file of at most so many bytes, and its mode; never wait, as on a pipe it would.
+    """Return the content and the mode of a regular file. Never blocks, not even on a pipe.
 
-    With `follows` false a link is no such file, either. Raises OSError, and ValueError where it is no such
-    file.
+    Raises OSError, and ValueError if it is not a regular file or has more than `most` bytes. With `follows`
+    false, a link is not a regular file.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     try:
@@ -111,12 +109,12 @@ def read_small(path: Path, most: int, *, follows: bool = True) -> tuple[bytes, i
 
 
 def reason(error: OSError | ValueError) -> str:
-    """Return the reason of an error, without the path."""
+    """Return the text of an error without the path."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def token_in(data: bytes) -> str:
-    """Return the token in a file: itself, or of a pull secret the service's `auth`. Raises ValueError."""
+    """Return the token in a file: the whole content, or the `auth` of a pull secret. Raises ValueError."""
     try:
         token = data.decode("ascii").strip()
     except UnicodeDecodeError:
@@ -124,7 +122,7 @@ def token_in(data: bytes) -> str:
     if not token:
         raise ValueError("an empty file; write the token into it, or remove it if the service asks for none")
     if token.startswith("{"):
-        token = _auth(token)
+        token = _read_auth(token)
     if len(token.split()) > 1:
         raise ValueError("no token: a blank in it; write the token alone into it, without `Bearer`")
     if not _TOKEN.fullmatch(token):
@@ -132,7 +130,7 @@ def token_in(data: bytes) -> str:
     return token
 
 
-def _auth(pull_secret: str) -> str:
+def _read_auth(pull_secret: str) -> str:
     try:
         auth = json.loads(pull_secret)["auths"][_REGISTRY]["auth"]
     except (ValueError, KeyError, TypeError, RecursionError):
