@@ -1,4 +1,4 @@
-"""`service-record assisted`: the hosts of a cluster, prepared through its assisted-service."""
+"""`service-record assisted`: prepare and follow the hosts of a cluster through its assisted-service."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ from service_record.cli.ignition import (
     check_one_input,
     delivery_options,
     read_file,
-    read_wanted,
+    read_request,
     with_added,
 )
 from service_record.cli.options import all_options
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from service_record.deploy.assisted.service import Installer, Recipient
     from service_record.http.collector_client import CollectorClient
 
-_MOST_TOKEN: Final = 1 << 18
+_MAX_TOKEN_BYTES: Final = 1 << 18
 _ROLE: Final = "master"
-"""The role used for all hosts: only a bootstrap host gets different files."""
-_OF_HOSTS: Final = ("reporter_token_file", "ship_to", "settings", "executable", "executable_hash")
+"""The role used for all hosts. Only a bootstrap host would get different files."""
+_REPORTER_OPTIONS: Final = ("reporter_token_file", "ship_to", "settings", "executable", "executable_hash")
 
 
 @click.group("assisted")
@@ -59,13 +59,13 @@ def command() -> None:
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
 
 
-_LARGE_OVERRIDE: Final = 1 << 20
-"""Bytes. A program in an override is twenty times as long, and the service lists overrides with its hosts."""
+_LARGE_OVERRIDE_BYTES: Final = 1 << 20
+"""A larger override contains a program. The service sends the overrides whenever it lists the hosts."""
 
 
 def _cluster_id(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
     try:
-        return str(uuid.UUID(value))  # the service finds no host of a cluster in upper case
+        return str(uuid.UUID(value))  # in lower case: the service compares ids as text
     except ValueError:
         raise click.BadParameter(
             f"{visible(value)!r} is not a UUID; use one like 01234567-89ab-cdef-0123-456789abcdef"
@@ -101,9 +101,9 @@ def prepare_command(
 ) -> None:
     """Put shim, exit helper and boot reporter into the ignition overrides of a cluster's hosts.
 
-    Each host gets its own ids. What stands in an override stays, and is kept as it was for `assisted undo`.
-    A second call changes nothing. With --discovery it is the override of the discovery images, without the
-    reporter: download the images anew.
+    Each host gets its own ids. The present content of an override stays in effect, and `assisted undo`
+    restores it. A second call changes nothing. With --discovery, the overrides of the discovery images are
+    changed, without the reporter: download the images again.
 
     \b
     Examples:
@@ -114,19 +114,22 @@ def prepare_command(
     require_extra("reporter")
     from service_record.deploy.assisted.overrides import Override, plan, prepared  # needs the extra
 
-    _check(discovery=discovery, options=options)
+    _check_options(discovery=discovery, options=options)
     check_one_input(token_file, options["reporter_token_file"], options["settings"], *options["added"])
     ca_bundle = options["ca_bundle"]
     with _installer(url, token_file, ca_bundle) as installer:
         recipients = installer.infra_envs(cluster_id) if discovery else installer.hosts(cluster_id)
         if not recipients:
-            raise Unreadable(_nobody(cluster_id, discovery=discovery))
-        ours = _Ours(url, cluster_id, options, recipients)
+            raise Unreadable(_no_recipients_message(cluster_id, discovery=discovery))
+        delivery = _Delivery(url, cluster_id, options, recipients)
         in_time = [each for each in recipients if not each.is_too_late]
         replacing = options["replacing"]
-        changes = plan(in_time, lambda each: Override(prepared(each.override, ours.of(each), replacing)))
-        _send(installer, changes, "prepared", dry_run=dry_run, ours=ours)
-    if size := sum(each.size for each in changes if each.size > _LARGE_OVERRIDE):
+        changes = plan(
+            in_time,
+            lambda each: Override(prepared(each.override, delivery.config_for(each), replacing)),
+        )
+        _send(installer, changes, "prepared", dry_run=dry_run, delivery=delivery)
+    if size := sum(each.size for each in changes if each.size > _LARGE_OVERRIDE_BYTES):
         warning = (
             f"overrides of {size / (1 << 20):.0f} MiB are in each answer of the service about its hosts; "
             "--executable URL keeps the program out of them"
@@ -136,7 +139,7 @@ def prepare_command(
     for each in late:
         warning = f"{each}: too late, it is {each.status}; its ignition is made already"
         click.echo(f"Warning: {visible(warning)}", err=True)
-    if ours.needs_program:
+    if delivery.needs_program:
         click.echo(f"Note: no --executable; the reporter's units wait until {PROGRAM} is there.", err=True)
     if late:
         raise click.exceptions.Exit(FAILED)
@@ -148,9 +151,9 @@ def prepare_command(
 def undo_command(
     *, url: str, cluster_id: str, token_file: str | None, dry_run: bool, ca_bundle: str | None
 ) -> None:
-    """Put back what stood in the overrides of a cluster before `assisted prepare`.
+    """Restore the overrides of a cluster to their content before `assisted prepare`.
 
-    It looks at all hosts and discovery images. What somebody has added to an override since stays there.
+    It checks all hosts and discovery images. Parts that somebody has added to an override since stay there.
 
     \b
     Examples:
@@ -236,9 +239,10 @@ def follow_command(
 
 
 def _forward(client: "CollectorClient", events: Iterable[dict[str, Any]], forwarded: set[bytes]) -> int:
-    """Send the events that were not sent yet; return how many the collector has taken.
+    """Send the events that were not sent yet, and return the number of accepted events.
 
-    An event that the collector refuses is named once and passed over. Raises NotDelivered.
+    A refused event is not sent again; a warning names it. Raises NotDelivered if the collector is unreachable
+    or busy.
     """
     from service_record.http.address import CollectorError
     from service_record.http.answers import ASK_AGAIN
@@ -262,8 +266,8 @@ def _forward(client: "CollectorClient", events: Iterable[dict[str, Any]], forwar
     return count
 
 
-def _check(*, discovery: bool, options: dict[str, Any]) -> None:
-    used = [name for name in _OF_HOSTS if options[name]]
+def _check_options(*, discovery: bool, options: dict[str, Any]) -> None:
+    used = [name for name in _REPORTER_OPTIONS if options[name]]
     if discovery and used:
         option = f"--{used[0].replace('_', '-')}"
         raise click.UsageError(
@@ -271,7 +275,7 @@ def _check(*, discovery: bool, options: dict[str, Any]) -> None:
         )
 
 
-def _nobody(cluster_id: str, *, discovery: bool) -> str:
+def _no_recipients_message(cluster_id: str, *, discovery: bool) -> str:
     if discovery:
         return f"cluster {cluster_id} has no infra-env; correct --cluster-id, or create one"
     return (
@@ -282,7 +286,7 @@ def _nobody(cluster_id: str, *, discovery: bool) -> str:
 
 @contextmanager
 def _installer(url: str, token_file: str | None, ca_bundle: str | None) -> Iterator["Installer"]:
-    """Yield the service; turn its refusals, and unchangeable overrides, into one line and an exit code."""
+    """Yield a client of the service. Its errors, and those of overrides, become one line and an exit code."""
     from service_record.deploy.assisted.overrides import PlanError  # needs the extra
     from service_record.deploy.assisted.service import (
         Installer,
@@ -308,7 +312,7 @@ def _user_token(path: str | None) -> str | None:
     if path is None:
         return None
     try:
-        token = read_file(path, _MOST_TOKEN).decode("ascii").strip()
+        token = read_file(path, _MAX_TOKEN_BYTES).decode("ascii").strip()
     except UnicodeDecodeError:
         token = ""
     if not token or not token.isprintable() or " " in token:
@@ -317,13 +321,13 @@ def _user_token(path: str | None) -> str | None:
     return token
 
 
-class _Ours:
-    """The contents for each host, or each discovery image."""
+class _Delivery:
+    """Makes the config for each host or discovery image."""
 
     def __init__(
         self, url: str, cluster_id: str, options: dict[str, Any], recipients: Sequence["Recipient"]
     ) -> None:
-        """Read all files once, for all of them. Raises UsageError, Unreadable, OSError."""
+        """Read all files once, for all recipients. Raises UsageError, Unreadable, OSError."""
         first = recipients[0]
         if first.is_host:
             settings: dict[str, object] = {
@@ -332,18 +336,18 @@ class _Ours:
                 **_ids(first),
             }
             more = {"token_file": options["reporter_token_file"], "remove": (MARKER,)}
-            request, program = read_wanted(_ROLE, options | more, settings)
+            request, program = read_request(_ROLE, options | more, settings)
         else:
             live = {name: options[name] for name in ("closes", "all_services", "array")}
             request, program = DeliveryRequest(role=_ROLE, **live), ReporterProgram()
         items = (item for item in delivered(request) if item.path != SETTINGS)
         self._settings = request.settings
         self.secrets = () if request.token is None else (token_in(request.token),)
-        self._common = _good(make(items, SPEC, program.remote), options["added"])
+        self._common = _add_configs(make(items, SPEC, program.remote), options["added"])
         self.needs_program = first.is_host and not program.is_given
 
-    def of(self, recipient: "Recipient") -> Config:
-        """Return the config for this one, with its ids in it."""
+    def config_for(self, recipient: "Recipient") -> Config:
+        """Return the config for a recipient, with its ids in the reporter's settings."""
         if self._settings is None:
             return self._common
         text = settings_text(self._settings, _ids(recipient))
@@ -357,7 +361,7 @@ def _ids(recipient: "Recipient") -> dict[str, object]:
     }
 
 
-def _good(ours: Config, added: Iterable[str]) -> Config:
+def _add_configs(ours: Config, added: Iterable[str]) -> Config:
     try:
         return with_added(ours, added)
     except BadConfigError as error:
@@ -370,7 +374,7 @@ def _send(
     done: str,
     *,
     dry_run: bool,
-    ours: _Ours | None = None,
+    delivery: _Delivery | None = None,
 ) -> None:
     for change in changes:
         recipient = change.recipient
@@ -380,16 +384,16 @@ def _send(
         size = f"{change.size:,} bytes"
         if dry_run:
             click.echo(visible(f"{recipient}: would send PATCH {recipient.path}, {size}"))
-            if ours is not None:
-                for line in _list_items(ours.of(recipient)):
+            if delivery is not None:
+                for line in _list_items(delivery.config_for(recipient)):
                     click.echo(f"  {visible(line)}")
             continue
-        installer.set_override(recipient, change.text, () if ours is None else ours.secrets)
+        installer.set_override(recipient, change.text, () if delivery is None else delivery.secrets)
         click.echo(visible(f"{recipient}: {done}, {size}"))
 
 
 def _list_items(config: Config) -> Iterator[str]:
-    """Yield a line for each part of a config, without contents: they include tokens and passwords."""
+    """Yield a line for each part of a config, without contents, which include tokens and passwords."""
     for _, node in items(config, "storage.files"):
         yield f"file {node['path']} {node.get('mode', 0o644):04o}"
     for _, unit in items(config, "systemd.units"):

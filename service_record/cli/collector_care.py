@@ -1,6 +1,6 @@
-"""`service-record collector audit`, `backup`, `restore`, `prune` and `token`: what an operator does by hand.
+"""The maintenance commands `service-record collector audit`, `backup`, `restore`, `prune` and `token`.
 
-Also the options that the verbs of `service-record collector` share.
+This module also has the options and helpers that all `service-record collector` commands share.
 """
 
 import os
@@ -52,11 +52,11 @@ objects_option = click.option(
 
 @contextmanager
 def opened(data: Path, database: str, *, may_make: bool = False) -> Iterator["Database"]:
-    """Yield the database of a collector, which may be serving meanwhile.
+    """Yield the database of a collector, which may be serving at the same time.
 
-    Exit code 3 where it cannot be opened.
+    Raises Unreadable if there is no database, unless `may_make` is True, or if it cannot be opened.
     """
-    from service_record.collector.store.database import (  # of the extra
+    from service_record.collector.store.database import (  # in an extra
         FILE,
         Database,
         DatabaseError,
@@ -76,7 +76,7 @@ def opened(data: Path, database: str, *, may_make: bool = False) -> Iterator["Da
 
 
 def make_folder(data: Path) -> None:
-    """Make the folder of a collector where it is missing. Exit code 3 where that is not allowed."""
+    """Create the folder of a collector unless it exists. Raises Unreadable if that is not permitted."""
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
     except PermissionError as error:
@@ -94,7 +94,7 @@ def actor() -> str:
 
 
 def moment(seconds: float | None) -> str:
-    """Return a time for people; empty if there is none."""
+    """Return a time in RFC 3339, UTC; empty for None."""
     if seconds is None:
         return ""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -103,7 +103,7 @@ def moment(seconds: float | None) -> str:
 def emit_rows(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], times: Sequence[str], form: OutputForm
 ) -> None:
-    """Write rows; the columns `times` are seconds since 1970."""
+    """Write rows in the requested form. The columns named in `times` are seconds since 1970."""
     cells = [
         [moment(value) if name in times else value for name, value in zip(columns, row, strict=True)]
         for row in rows
@@ -112,8 +112,8 @@ def emit_rows(
 
 
 T = TypeVar("T")
-_NEW = click.Path(path_type=Path, dir_okay=False)
-_THERE = click.Path(path_type=Path, dir_okay=False, exists=True)
+_NEW_FILE = click.Path(path_type=Path, dir_okay=False)
+_EXISTING_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
 @click.command("audit")
@@ -131,7 +131,7 @@ _THERE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @takes_form
 def audit_command(*, data: Path, database: str, form: OutputForm, limit: int) -> None:
     """Show who administered what, latest first."""
-    from service_record.collector.store import administration  # of the extra
+    from service_record.collector.store import administration  # in an extra
 
     with opened(data, database) as collector, collector.reading() as connection:
         rows = [astuple(noted) for noted in administration.list_audit(connection, limit)]
@@ -141,12 +141,12 @@ def audit_command(*, data: Path, database: str, form: OutputForm, limit: int) ->
 
 @click.command("backup")
 @data_option
-@click.argument("file", type=_NEW)
+@click.argument("file", type=_NEW_FILE)
 def backup_command(*, data: Path, file: Path) -> None:
     """Copy the database and the bundles of a collector, which may be serving, into a new tar FILE.
 
-    Only its owner can read it: the logs of all hosts are in it. With PostgreSQL use pg_dump, with an object
-    store its own means.
+    Only its owner can read the file, because it has the logs of all hosts. For PostgreSQL use pg_dump, and
+    for an object store its own tools.
     """
     from service_record.collector.backup import BackupError, back_up
 
@@ -159,9 +159,9 @@ def backup_command(*, data: Path, file: Path) -> None:
 
 @click.command("restore")
 @data_option
-@click.argument("file", type=_THERE)
+@click.argument("file", type=_EXISTING_FILE)
 def restore_command(*, data: Path, file: Path) -> None:
-    """Make the folder of a collector from a backup FILE. No collector is overwritten."""
+    """Make the folder of a collector from a backup FILE. An existing collector is not overwritten."""
     from service_record.collector.backup import BackupError, restore
     from service_record.collector.store import administration
 
@@ -195,9 +195,9 @@ def restore_command(*, data: Path, file: Path) -> None:
 def prune_command(
     *, data: Path, database: str, objects: str, keep_days: float, keep_bytes: int, dry_run: bool
 ) -> None:
-    """Forget old builds, with their steps and bundles; the collector may be serving.
+    """Delete old builds with their steps and bundles. The collector may be serving.
 
-    Each host's latest build stays, and its first and its last failure.
+    The latest build of each host is kept, and its first and its last failure.
     """
     from service_record.collector.ingest import housekeeping
     from service_record.collector.serving_settings import CollectorSettings
@@ -212,7 +212,7 @@ def prune_command(
         with collector.reading() as connection:
             what = housekeeping.planned(connection, limits, now)
         if dry_run:
-            _say_plan("would forget", what)
+            _print_plan("would forget", what)
             return
 
         def change(do: "Callable[[Connection], T]", /) -> T:
@@ -225,10 +225,10 @@ def prune_command(
             stored.delete(housekeeping.orphans(collector, stored, now))
         except ObjectError as error:
             raise Unreadable(str(error)) from None
-    _say_plan("forgot", what)
+    _print_plan("forgot", what)
 
 
-def _say_plan(did: str, what: "ForgetPlan") -> None:
+def _print_plan(did: str, what: "ForgetPlan") -> None:
     steps = sum(build.steps for build in what.builds)
     bundles = sum(build.bundles for build in what.builds)
     click.echo(f"{did} {len(what.builds)} builds, {steps} steps, {bundles} bundles: about {what.size} bytes")
@@ -240,7 +240,7 @@ _TIMES = ("created_at", "expires_at", "revoked_at", "used_at")
 
 @click.group("token")
 def token() -> None:
-    """Make, list and revoke the tokens that hosts and people present."""
+    """Make, list and revoke the tokens of hosts and people."""
 
 
 @token.command("create")
@@ -266,13 +266,13 @@ def token() -> None:
 def create_command(
     *, data: Path, database: str, kind: str, scope: str, name: str, expires: str, file: Path | None
 ) -> None:
-    """Make a token and print it, this once.
+    """Make a token and print it once.
 
-    KIND is host (writes for the host SCOPE), group (for the hosts of the group SCOPE and of those below it),
-    reader (of everything, or of the group SCOPE), admin, enrolment (gets one token of a host, once; SCOPE
-    may be host:NAME or group:NAME), boot (reports that the host SCOPE downloaded its image, and nothing
-    else: it stands in the address that an iPXE script fetches), or cloud-init (reports what cloud-init of the
-    host SCOPE does: it stands in the endpoint of its webhook).
+    KIND is host (may write for the host SCOPE), group (for the hosts of the group SCOPE and of the groups
+    below it), reader (may read everything, or the group SCOPE), admin, enrolment (gets one host token, once;
+    SCOPE may be host:NAME or group:NAME), boot (may only report that the host SCOPE downloaded its image; it
+    is part of the URL that an iPXE script fetches), or cloud-init (may report the progress of cloud-init on
+    the host SCOPE; it is part of the URL of its webhook).
 
     \b
     Examples:
@@ -281,7 +281,7 @@ def create_command(
       service-record collector token create enrolment group:dc1
       service-record collector token create boot web1
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
-    from service_record.collector.domain.access import TokenKind, expiry_of, scope_of  # of the extra
+    from service_record.collector.domain.access import TokenKind, expiry_of, scope_of  # in an extra
     from service_record.collector.store import administration, tokens
 
     now = time.time()
@@ -296,7 +296,7 @@ def create_command(
     )
     with opened(data, database, may_make=True) as collector, collector.changing() as connection:
         _, plain_token = administration.create_token(connection, new, now)
-        if file is not None:  # before it is committed: a token that nobody holds is none
+        if file is not None:  # before the commit: if the file cannot be written, no token is made
             write_new(file, [f"{plain_token}\n".encode()], 0o600)
     if file is None:
         click.echo(plain_token)
@@ -323,7 +323,7 @@ def list_command(*, data: Path, database: str, form: OutputForm) -> None:
 @database_option
 @click.argument("number", type=click.IntRange(1, 2**63 - 1), metavar="ID")
 def revoke_command(*, data: Path, database: str, number: int) -> None:
-    """Make a token worthless, within three seconds for all that serve."""
+    """Revoke a token. All servers refuse it within three seconds."""
     from service_record.collector.store import administration
 
     with opened(data, database) as collector, collector.changing() as connection:

@@ -1,15 +1,15 @@
 """Keep the last lines that a command prints, and deliver its output unchanged.
 
-How an output stream is watched depends on its kind:
+The method depends on the kind of the stream:
 
-- A regular file is not touched. Its end is read afterwards.
-- A pipe, a local stream socket and /dev/null are replaced by a pipe, a terminal by a pseudo-terminal. A relay
-  copies from there to the original stream.
-- Anything else (a closed descriptor, a datagram socket, /dev/kmsg) is not touched and not watched.
+- A regular file stays as it is. Its end is read when the command has ended.
+- A pipe, a local stream socket or /dev/null is replaced by a pipe, and a terminal by a pseudo-terminal. A
+  relay copies the output to the original stream.
+- Anything else (a closed descriptor, a datagram socket, /dev/kmsg) stays as it is, and is not watched.
 
-The relay is a process and not a thread of `run`: a daemon that the command leaves behind keeps writing after
-the command and `run` have ended, and must not meet a broken pipe. The relay ends when the last writer has
-closed.
+The relay is a process, not a thread of `run`: a daemon that the command leaves behind may write after the
+command and `run` have ended, and must not get a broken pipe. The relay ends when the last writer has closed
+the stream.
 """
 
 import errno
@@ -29,15 +29,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
-_LINES: Final = 3  # as many as from the journal under systemd
+_LINES: Final = 3  # under systemd, the same number of lines is taken from the journal
 _TAIL_BYTES: Final = 4096
 _BUFFER_BYTES: Final = 1 << 15
-_PIPE_BYTES: Final = 1 << 18  # measured: more leaves the caches, less takes more system calls
+_PIPE_BYTES: Final = (
+    1 << 18
+)  # measured: a larger pipe exceeds the CPU caches, a smaller one needs more system calls
 _STANDARD_ERROR: Final = 2
 _TERMINAL_QUIET_MS: Final = 20
-"""The kernel brings text from one end of a pseudo-terminal to the other a moment after it was written."""
+"""The kernel moves text through a pseudo-terminal with a delay. After this pause, all text has arrived."""
 _MAX_SETTLE_SECONDS: Final = 1.0
-"""How long a process that the command left behind can delay the end of `run` by writing without a pause."""
+"""The longest time that a process left behind by the command can delay the end of `run` by writing on."""
 _CONTROL_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 _FileAction: TypeAlias = tuple[int, int, int]
 
@@ -53,7 +55,7 @@ class CommandOutput:
             self._open_streams()
             self._start_relay()
         except (OSError, termios.error):
-            # No descriptor, process or pseudo-terminal is left. The command runs without being watched.
+            # The system is out of descriptors, processes or pseudo-terminals. Run the command unwatched.
             self._close_streams()
             self._streams = []
             self._answer = -1
@@ -69,7 +71,7 @@ class CommandOutput:
             identity = status.st_dev, status.st_ino, status.st_rdev
             if stat.S_ISREG(status.st_mode):
                 files[identity] = _WatchedFile(descriptor)
-            elif identity in streams:  # one pipe for both keeps the order of their texts
+            elif identity in streams:  # both go to the same place: one pipe keeps the order of their output
                 streams[identity].descriptors.append(descriptor)
             elif _can_be_replaced(descriptor, status):
                 streams[identity] = _Stream(descriptor)
@@ -81,8 +83,8 @@ class CommandOutput:
             return
         ended, self._control = os.pipe()
         self._answer, answer = os.pipe()
-        # Before any thread: a fork copies the calling thread only. Signals are blocked by now, and stay so in
-        # the relay, which gets those of the process group as well.
+        # Fork before any thread starts, because a fork copies only the calling thread. Signals are blocked
+        # here and stay blocked in the relay, which also gets those of the process group.
         relay = os.fork()
         if relay == 0:
             try:
@@ -102,7 +104,7 @@ class CommandOutput:
         ]
 
     def command_started(self) -> None:
-        """Close this process's copies of the streams, so that they end when the command closes its own."""
+        """Close this process's copies of the pipes, so that they end when the command closes its copies."""
         self._close_streams()
 
     def _close_streams(self) -> None:
@@ -117,12 +119,12 @@ class CommandOutput:
             stream.copy_window_size()
 
     def command_ended(self) -> None:
-        """Tell the relay that the command has ended, so that it reports when everything is delivered."""
+        """Notify the relay that the command has ended. It then reports when all output is delivered."""
         if self._control >= 0:
             os.close(self._control)
 
     def is_delivered(self, timeout: float) -> bool:
-        """Wait at most `timeout` seconds; return whether all output has reached the original streams."""
+        """Wait up to `timeout` seconds. Return True if all output has reached the original streams."""
         if self._answer < 0:
             return True
         poll = select.poll()
@@ -130,7 +132,7 @@ class CommandOutput:
         return bool(poll.poll(timeout * 1000))
 
     def last_lines(self) -> str | None:
-        """Return the last lines of both streams, oldest first, once they are delivered."""
+        """Return the last lines of both streams, oldest first. Blocks until they are delivered."""
         lines: list[bytes] = []
         for file in self._files:
             lines += file.last_lines()
@@ -138,7 +140,7 @@ class CommandOutput:
         while self._answer >= 0 and (part := os.read(self._answer, _TAIL_BYTES)):
             relayed += part
         if any(file.descriptor == _STANDARD_ERROR for file in self._files):
-            lines = [*relayed.split(b"\n"), *lines]  # standard error last: errors are there
+            lines = [*relayed.split(b"\n"), *lines]  # standard error last: it has the errors
         else:
             lines += relayed.split(b"\n")
         readable = [text for text in map(_readable, lines) if text.strip()]
@@ -146,9 +148,9 @@ class CommandOutput:
 
 
 def _can_be_replaced(descriptor: int, status: os.stat_result) -> bool:
-    """Return whether a pipe or a pseudo-terminal in place of the stream makes no difference to a program."""
+    """Return True if a program cannot notice that a pipe or pseudo-terminal replaces the stream."""
     if stat.S_ISSOCK(status.st_mode):
-        import socket  # rarely
+        import socket  # rarely needed, and slow to import
 
         with socket.socket(fileno=os.dup(descriptor)) as own:
             return own.family == socket.AF_UNIX and own.type == socket.SOCK_STREAM
@@ -157,7 +159,7 @@ def _can_be_replaced(descriptor: int, status: os.stat_result) -> bool:
 
 
 class _Stream:
-    """A stream that is relayed: `target` is the original one, the command writes to `writer`."""
+    """A relayed stream. The command writes to `writer`, and the relay copies from `reader` to `target`."""
 
     def __init__(self, target: int) -> None:
         self.target = target
@@ -166,7 +168,7 @@ class _Stream:
         self.can_splice = not os.isatty(target)
         self.terminal_name: str | None = None
         if not self.can_splice:
-            # The pseudo-terminal has the same modes, but output is processed only once, by the real terminal.
+            # The same modes, except that only the real terminal processes output: twice would double the CRs.
             modes = termios.tcgetattr(target)
             modes[1] &= ~termios.OPOST
             self.reader, self.writer = os.openpty()
@@ -181,7 +183,7 @@ class _Stream:
     def copy_window_size(self) -> None:
         if self.terminal_name is None:
             return
-        with suppress(OSError):  # by its name, because only the relay may keep a pseudo-terminal open
+        with suppress(OSError):  # opened by name: only the relay may keep the pseudo-terminal open
             size = fcntl.ioctl(self.target, termios.TIOCGWINSZ, bytes(8))
             terminal = os.open(self.terminal_name, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
             try:
@@ -204,7 +206,7 @@ class _WatchedFile:
         return os.lseek(self.descriptor, 0, os.SEEK_CUR)
 
     def last_lines(self) -> list[bytes]:
-        """Return the last lines written since the command started; none where the file must not be read."""
+        """Return the last lines written since the command started; none if the file cannot be read."""
         try:
             end = self._end()
             start = max(self._start, end - _TAIL_BYTES)
@@ -215,7 +217,7 @@ class _WatchedFile:
 
 
 class _Relay:
-    """The process that copies. It has a thread for each stream, so that a blocked one delays no other."""
+    """The process that copies the output. It has a thread for each stream, so none delays another."""
 
     def __init__(self, streams: Sequence[_Stream], ended: int, answer: int) -> None:
         self._streams = streams
@@ -227,7 +229,7 @@ class _Relay:
         self._lock = threading.Lock()
 
     def run(self) -> None:
-        """Copy until the last writer has closed."""
+        """Copy all streams until their last writers have closed them."""
         self._release_everything_else()
         first, *others = self._streams
         threads = [threading.Thread(target=self._copy, args=[stream]) for stream in others]
@@ -238,7 +240,10 @@ class _Relay:
             thread.join()
 
     def _release_everything_else(self) -> None:
-        """Close the standard input, locks and others, and leave the directory: the relay may outlive them."""
+        """Close all other descriptors and change to `/`, because the relay may outlive the command.
+
+        Otherwise it would keep locks, standard input and the file system of the directory in use.
+        """
         for stream in self._streams:
             os.close(stream.writer)
         kept = {self._ended, self._answer}
@@ -251,16 +256,16 @@ class _Relay:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
     def _copy(self, stream: _Stream) -> None:
-        """Copy one stream, and report once that everything the command wrote is copied."""
-        with suppress(OSError):  # a broken pipe: the reader of the original stream is gone
+        """Copy one stream until its end, and settle it."""
+        with suppress(OSError):  # a broken pipe: the reader of the original stream has closed it
             self._copy_until_end(stream)
-        os.close(stream.reader)  # before anything else, so that the next write gets SIGPIPE
+        os.close(stream.reader)  # first of all, so that the next write of the command gets SIGPIPE
         self._settle(stream)
 
     def _copy_until_end(self, stream: _Stream) -> None:
         poll = select.poll()
         poll.register(stream.reader, select.POLLIN)
-        poll.register(stream.target, 0)  # an error shows that its reader is gone, before anything is written
+        poll.register(stream.target, 0)  # reports that its reader has closed it, even before a write
         poll.register(self._ended, 0)
         buffer = bytearray(_BUFFER_BYTES)
         modes = _input_modes(stream.reader) if stream.terminal_name else None
@@ -284,24 +289,24 @@ class _Relay:
                     self._keep(stream, data)
                     _write(stream.target, data)
             elif self._ended in ready:
-                continue  # look once more, without waiting for more than is there
+                continue  # poll again with `quiet_ms`: only output written before the end still counts
             if until is not None and (stream.reader not in ready or time.monotonic() >= until):
                 self._settle(stream)
                 quiet_ms, until = None, None
 
     def _keep(self, stream: _Stream, data: memoryview) -> None:
-        """Remember the last whole lines of both streams in the order in which they ended."""
+        """Keep the last whole lines of all streams, in the order in which the lines ended."""
         text = bytes(data[-_TAIL_BYTES:])
         with self._lock:
             if len(data) < _TAIL_BYTES:
                 text = self._partial.get(stream.target, b"") + text
-            # Bounded, because a chunk may have a thousand lines, but some of the last ones may be blank.
+            # Split off a few lines only, because a chunk may have thousands. Some of the last may be blank.
             *lines, partial = text.rsplit(b"\n", 4 * _LINES)
             self._partial[stream.target] = partial[-_TAIL_BYTES:]
             self._lines.extend(line[-_TAIL_BYTES:] for line in lines if line.strip())
 
     def _settle(self, stream: _Stream) -> None:
-        """Send the last lines if everything is delivered on all streams."""
+        """Mark a stream as delivered. After the last one, send the last lines to `CommandOutput`."""
         with self._lock:
             if stream.is_settled:
                 return
@@ -315,7 +320,7 @@ class _Relay:
 
 
 def _splice_all_but_the_end(stream: _Stream) -> None:
-    """Move a large amount of output without copying it. Only its end is left for `_keep` to look at."""
+    """Move a large amount of output without copying it, except for its end, which `_keep` needs."""
     while stream.can_splice:
         waiting = int.from_bytes(fcntl.ioctl(stream.reader, termios.FIONREAD, bytes(4)), sys.byteorder)
         if waiting <= _BUFFER_BYTES:
@@ -327,7 +332,7 @@ def _splice_all_but_the_end(stream: _Stream) -> None:
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
-            stream.can_splice = False  # not into this kind of stream
+            stream.can_splice = False  # splice(2) does not support this kind of target
 
 
 def _write(descriptor: int, data: memoryview) -> None:
@@ -339,7 +344,7 @@ def _write(descriptor: int, data: memoryview) -> None:
 
 
 def _wait_until_writable(descriptor: int) -> None:
-    """Wait for a stream that another process has made non-blocking."""
+    """Wait for a full stream that another process has set to non-blocking."""
     writable = select.poll()
     writable.register(descriptor, select.POLLOUT)
     writable.poll()
@@ -354,9 +359,9 @@ def _input_modes(terminal: int) -> list[object] | None:
 
 
 def _copy_input_modes(stream: _Stream, last: list[object]) -> list[object]:
-    """Apply the modes that the command set on its pseudo-terminal to the real terminal, which has the keys.
+    """Copy the input modes of the command's pseudo-terminal to the real terminal, which reads the keys.
 
-    ncurses sets the modes of the terminal that it writes to.
+    ncurses, for example, sets the modes of the terminal that it writes to. Returns the present modes.
     """
     modes = _input_modes(stream.reader)
     if modes is None or modes == last:
@@ -369,6 +374,6 @@ def _copy_input_modes(stream: _Stream, last: list[object]) -> list[object]:
 
 
 def _readable(line: bytes) -> str:
-    """Return a line as a terminal shows it: without colours, and only what a progress bar came to last."""
+    """Return a line as a terminal shows it: without colours, and with the last state of a progress bar."""
     text = _CONTROL_SEQUENCE.sub("", line.decode(errors="replace"))
     return text.rstrip("\r").rpartition("\r")[2].replace("\0", "")

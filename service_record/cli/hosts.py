@@ -1,4 +1,4 @@
-"""`service-record hosts`: what a collector knows of its hosts."""
+"""`service-record hosts`: show the hosts of a collector."""
 
 import shutil
 import sys
@@ -37,28 +37,28 @@ from service_record.http.collector_client import CollectorClient, connect
 from service_record.record.visible import visible
 
 T = TypeVar("T")
-_PAGE: Final = 1000
-_SECONDS: Final = 2.0
-"""Between two looks while it follows."""
-_HOME: Final = "\x1b[H\x1b[J"
+_PAGE_HOSTS: Final = 1000
+_FOLLOW_SECONDS: Final = 2.0
+"""The time between two requests of `--follow`."""
+_CLEAR_SCREEN: Final = "\x1b[H\x1b[J"
 
 
-_SEVERAL: Final = frozenset({"-m", "--machine", "-g", "--group", "-dc", "--datacenter", "--cluster"})
+_MULTIPLE: Final = frozenset({"-m", "--machine", "-g", "--group", "-dc", "--datacenter", "--cluster"})
 """Options that take all values up to the next option."""
 
 
-class _Hosts(click.Group):
-    """A group some of whose options take several values at once: `-m A B`."""
+class _HostsGroup(click.Group):
+    """A click group with options that take several values: `-m A B`. Click supports only `-m A -m B`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, list(_spread(args)))
+        return super().parse_args(ctx, list(_repeat_options(args)))
 
 
-def _spread(arguments: Iterable[str]) -> Iterator[str]:
-    """Yield the same arguments with the option repeated before each of its values: `-m A -m B`."""
+def _repeat_options(arguments: Iterable[str]) -> Iterator[str]:
+    """Yield the arguments with an option of `_MULTIPLE` repeated before each of its values: `-m A -m B`."""
     option, is_first = "", False
     for argument in arguments:
-        if argument in _SEVERAL:
+        if argument in _MULTIPLE:
             option, is_first = argument, True
         elif argument.startswith("-"):
             option = ""
@@ -70,7 +70,7 @@ def _spread(arguments: Iterable[str]) -> Iterator[str]:
 
 
 def _collector_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that name the collector and the token: `place`, `token_file`."""
+    """Add the options `--from` and `--token-file`, with the parameters `place` and `token_file`."""
     token_file = click.option(
         "--token-file",
         type=click.Path(path_type=Path, dir_okay=False),
@@ -87,7 +87,7 @@ def _collector_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return place(token_file(function))
 
 
-@click.group("hosts", cls=_Hosts, invoke_without_command=True)
+@click.group("hosts", cls=_HostsGroup, invoke_without_command=True)
 @_collector_options
 @click.option(
     "-g",
@@ -171,14 +171,14 @@ def command(
     wanted_verdicts = {*verdicts, *(("stuck",) if stuck else ()), *(("failed",) if failed else ())}
     try:
         named = (parse_address(place).host,) if place and parse_address(place).host else ()
-        question = _HostQuestion(
+        query = _HostFilter(
             groups, (*machines, *named), tuple(sorted(wanted_verdicts)), clusters, is_all=is_all
         )
         with connect(place, token_file=token_file) as client:
             if follow:
-                _follow(client, question, form)
-            answer = question.ask(client)
-            emit(_HostsPage(answer, client.url), form)
+                _follow(client, query, form)
+            answer = query.fetch(client)
+            emit(_HostsOutput(answer, client.url), form)
     except CollectorError as error:
         raise Unreadable(visible(str(error))) from None
     if fail and any(host.is_bad for host in answer.hosts):
@@ -186,7 +186,7 @@ def command(
 
 
 def _refuse_options(context: click.Context) -> None:
-    """Raise UsageError for options before the name of a subcommand: they would have no effect."""
+    """Raise UsageError for options before the name of a subcommand, because they would have no effect."""
     sources = map(context.get_parameter_source, context.params)
     if ParameterSource.COMMANDLINE in sources:
         raise click.UsageError("options come after the name: hosts show NAME --from URL")
@@ -208,7 +208,7 @@ def show_command(
     path = f"/api/v1/hosts/{quote(name, safe='')}" + (f"/builds/{build}" if build else "")
     try:
         with connect(place, token_file=token_file) as client:
-            detail = _read(client.get(path), client.url, HostDetail, "a host")
+            detail = _convert(client.get(path), client.url, HostDetail, "a host")
             emit(_HostAnswer(detail, client.url), form)
     except CollectorError as error:
         raise Unreadable(visible(str(error))) from None
@@ -250,7 +250,7 @@ _ORDER: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class _HostQuestion:
+class _HostFilter:
     """The filters that choose hosts."""
 
     groups: tuple[str, ...]
@@ -259,25 +259,22 @@ class _HostQuestion:
     clusters: tuple[str, ...]
     is_all: bool
 
-    def ask(self, client: CollectorClient) -> HostsAnswer:
-        """Return all pages of them, as long as a page has anything new.
-
-        Raises CollectorError.
-        """
+    def fetch(self, client: CollectorClient) -> HostsAnswer:
+        """Return the hosts of all pages and the clusters. Raises CollectorError."""
         hosts: dict[str, Host] = {}
         earlier: dict[str, tuple[EarlierBuild, ...]] = {}
         for page in self._pages(client):
             before = len(hosts)
             hosts |= {host.name: host for host in page.hosts}
             earlier |= page.earlier
-            if len(hosts) == before:
+            if len(hosts) == before:  # nothing new: a faulty collector must not keep us here for ever
                 break
         clusters = self._clusters(client)
         ordered = sorted(hosts.values(), key=lambda host: (_ORDER.get(host.verdict, len(_ORDER)), host.name))
         return replace(page, hosts=tuple(ordered), earlier=earlier, clusters=clusters)
 
     def _clusters(self, client: CollectorClient) -> tuple[Cluster, ...]:
-        """Return the requested clusters, or all of a whole fleet. Raises CollectorError."""
+        """Return the requested clusters, or all of them if no filter is set. Raises CollectorError."""
         if not self.clusters and (self.groups or self.machines or self.verdicts):
             return ()
         try:
@@ -285,10 +282,10 @@ class _HostQuestion:
                 "/api/v1/clusters", cluster=self.clusters, all="true" if self.is_all else None
             )
         except CollectorError as error:
-            if error.status == HTTPStatus.NOT_FOUND and not self.clusters:  # an earlier version
+            if error.status == HTTPStatus.NOT_FOUND and not self.clusters:  # an older collector
                 return ()
             raise
-        return _read(answer, client.url, ClustersAnswer, "clusters").clusters
+        return _convert(answer, client.url, ClustersAnswer, "clusters").clusters
 
     def _pages(self, client: CollectorClient) -> Iterator[HostsAnswer]:
         after = ""
@@ -301,25 +298,26 @@ class _HostQuestion:
                 cluster=self.clusters,
                 all="true" if self.is_all else None,
                 earlier="true" if self.is_all else None,
-                sort="name",  # a host keeps its place while verdicts change
-                limit=_PAGE,
+                sort="name",  # a changed verdict must not move a host to a page that was read already
+                limit=_PAGE_HOSTS,
                 after=after or None,
             )
-            page = _read(answer, client.url, HostsAnswer, "hosts")
+            page = _convert(answer, client.url, HostsAnswer, "hosts")
             yield page
             after = page.next
             if not after:
                 return
 
 
-def _read(answer: object, url: str, kind: type[T], what: str) -> T:
+def _convert(answer: object, url: str, kind: type[T], what: str) -> T:
+    """Convert the JSON answer of a collector. Raises CollectorError."""
     try:
         return msgspec.convert(answer, kind)
     except msgspec.ValidationError as error:
         raise CollectorError(f"{url}: answered with something else than {what}: {error}") from None
 
 
-class _HostsPage(msgspec.Struct, frozen=True):
+class _HostsOutput(msgspec.Struct, frozen=True):
     answer: HostsAnswer
     source: str
 
@@ -342,37 +340,37 @@ class _HostsPage(msgspec.Struct, frozen=True):
         return host_lines(self.answer)
 
     def _at_answer(self, view: View) -> View:
-        """Return the view with the collector's time: the clock of this host may be wrong."""
+        """Return the view with the collector's time, because the clock of this host may be wrong."""
         return replace(view, now=datetime.fromtimestamp(self.answer.now, UTC))
 
 
-def _follow(client: CollectorClient, question: _HostQuestion, form: OutputForm) -> None:
-    """Show changes until the user interrupts it; wait for a collector that is away for a while."""
+def _follow(client: CollectorClient, query: _HostFilter, form: OutputForm) -> None:
+    """Show changes until the user interrupts the program. A collector that does not answer is tried again."""
     revisions: dict[str, int] = {}
     is_screen = form.output == "table" and sys.stdout.isatty()
     while True:
         try:
-            answer = question.ask(client)
+            answer = query.fetch(client)
         except CollectorError as error:
-            if error.status is not None and error.status < 500:  # noqa: PLR2004  # it will not think better of it
+            if error.status is not None and error.status < 500:  # noqa: PLR2004  # a refusal: trying again is useless
                 raise
             click.echo(f"Waiting: {visible(str(error))}", err=True)
-            time.sleep(_SECONDS)
+            time.sleep(_FOLLOW_SECONDS)
             continue
         changed = [host for host in answer.hosts if revisions.get(host.name) != host.revision]
         revisions = {host.name: host.revision for host in answer.hosts}
         at = replace(form.view(), now=datetime.fromtimestamp(answer.now, UTC))
         if is_screen:
-            _write(_on_screen([*table(answer, client.url, at)]), form.color, before=_HOME)
+            _write(_fit_screen([*table(answer, client.url, at)]), form.color, before=_CLEAR_SCREEN)
         elif form.output == "jsonl":
             _write_documents(changed, answer.now)
         else:
             _write([change(host, answer.now, at) for host in changed], form.color)
-        time.sleep(_SECONDS)
+        time.sleep(_FOLLOW_SECONDS)
 
 
-def _on_screen(lines: list[Line]) -> list[Line]:
-    """Return as many lines as fit on the terminal: hosts in trouble are on top."""
+def _fit_screen(lines: list[Line]) -> list[Line]:
+    """Return the lines that fit on the terminal. Hosts in trouble are at the top, so they stay."""
     room = shutil.get_terminal_size().lines - 1
     if len(lines) <= room:
         return lines

@@ -1,7 +1,6 @@
-"""`service-record ignition`: what `install` puts onto a host, as a config for hosts that Ignition makes.
+"""`service-record ignition`: make an Ignition config with the files and units of `service-record install`.
 
-Its inputs are files, each read once from standard input at most, and settings that are checked like on a
-host.
+Standard input can be used for one input file. The reporter's settings are checked like on a host.
 """
 
 import errno
@@ -50,11 +49,11 @@ from service_record.reporter.paths import Places
 from service_record.reporter.settings import read_settings
 
 MOST: Final = 64 << 20
-_MOST_TOKEN: Final = 1 << 18
-_REMOTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_BEGINNINGS: Final = (b"\x7fELF", b"#!")
+_MAX_TOKEN_BYTES: Final = 1 << 18
+_URL_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_PROGRAM_MAGIC: Final = (b"\x7fELF", b"#!")
 _CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
-_FOR_ROOT: Final = 0o600
+_FILE_MODE: Final = 0o600
 
 
 delivery_options: Final = all_options(
@@ -85,12 +84,12 @@ delivery_options: Final = all_options(
         help="An Ignition config of yours to send with it; repeatable.",
     ),
 )
-"""Adds the options for what is delivered to a host, and how."""
+"""Adds the options for the files and settings to deliver."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReporterProgram:
-    """The reporter's executable: in the config, or fetched; or neither."""
+    """The reporter's executable: part of the config, downloaded by Ignition, or neither."""
 
     data: bytes | None = field(default=None, repr=False)
     remote: tuple[RemoteFile, ...] = ()
@@ -101,7 +100,7 @@ class ReporterProgram:
 
 
 def read_file(path: str, most: int = MOST) -> bytes:
-    """Read a file, or standard input for `-`. Raises OSError; UsageError where it is too long."""
+    """Read a file, or standard input for `-`. Raises OSError, and UsageError beyond `most` bytes."""
     if path == "-":
         data = sys.stdin.buffer.read(most + 1)
     else:
@@ -117,9 +116,9 @@ def read_file(path: str, most: int = MOST) -> bytes:
 def read_token_file(path: str | None) -> bytes | None:
     if path is None:
         return None
-    token = read_file(path, _MOST_TOKEN)
+    token = read_file(path, _MAX_TOKEN_BYTES)
     if not token.strip():
-        raise click.UsageError(f"{_named_file(path)} is empty; write the token into it")
+        raise click.UsageError(f"{_input_name(path)} is empty; write the token into it")
     return token
 
 
@@ -135,35 +134,38 @@ def read_certificates(path: str | None) -> bytes | None:
 
 
 def read_program(place: str | None, hash_text: str | None) -> ReporterProgram:
-    """Return the executable of a file, which is read, or of a URL, which is not."""
+    """Return the executable from a file, or a reference to a URL, which is not downloaded.
+
+    Raises UsageError if it is not a program, or if the hash is missing or different.
+    """
     if place is None:
         if hash_text is not None:
             raise click.UsageError("--executable-hash needs --executable, the file it belongs to; give both")
         return ReporterProgram()
     if hash_text is not None:
-        _insist(lambda: urls.check_hash(hash_text), "--executable-hash")
-    if _REMOTE.match(place):
+        _check_value(lambda: urls.check_hash(hash_text), "--executable-hash")
+    if _URL_SCHEME.match(place):
         if hash_text is None:
             raise click.UsageError("what is fetched has to be verified: add --executable-hash sha512-…")
-        _insist(lambda: urls.check_url(place), "--executable")
+        _check_value(lambda: urls.check_url(place), "--executable")
         return ReporterProgram(remote=(RemoteFile(PROGRAM, place, hash_text.lower()),))
     data = read_file(place)
-    if not data.startswith(_BEGINNINGS):
+    if not data.startswith(_PROGRAM_MAGIC):
         raise click.UsageError(
             f"{visible(place)} is not a program: neither ELF nor a script; "
             "name the executable that make standalone makes"
         )
     if hash_text is not None:
-        _insist(lambda: urls.check_verified(data, hash_text), visible(place))
+        _check_value(lambda: urls.check_verified(data, hash_text), visible(place))
     return ReporterProgram(data)
 
 
 def reporter_settings(
     path: str | None, values: Mapping[str, object], token: bytes | None, *, is_given: bool
 ) -> str | None:
-    """Return the text of reporter.toml, checked as the reporter will check it; None without any settings.
+    """Return the text of reporter.toml; None without any settings.
 
-    Raises UsageError with the reporter's own words where it would find fault with it.
+    Raises UsageError with the reporter's own message if the reporter would reject the settings.
     """
     if path is None and not is_given:
         return None
@@ -172,23 +174,26 @@ def reporter_settings(
     except (ValueError, RecursionError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else visible(str(error))
         raise click.UsageError(f"{visible(path or '')}: {why}") from None
-    for fault in _faults(text, token, has_bundle=CA_BUNDLE in values.values()):
+    for fault in _settings_faults(text, token, has_bundle=CA_BUNDLE in values.values()):
         raise click.UsageError(fault)
     return text
 
 
-def _faults(text: str, token: bytes | None, *, has_bundle: bool) -> Iterator[str]:
-    """Yield the reporter's complaints about these settings on a host, except for a missing token."""
+def _settings_faults(text: str, token: bytes | None, *, has_bundle: bool) -> Iterator[str]:
+    """Yield the reporter's errors for these settings, except for a missing token.
+
+    The reporter's own code reads the settings, from a temporary directory in place of the host's root.
+    """
     with TemporaryDirectory() as directory:
         places = Places(Path(directory))
-        stand_ins = {places.settings_file: text.encode()}
+        host_files = {places.settings_file: text.encode()}
         if token is not None:
-            stand_ins[places.credential_file] = token
+            host_files[places.credential_file] = token
         if has_bundle:
-            stand_ins[places.at(CA_BUNDLE)] = _CERTIFICATE
-        for path, data in stand_ins.items():
+            host_files[places.at(CA_BUNDLE)] = _CERTIFICATE
+        for path, data in host_files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch(mode=_FOR_ROOT)
+            path.touch(mode=_FILE_MODE)
             path.write_bytes(data)
         for fault in read_settings(places, {}).faults:
             message = fault.replace(directory, "")
@@ -196,24 +201,24 @@ def _faults(text: str, token: bytes | None, *, has_bundle: bool) -> Iterator[str
                 yield visible(message)
 
 
-def _named_file(path: str) -> str:
+def _input_name(path: str) -> str:
     return "standard input" if path == "-" else visible(path)
 
 
-def _insist(check: Callable[[], None], where: str) -> None:
+def _check_value(check: Callable[[], None], where: str) -> None:
     try:
         check()
     except ValueError as error:
         raise click.UsageError(f"{where}: {error}") from None
 
 
-def read_wanted(
+def read_request(
     role: str, options: Mapping[str, Any], values: dict[str, object], *, is_object: bool = False
 ) -> tuple[DeliveryRequest, ReporterProgram]:
-    """Return the delivery that the options describe, with the reporter's settings from the file and the
-    options.
+    """Read all input files and return the delivery that the options describe.
 
-    `is_object`: it becomes a MachineConfig. Raises UsageError.
+    `values` are the reporter's settings from options; more are added to it here. `is_object` is True if the
+    result becomes a MachineConfig. Raises UsageError and OSError.
     """
     token = read_token_file(options["token_file"])
     bundle = read_certificates(options["ca_bundle"])
@@ -228,7 +233,7 @@ def read_wanted(
     if program.is_given:
         removed.append(PROGRAM)
     if is_object:
-        # The operator calls a host degraded that lacks a file of its MachineConfig.
+        # The machine-config operator reports a host as degraded if a file of its MachineConfig is missing.
         values["keep_after"] = ["settings", "units"]
     elif removed:
         values["remove"] = removed
@@ -246,7 +251,7 @@ def read_wanted(
 
 
 def with_added(ours: Config, added: Iterable[str]) -> Config:
-    """Merge the user's configs into ours. Raises BadConfigError, which names the file; OSError."""
+    """Merge the user's configs into ours. Raises OSError, and BadConfigError with the name of the file."""
     for path in added:
         try:
             theirs = read_config(read_file(path))
@@ -254,25 +259,25 @@ def with_added(ours: Config, added: Iterable[str]) -> Config:
             ours = merge(ours, theirs)
         except BadConfigError as error:
             raise BadConfigError(
-                tuple(ConfigFault(_named_file(path), str(fault)) for fault in error.faults)
+                tuple(ConfigFault(_input_name(path), str(fault)) for fault in error.faults)
             ) from None
     return ours
 
 
 def check_one_input(*paths: str | None) -> None:
-    """Raise UsageError if two of them are standard input, which can be read only once."""
+    """Raise UsageError if more than one path is standard input, which can be read only once."""
     if paths.count("-") > 1:
         raise click.UsageError("standard input can be read once; give a file for all but one")
 
 
 _FORMATS: Final = ("ignition", "machineconfig", "butane")
 _IDS: Final = ("url", "cluster_id", "infra_env_id", "host_id")
-_OF_A_POOL: Final = ("master", "worker")
+_POOL_ROLES: Final = ("master", "worker")
 
 
 @dataclass(frozen=True, slots=True)
 class _ConfigForm:
-    """The format in which the config is written."""
+    """The output format of the config."""
 
     name: str
     role: str
@@ -344,8 +349,9 @@ def command(
 ) -> None:
     """Make an Ignition config of what hosts record and report with.
 
-    It brings the shim and the exit helper. With --url and the ids, or --ship-to, or --settings, it brings the
-    boot reporter, too. A bootstrap host records arrays, and systemd closes OpenShift's services there.
+    It contains the shim and the exit helper. With --url and the ids, --ship-to or --settings, it also
+    contains the boot reporter. A bootstrap host records arrays, and systemd closes the records of OpenShift's
+    services.
 
     \b
     Examples:
@@ -355,27 +361,29 @@ def command(
       service-record ignition --role master --format machineconfig
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     wanted_form = _ConfigForm(form, role, variant, is_patch)
-    _check(wanted_form, base, replacing, options)
+    _check_options(wanted_form, base, replacing, options)
     spec = _spec(spec, is_patch=is_patch)
     files = (base, options["token_file"], options["settings"], options["ca_bundle"], *options["added"])
     check_one_input(*files)
     values: dict[str, object] = {f"assisted_service.{name}": options[name] for name in _IDS if options[name]}
-    request, program = read_wanted(role, options, values, is_object=wanted_form.is_object)
+    request, program = read_request(role, options, values, is_object=wanted_form.is_object)
     try:
         ours = with_added(make(delivered(request), spec, program.remote), options["added"])
         insist(ours)
-        config = ours if base is None else _merged(base, ours, replacing)
-        text = _written(config, wanted_form)
+        config = ours if base is None else _merge_base(base, ours, replacing)
+        text = _encode(config, wanted_form)
     except BadConfigError as error:
-        where = f"{_named_file(base)}: " if base is not None else ""
+        where = f"{_input_name(base)}: " if base is not None else ""
         raise Unreadable(f"{where}{visible(str(error))}") from None
-    _put(text, output)
+    _write_output(text, output)
     if request.settings is not None and not program.is_given:
         click.echo(f"Note: no --executable; the reporter's units wait until {PROGRAM} is there.", err=True)
 
 
-def _check(form: _ConfigForm, base: str | None, replacing: tuple[str, ...], options: dict[str, Any]) -> None:
-    """Raise UsageError for options that do not go together."""
+def _check_options(
+    form: _ConfigForm, base: str | None, replacing: tuple[str, ...], options: dict[str, Any]
+) -> None:
+    """Raise UsageError for options that exclude each other."""
     if replacing and base is None:
         raise click.UsageError("--replace needs --merge, the config whose files it replaces; give both")
     if form.is_patch and form.name != "ignition":
@@ -392,7 +400,7 @@ def _check(form: _ConfigForm, base: str | None, replacing: tuple[str, ...], opti
 
 
 def _spec(version: str | None, *, is_patch: bool) -> str:
-    """Return the version of the config. Raises UsageError if an assisted-service does not read it."""
+    """Return the version of the config. Raises UsageError if an assisted-service does not accept it."""
     if is_patch and version not in {None, *TAKEN_BY_ASSISTED_SERVICE}:
         versions = " and ".join(TAKEN_BY_ASSISTED_SERVICE)
         raise click.UsageError(f"an assisted-service takes {versions} only; leave --spec out")
@@ -400,9 +408,7 @@ def _spec(version: str | None, *, is_patch: bool) -> str:
 
 
 def _check_object(form: _ConfigForm, options: dict[str, Any]) -> None:
-    """Refuse what does not belong into a MachineConfig, which is for many hosts and visible to many
-    people.
-    """
+    """Raise UsageError for parts that a MachineConfig must not have: many hosts and people can read it."""
     if form.role not in POOLS:
         raise click.UsageError("the bootstrap host takes no MachineConfig; make an Ignition config for it")
     if options["token_file"]:
@@ -414,20 +420,20 @@ def _check_object(form: _ConfigForm, options: dict[str, Any]) -> None:
         raise click.UsageError(
             "a MachineConfig is too small for the executable, and nothing is fetched by it"
         )
-    if options["host_id"] and form.role in _OF_A_POOL:
+    if options["host_id"] and form.role in _POOL_ROLES:
         raise click.UsageError(f"a MachineConfig is for all hosts of {form.role}; leave --host-id out")
 
 
-def _merged(base: str, ours: Config, replacing: Iterable[str]) -> Config:
+def _merge_base(base: str, ours: Config, replacing: Iterable[str]) -> Config:
     data = read_file(base)
     theirs = read_config(data)
     insist(theirs)
     for warning in reading.validate(data):
-        click.echo(f"Warning: {_named_file(base)}: {visible(warning)}", err=True)
+        click.echo(f"Warning: {_input_name(base)}: {visible(warning)}", err=True)
     return merge(theirs, ours, replacing)
 
 
-def _written(config: Config, form: _ConfigForm) -> str:
+def _encode(config: Config, form: _ConfigForm) -> str:
     reading.validate(json.dumps(config).encode())
     if form.name == "butane":
         text = as_yaml(butane(config, form.role, form.variant))
@@ -446,7 +452,7 @@ def _written(config: Config, form: _ConfigForm) -> str:
     return f"{text}\n"
 
 
-def _put(text: str, output: Path | None) -> None:
+def _write_output(text: str, output: Path | None) -> None:
     if output is None:
         sys.stdout.buffer.write(text.encode())
         return

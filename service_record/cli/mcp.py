@@ -1,4 +1,4 @@
-"""`service-record mcp`: the questions of the reading verbs for assistants, by the Model Context Protocol."""
+"""`service-record mcp`: a Model Context Protocol server with the reading verbs as its tools."""
 
 import asyncio
 import functools
@@ -27,12 +27,12 @@ from service_record.version import __version__
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
-_SECONDS: Final = 60.0  # for one answer
-_TRIAGE_SECONDS: Final = 600.0
-_MAX_CHARACTERS: Final = 100_000  # of one answer
-_MAX_AROUND: Final = 200  # lines before and after the named one
-_MAX_LINE: Final = 2_000
-_PAGE: Final = 200  # items of a list in one answer
+_TIMEOUT_SECONDS: Final = 60.0
+_TRIAGE_TIMEOUT_SECONDS: Final = 600.0
+_MAX_CHARACTERS: Final = 100_000  # in one answer: assistants have a limited context
+_MAX_AROUND: Final = 200  # lines before and after the requested one
+_MAX_LINE_CHARACTERS: Final = 2_000
+_PAGE_ITEMS: Final = 200
 _MAX_CAUSES: Final = 50
 _PROGRAM: Final = (sys.executable, "-c", "from service_record.cli import main; main()")
 _HERE: Final = "this host"
@@ -79,7 +79,7 @@ def command(*, sources: tuple[str, ...], token_file: Path | None) -> None:
 
 
 class Questions:
-    """The reading verbs over the sources that may be read."""
+    """Answers questions by running reading verbs, for the given sources only."""
 
     def __init__(self, sources: Sequence[str], token_file: Path | None = None) -> None:
         self._sources = tuple(sources) or (_HERE,)
@@ -87,7 +87,7 @@ class Questions:
         self._rules = Rules(known_secrets(Path("/"), os.environ).secrets)
 
     def names(self) -> list[str]:
-        """Return the readable names: the sources, and the bundles in those that are folders."""
+        """Return the names of all sources, and of the bundles in folders."""
         return [self._shown(name) for name in self._names()]
 
     def _names(self) -> Iterator[str]:
@@ -97,11 +97,11 @@ class Questions:
                 yield from _bundles_below(source)
 
     def _shown(self, name: str) -> str:
-        """Return the name of a file as assistants see it: a file name may hold a secret."""
+        """Return a file name without secrets, as the assistant sees it."""
         return self.masked(visible(name))
 
     def real_name(self, source: str) -> str:
-        """Return the source of a name in `list_sources`. Raises QuestionError if it may not be read."""
+        """Return the source for a name from `list_sources`. Raises QuestionError for any other path."""
         if source == _HERE and _HERE in self._sources:
             return source
         if is_collector(source):
@@ -121,12 +121,15 @@ class Questions:
         raise QuestionError(f"{source} is not one of the sources; list_sources names them")
 
     def places(self, source: str) -> list[str]:
-        """Return the options that name a source. Raises QuestionError if it may not be read."""
+        """Return the command-line options for a source. Raises QuestionError if it may not be read."""
         name = self.real_name(source)
         return [] if name == _HERE else ["--from", name]
 
-    async def ask(self, *arguments: str, seconds: float = _SECONDS) -> Any:
-        """Return the JSON that a verb prints, without secrets. Raises QuestionError."""
+    async def ask(self, *arguments: str, seconds: float = _TIMEOUT_SECONDS) -> Any:
+        """Return the JSON output of a verb, with secrets masked. Raises QuestionError.
+
+        The verb runs in a child process, so that it can be killed after `seconds`.
+        """
         child = await asyncio.create_subprocess_exec(
             *_PROGRAM,
             *arguments,
@@ -151,7 +154,7 @@ class Questions:
             raise QuestionError("the answer is not valid JSON after masking its secrets") from None
 
     async def analyze(self, source: str) -> Any:
-        """Return the diagnosis of a host, or the names of the bundles in a folder. Raises QuestionError."""
+        """Return the diagnosis of a host; for a folder of bundles, their names. Raises QuestionError."""
         places = self.places(source)
         folder = Path(places[1]) if places else None
         if folder is not None and folder.is_dir() and not recorded_services(folder):
@@ -172,7 +175,7 @@ class Questions:
         name = self.real_name(source)
         if name == _HERE:
             raise QuestionError("triage reads folders of bundles and collectors; analyze is for this host")
-        answer = await self.ask("triage", "-o", "json", name, seconds=_TRIAGE_SECONDS)
+        answer = await self.ask("triage", "-o", "json", name, seconds=_TRIAGE_TIMEOUT_SECONDS)
         for part in ("unknown", "unexpected", "unreadable", "incomplete", "wrongClocks", "copies", "skipped"):
             answer |= {f"{part}Total": len(answer[part]), part: answer[part][:_MAX_CAUSES]}
         return answer | page("causes", answer["causes"], start)
@@ -182,14 +185,14 @@ class Questions:
         return {**os.environ, **token}
 
     def masked(self, text: str) -> str:
-        """Return a text without secrets. Raises QuestionError if one would be left."""
+        """Return a text with secrets masked. Raises QuestionError if a secret would remain."""
         try:
             return outgoing_text(text, self._rules)
         except LeakError as leak:
             raise QuestionError(f"refused: {leak}") from None
 
     def lines(self, source: str, file: str, line: int, around: int) -> str:
-        """Return the lines around a place of a bundle. Raises QuestionError."""
+        """Return `around` lines before and after a line of a file, with numbers. Raises QuestionError."""
         places = self.places(source)
         if not places or is_collector(source):
             raise QuestionError("lines are read from bundles and directories; give one of those as a source")
@@ -201,7 +204,7 @@ class Questions:
         first = max(line - around, 1)
         numbered = enumerate(_lines_of(content), 1)
         excerpt = islice(numbered, first - 1, line + around)
-        text = "\n".join(f"{number}: {visible(text[:_MAX_LINE])}" for number, text in excerpt)
+        text = "\n".join(f"{number}: {visible(text[:_MAX_LINE_CHARACTERS])}" for number, text in excerpt)
         if not text:
             raise QuestionError(f"there is no line {line} in {file}; ask for a smaller number")
         return framed(self.masked(text))
@@ -225,7 +228,7 @@ def _contents(path: Path) -> Iterator[Content]:
 
 
 def _is_named(path: str, query: str) -> bool:
-    """Return whether a name means this file of a bundle: its path, or the end of it."""
+    """Return True if the query is the path of the file, or the end of its path."""
     return path == query or path.endswith(f"/{query.lstrip('/')}")
 
 
@@ -239,14 +242,17 @@ def _lines_of(content: Content) -> Iterator[str]:
 
 
 def bounded(text: str) -> str:
-    """Return a text that is short enough for an answer, and says when its end is missing."""
+    """Return the text cut to the maximum length of an answer, with a note if it was cut."""
     if len(text) <= _MAX_CHARACTERS:
         return text
     return f"{text[:_MAX_CHARACTERS]}\n[cut: {len(text) - _MAX_CHARACTERS} more characters]"
 
 
 def framed(text: str) -> str:
-    """Return a text in a frame that it cannot close, so that nothing in it passes for an instruction."""
+    """Return the text within an element of a random name, which the text itself cannot close.
+
+    The text comes from hosts, so it may try to give instructions to the assistant.
+    """
     mark = f"untrusted-{secrets.token_hex(4)}"
     return f"<{mark}>\n{bounded(text)}\n</{mark}>"
 
@@ -256,14 +262,14 @@ def _as_text(value: object) -> str:
 
 
 def page(name: str, items: Sequence[Any], start: int) -> dict[str, Any]:
-    """Return a part of a list, with its length and where the next part starts."""
-    end = start + _PAGE
+    """Return a page of a list with the total length, and the start of the next page if there is one."""
+    end = start + _PAGE_ITEMS
     more = {"next": end} if end < len(items) else {}
     return {name: items[start:end], "start": start, "total": len(items), **more}
 
 
 def _services(document: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    """Yield a few facts of each service of a document of `show`."""
+    """Yield a few facts of each service in a document of `show -o json`."""
     for service in document.get("services", ()):
         runs = service.get("runs") or [{}]
         latest = runs[-1]
@@ -274,8 +280,8 @@ def _services(document: dict[str, Any]) -> Iterable[dict[str, Any]]:
 def _with_reasons(
     function: Callable[..., Awaitable[str]], questions: Questions
 ) -> Callable[..., Awaitable[str]]:
-    """Give the reason of a refusal to the assistant: the library hides that of any other exception."""
-    from mcp.server.mcpserver.exceptions import ToolError  # an extra
+    """Turn refusals into ToolError: the library hides the message of any other exception."""
+    from mcp.server.mcpserver.exceptions import ToolError  # in an extra
 
     @functools.wraps(function)
     async def run(*arguments: Any, **named: Any) -> str:
@@ -288,17 +294,17 @@ def _with_reasons(
 
 
 def server(questions: Questions) -> "MCPServer":
-    """Return a server whose tools ask these questions."""
-    from mcp.server import MCPServer  # an extra
+    """Return a server with a tool for each question."""
+    from mcp.server import MCPServer  # in an extra
     from mcp.types import ToolAnnotations
     from pydantic import Field
 
     source_type = Annotated[str, Field(description="One of the names that list_sources gives.")]
-    start_type = Annotated[int, Field(ge=0, description="The `next` of the answer before.")]
+    start_type = Annotated[int, Field(ge=0, description="The `next` of the previous answer.")]
     mcp = MCPServer("service-record", instructions=_INSTRUCTIONS, version=__version__)
 
     async def list_sources(start: start_type = 0) -> str:
-        """List what can be read: hosts, bundles, folders of bundles, collectors."""
+        """List the readable sources: hosts, bundles, folders of bundles, collectors."""
         return _as_text(page("sources", await asyncio.to_thread(questions.names), start))
 
     async def list_services(source: source_type, start: start_type = 0) -> str:
@@ -311,9 +317,9 @@ def server(questions: Questions) -> "MCPServer":
         return _as_text(await questions.ask("show", "-o", "json", *questions.places(source), "--", service))
 
     async def analyze(source: source_type) -> str:
-        """Say what is wrong with a host: the verdict, the root cause, its evidence, and what to do next.
+        """Diagnose a host: return the verdict, the root cause, its evidence, and what to do next.
 
-        For a folder of bundles it lists them: analyze one of them, or ask triage.
+        For a folder of bundles, return the list of bundles: analyze one of them, or use triage.
         """
         return _as_text(await questions.analyze(source))
 
@@ -322,18 +328,18 @@ def server(questions: Questions) -> "MCPServer":
         return _as_text(await questions.triage(source, start))
 
     async def read_lines(source: source_type, file: str, line: int = 1, around: int = 20) -> str:
-        """Read the lines around a place that `analyze` names, as `journals/kernel.log` and 212."""
+        """Read the lines around a place named by `analyze`, such as line 212 of `journals/kernel.log`."""
         return await asyncio.to_thread(
             questions.lines, source, file, max(line, 1), min(max(around, 0), _MAX_AROUND)
         )
 
     async def compare(good: source_type, bad: source_type) -> str:
-        """Compare a bad host with a good one: steps that are missing, slower, or failed only there."""
+        """Compare a bad host with a good one: find steps that are missing, slower or failed."""
         places = [(questions.places(source) or ["", str(Records().directory)])[1] for source in (good, bad)]
         return _as_text(await questions.ask("diff", "-o", "json", "--", *places))
 
     async def ask_collector(source: source_type, start: start_type = 0) -> str:
-        """List the hosts that a collector knows, those with trouble first."""
+        """List the hosts of a collector, those in trouble first."""
         return _as_text(await questions.hosts(source, start))
 
     tools = (list_sources, list_services, show_service, analyze, triage, read_lines, compare, ask_collector)
