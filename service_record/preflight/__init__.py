@@ -1,1 +1,1 @@
-"""Checks before a host is installed: rules with their words (pure), and probes that measure."""
+"""Checks of a host before its installation. `checks` judges values and is pure; the other modules measure."""

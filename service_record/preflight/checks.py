@@ -1,4 +1,4 @@
-"""Judge what probes measured: a result for each check, with what to do about it. Pure."""
+"""Judge measured values: each check has a result with advice. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from typing import Any, Final
 
 _GIB: Final = 1 << 30
 ETCD_SECONDS: Final = 0.010
-"""99 % of fdatasync calls are to take no longer: OpenShift docs, "Recommended etcd practices"."""
+"""The limit for the 99th percentile of fdatasync calls: OpenShift docs, "Recommended etcd practices"."""
 LEAST_SAMPLES: Final = 200
-"""Fewer do not show a 99th percentile."""
+"""The minimum number of calls for a meaningful 99th percentile."""
 _KERNEL_SHARE: Final = 0.1
-"""The part of the physical memory that the kernel may keep to itself, so that it does not count."""
+"""The fraction of the physical memory that the kernel may reserve, so that /proc/meminfo lacks it."""
 
 
 class CheckState(StrEnum):
@@ -24,19 +24,19 @@ class CheckState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One line of the answer."""
+    """The result of one check, shown as one line."""
 
     check: str
     state: CheckState
     detail: str
     """The measured values, or the reason why nothing was measured."""
     advice: str = ""
-    """The next steps; empty after a check that passed."""
+    """The next steps; empty for a passed check."""
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """The minimum that a host of a role needs."""
+    """The minimum requirements for a host of this role."""
 
     name: str
     cpus: int
@@ -44,7 +44,7 @@ class Role:
     source: str
     needs_etcd_disk: bool
     needs_api_int: bool
-    """True if a name server must have api-int: elsewhere hosts may answer for it themselves."""
+    """True if a name server must have api-int. In other clusters, the hosts may resolve it themselves."""
 
 
 _SINGLE_NODE_DOCS: Final = 'OpenShift docs, "Installing on a single node", minimum resource requirements'
@@ -60,14 +60,13 @@ ROLES: Final = {
 
 
 def not_checked(check: str, reason: str, advice: str = "") -> CheckResult:
-    """Return the result of a check that could not be done."""
     return CheckResult(check, CheckState.NOT_CHECKED, reason, advice)
 
 
 def judge_name(
     check: str, name: str, answer: Sequence[str], problem: str | None, *, is_needed: bool
 ) -> CheckResult:
-    """Judge what the name server answered for a name: addresses, or a problem."""
+    """Judge the addresses of a name, or the problem that the name server reported."""
     if answer:
         return CheckResult(check, CheckState.PASSED, f"{name} is {', '.join(answer)}")
     if not is_needed:
@@ -82,7 +81,7 @@ def judge_name(
 
 
 def judge_cpus(cpus: int, role: Role) -> CheckResult:
-    """Judge the number of CPUs, each hardware thread counted as one."""
+    """Judge the number of CPUs. Each hardware thread counts as one."""
     detail = f"{cpus} CPUs; a {role.name} host needs {role.cpus} ({role.source})"
     if cpus >= role.cpus:
         return CheckResult("cpu", CheckState.PASSED, detail)
@@ -90,7 +89,7 @@ def judge_cpus(cpus: int, role: Role) -> CheckResult:
 
 
 def judge_memory(size: int, role: Role, *, is_physical: bool) -> CheckResult:
-    """Judge the memory in bytes; `is_physical` is false for what the kernel left of it."""
+    """Judge the memory in bytes. `is_physical` is False if `size` lacks the memory reserved by the kernel."""
     need = role.memory_bytes
     detail = f"{size / _GIB:.1f} GiB; a {role.name} host needs {need / _GIB:.0f} GiB ({role.source})"
     if size >= need:
@@ -101,7 +100,7 @@ def judge_memory(size: int, role: Role, *, is_physical: bool) -> CheckResult:
 
 
 def judge_disk(directory: str, seconds: Sequence[float], role: Role) -> CheckResult:
-    """Judge how long each fdatasync took; etcd's limit holds where etcd is to run."""
+    """Judge the durations of fdatasync calls. The limit of etcd applies to roles that run etcd."""
     if len(seconds) < LEAST_SAMPLES:
         reason = f"{directory}: only {len(seconds)} writes in the time given, too few for a 99th percentile"
         return not_checked("disk", reason, "Measure again when the disk is idle.")
@@ -120,7 +119,7 @@ def judge_disk(directory: str, seconds: Sequence[float], role: Role) -> CheckRes
 
 
 def percentile(values: Iterable[float], part: float) -> float:
-    """Return the smallest value that at least this part of all values does not exceed."""
+    """Return the percentile by the nearest-rank method; `part` is from 0 to 1."""
     ordered = sorted(values)
     return ordered[max(-int(-part * len(ordered) // 1), 1) - 1]
 
@@ -134,7 +133,7 @@ def judge_time(*, is_synchronized: bool) -> CheckResult:
 
 
 def as_line(result: CheckResult) -> str:
-    """Return a result as a line for people."""
+    """Return a result as one line of text."""
     if result.state is CheckState.NOT_CHECKED:
         line = f"- {result.check}: not checked: {result.detail}"
     else:
@@ -143,13 +142,13 @@ def as_line(result: CheckResult) -> str:
 
 
 def as_summary(results: Sequence[CheckResult]) -> str:
-    """Return how many results there are of each state, in a line."""
+    """Return the number of results by state as one line."""
     counts = ((sum(result.state is state for result in results), state) for state in CheckState)
     return ", ".join(f"{count} {state}" for count, state in counts)
 
 
 def as_document(results: Sequence[CheckResult], **more: str) -> dict[str, Any]:
-    """Return the results for programs, with more members, such as the role of a host."""
+    """Return the results as a JSON document. `more` are further members, such as the role."""
     rows = [
         {"check": each.check, "state": each.state.value, "detail": each.detail, "advice": each.advice or None}
         for each in results
@@ -158,5 +157,5 @@ def as_document(results: Sequence[CheckResult], **more: str) -> dict[str, Any]:
 
 
 def is_failed(results: Iterable[CheckResult]) -> bool:
-    """Return whether any check failed."""
+    """Return True if any check failed."""
     return any(result.state is CheckState.FAILED for result in results)

@@ -27,20 +27,20 @@ from service_record.reporter.gather.network import names_of_cluster, resolve
 
 NAMES_SECONDS: Final = 5.0
 _ADDRESS_SECONDS: Final = 5.0
-"""ARP gives up after three."""
+"""Longer than the 3 s after which the kernel gives up on ARP."""
 _DISK_SECONDS: Final = 10.0
 _WRITES: Final = 2000
 _WRITE_BYTES: Final = 2300
-"""The size of etcd's appends; OpenShift docs measure with the same."""
+"""The size of etcd's writes. The fio test in the OpenShift docs uses the same size."""
 _IN_MEMORY: Final = {"tmpfs", "ramfs", "overlay", "squashfs"}
-"""File systems that are in memory, or may be: of a live image's overlay nobody can tell."""
+"""File systems that are or may be in memory, like the overlay of a live image."""
 _DISCARD_PORT: Final = 9
 _TIME_ERROR: Final = 5
 """The result of adjtimex(2) for a clock that is not synchronized."""
 _TIMEX_BYTES: Final = 1024
-"""More than a struct timex has; of zeros, it asks and sets nothing."""
+"""More than the size of struct timex. If all bytes are zero, adjtimex(2) changes nothing."""
 _MEMORY_BLOCKS: Final = Path("/sys/devices/system/memory")
-_FIELDS_OF_A_MOUNT: Final = 3
+_MIN_MOUNT_FIELDS: Final = 3
 _LOOPBACK: Final = "lo"
 
 
@@ -61,10 +61,10 @@ def check_names(domain: str | None, role: Role) -> Iterator[CheckResult]:
 
 
 def check_free(address: str) -> CheckResult:
-    """Check that no host has an address. Of another network than this host's it cannot be known."""
+    """Check that no host uses an address. This works only within the IPv4 networks of this host."""
     check = f"address {address}"
     target = ipaddress.ip_address(address)
-    outcome = _outcome_of_connecting(address)
+    outcome = _connect(address)
     if outcome in {0, errno.ECONNREFUSED} or _has_neighbour(address):
         return CheckResult(
             check, CheckState.FAILED, "a host has it", "Choose another, or take it from that host."
@@ -76,7 +76,8 @@ def check_free(address: str) -> CheckResult:
     return not_checked(check, "no answer, which says nothing unless this host is in the same IPv4 network")
 
 
-def _outcome_of_connecting(address: str) -> int:
+def _connect(address: str) -> int:
+    """Return the errno of a connection to the discard port; 0 if it was accepted."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as connection:
         connection.settimeout(_ADDRESS_SECONDS)
@@ -87,13 +88,13 @@ def _outcome_of_connecting(address: str) -> int:
 
 
 def _has_neighbour(address: str) -> bool:
-    """Return whether the kernel has a hardware address for it, which a host gave that drops connections."""
+    """Return True if the ARP table has the address: a host that drops packets still answers ARP."""
     rows = (line.split() for line in _lines(Path("/proc/net/arp"))[1:])
     return any(row[0] == address and int(row[2], 16) & 2 for row in rows if len(row) > 3)  # noqa: PLR2004
 
 
 def _is_on_link(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Return whether a route without a gateway leads there, of those that are most specific."""
+    """Return True if the most specific route to the address has no gateway."""
     best: tuple[int, bool] = (-1, False)
     for row in (line.split() for line in _lines(Path("/proc/net/route"))[1:]):
         network, gateway, mask = (int.from_bytes(bytes.fromhex(row[n])[::-1]) for n in (1, 2, 7))
@@ -103,10 +104,10 @@ def _is_on_link(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 
 def check_disk(place: Path, role: Role) -> CheckResult:
-    """Measure fdatasync as etcd uses it: short writes, each followed by a sync.
+    """Measure fdatasync like etcd uses it: short writes, each followed by a sync.
 
-    In a directory they go to a file without a name. On a disk they write back what is there, and only in a
-    live system: elsewhere a program may change the disk between reading and writing.
+    In a directory, a file without a name is written. On a disk, the present bytes are read and written back.
+    That is done only in a live system, because otherwise a program may change the disk in between.
     """
     try:
         is_device = stat.S_ISBLK(place.stat().st_mode)
@@ -138,9 +139,9 @@ def check_disk(place: Path, role: Role) -> CheckResult:
 
 
 def measure_device(device: Path, role: Role) -> CheckResult:
-    """Measure fdatasync on a disk that nothing uses; its content stays the same."""
+    """Measure fdatasync on an unused disk. Its content stays the same."""
     try:
-        # O_EXCL: the kernel refuses a disk that is mounted, or of which a partition is in use.
+        # With O_EXCL, the kernel refuses a disk that is mounted or has a partition in use.
         descriptor = os.open(device, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
         try:
             seconds = _fdatasync_seconds(descriptor, lambda at: os.pread(descriptor, _WRITE_BYTES, at))
@@ -157,7 +158,7 @@ def measure_device(device: Path, role: Role) -> CheckResult:
 
 
 def _fdatasync_seconds(descriptor: int, content: Callable[[int], bytes]) -> list[float]:
-    """Return how long each fdatasync took; `content` returns the bytes to write at an offset."""
+    """Return the duration of each fdatasync. `content` returns the bytes to write at an offset."""
     seconds: list[float] = []
     until = time.monotonic() + _DISK_SECONDS
     while len(seconds) < _WRITES and time.monotonic() < until:
@@ -173,7 +174,7 @@ def _fdatasync_seconds(descriptor: int, content: Callable[[int], bytes]) -> list
 
 
 def file_system(directory: Path) -> str | None:
-    """Return the type of the file system of a directory; None when the kernel does not tell."""
+    """Return the type of a directory's file system; None if it is unknown."""
     try:
         device = directory.stat().st_dev
     except OSError:
@@ -182,13 +183,16 @@ def file_system(directory: Path) -> str | None:
     for line in _lines(Path("/proc/self/mountinfo")):
         mount, _, behind = line.partition(" - ")
         fields = mount.split()
-        if len(fields) >= _FIELDS_OF_A_MOUNT and fields[2] == device_number:
+        if len(fields) >= _MIN_MOUNT_FIELDS and fields[2] == device_number:
             return behind.split()[0]
     return "btrfs" if _is_within_btrfs(directory) else None
 
 
 def _is_within_btrfs(directory: Path) -> bool:
-    """Return whether the longest mount point of a directory is of btrfs, whose subvolumes have devices."""
+    """Return True if the nearest mount point above a directory is btrfs.
+
+    A btrfs subvolume has a device number of its own, which is not in mountinfo.
+    """
     best = ("", "")
     for line in _lines(Path("/proc/self/mountinfo")):
         mount, _, behind = line.partition(" - ")
@@ -207,7 +211,7 @@ def check_cpus(role: Role) -> CheckResult:
 
 
 def check_memory(role: Role) -> CheckResult:
-    """Check the physical memory, or where the kernel does not tell it, what it has of that."""
+    """Check the physical memory, or the memory in /proc/meminfo if the physical size is unknown."""
     physical = _physical_memory()
     if physical:
         return judge_memory(physical, role, is_physical=True)
@@ -218,14 +222,14 @@ def check_memory(role: Role) -> CheckResult:
 
 
 def _physical_memory() -> int:
-    """Return the bytes of all memory blocks that are online; 0 where the kernel has no such list."""
+    """Return the size of all online memory blocks in bytes; 0 if the kernel has no list of them."""
     size = "".join(_lines(_MEMORY_BLOCKS / "block_size_bytes")).strip()
     online = (_lines(block / "online") for block in _MEMORY_BLOCKS.glob("memory[0-9]*"))
     return int(size, 16) * sum(lines == ["1"] for lines in online) if size else 0
 
 
 def check_time() -> CheckResult:
-    """Ask the kernel whether its clock is synchronized."""
+    """Check that the clock is synchronized, by the state that adjtimex(2) returns."""
     try:
         state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
     except (OSError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""Ask a registry for the manifest of an image, as a puller would. No layer is fetched."""
+"""Check that images can be pulled, by requesting their manifests from a registry. No layer is downloaded."""
 
 import hashlib
 import json
@@ -18,8 +18,8 @@ from service_record.preflight.checks import CheckResult, CheckState, not_checked
 if TYPE_CHECKING:
     from service_record.http.transport import Reply
 
-_SECONDS: Final = 8.0  # for each request
-_MAX_MANIFEST_BYTES: Final = 4 << 20  # registries accept no larger ones
+_REQUEST_SECONDS: Final = 8.0
+_MAX_MANIFEST_BYTES: Final = 4 << 20  # registries reject larger manifests
 _MAX_ARCHITECTURES: Final = 16
 _REDIRECTIONS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTIONS: Final = 3
@@ -42,14 +42,14 @@ _IMAGE: Final = re.compile(
     r"(?::(?P<tag>[\w.-]{1,128}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
 _LOOPBACK: Final = re.compile(r"127(\.\d{1,3}){3}(:\d+)?")
-"""Registries that are asked without TLS unless a CA bundle is given, as podman can be told to do."""
+"""Registries that are used without TLS unless a CA bundle is given, like insecure registries of podman."""
 _DIGEST: Final = re.compile("sha256:[0-9a-f]{64}")
 _PARAMETER: Final = re.compile(r'(\w+)="([^"]*)"')
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The place of an image."""
+    """The parsed name of an image."""
 
     host: str
     name: str
@@ -69,7 +69,10 @@ def read_image(text: str) -> Image:
 
 
 def read_pull_secret(path: Path) -> Mapping[str, str]:
-    """Read the credentials of a pull secret, base64 by registry. Raises OSError and ValueError."""
+    """Return the credentials in a pull secret, base64 by place. Raises OSError, ValueError.
+
+    A place is a registry or a namespace in it, such as `quay.io` or `quay.io/team`.
+    """
     try:
         auths = json.loads(path.read_bytes())["auths"]
         return {place: str(entry["auth"]) for place, entry in auths.items() if "auth" in entry}
@@ -78,7 +81,10 @@ def read_pull_secret(path: Path) -> Mapping[str, str]:
 
 
 def credentials_for(image: Image, auths: Mapping[str, str]) -> str | None:
-    """Return the credentials of the longest place that the image is within; see containers-auth.json(5)."""
+    """Return the credentials of the most specific place that contains the image; None if there is none.
+
+    The rules are those of containers-auth.json(5).
+    """
     places = {re.sub(r"^https?://|/v[12]/?$|/$", "", place): auth for place, auth in auths.items()}
     path: str = f"{image.host}/{image.name}"
     while path:
@@ -91,9 +97,9 @@ def credentials_for(image: Image, auths: Mapping[str, str]) -> str | None:
 def check_images(
     images: Sequence[Image], pull_secret: Path | None, ca_bundle: Path | None
 ) -> tuple[CheckResult, ...]:
-    """Check that a registry answers, and that it has these images, all of which are in it.
+    """Check that a registry answers and has these images, which must all be on the same registry.
 
-    The pull secret is sent only if the registry refuses to answer without.
+    The pull secret is sent only if the registry refuses access without it.
     """
     registry = _Registry(images[0].host, ca_bundle)
     try:
@@ -172,7 +178,7 @@ def _check_architecture(registry: "_Registry", image: Image, entry: Any, authori
         raise _BadManifest("its list names an image without a valid digest")
     platform = entry.get("platform")
     name = str(platform.get("architecture", digest)) if isinstance(platform, dict) else digest
-    status, reply = registry.ask_manifest(image, digest, authorization)
+    status, reply = registry.request_manifest(image, digest, authorization)
     if status != HTTPStatus.OK:
         raise _BadManifest(f"the registry answered {status} for its {name} image, {digest}")
     try:
@@ -183,7 +189,7 @@ def _check_architecture(registry: "_Registry", image: Image, entry: Any, authori
 
 
 class _BadManifest(Exception):  # noqa: N818  # the registry's fault
-    """The reason why an answer with status 200 is not the manifest of the image."""
+    """An answer with status 200 that is not the manifest of the image. The message gives the reason."""
 
 
 def _read_manifest(reply: "Reply", reference: str) -> dict[str, Any]:
@@ -207,7 +213,7 @@ def _read_manifest(reply: "Reply", reference: str) -> dict[str, Any]:
 
 
 class RegistryError(Exception):
-    """The reason why a registry or its token server gave no usable answer, in one line."""
+    """A registry or its token server gave no usable answer. The message gives the reason in one line."""
 
     def __init__(self, reason: str, *, has_no_network: bool = False, advice: str = "") -> None:
         super().__init__(reason)
@@ -216,7 +222,7 @@ class RegistryError(Exception):
 
 
 class _Registry:
-    """A registry's HTTP API: OCI distribution specification, with Docker's token servers."""
+    """A client of a registry's HTTP API: the OCI distribution specification, with Docker's token servers."""
 
     def __init__(self, host: str, ca_bundle: Path | None) -> None:
         self.host = host
@@ -225,8 +231,8 @@ class _Registry:
         self._ca_bundle = ca_bundle
 
     def check(self) -> None:
-        """Raise RegistryError unless a registry answers at /v2/."""
-        status, reply = self._ask(f"{self._scheme}://{self.host}/v2/")
+        """Raise RegistryError unless `/v2/` answers like a registry."""
+        status, reply = self._request(f"{self._scheme}://{self.host}/v2/")
         if status == HTTPStatus.UNAUTHORIZED and reply.headers.get("www-authenticate"):
             return
         if status != HTTPStatus.OK:
@@ -237,30 +243,33 @@ class _Registry:
             )
 
     def manifest(self, image: Image, credentials: str | None) -> "tuple[int, Reply, str | None]":
-        """Ask for an image's manifest, and log in as the registry demands; None logs in as anybody.
+        """Request the manifest of an image, and log in if the registry demands it.
 
-        Return the status, the reply, and the authorization that was sent. Raises RegistryError.
+        Without credentials, the log-in is anonymous. Returns the status, the reply and the Authorization
+        header that was sent. Raises RegistryError.
         """
-        status, reply = self.ask_manifest(image, image.reference, None)
+        status, reply = self.request_manifest(image, image.reference, None)
         challenge = reply.headers.get("www-authenticate", "")
         authorization: str | None = None
         if status == HTTPStatus.UNAUTHORIZED and challenge.lower().startswith("bearer "):
-            token_status, token_reply, token = self._token(image, challenge, credentials)
+            token_status, token_reply, token = self._request_token(image, challenge, credentials)
             if token is None:
                 return token_status, token_reply, None
             authorization = f"Bearer {token}"
         elif status in _REFUSED and credentials is not None:
             authorization = f"Basic {credentials}"
         if authorization is not None:
-            status, reply = self.ask_manifest(image, image.reference, authorization)
+            status, reply = self.request_manifest(image, image.reference, authorization)
         return status, reply, authorization
 
-    def ask_manifest(self, image: Image, reference: str, authorization: str | None) -> "tuple[int, Reply]":
-        """Return the status and the reply for a manifest. Raises RegistryError."""
+    def request_manifest(
+        self, image: Image, reference: str, authorization: str | None
+    ) -> "tuple[int, Reply]":
+        """Request a manifest, and return the status and the reply. Raises RegistryError."""
         url = f"{self._scheme}://{self.host}/v2/{image.name}/manifests/{reference}"
-        return self._ask(url, authorization, accept=", ".join(sorted(_MANIFESTS)))
+        return self._request(url, authorization, accept=", ".join(sorted(_MANIFESTS)))
 
-    def _token(
+    def _request_token(
         self, image: Image, challenge: str, credentials: str | None
     ) -> "tuple[int, Reply, str | None]":
         parameters = dict(_PARAMETER.findall(challenge))
@@ -271,20 +280,22 @@ class _Registry:
         if "service" in parameters:
             query["service"] = parameters["service"]
         url = f"{realm}{'&' if '?' in realm else '?'}{urlencode(query)}"
-        status, reply = self._ask(url, None if credentials is None else f"Basic {credentials}")
+        status, reply = self._request(url, None if credentials is None else f"Basic {credentials}")
         if status != HTTPStatus.OK:
             return status, reply, None
-        token = _token_in(reply.body)
+        token = _read_token(reply.body)
         if token is None:
             raise RegistryError("its token server gave no token")
         return status, reply, token
 
-    def _ask(self, url: str, authorization: str | None = None, accept: str = "*/*") -> "tuple[int, Reply]":
-        """Return the status and the reply. Redirections are followed, without the credentials."""
+    def _request(
+        self, url: str, authorization: str | None = None, accept: str = "*/*"
+    ) -> "tuple[int, Reply]":
+        """Request a URL, and return the status and the reply. Redirections get no credentials."""
         accepted = {"Accept": accept}
         headers = accepted | ({"Authorization": authorization} if authorization is not None else {})
         for _ in range(_MAX_REDIRECTIONS):
-            status, reply = self._ask_once(url, headers)
+            status, reply = self._request_once(url, headers)
             location = reply.headers.get("location")
             if status not in _REDIRECTIONS or not location:
                 return status, reply
@@ -293,15 +304,17 @@ class _Registry:
                 raise RegistryError(f"it redirects to a server that is not reached by {self._scheme}")
         raise RegistryError("it redirects again and again")
 
-    def _ask_once(self, url: str, headers: Mapping[str, str]) -> "tuple[int, Reply]":
-        from service_record.http.attempt import Request  # an extra
+    def _request_once(self, url: str, headers: Mapping[str, str]) -> "tuple[int, Reply]":
+        from service_record.http.attempt import Request  # in an extra
         from service_record.http.transport import Transport
 
         transport = Transport(
             url,
             ca_bundle=self._ca_bundle,
             proxies=read_proxies(os.environ),
-            retry_policy=RetryPolicy(connect=_SECONDS, read=_SECONDS, total=_SECONDS, tries=1),
+            retry_policy=RetryPolicy(
+                connect=_REQUEST_SECONDS, read=_REQUEST_SECONDS, total=_REQUEST_SECONDS, tries=1
+            ),
             secrets=(headers.get("Authorization", "").partition(" ")[2],),
         )
         try:
@@ -315,7 +328,7 @@ class _Registry:
         return reply.outcome.status, reply
 
 
-def _token_in(body: bytes | bytearray) -> str | None:
+def _read_token(body: bytes | bytearray) -> str | None:
     try:
         answer: Any = json.loads(body)
     except ValueError:
