@@ -1,4 +1,4 @@
-"""What a round does, rule by rule: each row of the tables in the reporter's policy has its case here."""
+"""The rules of the reporter: each row of the tables in `service_record.reporter.policy` has a case here."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -54,7 +54,7 @@ OLD_STATE = replace(seen(FIRST), stages_known=False, spent=BASELINE_SENT)
 
 @dataclass(frozen=True)
 class Case:
-    """A round, and what is expected of its plan."""
+    """The input of a decision; `plan()` returns the result."""
 
     settings: Settings = field(default_factory=settings)
     state: ReporterState = OLD_STATE
@@ -74,7 +74,7 @@ def rows(cases: Mapping[str, Case]) -> Callable[[Callable[..., None]], Callable[
 
 
 def denied(rule: str, **fields: object) -> Denial:
-    """A row of denials that is just long enough."""
+    """Return the least number of denials, over the shortest time, that the reporter believes."""
     return replace(Denial(rule=rule, rounds=3, since=60.0, until=1860.0), **fields)  # type: ignore[arg-type]
 
 
@@ -93,17 +93,17 @@ STOPPING = {
 
 
 @rows(STOPPING)
-def test_the_reporter_stops_for_good(name: str, case: Case) -> None:
+def test_reporter_stops_permanently(name: str, case: Case) -> None:
     plan = case.plan()
     assert some(plan.stop).rule == name
     assert plan.why[0].startswith(f"{name}: ")
 
 
-def test_each_rule_of_stopping_has_a_case() -> None:
+def test_each_stop_rule_has_a_case() -> None:
     assert list(STOPPING) == [rule.name for rule in ENDINGS]
 
 
-def test_a_host_that_is_done_is_installed() -> None:
+def test_host_in_stage_done_is_installed() -> None:
     plan = Case(view=host_view(stage="Done")).plan()
     assert some(plan.stop).rule == "installed"
     assert not plan.report
@@ -116,7 +116,7 @@ def test_a_host_that_is_done_is_installed() -> None:
         pytest.param(host_view(kind="AddToExistingClusterHost", stage="Done"), id="kind"),
     ],
 )
-def test_host_of_day_two_is_watched_until_its_kubelet_is_up(view: HostView) -> None:
+def test_day_two_host_is_watched_until_its_kubelet_is_up(view: HostView) -> None:
     failed = Case(view=view, evidence=replace(FIRST, verdict=Verdict.FAILED)).plan()
     assert failed.stop is None
     assert failed.ship
@@ -129,7 +129,7 @@ def test_host_of_day_two_is_watched_until_its_kubelet_is_up(view: HostView) -> N
     [
         pytest.param(Case(), id="all is well"),
         pytest.param(Case(view=LOST), id="nobody answers"),
-        pytest.param(Case(view=Answered(500)), id="no answer that tells"),
+        pytest.param(Case(view=Answered(500)), id="an answer without a view"),
         pytest.param(Case(view=Answered(301)), id="a portal"),
         pytest.param(Case(view=Refused(401)), id="one denial"),
         pytest.param(
@@ -151,15 +151,15 @@ def test_host_of_day_two_is_watched_until_its_kubelet_is_up(view: HostView) -> N
         pytest.param(Case(evidence=replace(FIRST, uptime=9999.0)), id="a long first boot"),
         pytest.param(
             Case(state=second_boot(), evidence=replace(SECOND, kubelet_healthy=True), view=LOST),
-            id="the kubelet is up, and the service was not told yet",
+            id="the kubelet is up, but the fact is not reported yet",
         ),
     ],
 )
-def test_the_reporter_goes_on(case: Case) -> None:
+def test_reporter_continues(case: Case) -> None:
     assert case.plan().stop is None
 
 
-def test_a_kubelet_that_is_up_is_reported_before_the_end() -> None:
+def test_fact_is_reported_before_stopping_for_the_kubelet() -> None:
     service = Answering()
     up = replace(SECOND, kubelet_healthy=True)
     _, plan = whole_round(settings(), replace(seen(FIRST), stages_known=False), up, service, SMALL)
@@ -168,13 +168,13 @@ def test_a_kubelet_that_is_up_is_reported_before_the_end() -> None:
     assert not service.uploads
 
 
-def test_a_host_without_service_needs_to_tell_nobody_before_its_end() -> None:
+def test_host_without_a_service_stops_without_a_report() -> None:
     up = replace(SECOND, kubelet_healthy=True)
     alone = Case(settings=Settings(ship_to=("/mnt",)), state=second_boot(), view=None, evidence=up)
     assert alone.plan().stop is not None
 
 
-def test_bundle_that_nobody_took_is_offered_ever_less_often_in_a_quiet_boot() -> None:
+def test_undelivered_bundle_is_offered_less_and_less_often() -> None:
     service, state, asked = Answering(faults=lambda _: LOST), ReporterState(), []
     for uptime in range(60, 40_000, 600):
         before = service.calls.total()
@@ -190,7 +190,7 @@ def test_bundle_that_nobody_took_is_offered_ever_less_often_in_a_quiet_boot() ->
     assert state.is_delivered(WRONG.fingerprint)
 
 
-def test_a_first_boot_beyond_its_limit_is_quiet_and_waits_for_a_second() -> None:
+def test_first_boot_beyond_its_limit_waits_for_a_second() -> None:
     long = evidence(uptime=3700.0)
     case = Case(state=seen(FIRST, long), evidence=long)
     plan = case.plan()
@@ -211,7 +211,7 @@ def test_new_failure_is_shipped_after_the_limit_of_a_first_boot() -> None:
     assert service.calls["GET"] < 10, "rounds without news ask nothing"
 
 
-def test_always_ships_after_the_limit_of_a_first_boot_within_the_budget() -> None:
+def test_send_always_ships_after_the_limit_of_a_first_boot() -> None:
     service, state = Answering(), ReporterState()
     always = settings(send=Send.ALWAYS, uploads_per_boot=16, uploads=30)
     for uptime in range(60, 20_000, 600):
@@ -219,21 +219,21 @@ def test_always_ships_after_the_limit_of_a_first_boot_within_the_budget() -> Non
     assert 7 < len(service.uploads) <= 16, "seven rounds are in the first hour"
 
 
-def test_a_first_round_beyond_the_limit_has_a_last_word() -> None:
+def test_first_round_beyond_the_limit_ships_a_last_bundle() -> None:
     long = evidence(uptime=3700.0, wrong=True)
     plan = Case(state=seen(long), evidence=long).plan()
     assert [found.last_word for found in plan.ship] == [BOOT]
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_nothing_is_shipped_or_told_to_who_does_not_take_the_token(status: int) -> None:
+def test_nothing_is_sent_to_a_service_that_refuses_the_token(status: int) -> None:
     bad = evidence(wrong=True)
     plan = Case(view=Refused(status), evidence=bad, state=seen(bad)).plan()
     assert (plan.ship, plan.report, plan.gather, plan.stop) == ((), (), True, None)
 
 
-def rows_of_denials(*rounds: tuple[str, float, View | None]) -> list[bool]:
-    """Return whether the reporter stops, round by round: boot, uptime, and what the service answers."""
+def stops_after_views(*rounds: tuple[str, float, View | None]) -> list[bool]:
+    """Return for each round whether the reporter stops. A round is a boot id, an uptime and a view."""
     state, stops = ReporterState(), []
     for boot_id, uptime, view in rounds:
         found = evidence(uptime, boot_id=boot_id)
@@ -253,7 +253,7 @@ DELETED = NoHost("deleted")
         pytest.param(Case(state=replace(OLD_STATE, earlier_uptime=90000.0)), id="lifetime"),
     ],
 )
-def test_before_every_end_what_is_wrong_is_shipped_elsewhere_and_kept_if_nobody_has_it(case: Case) -> None:
+def test_trouble_is_shipped_elsewhere_before_stopping_or_kept(case: Case) -> None:
     here = kind_of("/mnt")
     case = replace(case, settings=settings(ship_to=("/mnt",)), evidence=evidence(wrong=True))
     full = replace(case.state, spent={here: Spent(uploads=7, boot_id=BOOT, boot_uploads=3)})
@@ -280,7 +280,7 @@ TOLD_ALL = second_boot(told=(str(Fact.LOCAL), str(Fact.CONTROL_PLANE)))
         pytest.param(Case(state=replace(OLD_STATE, earlier_uptime=90000.0)), id="lifetime"),
     ],
 )
-def test_before_every_end_an_earlier_bundle_that_nobody_took_is_shipped_and_else_kept(case: Case) -> None:
+def test_earlier_bundle_is_shipped_before_stopping_or_kept(case: Case) -> None:
     here = kind_of("/mnt")
     state = with_bundle(case.state, replace(WRONG, fingerprint="earlier"))
     case = replace(case, settings=settings(ship_to=("/mnt",)), state=state)
@@ -293,36 +293,36 @@ def test_before_every_end_an_earlier_bundle_that_nobody_took_is_shipped_and_else
 
 
 @pytest.mark.parametrize("view", [NO, host_view(status="installed")], ids=["not ours", "installed"])
-def test_an_end_on_a_healthy_host_ships_and_keeps_nothing(view: View) -> None:
+def test_stopping_on_a_healthy_host_ships_and_keeps_nothing(view: View) -> None:
     state = replace(OLD_STATE, denial=denied("not-ours"))
     plan = Case(view=view, state=state, settings=settings(ship_to=("/mnt",))).plan()
     assert (plan.ship, plan.gather, some(plan.stop).is_undelivered) == ((), False, False)
 
 
 @pytest.mark.parametrize("stage", ["Configuring", "Joined"])
-def test_kubelet_is_no_end_while_a_host_that_has_not_joined_has_a_trouble(stage: str) -> None:
+def test_kubelet_does_not_stop_a_failing_host_that_has_not_joined(stage: str) -> None:
     plan = Case(state=TOLD_ALL, evidence=UP, view=host_view(stage=stage)).plan()
     assert plan.ship
     assert (plan.stop is not None) == (stage == "Joined")
 
 
 @pytest.mark.parametrize("view", [NO, DELETED], ids=["not ours", "gone"])
-def test_a_denial_is_believed_when_three_rounds_over_thirty_minutes_agree(view: View) -> None:
-    assert rows_of_denials(*((BOOT, 60.0 + 600.0 * n, view) for n in range(4))) == [False] * 3 + [True]
-    assert rows_of_denials((BOOT, 60.0, view), (BOOT, 1900.0, view)) == [False, False]
-    assert rows_of_denials(*((BOOT, 60.0 * n, view) for n in range(20))) == [False] * 20
+def test_denial_needs_three_rounds_over_thirty_minutes(view: View) -> None:
+    assert stops_after_views(*((BOOT, 60.0 + 600.0 * n, view) for n in range(4))) == [False] * 3 + [True]
+    assert stops_after_views((BOOT, 60.0, view), (BOOT, 1900.0, view)) == [False, False]
+    assert stops_after_views(*((BOOT, 60.0 * n, view) for n in range(20))) == [False] * 20
 
 
-def test_denials_agree_across_reboots_by_how_long_the_host_was_up() -> None:
-    assert rows_of_denials(
+def test_denials_are_counted_across_reboots() -> None:
+    assert stops_after_views(
         *((BOOT, 60.0, NO), (BOOT, 900.0, NO), (NEXT_BOOT, 30.0, NO), (NEXT_BOOT, 960.0, NO))
     ) == [False, False, False, True]
 
 
 @pytest.mark.parametrize("other", [host_view(), Answered(403), Answered(500), DELETED], ids=repr)
-def test_another_answer_ends_a_row_of_denials(other: View) -> None:
+def test_other_answer_resets_denials(other: View) -> None:
     assert not any(
-        rows_of_denials(
+        stops_after_views(
             *(
                 (BOOT, 60.0, NO),
                 (BOOT, 660.0, NO),
@@ -335,13 +335,13 @@ def test_another_answer_ends_a_row_of_denials(other: View) -> None:
 
 
 @pytest.mark.parametrize("silence", [LOST, None], ids=["nobody answers", "not asked"])
-def test_silence_neither_counts_as_a_denial_nor_ends_a_row(silence: View | None) -> None:
-    assert rows_of_denials(
+def test_no_answer_neither_counts_nor_resets_denials(silence: View | None) -> None:
+    assert stops_after_views(
         *((BOOT, 60.0, NO), (BOOT, 660.0, NO), (BOOT, 1860.0, silence), (BOOT, 1900.0, NO))
     ) == [False, False, False, True]
 
 
-def test_a_denial_that_is_asked_for_twice_in_a_round_counts_once() -> None:
+def test_second_denial_in_a_round_does_not_count() -> None:
     once = with_view(ReporterState(), NO, FIRST)
     assert with_view(once, NO, FIRST) == once
 
@@ -363,19 +363,19 @@ SILENT = {
 
 
 @rows(SILENT)
-def test_a_fact_is_not_told(name: str, case: Case) -> None:
+def test_fact_is_not_reported(name: str, case: Case) -> None:
     plan = case.plan()
     assert plan.report == ()
     assert any(line.startswith(f"not reported: {name}: ") for line in plan.why), plan.why
 
 
-def test_each_rule_of_silence_has_a_case() -> None:
+def test_each_silence_rule_has_a_case() -> None:
     assert list(SILENT) == [rule.name for rule in SILENCES]
 
 
 @pytest.mark.parametrize("stages", Stages)
 @pytest.mark.parametrize("known", [None, True, False])
-def test_a_fact_is_told_in_the_form_that_the_service_takes(stages: Stages, known: bool | None) -> None:
+def test_fact_is_reported_in_the_form_that_the_service_accepts(stages: Stages, known: bool | None) -> None:
     state = replace(OLD_STATE, stages_known=known)
     plan = Case(settings=settings(stages=stages), state=state).plan()
     as_stage = stages is Stages.NEW or (stages is Stages.AUTO and known is not False)
@@ -390,17 +390,17 @@ def test_a_fact_is_told_in_the_form_that_the_service_takes(stages: Stages, known
 @pytest.mark.parametrize(
     "stage", ["Rebooting", "Configuring", "Waiting for ignition", "Joined", "Writing image to disk"]
 )
-def test_information_goes_with_the_stage_as_it_was_read(stage: str) -> None:
+def test_information_is_sent_with_the_current_stage(stage: str) -> None:
     (report,) = Case(view=host_view(stage=stage)).plan().report
     assert report.stage == stage
 
 
 @pytest.mark.parametrize("status", ["installing", "installing-in-progress", "installing-pending-user-action"])
-def test_a_host_that_is_being_installed_is_told_of(status: str) -> None:
+def test_fact_of_a_host_in_installation_is_reported(status: str) -> None:
     assert Case(view=host_view(status=status)).plan().report
 
 
-def test_information_fits_the_service() -> None:
+def test_information_is_short_enough() -> None:
     assert info("a\0b") == "ab"
     assert len(info("ä" * 3000)) == 2048
     assert all(info(fact) == fact for fact in Fact)
@@ -421,29 +421,29 @@ def test_information_fits_the_service() -> None:
             [FIRST, replace(SECOND, traces=Traces())], Fact.CONTROL_PLANE, id="second boot, no traces known"
         ),
         pytest.param(
-            [FIRST, replace(SECOND, traces=PENDING)], Fact.LOCAL, id="power lost in the first boot"
+            [FIRST, replace(SECOND, traces=PENDING)], Fact.LOCAL, id="power loss in the first boot"
         ),
     ],
 )  # fmt: skip
-def test_boots_are_told_apart_by_what_lies_on_the_disk(rounds: list[HostEvidence], fact: Fact) -> None:
+def test_files_on_the_disk_distinguish_boots(rounds: list[HostEvidence], fact: Fact) -> None:
     state = replace(seen(*rounds), stages_known=False)
     (report,) = Case(state=state, evidence=rounds[-1]).plan().report
     assert report.fact is fact
 
 
-def test_a_node_that_was_seen_joining_has_booted_with_the_control_planes_ignition() -> None:
+def test_joined_node_has_booted_with_control_plane_ignition() -> None:
     found = evidence(traces=Traces())
     (report,) = Case(evidence=found, view=host_view(stage="Joined")).plan().report
     assert report.fact is Fact.CONTROL_PLANE
 
 
-def test_facts_do_not_go_back() -> None:
+def test_fact_is_never_taken_back() -> None:
     state = replace(OLD_STATE, told=(str(Fact.CONTROL_PLANE),))
     assert Case(state=state).plan().report == ()
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda row: row.name)
-def test_each_answer_means_what_its_row_says(answer: Answer) -> None:
+def test_answer_is_classified_as_documented(answer: Answer) -> None:
     earlier = ANSWERS[: ANSWERS.index(answer)]
     told = [
         (call, status)
@@ -477,15 +477,17 @@ def test_each_answer_means_what_its_row_says(answer: Answer) -> None:
         *((call, status, ResponseClass.LATER) for call in Call for status in (401, 403, 404)),
     ],
 )
-def test_answers_of_the_assisted_service_are_known(call: Call, status: int, meaning: ResponseClass) -> None:
+def test_answers_of_the_assisted_service_are_classified(
+    call: Call, status: int, meaning: ResponseClass
+) -> None:
     assert classify(call, Answered(status)) is meaning
 
 
-def test_no_answer_is_asked_for_again_later() -> None:
+def test_missing_answer_is_retried_later() -> None:
     assert {classify(call, LOST) for call in Call} == {ResponseClass.LATER}
 
 
-def test_a_service_without_the_stages_gets_the_fact_as_information_in_the_same_round() -> None:
+def test_unknown_stage_is_reported_as_information_in_the_same_round() -> None:
     service = Answering()
     state, _ = whole_round(settings(), ReporterState(), FIRST, service, SMALL)
     assert [(found.stage, found.info) for found in service.accepted] == [("Rebooting", Fact.LOCAL)]
@@ -495,14 +497,14 @@ def test_a_service_without_the_stages_gets_the_fact_as_information_in_the_same_r
     assert service.calls["PUT"] == 2
 
 
-def test_a_service_with_the_stages_gets_the_fact_as_a_stage() -> None:
+def test_known_stage_is_reported_as_a_stage() -> None:
     service = Answering(knows_stages=True)
     state, _ = whole_round(settings(), ReporterState(), FIRST, service, SMALL)
     assert [found.stage for found in service.accepted] == [Fact.LOCAL]
     assert (service.calls["PUT"], state.stages_known) == (1, True)
 
 
-def test_a_stage_that_moved_is_read_once_more_and_then_dropped() -> None:
+def test_moved_stage_is_read_once_more_then_dropped() -> None:
     service = Answering(faults=lambda call: Answered(409) if call == "PUT" else None)
     state, _ = whole_round(settings(), OLD_STATE, FIRST, service, SMALL)
     assert service.calls == {"GET": 2, "PUT": 2}
@@ -522,7 +524,7 @@ def test_fact_answered_500_is_tried_in_six_rounds_and_accepted_in_any() -> None:
     assert state.dropped == (str(Fact.LOCAL),)
 
 
-def test_a_stage_that_moved_is_told_on_the_stage_that_is_read_then() -> None:
+def test_moved_stage_is_reported_on_the_new_stage() -> None:
     service = Answering()
     old = host_view()
     service.view = host_view(stage="Configuring")
@@ -536,7 +538,7 @@ def test_a_stage_that_moved_is_told_on_the_stage_that_is_read_then() -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 503])
-def test_an_outage_that_is_answered_spends_no_tries_of_a_fact(status: int) -> None:
+def test_error_answers_cost_no_tries_of_a_fact(status: int) -> None:
     service = Answering(faults=lambda call: Answered(status) if call == "PUT" else None)
     tried = replace(OLD_STATE, tries={FACT: 3})
     assert whole_round(settings(), tried, FIRST, service, SMALL)[0].tries == tried.tries
@@ -550,8 +552,8 @@ def test_an_outage_that_is_answered_spends_no_tries_of_a_fact(status: int) -> No
     assert state.told == (str(Fact.LOCAL),)
 
 
-def test_no_answer_defers_a_fact_to_the_next_round_within_its_tries() -> None:
-    """It may have been accepted, so that each counts."""
+def test_missing_answer_defers_a_fact_and_costs_a_try() -> None:
+    """Each try counts, because the service may have accepted it."""
     service = Answering(faults=lambda call: LOST if call == "PUT" else None)
     state = OLD_STATE
     for number in range(1, MOST_TRIES + 3):
@@ -561,14 +563,14 @@ def test_no_answer_defers_a_fact_to_the_next_round_within_its_tries() -> None:
 
 
 @pytest.mark.parametrize("status", [405, 413])
-def test_a_refusal_ends_telling_for_good(status: int) -> None:
+def test_refusal_ends_reports_permanently(status: int) -> None:
     service = Answering(faults=lambda call: Answered(status) if call == "PUT" else None)
     state, _ = whole_round(settings(), OLD_STATE, FIRST, service, SMALL)
     assert state.refused == {"stage": status}
     assert service.calls["PUT"] == 1
 
 
-def test_a_fact_that_the_service_has_already_is_noted() -> None:
+def test_fact_that_the_service_has_is_recorded() -> None:
     service = Answering(view=host_view(info=str(Fact.LOCAL)))
     state, _ = whole_round(settings(), ReporterState(), FIRST, service, SMALL)
     assert state.told == (str(Fact.LOCAL),)
@@ -595,7 +597,7 @@ WANTING = {
 
 
 @rows(WANTING)
-def test_a_bundle_is_shipped(name: str, case: Case) -> None:
+def test_bundle_is_shipped(name: str, case: Case) -> None:
     plan = case.plan()
     assert [found.kind for found in plan.ship] == ["host"]
     assert plan.gather is (name != "spooled")
@@ -633,7 +635,7 @@ def test_each_reason_to_ship_has_a_case() -> None:
                 state=replace(TOLD, spent=spent(last_word=BOOT, fingerprints=("well",))),
                 evidence=evidence(3100.0),
             ),
-            id="the last word was said",
+            id="last bundle sent",
         ),
         pytest.param(
             Case(state=TOLD, evidence=WRONG, settings=settings(host_logs=HostLogsPolicy.NEVER)), id="never"
@@ -647,7 +649,7 @@ def test_each_reason_to_ship_has_a_case() -> None:
         pytest.param(
             Case(state=replace(TOLD, spent=spent(bytes=96 << 20)), evidence=WRONG), id="budget of bytes"
         ),
-        pytest.param(Case(state=replace(TOLD, is_careful=True), evidence=WRONG), id="an earlier state lost"),
+        pytest.param(Case(state=replace(TOLD, is_careful=True), evidence=WRONG), id="lost state"),
     ],
 )
 def test_nothing_is_shipped_or_gathered(case: Case) -> None:
@@ -662,7 +664,7 @@ WITH_LOGS = host_view(logs_info="completed")
 @pytest.mark.parametrize(
     ("case", "kinds"),
     [
-        pytest.param(Case(state=TOLD, evidence=NEAR, view=WITH_LOGS), [], id="the agent's own"),
+        pytest.param(Case(state=TOLD, evidence=NEAR, view=WITH_LOGS), [], id="agent logs"),
         pytest.param(Case(state=TOLD, evidence=NEAR), ["host"], id="none there"),
         pytest.param(Case(state=with_bundle(TOLD, FIRST), view=WITH_LOGS), [], id="spooled"),
         pytest.param(
@@ -672,7 +674,7 @@ WITH_LOGS = host_view(logs_info="completed")
         ),
     ],
 )
-def test_a_healthy_host_near_its_limit_writes_over_no_logs_of_the_agent(case: Case, kinds: list[str]) -> None:
+def test_healthy_host_near_its_limit_keeps_the_agent_logs(case: Case, kinds: list[str]) -> None:
     assert [found.kind for found in case.plan().ship] == kinds
 
 
@@ -702,7 +704,7 @@ OVERWRITING = settings(host_logs=HostLogsPolicy.OVERWRITE)
         ),
     ],
 )
-def test_the_agents_logs_stay_unless_the_settings_give_them_up(case: Case, kinds: list[str]) -> None:
+def test_agent_logs_are_kept_unless_settings_allow_overwriting(case: Case, kinds: list[str]) -> None:
     plan = case.plan()
     assert [found.kind for found in plan.ship] == kinds
     assert plan.gather, "it is kept on the host"
@@ -711,7 +713,7 @@ def test_the_agents_logs_stay_unless_the_settings_give_them_up(case: Case, kinds
     assert plan.keeps is (left in plan.why) is not (kinds in (["host"], ["host_boot"]))
 
 
-def test_only_what_was_sent_into_the_hosts_slot_makes_its_logs_ours() -> None:
+def test_only_an_upload_as_host_logs_makes_them_ours() -> None:
     (step,) = Case(state=TOLD, evidence=WRONG).plan().ship
     counted = count_step(TOLD, step, WRONG, SMALL)
     assert counted.host_uploads == step.tries
@@ -723,7 +725,7 @@ def test_only_what_was_sent_into_the_hosts_slot_makes_its_logs_ours() -> None:
 FACT, PLACE = str(Fact.LOCAL), "Boot logs kept on the host: /var/lib/service-record/spool"
 
 
-def test_verdict_is_reported_once_behind_the_fact() -> None:
+def test_verdict_is_reported_once_after_the_fact() -> None:
     service = Answering(view=WITH_LOGS)
     state = ReporterState()
     for uptime in (60.0, 660.0, 1260.0):
@@ -756,7 +758,7 @@ def test_verdict_is_reported_without_a_bundle() -> None:
     assert report.words("why") == "why. No boot logs"
 
 
-def test_changing_failures_report_four_verdicts_at_most() -> None:
+def test_at_most_four_verdicts_are_reported() -> None:
     service, state = Answering(view=WITH_LOGS), ReporterState()
     for number in range(9):
         found = evidence(60.0 + 300 * number, wrong=True, fingerprint=f"{number}", trouble=f"{number}")
@@ -764,7 +766,7 @@ def test_changing_failures_report_four_verdicts_at_most() -> None:
     assert len([report for report in service.accepted if report.place]) == 4
 
 
-def test_same_failure_on_a_host_that_comes_further_is_the_same_verdict() -> None:
+def test_same_failure_after_progress_is_the_same_verdict() -> None:
     service, state = Answering(view=WITH_LOGS), ReporterState()
     for number in range(9):
         found = evidence(60.0 + 300 * number, wrong=True, fingerprint=f"{number}", trouble="pull failed")
@@ -772,7 +774,7 @@ def test_same_failure_on_a_host_that_comes_further_is_the_same_verdict() -> None
     assert len([report for report in service.accepted if report.place]) == 1
 
 
-def test_verdict_goes_with_the_stage_that_the_service_has_now() -> None:
+def test_verdict_is_sent_with_the_current_stage() -> None:
     service = Answering(view=WITH_LOGS, knows_stages=True)
     whole_round(settings(), ReporterState(), WRONG, service, SMALL)
     told = [(report.stage, report.words("")) for report in service.accepted]
@@ -808,7 +810,7 @@ def test_nothing_is_reported_shortly_before_the_limit_of_a_stage(
     assert replace(case, view=found_stuck).plan().report
 
 
-def test_verdict_of_a_day_two_host_goes_with_the_stage_done() -> None:
+def test_verdict_of_a_day_two_host_is_sent_with_the_stage_done() -> None:
     view = replace(WITH_LOGS, stage="Done", status="added-to-existing-cluster")
     (report,) = Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=view).plan().report
     assert (report.stage, report.words("why")) == ("Done", f"why. {PLACE}")
@@ -825,7 +827,7 @@ VERDICT = f"verdict wrong: {PLACE}"
         pytest.param(Case(view=replace(WITH_LOGS, stage="Failed")), id="the stage Failed"),
         pytest.param(Case(view=replace(WITH_LOGS, stage="")), id="no stage"),
         pytest.param(Case(view=LOST), id="nobody answers"),
-        pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, told=(FACT, VERDICT))), id="told before"),
+        pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, told=(FACT, VERDICT))), id="reported before"),
         pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, refused={"stage": 405})), id="refused"),
         pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, dropped=(VERDICT,))), id="dropped"),
         pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, deferred=(VERDICT,))), id="deferred"),
@@ -840,7 +842,7 @@ def test_verdict_is_not_reported(case: Case) -> None:
 
 
 def baselines(boots: list[float], *, fingerprint: str = "well", **fields: object) -> list[tuple[str, float]]:
-    """Return the boot and uptime of each upload of a host that lives through boots of so many seconds."""
+    """Simulate boots with these durations in seconds. Return the boot and the uptime of each upload."""
     service, state, uploads = Answering(**fields), ReporterState(), []  # type: ignore[arg-type]
     for number, seconds in enumerate(boots):
         for uptime in range(20, int(seconds), 600):
@@ -856,27 +858,27 @@ def test_healthy_host_ships_one_bundle_early_in_each_boot(knows_host_boot: bool)
     assert baselines([1500.0, 1500.0], knows_host_boot=knows_host_boot) == [("0", 20.0), ("1", 20.0)]
 
 
-def test_baselines_of_a_reboot_loop_leave_half_of_the_budget() -> None:
+def test_baselines_leave_half_of_the_budget() -> None:
     assert len(baselines([300.0] * 30)) == settings().uploads // 2
     few = Case(state=NO_BASELINE, settings=settings(uploads_per_boot=1))
     assert few.plan().ship == (), "the only upload is for a trouble or a limit"
 
 
-def test_baseline_is_made_when_its_destination_answers() -> None:
+def test_baseline_waits_for_its_destination() -> None:
     for view in (LOST, None, Answered(503)):
         assert not Case(state=NO_BASELINE, view=view).plan().gather
     assert Case(state=NO_BASELINE, view=LOST, settings=settings(ship_to=("/mnt",))).plan().gather
 
 
-def test_baseline_replaces_no_bundle_of_a_trouble() -> None:
+def test_baseline_never_replaces_a_trouble_bundle() -> None:
     spooled = with_bundle(NO_BASELINE, replace(WRONG, boot_id=NEXT_BOOT))
     assert [found.fingerprint for found in Case(state=spooled).plan().ship] == ["wrong"]
     kept = replace(spooled, spent={"assisted-service": Spent(fingerprints=("wrong",))})
     assert Case(state=kept).plan().ship == ()
 
 
-def test_trouble_that_stays_on_the_host_is_shipped_elsewhere_in_each_boot() -> None:
-    """The service's slot has the agent's logs, so that the bundle stays in the spool for it."""
+def test_kept_trouble_is_shipped_elsewhere_in_each_boot() -> None:
+    """The service has the agent's logs, so the bundle for it stays in the spool."""
     service, state = Answering(view=WITH_LOGS), ReporterState()
     for boot_id in (BOOT, NEXT_BOOT):
         state, _ = whole_round(BOTH, state, replace(WRONG, boot_id=boot_id), service, SMALL)
@@ -885,12 +887,12 @@ def test_trouble_that_stays_on_the_host_is_shipped_elsewhere_in_each_boot() -> N
 
 
 @pytest.mark.parametrize("is_wrong", [True, False])
-def test_baseline_takes_no_place_of_a_trouble_in_the_hosts_logs(is_wrong: bool) -> None:
+def test_baseline_never_replaces_a_trouble_in_the_host_logs(is_wrong: bool) -> None:
     state = replace(NO_BASELINE, host_uploads=1, has_wrong_host_logs=is_wrong)
     assert bool(Case(state=state, view=WITH_LOGS).plan().ship) is not is_wrong
 
 
-def test_service_without_its_database_gets_the_trouble_in_the_next_boot() -> None:
+def test_trouble_is_reported_in_the_boot_after_a_database_outage() -> None:
     service, state = Answering(view=NO), ReporterState()
     for uptime in range(20, 3000, 600):
         state, plan = whole_round(settings(), state, evidence(float(uptime), wrong=True), service, SMALL)
@@ -908,7 +910,7 @@ def test_service_without_its_database_gets_the_trouble_in_the_next_boot() -> Non
     assert service.accepted[-1].place
 
 
-def test_last_boot_waits_with_a_trouble_for_a_service_that_is_away() -> None:
+def test_last_boot_waits_for_an_unreachable_service() -> None:
     service, state = Answering(faults=lambda _: LOST), second_boot()
     failed = replace(SECOND, verdict=Verdict.FAILED, fingerprint="wrong")
     for uptime in range(20, 7000, 600):
@@ -922,13 +924,13 @@ def test_last_boot_waits_with_a_trouble_for_a_service_that_is_away() -> None:
     assert some(plan.stop).rule == "time-limit"
 
 
-def test_with_send_always_a_bundle_is_made_in_each_round() -> None:
+def test_send_always_makes_a_bundle_in_each_round() -> None:
     case = Case(settings=settings(send=Send.ALWAYS), state=with_bundle(TOLD, FIRST))
     made = [replace(case, evidence=evidence(uptime)).plan().gather for uptime in (60.0, 660.0)]
     assert made == [False, True]
 
 
-def test_with_send_always_each_round_ships_within_the_budget() -> None:
+def test_send_always_ships_each_round_within_the_budget() -> None:
     service = Answering()
     state, always = ReporterState(), settings(send=Send.ALWAYS, uploads_per_boot=7)
     for number in range(5):
@@ -950,7 +952,7 @@ def test_with_send_always_each_round_ships_within_the_budget() -> None:
         pytest.param(replace(TOLD, is_careful=True), id="after a lost state"),
     ],
 )
-def test_the_last_upload_of_a_budget_is_for_the_limit(state: ReporterState) -> None:
+def test_last_upload_of_a_budget_is_kept_for_the_limit(state: ReporterState) -> None:
     (found,) = Case(state=state, evidence=evidence(3000.0, wrong=True)).plan().ship
     assert (found.last_word, found.tries) == (BOOT, 1)
     over = replace(state, spent=spent(uploads=8, boot_uploads=4))
@@ -958,14 +960,14 @@ def test_the_last_upload_of_a_budget_is_for_the_limit(state: ReporterState) -> N
 
 
 @pytest.mark.parametrize(("uploads", "tries"), [(1, 1), (2, 1), (3, 2)])
-def test_a_budget_of_one_upload_keeps_none_back(uploads: int, tries: int) -> None:
+def test_budget_of_one_upload_has_no_reserve(uploads: int, tries: int) -> None:
     for few in (settings(uploads=uploads), settings(uploads_per_boot=uploads)):
         assert [found.tries for found in Case(settings=few, state=TOLD, evidence=WRONG).plan().ship] == [
             tries
         ]
 
 
-def test_a_plan_says_when_a_budget_is_spent() -> None:
+def test_plan_reports_a_spent_budget() -> None:
     reason = "host: wrong: the host has a trouble that the destination does not have yet"
     for uploads, most, line in ((0, 12 << 20, reason), (8, 0, f"{reason}, but its budget is spent")):
         plan = Case(state=replace(TOLD, spent=spent(uploads=uploads)), evidence=WRONG).plan()
@@ -973,7 +975,7 @@ def test_a_plan_says_when_a_budget_is_spent() -> None:
         assert line in plan.why
 
 
-def test_a_limit_is_near_while_no_other_round_comes_before_it() -> None:
+def test_limit_is_near_if_no_round_precedes_it() -> None:
     limits, ahead = settings(), settings().frequency + settings().jitter
     for uptime, earlier, last_word in (
         (limits.time_limit - ahead, 0.0, BOOT),
@@ -997,7 +999,7 @@ def test_a_limit_is_near_while_no_other_round_comes_before_it() -> None:
     ],
     ids=repr,
 )
-def test_a_last_word_is_said_when_any_of_it_was_sent(outcome: Outcome, is_said: bool) -> None:
+def test_partly_sent_last_bundle_counts_as_sent(outcome: Outcome, is_said: bool) -> None:
     (step,) = Case(state=TOLD, evidence=NEAR).plan().ship
     earlier = replace(TOLD, spent=spent(last_word="lifetime"))
     for own, expected in ((step, BOOT if is_said else None), (replace(step, last_word=None), "lifetime")):
@@ -1006,7 +1008,7 @@ def test_a_last_word_is_said_when_any_of_it_was_sent(outcome: Outcome, is_said: 
         assert state.spent_at(own.destination).last_word == expected
 
 
-def test_a_bundle_is_never_larger_than_what_is_left() -> None:
+def test_bundle_fits_the_rest_of_the_budget() -> None:
     almost = replace(TOLD, spent=spent(bytes=(96 << 20) - (1 << 20)))
     plan = Case(state=almost, evidence=WRONG).plan()
     assert plan.bundle_bytes == plan.ship[0].most < 1 << 20
@@ -1029,14 +1031,14 @@ ALL_BYTES = (96 << 20) - PROBE_BYTES
         ({"bytes": ALL_BYTES - (1 << 16) + 1}, None),
     ],
 )
-def test_a_bundle_is_tried_twice_where_the_budget_has_room(
+def test_bundle_is_tried_twice_if_the_budget_allows(
     before: dict[str, int], shipped: tuple[int, int] | None
 ) -> None:
     plan = Case(state=replace(TOLD, spent=spent(**before)), evidence=WRONG).plan()
     assert [(found.most, found.tries) for found in plan.ship] == ([shipped] if shipped else [])
 
 
-def test_a_healthy_host_ships_before_a_limit_only() -> None:
+def test_healthy_host_ships_only_before_a_limit() -> None:
     for name, case in STOPPING.items():
         plan = replace(case, state=replace(case.state, refused={"host_boot": 400})).plan()
         assert plan.stop is not None
@@ -1044,7 +1046,7 @@ def test_a_healthy_host_ships_before_a_limit_only() -> None:
 
 
 @pytest.mark.parametrize("view", [LOST, Answered(503), None])
-def test_without_the_service_the_bundle_is_made_once_and_waits(view: View | None) -> None:
+def test_bundle_is_made_once_and_waits_for_the_service(view: View | None) -> None:
     plan = Case(state=TOLD, evidence=WRONG, view=view).plan()
     assert (plan.gather, plan.ship) == (True, ())
     state = with_bundle(TOLD, WRONG)
@@ -1054,20 +1056,20 @@ def test_without_the_service_the_bundle_is_made_once_and_waits(view: View | None
     assert ([found.fingerprint for found in plan.ship], plan.gather) == (["wrong"], False)
 
 
-def test_a_newer_bundle_goes_before_the_one_in_the_spool() -> None:
+def test_newer_bundle_precedes_the_spooled_one() -> None:
     state = with_bundle(TOLD, replace(WRONG, fingerprint="older"))
     plan = Case(state=state, evidence=WRONG).plan()
     assert ([found.fingerprint for found in plan.ship], plan.gather) == (["wrong"], True)
     assert Case(state=without_bundle(state)).plan().ship == ()
 
 
-def test_a_bundle_with_a_secret_is_not_made_again() -> None:
+def test_bundle_with_a_secret_is_not_made_again() -> None:
     state = withheld(TOLD, WRONG)
     assert not Case(state=state, evidence=WRONG).plan().gather
     assert Case(state=state, evidence=replace(WRONG, fingerprint="new")).plan().gather
 
 
-def test_that_a_reboot_interrupted_a_service_is_wrong_only_if_it_stays_so() -> None:
+def test_interruption_by_a_reboot_counts_in_the_second_round() -> None:
     bad = replace(WRONG, verdict=Verdict.INTERRUPTED, is_reboots=True)
     base = replace(TOLD, boots=())
     assert Case(state=seen(bad, state=base), evidence=bad).plan().ship == ()
@@ -1075,7 +1077,7 @@ def test_that_a_reboot_interrupted_a_service_is_wrong_only_if_it_stays_so() -> N
     assert Case(state=seen(bad, later, state=base), evidence=later).plan().ship
 
 
-def test_a_service_without_a_slot_for_boots_is_asked_once_and_gets_the_bundle_in_the_hosts() -> None:
+def test_refused_host_boot_logs_are_uploaded_as_host_logs() -> None:
     service = Answering()
     state, _ = whole_round(settings(), ReporterState(), WRONG, service, SMALL)
     assert [found.kind for found in service.uploads] == ["host"]
@@ -1088,7 +1090,7 @@ def test_a_service_without_a_slot_for_boots_is_asked_once_and_gets_the_bundle_in
     assert service.calls["POST"] == 3
 
 
-def test_each_destination_has_a_budget_of_its_own() -> None:
+def test_each_destination_has_its_own_budget() -> None:
     more = settings(ship_to=("/mnt", "https://store.example/x?sig=geheim", "collector+http://c.example"))
     plan = Case(settings=more, state=TOLD, evidence=WRONG).plan()
     kinds = [found.kind for found in plan.ship]
@@ -1099,14 +1101,14 @@ def test_each_destination_has_a_budget_of_its_own() -> None:
     assert len(Case(settings=more, state=full, evidence=WRONG).plan().ship) == 3
 
 
-def test_destinations_are_told_apart_without_their_secrets() -> None:
+def test_destination_names_are_unique_and_contain_no_secret() -> None:
     one, other = "https://store.example/x?sig=1", "https://store.example/x?sig=2"
     assert kind_of(one) != kind_of(other)
     assert "sig" not in kind_of(one)
 
 
 @pytest.mark.parametrize("status", [400, 405, 413])
-def test_a_refused_upload_ends_that_kind_for_good(status: int) -> None:
+def test_refused_upload_ends_that_kind_permanently(status: int) -> None:
     service = Answering(faults=lambda call: Answered(status, sent=SMALL) if call == "POST" else None)
     state, _ = whole_round(settings(), TOLD, WRONG, service, SMALL)
     assert state.refused["host"] == status
@@ -1120,13 +1122,13 @@ def test_a_refused_upload_ends_that_kind_for_good(status: int) -> None:
         pytest.param(Unreachable("refused", sent=0), 0, 0, id="nothing was sent"),
         pytest.param(Answered(503, sent=PROBE_BYTES), 0, PROBE_BYTES, id="a probe was sent"),
         pytest.param(Unreachable("reset", sent=SMALL // 2), 1, SMALL // 2, id="half was sent"),
-        pytest.param(Answered(503, sent=SMALL), 1, SMALL, id="all was sent in vain"),
+        pytest.param(Answered(503, sent=SMALL), 1, SMALL, id="all was sent, without an answer"),
         pytest.param(Answered(503, sent=2 * SMALL, tries=2), 2, 2 * SMALL, id="twice"),
         pytest.param(Answered(204, sent=SMALL + 300), 1, SMALL + 300, id="a probe before it"),
         pytest.param(Answered(204, sent=2 * SMALL, tries=2), 2, 2 * SMALL, id="taken the second time"),
     ],
 )
-def test_a_budget_counts_what_was_sent(outcome: Outcome, uploads: int, sent: int) -> None:
+def test_budget_counts_sent_bytes(outcome: Outcome, uploads: int, sent: int) -> None:
     (step,) = Case(state=TOLD, evidence=WRONG).plan().ship
     counted = count_step(TOLD, step, WRONG, SMALL).spent_at(step.destination)
     assert (counted.uploads, counted.bytes) == (step.tries, step.tries * SMALL)
@@ -1136,7 +1138,7 @@ def test_a_budget_counts_what_was_sent(outcome: Outcome, uploads: int, sent: int
     assert (found.uploads, found.boot_uploads, found.bytes) == (uploads, uploads, sent)
 
 
-def test_an_upload_in_vain_is_tried_again_by_a_later_round_only() -> None:
+def test_failed_upload_is_retried_in_a_later_round() -> None:
     service = Answering(faults=lambda call: Answered(503, sent=SMALL) if call == "POST" else None)
     state, _ = whole_round(settings(), TOLD, WRONG, service, SMALL)
     assert service.calls["POST"] == 1
@@ -1146,7 +1148,7 @@ def test_an_upload_in_vain_is_tried_again_by_a_later_round_only() -> None:
     assert state.spent_at("assisted-service").fingerprints == ("wrong",)
 
 
-def test_a_server_that_asks_for_time_gets_it() -> None:
+def test_retry_after_of_an_upload_pauses_the_destination() -> None:
     service = Answering(faults=lambda call: Answered(429, retry_after=900.0) if call == "PUT" else None)
     state, _ = whole_round(settings(), OLD_STATE, FIRST, service, SMALL)
     assert state.pauses == {"assisted-service": Pause(boot_id=BOOT, uptime=960.0)}
@@ -1155,13 +1157,13 @@ def test_a_server_that_asks_for_time_gets_it() -> None:
     assert asks(settings(), state, SECOND)
 
 
-def test_a_service_that_asks_for_time_instead_of_a_view_gets_it() -> None:
+def test_retry_after_of_a_view_pauses_the_service() -> None:
     state = with_view(OLD_STATE, Answered(503, retry_after=900.0), FIRST)
     assert not asks(settings(), state, evidence(900.0))
     assert with_view(OLD_STATE, host_view(), FIRST) == OLD_STATE
 
 
-def test_one_destination_that_asks_for_time_holds_up_no_other() -> None:
+def test_retry_after_delays_no_other_destination() -> None:
     more = settings(ship_to=("/mnt", "/other"))
     state = replace(TOLD, pauses={"directory:/mnt": Pause(boot_id=BOOT, uptime=960.0)})
     plan = Case(settings=more, state=state, evidence=WRONG).plan()
@@ -1171,7 +1173,7 @@ def test_one_destination_that_asks_for_time_holds_up_no_other() -> None:
     assert len(Case(settings=more, state=state, evidence=later).plan().ship) == 3
 
 
-def test_without_a_service_nobody_is_asked() -> None:
+def test_no_service_is_queried_without_settings() -> None:
     assert not asks(Settings(), seen(FIRST), FIRST)
 
 
@@ -1190,7 +1192,7 @@ def test_rounds_are_due_at_boot_and_then_by_frequency(state: ReporterState, upti
     assert is_due_at(settings(), state, BOOT, uptime) is due
 
 
-def test_of_many_boots_the_last_sixteen_are_remembered_one_by_one() -> None:
+def test_state_lists_the_last_sixteen_boots() -> None:
     boots = [f"{number:032x}" for number in range(20)]
     rounds = [evidence(uptime, boot_id=boot_id) for boot_id in boots for uptime in (0.5, 30.0, 20.0)]
     state = seen(*rounds, evidence(0.25, boot_id=NEXT_BOOT))
@@ -1199,7 +1201,7 @@ def test_of_many_boots_the_last_sixteen_are_remembered_one_by_one() -> None:
     assert state == ReporterState(boots=(*earlier, latest), earlier_boots=5, earlier_uptime=150.0)
 
 
-def test_hosts_that_boot_together_do_not_call_together() -> None:
+def test_jitter_separates_hosts_that_boot_together() -> None:
     state = seen(evidence(20.0))
     service = some(settings().service)
     times = set()
@@ -1210,12 +1212,12 @@ def test_hosts_that_boot_together_do_not_call_together() -> None:
 
 
 @pytest.mark.parametrize("rule", [*ENDINGS, QUIET, *SILENCES, *ANSWERS, *WANTS], ids=lambda rule: rule.name)
-def test_each_rule_stands_in_the_documentation_with_its_reason(rule: object) -> None:
+def test_each_rule_is_documented_with_its_reason(rule: object) -> None:
     name, reason = rule.name, rule.reason  # type: ignore[attr-defined]
     matching = [line for line in DOCUMENT.read_text().splitlines() if line.startswith(f"| {name} |")]
     assert any(reason in line for line in matching), (name, reason)
 
 
-def test_a_shipment_says_where_without_saying_the_secret() -> None:
+def test_repr_of_a_shipment_has_no_secret() -> None:
     found = Shipment(kind="put:x", to="https://h/?geheim", most=1, fingerprint="f")
     assert "geheim" not in repr(found)

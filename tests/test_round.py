@@ -1,4 +1,4 @@
-"""A round of the boot reporter as the unit runs it: what others see of it, and that nothing ends it badly."""
+"""Whole rounds of the boot reporter, as the unit runs them, against a local assisted-service."""
 
 import gzip
 import json
@@ -27,11 +27,11 @@ from tests.running_server import nobody
 from tests.torture.injection import cannot_trace
 from tests.waiting import wait_until_gone
 
-ASK = "GET /v2/clusters/hosts"
-TELL = "PUT /v2/infra-envs/hosts/progress"
-UPLOAD = "POST /v2/clusters/logs"
+GET_HOSTS = "GET /v2/clusters/hosts"
+PUT_PROGRESS = "PUT /v2/infra-envs/hosts/progress"
+POST_LOGS = "POST /v2/clusters/logs"
 AT_ONCE = {"Retry-After": "0"}
-"""Of an answer of 503: no try waits for the next."""
+"""For answers of 503: the next try does not wait."""
 DYING = REPOSITORY / "tests" / "dying"
 STARTING = REPOSITORY / "tests" / "starting"
 
@@ -53,33 +53,33 @@ def host(tmp_path: Path, server: AssistedServer, installed: Host) -> ReportingHo
 
 
 def members(bundle: bytes) -> dict[str, bytes]:
-    """The files of a bundle, without the directory at its top."""
+    """Return the files of a bundle by path, without the top directory."""
     with tarfile.open(fileobj=BytesIO(bundle)) as archive:
         files = {name: archive.extractfile(name) for name in archive.getnames()}
         return {name.partition("/")[2]: file.read() for name, file in files.items() if file is not None}
 
 
-def test_a_fact_is_told_once(host: ReportingHost, server: AssistedServer) -> None:
+def test_fact_is_reported_once(host: ReportingHost, server: AssistedServer) -> None:
     assert host.report().status == 0
     assert (host.installed.stage, host.installed.info) == ("Rebooting", LOCAL_IGNITION)
-    assert server.calls()[:3] == [ASK, TELL, TELL]  # first as a stage, which this service has not
+    assert server.calls()[:3] == [
+        GET_HOSTS,
+        PUT_PROGRESS,
+        PUT_PROGRESS,
+    ]  # first as a stage, which this service has not
     assert len(server.rules.objects) == 1, "the baseline of this boot"
     assert host.report().status == 0
-    assert server.calls().count(TELL) == 2
+    assert server.calls().count(PUT_PROGRESS) == 2
 
 
-def test_a_service_that_wants_to_be_left_alone_is_not_asked_by_the_next_round(
-    host: ReportingHost, server: AssistedServer
-) -> None:
+def test_retry_after_skips_the_next_round(host: ReportingHost, server: AssistedServer) -> None:
     server.fail(Says(503, headers={"Retry-After": "1800"}), path="/hosts")
     assert host.report().status == 0
     assert host.report().status == 0
-    assert server.calls() == [ASK]
+    assert server.calls() == [GET_HOSTS]
 
 
-def test_a_host_with_which_something_is_wrong_ships_what_explains_it_once(
-    host: ReportingHost, server: AssistedServer
-) -> None:
+def test_failing_host_ships_one_bundle(host: ReportingHost, server: AssistedServer) -> None:
     host.fail()
     assert host.report().status == 0
     (bundle,) = server.rules.objects.values()
@@ -92,12 +92,12 @@ def test_a_host_with_which_something_is_wrong_ships_what_explains_it_once(
     assert host.spooled() == []
     calls = server.calls()
     assert host.report().status == 0
-    assert server.calls()[len(calls) :] == [ASK]
+    assert server.calls()[len(calls) :] == [GET_HOSTS]
 
 
 @pytest.fixture
 def elsewhere(host: ReportingHost) -> Path:
-    """Records of the host in another directory than the default one, in which all is well."""
+    """Write a successful run to the default directory, and return another directory for records."""
     write_lines(host.places.records / "bootkube.json", entry(), entry(Phase.SERVICE_END, at=1000))
     host.variables["SERVICE_RECORDS_DIR"] = "/srv/records"
     path = host.places.at("/srv/records")
@@ -105,7 +105,7 @@ def elsewhere(host: ReportingHost) -> Path:
     return path
 
 
-def test_a_failure_in_the_directory_of_the_environment_is_what_the_whole_round_is_about(
+def test_round_uses_the_records_directory_of_the_environment(
     host: ReportingHost, server: AssistedServer, elsewhere: Path
 ) -> None:
     write_lines(elsewhere / "kubelet-setup.json", *failed_run("write-config"))
@@ -121,10 +121,10 @@ def test_a_failure_in_the_directory_of_the_environment_is_what_the_whole_round_i
     assert len(server.rules.objects) == 1
 
 
-def test_a_service_that_was_killed_is_closed_followed_and_reported_where_the_environment_says(
+def test_exit_helper_follow_and_report_use_the_directory_of_the_environment(
     host: ReportingHost, server: AssistedServer, elsewhere: Path
 ) -> None:
-    """The exit helper has the environment of the recorded unit, `follow` that of whoever calls it."""
+    """The exit helper gets the environment of the recorded unit, `follow` that of its caller."""
     surroundings = {
         **os.environ,
         "SERVICE_RECORDS_DIR": str(elsewhere),
@@ -149,7 +149,7 @@ def test_a_service_that_was_killed_is_closed_followed_and_reported_where_the_env
     assert "bootstrap/services/setup.json" in members(bundle)
 
 
-def test_show_and_analyze_tell_of_a_kept_bundle_where_the_environment_says_the_records_are(
+def test_show_and_analyze_name_the_kept_bundle(
     host: ReportingHost, server: AssistedServer, elsewhere: Path
 ) -> None:
     write_lines(elsewhere / "setup.json", *failed_run("write-config"))
@@ -170,7 +170,7 @@ def test_show_and_analyze_tell_of_a_kept_bundle_where_the_environment_says_the_r
     assert f"not every destination has: /var/lib/service-record/spool/{bundle.name}; " in done.stderr
 
 
-def test_the_console_has_the_verdict_and_whether_it_was_reported(host: ReportingHost) -> None:
+def test_console_shows_the_verdict_and_whether_it_was_reported(host: ReportingHost) -> None:
     host.fail()
     host.report()
     first, *rest = host.places.issue.read_text().splitlines()
@@ -178,8 +178,8 @@ def test_the_console_has_the_verdict_and_whether_it_was_reported(host: Reporting
     assert rest[-2] == "Log in: service-record analyze"
 
 
-def test_no_secret_stands_above_the_login_prompt(host: ReportingHost) -> None:
-    """Everybody can read it, and nobody logs in to do so."""
+def test_console_shows_no_secret(host: ReportingHost) -> None:
+    """The text above the prompt can be read without logging in."""
     message = f"got 401 with X-Secret-Key: aB3dE9fG5iJkLmNoP and {TOKEN}"
     records = failed_run(error_message=message)
     host.write("/var/log/openshift/bootkube.json", "".join(f"{json.dumps(e.to_json())}\n" for e in records))
@@ -190,9 +190,7 @@ def test_no_secret_stands_above_the_login_prompt(host: ReportingHost) -> None:
     assert TOKEN not in shown
 
 
-def test_a_service_is_told_of_stages_in_words_that_hold_nothing_of_a_record(
-    host: ReportingHost, server: AssistedServer
-) -> None:
+def test_stage_report_contains_no_text_of_a_record(host: ReportingHost, server: AssistedServer) -> None:
     records = failed_run("X-Secret-Key: aB3dE9fG5iJkLmNoP", error_message=f"got 401 with {TOKEN}")
     host.write("/var/log/openshift/bootkube.json", "".join(f"{json.dumps(e.to_json())}\n" for e in records))
     assert host.report().status == 0
@@ -201,9 +199,7 @@ def test_a_service_is_told_of_stages_in_words_that_hold_nothing_of_a_record(
     assert not [body for body in told if b"aB3dE9fG5iJkLmNoP" in body or TOKEN.encode() in body]
 
 
-def test_what_nobody_takes_is_kept_and_shipped_by_a_later_round(
-    host: ReportingHost, server: AssistedServer
-) -> None:
+def test_undelivered_bundle_is_shipped_by_a_later_round(host: ReportingHost, server: AssistedServer) -> None:
     host.fail()
     url = nobody()
     host.settle(url)
@@ -221,9 +217,7 @@ def test_what_nobody_takes_is_kept_and_shipped_by_a_later_round(
     assert "Not reported" not in host.places.issue.read_text()
 
 
-def test_a_bundle_that_the_disk_did_not_let_go_of_is_dropped_by_the_next_round(
-    host: ReportingHost, server: AssistedServer
-) -> None:
+def test_next_round_retries_the_deletion_of_a_bundle(host: ReportingHost, server: AssistedServer) -> None:
     host.fail()
     assert host.report().status == 0
     host.write(str(host.places.spool_directory.relative_to(host.places.root) / "log-bundle-left.tar.gz"))
@@ -237,7 +231,7 @@ PLACE = "Boot logs kept on the host: /var/lib/service-record/spool"
 
 @pytest.fixture
 def with_agents_logs(host: ReportingHost, server: AssistedServer) -> dict[str, bytes]:
-    """Return the files that the service has of the host after the agent's upload."""
+    """Simulate an upload of the agent, and return the host's files at the service."""
     host.installed.logs_info = "completed"
     name = f"{host.installed.cluster_id}/logs/{host.installed.id}/logs.tar.gz"
     server.rules.objects[name] = b"the agent's own"
@@ -245,7 +239,7 @@ def with_agents_logs(host: ReportingHost, server: AssistedServer) -> dict[str, b
     return server.rules.objects.copy()
 
 
-def test_the_agents_logs_stay_and_service_and_console_are_told_where_the_bundle_lies(
+def test_agent_logs_are_kept_and_the_bundle_path_is_reported(
     host: ReportingHost, server: AssistedServer, with_agents_logs: dict[str, bytes]
 ) -> None:
     for uptime in (60, 660):
@@ -258,14 +252,14 @@ def test_the_agents_logs_stay_and_service_and_console_are_told_where_the_bundle_
     assert members(bundle.read_bytes())["verdict.txt"]
     told = [event for event in server.rules.events if PLACE in event.message]
     assert len(told) == 1
-    assert server.calls().count(UPLOAD) == 1, "host_boot was asked for once"
-    assert server.calls()[-1] == ASK
+    assert server.calls().count(POST_LOGS) == 1, "host_boot was asked for once"
+    assert server.calls()[-1] == GET_HOSTS
 
 
-def test_where_the_bundle_lies_is_told_with_the_stage_that_was_just_told(
+def test_bundle_path_is_reported_with_the_new_stage(
     host: ReportingHost, server: AssistedServer, with_agents_logs: dict[str, bytes]
 ) -> None:
-    """On day two an earlier stage that is sent again ends the installation."""
+    """On day two, sending an earlier stage again would end the installation."""
     server.rules.knows_boot_stages = True
     host.installed.kind = "AddToExistingClusterHost"
     assert host.report().status == 0
@@ -275,7 +269,7 @@ def test_where_the_bundle_lies_is_told_with_the_stage_that_was_just_told(
     assert server.rules.objects == with_agents_logs
 
 
-def test_verdict_is_cut_so_that_the_place_of_the_bundle_stays() -> None:
+def test_long_verdict_keeps_the_bundle_path() -> None:
     words = StageReport(fact="verdict", stage="Rebooting", info=LOCAL_IGNITION, place=PLACE).words(
         "failed: " + "x" * 5000
     )
@@ -284,7 +278,7 @@ def test_verdict_is_cut_so_that_the_place_of_the_bundle_stays() -> None:
     assert words.endswith(PLACE)
 
 
-def test_with_host_logs_overwrite_the_agents_logs_are_replaced(
+def test_host_logs_overwrite_replaces_the_agent_logs(
     host: ReportingHost, server: AssistedServer, with_agents_logs: dict[str, bytes]
 ) -> None:
     host.settle(server.url, 'host_logs = "overwrite"')
@@ -296,7 +290,7 @@ def test_with_host_logs_overwrite_the_agents_logs_are_replaced(
     assert host.installed.info.endswith(". Boot logs are among the logs of this host")
 
 
-def test_what_may_not_replace_the_agents_logs_goes_elsewhere_and_stays_at_the_end(
+def test_bundle_goes_to_other_destinations_if_agent_logs_exist(
     host: ReportingHost, server: AssistedServer, tmp_path: Path, with_agents_logs: dict[str, bytes]
 ) -> None:
     share = tmp_path / "share"
@@ -312,7 +306,7 @@ def test_what_may_not_replace_the_agents_logs_goes_elsewhere_and_stays_at_the_en
     assert not host.places.credential_file.exists()
 
 
-def test_with_send_always_each_round_of_a_healthy_host_ships_a_bundle(
+def test_send_always_ships_a_bundle_of_a_healthy_host_in_each_round(
     host: ReportingHost, server: AssistedServer
 ) -> None:
     host.settle(server.url, 'send = "always"')
@@ -326,7 +320,7 @@ def test_with_send_always_each_round_of_a_healthy_host_ships_a_bundle(
 
 @pytest.mark.parametrize("name", ["spool", "work", "reporter.json"])
 @pytest.mark.parametrize("is_link", [True, False], ids=["link", "another kind"])
-def test_what_stands_in_the_place_of_its_files_is_told_and_blocks_nothing(
+def test_foreign_files_in_place_of_its_files_are_reported_and_harmless(
     host: ReportingHost, server: AssistedServer, tmp_path: Path, name: str, is_link: bool
 ) -> None:
     theirs = tmp_path / "theirs"
@@ -358,7 +352,7 @@ def test_what_stands_in_the_place_of_its_files_is_told_and_blocks_nothing(
     ],
     ids=["value", "token", "no TOML"],
 )
-def test_a_bad_setting_is_one_line_and_the_rest_of_the_round_is_made(
+def test_bad_setting_is_one_line_and_the_round_continues(
     host: ReportingHost, server: AssistedServer, settings: str, line: str
 ) -> None:
     host.settle(server.url, settings)
@@ -369,7 +363,7 @@ def test_a_bad_setting_is_one_line_and_the_rest_of_the_round_is_made(
     assert host.places.issue.exists()
 
 
-def test_without_any_settings_there_is_a_verdict_on_the_console_and_lines_that_say_what_is_missing(
+def test_round_without_settings_shows_the_verdict_and_lists_missing_settings(
     host: ReportingHost,
 ) -> None:
     host.places.settings_file.unlink()
@@ -380,34 +374,30 @@ def test_without_any_settings_there_is_a_verdict_on_the_console_and_lines_that_s
     assert host.places.issue.exists()
 
 
-def test_a_secret_that_would_leave_the_host_holds_the_bundle_back(
-    host: ReportingHost, server: AssistedServer
-) -> None:
+def test_bundle_with_a_secret_is_not_shipped(host: ReportingHost, server: AssistedServer) -> None:
     host.fail()
     host.write("/var/log/pods/a_b_c/d/0.log", gzip.compress(f"token {TOKEN}\n".encode()))
     answer = host.report()
     assert answer.status == 6
     assert "a secret would have left the host" in answer.err
-    assert UPLOAD not in server.calls()
+    assert POST_LOGS not in server.calls()
     assert host.spooled() == []
     assert not any(host.places.work_directory.glob("*"))
     assert host.report().status == 0, "it is not tried again"
 
 
-def test_a_rehearsal_asks_and_does_nothing_else(host: ReportingHost, server: AssistedServer) -> None:
+def test_dry_run_only_queries_the_service(host: ReportingHost, server: AssistedServer) -> None:
     host.fail()
     before = host.files()
     answer = host.report("--dry-run")
     assert (answer.status, answer.err) == (0, "")
     assert "service: stage Rebooting" in answer.out
     assert f"reported: {LOCAL_IGNITION}" in answer.out
-    assert server.calls() == [ASK]
+    assert server.calls() == [GET_HOSTS]
     assert host.files() == before
 
 
-def test_when_no_round_is_due_nothing_is_said_asked_or_written(
-    host: ReportingHost, server: AssistedServer
-) -> None:
+def test_round_that_is_not_due_does_nothing(host: ReportingHost, server: AssistedServer) -> None:
     assert host.report("--due", uptime=60).status == 0
     calls, state = server.calls(), host.places.state_file.stat().st_mtime_ns
     early = host.report("--due", uptime=400)
@@ -419,7 +409,7 @@ def test_when_no_round_is_due_nothing_is_said_asked_or_written(
 
 
 @pytest.mark.parametrize("text", ["Bearer {}", "{}\nmore", "", "a {}"])
-def test_with_a_malformed_token_the_service_is_asked_nothing(
+def test_malformed_token_prevents_all_calls(
     host: ReportingHost, server: AssistedServer, tmp_path: Path, text: str
 ) -> None:
     share = tmp_path / "share"
@@ -439,21 +429,21 @@ def test_with_a_malformed_token_the_service_is_asked_nothing(
     assert len(server.rules.objects) == 1
 
 
-def test_two_rounds_do_not_run_at_once(host: ReportingHost, server: AssistedServer) -> None:
+def test_rounds_exclude_each_other(host: ReportingHost, server: AssistedServer) -> None:
     server.fail(Silence(), path="/hosts")
     with host.reporting():
         assert server.wait_for(1)
         answer = host.report()
     assert answer.status == 0
     assert "another round is running" in answer.err
-    assert server.calls() == [ASK]
+    assert server.calls() == [GET_HOSTS]
 
 
 ends = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["stop", "Ctrl-C"])
 
 
 @ends
-def test_who_ends_a_round_while_it_ships_loses_nothing(
+def test_round_that_is_ended_while_shipping_loses_nothing(
     host: ReportingHost, server: AssistedServer, number: signal.Signals
 ) -> None:
     host.fail()
@@ -470,7 +460,7 @@ def test_who_ends_a_round_while_it_ships_loses_nothing(
 
 @ends
 @pytest.mark.parametrize("seconds", [0, 1], ids=["", "as a thread starts"])
-def test_who_ends_a_round_while_it_gathers_finds_nothing_left_of_it(
+def test_round_that_is_ended_while_gathering_leaves_nothing(
     host: ReportingHost, tmp_path: Path, number: signal.Signals, seconds: int
 ) -> None:
     host.fail()
@@ -489,10 +479,8 @@ def test_who_ends_a_round_while_it_gathers_finds_nothing_left_of_it(
 
 
 @pytest.mark.slow
-def test_a_round_that_is_killed_at_any_step_is_made_good_by_the_next(
-    tmp_path: Path, server: AssistedServer
-) -> None:
-    """Before each rename, which is how state, bundle and console get to their places."""
+def test_next_round_completes_a_round_killed_at_any_step(tmp_path: Path, server: AssistedServer) -> None:
+    """Kill the round before each rename: state, bundle and console files are put in place by renaming."""
     kills = 0
     while True:
         kills += 1
@@ -536,15 +524,17 @@ def test_host_without_disk_space_reports_and_ships_from_memory(
     assert host.places.issue.exists()
     calls = server.calls()
     assert host.report(uptime=660, before=before).status == 0
-    assert server.calls()[len(calls) :] == [ASK], "the state in memory counts"
+    assert server.calls()[len(calls) :] == [GET_HOSTS], "the state in memory counts"
 
     assert host.report(uptime=1260).status == 0, "there is space again"
-    assert server.calls()[len(calls) :] == [ASK, ASK]
+    assert server.calls()[len(calls) :] == [GET_HOSTS, GET_HOSTS]
     assert host.places.state_file.exists()
     assert not host.places.volatile.state_file.exists()
 
 
-def test_nothing_is_reported_that_cannot_be_counted(host: ReportingHost, server: AssistedServer) -> None:
+def test_nothing_is_reported_if_the_state_cannot_be_saved(
+    host: ReportingHost, server: AssistedServer
+) -> None:
     host.fail()
     host.places.state_directory.mkdir(parents=True)
     host.places.volatile.state_directory.mkdir(parents=True)
@@ -561,12 +551,10 @@ def test_nothing_is_reported_that_cannot_be_counted(host: ReportingHost, server:
         pytest.skip("this root may mount nothing")
     assert answer.status == 0
     assert "the state cannot be saved, so nothing is reported or shipped" in answer.err
-    assert server.calls() == [ASK]
+    assert server.calls() == [GET_HOSTS]
 
 
-def test_a_state_that_the_disk_does_not_read_for_once_is_there_in_the_next_round(
-    host: ReportingHost, server: AssistedServer
-) -> None:
+def test_unreadable_state_is_kept_for_the_next_round(host: ReportingHost, server: AssistedServer) -> None:
     if why := cannot_trace():
         pytest.skip(why)
     host.fail()
@@ -581,11 +569,11 @@ def test_a_state_that_the_disk_does_not_read_for_once_is_there_in_the_next_round
     )
     assert host.places.state_file.read_bytes() == kept
     assert host.report(uptime=700).status == 0
-    assert server.calls()[len(calls) :] == [ASK, ASK]
+    assert server.calls()[len(calls) :] == [GET_HOSTS, GET_HOSTS]
 
 
 @pytest.mark.parametrize("status", [301, 400, 503])
-def test_a_service_that_says_something_else_is_told_nothing_and_tells_the_console(
+def test_unusable_view_prevents_reports_and_is_shown_on_the_console(
     host: ReportingHost, server: AssistedServer, status: int
 ) -> None:
     server.fail(
@@ -595,14 +583,14 @@ def test_a_service_that_says_something_else_is_told_nothing_and_tells_the_consol
     )
     answer = host.report()
     assert answer.status == 0
-    assert TELL not in server.calls()
+    assert PUT_PROGRESS not in server.calls()
     assert f"Not reported: answered {status}" in host.places.issue.read_text()
 
 
 @pytest.mark.parametrize(
     "kind", ["file", "pipe", "link to a file", "link to nothing", "link to itself", "link to a directory"]
 )
-def test_what_stands_in_the_place_of_its_directory_is_told_and_blocks_nothing(
+def test_foreign_file_in_place_of_its_directory_is_reported_and_harmless(
     host: ReportingHost, server: AssistedServer, tmp_path: Path, kind: str
 ) -> None:
     theirs = tmp_path / "theirs"
@@ -627,10 +615,10 @@ def test_what_stands_in_the_place_of_its_directory_is_told_and_blocks_nothing(
 
 
 @pytest.mark.parametrize("name", ["spool", "work", ".reporter.json.new"])
-def test_what_is_of_another_owner_is_not_written_to(
+def test_directory_of_another_owner_is_not_used(
     host: ReportingHost, server: AssistedServer, name: str
 ) -> None:
-    """Whoever owns a directory reads and replaces what is in it."""
+    """The owner of a directory can read and replace the files in it."""
     place = host.places.state_directory / name
     place.parent.mkdir(parents=True)
     if name.endswith("new"):
@@ -650,7 +638,7 @@ def test_what_is_of_another_owner_is_not_written_to(
 
 
 @pytest.mark.parametrize("name", ["reporter.stopped", "reporter.lock"])
-def test_whatever_stands_in_the_way_no_round_ends_badly(host: ReportingHost, name: str) -> None:
+def test_round_succeeds_whatever_is_in_place_of_its_files(host: ReportingHost, name: str) -> None:
     (host.places.state_directory / name).mkdir(parents=True)
     for arguments in ((), ("--due",), ("--dry-run",)):
         answer = host.report(*arguments)
@@ -659,7 +647,7 @@ def test_whatever_stands_in_the_way_no_round_ends_badly(host: ReportingHost, nam
 
 
 @pytest.mark.parametrize("content", ["{", None], ids=["damaged", "a directory"])
-def test_a_rehearsal_moves_nothing(host: ReportingHost, content: str | None) -> None:
+def test_dry_run_moves_nothing(host: ReportingHost, content: str | None) -> None:
     host.places.state_directory.mkdir(parents=True)
     if content is None:
         host.places.state_file.mkdir()
@@ -670,9 +658,7 @@ def test_a_rehearsal_moves_nothing(host: ReportingHost, content: str | None) -> 
     assert sorted(host.places.state_directory.iterdir()) == before
 
 
-def test_a_service_without_its_database_costs_a_host_nothing(
-    host: ReportingHost, server: AssistedServer
-) -> None:
+def test_service_without_its_database_costs_no_budget(host: ReportingHost, server: AssistedServer) -> None:
     host.fail()
     server.rules.is_without_database = True
     for uptime in (60, 660):
@@ -686,7 +672,7 @@ def test_a_service_without_its_database_costs_a_host_nothing(
     assert (state.denial, state.spent_at("assisted-service").uploads) == (None, 1)
 
 
-def test_an_outage_of_fifteen_minutes_spends_no_budget(host: ReportingHost, server: AssistedServer) -> None:
+def test_outage_of_fifteen_minutes_costs_no_budget(host: ReportingHost, server: AssistedServer) -> None:
     host.settle(server.url, 'frequency = "5m"')
     host.fail()
     server.rules.knows_host_boot = True
@@ -707,8 +693,8 @@ STOPS_IN_ONE, STOPS_IN_FOUR, GOES_ON = "one round", "three rounds over 30 minute
 LIFETIME, TIME_LIMIT = "until `lifetime`", "until `time_limit`"
 
 
-def _answer(server: AssistedServer, host: ReportingHost, answer: str) -> None:  # noqa: C901, PLR0912
-    """Have the server give the answer of a row of the table."""
+def _prepare_answer(server: AssistedServer, host: ReportingHost, answer: str) -> None:  # noqa: C901, PLR0912
+    """Prepare server and host for the answer in a row of the table."""
     match answer:
         case "the host is installed":
             host.installed.status = "installed"
@@ -779,13 +765,11 @@ STOPS = {
 
 
 @pytest.mark.parametrize("answer", STOPS)
-def test_the_reporter_stops_as_its_table_says(
-    host: ReportingHost, server: AssistedServer, answer: str
-) -> None:
+def test_reporter_stops_as_documented(host: ReportingHost, server: AssistedServer, answer: str) -> None:
     how_long, what, is_kept = STOPS[answer]
     if answer not in {"the host is installed", "401 in the service's form, and nothing is wrong"}:
         host.fail()
-    _answer(server, host, answer)
+    _prepare_answer(server, host, answer)
     rounds = [60, 660, 1260, 1900] if how_long in {STOPS_IN_FOUR, GOES_ON} else [60]
     for uptime in rounds:
         assert not host.places.tombstone.exists()
@@ -800,14 +784,14 @@ def test_the_reporter_stops_as_its_table_says(
     assert what != "stops" or server.calls() == calls
 
 
-def test_the_table_of_stops_is_in_the_documentation() -> None:
+def test_stop_table_is_documented() -> None:
     text = (REPOSITORY / "docs/boot-reporter.md").read_text()
     rows = text.partition("| answer | how long | what happens | what is kept |\n|---|---|---|---|\n")[2]
     expected = "".join(f"| {answer} | {' | '.join(row)} |\n" for answer, row in STOPS.items())
     assert rows.startswith(f"{expected}\n")
 
 
-def test_stopping_by_hand_leaves_the_tombstone_and_the_records(host: ReportingHost) -> None:
+def test_manual_stop_keeps_tombstone_and_records(host: ReportingHost) -> None:
     host.fail()
     host.report()
     answer = host.report("--stop")
@@ -819,7 +803,7 @@ def test_stopping_by_hand_leaves_the_tombstone_and_the_records(host: ReportingHo
     assert again.out.startswith("stopped permanently: by hand (report --stop)")
 
 
-def test_what_was_delivered_nowhere_stays_and_is_told_until_it_is_purged(
+def test_undelivered_bundle_is_kept_and_reported_until_purged(
     host: ReportingHost, server: AssistedServer
 ) -> None:
     host.fail()
@@ -845,7 +829,7 @@ def test_what_was_delivered_nowhere_stays_and_is_told_until_it_is_purged(
     assert "Note" not in service_record("show", "--from", str(host.places.records)).err
 
 
-def test_bundle_that_a_service_denies_goes_to_the_others_and_to_it_later(
+def test_denied_bundle_goes_to_other_destinations_and_later_to_the_service(
     host: ReportingHost, server: AssistedServer, tmp_path: Path
 ) -> None:
     share = tmp_path / "share"
@@ -863,7 +847,7 @@ def test_bundle_that_a_service_denies_goes_to_the_others_and_to_it_later(
     assert "failed: bootkube" in host.installed.info
 
 
-def test_stopping_by_hand_keeps_what_was_delivered_nowhere_and_says_so(
+def test_manual_stop_keeps_and_reports_an_undelivered_bundle(
     host: ReportingHost, server: AssistedServer
 ) -> None:
     host.fail()
@@ -880,7 +864,7 @@ def test_stopping_by_hand_keeps_what_was_delivered_nowhere_and_says_so(
     assert not host.places.issue.exists()
 
 
-def test_stopping_by_hand_with_purge_keeps_nothing(host: ReportingHost, server: AssistedServer) -> None:
+def test_manual_stop_with_purge_keeps_nothing(host: ReportingHost, server: AssistedServer) -> None:
     host.fail()
     host.settle(server.url, 'keep_after = ["spool"]')
     server.fail(Says(503, headers=AT_ONCE), times=99)
@@ -889,7 +873,9 @@ def test_stopping_by_hand_with_purge_keeps_nothing(host: ReportingHost, server: 
     assert (host.spooled(), host.places.issue.exists()) == ([], False)
 
 
-def test_certificates_beside_the_settings_go_with_them(host: ReportingHost, server: AssistedServer) -> None:
+def test_ca_bundle_beside_the_settings_is_removed_with_them(
+    host: ReportingHost, server: AssistedServer
+) -> None:
     ours = host.write("/etc/service-record/ca.pem")
     row = 'ca_bundle = "/etc/service-record/ca.pem"'
     host.settle(server.url)
@@ -898,7 +884,7 @@ def test_certificates_beside_the_settings_go_with_them(host: ReportingHost, serv
     assert not ours.parent.exists()
 
 
-def test_what_stopping_by_hand_cannot_remove_is_told(host: ReportingHost) -> None:
+def test_manual_stop_reports_failed_removals(host: ReportingHost) -> None:
     pinned = host.write("/var/lib/service-record/spool/bundle.tar.gz")
     if subprocess.run(["chattr", "+i", pinned], check=False, capture_output=True).returncode != 0:
         pytest.skip("immutable files cannot be had here")
@@ -911,7 +897,7 @@ def test_what_stopping_by_hand_cannot_remove_is_told(host: ReportingHost) -> Non
 
 
 @pytest.mark.parametrize("missing", ["httpx2", "stamina"])
-def test_what_is_not_installed_is_one_line(tmp_path: Path, missing: str) -> None:
+def test_missing_library_is_reported_in_one_line(tmp_path: Path, missing: str) -> None:
     code = f"import sys; sys.modules['{missing}'] = None; from service_record.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "report", "--root", tmp_path],
