@@ -1,4 +1,4 @@
-"""The command line as a whole: its verbs, its help and how it ends."""
+"""Tests of the command line as a whole: its verbs, help, errors and exit codes."""
 
 import signal
 import subprocess
@@ -25,7 +25,7 @@ def test_help_lists_the_verbs_without_importing_any() -> None:
     assert modules == "['service_record.cli']"
 
 
-def test_cycles_are_collected_while_a_verb_runs_and_kept_at_the_end_of_the_program() -> None:
+def test_gc_runs_in_a_verb_and_is_frozen_at_exit() -> None:
     code = (
         "import atexit, gc, sys; from service_record import cli; import click;"
         "atexit.register(lambda: print(gc.get_freeze_count() > 1000));"
@@ -37,14 +37,14 @@ def test_cycles_are_collected_while_a_verb_runs_and_kept_at_the_end_of_the_progr
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_summary_of_a_verb_is_where_its_own_help_begins(verb: str) -> None:
+def test_help_begins_with_summary_of_verb(verb: str) -> None:
     command = import_module(f"service_record.cli.{verb}").command
     assert isinstance(command, click.Command)
     assert (command.name, (command.help or "").splitlines()[0]) == (verb, VERBS[verb])
     assert verb in service_record(verb, "--help").out
 
 
-def test_it_knows_its_version() -> None:
+def test_version_option() -> None:
     assert service_record("--version").out == f"service-record, version {__version__}\n"
 
 
@@ -58,14 +58,14 @@ def test_it_knows_its_version() -> None:
     ],
     ids=["verb", "option", "choice", "time"],
 )
-def test_what_was_mistyped_is_a_usage_error_that_helps(arguments: list[str], expected: str) -> None:
+def test_typo_is_a_usage_error_with_suggestion(arguments: list[str], expected: str) -> None:
     answer = service_record(*arguments)
     assert (answer.status, answer.out) == (2, "")
     assert expected in answer.err
 
 
 @pytest.mark.parametrize("arguments", [["shwo"], ["ship"], ["ignition"], ["show", "--otput"], ["triage"]])
-def test_wrong_usage_takes_two_lines(arguments: list[str]) -> None:
+def test_usage_error_has_two_lines(arguments: list[str]) -> None:
     answer = service_record(*arguments)
     assert answer.status == 2
     advice, error = answer.err.splitlines()
@@ -74,14 +74,14 @@ def test_wrong_usage_takes_two_lines(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["help"], ["--help"], ["help", "show"]])
-def test_help_is_found_however_it_is_asked_for(arguments: list[str]) -> None:
+def test_help_has_several_spellings(arguments: list[str]) -> None:
     answer = service_record(*arguments)
     assert (answer.status, answer.err) == (0, "")
     assert answer.out.startswith("Usage: service-record")
 
 
 @pytest.mark.parametrize("arguments", ["--help", "show --help", "show --from ."])
-def test_full_standard_output_is_one_line(tmp_path: Path, arguments: str) -> None:
+def test_full_standard_output_gives_one_error_line(tmp_path: Path, arguments: str) -> None:
     write_lines(tmp_path / "job.json", entry())
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
@@ -97,7 +97,7 @@ def test_full_standard_output_is_one_line(tmp_path: Path, arguments: str) -> Non
     assert done.returncode == 3
 
 
-def test_an_unreadable_record_is_one_line(tmp_path: Path) -> None:
+def test_unreadable_record_gives_one_error_line(tmp_path: Path) -> None:
     write_lines(tmp_path / "job.json", entry())
     answer = service_record("show", "--from", tmp_path / "job.json" / "deeper")
     assert answer.status == 3
@@ -106,7 +106,7 @@ def test_an_unreadable_record_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("output", ["table", "jsonl"])
-def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path, output: str) -> None:
+def test_closed_pipe_is_not_an_error(tmp_path: Path, output: str) -> None:
     write_lines(tmp_path / "job.json", *[entry(error_message="x" * 3000)] * 100)
     show = f"{sys.executable} -c '{PROGRAM[2].replace(chr(39), chr(34))}' show -o {output} --from {tmp_path}"
     script = f"{show} | exec 0<&-; printf '%s' ${{PIPESTATUS[0]}}"
@@ -116,7 +116,7 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path, output: str) -> 
     assert (done.stdout, done.stderr) == ("141", "")
 
 
-def test_an_interrupt_ends_it_with_130_and_no_traceback() -> None:
+def test_interrupt_exits_130_without_traceback() -> None:
     with subprocess.Popen(
         [*PROGRAM, "show", "--from", "-"],
         stdin=subprocess.PIPE,
@@ -125,7 +125,7 @@ def test_an_interrupt_ends_it_with_130_and_no_traceback() -> None:
     ) as show:
         assert show.stdin is not None
         assert show.stderr is not None
-        # More than a pipe holds: it is reading when this returns.
+        # More than a pipe holds, so when this returns, the program has started to read.
         show.stdin.write((entry().to_line() + b"\n") * 1000)
         show.stdin.flush()
         show.send_signal(signal.SIGINT)
@@ -133,7 +133,7 @@ def test_an_interrupt_ends_it_with_130_and_no_traceback() -> None:
     assert (show.returncode, errors) == (130, b"")
 
 
-def test_without_a_verb_a_host_with_records_is_judged(tmp_path: Path) -> None:
+def test_without_verb_records_are_analyzed(tmp_path: Path) -> None:
     write_lines(tmp_path / "job.json", *failed_run())
     answer = service_record(SERVICE_RECORDS_DIR=str(tmp_path))
     assert answer.status == 1
@@ -141,7 +141,7 @@ def test_without_a_verb_a_host_with_records_is_judged(tmp_path: Path) -> None:
     assert answer.err.startswith("service-record analyze ")
 
 
-def test_without_a_verb_and_records_the_help_is_shown(tmp_path: Path) -> None:
+def test_without_verb_and_records_help_is_shown(tmp_path: Path) -> None:
     answer = service_record(SERVICE_RECORDS_DIR=str(tmp_path))
     assert answer.status == 2
     assert "analyze" in answer.out + answer.err
@@ -158,12 +158,12 @@ def test_without_a_verb_and_records_the_help_is_shown(tmp_path: Path) -> None:
     ],
     ids=["bundle", "ignition", "install", "preflight", "analyze"],
 )
-def test_name_of_what_is_not_there_is_told(tmp_path: Path, arguments: list[str], expected: str) -> None:
+def test_message_names_missing_file_or_service(tmp_path: Path, arguments: list[str], expected: str) -> None:
     answer = service_record(*arguments, cwd=tmp_path)
     assert expected in answer.out + answer.err
 
 
-def test_zone_of_a_host_in_utc_is_written_as_in_a_pipe() -> None:
+def test_local_time_of_host_in_utc_is_shown_as_utc() -> None:
     in_a_pipe = service_record("show", "example:good", TZ="UTC")
     local = service_record("show", "example:good", "--local", TZ="UTC")
 
@@ -171,7 +171,7 @@ def test_zone_of_a_host_in_utc_is_written_as_in_a_pipe() -> None:
 
 
 NOTHING = "/no/such/place"
-WITHOUT_INPUT = {
+MISSING_INPUT = {
     "show": ["--from", NOTHING],
     "analyze": ["--from", NOTHING],
     "timeline": ["--from", NOTHING],
@@ -186,18 +186,18 @@ WITHOUT_INPUT = {
 }
 
 
-@pytest.mark.parametrize("verb", WITHOUT_INPUT)
-def test_missing_input_ends_with_the_code_of_the_help(verb: str, tmp_path: Path) -> None:
-    answer = service_record(verb, *WITHOUT_INPUT[verb], SERVICE_RECORDS_DIR=str(tmp_path))
+@pytest.mark.parametrize("verb", MISSING_INPUT)
+def test_missing_input_exits_3_as_in_help(verb: str, tmp_path: Path) -> None:
+    answer = service_record(verb, *MISSING_INPUT[verb], SERVICE_RECORDS_DIR=str(tmp_path))
     assert (answer.status, answer.err.count("\n")) == (3, 1)
     assert "3 " in exit_codes_of(verb)
 
 
 @pytest.mark.parametrize("verb", ["doctor", "mcp", "preflight", "report", "run", "snippet"])
-def test_help_of_a_verb_without_input_has_no_code_for_it(verb: str) -> None:
+def test_help_of_verb_without_input_has_no_exit_code_3(verb: str) -> None:
     assert " 3 " not in exit_codes_of(verb)
 
 
 def exit_codes_of(verb: str) -> str:
-    """Return what the help of a verb says of its exit codes."""
+    """Return the section on exit codes in the help of a verb."""
     return " ".join(service_record(verb, "--help").out.partition("Exit code")[2].split())

@@ -1,4 +1,4 @@
-"""`service-record triage`: many bundles, their causes counted and compared."""
+"""Tests of `service-record triage`, which counts and compares the causes of many bundles."""
 
 import contextlib
 import csv
@@ -42,7 +42,7 @@ from tests.waiting import wait_for
 
 DAY = 86_400.0
 LONG_AGO = -400 * DAY
-"""Bundles are older than their judgement."""
+"""Bundles must be older than the time of their analysis."""
 NO_IMAGE = (
     "Error: initializing source docker://quay.io/x:1: reading manifest 1 in quay.io/x: manifest unknown"
 )
@@ -79,7 +79,7 @@ def counts(document: Any) -> dict[str, int]:
 
 @pytest.fixture
 def shelf(tmp_path: Path) -> Path:
-    """Three bundles without an image, one without space, one that no rule knows twice, and a healthy one."""
+    """A folder with three missing images, one full disk, two unknown failures and one healthy bundle."""
     place = tmp_path / "shelf"
     for n in range(3):
         failing(place / f"image-{n}.tar.gz", NO_IMAGE, n * DAY)
@@ -91,7 +91,7 @@ def shelf(tmp_path: Path) -> Path:
     return place
 
 
-def test_causes_are_counted_and_lines_that_no_rule_knows_are_joined(shelf: Path) -> None:
+def test_causes_are_counted_and_unknown_lines_grouped(shelf: Path) -> None:
     document = answered(shelf)
 
     assert counts(document) == {"image-not-found": 3, "disk-full": 1}
@@ -102,20 +102,20 @@ def test_causes_are_counted_and_lines_that_no_rule_knows_are_joined(shelf: Path)
     assert document["causes"][0]["first"] < document["causes"][0]["last"]
 
 
-def test_the_table_and_the_page_say_the_same(shelf: Path) -> None:
-    told, page = triage(shelf), triage(shelf, "-o", "html")
+def test_table_and_page_have_the_same_causes(shelf: Path) -> None:
+    result, page = triage(shelf), triage(shelf, "-o", "html")
 
-    assert "7 bundles of 7 hosts: 6 failed, 1 succeeded" in told.out
-    assert max(map(len, told.out.splitlines())) <= 80
-    assert "image-not-found" in told.out
-    assert "frobnicate" in told.out
+    assert "7 bundles of 7 hosts: 6 failed, 1 succeeded" in result.out
+    assert max(map(len, result.out.splitlines())) <= 80
+    assert "image-not-found" in result.out
+    assert "frobnicate" in result.out
     text = parsed(page.out).text
     assert "6 bundles with trouble among 7 bundles" in text
     assert "image-not-found" in text
 
 
 @pytest.mark.slow
-def test_a_second_run_judges_only_what_is_new(shelf: Path, tmp_path: Path) -> None:
+def test_second_run_judges_only_new_bundles(shelf: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     answered("--index", index, shelf)
     before = {path.name: path.stat().st_mtime_ns for path in index.iterdir()}
@@ -127,11 +127,11 @@ def test_a_second_run_judges_only_what_is_new(shelf: Path, tmp_path: Path) -> No
     after = {path.name: path.stat().st_mtime_ns for path in index.iterdir()}
     assert before.items() < after.items()
     assert triage("sql", "--index", index, "select count(*) as n from parts").status == 3
-    told = triage("sql", "--index", index, "-o", "json", "select count(*) as n from bundles")
-    assert json.loads(told.out) == [{"n": 8}]
+    result = triage("sql", "--index", index, "-o", "json", "select count(*) as n from bundles")
+    assert json.loads(result.out) == [{"n": 8}]
 
 
-def test_a_bundle_that_was_changed_or_copied_counts_once(shelf: Path, tmp_path: Path) -> None:
+def test_changed_or_copied_bundle_counts_once(shelf: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     answered("--index", index, shelf)
     (shelf / "copy.tar.gz").write_bytes((shelf / "image-0.tar.gz").read_bytes())
@@ -140,7 +140,7 @@ def test_a_bundle_that_was_changed_or_copied_counts_once(shelf: Path, tmp_path: 
     assert counts(answered("--index", index, shelf)) == {"image-not-found": 2, "disk-full": 2}
 
 
-def test_what_began_in_the_period_is_new_and_what_came_more_often_rises(tmp_path: Path) -> None:
+def test_causes_are_marked_new_or_rising(tmp_path: Path) -> None:
     for n in range(25):
         healthy(tmp_path / f"b/old-{n}.tar", n * 3600)
         failing(tmp_path / f"b/new-image-{n}.tar", NO_IMAGE, 30 * DAY + n * 3600)
@@ -154,15 +154,15 @@ def test_what_began_in_the_period_is_new_and_what_came_more_often_rises(tmp_path
 
 
 @pytest.mark.slow
-def test_what_is_new_stands_first_however_rare_it_is(tmp_path: Path) -> None:
+def test_new_causes_are_listed_first(tmp_path: Path) -> None:
     for n in range(3):
         failing(tmp_path / f"b/image-{n}.tar", NO_IMAGE, n * DAY)
     assert "nothing is new or rising: " in triage(tmp_path / "b").out
     failing(tmp_path / "b/odd.tar", "frobnicate: widget 17 has lost its 4 sprockets", 30 * DAY)
 
-    told = triage(tmp_path / "b").out
+    result = triage(tmp_path / "b").out
 
-    new, _, causes = told.partition("\n\nCauses\n")
+    new, _, causes = result.partition("\n\nCauses\n")
     assert new.splitlines()[3:5] == [
         "New",
         "    1   25%  frobnicate: widget <number> has lost its <number> sprockets",
@@ -174,7 +174,7 @@ def test_what_is_new_stands_first_however_rare_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_new_is_also_what_another_index_does_not_have(shelf: Path, tmp_path: Path) -> None:
+def test_causes_missing_in_another_index_are_new(shelf: Path, tmp_path: Path) -> None:
     failing(tmp_path / "other/a.tar", NO_IMAGE)
     answered("--index", tmp_path / "other-index", tmp_path / "other")
 
@@ -189,9 +189,7 @@ def test_new_is_also_what_another_index_does_not_have(shelf: Path, tmp_path: Pat
 
 
 @given(st.integers(1, 40), st.integers(1, 60), st.integers(1, 40), st.integers(1, 60))
-def test_probability_of_rise_is_fisher_s_mid_p(
-    now: int, more_now: int, before: int, more_before: int
-) -> None:
+def test_probability_of_rise_is_fishers_mid_p(now: int, more_now: int, before: int, more_before: int) -> None:
     all_now, all_before = now + more_now, before + more_before
     cases = now + before
 
@@ -203,8 +201,8 @@ def test_probability_of_rise_is_fisher_s_mid_p(
     assert isclose(probability_of_rise(now, all_now, before, all_before), exact, rel_tol=1e-6)
 
 
-def test_few_of_many_rises_are_false() -> None:
-    """Twenty causes, three of which rise from 2 to 9 in 100: most are found, and few others."""
+def test_false_rises_are_rare() -> None:
+    """Of twenty causes, three rise from 2 % to 9 %. Most of these must be found, and few others."""
     chance = random.Random(5)
     found = 0
     false_shares = []
@@ -223,15 +221,17 @@ def test_few_of_many_rises_are_false() -> None:
 
 
 @pytest.mark.slow
-def test_the_bundles_of_a_cause_are_listed(shelf: Path) -> None:
-    told = triage(shelf, "--cause", "image-not-found", "-o", "json")
-    assert [Path(row["uri"]).name for row in json.loads(told.out)] == [f"image-{n}.tar.gz" for n in (2, 1, 0)]
+def test_bundles_of_a_cause_are_listed(shelf: Path) -> None:
+    result = triage(shelf, "--cause", "image-not-found", "-o", "json")
+    assert [Path(row["uri"]).name for row in json.loads(result.out)] == [
+        f"image-{n}.tar.gz" for n in (2, 1, 0)
+    ]
     by_words = json.loads(triage(shelf, "--cause", "frobnicate", "-o", "json").out)
     assert {Path(row["uri"]).name for row in by_words} == {"odd-1.tar.gz", "odd-2.tar.gz"}
     assert "no bundle has the cause nothing" in triage(shelf, "--cause", "nothing").out
 
 
-def test_each_host_of_a_cluster_s_archive_has_a_row(tmp_path: Path) -> None:
+def test_each_host_of_a_cluster_archive_has_a_row(tmp_path: Path) -> None:
     def host(message: str) -> bytes:
         return gzip.compress(tar(record("bootkube", *failed_run(error_message=message))))
 
@@ -245,15 +245,15 @@ def test_each_host_of_a_cluster_s_archive_has_a_row(tmp_path: Path) -> None:
     answered("--index", tmp_path / "index", tmp_path / "cluster.tar")
 
     query = "select cluster, role, host, cause from bundles order by host"
-    told = triage("sql", "--index", tmp_path / "index", "-o", "csv", query)
-    assert list(csv.reader(io.StringIO(told.out))) == [
+    result = triage("sql", "--index", tmp_path / "index", "-o", "csv", query)
+    assert list(csv.reader(io.StringIO(result.out))) == [
         ["cluster", "role", "host", "cause"],
         ["prod", "bootstrap", "m0", "image-not-found"],
         ["prod", "master", "m1", "disk-full"],
     ]
 
 
-def test_a_row_has_what_a_bundle_says_of_its_host(tmp_path: Path) -> None:
+def test_row_has_facts_about_the_host(tmp_path: Path) -> None:
     files = {
         "network/hostname.txt": "m7.lab\n",
         "system/os-release.txt": 'ID="rhcos"\nVERSION_ID="4.20"\n',
@@ -268,8 +268,8 @@ def test_a_row_has_what_a_bundle_says_of_its_host(tmp_path: Path) -> None:
 
     answered("--index", tmp_path / "index", tmp_path / "m7.tar.gz")
 
-    told = triage("sql", "--index", tmp_path / "index", "-o", "json", "select * from bundles")
-    (row,) = json.loads(told.out)
+    result = triage("sql", "--index", tmp_path / "index", "-o", "json", "select * from bundles")
+    (row,) = json.loads(result.out)
     expected = {
         "host": "m7.lab",
         "cluster": "",
@@ -584,9 +584,9 @@ def test_source_without_anything_to_judge_is_an_error(tmp_path: Path) -> None:
     empty = triage(folder)
     assert (empty.status, empty.err) == (3, f"Error: nothing to judge in {folder}: no files there\n")
     write(folder / "readme.md", "These are the cases of March.\n")
-    told = triage(folder)
-    assert (told.status, told.err.count("\n")) == (3, 1)
-    assert "1 file was skipped, the first of them" in told.err
+    result = triage(folder)
+    assert (result.status, result.err.count("\n")) == (3, 1)
+    assert "1 file was skipped, the first of them" in result.err
     assert triage(folder / "readme.md").status == 0
 
 
@@ -605,7 +605,7 @@ def test_unreadable_directory_is_listed_as_not_judged(tmp_path: Path) -> None:
     assert done.returncode == 3
 
 
-def test_hosts_without_a_cause_are_grouped_by_what_stands_out(tmp_path: Path) -> None:
+def test_hosts_without_a_cause_are_grouped_by_unusual_lines(tmp_path: Path) -> None:
     for number in range(3):
         line = f"frob.sh[8{number}]: Error: frobnicator {number} cannot find its sprocket"
         write(tmp_path / f"node{number}.txt", f"Mar 02 09:00:01 node{number} systemd[1]: Started a.\n" * 5)
@@ -629,7 +629,7 @@ def test_triage_judges_a_log_like_analyze(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_all_rules_are_compiled_before_the_first_bundle_is_judged() -> None:
-    """Each bundle would have its process compile them again: that took three quarters of its time."""
+    """Otherwise the process of each bundle compiles them again, which took three quarters of its time."""
     program = (
         "from service_record.triage import judge; judge._warm_up();"
         "print('_heads' in vars(judge.built_in_causes().line_set))"
@@ -640,8 +640,8 @@ def test_all_rules_are_compiled_before_the_first_bundle_is_judged() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("limits", [{"memory_bytes": 180 << 20}, {"cpu_seconds": 1}], ids=["memory", "time"])
-def test_a_bundle_that_takes_too_much_has_a_row_that_says_so(tmp_path: Path, limits: dict[str, int]) -> None:
-    # A field that nobody knows has lines read one by one, which takes time.
+def test_bundle_over_a_limit_has_a_row_with_the_reason(tmp_path: Path, limits: dict[str, int]) -> None:
+    # An unknown field makes the reader parse lines one by one, which is slow.
     large = b"".join(entry(at=n, stage=f"s{n}", extra={"more": n}).to_line() for n in range(1000)) * 200
     path = tmp_path / "large.tar.gz"
     records = (member(f"bootstrap/services/{name}.json", large) for name in "abc")
@@ -654,7 +654,7 @@ def test_a_bundle_that_takes_too_much_has_a_row_that_says_so(tmp_path: Path, lim
 
 
 @pytest.mark.slow
-def test_a_judge_that_is_killed_is_started_again(shelf: Path, tmp_path: Path) -> None:
+def test_killed_judge_process_is_restarted(shelf: Path, tmp_path: Path) -> None:
     for n in range(40):
         failing(shelf / f"more-{n}.tar.gz", NO_SPACE, n + 1)
     command = [*PROGRAM, "triage", "--workers", "2", "--index", tmp_path / "index", shelf, "-o", "json"]
@@ -673,26 +673,26 @@ def test_a_judge_that_is_killed_is_started_again(shelf: Path, tmp_path: Path) ->
 
 
 def _children(pid: int) -> list[int]:
-    """Return the children that any thread of a process has begun."""
+    """Return the process ids of all children of a process. Any of its threads may have started them."""
     found = []
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # the thread is over
+        with contextlib.suppress(OSError):  # the thread has ended
             found += [int(child) for child in children.read_text().split()]
     return found
 
 
-def test_the_index_shows_no_secret_of_a_host(tmp_path: Path) -> None:
+def test_index_has_no_secrets(tmp_path: Path) -> None:
     secret = "ghp_" + "a1B2c3D4e5F6" * 3
     failing(tmp_path / "b/a.tar", f"Error: cannot log in with {secret}: denied")
 
     answered("--index", tmp_path / "index", tmp_path / "b")
 
-    told = triage("sql", "--index", tmp_path / "index", "select line, says, signature from bundles")
-    assert "cannot log in with" in told.out
-    assert secret not in told.out
+    result = triage("sql", "--index", tmp_path / "index", "select line, says, signature from bundles")
+    assert "cannot log in with" in result.out
+    assert secret not in result.out
 
 
-def test_a_query_reads_no_file_of_this_machine(shelf: Path, tmp_path: Path) -> None:
+def test_query_cannot_read_local_files(shelf: Path, tmp_path: Path) -> None:
     answered("--index", tmp_path / "index", shelf)
     for query in ("select * from read_csv('/etc/passwd')", "copy bundles to '/tmp/x.csv'"):
         refused = triage("sql", "--index", tmp_path / "index", query)
@@ -701,13 +701,13 @@ def test_a_query_reads_no_file_of_this_machine(shelf: Path, tmp_path: Path) -> N
     assert "name the index to ask" in triage("sql", "select 1").err
 
 
-def test_an_archive_may_hold_a_formula_without_a_spreadsheet_running_it(tmp_path: Path) -> None:
+def test_csv_escapes_spreadsheet_formulas(tmp_path: Path) -> None:
     failing(tmp_path / "a.tar", "=cmd|' /C calc'!A0 failed")
     rows = list(csv.DictReader(io.StringIO(triage(tmp_path / "a.tar", "-o", "csv").out)))
     assert rows[0]["line"].startswith("'=cmd")
 
 
-def test_sources_are_folders_files_patterns_and_unpacked_bundles(shelf: Path, tmp_path: Path) -> None:
+def test_sources_may_be_folders_files_patterns_or_unpacked_bundles(shelf: Path, tmp_path: Path) -> None:
     unpacked = tmp_path / "unpacked/log-bundle-1/bootstrap/services"
     unpacked.mkdir(parents=True)
 
@@ -724,7 +724,7 @@ def test_sources_are_folders_files_patterns_and_unpacked_bundles(shelf: Path, tm
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[dict[str, str]]:
-    """The variables by which an S3 service of the tests' own is reached, with an empty bucket `shelf`."""
+    """The environment variables for a local S3 service with an empty bucket `shelf`."""
     service = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     service.start()
     host, port = service.get_host_and_port()
@@ -739,7 +739,7 @@ def s3() -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.slow
-def test_bundles_and_index_may_be_in_an_object_store(shelf: Path, s3: dict[str, str]) -> None:
+def test_object_store_holds_bundles_and_index(shelf: Path, s3: dict[str, str]) -> None:
     for path in shelf.glob("image-*"):
         place = f"{s3['AWS_ENDPOINT_URL']}/shelf/2026/{path.name}"
         kind = {"Content-Type": "application/gzip"}
@@ -750,8 +750,10 @@ def test_bundles_and_index_may_be_in_an_object_store(shelf: Path, s3: dict[str, 
     for _ in range(2):
         document = answered("--index", "s3://shelf/index", "s3://shelf/2026", variables=s3)
         assert counts(document) == {"image-not-found": 3}
-    told = triage("sql", "--index", "s3://shelf/index", "-o", "json", "select count(*) n from bundles", **s3)
-    assert json.loads(told.out) == [{"n": 3}]
+    result = triage(
+        "sql", "--index", "s3://shelf/index", "-o", "json", "select count(*) n from bundles", **s3
+    )
+    assert json.loads(result.out) == [{"n": 3}]
 
 
 _DASK = """
@@ -761,12 +763,12 @@ from importlib import import_module
 threading.Thread(target=lambda: (sys.stdin.read(), os._exit(1)), daemon=True).start()
 import_module("distributed.cli." + sys.argv.pop(1)).main()
 """
-"""It ends when its standard input does: with whoever began it, however that ends."""
+"""The program exits when its standard input is closed, so it never outlives the tests."""
 
 
 @contextlib.contextmanager
 def dask(name: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
-    """Have a program of Dask run until the end of the block, or of the tests."""
+    """Run a program of Dask until the end of the block, or of the tests."""
     command = [sys.executable, "-c", _DASK, name, "--no-dashboard", *map(str, arguments)]
     with program(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as running:
         yield running
@@ -774,7 +776,7 @@ def dask(name: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
 
 @contextlib.contextmanager
 def program(command: Sequence[object], **how: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """Have a program run until the end of the block, and no longer if the test fails."""
+    """Run a program until the end of the block, and kill it if the test fails."""
     running: subprocess.Popen[bytes]
     with subprocess.Popen(
         list(map(str, command)), env=environment(), stdout=subprocess.PIPE, **how
@@ -786,8 +788,8 @@ def program(command: Sequence[object], **how: Any) -> Iterator[subprocess.Popen[
 
 
 @pytest.mark.slow
-def test_dask_loses_and_doubles_nothing_while_its_workers_die(tmp_path: Path) -> None:
-    """Each of the first two workers is killed at its first bundles, and another one takes its place."""
+def test_dask_result_is_complete_when_workers_die(tmp_path: Path) -> None:
+    """The first two workers are killed while they analyze their first bundles, and then replaced."""
     for n in range(60):
         failing(tmp_path / f"b/{n}.tar.gz", NO_IMAGE if n % 2 else NO_SPACE, n)
     place = tmp_path / "scheduler.json"
@@ -810,11 +812,11 @@ def test_dask_loses_and_doubles_nothing_while_its_workers_die(tmp_path: Path) ->
             worker()
         out, _ = asked.communicate(timeout=120)
     assert counts(json.loads(out)) == {"image-not-found": 30, "disk-full": 30}
-    told = triage("sql", "--index", tmp_path / "index", "select count(*), count(distinct uri) from bundles")
-    assert told.out.splitlines()[1].split() == ["60", "60"]
+    result = triage("sql", "--index", tmp_path / "index", "select count(*), count(distinct uri) from bundles")
+    assert result.out.splitlines()[1].split() == ["60", "60"]
 
 
-def test_rows_of_an_answer_survive_their_way_through_json() -> None:
+def test_rows_survive_a_json_round_trip() -> None:
     import msgspec  # only here
 
     rows = (BundleRow(key="k", uri="u", stages={"a/b": 1.5}),)

@@ -53,19 +53,19 @@ exec "$@"
     [(0, CheckState.PASSED), (10, CheckState.PASSED), (11, CheckState.FAILED)],
     ids=["none", "1 %", "more"],
 )
-def test_one_percent_of_the_writes_may_be_slow_for_etcd(slow: int, state: CheckState) -> None:
+def test_slow_writes_up_to_one_percent_pass(slow: int, state: CheckState) -> None:
     seconds = [0.002] * (1000 - slow) + [0.050] * slow
 
     assert judge_disk("/var/lib", seconds, SINGLE).state is state
     assert judge_disk("/var/lib", seconds, WORKER).state is CheckState.PASSED
 
 
-def test_a_percentile_is_a_value_that_was_measured() -> None:
+def test_percentile_is_a_measured_value() -> None:
     assert percentile(range(1, 1001), 0.99) == 990
     assert percentile([3.0], 0.99) == 3.0
 
 
-def test_too_few_writes_show_no_percentile() -> None:
+def test_too_few_writes_are_not_judged() -> None:
     assert judge_disk("/var/lib", [0.001] * 199, SINGLE).state is CheckState.NOT_CHECKED
 
 
@@ -79,16 +79,14 @@ def test_too_few_writes_show_no_percentile() -> None:
         (14 * GIB, False, CheckState.FAILED),
     ],
 )
-def test_memory_that_the_kernel_keeps_is_not_missing_for_certain(
-    size: int, is_physical: bool, state: CheckState
-) -> None:
+def test_memory_limits_allow_for_the_kernel(size: int, is_physical: bool, state: CheckState) -> None:
     assert judge_memory(size, SINGLE, is_physical=is_physical).state is state
 
 
 @pytest.mark.parametrize(
     ("role", "cpus", "memory"), [("single-node", 8, 16), ("control-plane", 4, 16), ("worker", 2, 8)]
 )
-def test_a_role_needs_what_openshifts_documentation_says(role: str, cpus: int, memory: int) -> None:
+def test_role_requirements_match_openshift_docs(role: str, cpus: int, memory: int) -> None:
     needs = ROLES[role]
 
     assert (needs.cpus, needs.memory_bytes) == (cpus, memory * GIB)
@@ -97,7 +95,7 @@ def test_a_role_needs_what_openshifts_documentation_says(role: str, cpus: int, m
     assert needs.source in judge_cpus(cpus, needs).detail
 
 
-def test_a_line_says_what_was_found_and_what_to_do() -> None:
+def test_line_has_detail_and_advice() -> None:
     assert as_line(judge_time(is_synchronized=True)) == "✓ time: the clock follows a time source"
     assert as_line(judge_time(is_synchronized=False)).startswith(
         "✗ time: the clock follows no time source. Start"
@@ -134,7 +132,7 @@ MANIFESTS = {
 
 
 class Registry(Quiet):
-    """A registry with one image, private but below `public/`. Its token server refuses wrong credentials."""
+    """A registry with a private image and a public one below `public/`. Wrong credentials are refused."""
 
     authorizations: ClassVar[list[str | None]] = []
     credentials_elsewhere: ClassVar[list[str | None]] = []
@@ -168,7 +166,7 @@ class Registry(Quiet):
 
 
 class Portal(Quiet):
-    """A login portal: any request is answered by a web page, or by one behind a login at /v2/."""
+    """A login portal that answers every request with a web page, or demands a login at `/v2/`."""
 
     says_at_v2: ClassVar[int] = 200
 
@@ -192,7 +190,7 @@ def pull_secret(directory: Path, **auths: str) -> Path:
 
 
 def lines_of(answer: Answer, check: str) -> str:
-    """The line of a check; the disk is not one of these tests' business."""
+    """Return the line of a check, after testing that the output has no secrets."""
     (line,) = (line for line in answer.out.splitlines() if line[2:].startswith(f"{check}:"))
     assert PASSWORD not in answer.out + answer.err
     assert GOOD not in answer.out + answer.err
@@ -222,9 +220,7 @@ def preflight(*arguments: object) -> Answer:
     ],
     ids=["there", "not there", "refused"],
 )
-def test_the_release_image_is_asked_for_with_the_pull_secret(
-    tmp_path: Path, auth: str, tag: str, line: str
-) -> None:
+def test_release_image_is_requested_with_pull_secret(tmp_path: Path, auth: str, tag: str, line: str) -> None:
     with registry() as host:
         secret = pull_secret(tmp_path, **{host: auth})
         answer = preflight("--release-image", f"{host}/{IMAGE}:{tag}", "--pull-secret", secret)
@@ -233,7 +229,7 @@ def test_the_release_image_is_asked_for_with_the_pull_secret(
     assert lines_of(answer, "release image").startswith(line.format(host))
 
 
-def test_a_pull_secret_that_is_missing_wrong_or_of_others_is_told_apart(tmp_path: Path) -> None:
+def test_unusable_pull_secrets_have_different_messages(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong"
     wrong.write_text(PASSWORD)
     with registry() as host:
@@ -252,14 +248,14 @@ def test_a_pull_secret_that_is_missing_wrong_or_of_others_is_told_apart(tmp_path
 
 
 def image_line(tmp_path: Path, image: str) -> str:
-    """Return the line of an image in the registry, asked with a good pull secret."""
+    """Return the line for an image that is checked with a valid pull secret."""
     with registry() as host:
         secret = pull_secret(tmp_path, **{host: GOOD})
         answer = preflight("--release-image", f"{host}/{image}", "--pull-secret", secret)
     return lines_of(answer, "release image")
 
 
-def test_public_image_makes_no_claim_about_pull_secret(tmp_path: Path) -> None:
+def test_public_image_does_not_test_pull_secret(tmp_path: Path) -> None:
     Registry.authorizations.clear()
     line = image_line(tmp_path, "public/image:4.8.2-x86_64")
     assert line.startswith("✓ ")
@@ -268,7 +264,9 @@ def test_public_image_makes_no_claim_about_pull_secret(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 401])
-def test_login_portal_is_no_registry(tmp_path: Path, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_login_portal_fails_registry_check(
+    tmp_path: Path, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Portal, "says_at_v2", status)
     with serving(Portal) as port:
         host = f"127.0.0.1:{port}"
@@ -305,7 +303,7 @@ def test_each_named_image_is_checked(tmp_path: Path) -> None:
     assert [line[0] for line in lines] == ["✓", "✗", "✓"]
 
 
-def test_subnet_is_every_address_in_it() -> None:
+def test_subnet_checks_every_host_address() -> None:
     answer = preflight("--free", "127.0.0.8/30")
     assert [f"address 127.0.0.{n}:" in answer.out for n in (8, 9, 10, 11)] == [False, True, True, False]
     assert "smaller subnet" in preflight("--free", "10.0.0.0/8").err
@@ -330,7 +328,7 @@ def test_disk_is_measured_and_keeps_its_content(tmp_path: Path) -> None:
     assert "measured only in a live system" in lines_of(other, "disk")
 
 
-def test_no_credentials_follow_a_redirection(tmp_path: Path) -> None:
+def test_redirection_gets_no_credentials(tmp_path: Path) -> None:
     with registry() as host:
         secret = pull_secret(tmp_path, **{host: GOOD})
         preflight("--release-image", f"{host}/{IMAGE}:moved", "--pull-secret", secret)
@@ -339,7 +337,7 @@ def test_no_credentials_follow_a_redirection(tmp_path: Path) -> None:
     assert set(Registry.credentials_elsewhere) == {None}
 
 
-def test_a_registry_that_nobody_runs_is_not_reached() -> None:
+def test_unreachable_registry_fails() -> None:
     host = nobody().removeprefix("http://").rstrip("/")
     answer = preflight("--release-image", f"{host}/{IMAGE}:1")
 
@@ -348,7 +346,7 @@ def test_a_registry_that_nobody_runs_is_not_reached() -> None:
     assert lines_of(answer, "release image") == "- release image: not checked: the registry was not reached"
 
 
-def test_a_certificate_must_be_trusted(tmp_path: Path) -> None:
+def test_registry_certificate_must_be_trusted(tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     request = ("req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
     names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
@@ -366,7 +364,7 @@ def test_a_certificate_must_be_trusted(tmp_path: Path) -> None:
     assert lines_of(trusted, "registry") == f"✓ registry: localhost:{port} answers"
 
 
-def test_the_nearest_place_of_a_pull_secret_counts() -> None:
+def test_most_specific_pull_secret_entry_is_used() -> None:
     image = read_image(f"quay.io/{IMAGE}:4.8.2-x86_64")
 
     assert credentials_for(image, {"https://quay.io/v2/": "a", "quay.io/openshift-release-dev": "b"}) == "b"
@@ -374,7 +372,7 @@ def test_the_nearest_place_of_a_pull_secret_counts() -> None:
     assert credentials_for(image, {"quay.io:443": "a"}) is None
 
 
-def test_names_that_resolve_that_do_not_and_that_nobody_answers(tmp_path: Path) -> None:
+def test_dns_check_distinguishes_missing_name_and_dead_server(tmp_path: Path) -> None:
     with name_server(tmp_path, {"api.lab.example": "192.0.2.10"}) as server:
         answer = in_network(server.prefix(), "--domain", "lab.example")
         cluster = in_network(server.prefix(), "--domain", "lab.example", "--role", "control-plane")
@@ -396,7 +394,7 @@ def in_network(prefix: list[str], *arguments: str) -> Answer:
     return Answer(done.returncode, done.stdout, done.stderr)
 
 
-def test_an_address_that_a_host_has_is_taken() -> None:
+def test_used_address_fails() -> None:
     answer = preflight("--free", "127.0.0.1", "--free", "::1")
 
     assert lines_of(answer, "address 127.0.0.1").startswith("✗ address 127.0.0.1: a host has it. ")
@@ -404,7 +402,7 @@ def test_an_address_that_a_host_has_is_taken() -> None:
 
 
 @pytest.mark.slow
-def test_an_address_is_free_only_where_a_host_that_has_it_would_answer() -> None:
+def test_only_addresses_on_the_local_network_pass_as_free() -> None:
     if os.geteuid() != 0:
         pytest.skip("not root, so no network of its own")
     prefix = ["unshare", "--net", "sh", "-ec", IN_A_NETWORK, "sh"]
@@ -414,7 +412,7 @@ def test_an_address_is_free_only_where_a_host_that_has_it_would_answer() -> None
     assert lines_of(answer, "address 198.51.100.7").startswith("- address 198.51.100.7: not checked: ")
 
 
-def test_a_host_without_a_network_checks_none() -> None:
+def test_network_checks_are_skipped_without_network() -> None:
     if os.geteuid() != 0:
         pytest.skip("not root, so no network of its own")
     image = ("--release-image", "192.0.2.7/name:1")
@@ -425,7 +423,7 @@ def test_a_host_without_a_network_checks_none() -> None:
 
 
 @pytest.mark.slow
-def test_a_disk_whose_writes_are_slow_is_too_slow_and_nothing_is_left_on_it(tmp_path: Path) -> None:
+def test_slow_disk_fails_and_no_file_remains(tmp_path: Path) -> None:
     needs("strace")
     slow = "fdatasync:delay_exit=15000:when=1..60"
     prefix = ["strace", "-f", "-qq", "-o", os.devnull, "-e", "trace=fdatasync", "-e", f"inject={slow}"]
@@ -437,13 +435,13 @@ def test_a_disk_whose_writes_are_slow_is_too_slow_and_nothing_is_left_on_it(tmp_
 
 
 @pytest.mark.parametrize("directory", ["/proc", "/dev/shm", "/no/such/directory"])
-def test_what_is_no_disk_is_never_fast_enough(directory: str) -> None:
+def test_directory_outside_a_disk_is_not_measured(directory: str) -> None:
     answer = service_record("preflight", "-o", "wide", "--disk", directory)
 
     assert lines_of(answer, "disk").startswith(f"- disk: not checked: {directory}")
 
 
-def test_programs_get_the_same_as_people() -> None:
+def test_json_has_all_checks() -> None:
     answer = preflight("--output", "json", "--role", "worker")
     document = json.loads(answer.out)
 
@@ -468,7 +466,7 @@ def test_programs_get_the_same_as_people() -> None:
         ("--ca-bundle", "/no/such/file"),
     ],
 )
-def test_what_cannot_be_meant_is_a_usage_error(arguments: tuple[str, ...]) -> None:
+def test_invalid_argument_is_a_usage_error(arguments: tuple[str, ...]) -> None:
     answer = service_record("preflight", *arguments)
 
     assert (answer.status, answer.out) == (2, "")
