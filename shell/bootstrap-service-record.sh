@@ -24,7 +24,7 @@
 #     record_service_stage_start "pull-image"
 #     record_service_stage_success        # or record_service_stage_failure
 #
-# docs/shell.md describes variables and promises, docs/record-format.md the format. Contents:
+# docs/shell.md describes its variables and guarantees, docs/record-format.md the format. Contents:
 #   The public API
 #   How our code runs inside the service
 #   Stages
@@ -45,46 +45,49 @@
 #   Where the text was not kept
 # service-record-failure.sh finds the line of a failure (see __sr_locate).
 #
-# This file is a guest in the shell of a service. Whatever goes wrong here, the service runs on, and
-# its status, traps, options, output and descriptors stay its own. Therefore
+# This code runs in the shell of the service. If anything fails here, the service must continue, and
+# its status, traps, options, output and descriptors must not change. These are the rules for code
+# that runs in the service's shell:
 #
-# - all names begin with __sr_, and builtins are called by `builtin`, as the service may have
-#   functions of their names;
-# - nothing is redirected but single builtins, and neither options nor IFS change while our code
-#   runs in the service's shell. Bash runs the traps of the service between any two commands, also
-#   ours: a handler would see our redirections and options, and changes that it makes would be lost.
-#   Code that needs options of its own runs in a child process (see __sr_apart);
-# - `2>&-` hides the messages of a builtin. It opens no file, and so needs no /dev/null;
-# - code in the service's shell works under any options. Each call stands left of `||`, where `set
-#   -e` and ERR traps have no effect on us but still on a handler. Expansions have defaults, for
-#   `set -u`. Every local variable is assigned, because of `shopt -s localvar_inherit`;
-# - conditions are written so that the usual case is true: a handler sees the status in `$?`;
-# - `return` has a status: in a trap, it would else return the status of the service's last command;
-# - functions return text in __sr_answer. A command substitution would cost a process;
-# - `name[0]=''` stands for `name=()`, which runs bash's parser. That is slower, and the parser
-#   prints which jobs of the service died of a signal: a shell that dies with them never would.
+# - All names begin with __sr_. Builtins are called by `builtin`, because the service may define
+#   functions with their names.
+# - Only single builtins are redirected, and neither options nor IFS are changed. Bash runs a signal
+#   handler of the service between any two commands, including ours. The handler would see our
+#   redirections and options, and its own changes would be lost when we restore them. Code that
+#   needs other options runs in a child process (see __sr_apart).
+# - `2>&-` hides the messages of a builtin. It opens no file, so /dev/null may be missing.
+# - The code works under all options. Each call is the left side of `||`: there, `set -e` and ERR
+#   traps do not apply to our code, but still to a handler. Expansions have defaults, because of
+#   `set -u`. Every local variable is assigned, because of `shopt -s localvar_inherit`.
+# - Conditions are true in the usual case, because a handler sees their status in `$?`.
+# - `return` always has a status: in a trap, `return` alone returns the status of the service's last
+#   command.
+# - Functions return text in __sr_answer, because a command substitution needs a process.
+# - `name[0]=''` is used instead of `name=()`, which runs bash's parser. That is slower, and the
+#   parser prints which jobs of the service died of a signal. A shell that is dying of the same
+#   signal would not print this without us.
 #
-# The group of commands at the beginning of the file checks whether this file can work in the
-# service's shell. If the check fails, nothing is recorded. It fails
+# The group of commands at the beginning of the file checks whether this code can run in the
+# service's shell. If the check fails, nothing is recorded. It fails if
 #
-# - in bash before 4.4;
-# - if FUNCNEST does not let functions nest;
-# - if variables with our names are readonly;
-# - if `builtin` or another builtin that we need is missing;
-# - without /proc;
-# - if fewer than 20 descriptors may be open. Bash moves descriptors to 10 and above to redirect, so
-#   it could not redirect anything. Reading the limit (in columns 27 to 46 of its line) moves none,
-#   if descriptor 3 is free.
+# - bash is older than 4.4;
+# - FUNCNEST is too low;
+# - variables with our names are readonly;
+# - `builtin` is a function, or a builtin that we need is disabled;
+# - /proc is missing;
+# - fewer than 20 descriptors may be open. To redirect, bash moves descriptors to 10 and above, so
+#   it could not redirect anything. Reading the limit (in columns 27 to 46 of its line) moves no
+#   descriptor if descriptor 3 is free.
 #
-# Why these lines look as they do:
+# Reasons for the form of these lines:
 #
 # - Under `set -x` bash would print them. So the redirection of the group closes descriptor 2 under
-#   `set -x`, and otherwise redirects it to itself, which does nothing. The word behind `2>&` sets
-#   $_ to -2 and takes the `-` or the `2` from it: 0${-//[!x]/}10 is 0x10 if $- has an x, or else
-#   010. No other way to choose is silent and needs no variable of the service.
-# - Aliases and `set -v` act while bash reads a file, and `set -a` exports functions. The group
-#   switches them off. The alias __sr_reading keeps the service's options until later, because an
-#   alias changes no variable and no function of the service.
+#   `set -x`, and otherwise redirects it to itself, which does nothing. The word after `2>&` sets
+#   $_ to -2 and takes the `-` or the `2` from it: 0${-//[!x]/}10 is 0x10 if $- contains an x,
+#   otherwise 010. Every other way to choose prints something or needs a variable of the service.
+# - Aliases and `set -v` take effect while bash reads a file, and `set -a` exports functions. The
+#   group switches them off. The alias __sr_reading keeps the service's options until later, because
+#   an alias changes no variable and no function of the service.
 # - Keywords may be aliases, so the group uses none.
 # - The lines of /proc/self/limits go into COMPREPLY, an array that only completion functions use.
 [[ ${BASH_ALIASES[__sr_reading]+set} ]] || {
@@ -123,16 +126,16 @@ record_service_stage_failure() {
 }
 
 # --- How our code runs inside the service --------------------------------------------------------
-# Switches off the options under which our code cannot run in the service's shell, few services have
-# one of them, and leaves them in __sr_off. Under -k `local` would see no assignment, under -a our
-# variables would be exported, under -T a DEBUG trap would run for our commands. In bash 4.4 the end
-# of `local -` would reset expand_aliases and sourcepath.
+# Switches off the options under which our code cannot run, and saves them in __sr_off. Few services
+# use them. Under -k `local` ignores assignments, under -a our variables would be exported, under -T
+# a DEBUG trap would run for our commands. `local -` is not used instead: in bash 4.4 it resets
+# expand_aliases and sourcepath at its end.
 __sr_quieten() {
   __sr_off=${-//[!akvxT]/}
   [[ ! $__sr_off ]] || builtin set "+$__sr_off"
 }
 
-# Runs a function from a trap, or from `exit`. Under -x the caller has closed descriptor 2 for us.
+# Runs a function from a trap, or from `exit`. Under -x the caller has closed descriptor 2.
 __sr_guarded() { # FUNCTION [ARGUMENT...]
   builtin local __sr_off __sr_status
   __sr_quieten
@@ -148,8 +151,8 @@ __sr_guarded() { # FUNCTION [ARGUMENT...]
   builtin return "$__sr_status"
 }
 
-# Whether bash can redirect. A script that uses `ulimit` may have lowered the limit of descriptors,
-# and bash would print an error message.
+# Returns 0 if bash can redirect. Otherwise bash would print an error message. A script that uses
+# `ulimit` may have lowered the limit of descriptors.
 __sr_can_redirect() {
   builtin local -a __sr_printed
   __sr_printed[0]=''
@@ -157,13 +160,13 @@ __sr_can_redirect() {
   [[ ${__sr_printed[8]-} != 'Max open files'+([[:blank:]])?(1)[0-9][[:blank:]]* ]]
 }
 
-# Has bash parse the second half of this file, if it has not been parsed.
+# Parses the second half of this file, unless it has been parsed.
 __sr_load() {
   ((${#__sr_late[@]} == 0)) || __sr_parse __sr_late "$__sr_late_from"
   __sr_late=()
 }
 
-# Only its first two sections, of LINES: the rest would take a millisecond.
+# Parses only the first two sections of the second half. The rest would take a millisecond.
 __sr_load_traps() { # LINES
   if ((${#__sr_late[@]} && ! __sr_late_from)); then
     __sr_parse __sr_late 0 "$1"
@@ -171,26 +174,26 @@ __sr_load_traps() { # LINES
   fi
 }
 
-# Has bash parse lines, each with its newline. Bash joins a whole array twice as fast as a part, and
-# either much faster than it expands "${lines[@]}".
-__sr_parse() { # ARRAY FIRST [NUMBER of its lines]
+# Parses NUMBER lines of an array, from the index FIRST. Each line ends with a newline. Bash joins a
+# whole array twice as fast as a part of it, and both much faster than it expands "${lines[@]}".
+__sr_parse() { # ARRAY FIRST [NUMBER]
   builtin local -n __sr_lines_to_parse="$1"
   builtin local __sr_text='' __sr_aliases='' __sr_number="${3-${#__sr_lines_to_parse[@]}}"
-  if [[ ${IFS+set} && $IFS != [[:blank:]]* ]]; then # it joins the lines by this
+  if [[ ${IFS+set} && $IFS != [[:blank:]]* ]]; then # "${name[*]}" inserts its first character
     builtin printf -v __sr_text '%s' "${__sr_lines_to_parse[@]:$2:__sr_number}"
   elif (($2 == 0 && $# == 2)); then
     __sr_text=${__sr_lines_to_parse[*]}
   else
     __sr_text=${__sr_lines_to_parse[*]:$2:__sr_number}
   fi
-  ! builtin shopt -q expand_aliases || __sr_aliases=on # they would act on the lines
+  ! builtin shopt -q expand_aliases || __sr_aliases=on # eval would expand them
   [[ ! $__sr_aliases ]] || builtin shopt -u expand_aliases
   builtin eval "$__sr_text"
   [[ ! $__sr_aliases ]] || builtin shopt -s expand_aliases
 }
 
-# Prints the message of __sr_note. In a child process, as a closed pipe kills the process that
-# writes.
+# Prints the message of __sr_note. A child process prints it, because SIGPIPE kills a process that
+# writes to a closed pipe.
 __sr_tell() {
   [[ ! ${__sr_notice-} ]] || ! __sr_has_room ||
     (builtin trap '' PIPE && builtin printf '%s\n' "${__sr_notice-}" >&2)
@@ -223,7 +226,7 @@ __sr_end_stage() { # RESULT [MEMBERS]
   [[ ! ${__sr_notice-} ]] || __sr_tell
 }
 
-__sr_fail_stage() { # the service has handled the failure: its place is that of the call
+__sr_fail_stage() { # the recorded line is that of the call, since the service handled the failure
   [[ ! ${__sr_ulimit-} ]] || __sr_can_redirect || builtin return 0
   builtin local __sr_members=''
   __sr_load
@@ -232,7 +235,7 @@ __sr_fail_stage() { # the service has handled the failure: its place is that of 
 }
 
 # --- Start: the state of a run -------------------------------------------------------------------
-__sr_start() { # [read], if __sr_printed has the service's traps
+__sr_start() { # [read]; with `read`, __sr_printed contains the service's traps
   __sr_begin
   __sr_define_exit
   __sr_choose_trap_method "${BASH_SOURCE[@]: -1}" "${BASH_LINENO[@]: -2:1}"
@@ -241,10 +244,10 @@ __sr_start() { # [read], if __sr_printed has the service's traps
   __sr_append "${__sr[kind]-} start"
 }
 
-__sr_begin() { # all state is text, and JSON where it goes into entries
-  # The first output of a shell sets the size of libc's buffer, and so of one write, to the file's
-  # st_blksize: 4096 here. A record on a disk with blocks of 1 KiB would make it 1024, and an entry
-  # several writes.
+__sr_begin() { # initializes the state; texts for entries are stored as JSON
+  # The first output of a shell sets the size of libc's buffer, and so of one write, to the
+  # st_blksize of the output file: here 4096. If the first output went to a record on a disk with
+  # blocks of 1 KiB, each entry would need several writes.
   builtin printf '\n' 2>&- >/dev/null
   builtin unset -v __sr
   builtin declare -gA __sr
@@ -258,15 +261,15 @@ __sr_begin() { # all state is text, and JSON where it goes into entries
     [sees_exit]='' [exit_line]='' [exit_command]=''
     [err]='' [err_ends]='' [err_command]='' [err_pipe]=''
   )
-  # The state that each entry reads: bash needs three times as long for an element of an array.
+  # State that each entry reads is not in the array: an element takes three times as long to read.
   __sr_open_stage='' __sr_run_command='' __sr_notice=''
   __sr_earlier_time='' __sr_earlier_uptime='' # set by service-record-close.sh for a past event
   __sr_minute=-1 __sr_clock='' __sr_zone=''
   __sr_more='' # members of the next entry only
-  __sr_torn=1  # the end of the file must be looked at
+  __sr_torn=1  # the last line of the file may be incomplete
   __sr_trap_method=looks __sr_ulimit=''
   [[ ${__sr[home]-} == /* ]] || __sr[home]=$PWD/${__sr[home]-}
-  # What comes before the service's own commands in the EXIT trap, and what comes behind them.
+  # The commands before and after the service's own commands in the EXIT trap.
   __sr_answer=' 2>&"${__sr_stderr[_${-//[!x]/}]-2}"'
   __sr_hook_begins='{ __sr_guarded __sr_on_exit '
   __sr[hook]=$__sr_hook_begins'"$?" "$BASH_COMMAND" "$-"; }'$__sr_answer
@@ -274,7 +277,7 @@ __sr_begin() { # all state is text, and JSON where it goes into entries
   __sr[tail]=$'\n'"{ __sr_guarded __sr_after_exit; }$__sr_answer"
   __sr_choose_path
   __sr_record=$__sr_answer
-  __sr_read_line /proc/sys/kernel/random/boot_id # ids as journalctl prints them
+  __sr_read_line /proc/sys/kernel/random/boot_id # without dashes, as in journalctl
   __sr_identity=${__sr_answer:+",\"bootId\":\"${__sr_answer//-/}\""}
   __sr_answer=${INVOCATION_ID-}
   [[ ${#__sr_answer} != 32 || $__sr_answer == *[!0-9a-f]* ]] ||
@@ -287,7 +290,7 @@ __sr_begin() { # all state is text, and JSON where it goes into entries
   fi
 }
 
-__sr_read_line() { # FILE; its first line
+__sr_read_line() { # FILE; sets __sr_answer to its first line
   builtin local -a __sr_printed
   __sr_printed[0]=''
   [[ ! -r $1 ]] || builtin mapfile -t -n 1 -u 9 __sr_printed 9<"$1"
@@ -306,14 +309,14 @@ __sr_choose_path() {
   __sr_choose_name
   if [[ ! -w $__sr_directory/$__sr_answer.json && ! -w $__sr_directory &&
     -w ${SERVICE_RECORDS_INBOX-} ]] &&
-    [[ $EUID != 0 || -e $__sr_directory ]]; then # root makes a missing directory
+    [[ $EUID != 0 || -e $__sr_directory ]]; then # root creates a missing directory
     __sr_directory=$SERVICE_RECORDS_INBOX
     __sr_answer+=.${INVOCATION_ID-} # for the exit helper
   fi
   __sr_answer=${__sr_directory%/}/$__sr_answer.json
 }
 
-__sr_choose_name() { # a file name that upstream's reader takes: no dot, no slash
+__sr_choose_name() { # a file name that upstream's reader accepts: no dot, no slash
   __sr_read_unit
   [[ $__sr_answer ]] ||
     __sr_answer=${0##*/} __sr_answer=${__sr_answer%.sh} __sr_answer=${__sr_answer%.bash}
@@ -324,8 +327,8 @@ __sr_choose_name() { # a file name that upstream's reader takes: no dot, no slas
     $__sr_answer != *[!a-zA-Z0-9_:@\\-]* ]] || { __sr_load && __sr_clean_name; }
 }
 
-# The systemd unit: the innermost part of the control group that is one. A scope is a login session
-# or a container.
+# Sets __sr_answer to the systemd service: the innermost part of the control group that is a
+# service. A scope is a login session or a container, so the search ends there.
 __sr_read_unit() {
   builtin local -a __sr_printed
   builtin local __sr_group=''
@@ -345,12 +348,12 @@ __sr_read_unit() {
 }
 
 # --- Entries -------------------------------------------------------------------------------------
-# An entry is one line of at most 4096 bytes with its newlines, which bash writes at once (see
-# __sr_begin). The file is opened each time, so its removal, its rotation and a fork do no harm.
-# MEMBERS and __sr_more are JSON members. This is the hot path: each command costs 2 us, and bash
-# copies the whole text of a function for each call, so rare cases have functions of their own.
+# Appends an entry: one line of at most 4096 bytes with its newlines, which bash writes at once (see
+# __sr_begin). The file is opened for each entry, so that it may be removed or rotated at any time.
+# MEMBERS and __sr_more are JSON members. This is the hot path: each command takes 2 us, and bash
+# copies the whole text of a function for each call. Therefore rare cases are separate functions.
 __sr_append() { # PHASE [RESULT [MEMBERS [STAGE [MESSAGE]]]]
-  # `local` expands an assignment as a word, which takes several times as long as an assignment.
+  # An assignment in `local` is expanded as a word, and takes several times as long as a plain one.
   builtin local __sr_time __sr_fraction __sr_facts __sr_stage __sr_entry
   __sr_time=${__sr_earlier_time:-${EPOCHREALTIME-}} __sr_fraction='' __sr_facts=${3-}
   __sr_stage=${4-${__sr_open_stage-}}
@@ -360,17 +363,18 @@ __sr_append() { # PHASE [RESULT [MEMBERS [STAGE [MESSAGE]]]]
     builtin printf -v __sr_time '%(%s)T' -1 # before bash 5.0
   fi
   ((__sr_time / 60 == __sr_minute)) || __sr_format_minute "$((__sr_time / 60))"
-  __sr_time=$((__sr_time % 60 + 100)) # the seconds, with a leading zero behind the 1
+  __sr_time=$((__sr_time % 60 + 100)) # 1SS: the seconds with a leading zero
   __sr_entry="{\"timestamp\":\"${__sr_clock-}:${__sr_time:1}$__sr_fraction${__sr_zone-}\"\
 ${__sr_run_command-}${__sr_stage:+",\"stage\":\"$__sr_stage\""}\
 ,\"phase\":\"$1\"${2:+",\"result\":\"$2\""}"
   [[ ! ${5-} ]] || { __sr_load && __sr_explain '' "$5"; }
-  # On a descriptor that is free: then bash has none to move away and back.
+  # Descriptor 9 is usually free. Otherwise bash must move it away and back.
   builtin mapfile -t -n 1 -u 9 __sr_uptime 9</proc/uptime || __sr_uptime[0]=''
   __sr_answer=${__sr_earlier_uptime:-${__sr_uptime[0]-}}
   __sr_entry+="$__sr_facts${__sr_identity-}\
 ${__sr_answer:+",\"uptime\":${__sr_answer%% *}"}${__sr_more-}}"
-  # Right before the write, so that a signal in between finds the stage neither twice nor lost.
+  # Immediately before the write: if a signal ends the shell in between, the stage is neither
+  # recorded twice nor lost.
   case $1 in
   'stage start') __sr_open_stage=$__sr_stage ;;
   'stage end') __sr_open_stage='' ;;
@@ -378,8 +382,9 @@ ${__sr_answer:+",\"uptime\":${__sr_answer%% *}"}${__sr_more-}}"
   __sr_write
 }
 
-# RFC 3339 in UTC, or, where TZ is readonly, in local time that says so. Kept for a minute, as each
-# change of TZ has bash make its whole environment anew.
+# Sets __sr_clock and __sr_zone: RFC 3339 in UTC or, if TZ is readonly, in local time with its
+# offset. The result is used for a minute, because bash rebuilds its whole environment for each
+# change of TZ.
 __sr_format_minute() { # MINUTES since 1970
   builtin local __sr_seconds="$(($1 * 60))"
   if [[ ${TZ+${TZ@a}} == *r* ]]; then # an assignment would end the service
@@ -393,8 +398,9 @@ __sr_format_minute() { # MINUTES since 1970
   __sr_minute=$1
 }
 
-# One write. Beyond `ulimit -f` it would not only fail but kill the service by SIGXFSZ.
-__sr_write() { # __sr_entry; sets __sr_exit_trap, where the service may have set its EXIT trap
+# Writes __sr_entry. SIGXFSZ is ignored meanwhile: a write beyond `ulimit -f` would kill the
+# service. Sets __sr_exit_trap to the EXIT trap if the service may have set one.
+__sr_write() {
   builtin local __sr_head='' __sr_written=''
   __sr_exit_trap[0]=''
   if [[ ! ${__sr_torn-} && -f ${__sr_record-} && ! -L ${__sr_record-} ]] || __sr_prepare_file; then
@@ -410,8 +416,10 @@ __sr_write() { # __sr_entry; sets __sr_exit_trap, where the service may have set
   [[ $__sr_written && ! ${__sr_more-}${__sr_torn-} ]] || __sr_count_lost
 }
 
-# The first entry of a run, each after a failure, and each of an array look at the file first.
-__sr_prepare_file() { # fails if the entry is written, or cannot be
+# Checks the file before the first entry of a run, before an entry after a failed one, and before
+# each entry in an array. Returns 1 if the entry is already written (to the array), or cannot be
+# written.
+__sr_prepare_file() {
   [[ -f ${__sr_record-} && ! -L ${__sr_record-} ]] || __sr_create || builtin return "$?"
   __sr_look_at_file
   [[ ! $__sr_written ]]
@@ -428,7 +436,8 @@ __sr_count_lost() { # after an entry that was not written, or not by the hot pat
   fi
 }
 
-# As __sr_capture, which explains it, within the preparation of __sr_write: one serves both.
+# Like __sr_capture (see there), but uses the ignored SIGXFSZ and the free descriptors of
+# __sr_write.
 __sr_read_exit_trap() {
   [[ ! ${__sr_more-}${__sr[ended]-} ]] && __sr_can_capture || builtin return 0
   builtin local __sr_file=''
@@ -442,10 +451,10 @@ __sr_read_exit_trap() {
     __sr_discard_file
 }
 
-# While a builtin is redirected, bash keeps the descriptors in the first free ones from 10 on. If
-# the service dies of a signal there, its EXIT trap runs without its own descriptors 1 and 2: our
-# command in that trap puts them back.
-__sr_find_free_descriptors() { # the first three, in __sr_free
+# Sets __sr_free to the first three free descriptors from 10 on. While a builtin is redirected, bash
+# saves the original descriptors there. If the service dies of a signal at that moment, its EXIT
+# trap runs without its own descriptors 1 and 2, and our command in that trap restores them.
+__sr_find_free_descriptors() {
   builtin local __sr_number=9 __sr_count=0
   builtin local -a __sr_found
   while ((__sr_count < 3)); do
@@ -455,8 +464,9 @@ __sr_find_free_descriptors() { # the first three, in __sr_free
   __sr_free="${__sr_found[0]} ${__sr_found[1]} ${__sr_found[2]}"
 }
 
-# A record keeps its layout.
-__sr_look_at_file() { # sets __sr_head, the text before the entry, or __sr_written
+# Sets __sr_head to the text before the entry or, if it wrote the entry to an array, __sr_written.
+# An existing record keeps its layout.
+__sr_look_at_file() {
   if [[ -s ${__sr_record-} ]]; then
     [[ ! -r ${__sr_record-} ]] || builtin read -r -n 1 -d '' -u 9 __sr_head 9<"${__sr_record-}"
     __sr_head=${__sr_head:-$'\n'} # bash does not show a NUL
@@ -467,24 +477,27 @@ __sr_look_at_file() { # sets __sr_head, the text before the entry, or __sr_writt
       __sr[array_end]=$__sr_answer __sr_written=1
       builtin return 0
     fi
-    # The entry may be there, and only the message about it lost.
+    # The entry may be written although the child could not report it.
     [[ ${__sr[hung]-} != *' array '* ]] && __sr_is_written && __sr_written=1 && builtin return 0
   fi
-  # The last line may be torn, and the entry must not end up in it. An entry that cannot go into an
-  # array is parked behind it, as are the following ones of this run. The exit helper merges them.
+  # The last line may be incomplete, so the entry starts on a new line. An entry that cannot be
+  # added to an array is written after it, as are all later ones of this run. The exit helper merges
+  # them.
   __sr_head=
   [[ ! -s ${__sr_record-} ]] || __sr_head=$'\n'
 }
 
-# Anything else in the place of the record is left alone: a FIFO would block for ever.
+# Creates the record if nothing has its path. Anything else there is not opened: a FIFO would block
+# forever.
 __sr_create() {
   [[ -e $__sr_record || -L $__sr_record || ! -d ${__sr_record%/*} && -e ${__sr_record%/*} ]] ||
     __sr_apart create __sr_make_file
-  [[ -f $__sr_record && ! -L $__sr_record ]] # perhaps made by another process
+  [[ -f $__sr_record && ! -L $__sr_record ]] # another process may have created it
 }
 
-# OpenShift's gather packs arrays as an ordinary user, so everybody may read them.
-__sr_make_file() { # in a child
+# Runs in a child. Every user may read arrays, because OpenShift's gather packs them as a normal
+# user.
+__sr_make_file() {
   builtin trap '' XFSZ
   builtin local __sr_mode=0750 __sr_umask=0137 __sr_content=''
   [[ ${__sr[layout]-} != array ]] || __sr_mode=0755 __sr_umask=0133 __sr_content=$'[\n]\n'
@@ -493,18 +506,18 @@ __sr_make_file() { # in a child
     __sr_run 5 mkdir -p -m "$__sr_mode" -- "${__sr_record%/*}" || builtin return "$?"
   }
   builtin umask "$__sr_umask"
-  builtin set -C # two processes may get here at once
+  builtin set -C # two processes may create it at once
   builtin printf '%s' "$__sr_content" >"$__sr_record"
 }
 
-__sr_sync() { # if configured, the entries are on the disk before the service goes on
+__sr_sync() { # if configured, waits until the entries are on the disk
   [[ ${__sr[sync]-} != ends ]] || ! __sr_load ||
     __sr_apart sync __sr_run 5 sync -- "${__sr_record-}" "${__sr_record%/*}"
 }
 
-__sr_escape() { # TEXT; as the content of a JSON string
+__sr_escape() { # TEXT; sets __sr_answer to the content of a JSON string
   __sr_answer=$1
-  # No ranges: they depend on the locale, and changing that costs as much as a write.
+  # Ranges depend on the locale, and changing the locale takes as long as a write.
   [[ $1 != *[!abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789\ .,:/_=+@-]* ]] ||
     __sr_escape_bytes
 }
@@ -513,7 +526,7 @@ __sr_escape() { # TEXT; as the content of a JSON string
 __sr_on_err() { # STATUS OPTIONS LINE COMMAND PIPESTATUS...; before the service's own ERR trap
   if [[ $BASHPID == "${__sr_pid-}" ]]; then
     if [[ ${__sr[ended]-} == later && $2 == *e* ]]; then
-      __sr_end failure ",\"exitCode\":$1" # of the service's EXIT trap, which ends here
+      __sr_end failure ",\"exitCode\":$1" # errexit ends the service's EXIT trap here
     fi
     __sr[err_line]=$3 __sr[err_command]=${4:0:4096} __sr[err_pipe]='' __sr[err_status]=$1
     builtin printf -v '__sr[err_pipe]' '%s ' "${@:5}"
@@ -525,17 +538,17 @@ __sr_on_err() { # STATUS OPTIONS LINE COMMAND PIPESTATUS...; before the service'
   builtin return "$1"
 }
 
-__sr_on_exit_call() { # STATUS [ARGUMENT...]; called by `exit`, which alone knows its line
+__sr_on_exit_call() { # STATUS [ARGUMENT...]; called by `exit`, to note the line of the call
   if [[ $BASHPID == "${__sr_pid-}" && $# -le 2 && ${2-} != --* ]]; then
     if [[ ${__sr[ended]-} == later ]]; then # in the service's EXIT trap
       case ${2-$1} in
       0) __sr_end success ',"exitCode":0' ;;
-      *[!0-9]*) __sr[ended]=1 ;; # bash will complain, and end with another status
+      *[!0-9]*) __sr[ended]=1 ;; # bash prints an error, and ends with another status
       *) __sr_end failure ",\"exitCode\":$((10#${2-$1} & 255))" ;;
       esac
     fi
     __sr[exit_line]=${BASH_LINENO[2]-} __sr[exit_command]="exit${2+ ${2:0:4096}}"
-    # The frames: before bash 5.2, eval and source have ended when the EXIT trap runs.
+    # Note the frames: before bash 5.2, those of eval and source are gone when the EXIT trap runs.
     __sr_exit_functions=("${FUNCNAME[@]:3}") __sr_exit_files=("${BASH_SOURCE[@]:3}")
     __sr_exit_lines=("${BASH_LINENO[@]:2}")
     __sr_look_at_traps ends
@@ -543,8 +556,8 @@ __sr_on_exit_call() { # STATUS [ARGUMENT...]; called by `exit`, which alone know
   builtin return "$1"
 }
 
-# A function `exit`, unless the service has its own, or POSIX mode would ignore ours. `exit` without
-# an argument needs the status of the command before.
+# Defines a function `exit`, unless the service has its own, or POSIX mode would ignore ours. `exit`
+# without an argument needs the status of the previous command, which __sr_on_exit_call returns.
 __sr_define_exit() {
   [[ ! -o posix ]] && ! builtin declare -F exit >/dev/null || builtin return 0
   exit() {
@@ -555,11 +568,11 @@ __sr_define_exit() {
   __sr[sees_exit]=1
 }
 
-# Sets the EXIT trap to the service's commands with ours before and behind them. Sets __sr[err] to
-# the same for the ERR trap: the caller sets that trap, because bash would reset it at the end of a
-# function without -E. Our commands keep the exit status, and print nothing under -x. A trap that
-# the service made from the output of `trap -p`, with our commands in it, stays as it is.
-__sr_adopt_traps() { # __sr_traps
+# Adds our commands before and after the service's commands in the EXIT trap. Sets __sr[err] to the
+# text of the ERR trap with our command. The caller sets that trap, because bash would reset it at
+# the end of a function without -E. Our commands keep the exit status, and print nothing under -x. A
+# trap that the service copied from the output of `trap -p`, with our commands, is not changed.
+__sr_adopt_traps() { # reads __sr_traps
   builtin local __sr_index=0 __sr_own='' __sr_err=''
   for ((__sr_index = 3; __sr_index < ${#__sr_traps[@]}; __sr_index += 4)); do
     [[ ${__sr_traps[__sr_index - 1]} == - ]] || case ${__sr_traps[__sr_index]} in
@@ -580,9 +593,9 @@ __sr_adopt_traps() { # __sr_traps
     [[ ! ${__sr[sees_exit]-} ]] || builtin unset -f exit
     __sr[sees_exit]=
   fi
-  # Behind an unfinished here-document or a backslash our text would become part of it. Before bash
-  # 5.2 a shell that kills itself by its trap's last command ends with its status, and would die of
-  # the signal if one more command followed.
+  # After an unfinished here-document or a backslash, our text would become part of it. Before bash
+  # 5.2, a shell that kills itself in the last command of its trap ends with its exit status. If one
+  # more command followed, it would die of the signal.
   if [[ ! $__sr_own || $__sr_own == *'<<'* || $__sr_own == *\\ ]] ||
     { ((__sr_bash < 502)) && __sr_kills_itself "$__sr_own"; }; then
     __sr_answer=
@@ -593,9 +606,10 @@ __sr_adopt_traps() { # __sr_traps
   builtin trap "${__sr[hook]-}$__sr_own$__sr_answer" EXIT
 }
 
-# Checks whether the EXIT trap still begins with our command, and puts it back if not: the service
-# may set its own EXIT trap at any time. (In a record call, __sr_write usually makes this check.)
-__sr_look_at_traps() { # [ends], where the shell ends right after this; [tracks], from `trap`
+# Checks that the EXIT trap still begins with our command, and adds the command again if not: the
+# service may set its EXIT trap at any time. (In a record call, __sr_write usually makes this
+# check.)
+__sr_look_at_traps() { # [ends | tracks]; ends: the shell ends now; tracks: called by `trap`
   builtin local -a __sr_printed
   [[ ${__sr_trap_method-} == looks || ${__sr_trap_method-} == "${1-looks}" ]] &&
     [[ $BASHPID == "${__sr_pid-}" ]] || builtin return 0
@@ -605,12 +619,13 @@ __sr_look_at_traps() { # [ends], where the shell ends right after this; [tracks]
   __sr_read_traps EXIT && __sr_adopt_traps
 }
 
-# The lines that a builtin prints, in __sr_printed. In the service's shell it makes no process: the
-# builtin prints into the file of a here-document, which has no name, and takes any length, where a
-# pipe would fill and block. Since 5.1 bash makes a pipe of a short one: in 5.1 it is made longer
-# than a pipe's buffer, later BASH_COMPAT asks for a file. Only root may write to the file. Two
-# commands instead of one redirected group, because a handler may run in between: it then sees one
-# descriptor more, above 9, of a file that nothing else has open.
+# Sets __sr_printed to the lines that a builtin prints. In the service's shell this forks no
+# process: the builtin prints to the unnamed file of a here-string. Any length fits into it, while a
+# pipe would fill and block. Since 5.1, bash uses a pipe for a short here-string. To get a file, the
+# text is longer than a pipe's buffer in 5.1, and BASH_COMPAT is set in later versions. Only root
+# may write to the file. Two commands are used instead of one redirected group, because a handler
+# may run in between. It then sees only one more descriptor, above 9, on a file that nothing else
+# uses.
 __sr_capture() { # COMMAND [ARGUMENT...]
   builtin local __sr_ended=0
   __sr_printed[0]=''
@@ -634,9 +649,10 @@ __sr_capture() { # COMMAND [ARGUMENT...]
   builtin return "$__sr_ended"
 }
 
-# An assignment to a readonly variable would end the service, but a readonly TMPDIR serves if it can
-# be written. `varredir_close` would close the file; `shopt` is faster than a search of BASHOPTS. A
-# child of ours cannot set a trap for SIGXFSZ, see __sr_begin_child: without a limit, it needs none.
+# Returns 0 if __sr_capture can use a file. An assignment to a readonly variable would end the
+# service; a readonly TMPDIR can be used if it is writable. `varredir_close` would close the file;
+# `shopt` is faster than a search in BASHOPTS. A child of ours cannot set a trap for SIGXFSZ (see
+# __sr_begin_child). Without `ulimit -f` it needs none.
 __sr_can_capture() {
   [[ ${__sr_captures-} && ${BASH_COMPAT+${BASH_COMPAT@a}} != *r* ]] &&
     [[ ${TMPDIR+${TMPDIR@a}} != *r* || -w $TMPDIR ]] &&
@@ -650,7 +666,7 @@ __sr_discard_file() {
   [[ ! $__sr_file ]] || \exec {__sr_file}<&- # `builtin exec` would open it again
 }
 
-__sr_capture_in_child() { # COMMAND [ARGUMENT...]; only a child makes another one
+__sr_capture_in_child() { # COMMAND [ARGUMENT...]; forks only if this process is a child itself
   __sr_answer=
   [[ ${__sr_xfsz-} == child ]] && __sr_answer=$("$@" && builtin printf read) &&
     [[ $__sr_answer == *read ]] || builtin return 1
@@ -658,7 +674,7 @@ __sr_capture_in_child() { # COMMAND [ARGUMENT...]; only a child makes another on
   builtin mapfile -t __sr_printed <<<"${__sr_answer%$'\n'}"
 }
 
-# What `trap -p` prints, as words in __sr_traps: trap -- COMMAND SIGNAL for each.
+# Sets __sr_traps to the words that `trap -p` prints: `trap -- COMMAND SIGNAL` for each trap.
 __sr_read_traps() { # SIGNAL...
   builtin local -a __sr_printed
   __sr_capture builtin trap -p "$@" || {
@@ -670,25 +686,26 @@ __sr_read_traps() { # SIGNAL...
   __sr_parse_traps
 }
 
-__sr_parse_traps() { # __sr_printed
+__sr_parse_traps() { # reads __sr_printed
   __sr_traps=()
   builtin printf -v __sr_answer '%s\n' "${__sr_printed[@]}"
   builtin eval "__sr_traps=($__sr_answer)"
 }
 
-# Chooses how the EXIT trap keeps our command, by the text of the script (__sr_trap_method):
-#   ''      no word shows that a trap may be set after this;
-#   tracks  a function `trap` can set all traps of the script, and puts our command back each time;
-#   ends    the script saves its traps and sets them again: it must never find ours among them. Only
-#           `exit` and errexit put ours before the service's, as the shell ends right after;
-#   looks   anything else may set traps, such as a library: each call of ours looks.
-__sr_choose_trap_method() { # SCRIPT LINE, where it sources this file
+# Searches the text of the script, and sets __sr_trap_method: how our command stays in the EXIT
+# trap.
+#   ''      nothing in the text sets a trap later, so there is nothing to do;
+#   tracks  a function `trap` can set all traps of the script, and adds our command each time;
+#   ends    the script saves its traps and sets them again, and must not see ours. Our command is
+#           added only by `exit` and errexit, because the shell ends immediately after that;
+#   looks   other code, such as a library, may set traps: each record call checks the EXIT trap.
+__sr_choose_trap_method() { # SCRIPT LINE; the line that sources this file
   builtin local __sr_text='' __sr_below='' __sr_word='' __sr_line='' __sr_seen=''
   builtin local -a __sr_printed
   [[ -f $1 && -r $1 ]] || builtin return 0
   builtin read -r -N 131072 -u 9 __sr_text 9<"$1"
   [[ $__sr_text != *ulimit\ * ]] || __sr_ulimit=1
-  # Code that saves its traps, unless they are others than EXIT's.
+  # Code that saves its EXIT trap, or all its traps.
   if [[ $__sr_text == *=\$'(trap -'* || $__sr_text == *=\"\$'(trap -'* ]] &&
     [[ $__sr_text == *'eval '* ]]; then
     __sr_below=$__sr_text
@@ -698,7 +715,7 @@ __sr_choose_trap_method() { # SCRIPT LINE, where it sources this file
       [[ ${__sr_word%%\)*} != @(p|*[!A-Z]@(EXIT|0)*) ]] || __sr_trap_method=ends
     done
   fi
-  # Searching a longer one costs more than it saves.
+  # Searching a longer text takes more time than it saves.
   [[ ${#__sr_text} -le 16384 || ${#__sr_text} -le 32768 && $__sr_text == *trap* ]] &&
     [[ ! ${BASH_ENV-} ]] || builtin return 0
   [[ ${__sr_trap_method-} == looks ]] || builtin return 0
@@ -708,7 +725,7 @@ __sr_choose_trap_method() { # SCRIPT LINE, where it sources this file
   builtin read -r -N 2097152 -u 9 __sr_word 9</proc/self/environ
   [[ $__sr_word != *BASH_FUNC_* ]] || builtin return 0
   if ((${#__sr_text} <= 16384)); then
-    # Without the line that sources this file, and without comments.
+    # Remove the line that sources this file, and comments.
     __sr_line=${__sr_printed[$2 - 1]-}
     [[ $__sr_line != *([[:blank:]])@(.|source)[[:blank:]]* || $__sr_line == *[\;\&\|\`\(]* ||
       ${BASH_SOURCE[*]: -2:1} != "${BASH_SOURCE[0]}" ]] || __sr_printed[$2 - 1]=
@@ -727,22 +744,22 @@ __sr_choose_trap_method() { # SCRIPT LINE, where it sources this file
 }
 
 # --- The end of the service ----------------------------------------------------------------------
-# The first command of the EXIT trap. A success is recorded only where nothing can change it any
-# more: with commands of the service behind ours, after those.
+# The first command of the EXIT trap. If commands of the service follow it in the trap, a success is
+# recorded after them, because they can still change the result.
 __sr_on_exit() { # STATUS COMMAND OPTIONS
   builtin local __sr_ended="$1" __sr_members=''
   builtin local -a __sr_printed
   [[ ! ${__sr_moved-} ]] || { __sr_load && __sr_restore_descriptors; }
   [[ $BASHPID == "${__sr_pid-}" && ! ${__sr[ended]-} ]] || builtin return "$1"
   __sr[ended]=1 __sr[options]=${3-}
-  # A handler that fails here under `set -e` would end the shell before its end is recorded, and
-  # bash 5.2 would print an internal error. Without us the shell would be gone. __sr_guarded sets -e
-  # again.
+  # Under `set -e`, a handler that fails here would end the shell before its end is recorded, and
+  # bash 5.2 would print an internal error. (Without the shim, the handler would not run: the shell
+  # would have ended.) __sr_guarded sets -e again.
   [[ $- != *e* ]] || { builtin set +e && __sr_off+=e; }
   __sr_printed[0]=''
   [[ ${__sr_trap_method-} != looks ]] || __sr_capture builtin trap -p EXIT
   [[ ${__sr_printed[0]-} == @(|"trap -- '${__sr[hook]-}"*) ]] ||
-    builtin return "$1" # the service has commands before ours, and this status is theirs
+    builtin return "$1" # the service has commands before ours, so this is not the status of `exit`
   __sr_hide_children
   __sr_end_run "$@" || __sr_ended=$?
   [[ ! ${__sr[chld]-} ]] || builtin trap -- "${__sr[chld]-}" CHLD
@@ -750,8 +767,10 @@ __sr_on_exit() { # STATUS COMMAND OPTIONS
   builtin return "$1"
 }
 
-# A CHLD trap of the service shall not see our processes. Its own that end meanwhile would, without
-# us, end after the shell. (Not where the traps can be read only by a process.)
+# Removes the CHLD trap while we record the end, so that it does not run for our processes.
+# Processes of the service that end meanwhile would, without the shim, end after the shell. If the
+# traps can only be read by a process, the trap is kept. Sets __sr[chld] to the trap, and __sr[held]
+# to `never` if SIGTERM must not be held (see __sr_hold_term).
 __sr_hide_children() {
   builtin local -a __sr_printed
   builtin local __sr_index=0
@@ -768,11 +787,11 @@ __sr_hide_children() {
   [[ ! ${__sr[chld]-} ]] || builtin trap - CHLD
 }
 
-# Returns the status that the service shall end with.
+# Records the end. Returns the exit status of the service.
 __sr_end_run() { # STATUS COMMAND
   __sr_read_ending "$1"
   [[ $__sr_answer != signal ]] || {
-    # Nothing that takes time: the shell shall die when it would have died without us.
+    # Do nothing that takes time, so that the shell dies as early as it would without the shim.
     __sr_end failure ',"signal":"unknown"'
     builtin return "$1"
   }
@@ -781,11 +800,11 @@ __sr_end_run() { # STATUS COMMAND
   if [[ $__sr_ended != 0 ]]; then
     __sr_hold_term
     __sr_load
-    __sr_describe failure "$__sr_ended" "${2:0:4096}" # bash would take seconds for a longer one
+    __sr_describe failure "$__sr_ended" "${2:0:4096}" # a longer text would take seconds
     __sr_end failure "$__sr_members"
     __sr_release_term
   elif [[ $__sr_answer == unknown ]]; then
-    builtin true # no result is better than a wrong one
+    builtin true # record no result: it could be wrong
   elif [[ ! ${__sr[own]-} || -o posix && ${__sr[own]-} == *exit* ]]; then
     __sr_end success ',"exitCode":0'
   else
@@ -795,9 +814,11 @@ __sr_end_run() { # STATUS COMMAND
   builtin return "$__sr_ended"
 }
 
-# The record of a failure may wait for the journal, and a stop may come meanwhile. It would end the
-# shell before the service's own commands in the EXIT trap. So SIGTERM is held until those have run.
-# A handler of the service runs as it would. Not while __sr_read_ending needs the signal itself.
+# Delays SIGTERM until the service's own commands in the EXIT trap have run. Recording a failure may
+# wait for the journal. If systemd stops the service at that moment, SIGTERM would end the shell
+# before these commands. A handler of the service for SIGTERM is not replaced. This runs only after
+# __sr_read_ending, which needs the default action of the signal. Values of __sr[held]: `never`,
+# `once` (delayed), `again` (a signal has arrived).
 __sr_hold_term() {
   [[ ${__sr[held]-} == never ]] || { __sr[held]=once && builtin trap '__sr[held]=again' TERM; }
 }
@@ -819,19 +840,21 @@ __sr_end() { # RESULT MEMBERS
   __sr_sync
 }
 
-# How the shell ends: `signal` if it is dying of one, else `ends`, or `unknown`. A dying shell runs
-# its EXIT trap, but does not tell it of the signal, and shows a status of 0. Where neither `exit`
-# nor errexit was seen, a copy of the shell tells: it inherits that bash is handling a terminating
-# signal, and then treats another one in its own way. A script that ran to its last line needs the
-# copy as well: a signal may come after that line. Up to bash 5.1 the copy ignores the other signal;
-# since 5.2 it dies without running an EXIT trap.
+# Sets __sr_answer to `signal` if the shell is dying of a signal, to `ends` if not, or to `unknown`.
+# A shell that dies of a signal runs its EXIT trap with the status 0, and the trap cannot see the
+# signal. If neither `exit` nor errexit was seen, a copy of the shell (a subshell) shows it. The
+# copy inherits bash's internal state "handling a terminating signal", and sends itself another
+# signal. If the shell is dying, the copy ignores that signal up to bash 5.1, and since 5.2 it dies
+# without running an EXIT trap. A script that has reached its last line needs the copy, too, because
+# a signal may arrive after that line.
 #
-# The copy prints `c` at once, `t` from its EXIT trap, and `i` if it ignored all signals; a service
-# may ignore some from its start, so it tries several. Before 5.1 a copy never runs that trap.
+# The copy prints `c` first, `t` from its EXIT trap, and `i` if it ignored all signals. It sends
+# several signals, because the service may have been started with some of them ignored. Before 5.1,
+# a copy never runs its EXIT trap.
 __sr_read_ending() { # STATUS
   __sr_answer=ends
   [[ ! ${__sr[exit_line]-} && (! ${__sr[err_ends]-} || $1 == 0) ]] || builtin return 0
-  # systemd signals each process that it finds until it finds no new one: a copy may die at once.
+  # systemd sends its signal until it finds no new process, so it may kill a copy at once: retry.
   for __sr_answer in '' '' '' ''; do
     ! __sr_has_room || {
       if [[ ${__sr_execs-} ]]; then
@@ -855,9 +878,9 @@ __sr_unset_exec() { # FUNCTION; in a child
   "$1"
 }
 
-__sr_run_copy() { # in a subshell of its own, as an EXIT trap does not run in a command substitution
-  # Bash prints that the subshell was terminated. Nothing may run before this line: in bash 4.4 it
-  # would also print that a job of the service was.
+__sr_run_copy() { # in a nested subshell, as an EXIT trap does not run in a command substitution
+  # Hide bash's message that the subshell was terminated. Nothing may run before this line: bash 4.4
+  # would also print that a job of the service was terminated.
   \exec 2>&-
   (
     __sr_begin_child
@@ -872,10 +895,11 @@ __sr_run_copy() { # in a subshell of its own, as an EXIT trap does not run in a 
 }
 
 # --- Child processes -----------------------------------------------------------------------------
-# Whatever needs a process, or options of its own, runs in one command substitution. What it starts
-# is not among the service's `$!`, `jobs` and CHLD. Its __sr_answer becomes ours, with a mark behind
-# it: where bash could not make the process, the status is that of a success. A job that was killed
-# once is not tried again. A handler of the service runs when the child has ended.
+# Runs a function in a command substitution: code that needs a process or other options. Processes
+# that it starts do not appear in the service's `$!` and `jobs`, and do not run its CHLD trap. The
+# child returns its __sr_answer followed by a dot. If the dot is missing, bash could not fork,
+# although the status is 0. A JOB that was killed once (status 124) is not started again in this
+# run. A handler of the service runs after the child has ended.
 __sr_apart() { # JOB FUNCTION [ARGUMENT...]
   builtin local __sr_ended=0
   __sr_answer=
@@ -888,35 +912,36 @@ __sr_apart() { # JOB FUNCTION [ARGUMENT...]
   builtin return "$__sr_ended"
 }
 
-# The options of a child; those of its parent do not change. A command `trap` would hide the
-# parent's traps from `trap -p`: what writes in a child has to see to SIGXFSZ itself.
+# Sets the options of a child. This does not use `trap`, because `trap -p` in the child would then
+# no longer print the parent's traps. Code that writes files in a child must ignore SIGXFSZ itself.
 __sr_begin_child() {
   builtin set +aeuxvfkmETC
   builtin unset -f exec 2>&- # of the service
   __sr_xfsz=child
 }
 
-# In bash 5.2 a handler that runs while bash parses `$(` fails with a syntax error. Bash does not
-# parse backquotes before the child exists, and shfmt would replace them, but for the quotes around.
+# In bash 5.2, a handler that runs while bash parses `$(` fails with a syntax error. Backquotes are
+# parsed only in the child. The eval keeps shfmt from replacing them by `$(`.
 \builtin eval '__sr_substitute() { __sr_answer=`"$@"`; }'
 
 __sr_run_job() { # FUNCTION [ARGUMENT...]
   __sr_begin_child
   builtin local __sr_ended=0
-  # Nothing of the child is shown, whatever fails. Programs get an open descriptor 2, if possible.
+  # Hide all messages of the child. Programs get an open descriptor 2, if possible.
   \exec 2>&- || builtin exit 1
-  builtin local IFS=$' \t\n' # fails where IFS is readonly
+  builtin local IFS=$' \t\n' # fails if IFS is readonly
   \exec 2>/dev/null || builtin true
   "$@" </dev/null || __sr_ended=$?
   builtin printf '%s.' "$__sr_answer"
   builtin exit "$__sr_ended"
 }
 
-# Runs a function in a child, or, where there is no room for one, in this shell under the options of
-# a child, and evaluates its answer, which is code.
+# Runs a function in a child or, if there is no room for a process, in this shell with the options
+# of a child. Then evaluates its __sr_answer, which is code.
 __sr_evaluate() { # JOB FUNCTION [ARGUMENT...]
   builtin local __sr_ignores=''
-  # Under `ulimit -f` even a long here-string may kill. A child cannot set a trap, see above.
+  # Under `ulimit -f` even a long here-string may send SIGXFSZ. A child cannot set a trap, see
+  # above.
   [[ ! ${__sr_limited-} || $__sr_xfsz ]] || __sr_ignores=1
   [[ ! $__sr_ignores ]] || { builtin trap '' XFSZ && __sr_xfsz=ignored; }
   __sr_apart "$@" || __sr_run_here "${@:2}" || __sr_answer=
@@ -932,13 +957,14 @@ __sr_run_here() { # FUNCTION [ARGUMENT...]
   ((__sr_bash >= 500)) || builtin set "-${__sr_options//[!euf]/}"
 }
 
-# Whether a few more processes may be made. Where bash cannot fork, it tries for half a minute and
-# then ends the service: no fork of ours is without this check. The limits are those of the control
-# group and its parents, and `ulimit -u`, against all threads, which binds everybody but root.
+# Returns 0 if six more processes may be started. If bash cannot fork, it retries for half a minute
+# and then ends the service, so this check precedes every fork of ours. The limits are pids.max of
+# the control group and its parents and, for all users but root, `ulimit -u`. That limit is compared
+# with the number of all threads of the host, which is a safe upper bound.
 __sr_has_room() {
   builtin local -a __sr_printed
   builtin local __sr_group='' __sr_limit='' __sr_answer=''
-  [[ $- != *r* ]] || builtin return # nor can a restricted shell redirect
+  [[ $- != *r* ]] || builtin return # a restricted shell cannot redirect
   __sr_printed[0]=''
   builtin mapfile -t -u 9 __sr_printed 9</proc/self/cgroup
   for __sr_group in "${__sr_printed[@]}"; do
@@ -968,29 +994,29 @@ __sr_has_room() {
 }
 
 # --- Sourcing ------------------------------------------------------------------------------------
-__sr_resume() { # the service's options
+__sr_resume() { # sets the service's options again
   [[ $__sr_reading != *a* ]] || builtin set -a
   [[ $__sr_reading != *A* ]] || builtin shopt -s expand_aliases
   [[ $__sr_reading != *v* ]] || builtin set -v
   [[ $__sr_reading != *x* ]] || builtin set -x
 }
 
-# Keeps the text of the second half, 63 lines below, as this file may be another when a run fails.
+# Keeps the text of the second half, 63 lines below: the file may be replaced before it is needed.
 [[ -f ${BASH_SOURCE[0]} ]] && # not where a pipe is sourced
   \builtin mapfile -s "$((LINENO + 60))" -u 9 __sr_late 9<"${BASH_SOURCE[0]}" &&
   [[ ${__sr_late[0]-} == '# === Second half'* ]] || __sr_late=()
 __sr_late_from=0 __sr_starts='' __sr_unread=1
 if ((${#__sr_late[@]})); then
   __sr_unread=''
-  \builtin unset -v '__sr_late[-1]' # it would switch the service's options on
+  \builtin unset -v '__sr_late[-1]' # its last line sets the service's options again
 fi
 
 __sr_bash=$((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1]))
 __sr_here=0
 ((__sr_bash != 501)) || \builtin printf -v __sr_here '%065536d' 0
 
-# Sourcing it again in the same run, perhaps in a subshell, starts nothing. A child process, or the
-# program that this process became by `exec`, has no such variable, unless somebody exported it.
+# Sourcing again in the same run, or in a subshell of it, starts nothing. A child process, or the
+# program that replaced this one by `exec`, has no __sr_pid, unless the service exported it.
 if [[ ! ${__sr_pid-} || ${__sr_pid@a} == *x* || $__sr_pid != "$BASHPID" &&
   $__sr_pid != "$$" ]]; then
   __sr_pid=$BASHPID
@@ -998,11 +1024,11 @@ if [[ ! ${__sr_pid-} || ${__sr_pid@a} == *x* || $__sr_pid != "$BASHPID" &&
   \builtin unset -v __sr __sr_stderr
   \builtin declare -gA __sr __sr_stderr
   __sr_stderr=([_]=2 [_x]=-)
-  # The service's traps, as in __sr_capture. A function without -E would not see ERR.
+  # Read the service's traps as in __sr_capture. A function without -E would not see the ERR trap.
   __sr_xfsz='' __sr_file='' __sr_printed=() __sr_answer=
-  __sr_limited='' # `ulimit -f`; matching this pattern in each call would take as long as a write
+  __sr_limited='' # under `ulimit -f`: 1; matching this in each call would take as long as a write
   [[ ${__sr_limits[2]-} != 'Max file size'+([[:blank:]])[0-9]* ]] || __sr_limited=1
-  # Under `ulimit -f` bash prints that it cannot make the file. A function `exec` would be called.
+  # Under `ulimit -f` bash prints that it cannot create the file. A function `exec` would be called.
   __sr_captures='' __sr_execs=''
   \builtin declare -F exec >/dev/null || __sr_execs=1
   [[ $EUID != 0 || $__sr_limited || ! $__sr_execs ]] || __sr_captures=1
@@ -1026,13 +1052,13 @@ if [[ ! ${__sr_pid-} || ${__sr_pid@a} == *x* || $__sr_pid != "$BASHPID" &&
   __sr_starts=1
 fi
 
-# Where the text was not kept, the run starts at the end of the file, when bash has read all of it.
+# If the text was not kept, the run starts at the end of the file, after bash has parsed all of it.
 if [[ $__sr_starts && ! $__sr_unread ]]; then
   __sr_guarded __sr_start "${__sr_answer#"${__sr_answer%read}"}" || ((1))
   [[ ! ${__sr[err]-} ]] || \builtin trap "${__sr[err]-}" ERR || ((1))
 fi
 
-# Here bash stops reading, but under -x, which would show that, and where the text was not kept.
+# Bash stops reading here, except under -x, which would trace `return`, or if the text was not kept.
 if [[ $__sr_reading != *x* && ${#__sr_late[@]} != 0 ]]; then
   { __sr_resume; } 2>&"${__sr_stderr[_${-//[!x]/}]-2}"
   \builtin return 0
@@ -1040,8 +1066,8 @@ fi
 
 # === Second half ==================================================================================
 # --- The EXIT trap of the service ----------------------------------------------------------------
-# Whether a trap may end with a signal to this shell: by its text, or that of a function. A single
-# word may be a function that is not yet defined.
+# Returns 0 if a trap, or the function that it calls, may send a signal to this shell. A trap that
+# is a single word may call a function that is not defined yet.
 __sr_kills_itself() { # TEXT
   builtin local -a __sr_printed
   builtin local __sr_text="$1" __sr_word="${1%%[[:space:]]*}"
@@ -1055,9 +1081,9 @@ __sr_kills_itself() { # TEXT
   [[ $__sr_text == *kill*([!$'\n'\;\|])@(\$\$|BASHPID|[[:blank:]]0)* ]]
 }
 
-# Whether an EXIT trap cannot notice that our function `exit` runs it: by the frame or the arguments
-# of that function. Programs cannot notice, nor can functions of a script that has no word for
-# frames. Any other command may.
+# Returns 0 if an EXIT trap cannot notice that our function `exit` runs it, by the frame or the
+# arguments of that function. Programs cannot, nor can functions of a script that does not contain
+# FUNCNAME and similar words. Any other command may.
 __sr_is_blind() { # TEXT
   builtin local __sr_rest="$1" __sr_word=''
   [[ $1 != *\$[0-9@*#!]* && $1 != *\$\{[0-9@*#!]* && $1 != *[\`\(]* && $1 != *FUNCNAME* &&
@@ -1080,8 +1106,8 @@ __sr_is_function() { # WORD
 }
 
 # --- The function `trap` -------------------------------------------------------------------------
-# Puts our command back into the EXIT trap each time that the service sets its traps, so that the
-# end of the script is recorded. Without it, a script that sets its EXIT trap last ends unrecorded.
+# Defines a function `trap`, which adds our command to the EXIT trap whenever the service sets a
+# trap. Without it, the end of a script that sets its EXIT trap last is not recorded.
 __sr_define_trap() {
   [[ ! -o posix ]] && ! builtin declare -F trap >/dev/null || builtin return 0
   trap() {
@@ -1091,11 +1117,11 @@ __sr_define_trap() {
   __sr_trap_method=tracks
 }
 
-# Whether a function `trap` can do what every `trap` in the script and in the files that it sources
-# does. It can set traps for EXIT, ERR and signals. It cannot set those for DEBUG and RETURN, which
-# would run for the function itself, nor remove the one for ERR without -E, as bash sets it again
-# when the function returns, nor print the traps of its caller.
-__sr_are_traps_plain() { # FILE DEPTH; __sr_printed, its lines
+# Returns 0 if a function `trap` can replace every `trap` of the script and of the files it sources.
+# It can set traps for EXIT, ERR and signals. It cannot set traps for DEBUG and RETURN, which would
+# run for the function itself. It cannot remove the ERR trap without -E, since bash sets it again
+# when the function returns. It cannot print the traps of its caller.
+__sr_are_traps_plain() { # FILE DEPTH; __sr_printed contains the lines of FILE
   builtin local __sr_index=-1 __sr_text='' __sr_word='' __sr_rest='' __sr_before=''
   for __sr_text in "${__sr_printed[@]}"; do
     __sr_index=$((__sr_index + 1))
@@ -1134,7 +1160,7 @@ __sr_are_traps_plain() { # FILE DEPTH; __sr_printed, its lines
   done
 }
 
-__sr_begins_command() { # TEXT before it in its line
+__sr_begins_command() { # TEXT before the word in its line
   builtin local __sr_rest="${1%"${1##*[![:blank:]]}"}"
   [[ $1 != *[\'\"] ]] || { [[ $1 == *eval* ]] && builtin return 0 || builtin return 1; }
   [[ $1 == *[[:blank:]\;\&\|\(\)\{\!\`] ]] || builtin return 1
@@ -1144,8 +1170,8 @@ __sr_begins_command() { # TEXT before it in its line
     $__sr_rest == @(then|else|do|if|elif|while|until|time|builtin|command) ]]
 }
 
-# Whether the arguments of a command `trap` are a command and signals that a function can set.
-__sr_is_plain_trap() { # TEXT after the word; the lines after it are those behind __sr_index
+# Returns 0 if the arguments of `trap` are a command and signals that a function can set traps for.
+__sr_is_plain_trap() { # TEXT after the word `trap` in line __sr_index; may use the next lines
   builtin local __sr_rest="$1 " __sr_next="$__sr_index" __sr_word='' __sr_signals=''
   __sr_rest=${__sr_rest#"${__sr_rest%%[![:blank:]]*}"}
   [[ $__sr_rest != '-- '* ]] || __sr_rest=${__sr_rest#-- }
@@ -1159,7 +1185,7 @@ __sr_is_plain_trap() { # TEXT after the word; the lines after it are those behin
       __sr_rest=${__sr_rest:1}
       __sr_rest=${__sr_rest#*"${__sr_next:0:1}"}
       __sr_next=${__sr_next:1}
-    elif [[ $__sr_rest == \"*([!\"\\\`])\\?* ]]; then # what is behind the escaped character
+    elif [[ $__sr_rest == \"*([!\"\\\`])\\?* ]]; then # continue after the escaped character
       __sr_rest=${__sr_rest#*\\}
       __sr_rest=\"${__sr_rest:1}
     elif [[ $__sr_rest == [\'\"]* && $__sr_rest != \"*\`* ]] && ((${#__sr_rest} <= 4096)); then
@@ -1181,9 +1207,9 @@ __sr_is_plain_trap() { # TEXT after the word; the lines after it are those behin
     [[ $__sr_word != - || $- == *E* || $__sr_next != *ERR* ]]
 }
 
-# Whether the traps of a file that the script sources are plain. Its path may have the directory of
-# the script, and variables that are set, or are assigned once.
-__sr_is_sourced_file_plain() { # TEXT after the word, FILE that has it, DEPTH
+# Returns 0 if the traps of a sourced file are plain. Its path may contain the directory of the
+# script, and variables that are set or assigned once.
+__sr_is_sourced_file_plain() { # TEXT after the word `source` or `.`, FILE with it, DEPTH
   builtin local __sr_path='' __sr_text='' __sr_name=''
   __sr_expand_path "$1" "$2"
   while [[ $__sr_answer == *\$* ]]; do
@@ -1200,7 +1226,7 @@ __sr_is_sourced_file_plain() { # TEXT after the word, FILE that has it, DEPTH
   __sr_path=$__sr_answer
   [[ $__sr_path == */* && $__sr_path != *[\`\(\<\*\?[~\{]* ]] || builtin return 1
   [[ ! $__sr_path -ef ${BASH_SOURCE[0]} && $__sr_seen != *"=$__sr_path="* ]] || builtin return 0
-  [[ -e $__sr_path || $__sr_path != /etc/* ]] || builtin return 0 # configuration that is not there
+  [[ -e $__sr_path || $__sr_path != /etc/* ]] || builtin return 0 # missing configuration
   (($3 > 0 && ${#__sr_seen} < 1000)) &&
     [[ -f $__sr_path && -r $__sr_path ]] &&
     [[ $__sr_path == /* || ${__sr_printed[*]} != *@(cd|pushd)[[:blank:]]* ]] || builtin return 1
@@ -1213,8 +1239,8 @@ __sr_is_sourced_file_plain() { # TEXT after the word, FILE that has it, DEPTH
   __sr_are_traps_plain "$__sr_path" "$(($3 - 1))"
 }
 
-# Sets __sr_answer to the first word of a text without its quotes. The usual commands that print the
-# directory of the script are replaced by the directory.
+# Sets __sr_answer to the first word of a text, without quotes. Replaces the usual commands that
+# print the directory of the script by the directory.
 __sr_expand_path() { # TEXT FILE
   builtin local __sr_here=. __sr_form='' __sr_changes='*$(cd *pwd*)*' __sr_rest=''
   __sr_answer=${1//[\"\']/}
@@ -1239,7 +1265,7 @@ __sr_expand_path() { # TEXT FILE
   __sr_answer=${__sr_answer%%[[:blank:]\;\&\|\)]*}
 }
 
-# Sets __sr_answer to the value of a variable: its present one, or else that of the only assignment.
+# Sets __sr_answer to the current value of a variable or, if it is empty, of its only assignment.
 __sr_read_assignment() { # NAME FILE
   builtin local __sr_line='' __sr_text='' __sr_value="${!1-}"
   for __sr_line in "${__sr_printed[@]}"; do
@@ -1272,14 +1298,14 @@ __sr_end_no_stage() { # RESULT [MEMBERS]
   __sr_append 'stage end' "$1" "$__sr_members"
 }
 
-__sr_note() { # TEXT; for __sr_tell, with the place of the service's call
+__sr_note() { # TEXT; sets the message for __sr_tell, with the file and line of the service's call
   builtin local __sr_members=''
   __sr_describe call ''
   __sr_answer=${__sr_place:+"${__sr_place#* * }:${__sr_place%% *}"}
   __sr_notice="service-record: ${__sr_answer:-$0}: $1"
 }
 
-__sr_end_open_stage() { # NAME of the next one
+__sr_end_open_stage() { # NAME of the next stage
   builtin local __sr_members=''
   __sr_describe call "not ended before stage \"$1\" started"
   __sr_answer=${__sr_place:+"${__sr_place#* * }:${__sr_place%% *}"}
@@ -1289,20 +1315,20 @@ __sr_end_open_stage() { # NAME of the next one
   __sr_sync
 }
 
-# Sets __sr_members, the JSON members of a failure, and __sr_place. A `call` has the place of the
-# service's call, and the given message, or else the journal's.
+# Sets __sr_members to the JSON members of a failure, and __sr_place to its line. For `call`, that
+# is the line of the service's call, and the message is MESSAGE or, without it, that of the journal.
 __sr_describe() { # call [MESSAGE] | failure STATUS COMMAND
   __sr_place=
   __sr_evaluate failure __sr_print_members "$@"
 }
 
-__sr_print_members() { # as __sr_describe; the answer is code
+__sr_print_members() { # as __sr_describe; sets __sr_answer to code with the assignments
   builtin local LC_ALL=C __sr_command='' __sr_facts='' __sr_entry='' __sr_members=''
   builtin local __sr_message="${2-}" __sr_head=''
   [[ $1 == call ]] || __sr_command=$3 __sr_facts=",\"exitCode\":$2" __sr_message=
   __sr_locate "$@"
   if [[ $1 == failure ]]; then
-    [[ $__sr_command != *__sr_* ]] || __sr_command='' # a handler failed within our code
+    [[ $__sr_command != *__sr_* ]] || __sr_command='' # a handler failed during our code
     __sr_escape_part "$__sr_command" 200 400
     __sr_facts+=${__sr_answer:+",\"command\":\"$__sr_answer\""}
   fi
@@ -1311,7 +1337,7 @@ __sr_print_members() { # as __sr_describe; the answer is code
     __sr_read_journal
     __sr_message=$__sr_answer
   fi
-  # Room for the members that come before these in the longest entry.
+  # Leave room for the members that precede these in the longest entry.
   builtin printf -v __sr_entry '%*s' "$((130 + ${#__sr_run_command} + ${#__sr_open_stage}))" ''
   __sr_head=${#__sr_entry}
   __sr_explain "$__sr_place" "$__sr_message"
@@ -1320,10 +1346,11 @@ __sr_print_members() { # as __sr_describe; the answer is code
     "$__sr_members" "$__sr_place" "${__sr[hung]-}"
 }
 
-# Where the service called us, or where it failed: __sr_place, as errorLine has it, and __sr_stack,
-# the members that go with it. Another file of this version finds that. Without it, a failure has
-# the line that ERR or `exit` noted, as approximate, and a call has none.
-__sr_locate() { # call, or failure STATUS COMMAND; this one may set __sr_command
+# Sets __sr_place to the value of errorLine: the line of the service's call, or of the failure. Sets
+# __sr_stack to the members that follow it. service-record-failure.sh contains the code. Without a
+# file of this version, a failure has the approximate line that ERR or `exit` noted, and a call has
+# none.
+__sr_locate() { # call | failure STATUS COMMAND; a failure may set __sr_command
   builtin local -a __sr_printed
   __sr_printed=() __sr_place='' __sr_stack=''
   __sr_answer=${__sr[home]-}service-record-failure.sh
@@ -1345,8 +1372,9 @@ __sr_locate() { # call, or failure STATUS COMMAND; this one may set __sr_command
   fi
 }
 
-# The invocation's last three lines. --sync, for what has not reached the journal's files, is denied
-# to users, and by a hung journald. Each has two seconds: systemd waits for the service to be gone.
+# Sets __sr_answer to the last three lines of the invocation. --sync writes lines to the journal's
+# files that are not there yet. It fails for users other than root, and if journald hangs. Each call
+# has a limit of two seconds, because systemd waits for the service to end.
 __sr_read_journal() {
   __sr_answer=
   [[ ${INVOCATION_ID-} ]] && builtin type -P journalctl >/dev/null || builtin return 0
@@ -1356,7 +1384,8 @@ __sr_read_journal() {
 }
 
 # --- Rare endings --------------------------------------------------------------------------------
-# Bash's own copies are closed at exec. A handler's descriptor that took such a number is not.
+# Restores descriptors 1 and 2 if a signal arrived while a builtin was redirected. Bash's own copies
+# have the flag close-on-exec. A descriptor that a handler opened under such a number has not.
 __sr_restore_descriptors() {
   ! __sr_is_copy "${__sr_moved% *}" || \exec 2>&"${__sr_moved% *}"
   ! __sr_is_copy "${__sr_moved#* }" || \exec >&"${__sr_moved#* }"
@@ -1370,17 +1399,17 @@ __sr_is_copy() { # DESCRIPTOR
   [[ ${__sr_printed[1]-} == flags:*[2367]?????? ]] # O_CLOEXEC is octal 2000000
 }
 
-# Before bash 5.2 a failing `exec` with an EXIT trap has the shell end with 0. With no trap but
-# ours, it shall end with the status that it would have without: 126 for a file that cannot be run,
-# or 127.
-__sr_read_exec() { # COMMAND; sets __sr_ended
+# Sets __sr_ended to the status of a failed `exec`: 126 if the file cannot be run, otherwise 127.
+# Before bash 5.2, a shell with an EXIT trap ends with 0 after a failed `exec`. If the service has
+# no trap, ours must not change the status.
+__sr_read_exec() { # COMMAND
   builtin local __sr_word="${1#exec }" __sr_path="${PATH-}:"
   ! builtin shopt -q execfail || builtin return 0
   while [[ $__sr_word == -* ]]; do
     [[ $__sr_word != -*a\ * ]] || __sr_word="- ${__sr_word#* * }"
     __sr_word=${__sr_word#* }
   done
-  # Only redirections: the shell goes on after them.
+  # With only redirections, `exec` does not end the shell.
   [[ $__sr_word != @(*([0-9])|\{*([!\}])\})?(\&)[\<\>]* ]] || builtin return 0
   __sr_word=${__sr_word%%[[:blank:]]*}
   __sr_ended=127
@@ -1400,9 +1429,9 @@ __sr_read_exec() { # COMMAND; sets __sr_ended
 }
 
 # --- Text as JSON --------------------------------------------------------------------------------
-__sr_escape_bytes() { # __sr_answer
+__sr_escape_bytes() { # reads and sets __sr_answer
   builtin local LC_ALL=C __sr_code=0 __sr_hex='' __sr_byte=''
-  # Quoted replacements: a bare & or \ in one means something else in bash 5.2 (patsub_replacement).
+  # The replacements are quoted: unquoted & and \ have a meaning in bash 5.2 (patsub_replacement).
   builtin set -- '\' '\\' '"' '\"' $'\n' '\n' $'\t' '\t' $'\r' '\r'
   while (($# > 0)); do
     __sr_answer=${__sr_answer//"$1"/"$2"}
@@ -1438,13 +1467,13 @@ __sr_replace_invalid_utf8() { # with U+FFFD; table 3-7 of the Unicode standard l
   __sr_answer+=$__sr_rest
 }
 
-# Escapes a name or a command and cuts it to 255 bytes. This runs in a child, which may change its
+# Escapes a name or a command and cuts it to 255 bytes. It runs in a child, because it changes the
 # locale.
 __sr_shorten() { # TEXT
   __sr_apart text __sr_escape_part "$1" 255 510 || __sr_run_here __sr_escape_part "$1" 255 510
 }
 
-__sr_clean_name() { # __sr_answer, which no file name may be
+__sr_clean_name() { # replaces characters of __sr_answer that a file name must not contain
   builtin local __sr_name="$__sr_answer"
   __sr_apart name __sr_replace_characters "$__sr_name" ||
     __sr_run_here __sr_replace_characters "$__sr_name"
@@ -1456,9 +1485,9 @@ __sr_replace_characters() { # NAME
   __sr_answer=${__sr_answer:-unknown} __sr_answer=${__sr_answer/#-/_}
 }
 
-# Escapes a text. A text that is too long loses its end; with `end`, its beginning, and then a mark
-# is put in front and __sr_truncated is set. Each turn of the loop cuts in proportion to the excess,
-# so a few turns are enough.
+# Escapes a text and cuts its end if it is too long. With `end`, cuts its beginning, adds an
+# ellipsis in front, and sets __sr_truncated. Each turn of the loop cuts in proportion to the
+# excess, so a few turns are enough.
 __sr_escape_part() { # TEXT BYTES ESCAPED_BYTES [end]
   builtin local LC_ALL=C __sr_piece="$1" __sr_length="$2"
   __sr_answer=
@@ -1466,7 +1495,7 @@ __sr_escape_part() { # TEXT BYTES ESCAPED_BYTES [end]
     if [[ ${4-} ]] && ((__sr_length < ${#__sr_piece})); then
       __sr_piece=${__sr_piece: -__sr_length}
       while [[ $__sr_piece == [$'\200'-$'\277']* ]]; do __sr_piece=${__sr_piece:1}; done
-    else # not within a character
+    else # cut between two characters
       while [[ ${__sr_piece:__sr_length:1} == [$'\200'-$'\277'] ]] &&
         ((__sr_length > 0)); do __sr_length=$((__sr_length - 1)); done
       __sr_piece=${__sr_piece:0:__sr_length}
@@ -1479,10 +1508,12 @@ __sr_escape_part() { # TEXT BYTES ESCAPED_BYTES [end]
     __sr_answer=$'\342\200\246'$__sr_answer __sr_truncated=',"truncated":true'
 }
 
-__sr_explain() { # ERROR_LINE MESSAGE; adds them to __sr_entry, and to __sr_facts what had to be cut
+# Adds errorLine and errorMessage to __sr_entry, and `truncated` to __sr_facts if the message was
+# cut.
+__sr_explain() { # ERROR_LINE MESSAGE
   builtin local LC_ALL=C __sr_truncated='' __sr_room=0
   __sr_escape "$1"
-  # A path of such length is not worth the message's room; absent, because cut it would be wrong.
+  # A very long path would leave no room for the message. It is omitted, since a cut path is wrong.
   ((${#__sr_answer} == 0 || ${#__sr_answer} > 700)) || __sr_entry+=",\"errorLine\":\"$__sr_answer\""
   [[ $2 ]] || builtin return 0
   # 99 bytes for uptime, newlines, the words around the message, and the mark
@@ -1493,24 +1524,26 @@ __sr_explain() { # ERROR_LINE MESSAGE; adds them to __sr_entry, and to __sr_fact
 }
 
 # --- The array layout ----------------------------------------------------------------------------
-# Whether the entry is in the record although its write failed: only text after it may be missing.
+# Returns 0 if the record contains the entry although its write failed, for example because only the
+# text after the entry is missing.
 __sr_is_written() {
   [[ -f ${__sr_record-} && ! -L ${__sr_record-} ]] &&
     __sr_apart tail __sr_run 2 tail -c 8192 -- "${__sr_record-}" &&
     [[ $__sr_answer$'\n' == *"$__sr_entry"[$' \n']* ]]
 }
 
-# Appends the entry to the array, which is valid JSON at every moment. Under a lock on descriptor 3,
-# one write replaces the closing bracket with the entry and a new bracket. The lock ends with the
-# process that holds it. The space for the entry, and 1024 blanks more, is allocated before that
-# write: so a full disk cannot tear an entry, and a reader sees at most additional blanks.
-# Prints the end of the entry. The next append searches from there, or else the last 8 KiB.
+# Appends the entry to the array. The file is valid JSON at any time: under a lock on descriptor 3,
+# one write replaces the closing bracket by the entry and a new bracket. The lock ends with the
+# process that holds it. Space for the entry and 1024 blanks is allocated before that write. So a
+# full disk cannot damage an entry, and a reader sees at most additional blanks. Prints the offset
+# of the end of the entry. The next call searches for the bracket from there or, if that fails, in
+# the last 8 KiB.
 __sr_put_in_array() {
   builtin trap '' XFSZ
   __sr_put_in_file 3<>"${__sr_record-}"
 }
 
-__sr_put_in_file() { # descriptor 3
+__sr_put_in_file() { # the file is open on descriptor 3
   builtin local LC_ALL=C __sr_from="${__sr[array_end]-}"
   __sr_replace_bracket 4</proc/self/fd/3 5<>/proc/self/fd/3
   { __sr_run 2 tail -c 1 <&4 && __sr_read_position 4; } 4</proc/self/fd/3 || builtin return "$?"
@@ -1518,7 +1551,8 @@ __sr_put_in_file() { # descriptor 3
   __sr_replace_bracket 4</proc/self/fd/3 5<>/proc/self/fd/3
 }
 
-__sr_replace_bracket() { # ends the subshell, or returns where there is no bracket to replace
+# Ends the subshell after the write. Returns only if it finds no bracket to replace.
+__sr_replace_bracket() {
   builtin local __sr_text='' __sr_size=0 __sr_until=0 __sr_bracket=0 __sr_joint='[' __sr_new=''
   __sr_run 3 flock -w 2 3 || builtin exit
   __sr_find_bracket || builtin return "$?"
@@ -1528,16 +1562,16 @@ __sr_replace_bracket() { # ends the subshell, or returns where there is no brack
   ((${#__sr_new} <= 4096)) && __sr_make_room || builtin return 1
   ((__sr_until == __sr_from)) || builtin read -r -N "$((__sr_until - __sr_from))" __sr_text <&5
   __sr_read_position 5
-  ((__sr_answer == __sr_until)) || builtin return 1 # elsewhere it would damage an entry
-  # Nothing is printed after the entry: where bash cannot turn its output back, it would go there.
+  ((__sr_answer == __sr_until)) || builtin return 1 # elsewhere the write would damage an entry
+  # Print nothing after the entry: if bash cannot undo the redirection, it would go into the file.
   [[ -p /proc/self/fd/1 ]] &&
     builtin printf '%s.' "$((__sr_until + ${#__sr_joint} + ${#__sr_entry}))" &&
     builtin printf '%s' "$__sr_new" >&5
   builtin exit "$?"
 }
 
-# Moves descriptor 4, for reading, and descriptor 5, for writing, to the end of the last entry. Bash
-# can only do that by reading, which is cheaper than dd for short distances. The callers compare the
+# Moves descriptor 4 (for reading) and descriptor 5 (for writing) to the end of the last entry. Bash
+# can move them only by reading, which is faster than dd for short distances. The callers check the
 # positions afterwards.
 __sr_seek() {
   builtin local __sr_to=5
@@ -1548,15 +1582,16 @@ __sr_seek() {
   fi
 }
 
-# Sets __sr_until, the end of the last entry, and __sr_joint, the text between that and the next
-# entry. The closing bracket must be alone on its line, as it may otherwise be part of a torn text.
+# Sets __sr_until to the end of the last entry, __sr_joint to the text between it and the next
+# entry, and __sr_bracket to the end of the closing bracket. The bracket must be alone on its line:
+# otherwise it may be part of an incomplete entry.
 __sr_find_bracket() {
   builtin local __sr_before='' __sr_indent=''
   ! builtin read -r -N 32768 __sr_text <&4 || builtin return 1
   __sr_read_position 4
   __sr_size=$__sr_answer
   ((__sr_size)) || builtin return 0
-  ((__sr_from + ${#__sr_text} == __sr_size)) || builtin return 1 # bash drops a power loss's NULs
+  ((__sr_from + ${#__sr_text} == __sr_size)) || builtin return 1 # bash drops NULs of a power loss
   __sr_before=${__sr_text%]*}
   [[ $__sr_before != "$__sr_text" && ${__sr_text:${#__sr_before}+1} != *[!$' \t\r\n']* ]] ||
     builtin return 1
@@ -1568,8 +1603,9 @@ __sr_find_bracket() {
   [[ $__sr_before == *\} && $__sr_indent != *[!$' \t\r']* ]]
 }
 
-# Appends white space up to a multiple of 1024 bytes. Each disk sector ends with a newline: if a
-# power loss leaves such a sector between parts of two entries, the parts do not join to a third.
+# Appends white space up to a multiple of 1024 bytes. Each disk sector ends with a newline. If a
+# power loss leaves such a sector between parts of two entries, the parts do not join to a third
+# entry.
 __sr_make_room() {
   builtin local __sr_blanks='' __sr_sectors=''
   builtin local __sr_more="$(((__sr_until + ${#__sr_new} + 2048) / 1024 * 1024 - __sr_size))"
@@ -1578,22 +1614,22 @@ __sr_make_room() {
   builtin printf -v __sr_blanks '%*s\n%s' "$((511 - __sr_size % 512))" '' "$__sr_sectors"
   { builtin printf '%s' "${__sr_blanks:0:__sr_more}" >&6 && __sr_read_position 6; } \
     6>>/proc/self/fd/3
-  ((__sr_answer == __sr_size + __sr_more)) # farther where somebody has parked a line meanwhile
+  ((__sr_answer == __sr_size + __sr_more)) # larger if another process has appended a line
 }
 
 # --- Programs with a time limit ------------------------------------------------------------------
 # Runs a program in the subshell of __sr_apart, and sets __sr_answer to its output. After SECONDS
-# the program is killed, and the subshell ends with 124. It does not wait for the program, as even
-# SIGKILL does not end one that hangs in NFS. The program holds the pipe on descriptor 7 until it
-# ends.
+# the program is killed, and the subshell ends with 124. It does not wait for the killed program,
+# since even SIGKILL does not end a program that hangs in NFS. The program keeps the pipe open on
+# descriptor 7, so `read` returns when it ends.
 __sr_run() { # SECONDS PROGRAM [ARGUMENT...]
-  # it need not load any other
+  # Programs need no other directories and no locale. (journalctl may be anywhere in PATH.)
   [[ $2 == journalctl ]] || builtin local -x PATH=/usr/bin:/bin LC_ALL=C
   __sr_answer=
-  builtin shopt -s lastpipe # only here: __sr_find looks at the service's setting
+  builtin shopt -s lastpipe # only here, because __sr_find reads the service's setting
   builtin exec "${@:2}" 7>&1 >&"${__sr_to:-1}" |
     {
-      [[ $2 != flock ]] || __sr_seek # meanwhile
+      [[ $2 != flock ]] || __sr_seek # while flock waits
       builtin read -r -t "$1" -N 262144 __sr_answer || (($? == 1)) || {
         builtin read -r __sr_killed <"/proc/$BASHPID/task/$BASHPID/children"
         builtin kill -KILL $__sr_killed
