@@ -8,7 +8,7 @@ import pytest
 
 from packages.causes import parsed
 from service_record.diagnosis import causes
-from service_record.diagnosis.cause_rules import Phrase, Rank, commands_filled
+from service_record.diagnosis.cause_rules import Phrase, Rank, fill_commands
 from service_record.diagnosis.causes import Causes, built_in_rules
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
 from service_record.diagnosis.yaml_files import FileError, read_rules
@@ -162,7 +162,7 @@ def test_a_built_in_rule_names_what_the_message_names(said: str, says: str | Non
 def test_every_built_in_rule_reads_well_where_nothing_more_is_known() -> None:
     values = {"service": "job", "unit": "job.service"}
     for rule in BUILT_IN:
-        texts = [phrase.filled(values) for phrase in (rule.says, rule.explains) if phrase is not None]
+        texts = [phrase.fill(values) for phrase in (rule.says, rule.explains) if phrase is not None]
         assert texts[0]
         for text in texts:
             assert not set("{}[]|").intersection(text)
@@ -410,7 +410,7 @@ def test_a_rule_has_what_its_file_says_of_it() -> None:
     assert (rule.rank, rule.is_last, rule.within) == (Rank.SYMPTOM, True, "boot")
     assert (rule.heals, rule.noise) == (True, True)
     assert (rule.next, rule.sources, sorted(rule.over)) == (("ls", "curl {port}"), ("a",), ["more", "other"])
-    assert (rule.says.filled({}), some(rule.explains).filled({"bytes": "7"})) == ("it", "since 7")
+    assert (rule.says.fill({}), some(rule.explains).fill({"bytes": "7"})) == ("it", "since 7")
     assert (sorted(lines.where), lines.times, lines.measure) == (["kernel", "unit:job"], 20, "slow-pull")
     assert [pattern.text for pattern in lines.patterns] == ["(?P<bytes>b)(?P<took>t)"]
     assert [(fact.name, fact.patterns[0].text) for fact in condition.facts] == [("cmdline", "x"), ("os", "y")]
@@ -425,19 +425,19 @@ def test_a_rule_has_what_its_file_says_of_it() -> None:
 
 def test_a_long_value_is_told_without_its_middle_and_not_pasted() -> None:
     phrase = Phrase.of("at {x}")
-    assert phrase.filled({"x": f"{'a' * 50}\n {'b' * 49}"}) == f"at {'a' * 50} {'b' * 49}"
-    assert phrase.filled({"x": "a" * 51 + "b" * 50}) == f"at {'a' * 48}...{'b' * 48}"
+    assert phrase.fill({"x": f"{'a' * 50}\n {'b' * 49}"}) == f"at {'a' * 50} {'b' * 49}"
+    assert phrase.fill({"x": "a" * 51 + "b" * 50}) == f"at {'a' * 48}...{'b' * 48}"
     values = {"x": "a" * 200, "y": "a" * 201, "z": "-rf", "n": "a\nb", "q": "a b"}
     commands = ["ls {x}", "ls {y}", "ls {z}", "ls {n}", "ls {q}", "ls {none}", "ls [{q}|all]", "ls [{y}|all]"]
     pasted = ["a" * 200, "'a b'", "'a b'", "all"]
-    assert list(commands_filled(commands, values)) == [f"ls {value}" for value in pasted]
+    assert list(fill_commands(commands, values)) == [f"ls {value}" for value in pasted]
 
 
 def test_brackets_choose_where_a_placeholder_is_in_them() -> None:
     phrase = Phrase.of("[0-9] ${x} {{y}} [a {b} {c}|no b] and [{d}]")
     assert (sorted(phrase.names), sorted(phrase.needs)) == (["b", "c", "d"], [])
-    assert phrase.filled({"b": "1"}) == "[0-9] ${x} {{y}} no b and "
-    assert phrase.filled({"b": "1", "c": "2", "d": "3"}) == "[0-9] ${x} {{y}} a 1 2 and 3"
+    assert phrase.fill({"b": "1"}) == "[0-9] ${x} {{y}} no b and "
+    assert phrase.fill({"b": "1", "c": "2", "d": "3"}) == "[0-9] ${x} {{y}} a 1 2 and 3"
 
 
 def test_an_empty_rules_file_has_no_rules() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from service_record.diagnosis.causes import built_in_rules
-from service_record.diagnosis.line_patterns import LineSet, Pattern, needles_of
+from service_record.diagnosis.line_patterns import LineSet, Pattern, find_needles
 from tests.cause_cases import cause_cases
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
@@ -111,7 +111,7 @@ TWELVE = tuple(f"{letter}of" for letter in "abcdefghijkl")
     ],
 )
 def test_a_needle_is_in_every_match(pattern: str, needles: tuple[str, ...]) -> None:
-    assert needles_of(pattern) == needles
+    assert find_needles(pattern) == needles
 
 
 @pytest.mark.parametrize("text", ["\u212aernel", "di\u017fk full", "caf\udcff DISK FULL"])

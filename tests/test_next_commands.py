@@ -7,7 +7,7 @@ import subprocess
 import click
 
 from service_record.cli import main
-from service_record.diagnosis.cause_rules import commands_filled, placeholders
+from service_record.diagnosis.cause_rules import fill_commands, placeholders
 from service_record.diagnosis.causes import built_in_rules
 from service_record.diagnosis.findings import NotStarted, commands_for_missing
 from service_record.diagnosis.units import Hindrance
@@ -19,7 +19,7 @@ def next_commands() -> list[str]:
         command
         for rule in built_in_rules()
         for text in rule.next
-        for command in commands_filled([text], dict.fromkeys(placeholders(text), "a b"))
+        for command in fill_commands([text], dict.fromkeys(placeholders(text), "a b"))
     ]
     missing = [
         command

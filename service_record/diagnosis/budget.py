@@ -11,9 +11,11 @@ from service_record.history import History
 from service_record.history.outcome import Command, Outcome, Run, Stage
 
 DEFAULT_SECONDS: Final = 30 * 60.0
-"""The default budget of an unknown stage: the longest that OpenShift waits for one of its own."""
+"""The default budget of a stage: the longest time that OpenShift waits for one of its own stages."""
 LEAST_LEARNED: Final = 5 * 60.0
+"""The least budget in seconds that is derived from earlier runs."""
 TIMES_LONGEST: Final = 3
+"""A budget derived from earlier runs is this many times their longest success."""
 
 
 class Basis(StrEnum):
@@ -26,25 +28,25 @@ class Basis(StrEnum):
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """The seconds that something may take, with the source of that number."""
+    """The seconds that a stage, command or run may take, and the source of that number."""
 
     seconds: float
     basis: Basis
     executions: int = 0
     """The number of successful executions behind it."""
     longest: float | None = None
-    """Seconds that the longest of them took."""
+    """The seconds of the longest of them."""
 
 
 class BudgetFile(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of a budget file, in seconds."""
 
     stage: float | None = None
-    """For every stage that is not named."""
+    """The budget of every stage that is not named."""
     runs: Mapping[str, float] = msgspec.field(default_factory=dict)
-    """Service -> its whole run."""
+    """Service -> the budget of a whole run."""
     stages: Mapping[tuple[str, str], float] = msgspec.field(default_factory=dict)
-    """Service and stage, or pre- or post-command."""
+    """Service and stage, pre-command or post-command -> its budget."""
 
 
 class Budgets(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,12 +56,12 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
     baseline: History | None = None
 
     def of_run(self, service: str) -> Budget | None:
-        """Return a run's budget, if the file gives one: some services are made to run for ever."""
+        """Return the budget of a run if the file has one. There is no default: some services run forever."""
         seconds = self.file.runs.get(service)
         return None if seconds is None else Budget(seconds=seconds, basis=Basis.FILE)
 
     def learn(self, service: str, runs: Iterable[Run]) -> "Learned":
-        """Return what budgets of stages are learned from, given the runs of their service."""
+        """Return the durations from which stage budgets of a service are derived."""
         return Learned(durations(runs), durations(runs_of(self.baseline, service)))
 
     def of_stage(self, service: str, stage: str, learned: "Learned") -> Budget:
@@ -80,25 +82,25 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def runs_of(history: History | None, service: str) -> Sequence[Run]:
-    """Return the runs of a service; none where there is no such history or service."""
+    """Return the runs of a service; empty if there is no history or no such service."""
     services = history.services if history else ()
     return next((service_history.runs for service_history in services if service_history.name == service), ())
 
 
 Durations: TypeAlias = Mapping[str, Sequence[float]]
-"""Stage or command -> how many seconds each of its successful executions took."""
+"""Stage or command -> the seconds of each successful execution."""
 
 
 class Learned(NamedTuple):
-    """The durations of a service's stages."""
+    """The durations from which the budgets of a service are derived."""
 
     earlier: Durations
     baseline: Durations
-    """On the host that it is compared with."""
+    """Durations in the good run (`--baseline`)."""
 
 
 def durations(runs: Iterable[Run]) -> Durations:
-    """Return how long stages and commands took where they succeeded."""
+    """Return the durations of the successful stages and commands of these runs."""
     by_step: dict[str, list[float]] = {}
     for span in chain.from_iterable(map(_spans, runs)):
         if span.outcome is Outcome.SUCCESS and span.duration is not None:

@@ -1,6 +1,6 @@
-"""Rules that know a cause by evidence: their conditions, and texts that evidence fills. Pure.
+"""Rules of known causes: their conditions, and texts with placeholders. Pure.
 
-The commands of a rule are safe to paste.
+Placeholders in commands are quoted, so that the commands are safe to paste into a shell.
 """
 
 import re
@@ -15,31 +15,31 @@ from service_record.diagnosis.line_patterns import Pattern
 
 _PLACEHOLDER: Final = re.compile(r"(?<![${])\{([a-z]+)\}(?!\})")
 _CHOICE: Final = re.compile(r"\[([^\[\]|]*)(?:\|([^\[\]]*))?\]")
-_MAX_PASTED: Final = 200
-_MAX_TOLD: Final = 100
-_CUT: Final = "..."
+_MAX_PASTED_CHARACTERS: Final = 200
+_MAX_SHOWN_CHARACTERS: Final = 100
+_ELLIPSIS: Final = "..."
 
 
 def placeholders(text: str) -> frozenset[str]:
-    """Return the names of the placeholders in a text. `${x}` and `{{x}}` are not: shells have those."""
+    """Return the names of the placeholders in a text. `${x}` and `{{x}}` belong to the shell."""
     return frozenset(_PLACEHOLDER.findall(text))
 
 
 class _TextPart(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A text, and one that is said in its place when all that this names is known."""
+    """A text, and a fuller one that replaces it if all its placeholders have values."""
 
     text: str
     fuller: str | None = None
 
 
 class Phrase(msgspec.Struct, frozen=True):
-    """A text for people that says more where more is known: `[port {port}|the port] is in use`."""
+    """A text with optional parts: `[port {port}|the port] is in use`."""
 
     parts: tuple[_TextPart, ...]
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Return the phrase that is written so. Brackets without a placeholder stand for themselves."""
+        """Parse the text of a phrase. Brackets without a placeholder are ordinary text."""
         parts: list[_TextPart] = []
         end = 0
         for choice in _CHOICE.finditer(text):
@@ -50,21 +50,21 @@ class Phrase(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> frozenset[str]:
-        """Return all names that it may use."""
+        """Return the names of all its placeholders."""
         texts = (text for part in self.parts for text in (part.text, part.fuller or ""))
         return frozenset[str]().union(*map(placeholders, texts))
 
     @property
     def needs(self) -> frozenset[str]:
-        """Return the names that it uses even where they are not known."""
+        """Return the names of the placeholders that must have a value."""
         return frozenset[str]().union(*(placeholders(part.text) for part in self.parts))
 
-    def filled(self, values: Mapping[str, str]) -> str:
-        """Return the text where these values are known, which are all that it needs and perhaps more."""
-        return self.filled_with(values, _plain)
+    def fill(self, values: Mapping[str, str]) -> str:
+        """Return the text with these values, shortened for people. `needs` names the required values."""
+        return self.fill_with(values, _shorten)
 
-    def filled_with(self, values: Mapping[str, str], show: Callable[[str], str]) -> str:
-        """Return the same, each value as `show` has it."""
+    def fill_with(self, values: Mapping[str, str], show: Callable[[str], str]) -> str:
+        """Return the text with these values, each converted by `show`."""
         chosen = (
             part.text if part.fuller is None or placeholders(part.fuller) - values.keys() else part.fuller
             for part in self.parts
@@ -72,86 +72,89 @@ class Phrase(msgspec.Struct, frozen=True):
         return "".join(_PLACEHOLDER.sub(lambda match: show(values[match[1]]), text) for text in chosen)
 
 
-def commands_filled(commands: Iterable[str], values: Mapping[str, str]) -> Iterator[str]:
+def fill_commands(commands: Iterable[str], values: Mapping[str, str]) -> Iterator[str]:
     """Yield the commands whose every placeholder has a value that is safe to paste into a shell.
 
-    Brackets choose as in a phrase: `{host}:[{port}|443]`.
+    Brackets work as in a phrase: `{host}:[{port}|443]`.
     """
     safe = {name: shlex.quote(value) for name, value in values.items() if _is_safe(value)}
     for command in commands:
         phrase = Phrase.of(command)
         if phrase.needs <= safe.keys():
-            yield phrase.filled_with(safe, lambda value: value)
+            yield phrase.fill_with(safe, lambda value: value)
 
 
 def _is_safe(value: str) -> bool:
-    return value.isprintable() and len(value) <= _MAX_PASTED and not value.startswith("-")
+    return value.isprintable() and len(value) <= _MAX_PASTED_CHARACTERS and not value.startswith("-")
 
 
-def _plain(value: str) -> str:
-    """Return a value in one line, without its middle when it is long."""
+def _shorten(value: str) -> str:
+    """Return a value in one line. The middle of a long value is left out."""
     line = " ".join(value.split())
-    if len(line) <= _MAX_TOLD:
+    if len(line) <= _MAX_SHOWN_CHARACTERS:
         return line
-    half = (_MAX_TOLD - len(_CUT)) // 2
-    return f"{line[:half]}{_CUT}{line[-half:]}"
+    half = (_MAX_SHOWN_CHARACTERS - len(_ELLIPSIS)) // 2
+    return f"{line[:half]}{_ELLIPSIS}{line[-half:]}"
 
 
 class Rank(StrEnum):
-    """The strength of a rule. Only a cause is named in the headline."""
+    """What a rule proves. Only a `cause` is named in the first line as certain."""
 
     CAUSE = "cause"
     POINTER = "points to"
-    """The likely cause, which the evidence cannot prove."""
+    """A likely cause that the evidence never proves."""
     CONTRIBUTING = "contributing"
-    """It makes failures likelier or later, and explains none by itself."""
+    """Contributes to failures, but does not explain one by itself."""
     SYMPTOM = "symptom"
-    """Something else has gone wrong before."""
+    """A consequence: something else failed before."""
     FORM = "form of death"
-    """A form of death: how it ended, and not why."""
+    """How the service ended, not why."""
 
 
 OWN: Final = "own"
-"""Of `where`: what the failed service itself said."""
+"""The value of `where` for the failed service's own lines."""
 
 
 class LineTest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Lines to find: what they say, and where."""
+    """A test for log lines: patterns, and the sources in which a match proves the cause."""
 
     patterns: tuple[Pattern, ...]
     where: frozenset[str] = frozenset({OWN})
     times: int = 1
-    """Healthy hosts log the line less often than this. Fewer lines elsewhere only point to the cause."""
+    """Healthy hosts log the line less often. Fewer lines than this in other sources only point to the
+    cause."""
     measure: str | None = None
-    """A test of the numbers in the line."""
+    """The name of a test in MEASURES for the numbers in the line."""
     same: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Named group -> fact of this host that has the same value."""
+    """Named group -> the fact of this host that must have the same value."""
 
     @property
     def elsewhere(self) -> frozenset[str]:
-        """Return where to look beside the service's own lines."""
+        """Return the sources other than the service's own lines."""
         return self.where - {OWN}
 
 
 class FactTest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A fact that one of the patterns has to fit."""
+    """A test for a fact: one of the patterns must match its value."""
 
     name: str
     patterns: tuple[Pattern, ...]
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Tests that all have to hold."""
+    """Tests that must all pass."""
 
     lines: LineTest | None = None
     facts: tuple[FactTest, ...] = ()
     check: str | None = None
     roles: frozenset[str] = frozenset()
-    """The roles of hosts to which it applies; one of them has to fit."""
+    """The host must have one of these roles; empty if any role will do."""
     rules: frozenset[str] = frozenset()
-    """Other rules, one of which has to fit."""
+    """Names of other rules, one of which must fit."""
     texts: Mapping[str, tuple[Pattern, ...]] = msgspec.field(default_factory=dict)
+    """`service`, `stage` or `command` -> patterns, one of which must match."""
     words: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
+    """`kind`, `exit`, `signal` or `systemd` -> values, one of which must be equal."""
 
     @property
     def is_empty(self) -> bool:
@@ -160,36 +163,36 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_of_trouble(self) -> bool:
-        """Return True where it holds only of a service in trouble."""
+        """Return True if it can only hold for a service in trouble."""
         return bool(self.texts or self.words) or (self.lines is not None and not self.lines.elsewhere)
 
 
 class CauseRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One cause and what it is known by."""
+    """A rule: a cause, and the conditions by which it is recognised."""
 
     name: str
     says: Phrase
     explains: Phrase | None = None
     rank: Rank = Rank.CAUSE
     is_last: bool = False
-    """True of a symptom that comes of other symptoms, too."""
+    """True for a symptom that can follow from other symptoms."""
     next: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
-    """Project and file of each message that it quotes."""
+    """Project and file of each message that the rule quotes."""
     condition: Condition
     needs: tuple[Condition, ...] = ()
     unless: tuple[Condition, ...] = ()
     within: str = "run"
-    """The part whose time lines elsewhere have to fit."""
+    """The period of lines in other sources: `run`, `boot` or `any`."""
     heals: bool = False
     """True if the problem may pass by itself, such as a refused connection: old lines then prove nothing."""
     noise: bool = False
     """True if healthy hosts log it too: without a failed service it names no cause."""
     over: frozenset[str] = frozenset()
-    """Rules that this one accounts for: they are not the cause where it fits."""
+    """Names of rules that this rule explains: if both fit, this one is the cause."""
 
     def line_tests(self) -> Iterator[LineTest]:
-        """Yield all its tests of lines."""
+        """Yield all line tests of its conditions."""
         for condition in (self.condition, *self.needs, *self.unless):
             if condition.lines is not None:
                 yield condition.lines

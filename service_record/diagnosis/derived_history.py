@@ -1,4 +1,4 @@
-"""Choose the runs to judge in a history that is derived from a journal, for a host without records. Pure."""
+"""Select the runs to judge in a history derived from a journal, for a host without records. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -12,25 +12,25 @@ from service_record.history.outcome import Outcome
 
 _UNIT_NAME: Final = r"[\w:.\\@-]+"
 _NOT_STARTED: Final = frozenset({"dependency", "timeout"})
-"""Results of a start that failed before the service ran: its unit says more about these."""
+"""Results of a start that failed before the service ran. The unit itself shows the reason."""
 
 
 def is_derived(service: ServiceHistory) -> bool:
-    """Return True if a journal or an installer's log tells of the service, and no record does."""
+    """Return True if all runs of the service come from a journal or an installer's log, not from a record."""
     return bool(service.runs) and all(run.is_derived for run in service.runs)
 
 
 def has_records(history: History) -> bool:
-    """Return True if a service of the history has a record of its own, however damaged."""
+    """Return True if any service of the history has a record, even a damaged one."""
     return not all(map(is_derived, history.services))
 
 
 def choose_services(history: History, logs: Mapping[str, UnitLog]) -> History:
-    """Return the history without the derived runs that are judged by what systemd logged about their units.
+    """Return the history without derived runs that are judged as units instead.
 
-    These are the runs of mounts, devices and other units that are not services, and starts that failed before
-    the service ran. Runs under a unit's description are left out if anything else failed: systemd logs the
-    same failure with the unit's name.
+    These are runs of mounts, devices and other units that are not services, and starts that failed before the
+    service ran. Runs named by a unit's description are left out if anything else failed, because systemd logs
+    the same failure with the unit's name.
     """
     services = [one for one in history.services if not is_derived(one) or _is_judged(one)]
     named = [one for one in services if not is_derived(one) or re.fullmatch(_UNIT_NAME, one.name)]
@@ -47,9 +47,9 @@ def _is_judged(service: ServiceHistory) -> bool:
 
 
 def without_recovered(logs: Mapping[str, UnitLog], history: History) -> Mapping[str, UnitLog]:
-    """Return the logs of units without services that failed and then started again, as the history shows.
+    """Return the unit logs without services that recovered: their derived history ends without a failure.
 
-    A refusal to start a service again is kept: the history may end with a run that was good.
+    A refused restart (start limit) is kept: it can follow a successful run.
     """
     good = {
         f"{one.name}.service"

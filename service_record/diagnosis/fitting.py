@@ -20,7 +20,7 @@ from service_record.diagnosis.cause_rules import (
     Condition,
     LineTest,
     Rank,
-    commands_filled,
+    fill_commands,
 )
 from service_record.diagnosis.evidence.fact_checks import MEASURES
 from service_record.diagnosis.evidence.known_facts import KnownFacts
@@ -455,9 +455,9 @@ class CauseMatcher:
         values = {**_common_values(self._trouble, match.by), **match.values}
         return KnownCause(
             name=rule.name,
-            says=rule.says.filled(values),
-            explains=rule.explains.filled(values).strip() or None if rule.explains else None,
-            commands=unrepeated(self._host.adapt(commands_filled(rule.next, values))),
+            says=rule.says.fill(values),
+            explains=rule.explains.fill(values).strip() or None if rule.explains else None,
+            commands=unrepeated(self._host.adapt(fill_commands(rule.next, values))),
             rank=str(rule.rank) if match.doubt is None or rule.rank is not Rank.CAUSE else POINTS_TO,
             doubt=match.doubt,
             is_last=rule.is_last,

@@ -1,7 +1,7 @@
-"""What the evidence says of the host at hand: its roles, its programs, and the findings of checks. Pure.
+"""Roles, software and check findings of one host, derived from its evidence. Pure.
 
-The programs decide which commands of a rule are shown. A command is left out if its program is certainly not
-on the host, and replaced if another program there answers the same question. Where nothing is known of a
+The software decides which commands of a rule are shown. A command is left out if its program is certainly not
+on the host, and replaced if another program there answers the same question. If nothing is known about a
 program, the command stays.
 """
 
@@ -19,7 +19,7 @@ from service_record.diagnosis.trouble_facts import Evidence
 from service_record.history import History
 
 PROGRAMS_FILE: Final = "programs-on-path"
-"""The name of the list that `analyze` makes of this host's programs."""
+"""The name of the fact file in which `analyze` lists the programs of this host."""
 
 
 class Software(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,11 +32,11 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...] = ()
     """The beginnings of the paths of its files."""
     packages: frozenset[str] = frozenset()
-    """Packages of which one has it; if the evidence lists the packages, this decides."""
+    """The packages that contain it. If the evidence lists all packages, they decide."""
     systems: frozenset[str] = frozenset()
     """The systems that may have it, by ID and ID_LIKE of os-release; empty if all may."""
     not_with: frozenset[str] = frozenset()
-    """Software that does its work in its place: a host with it lacks this one, unless both were seen."""
+    """Alternatives: a host with one of them lacks this software, unless both were seen."""
     roles: frozenset[str] = frozenset()
     """The roles of hosts that have it. On other hosts its commands are marked `# on another host`."""
 
@@ -281,27 +281,27 @@ SUBSTITUTES: Final = (
     ("cat /etc/containers/registries.conf", "containerd", "ls -R /etc/containerd/certs.d"),
     ("cat /etc/containers/registries.conf", "docker", "cat /etc/docker/daemon.json"),
 )
-"""The beginning of a command, the software that answers the same question, and how."""
+"""The beginning of a command, other software that answers the same question, and its command."""
 
 _SYSTEM_OF_ID: Final = {
     **dict.fromkeys(("ubuntu", "linuxmint", "raspbian", "kali", "pop"), "debian"),
     **dict.fromkeys(("rhel", "centos", "rocky", "almalinux", "ol", "rhcos", "scos", "amzn"), "fedora"),
     **dict.fromkeys(("opensuse-leap", "opensuse-tumbleweed", "sles", "sle-micro"), "suse"),
 }
-"""For files that were gathered without ID_LIKE."""
+"""ID in os-release -> system, for evidence without ID_LIKE."""
 _SYSTEM_OF_KERNEL: Final = (
     (r"\(Ubuntu |-Ubuntu\b", "ubuntu"),
     (r"\(Debian |@lists\.debian\.org", "debian"),
     (r"\.(?:el|fc)\d+", "fedora"),
     (r"\(SUSE Linux\)", "suse"),
 )
-"""Who built the kernel, by its own first line: a journal alone has no os-release."""
+"""The system by the first line of the kernel's log, for journals without os-release."""
 _OSTREE: Final = "ostree"
 _OSTREE_IDS: Final = frozenset({"coreos", "rhcos", "scos", "silverblue", "kinoite", "iot"})
-"""IDs and variants of systems that are images of ostree."""
+"""IDs and variants of systems that are based on ostree images."""
 _BY_PROGRAM: Final = {program: name for name, one in SOFTWARE.items() for program in one.programs}
 _BY_UNIT: Final = {unit: name for name, one in reversed(list(SOFTWARE.items())) for unit in one.units}
-"""Where several have a unit, the first."""
+"""Unit -> software. If several have the unit, the first counts."""
 _PROGRAM: Final = r"(?:^|\|)\s*(?:sudo\s+)?([\w./-]+)"
 _UNIT: Final = (
     r"(?:--unit[ =]|systemctl (?:cat|status|is-enabled|show) (?:--\S+ )*)([\w@-]+?)(?:\.service)?(?=\s|$)"
@@ -311,7 +311,7 @@ _QUOTED: Final = r"'[^']*'"
 
 
 class JudgedHost:
-    """One host. Each answer is computed once, and only if it is asked for."""
+    """One host. Every property is computed on first use, and cached."""
 
     def __init__(self, evidence: Evidence, history: History) -> None:
         self._evidence = evidence
@@ -321,65 +321,65 @@ class JudgedHost:
 
     @cached_property
     def roles(self) -> frozenset[str]:
-        """Return which of ROLES the host has."""
+        """Return the ROLES of the host."""
         return find_roles(self._evidence.facts, self._history)
 
     def finding(self, check: str) -> Finding | None:
-        """Return the first finding of a check of the host's facts."""
+        """Return the first finding of a check, or None."""
         if check not in self._findings:
             self._findings[check] = next(CHECKS[check].find(self._evidence.facts, self._history), None)
         return self._findings[check]
 
     def has(self, name: str) -> bool | None:
-        """Return whether the host has this software; None where the evidence does not say."""
+        """Return True or False if the evidence shows whether the host has this software, else None."""
         if name not in self._has:
-            self._has[name] = self._look_for(SOFTWARE[name])
+            self._has[name] = self._find_software(SOFTWARE[name])
         return self._has[name]
 
-    def _look_for(self, software: Software) -> bool | None:
+    def _find_software(self, software: Software) -> bool | None:
         if software.programs and self._programs:
             return bool(software.programs & self._programs)
-        if self._saw(software):
+        if self._has_seen(software):
             return True
         if software.packages and self._packages:
             return False
         if software.systems and self._systems and not software.systems & self._systems:
             return False
-        if any(self._saw(SOFTWARE[other]) for other in software.not_with):
+        if any(self._has_seen(SOFTWARE[other]) for other in software.not_with):
             return False
         is_of_system = bool(software.systems & self._systems)
         return True if is_of_system and not software.units and not software.packages else None
 
-    def _saw(self, software: Software) -> bool:
-        """Return True if a unit, a program, a package or the kind of system shows that it is there."""
+    def _has_seen(self, software: Software) -> bool:
+        """Return True if a unit, program or package of the software, or the kind of system, was seen."""
         is_of_image = software.systems == {_OSTREE} and _OSTREE in self._systems
         names = software.units | software.programs
         return is_of_image or bool(names & self._names or software.packages & self._packages)
 
     @cached_property
     def _names(self) -> frozenset[str]:
-        """Return the services and programs that were seen."""
+        """Return all services and programs in the evidence."""
         units = {name.removesuffix(".service") for name in self._evidence.unit_logs}
         recorded = {service.name for service in self._history.services}
-        # A service that runs podman shows it by the command that failed, not as a program that logs.
+        # podman does not log under its own name. The failed command of a service shows that it is there.
         commands = {run.facts.command for service in self._history.services for run in service.runs[-1:]}
         started = {word for command in commands if command for word in command.split()[:1]}
         return self._evidence.programs.union(units, recorded, started)
 
     @cached_property
     def _programs(self) -> frozenset[str]:
-        """Return which of the programs of SOFTWARE this host has; empty if another host is judged."""
+        """Return the programs on PATH of this host; empty if another host is judged."""
         return frozenset(one.value for one in self._evidence.facts.all("program"))
 
     @cached_property
     def _packages(self) -> frozenset[str]:
-        """Return the installed packages; empty if the evidence does not list them all."""
+        """Return the installed packages; empty if the evidence does not have the complete list."""
         packages = self._evidence.facts.all("package")
         return frozenset(one.value for one in packages) if len(packages) < MAX_FACTS else frozenset()
 
     @cached_property
     def _systems(self) -> frozenset[str]:
-        """Return the IDs of the system and of those it derives from; empty if nothing says it."""
+        """Return the IDs of the system and of the systems it derives from; empty if unknown."""
         facts = self._evidence.facts
         ids = {word for fact in facts.all("os") if fact.of != "VERSION_ID" for word in fact.value.split()}
         for fact in () if ids else facts.all("kernel"):
@@ -391,18 +391,18 @@ class JudgedHost:
         return frozenset(ids | {_OSTREE}) if is_image else frozenset(ids)
 
     def adapt(self, commands: Iterable[str]) -> Iterator[str]:
-        """Yield the commands for this host: some are replaced, marked or left out."""
+        """Yield the commands that fit this host: some are replaced, marked or left out."""
         for command in commands:
             substitutes = (
                 new + command[len(old) :]
                 for old, name, new in SUBSTITUTES
                 if command.startswith(old) and self.has(name)
             )
-            adapted = next(filter(None, map(self._runnable, (command, *substitutes))), None)
+            adapted = next(filter(None, map(self._adapt_one, (command, *substitutes))), None)
             if adapted is not None:
                 yield adapted
 
-    def _runnable(self, command: str) -> str | None:
+    def _adapt_one(self, command: str) -> str | None:
         """Return a command without the paths that this host lacks; None if nothing is left of it."""
         bare = re.sub(_QUOTED, "''", command)
         paths = re.findall(_PATH, bare)

@@ -1,7 +1,7 @@
-"""Judge a host: from its history, its units and the files beside its records to one diagnosis. Pure.
+"""Diagnose a host from its history, its units and its other files. Pure.
 
 `analyze`, the page in a bundle, `triage`, the collector and the boot reporter all call `judge`, with a
-history from `history.build.host_history`. So they cannot contradict each other.
+history from `history.build.host_history`, so that their answers agree.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,13 +22,14 @@ from service_record.history import History
 from service_record.history.build import Now
 
 UnitLookup: TypeAlias = Callable[[Sequence[Unit], Mapping[str, UnitLog]], Sequence[Unit]]
+"""Takes the known units and the units in the journal. Returns them with the units that explain them."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """The diagnosis of a host, and the facts that its files gave."""
+    """The diagnosis of a host, and the facts in its files."""
 
     diagnosis: Diagnosis | None
-    """None where there is nothing to judge."""
+    """None if there is nothing to judge."""
     facts: KnownFacts
 
 
@@ -48,15 +49,21 @@ def judge(
     is_waiting: bool = False,
     is_log_bundle: bool = False,
 ) -> Judgement:
-    """Judge a host.
+    """Diagnose a host.
 
-    `units` are those that systemd or a bundle tells about, None if systemd did not answer. `files` are the
-    files beside the records, None if there are none; what systemd logged about units is read from them.
-    `history` may be a selection from the `whole` one, by which the times in files are understood. `expected`
-    services must have started; in a log bundle of OpenShift (`is_log_bundle`) those of a bootstrap host are
-    expected by default. The `named` ones are described even without a record. `selects` says which
-    failed units and faults are listed: by default all. `look_up` adds the units that explain others, when the
-    files are read.
+    - `history`: what to judge; may be a selection from the `whole` history, which defines the times that
+      lines in files can have.
+    - `rules`: the rules of known causes.
+    - `units`: the units that systemd or a bundle describes; None if systemd did not answer.
+    - `files`: the files other than records; None if there are none. Journals among them show messages
+      of systemd about units.
+    - `now`: the time of the judgement, by default the latest entry.
+    - `expected`: services that must have started. In a log bundle of OpenShift (`is_log_bundle`), by default
+      those of a bootstrap host.
+    - `named`: services to describe even without a record.
+    - `selects`: which failed units and faults to list, by default all.
+    - `look_up`: called after the files are read, to add the units that explain others.
+    - `is_waiting`: a service without a known obstacle may still start.
     """
     whole = history if whole is None else whole
     if is_log_bundle and not expected:
@@ -72,7 +79,7 @@ def judge(
     if diagnosis is not None and not is_recorded:
         diagnosis = replace(diagnosis, has_no_records=True)
     if known is not None:
-        # Without records and without a listing of the failed units, the journal is all that tells of them.
+        # Without records and without a list of failed units, only the journal shows which units failed.
         adds_failed = not is_recorded and not causes.evidence.has_unit_listing
         logs = without_recovered(logs, history)
         known = with_logs(

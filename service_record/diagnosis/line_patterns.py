@@ -1,53 +1,53 @@
-"""Patterns of lines, and looking for very many of them at once. Pure.
+"""Patterns of log lines, and a fast search for hundreds of them at once. Pure.
 
-Patterns are RE2's, in time linear in the text whatever the pattern: messages come from anywhere, and rules
-from whoever wrote them. To compile all of them takes longer than all else that a small bundle needs. So a
-text is searched for the words that patterns cannot match without, and only patterns whose word is there are
-compiled and tried.
+Patterns use RE2, which takes linear time for any pattern: neither messages nor rules are trusted. Compiling
+all patterns would take longer than everything else for a small bundle. So each pattern has needles: words of
+which every match contains at least one. A text is searched for all needles first, and only patterns with a
+needle in the text are compiled and tried.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from re import _parser  # undocumented; used only where rules are made from YAML
+from re import _parser  # undocumented; used only when rules are read from YAML
 from typing import Any, Final, Self, TypeAlias
 
 import msgspec
 
 _GROUP: Final = re.compile(r"\(\?P?<([A-Za-z_]\w*)>")
 _NAMED_CLASS: Final = re.compile(r"\[:\^?[a-z]+:\]")
-"""Of RE2; Python reads it as something else."""
-_LEAST_NEEDLE: Final = 3
+"""A character class of RE2 such as [:alpha:], which Python parses differently."""
+_LEAST_NEEDLE_CHARACTERS: Final = 3
 _MOST_NEEDLES: Final = 12
-_HEAD: Final = 12
-"""Characters of a needle that find its line: few enough to compile fast, and enough to be rare."""
+_HEAD_CHARACTERS: Final = 12
+"""The search for lines uses only this much of each needle: short to compile fast, long enough to be rare."""
 _MOST_TRIED: Final = 64
-"""Patterns that are tried one by one on one text. No log has so many words in a line, but an attack may."""
+"""The most patterns tried one by one on one text. Only an attack has more needles in one line."""
 _MOST_REMEMBERED: Final = 4096
-"""Combinations of words whose patterns are remembered."""
+"""The most combinations of needles whose patterns are cached."""
 _AUTOMATON_BYTES: Final = 64 << 20
 
 
 class Pattern(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
-    """A pattern of RE2, without regard to case; compiled when it is first searched for."""
+    """A case-insensitive RE2 pattern, compiled on first use."""
 
     text: str
     names: tuple[str, ...] = ()
-    """Its groups."""
+    """The names of its groups."""
     needles: tuple[str, ...] = ()
-    """Words in small letters: each text that it matches has one of them. Empty where none is certain."""
+    """Lower-case words of which every match contains at least one. Empty if there are no such words."""
     is_word: bool = False
-    """True if each text with its word matches, so that it need not be tried."""
+    """True if every text with the needle matches, so that the pattern need not be tried."""
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Return the pattern that is written so, compiled or not valid."""
-        return cls(text, tuple(_GROUP.findall(text)), needles_of(text))
+        """Make a pattern from its text. The text is not checked here; `compiled` raises if it is invalid."""
+        return cls(text, tuple(_GROUP.findall(text)), find_needles(text))
 
     @cached_property
     def compiled(self) -> Any:
-        """Compile the pattern with RE2. Raises re2.error where it is not valid."""
-        import re2  # only where a text is looked at
+        """Compile the pattern with RE2. Raises re2.error if it is not valid."""
+        import re2  # slow import, needed only to search
 
         return re2.compile(self.text.encode(), _options())
 
@@ -56,33 +56,33 @@ class Pattern(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
         return self.compiled.search(text)
 
 
-_Named: TypeAlias = tuple[frozenset[int], tuple[tuple[int, Pattern], ...]]
+_Selection: TypeAlias = tuple[frozenset[int], tuple[tuple[int, Pattern], ...]]
 
 
 class LineSet:
-    """Patterns that are looked for all at once, each with the number of the test that it belongs to."""
+    """Patterns that are searched all at once, each with the number of the test that it belongs to."""
 
     def __init__(self, patterns: Iterable[tuple[int, Pattern]]) -> None:
         self._patterns = tuple(patterns)
-        self._of_words: dict[tuple[int, ...], _Named] = {}
+        self._selected: dict[tuple[int, ...], _Selection] = {}
 
     def prepare(self) -> None:
-        """Compile all but single patterns, before processes are made that share it."""
+        """Compile the sets before worker processes are forked, so that they share the memory."""
         if self._patterns:
             self._heads.search(b"")
             self.tests(b"")
 
     def tests(self, text: bytes) -> set[int]:
-        """Return the numbers of the tests of which a pattern is in the text."""
+        """Return the numbers of the tests with a pattern that matches the text."""
         if not self._patterns:
             return set()
         words = tuple(self._words.Match(text) or ())
-        # Lines of one program have the same words again and again.
-        known = self._of_words.get(words)
+        # Lines of one program have the same needles again and again: cache by the set of needles.
+        known = self._selected.get(words)
         if known is None:
-            if len(self._of_words) >= _MOST_REMEMBERED:
-                self._of_words.clear()
-            known = self._of_words[words] = self._named_by(words)
+            if len(self._selected) >= _MOST_REMEMBERED:
+                self._selected.clear()
+            known = self._selected[words] = self._select_patterns(words)
         certain, tried = known
         if not tried:
             return set(certain)
@@ -90,33 +90,33 @@ class LineSet:
             return self.tests_by_set(text)
         return {*certain, *(test for test, pattern in tried if pattern.search(text))}
 
-    def _named_by(self, words: Iterable[int]) -> "_Named":
-        """Return the tests that these words suffice for, and the patterns that they make possible."""
-        patterns = [self._patterns[index] for index in {i for word in words for i in self._of_word[word]}]
+    def _select_patterns(self, words: Iterable[int]) -> "_Selection":
+        """Return the tests that these needles prove, and the patterns that can match with them."""
+        patterns = [self._patterns[index] for index in {i for word in words for i in self._by_number[word]}]
         return (
             frozenset(test for test, pattern in patterns if pattern.is_word),
             tuple(one for one in patterns if not one[1].is_word),
         )
 
     def lines(self, block: bytes, longest: int) -> Iterator[tuple[int, int, set[int]]]:
-        """Yield the start and the end of each line that has a pattern, and the numbers of its tests.
+        """Yield the start and the end of each line that matches, and the numbers of its tests.
 
-        Only the first `longest` bytes of a line are looked at.
+        Only the first `longest` bytes of a line are searched.
         """
-        # This is the hot path of large bundles. A match goes to the end of its line, so that each line with a
-        # word is one match, however many words are in it.
+        # This is the hot path of large bundles. A match extends to the end of its line, so that each line
+        # with a needle is one match, however many needles it contains.
         at = 0
         for head in self._heads.finditer(block) if self._patterns else ():
             found, end = head.span()
             if found < at:
-                continue  # the empty word is found again at the end of a line
+                continue  # the empty needle also matches at the end of a line
             start, at = block.rfind(b"\n", at, found) + 1 or at, end + 1
             if tests := self.tests(block[start : min(end, start + longest)]):
                 yield start, end, tests
 
     @cached_property
     def _by_word(self) -> dict[str, list[int]]:
-        """Return the places of the patterns that each word stands for; the empty word is in every text."""
+        """Return needle -> positions of its patterns. Patterns without a needle have the empty needle."""
         by_word: dict[str, list[int]] = {}
         for index, (_, pattern) in enumerate(self._patterns):
             for word in pattern.needles or ("",):
@@ -124,30 +124,30 @@ class LineSet:
         return by_word
 
     @cached_property
-    def _of_word(self) -> Sequence[Sequence[int]]:
+    def _by_number(self) -> Sequence[Sequence[int]]:
         return tuple(self._by_word.values())
 
     @cached_property
     def _words(self) -> Any:
-        """Compile the set of all words, numbered as in `_of_word`."""
+        """Compile the set of all needles, numbered as in `_by_number`."""
         import re2  # as above
 
         return _compile_set(re2.escape(word) for word in self._by_word)
 
     @cached_property
     def _heads(self) -> Any:
-        """Compile the pattern that finds the beginning of any word, and goes on to the end of the line."""
+        """Compile the pattern that finds the beginning of any needle and extends to the end of the line."""
         import re2  # as above
 
         options = _options()
         options.never_capture = True
         options.max_mem = _AUTOMATON_BYTES
-        heads = {word[:_HEAD] for word in self._by_word}
+        heads = {word[:_HEAD_CHARACTERS] for word in self._by_word}
         words = "|".join(map(re2.escape, sorted(heads)))
         return re2.compile(rf"(?:{words})[^\n]*".encode(), options)
 
     def tests_by_set(self, text: bytes) -> set[int]:
-        """Return the same in a time that is linear in the text, whatever it says; slow to begin with."""
+        """Return the same as `tests`, in linear time for any text. Compiling the set takes long."""
         return {self._patterns[index][0] for index in self._set.Match(text) or ()}
 
     @cached_property
@@ -156,7 +156,7 @@ class LineSet:
 
 
 def end_of_line(text: bytes, at: int) -> int:
-    """Return where the line ends that this place is in."""
+    """Return the end of the line that contains position `at`."""
     end = text.find(b"\n", at)
     return len(text) if end < 0 else end
 
@@ -182,15 +182,15 @@ def _compile_set(patterns: Iterable[str]) -> Any:
     return compiled
 
 
-def needles_of(pattern: str) -> tuple[str, ...]:
-    """Return words in small letters of which each match has one; none where that is not certain."""
+def find_needles(pattern: str) -> tuple[str, ...]:
+    """Return lower-case words of which every match contains at least one; empty if there are none."""
     if _NAMED_CLASS.search(pattern):
         return ()
     try:
         parts = _parser.parse(pattern)
-    except (re.error, OverflowError):  # a form of RE2 only, or not valid
+    except (re.error, OverflowError):  # RE2 syntax that Python does not know, or not valid
         return ()
-    return max(_needles(parts), key=_worth, default=())
+    return max(_needles(parts), key=_rate, default=())
 
 
 _RARE_LENGTH: Final = 5
@@ -221,29 +221,29 @@ _FREQUENT: Final = frozenset(
         *("cluster", "service", "container", "kubelet", "node", "kernel", "network", "device"),
     }
 )
-"""Words of very many lines: a pattern that is known by other words, too, is tried on fewer lines."""
+"""Words in very many lines: a pattern that has other needles is tried on fewer lines."""
 
 
-def _worth(needles: Sequence[str]) -> tuple[bool, int]:
+def _rate(needles: Sequence[str]) -> tuple[bool, int]:
     shortest = min(map(len, needles))
     is_rare = shortest >= _RARE_LENGTH and _FREQUENT.isdisjoint(needle.strip() for needle in needles)
     return is_rare, shortest
 
 
 def _needles(parts: Any) -> Iterator[tuple[str, ...]]:
-    """Yield each choice of words that there is: one of each choice is in every match."""
+    """Yield possible sets of needles: every match contains at least one word of each set."""
     run = ""
-    for kind, value in [*_flattened(parts), (None, None)]:
+    for kind, value in [*_flatten(parts), (None, None)]:
         if kind is _parser.LITERAL and chr(value).isascii():
             run += chr(value).lower()
             continue
         if kind is _parser.AT:  # has no width
             continue
-        if len(run) >= _LEAST_NEEDLE:
+        if len(run) >= _LEAST_NEEDLE_CHARACTERS:
             yield (run,)
         run = ""
         if kind is _parser.BRANCH:
-            best = [max(_needles(branch), key=_worth, default=()) for branch in value[1]]
+            best = [max(_needles(branch), key=_rate, default=()) for branch in value[1]]
             choice = tuple(dict.fromkeys(needle for needles in best for needle in needles))
             if all(best) and len(choice) <= _MOST_NEEDLES:
                 yield choice
@@ -251,10 +251,10 @@ def _needles(parts: Any) -> Iterator[tuple[str, ...]]:
             yield from _needles(value[2])
 
 
-def _flattened(parts: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the parts of a pattern, those of its groups in their places."""
+def _flatten(parts: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the parts of a parsed pattern, with groups replaced by their parts."""
     for kind, value in parts:
         if kind is _parser.SUBPATTERN:
-            yield from _flattened(value[3])
+            yield from _flatten(value[3])
         else:
             yield kind, value
