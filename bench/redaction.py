@@ -1,7 +1,7 @@
-"""Measure what masking secrets costs: the throughput for many kinds of logs, and a journal beside gzip.
+"""Measure redaction: the throughput for many kinds of logs, and the time for a journal compared with gzip.
 
 `make bench` and `python -m bench.redaction` write the throughput into docs/project/performance.md.
-`python -m bench.redaction FILE...` prints it for files.
+`python -m bench.redaction FILE...` prints the throughput for files.
 """
 
 import gzip
@@ -30,7 +30,8 @@ NAMING_BYTES: Final = MIB >> 1
 HOSTILE_BYTES: Final = MIB >> 2
 CHUNK_BYTES: Final = 1 << 16
 SHARE_OF_GZIP: Final = 0.7
-"""Of gzip's time: masking and compressing, one after the other, are then faster than gzip twice."""
+"""The limit of the time for masking, relative to `gzip -6`. Masking plus gzip is then below two gzips."""
+# Goals in MB/s.
 MIXED_SPEED: Final = 150
 ORDINARY_SPEED: Final = 100
 NAMING_SPEED: Final = 20
@@ -38,7 +39,7 @@ HOSTILE_SPEED: Final = 20
 
 
 def rows(root: Path) -> Iterator[Row]:
-    """Yield the rows of `make bench`: a journal beside gzip. The throughput has a table of its own."""
+    """Yield the rows of `make bench`, which compare redaction of a journal with gzip."""
     lines = "".join(f"{line}\n" for line in clean_lines(80)).encode()
     text = (lines * (JOURNAL_BYTES // len(lines) + 1))[:JOURNAL_BYTES]
     journal = root / "journal.log"
@@ -47,11 +48,11 @@ def rows(root: Path) -> Iterator[Row]:
     rules = Rules(secrets())
     seconds = medians(
         {
-            "redaction": partial(redacted, text, rules),
-            "shapes": partial(redacted, text, Rules()),
-            "residual": partial(looked_through, packed, rules),
+            "redaction": partial(time_redaction, text, rules),
+            "shapes": partial(time_redaction, text, Rules()),
+            "residual": partial(time_leak_scan, packed, rules),
             "gzip": partial(wall, "gzip", "-6", "-c", journal),
-            "rules": partial(make_rules, secrets()),
+            "rules": partial(time_rules, secrets()),
         }
     )
     speed = f"{JOURNAL_BYTES / 1e6 / seconds['redaction']:.0f} MB/s"
@@ -69,7 +70,7 @@ def beside_gzip(what: str, seconds: float, reference: float, share: float | None
 
 
 def secrets() -> list[Secret]:
-    """Return the secrets of a bootstrap host: forty private keys, a pull secret and its parts."""
+    """Return the secrets of a bootstrap host, among them 45 private keys and a pull secret."""
     whole, auths = pull_secret()
     return [
         Secret("pull-secret", whole.encode()),
@@ -79,8 +80,8 @@ def secrets() -> list[Secret]:
     ]
 
 
-def redacted(text: bytes, rules: Rules) -> float:
-    """Return the seconds that masking takes for a text that comes in chunks of a pipe's size."""
+def time_redaction(text: bytes, rules: Rules) -> float:
+    """Return the seconds to mask a text in chunks of 64 KiB, the size of a pipe."""
     redactor = Redactor(rules)
     begun = time.perf_counter()
     for at in range(0, len(text), CHUNK_BYTES):
@@ -89,24 +90,28 @@ def redacted(text: bytes, rules: Rules) -> float:
     return time.perf_counter() - begun
 
 
-def looked_through(packed: bytes, rules: Rules) -> float:
+def time_leak_scan(packed: bytes, rules: Rules) -> float:
+    """Return the seconds to scan a packed text for leaks."""
     begun = time.perf_counter()
     assert find_leak(rules, BytesIO(packed)) is None
     return time.perf_counter() - begun
 
 
-def make_rules(some: list[Secret]) -> float:
+def time_rules(some: list[Secret]) -> float:
+    """Return the seconds to compile the rules for these secrets."""
     begun = time.perf_counter()
     Rules(some).exact_spans(b"warm")
     return time.perf_counter() - begun
 
 
 def speed_rows(texts: Mapping[str, tuple[bytes, int]]) -> list[Row]:
-    """Return the throughput for texts with their goals, with 50 secrets known; and gzip's for all of them."""
+    """Return a row with the throughput and goal of each text, with 50 known secrets, and one for gzip."""
     rules = Rules(secrets())
     for text, _ in texts.values():
-        redacted(text[: 1 << 17], rules)  # RE2 builds the states of its automata on the first pass
-    seconds = medians({name: partial(redacted, text, rules) for name, (text, _) in texts.items()}, rounds=3)
+        time_redaction(text[: 1 << 17], rules)  # RE2 builds the states of its automata on the first pass
+    seconds = medians(
+        {name: partial(time_redaction, text, rules) for name, (text, _) in texts.items()}, rounds=3
+    )
     everything = b"".join(text for text, _ in texts.values())
     begun = time.perf_counter()
     gzip.compress(everything, 6)
@@ -123,13 +128,13 @@ def speed_row(name: str, speed: float, goal: int) -> Row:
 
 
 def texts_with_goals() -> Iterator[tuple[str, tuple[bytes, int]]]:
-    """Yield the name, the text and the goal of each measurement."""
+    """Yield the name, the text, and the goal in MB/s of each measurement."""
     sources = [ordinary_lines(kind, 1 << 30) for kind in KINDS]
-    yield "all ordinary logs, mixed", (filled(chain.from_iterable(zip(*sources, strict=True))), MIXED_SPEED)
+    yield "all ordinary logs, mixed", (fill(chain.from_iterable(zip(*sources, strict=True))), MIXED_SPEED)
     for kind in KINDS:
-        yield f"ordinary: {kind}", (filled(ordinary_lines(kind, 1 << 30)), ORDINARY_SPEED)
+        yield f"ordinary: {kind}", (fill(ordinary_lines(kind, 1 << 30)), ORDINARY_SPEED)
     for name, line in NAMING.items():
-        yield f"names secrets: {name}", (filled(numbered(line), NAMING_BYTES), NAMING_SPEED)
+        yield f"names secrets: {name}", (fill(number_lines(line), NAMING_BYTES), NAMING_SPEED)
     for name, piece in HOSTILE.items():
         yield f"hostile: {name}", ((piece * (HOSTILE_BYTES // len(piece) + 1))[:HOSTILE_BYTES], HOSTILE_SPEED)
 
@@ -141,7 +146,7 @@ NAMING: Final[Mapping[str, str]] = {
     "prose": "Failed password for root from 10.0.0.{d} port {n} ssh2: token: expired",
     "errors": "cat: /etc/passwd: Permission denied ({n})",
 }
-"""Lines with a secret or its name in each."""
+"""Templates of lines; each contains a secret or the name of one."""
 
 HOSTILE: Final[Mapping[str, bytes]] = {
     "lines that end in token:": b"the next one is the token:\n",
@@ -156,15 +161,15 @@ HOSTILE: Final[Mapping[str, bytes]] = {
     "BEGIN lines": b"-----BEGIN RSA PRIVATE KEY-----\n",
     "user@ without an end": b"https://user:",
 }
-"""Texts that are made to be slow."""
+"""Pieces that are repeated to a text that is slow to redact."""
 
 
-def numbered(line: str) -> Iterator[str]:
+def number_lines(line: str) -> Iterator[str]:
     return (line.format(n=number, d=number % 250) for number in range(1 << 30))
 
 
-def filled(lines: Iterator[str], size: int = LOG_BYTES) -> bytes:
-    """Return enough lines for a log of this size."""
+def fill(lines: Iterator[str], size: int = LOG_BYTES) -> bytes:
+    """Return whole lines of at least `size` bytes in all."""
     text = bytearray()
     while len(text) < size:
         text += f"{next(lines)}\n".encode()
@@ -172,7 +177,7 @@ def filled(lines: Iterator[str], size: int = LOG_BYTES) -> bytes:
 
 
 def publish_speed() -> int:
-    """Print the throughput and write it into the page. Return 1 when a goal is missed."""
+    """Print the throughput and write it into the page. Return 1 if a goal is missed, else 0."""
     measured = speed_rows(dict(texts_with_goals()))
     text = f"{machine()}\n\n{markdown(measured)}"
     print(text)
