@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# A failure is recorded with its line, function, file, call stack, command and exit status. A failure that the script
-# handled is not recorded. tests/endings tests the line of every kind of ending.
+# A failure is recorded with its line, function, file, call stack, command and exit status. A failure that the
+# script handled is not recorded. tests/endings tests the line of every kind of ending.
 
 load helpers
 

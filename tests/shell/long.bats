@@ -121,8 +121,8 @@ END
 END
 }
 
-# Runs a script with the shim and without it, and fails if the shim adds more processor time than the limit. The shim
-# promises 10 ms; the limits are higher, because a busy machine needs several times as long.
+# Runs a script with the shim and without it, and fails if the shim adds more processor time than the limit.
+# The shim promises 10 ms; the limits are higher, because a busy machine needs several times as long.
 costs_at_most() { # <milliseconds> <script>
   local cost=() target
   for target in "${BATS_TEST_FILENAME%/*}/absent.bash" "$SHIM"; do

@@ -3,8 +3,8 @@
 
 load helpers
 
-# Writes the sample script of OpenShift's "Bootstrap Service Records". The arguments are the shell code of the two commands
-# that the sample script calls.
+# Writes the sample script of OpenShift's "Bootstrap Service Records". The arguments are the shell code of the
+# two commands that the sample script calls.
 write_sample() { # <some_check> <some_command_that_may_fail>
   script sample.sh <<'END'
 #!/usr/bin/env bash

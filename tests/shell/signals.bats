@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# A run that a signal ends is not recorded as a success. The service dies of that signal as early as it would without
-# the shim. tests/matrix tests every signal in every ordinary state.
+# A run that a signal ends is not recorded as a success. The service dies of that signal as early as it would
+# without the shim. tests/matrix tests every signal in every ordinary state.
 
 load helpers
 
@@ -11,7 +11,8 @@ service() { # <script> [argument...]
   env -i "${surroundings[@]}" "$PYTHON" -IS "${BATS_TEST_FILENAME%/*}/signalled.py" "$SIGNAL" "$TO" "$TEST_BASH" "$@"
 }
 
-# Writes a script with an open stage that runs the given code. The code creates the file `ready` when it may be signalled.
+# Writes a script with an open stage that runs the given code. The code creates the file `ready` when it may
+# be signalled.
 write_service() { # <shell code>
   script state.sh <<END
 . "\$SHIM"
@@ -23,7 +24,8 @@ record_service_stage_success
 END
 }
 
-# Sends a signal to each target. Fails unless the service dies as it does without the shim and the signal is recorded.
+# Sends a signal to each target. Fails unless the service dies as it does without the shim and the signal is
+# recorded.
 signal_is_recorded() { # <signal> [shell|group]...
   SIGNAL=$1
   for TO in "${@:2}"; do
@@ -73,8 +75,8 @@ END
   [ "$(entries phase result signal | tail -n 1)" = "service end failure unknown" ]
 }
 
-# systemd signals every process of a service until it finds no new one. This test kills the first three copies of the
-# dying shell; the shim detects with such a copy that a signal ends the shell.
+# systemd signals every process of a service until it finds no new one. This test kills the first three copies
+# of the dying shell; the shim detects with such a copy that a signal ends the shell.
 @test "signal is recorded if a stop kills copies of the shell" {
   script state.sh <<'END'
 . "$SHIM"

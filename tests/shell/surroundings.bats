@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The shim works under unusual settings of the service's shell, and does not change them. tests/matrix tests the options
-# of bash.
+# The shim works under unusual settings of the service's shell, and does not change them. tests/matrix tests
+# the options of bash.
 
 load helpers
 
