@@ -49,7 +49,7 @@ def read_rules(gitleaks: Path, *others: Path) -> Iterator[tuple[str, str]]:
 
 def token_rows(rules: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
     """Yield a row for each rule whose token begins with letters of its own."""
-    found: list[Any] = [types.compiled(b"(?m)" + shape.trigger) for shape in _others()]
+    found: list[Any] = [types.compile_pattern(b"(?m)" + shape.trigger) for shape in _others()]
     for name, pattern in rules:
         bare = _AFTER.sub("", _BEFORE.sub("", _FLAGS.sub("", pattern)))
         whole = _WHOLE.match(bare)
@@ -64,7 +64,7 @@ def token_rows(rules: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
             continue
         # A beginning alone is common in logs (`NF-C`, `application_`), and each hit makes a line slow.
         row["trigger"] = f"{_WORD_BEGIN}{row['trigger'].removeprefix(_WORD_BEGIN)}[A-Za-z0-9]{{8}}"
-        found.append(types.compiled(row["trigger"].encode()))
+        found.append(types.compile_pattern(row["trigger"].encode()))
         yield row
 
 

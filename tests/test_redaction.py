@@ -27,7 +27,7 @@ from service_record.redaction import (
     report,
 )
 from service_record.redaction.reader import patterns
-from service_record.redaction.types import from_base64, views_of
+from service_record.redaction.types import from_base64, unescaped_views
 from testing.clean_lines import clean_lines
 from testing.made_up import pem
 from tests.faults import Faults
@@ -310,7 +310,7 @@ def test_first_pass_is_about_as_fast_as_later_ones() -> None:
             "incorrect horse|files systemd|passwd.yaml|/etc/x|expired.|a",
         ),
         (
-            ordinary_words.is_written,
+            ordinary_words.is_not_plain_word,
             "cORRECT|correct1|CORRECT|c0rrect.|incorrect1",
             "correct|Correct|correct.",
         ),
@@ -356,7 +356,7 @@ def test_first_pass_is_about_as_fast_as_later_ones() -> None:
             ),
         ),
         (
-            ordinary_words.is_stated,
+            ordinary_words.is_random_value,
             "a1b2c3d4|incorrect1x",
             "passwd1a.yaml|123e4567-e89b-12d3-a456-426614174000|correcthorse",
         ),
@@ -424,7 +424,7 @@ def test_first_pass_is_about_as_fast_as_later_ones() -> None:
             "authenticationProvider2|DENIED|etcd-peer-master-0|xmlSecCryptoAppKeyLoad|12345678901234567|sha256-0123456789abcdef",
         ),
         (
-            ordinary_words.is_unmasked,
+            ordinary_words.is_not_mask,
             "x",
             "<redacted:x>|<redacted",
         ),
@@ -464,7 +464,7 @@ def test_check_accepts_secrets_and_rejects_words(
 def test_characters_of_a_view_map_to_the_text(
     text: bytes, finest: bytes, places: list[int], levels: int
 ) -> None:
-    views = views_of(text)
+    views = unescaped_views(text)
     assert views[-1].text == finest
     assert [views[-1].place(position) for position in range(len(finest) + 1)] == places
     assert len(views) == levels + 1

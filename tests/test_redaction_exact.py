@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from service_record.redaction import Redactor, Rules, Secret
 from service_record.redaction.exact import Exact, forms_with_needles
 from service_record.redaction.secrets import forms as forms_of
-from service_record.redaction.secrets import is_taken
-from service_record.redaction.types import merged
+from service_record.redaction.secrets import is_searchable
+from service_record.redaction.types import merge_adjacent
 from testing.made_up import pem, pull_secret
 from tests.secret_forms import FORMS, PREFIX
 from tests.test_redaction import redacted
@@ -144,7 +144,7 @@ def test_secret_over_two_terminal_lines_is_masked() -> None:
     "value", [b"", b"short7!", b"password", b"openshift", b"12345678", b"aaaaaaaaaaaa", b"PRODUCTION"]
 )
 def test_words_and_short_values_are_not_known_secrets(value: bytes) -> None:
-    assert not is_taken(value)
+    assert not is_searchable(value)
     rules = Rules([Secret("x", value), Secret("y", SECRETS["short"])])
     after = redacted(b"the " + value + b" is here, and " + SECRETS["short"], rules=rules)
     assert after == b"the " + value + b" is here, and <redacted:y>"
@@ -238,7 +238,7 @@ def test_truncated_secret_is_masked(kind: str) -> None:
 
 
 def test_adjacent_pieces_are_merged_and_empty_ones_dropped() -> None:
-    assert merged([(0, 2), (2, 5), (5, 5), (6, 6), (7, 8)]) == [(0, 5), (7, 8)]
+    assert merge_adjacent([(0, 2), (2, 5), (5, 5), (6, 6), (7, 8)]) == [(0, 5), (7, 8)]
 
 
 _FIT: Final = "Hunter2x9!"
@@ -354,7 +354,7 @@ def test_known_secret_is_long_and_not_a_word_or_number() -> None:
     taken = ["abcdef1g", "aabbccdd1", "aBcDeFgH", "abcdefghijklmnop", "1234567890123456", "pass-word"]
     others = ["abcde1g", "aabbccdd", "abcdefghijklmno", "ABCDEFGH", "Abcdefgh", "123456789012345"]
     for texts, is_one in ((taken, True), (others, False)):
-        assert {text: is_taken(f" {text}\n".encode()) for text in texts} == dict.fromkeys(texts, is_one)
+        assert {text: is_searchable(f" {text}\n".encode()) for text in texts} == dict.fromkeys(texts, is_one)
 
 
 def test_forms_of_a_secret() -> None:

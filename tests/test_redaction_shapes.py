@@ -11,8 +11,8 @@ import pytest
 
 from service_record.redaction import Redactor, Rules, Secret
 from service_record.redaction.over_lines import Body, ValueFollower
-from service_record.redaction.secrets import OURS, PUBLIC, SERVICES, part, rows, shapes
-from service_record.redaction.types import compiled, views_of
+from service_record.redaction.secrets import OURS, PUBLIC, SERVICES, expand_parts, rows, shapes
+from service_record.redaction.types import compile_pattern, unescaped_views
 from testing.made_up import pem
 from tests.key_wrappings import BYTES, WRAPPINGS, key_leaks, private_keys
 from tests.shape_examples import SURROUNDINGS, leaking, redacted, shape_examples, suits
@@ -245,7 +245,7 @@ def marked(follower: Body | ValueFollower, text: str) -> str:
     """Return a text with marks around what is secret in it."""
     lines = []
     for line in text.encode().split(b"\n"):
-        view = views_of(line)[-1]
+        view = unescaped_views(line)[-1]
         after = view.text
         for start, end, _ in sorted(follower.spans(view), reverse=True):
             after = after[:start] + "«".encode() + after[start:end] + "»".encode() + after[end:]
@@ -347,7 +347,7 @@ def test_value_behind_an_escaped_newline_is_masked() -> None:
 
 
 def test_patterns_include_beginnings_encoded_up_to_three_times() -> None:
-    pattern = compiled(part(b"<<ENCODED>>"))
+    pattern = compile_pattern(expand_parts(b"<<ENCODED>>"))
     for text, times in ((b"client-key-data", 1), (b'"auths"', 2), (b"PRIVATE KEY-----", 3)):
         for before in range(3):
             written = b"x" * before + text + b"z"

@@ -140,7 +140,7 @@ def masked_in_place(lines: bytes, rules: Rules) -> bytes:
 
 _TEMPLATE_MASK: Final = mask("password")
 # A line of debconf: owner, question, type, value. The type is `password`, or the question contains `passw`.
-_PRESEED: Final = types.compiled(
+_PRESEED: Final = types.compile_pattern(
     rb"(?m)^([ \t]*\S+[ \t]+(?:\S+[ \t]+password|\S*passw\S*[ \t]+string)[ \t]+)(\S[^\n]*)"
 )
 
@@ -152,12 +152,12 @@ def outgoing_template(data: bytes, rules: Rules) -> bytes:
 
 def refuse_template_leaks(data: bytes) -> None:
     """Raise LeakError if a template that was rendered elsewhere contains a secret."""
-    if outgoing_template(data, _shapes()) != data:
+    if outgoing_template(data, _shape_rules()) != data:
         raise LeakError("the template has a secret that is not masked")
 
 
 @cache
-def _shapes() -> Rules:
+def _shape_rules() -> Rules:
     """Return rules without known secrets. Only the host that a template is for knows those."""
     return Rules(())
 
@@ -183,7 +183,7 @@ class HostMask:
         self._environ = environ
         self._now = now
         self._rules: Rules | None = None
-        self._at = 0.0
+        self._read_at = 0.0
 
     def __call__(self, lines: bytes) -> bytes:
         """Return whole lines with their secrets masked, each as long as before. Raises LeakError."""
@@ -197,7 +197,7 @@ class HostMask:
         return outgoing_text(text, self._current_rules())
 
     def _current_rules(self) -> Rules:
-        if self._rules is None or self._now() > self._at + _REFRESH_SECONDS:
+        if self._rules is None or self._now() > self._read_at + _REFRESH_SECONDS:
             self._rules = Rules((*known_secrets(self._root, self._environ).secrets, *self._secrets))
-            self._at = self._now()
+            self._read_at = self._now()
         return self._rules

@@ -40,19 +40,19 @@ _ARGUMENTS: Final = re.compile(rb"type=EXECVE[^\n]*?argc=\d+")
 _ARGUMENT: Final = re.compile(rb' a\d+(?:\[\d+\])?=(?:"([^"\n]*)"|((?:[0-9A-F]{2})+)(?![^ \n]))')
 
 
-def decoded_runs(text: bytes) -> Iterator[tuple[int, int, bytes]]:
+def decode_runs(text: bytes) -> Iterator[tuple[int, int, bytes]]:
     """Yield start, end and decoded text of each run of hexadecimal and base64 in a line."""
     for run in _HEX.finditer(text):
         if _LOOKS_HEX.find(run[0]) is not None:
-            yield *run.span(), _words(binascii.unhexlify(run[0]))
+            yield *run.span(), _split_arguments(binascii.unhexlify(run[0]))
     for run in _BASE64.finditer(text):
         looks = _LOOKS_BASE64.find(text, *run.span())
         if looks is not None:
             shift = (looks[0] - run.start()) % 4
-            yield *run.span(), _as_text(inflate(from_base64(text[run.start() + shift : run.end()])))
+            yield *run.span(), _text_or_empty(inflate(from_base64(text[run.start() + shift : run.end()])))
 
 
-def _words(data: bytes) -> bytes:
+def _split_arguments(data: bytes) -> bytes:
     """Return the data; if it has NULs, return it as a command line, and with each argument on its own line.
 
     audit(8) separates the arguments of a process with NULs.
@@ -72,17 +72,17 @@ def inflate(data: bytes, max_bytes: int = _MAX_PLAIN_BYTES) -> bytes:
         return b""
 
 
-def _as_text(data: bytes) -> bytes:
+def _text_or_empty(data: bytes) -> bytes:
     """Return the data if it looks like text, else empty bytes.
 
     Digests, certificates and other random bytes would match shapes by chance.
     """
     odd = len(data.translate(None, _TEXT_BYTES))
-    return data if _LEAST_SHARE_OF_ODD * odd < len(data) else b""
+    return data if _ODD_BYTES_DIVISOR * odd < len(data) else b""
 
 
 _TEXT_BYTES: Final = b"\0\t\n\r\x1b" + bytes(range(0x20, 0x7F))
-_LEAST_SHARE_OF_ODD: Final = 4
+_ODD_BYTES_DIVISOR: Final = 4
 """Less than a quarter of a text may be bytes beyond printable ASCII. Of random bytes, three in five are."""
 
 
@@ -129,8 +129,8 @@ _CANDIDATE: Final = re.compile(rb"""[ \t>|"'*#-]*(?:[0-9A-Fa-f]{6,8}:? |[A-Za-z0
 _FORMS: Final = (_SINGLE, _PAIRS, _SWAPPED, _PLAIN_HEX, _BASE64_LINE)
 _MAX_BACK_BYTES: Final = 1 << 16
 KEY_END: Final = re.compile(rb"-----END [A-Z0-9 ]*PRIVATE KEY")
-_LEAST_LINES: Final = 2
-"""`decoded_runs` decodes a single line of hexadecimal or base64."""
+_MIN_BLOCK_LINES: Final = 2
+"""`decode_runs` decodes a single line of hexadecimal or base64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class Block:
     is_dump: bool = False
     """True if the lines are a dump: offsets and bytes, and nothing else."""
 
-    def spans_of(self, start: int, end: int) -> list[tuple[int, int]]:
+    def encoded_spans(self, start: int, end: int) -> list[tuple[int, int]]:
         """Return the encoded spans for a span of the decoded text."""
         if not self.starts:
             return self.spans
@@ -158,7 +158,7 @@ class Block:
         return [span for at, span in zip(self.starts[first:], self.spans[first:], strict=True) if at < end]
 
 
-def _match(text: bytes, start: int, form: re.Pattern[bytes]) -> tuple[int, int, int] | None:
+def _match_line(text: bytes, start: int, form: re.Pattern[bytes]) -> tuple[int, int, int] | None:
     """Return the span of a line's encoded part, and the line's end; None if the line has another form."""
     end = line_end(text, start)
     match = form.match(text, prefix_end(text, start), end)
@@ -166,11 +166,11 @@ def _match(text: bytes, start: int, form: re.Pattern[bytes]) -> tuple[int, int, 
 
 
 def _width(text: bytes, start: int, form: re.Pattern[bytes]) -> int:
-    found = _match(text, start, form)
+    found = _match_line(text, start, form)
     return found[1] - found[0] if found is not None else 0
 
 
-def _form_of(text: bytes, start: int) -> "re.Pattern[bytes] | None":
+def _line_form(text: bytes, start: int) -> "re.Pattern[bytes] | None":
     first = prefix_end(text, start)
     if _CANDIDATE.match(text, first) is None:
         return None
@@ -180,22 +180,22 @@ def _form_of(text: bytes, start: int) -> "re.Pattern[bytes] | None":
     return next((form for form in _FORMS if form.match(text, first, end)), None)
 
 
-def block_around(text: bytes, start: int, floor: int) -> Block | None:
+def find_block(text: bytes, start: int, floor: int) -> Block | None:
     """Return the block around the line at `start`, or None. The block does not begin before `floor`."""
-    form = _form_of(text, start)
+    form = _line_form(text, start)
     if form is None:
         return None
     begin = start
     while begin > floor and begin > start - _MAX_BACK_BYTES:
         before = text.rfind(b"\n", floor, begin - 1) + 1 or floor
-        found = _match(text, before, form)
+        found = _match_line(text, before, form)
         if found is None or (form is _BASE64_LINE and found[1] - found[0] < _width(text, begin, form)):
             break
         begin = before
     spans: list[tuple[int, int]] = []
     position = begin
     width = 0
-    while position < len(text) and (found := _match(text, position, form)) is not None:
+    while position < len(text) and (found := _match_line(text, position, form)) is not None:
         size = found[1] - found[0]
         if form is _BASE64_LINE and width and size > width:
             break
@@ -206,13 +206,13 @@ def block_around(text: bytes, start: int, floor: int) -> Block | None:
             break
         width = size
     if form is _BASE64_LINE and width and position < len(text):
-        last = _match(text, position, _BASE64_END)
+        last = _match_line(text, position, _BASE64_END)
         if last is not None and last[1] - last[0] < width and (last[1] - last[0]) % 4 == 0:
             spans.append(last[:2])
             position = last[2] + 1
     position = min(position, len(text))
     is_key = form is _BASE64_LINE and ends_key(text[position : line_end(text, position)])
-    if form in (_BASE64_LINE, _PLAIN_HEX) and len(spans) < _LEAST_LINES and not is_key:
+    if form in (_BASE64_LINE, _PLAIN_HEX) and len(spans) < _MIN_BLOCK_LINES and not is_key:
         return None
     return _decoded_block(text, form, begin, position, spans, is_key=is_key)
 
@@ -222,21 +222,21 @@ def _decoded_block(
 ) -> Block:
     if form is _BASE64_LINE:
         joined = b"".join(text[first:last] for first, last in spans)
-        return Block(begin, end, spans, [], _as_text(inflate(from_base64(joined))), is_key)
+        return Block(begin, end, spans, [], _text_or_empty(inflate(from_base64(joined))), is_key)
     pieces = []
     for first, last in spans:
         match = form.match(text, prefix_end(text, text.rfind(b"\n", 0, first) + 1), last)
         digits = match[1].replace(b" ", b"") if match is not None else b""
         piece = binascii.unhexlify(digits[: len(digits) & ~1])
-        pieces.append(_swapped(piece) if form is _SWAPPED else piece)
+        pieces.append(_swap_pairs(piece) if form is _SWAPPED else piece)
     starts = [0, *accumulate(len(piece) for piece in pieces)]
     plain = b"".join(pieces)
     if form is _PLAIN_HEX:
-        return Block(begin, end, spans, starts[:-1], _as_text(plain))
+        return Block(begin, end, spans, starts[:-1], _text_or_empty(plain))
     return Block(begin, end, spans, starts[:-1], plain, is_dump=True)
 
 
-def _swapped(data: bytes) -> bytes:
+def _swap_pairs(data: bytes) -> bytes:
     swapped = bytearray(data)
     swapped[0::2], swapped[1::2] = data[1::2], data[0::2]
     return bytes(swapped)
@@ -247,7 +247,7 @@ def end_before_block(text: bytes, end: int) -> int:
     begin = end
     while begin > 0 and begin > end - _MAX_BACK_BYTES:
         before = text.rfind(b"\n", 0, begin - 1) + 1
-        if _form_of(text, before) is None:
+        if _line_form(text, before) is None:
             break
         begin = before
     return begin or end
@@ -258,8 +258,8 @@ def key_lines_before(text: bytes, start: int, floor: int) -> list[tuple[int, int
     spans: list[tuple[int, int]] = []
     while start > floor:
         before = text.rfind(b"\n", floor, start - 1) + 1 or floor
-        found = _match(text, before, _BASE64_END)
-        if found is None or (spans and not _match(text, before, _BASE64_LINE)):
+        found = _match_line(text, before, _BASE64_END)
+        if found is None or (spans and not _match_line(text, before, _BASE64_LINE)):
             break
         spans.append(found[:2])
         start = before

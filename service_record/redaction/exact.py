@@ -11,8 +11,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from service_record.redaction import types
-from service_record.redaction.secrets import PEM_BODY_FAMILY, Form, forms, is_pem, is_taken, pem_body
-from service_record.redaction.types import MaskedSpan, Secret, from_base64, merged, united, within_lines
+from service_record.redaction.secrets import PEM_BODY_FAMILY, Form, forms, is_pem, is_searchable, pem_body
+from service_record.redaction.types import (
+    MaskedSpan,
+    Secret,
+    from_base64,
+    merge_adjacent,
+    merge_spans,
+    split_at_newlines,
+)
 
 _NEEDLE_BYTES: Final = 10
 _RARE: Final = (b"Q", b"X", b"Z", b"J", b"K", b"V", b"W", b"Y", b"q", b"x", b"z", b"7")
@@ -25,9 +32,9 @@ _VERY_LONG_BYTES: Final = 1024
 _STRIDES: Final[Mapping[str, tuple[int, int]]] = {"raw": (24, 48), "base64": (24, 96), "der": (24, 192)}
 _STRIDE: Final = (96, 512)
 """The distance between needles in bytes, for normal and very long forms. One needle finds a whole form."""
-_LEAST_PIECES: Final = 3
+_MIN_NEEDLES: Final = 3
 """The least number of needles in a part of a form. Only 32 bytes of a P-256 key are secret."""
-_LEAST_RSA_BYTES: Final = 700
+_MIN_RSA_BYTES: Final = 700
 """The least size of an RSA private key in base64.
 
 Elliptic-curve keys are shorter; RSA keys of 1024 bits and more are longer.
@@ -36,7 +43,7 @@ _NUMBER: Final = re.compile(
     rb"\x02\x01\x01\x04(?P<size>[\x14-\x48])|\x06\x03\x2b\x65.\x04.\x04(?P<short_size>[\x20\x39])", re.DOTALL
 )
 """Matches the DER bytes before the private number of an elliptic-curve key (RFC 5915, 3; RFC 8410, 7)."""
-_MOST_BEFORE_NUMBER: Final = 48
+_MAX_HEADER_BYTES: Final = 48
 _LABEL: Final = b"PRIVATE KEY"
 """Distinguishes the BEGIN and END lines of a key from those of a certificate."""
 
@@ -70,7 +77,7 @@ def _needles_in(form: Form, private: list[tuple[int, int]]) -> list[bytes]:
         half = (size + 1) // 2
         return [text[:half], text[size - half :]]
     stride = _STRIDES.get(form.name, _STRIDE)[size > _VERY_LONG_BYTES]
-    begins = (begin for start, end in private for begin in _begins(text, start, end, stride))
+    begins = (begin for start, end in private for begin in _needle_starts(text, start, end, stride))
     needles = list(dict.fromkeys(text[begin : begin + _NEEDLE_BYTES] for begin in begins))
     if not text.startswith(b"{"):
         return needles
@@ -81,14 +88,14 @@ def _needles_in(form: Form, private: list[tuple[int, int]]) -> list[bytes]:
 _ORDINARY: Final = re.compile(rb"[a-z.,:@{}\"_-]*")
 
 
-def _begins(text: bytes, start: int, end: int, stride: int) -> Iterator[int]:
+def _needle_starts(text: bytes, start: int, end: int, stride: int) -> Iterator[int]:
     last = end - _NEEDLE_BYTES
-    stride = min(stride, max((end - start) // _LEAST_PIECES, 1))
+    stride = min(stride, max((end - start) // _MIN_NEEDLES, 1))
     for begin in range(start, last, stride):
-        yield _rarest(text, begin, min(begin + stride, last))
+        yield _rarest_position(text, begin, min(begin + stride, last))
 
 
-def _rarest(text: bytes, begin: int, end: int) -> int:
+def _rarest_position(text: bytes, begin: int, end: int) -> int:
     """Return the position of the rarest character in a part of a text; `begin` if it has no rare one."""
     places = (text.find(character, begin, end) for character in _RARE)
     return next((place for place in places if place >= 0), begin)
@@ -123,10 +130,10 @@ def _private_characters(value: bytes, body: bytes) -> tuple[int, int]:
     size = len(body.rstrip(b"="))
     if value.startswith(b"-----BEGIN OPENSSH "):
         return 0, size
-    if len(body) >= _LEAST_RSA_BYTES:
+    if len(body) >= _MIN_RSA_BYTES:
         return 3 * size // 10, size
     key = from_base64(body, is_strict=True)
-    number = _NUMBER.search(key, 0, _MOST_BEFORE_NUMBER)
+    number = _NUMBER.search(key, 0, _MAX_HEADER_BYTES)
     if number is None:
         return 0, size
     end = number.end() + (number["size"] or number["short_size"])[0]
@@ -138,7 +145,7 @@ def _private_characters(value: bytes, body: bytes) -> tuple[int, int]:
 _FRAGMENT_BYTES: Final = 16
 _MANY_NEEDLES: Final = 8_000
 """Soft limit. Further secrets are searched for only unchanged and in base64."""
-_MOST_NEEDLES: Final = 16_000
+_MAX_NEEDLES: Final = 16_000
 """Hard limit. RE2 exceeds its memory limit beyond it."""
 _RESUMED_BYTES: Final = 8
 """The least number of bytes of a form after a line break, unless fewer are left of it."""
@@ -185,19 +192,19 @@ class Exact:
     def __init__(self, secrets: Iterable[Secret]) -> None:
         self._needles: dict[bytes, list[tuple[_SecretForm, int]]] = {}
         self._short: dict[bytes, str] = {}
-        self._break = types.compiled(_BREAK + b"+")
-        self._written_breaks = types.compiled(b"(?:" + _WRITTEN_BREAK + b")+$")
+        self._break = types.compile_pattern(_BREAK + b"+")
+        self._written_breaks = types.compile_pattern(b"(?:" + _WRITTEN_BREAK + b")+$")
         self.left_out: Counter[str] = Counter()
         """The number of secrets beyond the limit, by kind. They are not searched for."""
         for secret in secrets:
-            if not is_taken(secret.value):
+            if not is_searchable(secret.value):
                 continue
-            if len(self._needles) >= _MOST_NEEDLES:
+            if len(self._needles) >= _MAX_NEEDLES:
                 self.left_out[secret.kind] += 1
             else:
-                self._take(secret, only_plain=len(self._needles) >= _MANY_NEEDLES)
+                self._add(secret, only_plain=len(self._needles) >= _MANY_NEEDLES)
         self._sizes = sorted({len(needle) for needle in self._needles})
-        self._pattern = self._one_pattern()
+        self._pattern = self._compile_pattern()
 
     def spans(self, text: bytes) -> list[MaskedSpan]:
         """Return the spans of the secrets in a text, sorted and disjoint."""
@@ -207,14 +214,14 @@ class Exact:
             position = hit.start() + 1
             for match in self._matches(text, hit.start(), hit.end()):
                 position = match.pieces[0][1] if match.is_whole else position
-                pieces = [piece for each in match.pieces for piece in within_lines(text, *each)]
+                pieces = [piece for each in match.pieces for piece in split_at_newlines(text, *each)]
                 spans.extend(
                     MaskedSpan(start, end, match.kind, number == 0)
                     for number, (start, end) in enumerate(pieces)
                 )
-        return united(spans)
+        return merge_spans(spans)
 
-    def _take(self, secret: Secret, *, only_plain: bool) -> None:
+    def _add(self, secret: Secret, *, only_plain: bool) -> None:
         for text, needles in forms_with_needles(secret.value, only_plain=only_plain):
             if not needles:
                 self._short.setdefault(text, secret.kind)
@@ -222,13 +229,13 @@ class Exact:
             for needle in needles:
                 self._needles.setdefault(needle, []).append((form, text.find(needle)))
 
-    def _one_pattern(self) -> types.Pattern | None:
+    def _compile_pattern(self) -> types.Pattern | None:
         if not self._needles and not self._short:
             return None
         # Sorted, so that RE2 merges common prefixes of the alternatives.
-        literals = [types.escaped(needle) for needle in sorted(self._needles)]
-        wrapped = [_wrapped(text) for text in sorted(self._short)]
-        return types.compiled(b"|".join(wrapped + literals), groups=False)
+        literals = [types.escape_literal(needle) for needle in sorted(self._needles)]
+        wrapped = [_wrapped_pattern(text) for text in sorted(self._short)]
+        return types.compile_pattern(b"|".join(wrapped + literals), groups=False)
 
     def _matches(self, text: bytes, start: int, end: int) -> list[_Match]:
         """Return the longest complete form with a needle at `start`, or else the fragments of all forms.
@@ -238,7 +245,7 @@ class Exact:
         places = (
             place for size in self._sizes for place in self._needles.get(text[start : start + size], ())
         )
-        around = (self._around(text, start, form, offset) for form, offset in places)
+        around = (self._match_around(text, start, form, offset) for form, offset in places)
         matches = [match for match in around if match is not None]
         if matches:
             best = max(matches, key=lambda match: (match.is_whole, match.size))
@@ -255,25 +262,28 @@ class Exact:
         bare = b"".join(text[a:b] for a, b in pieces)
         return _Match(self._short.get(bare, "secret"), pieces, is_whole=False)
 
-    def _around(self, text: bytes, start: int, form: _SecretForm, offset: int) -> _Match | None:
+    def _match_around(self, text: bytes, start: int, form: _SecretForm, offset: int) -> _Match | None:
         """Return the text around a needle that equals the form, across line breaks; None if too short."""
         begin, size = start - offset, len(form.text)
         if begin >= 0 and text[begin : begin + size] == form.text:
             return _Match(form.kind, [(begin, begin + size)], is_whole=True)
         if form.needed == size and not _may_break(text[max(0, begin - _PREFIX_BYTES) : start + size]):
-            return _cut_off(text, start, form, offset)
-        pieces = [*self._before(text, start, form.text, offset), *self._after(text, start, form.text, offset)]
-        match = _Match(form.kind, merged(pieces), is_whole=False)
-        return match if match.size >= form.needed else _cut_off(text, start, form, offset)
+            return _match_cut_text(text, start, form, offset)
+        pieces = [
+            *self._pieces_before(text, start, form.text, offset),
+            *self._pieces_after(text, start, form.text, offset),
+        ]
+        match = _Match(form.kind, merge_adjacent(pieces), is_whole=False)
+        return match if match.size >= form.needed else _match_cut_text(text, start, form, offset)
 
-    def _after(self, text: bytes, start: int, form: bytes, offset: int) -> Iterator[tuple[int, int]]:
-        size = _common(text, start, form, offset)
+    def _pieces_after(self, text: bytes, start: int, form: bytes, offset: int) -> Iterator[tuple[int, int]]:
+        size = _common_length(text, start, form, offset)
         yield start, start + size
         position, offset = start + size, offset + size
         while offset < len(form):
             needed = min(_RESUMED_BYTES, len(form) - offset)
             for resumed in self._resumptions(text, position, form[offset:]):
-                size = _common(text, resumed, form, offset)
+                size = _common_length(text, resumed, form, offset)
                 if size >= needed:
                     break
             else:
@@ -294,14 +304,14 @@ class Exact:
                 return
             place = text.find(piece, place + 1, limit)
 
-    def _before(self, text: bytes, start: int, form: bytes, offset: int) -> list[tuple[int, int]]:
+    def _pieces_before(self, text: bytes, start: int, form: bytes, offset: int) -> list[tuple[int, int]]:
         pieces: list[tuple[int, int]] = []
-        size = _common_before(text, start, form, offset)
+        size = _common_length_before(text, start, form, offset)
         if size:
             pieces.append((start - size, start))
         position, offset = start - size, offset - size
         while offset and (broken := self._end_before(text, position, form, offset)) is not None:
-            size = _common_before(text, broken, form, offset)
+            size = _common_length_before(text, broken, form, offset)
             if size < min(_RESUMED_BYTES, offset):
                 break
             pieces.append((broken - size, broken))
@@ -324,10 +334,10 @@ class Exact:
         return None
 
 
-def _cut_off(text: bytes, start: int, form: _SecretForm, offset: int) -> _Match | None:
+def _match_cut_text(text: bytes, start: int, form: _SecretForm, offset: int) -> _Match | None:
     """Return a fragment of at least half of a form, if the text is cut at its start or end; else None."""
-    begin = start - _common_before(text, start, form.text, offset)
-    end = start + _common(text, start, form.text, offset)
+    begin = start - _common_length_before(text, start, form.text, offset)
+    end = start + _common_length(text, start, form.text, offset)
     is_head = begin == start - offset and (end == len(text) or text.startswith(_CUT_BEHIND, end))
     is_tail = end == start - offset + len(form.text) and (begin == 0 or text.endswith(_CUT_BEFORE, 0, begin))
     if not (is_head or is_tail) or 2 * (end - begin) < len(form.text):
@@ -335,9 +345,9 @@ def _cut_off(text: bytes, start: int, form: _SecretForm, offset: int) -> _Match 
     return _Match(form.kind, [(begin, end)], is_whole=False)
 
 
-def _wrapped(text: bytes) -> bytes:
+def _wrapped_pattern(text: bytes) -> bytes:
     """Return a pattern of the text that allows a line break and an indent at any place in it."""
-    characters = (types.escaped(text[at : at + 1]) for at in range(len(text)))
+    characters = (types.escape_literal(text[at : at + 1]) for at in range(len(text)))
     return (_BREAK + b"?").join(characters)
 
 
@@ -345,7 +355,7 @@ def _may_break(text: bytes) -> bool:
     return any(sign in text for sign in (b"\n", b"\r", b"\\", b"%0", b"&#1"))
 
 
-def _common(text: bytes, position: int, form: bytes, offset: int) -> int:
+def _common_length(text: bytes, position: int, form: bytes, offset: int) -> int:
     """Return the number of equal bytes in `text` from `position` on and in `form` from `offset` on."""
     low, high = 0, len(form) - offset
     while low < high:
@@ -357,7 +367,7 @@ def _common(text: bytes, position: int, form: bytes, offset: int) -> int:
     return low
 
 
-def _common_before(text: bytes, position: int, form: bytes, offset: int) -> int:
+def _common_length_before(text: bytes, position: int, form: bytes, offset: int) -> int:
     """Return the number of equal bytes in `text` before `position` and in `form` before `offset`."""
     low, high = 0, min(offset, position)
     while low < high:

@@ -20,16 +20,16 @@ from service_record.redaction.encodings import inflate
 from service_record.redaction.place_parsers import INNER, Parser, anything, ini, secrets_among, urls
 from service_record.redaction.places import PLACES, Place
 from service_record.redaction.rules import Rules
-from service_record.redaction.secrets import PEM_BEGIN, is_taken
+from service_record.redaction.secrets import PEM_BEGIN, is_searchable
 from service_record.redaction.types import Secret, from_base64
 
-_MOST_LAYERS: Final = 4
+_MAX_LAYERS: Final = 4
 """A MachineConfig contains data URLs, which contain manifests, which contain Secrets with base64 values."""
 _UNPACKED_BYTES: Final = 8 << 20
 _PARSED_BYTES: Final = 256 << 10
 """The part of a file that is parsed. A hostile file may take about 2 s for each MiB."""
-_MOST_PRINTED: Final = 4096
-_PEM: Final = types.compiled(
+_MAX_PRINTED_BYTES: Final = 4096
+_PEM: Final = types.compile_pattern(
     rb"(?s)(" + PEM_BEGIN + rb".*?-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)"
 )
 _DATA_URL: Final = "data-url"
@@ -38,7 +38,7 @@ _CREDENTIALS: Final = frozenset({"registry-auth", "authorization"})
 """Kinds of secrets whose values are base64 of `user:password`."""
 
 
-def _kind(name: str) -> str:
+def _kind_from_name(name: str) -> str:
     """Return the kind of a secret with this name."""
     return next((kind for kind in ("psk", "token", "cookie") if kind in name.lower()), "password")
 
@@ -52,7 +52,7 @@ class Contents:
     def secrets(
         self,
         text: bytes,
-        layers: int = _MOST_LAYERS,
+        layers: int = _MAX_LAYERS,
         parser: Parser | None = None,
         names: frozenset[str] = frozenset(),
     ) -> Iterator[Secret]:
@@ -66,28 +66,28 @@ class Contents:
         for secret in self._rules.values(text):
             if secret.kind != _DATA_URL:
                 yield secret
-                yield from (Secret(secret.kind, bare) for bare in _bare(secret.value))
+                yield from (Secret(secret.kind, bare) for bare in _unescape_value(secret.value))
             if layers:
-                yield from self._decoded(secret, layers - 1)
-        yield from self._parsed(text, layers, parser, names)
+                yield from self._decode_secret(secret, layers - 1)
+        yield from self._parse_text(text, layers, parser, names)
         if layers:
             for inner in _inner_texts(text):
                 yield from self.secrets(inner, layers - 1)
 
-    def _parsed(
+    def _parse_text(
         self, text: bytes, layers: int, parser: Parser | None, names: frozenset[str]
     ) -> Iterator[Secret]:
         readable = text[:_PARSED_BYTES].decode(errors="surrogateescape")
         for name, value in secrets_among(chain(urls(readable), parser(readable) if parser else ()), names):
             exact = value.encode(errors="surrogateescape")
             if name != INNER:
-                yield Secret(_kind(name), exact)
+                yield Secret(_kind_from_name(name), exact)
                 if layers and (decoded := _from_base64(exact)):
                     yield from self.secrets(decoded, layers - 1)
             elif layers:
                 yield from self.secrets(_from_base64(exact) or exact, layers - 1, anything)
 
-    def _decoded(self, secret: Secret, layers: int) -> Iterator[Secret]:
+    def _decode_secret(self, secret: Secret, layers: int) -> Iterator[Secret]:
         decoded = _from_base64(secret.value)
         if not decoded:
             return
@@ -98,7 +98,7 @@ class Contents:
         yield from self.secrets(decoded, layers)
 
 
-def _bare(value: bytes) -> Iterator[bytes]:
+def _unescape_value(value: bytes) -> Iterator[bytes]:
     """Yield the value without JSON escapes, and without percent-encoding."""
     if b"\\" in value:
         with contextlib.suppress(ValueError):
@@ -110,14 +110,14 @@ def _bare(value: bytes) -> Iterator[bytes]:
 def _inner_texts(text: bytes) -> Iterator[bytes]:
     """Yield the texts inside a text: longer JSON strings, and the text without percent-encoding."""
     if text.lstrip()[:1] in {b"{", b"["}:
-        yield from _strings(text)
+        yield from _json_strings(text)
     if b"data:," in text or b"%22auths%22" in text:
         yield urllib.parse.unquote_to_bytes(text)
 
 
 def inline_files(text: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield path and content of the files in an Ignition config or in a MachineConfig."""
-    for value in _values(text):
+    for value in _json_values(text):
         contents = value.get("contents") if isinstance(value, dict) else None
         source = contents.get("source") if isinstance(contents, dict) else None
         if isinstance(source, str) and source.startswith("data:") and isinstance(value.get("path"), str):
@@ -126,13 +126,13 @@ def inline_files(text: bytes) -> Iterator[tuple[str, bytes]]:
             yield value["path"], _from_base64(plain) if head.endswith(";base64") else plain
 
 
-def _strings(text: bytes) -> Iterator[bytes]:
-    for value in _values(text):
+def _json_strings(text: bytes) -> Iterator[bytes]:
+    for value in _json_values(text):
         if isinstance(value, str) and any(character in value for character in '\n"%'):
             yield value.encode(errors="surrogatepass")
 
 
-def _values(text: bytes) -> Iterator[Any]:
+def _json_values(text: bytes) -> Iterator[Any]:
     """Yield every value in a JSON document at any depth; nothing if the text is not valid JSON."""
     try:
         waiting = [json.loads(text)]
@@ -156,14 +156,16 @@ def _from_base64(value: bytes) -> bytes:
 def _is_line(decoded: bytes) -> bool:
     """Return True if decoded base64 is one printable line, which is then a secret itself."""
     return (
-        len(decoded) <= _MOST_PRINTED and decoded.isascii() and decoded.strip().decode("ascii").isprintable()
+        len(decoded) <= _MAX_PRINTED_BYTES
+        and decoded.isascii()
+        and decoded.strip().decode("ascii").isprintable()
     )
 
 
 _FILE_BYTES: Final = 8 << 20
 _ALL_BYTES: Final = 64 << 20
-_MOST_FILES: Final = 4000
-_MOST_SECRETS: Final = 4000
+_MAX_FILES: Final = 4000
+_MAX_SECRETS: Final = 4000
 _WHOLE_BYTES: Final = 16 << 10
 
 
@@ -188,10 +190,10 @@ def known_secrets(root: Path, environ: Mapping[str, str] | None = None) -> HostS
     secrets = contents.secrets(variables.encode(errors="surrogateescape"), parser=ini)
     for secret in (*secrets, *_read_places(root, contents, unread)):
         value = secret.value.strip()
-        if not is_taken(secret.value) or value in by_value:
+        if not is_searchable(secret.value) or value in by_value:
             continue
-        if len(by_value) == _MOST_SECRETS:
-            unread.append(f"{root}: more than {_MOST_SECRETS} secrets")
+        if len(by_value) == _MAX_SECRETS:
+            unread.append(f"{root}: more than {_MAX_SECRETS} secrets")
             break
         by_value[value] = secret
     return HostSecrets(tuple(by_value.values()), tuple(unread))
@@ -199,12 +201,12 @@ def known_secrets(root: Path, environ: Mapping[str, str] | None = None) -> HostS
 
 def _read_places(root: Path, contents: Contents, unread: list[str]) -> Iterator[Secret]:
     remaining = _ALL_BYTES
-    for number, (path, place) in enumerate(_files(root)):
-        if number == _MOST_FILES or remaining <= 0:
+    for number, (path, place) in enumerate(_find_files(root)):
+        if number == _MAX_FILES or remaining <= 0:
             unread.append(f"{path}: too many files before it")
             return
         try:
-            data = _read(root, path)
+            data = _read_file(root, path)
         except OSError as error:
             unread.append(f"{path}: {error.strerror}")
             continue
@@ -215,14 +217,14 @@ def _read_places(root: Path, contents: Contents, unread: list[str]) -> Iterator[
             yield Secret(place.whole, data.strip())
         yield from contents.secrets(data, parser=place.parser, names=place.names)
         for name, inline in inline_files(data):
-            own = _place(name)
+            own = _find_place(name)
             if own and own.whole and len(inline) <= _WHOLE_BYTES:
                 yield Secret(own.whole, inline.strip())
             parser, names = (own.parser, own.names) if own else (anything, frozenset[str]())
             yield from contents.secrets(inline, parser=parser, names=names)
 
 
-def _files(root: Path) -> Iterator[tuple[Path, Place]]:
+def _find_files(root: Path) -> Iterator[tuple[Path, Place]]:
     paths: set[Path] = set()
     for place in PLACES:
         try:
@@ -234,13 +236,13 @@ def _files(root: Path) -> Iterator[tuple[Path, Place]]:
             continue  # a directory was removed during the search
 
 
-def _place(path: str) -> Place | None:
+def _find_place(path: str) -> Place | None:
     """Return the first place whose pattern matches the path of a file, or None."""
     name = path.removeprefix("/")
     return next((place for place in PLACES if fnmatch(name, place.pattern)), None)
 
 
-def _read(root: Path, path: Path) -> bytes:
+def _read_file(root: Path, path: Path) -> bytes:
     """Return up to 8 MiB and one byte of a regular file below the root; empty if it is not one.
 
     The extra byte shows that the file is larger. Links that leave the root are not followed.

@@ -24,13 +24,11 @@ from service_record.redaction.types import Leak
 _CHUNK_BYTES: Final = 1 << 20
 UNREADABLE: Final = "unreadable"
 """The kind of a leak that is not a secret, but unreadable data that may hide one."""
-_MOST_BYTES: Final = 16 << 30
+_MAX_BYTES: Final = 16 << 30
 """The limit of all unpacked data. More counts as a leak."""
-_MOST_MEMBERS: Final = 1 << 22
+_MAX_MEMBERS: Final = 1 << 22
 """The limit of members. It is higher than in our bundles and copies, so that large ones are not refused."""
-_LIMITS: Final = Limits(
-    read_bytes=_MOST_BYTES, free_bytes=_MOST_BYTES, members=_MOST_MEMBERS, is_our_own=True
-)
+_LIMITS: Final = Limits(read_bytes=_MAX_BYTES, free_bytes=_MAX_BYTES, members=_MAX_MEMBERS, is_our_own=True)
 
 
 def find_leak(rules: Rules, stream: BinaryIO, place: str = "") -> Leak | None:

@@ -77,7 +77,7 @@ _PATH: Final = re.compile(
 )
 
 
-def is_unmasked(value: bytes) -> bool:
+def is_not_mask(value: bytes) -> bool:
     """Accept everything except a mask. The pattern alone proves a secret."""
     return not value.startswith(_MASKED)
 
@@ -110,7 +110,7 @@ def is_password(value: bytes) -> bool:
 
 def is_error(value: bytes) -> bool:
     """Return True for an error message of the system, or a code such as EOF."""
-    is_code = value.isalpha() and value.isupper() and len(value) <= _LONGEST_CODE
+    is_code = value.isalpha() and value.isupper() and len(value) <= _MAX_CODE_BYTES
     return is_code or value.strip(b" .!?").lower().startswith(_ERRORS)
 
 
@@ -173,7 +173,7 @@ _ERRORS: Final = tuple(
     ).split(b"|")
 )
 """The messages of strerror(3) on Linux, and messages about ends of files and timeouts, in lower case."""
-_LONGEST_CODE: Final = 5
+_MAX_CODE_BYTES: Final = 5
 
 
 def is_password_and_no_path(value: bytes) -> bool:
@@ -184,10 +184,10 @@ def is_password_and_no_path(value: bytes) -> bool:
 def is_credential_word(value: bytes) -> bool:
     """Accept random letters and reject words. For names that only keys and tokens have."""
     return (
-        len(value) >= _LEAST_LETTERS
+        len(value) >= _MIN_LETTERS
         and value.isalpha()
         and is_password(value)
-        and _MOST_COMMON_SHARE * (len(value) - 1)
+        and _MAX_COMMON_SHARE * (len(value) - 1)
         > sum(pair in _COMMON_PAIRS for pair in _pairs(value.lower()))
     )
 
@@ -196,8 +196,8 @@ def _pairs(value: bytes) -> Iterator[bytes]:
     return (value[at : at + 2] for at in range(len(value) - 1))
 
 
-_LEAST_LETTERS: Final = 8
-_MOST_COMMON_SHARE: Final = 0.45
+_MIN_LETTERS: Final = 8
+_MAX_COMMON_SHARE: Final = 0.45
 """In English, 2/3 of all pairs of letters are among `_COMMON_PAIRS`; in random letters, 1/6."""
 _COMMON_PAIRS: Final = frozenset(
     b"th he in er an re nd on en at ou ed ha to or it is hi es ng st ar se te ti al as ve le de me co "
@@ -207,7 +207,7 @@ _COMMON_PAIRS: Final = frozenset(
 )
 
 
-def is_written(value: bytes) -> bool:
+def is_not_plain_word(value: bytes) -> bool:
     """Like `is_password`, and reject plain words. For passwords in sentences."""
     word = value.rstrip(b".,;:!?)")
     return is_password(value) and not (word.isalpha() and (word.islower() or word.istitle()))
@@ -273,7 +273,7 @@ def is_token(value: bytes) -> bool:
     return _is_random_word(value)
 
 
-def is_stated(value: bytes) -> bool:
+def is_random_value(value: bytes) -> bool:
     """Accept only random values. For names that are also words of prose."""
     return is_token(value) and is_password(value) and not _UUID.fullmatch(value)
 
@@ -284,7 +284,7 @@ def is_mixed(value: bytes) -> bool:
     A key has digits or random letters, and is not a hexadecimal number.
     """
     return (
-        is_unmasked(value)
+        is_not_mask(value)
         and not _is_name(value)
         and not _HEX.fullmatch(value)
         and (_ANY_DIGIT.search(value) is not None or _is_random_word(value))
@@ -335,20 +335,20 @@ def is_sole_value(value: bytes) -> bool:
         is_camel_case = not longest.islower() and len(longest) <= _MOST_LOWERS * lowers
         return len(longest) >= _LONG_WORD and not is_camel_case and is_credential_word(longest)
     if len(longest) < _DENSE_BYTES:
-        return len(pieces) >= _LEAST_GROUPS and all(
+        return len(pieces) >= _MIN_GROUPS and all(
             len(piece) >= _GROUP_BYTES and piece.isalnum() and not piece.isalpha() for piece in pieces
         )
     runs = _LETTERS.findall(value)
     pairs = sum(len(run) - 1 for run in runs)
     common = sum(pair in _COMMON_PAIRS for run in runs for pair in _pairs(run.lower()))
     if longest.isdigit():
-        return len(longest) >= _LEAST_DIGITS_ALONE
-    return _HEX.fullmatch(longest) is not None or common <= _MOST_COMMON_SHARE * pairs
+        return len(longest) >= _MIN_DIGITS_ALONE
+    return _HEX.fullmatch(longest) is not None or common <= _MAX_COMMON_SHARE * pairs
 
 
 _LETTERS: Final = re.compile(rb"[A-Za-z]{3,}")
-_LEAST_GROUPS: Final = 3
-_LEAST_DIGITS_ALONE: Final = 24
+_MIN_GROUPS: Final = 3
+_MIN_DIGITS_ALONE: Final = 24
 """The least size of digits alone. Times and other numbers are shorter."""
 _GROUP_BYTES: Final = 4
 

@@ -14,14 +14,14 @@ from functools import lru_cache
 from typing import Final
 
 from service_record.redaction import ordinary_words, types
-from service_record.redaction.secrets import part
+from service_record.redaction.secrets import expand_parts
 from service_record.redaction.types import (
     MASK_BEGIN,
     ZEROS_FOR_DIGITS,
     Found,
     UnescapedText,
     from_base64,
-    lines_in,
+    iterate_lines,
 )
 
 PRIVATE_KEY: Final = "private-key"
@@ -58,11 +58,11 @@ class _Frame:
     tail: bytes
 
     @classmethod
-    def of(cls, line: bytes, start: int, end: int) -> "_Frame":
+    def from_line(cls, line: bytes, start: int, end: int) -> "_Frame":
         """Return the frame around a span of a line. All lines that are too long for a key share one frame."""
         if len(line) > _MAX_FRAMED_BYTES:
             return cls(b"-", b"-")
-        return cls(_generalized(line[:start]), _generalized(line[end:]))
+        return cls(_generalize(line[:start]), _generalize(line[end:]))
 
 
 class Body:
@@ -85,17 +85,17 @@ class Body:
         """Yield the secret parts of the next line, and remember whether the secret continues below it."""
         if not self.is_open and b"PRIVATE" not in view.text:
             return
-        for place, line in lines_in(view.text, 0, len(view.text)):
+        for place, line in iterate_lines(view.text, 0, len(view.text)):
             position = 0
             for begin in _BEGIN.finditer(line):
                 if begin.start() > position:
-                    yield from self._secret(place, line, position, begin.start())
+                    yield from self._find_pieces(place, line, position, begin.start())
                 position = begin.end()
                 self._open(PRIVATE_KEY)
             if position:
-                self._frames.add(_Frame.of(line, begin.start(), position))
+                self._frames.add(_Frame.from_line(line, begin.start(), position))
             if self.is_open:
-                yield from self._secret(place, line, position, len(line))
+                yield from self._find_pieces(place, line, position, len(line))
 
     def follow(self, line: bytes, secret: Found) -> None:
         """Expect more base64 in the next line if the last secret of this one is base64 up to its end."""
@@ -105,15 +105,15 @@ class Body:
         runs = [run for run in _URL_RUN.finditer(line, start, end) if run.end() - run.start() >= _WRAPPED_AT]
         if runs:
             self._open(_ENCODED)
-            self._frames.add(_Frame.of(line, *runs[-1].span()))
+            self._frames.add(_Frame.from_line(line, *runs[-1].span()))
 
-    def _secret(self, place: int, line: bytes, start: int, end: int) -> Iterator[Found]:
+    def _find_pieces(self, place: int, line: bytes, start: int, end: int) -> Iterator[Found]:
         """Yield the pieces of the current secret in a part of a line."""
         if not self.is_open:
             return
         closing = _END.search(line, start, end) if self._kind == PRIVATE_KEY else None
         limit = closing.start() if closing else end
-        runs = list(self._runs(line, start, limit))
+        runs = list(self._find_runs(line, start, limit))
         yield from ((place + a, place + b, self._kind) for a, b in runs)
         self._lines += 1
         if closing or self._lines > _MAX_LINES:
@@ -126,7 +126,7 @@ class Body:
         elif limit > start and line.find(MASK_BEGIN, start, end) < 0:
             self._count_foreign()
 
-    def _runs(self, line: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def _find_runs(self, line: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield the base64 of the secret in a part of a line."""
         previous = 0
         for run in (_URL_RUN if self._kind == _ENCODED else _RUN).finditer(line, start, end):
@@ -146,10 +146,12 @@ class Body:
             and ordinary_words.is_random(line[start:end])
         )
         # A plus at the start may be part of the base64, or mark an added line in a diff.
-        fits = self._fits(end - start) or (line.startswith(b"+", start) and self._fits(end - start - 1))
+        fits = self._is_long_enough(end - start) or (
+            line.startswith(b"+", start) and self._is_long_enough(end - start - 1)
+        )
         if is_sure or (fits and (goes_on or self._is_known(line, start, end))):
             if not goes_on:
-                self._frames.add(_Frame.of(line, start, end))
+                self._frames.add(_Frame.from_line(line, start, end))
             return True
         return False
 
@@ -158,11 +160,14 @@ class Body:
         if _CLOSING.fullmatch(line, end) is not None:
             if start <= _MAX_FRAMED_BYTES and not line[:start].strip(_INDENT):
                 return True
-            return any(_Frame.of(line, start, end).head == frame.head for frame in self._frames)
+            return any(_Frame.from_line(line, start, end).head == frame.head for frame in self._frames)
         next_bytes = {frame.tail[:1] for frame in self._frames}
-        return _generalized(line[end : end + 1]) in next_bytes and _Frame.of(line, start, end) in self._frames
+        return (
+            _generalize(line[end : end + 1]) in next_bytes
+            and _Frame.from_line(line, start, end) in self._frames
+        )
 
-    def _fits(self, size: int) -> bool:
+    def _is_long_enough(self, size: int) -> bool:
         """Return True if a run is long enough to be a line of the base64 and not a word."""
         if self._kind == _ENCODED or size >= _LONG:
             return True
@@ -178,7 +183,7 @@ class Body:
         self._frames = set()
 
 
-def _generalized(text: bytes) -> bytes:
+def _generalize(text: bytes) -> bytes:
     """Return a text with each number replaced by 0, and with single blanks."""
     return _VARYING.sub(b"0", _SEVERAL_BLANKS.sub(b" ", text))
 
@@ -194,23 +199,23 @@ The shapes have the triggers of the other names.
 """
 _KIND: Final = "secret-value"
 _MAX_VALUE_LINES: Final = 200
-_LEAST_ENCODED: Final = 4
-_LEAST_BINARY: Final = 24
+_MIN_TEXT_BYTES: Final = 4
+_MIN_BINARY_BYTES: Final = 24
 
 _NAME: Final = rb"""["']?[A-Za-z0-9_.-]*(?i:<<TOKENS>>|<<PASSWORDS>>|_pw)<<SUFFIX>>["']?"""
-_ASKS: Final = types.Finder(
-    part(rb"""^([^\n]*?)(?:-[ \t]+)?""" + _NAME + rb"""[ \t]*[:=][ \t]*([|>][-+0-9]*)?[ \t\r]*$"""),
+_SCALAR_NAME: Final = types.Finder(
+    expand_parts(rb"""^([^\n]*?)(?:-[ \t]+)?""" + _NAME + rb"""[ \t]*[:=][ \t]*([|>][-+0-9]*)?[ \t\r]*$"""),
     groups=True,
 )
-_ASKS_XML: Final = types.Finder(
-    part(rb"""^([^\n]*?)<""" + _NAME + rb"""(?:[ \t][^<>\n]*)?>[ \t\r]*$"""), groups=True
+_XML_NAME: Final = types.Finder(
+    expand_parts(rb"""^([^\n]*?)<""" + _NAME + rb"""(?:[ \t][^<>\n]*)?>[ \t\r]*$"""), groups=True
 )
-_ASKS_FORM: Final = types.Finder(
-    part(rb"""^([^\n]*?)(?i:content-disposition):[^\n]*;[ \t]*name=""" + _NAME + rb"""[ \t\r]*$"""),
+_FORM_NAME: Final = types.Finder(
+    expand_parts(rb"""^([^\n]*?)(?i:content-disposition):[^\n]*;[ \t]*name=""" + _NAME + rb"""[ \t\r]*$"""),
     groups=True,
 )
-_ENV: Final = types.Finder(
-    part(
+_ENV_NAME: Final = types.Finder(
+    expand_parts(
         rb"""^([^\n]*?)(?:-[ \t]+)?\{?["']?(?:name|key)["']?[ \t]*:[ \t]*"""
         + _NAME
         + rb"""[ \t]*,?[ \t\r]*$"""
@@ -230,10 +235,12 @@ _PAIR: Final = types.Finder(
     rb"""(?:"([^"\n]+)|'([^'\n]+)|([^\s"'{\[|>&*!][^\n]*?))[ \t\r,"']*$""",
     groups=True,
 )
-_MAPS_IN_LINE: Final = types.compiled(rb'"(stringData|data)"[ \t]*:[ \t]*\{((?:[^{}"\n]|"[^"\n]*")*)\}')
-_PAIRS_IN_LINE: Final = types.compiled(rb'"[^"\\\n]+"[ \t]*:[ \t]*"([^"\\\n]+)"')
-_ANY: Final = types.Finder(
-    part(
+_MAPS_IN_LINE: Final = types.compile_pattern(
+    rb'"(stringData|data)"[ \t]*:[ \t]*\{((?:[^{}"\n]|"[^"\n]*")*)\}'
+)
+_PAIRS_IN_LINE: Final = types.compile_pattern(rb'"[^"\\\n]+"[ \t]*:[ \t]*"([^"\\\n]+)"')
+_ANY_NAME: Final = types.Finder(
+    expand_parts(
         rb"""(?m)"""
         + _NAME
         + rb"""[ \t]*(?:[:=][ \t]*(?:[|>][-+0-9]*)?|,|>|[ \t][^<>\n]*>)?[ \t\r]*$"""
@@ -244,7 +251,7 @@ _ANY: Final = types.Finder(
 """Matches wherever a line may have a name whose value is on a line below."""
 _SCALAR: Final = types.Finder(rb"""^[ \t\r]*["']?([^\s"'{\[|>#<-][^\s"']*)["']?[ \t\r,]*$""", groups=True)
 _ARGUMENT: Final = types.Finder(
-    part(rb"""^([^\n]*?)-[ \t]+["']?--?""" + _NAME + rb"""["']?[ \t\r]*$"""), groups=True
+    expand_parts(rb"""^([^\n]*?)-[ \t]+["']?--?""" + _NAME + rb"""["']?[ \t\r]*$"""), groups=True
 )
 _ARGUMENT_VALUE: Final = types.Finder(rb"""^[ \t]*-[ \t]+["']?([^\s"'][^\n]*?)["']?[ \t\r]*$""", groups=True)
 _USERS: Final = types.Finder(rb"""^([^\n]*?)["']?chpasswd["']?:[ \t\r]*$""", groups=True)
@@ -255,10 +262,10 @@ _BEGINNINGS: Final = {
     "users": _USERS,
     "argument": _ARGUMENT,
     "map": _MAP,
-    "scalar": _ASKS,
-    "xml": _ASKS_XML,
-    "env": _ENV,
-    "form": _ASKS_FORM,
+    "scalar": _SCALAR_NAME,
+    "xml": _XML_NAME,
+    "env": _ENV_NAME,
+    "form": _FORM_NAME,
 }
 _LETTERS: Final = {
     "users": b"chpasswd",
@@ -313,25 +320,25 @@ class ValueFollower:
 
     def spans(self, view: UnescapedText) -> Iterator[Found]:
         """Yield the values in the next line whose names are above it. Remember a name without a value."""
-        if self._open is None and _ANY.find(view.text) is None:
+        if self._open is None and _ANY_NAME.find(view.text) is None:
             return
         self._is_within = False
-        for place, line in lines_in(view.text, 0, len(view.text)):
+        for place, line in iterate_lines(view.text, 0, len(view.text)):
             yield from ((place + start, place + end, _KIND) for start, end in self._values(line))
 
     def _values(self, line: bytes) -> Iterator[tuple[int, int]]:
         if self._open is not None and line.strip():
             self._lines += 1
-            spans = list(self._expected(self._open, line))
+            spans = list(self._find_expected(self._open, line))
             yield from spans
             if spans and self.name is None:
                 return
         if (self._open is None or self._open.form == "data") and len(line) <= _MAX_FRAMED_BYTES:
-            self._begin(line)  # nobody writes longer lines by hand, and the search for names is slow
-        yield from _in_line(line)
+            self._remember_name(line)  # nobody writes longer lines by hand, and the search for names is slow
+        yield from _values_in_json(line)
 
-    def _expected(self, name: OpenName, line: bytes) -> Iterator[tuple[int, int]]:
-        start, depth = _behind(name.head, line), name.depth
+    def _find_expected(self, name: OpenName, line: bytes) -> Iterator[tuple[int, int]]:
+        start, depth = _skip_prefix(name.head, line), name.depth
         if start is None and self._is_within:
             start = depth = 0
         text = line[start:] if start is not None else b""
@@ -346,11 +353,11 @@ class ValueFollower:
             self._open = None
         if start is None or not (is_deeper or name.form in {"xml", "env", "form", "argument"}):
             return
-        span = _value(name.form, text)
+        span = _find_value(name.form, text)
         if span:
             yield start + span[0], start + span[1]
 
-    def _begin(self, line: bytes) -> None:
+    def _remember_name(self, line: bytes) -> None:
         for form, pattern in _BEGINNINGS.items():
             # Search for the fixed letters first: it is fast, and most lines have none of these names.
             spans = pattern.groups(line) if _LETTERS[form] in line else None
@@ -364,10 +371,10 @@ class ValueFollower:
                 return
 
 
-def _behind(head: bytes, line: bytes) -> int | None:
+def _skip_prefix(head: bytes, line: bytes) -> int | None:
     """Return the offset after the prefix `head` of the line above; None if this line has another prefix."""
     words = head.split()
-    match = _words(len(words)).match(line)
+    match = _words_pattern(len(words)).match(line)
     if match is None:
         return None
     here = match[0].translate(ZEROS_FOR_DIGITS).split()
@@ -375,14 +382,14 @@ def _behind(head: bytes, line: bytes) -> int | None:
 
 
 @lru_cache(maxsize=64)
-def _words(number: int) -> re.Pattern[bytes]:
-    return re.compile(rb"(?:[ \t]*[^ \t]+(?![^ \t])){%d}" % min(number, _MOST_WORDS_BEFORE))
+def _words_pattern(number: int) -> re.Pattern[bytes]:
+    return re.compile(rb"(?:[ \t]*[^ \t]+(?![^ \t])){%d}" % min(number, _MAX_PREFIX_WORDS))
 
 
-_MOST_WORDS_BEFORE: Final = 64
+_MAX_PREFIX_WORDS: Final = 64
 
 
-def _value(form: str, text: bytes) -> tuple[int, int] | None:
+def _find_value(form: str, text: bytes) -> tuple[int, int] | None:
     """Return the span of the value in a line, or None if it is not secret."""
     if form == "block":
         start = len(text) - len(text.lstrip(b" \t"))
@@ -391,7 +398,7 @@ def _value(form: str, text: bytes) -> tuple[int, int] | None:
     spans = pattern.groups(text)
     if spans is None:  # each line of a multi-line text is secret
         is_text = form == "stringData" and _KEY.find(text.lstrip()) is None
-        return _value("block", text) if is_text else None
+        return _find_value("block", text) if is_text else None
     start, end = next(span for span in spans[1:] if span[0] >= 0)
     return (start, end) if check(text[start:end]) else None
 
@@ -403,10 +410,10 @@ def _is_scalar(value: bytes) -> bool:
 def _is_encoded(value: bytes) -> bool:
     """Accept base64 of text and long base64 of bytes. Reject the plain values of a ConfigMap."""
     decoded = from_base64(value)
-    if len(decoded) < _LEAST_ENCODED or len(value) % 4:
+    if len(decoded) < _MIN_TEXT_BYTES or len(value) % 4:
         return False
     is_text = decoded.isascii() and decoded.decode().replace("\n", "").replace("\t", "").isprintable()
-    return is_text or (len(value) >= _LEAST_BINARY and ordinary_words.is_token(value))
+    return is_text or (len(value) >= _MIN_BINARY_BYTES and ordinary_words.is_token(value))
 
 
 _VALUES: Final = {
@@ -419,7 +426,7 @@ _VALUES: Final = {
 """The pattern and check of the values of each form. All other values are single words on their lines."""
 
 
-def _in_line(line: bytes) -> Iterator[tuple[int, int]]:
+def _values_in_json(line: bytes) -> Iterator[tuple[int, int]]:
     """Yield the values of a Secret that is written as one line of JSON."""
     for each in _MAPS_IN_LINE.finditer(line):
         for pair in _PAIRS_IN_LINE.finditer(line, each.start(2), each.end(2)):

@@ -39,7 +39,7 @@ _STEMS: Final = (
     *("masterauth", "community", "cookie"),
 )
 _WHOLE_NAMES: Final = frozenset({"pass", "pw", "pin", "auth", "xauth", "eap", "account", "auths", "creds"})
-_NO_SECRETS: Final = (
+_NOT_SECRET_SUFFIXES: Final = (
     *("file", "path", "flags", "url", "uri", "type", "name", "id", "command", "policy", "length", "ttl"),
     *("prompt", "ref", "dir", "days", "algorithm", "hint", "count", "count3", "expire", "expires"),
 )
@@ -60,7 +60,7 @@ def is_secret_name(name: str) -> bool:
     plain = _plain(name)
     if plain in _WHOLE_NAMES:
         return True
-    return any(stem in plain for stem in _STEMS) and not plain.endswith(_NO_SECRETS)
+    return any(stem in plain for stem in _STEMS) and not plain.endswith(_NOT_SECRET_SUFFIXES)
 
 
 def secrets_among(values: Iterator[Named], names: frozenset[str] = frozenset()) -> Iterator[Named]:
@@ -128,11 +128,11 @@ def words(text: str) -> Iterator[Named]:
     """
     for line in re.sub(r"\\\n", " ", text).splitlines():
         if not line.lstrip().startswith("#"):
-            yield from _in_words(_split(line[:_MAX_WORDS_LINE]))
-            yield from _in_words(line[:_MAX_WORDS_LINE].split())
+            yield from _read_words(_split(line[:_MAX_WORDS_LINE]))
+            yield from _read_words(line[:_MAX_WORDS_LINE].split())
 
 
-def _in_words(split: list[str]) -> Iterator[Named]:
+def _read_words(split: list[str]) -> Iterator[Named]:
     for number, word in enumerate(split):
         name, equals, value = word.lstrip("-").partition("=")
         if equals:

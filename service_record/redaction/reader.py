@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from service_record.redaction import encodings, ordinary_words, types
 from service_record.redaction.over_lines import TRIGGER
-from service_record.redaction.secrets import SecretShape, part, shapes
+from service_record.redaction.secrets import SecretShape, expand_parts, shapes
 from service_record.redaction.syntax import (
     Document,
     Text,
@@ -27,10 +27,10 @@ from service_record.redaction.types import MASK_BEGIN, Found, UnescapedText, une
 
 MAX_DEPTH: Final = 6
 """The limit of nesting: escapes in escapes, JSON in JSON, base64 in base64."""
-_LEAST_TEXT: Final = 6
+_MIN_TEXT_BYTES: Final = 6
 """A shorter string cannot hold a name with a value."""
-_LONGEST_MASK: Final = 64
-_LONGEST_NAME: Final = 64
+_MAX_MASK_BYTES: Final = 64
+_MAX_NAME_BYTES: Final = 64
 _NAME_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 _QUOTES: Final = (b'"', b"'", b"`")
 _PUBLIC_NAME: Final = re.compile(
@@ -40,7 +40,7 @@ _PUBLIC_NAME: Final = re.compile(
     rb"""(?:["'`>\]\s:=?,({-]|string|base64)*$)"""
 )
 """Matches names whose values are not secret although they end in `key` or `id`: `public_key`, `token_id`."""
-_LEAST_REPEATED: Final = 12
+_MIN_REPEATED_BYTES: Final = 12
 """A shorter value may occur elsewhere in its line by chance."""
 _NESTED: Final = frozenset(b"([")
 """A pattern with one of these bytes is not split at `|`, which may be inside a group or a class."""
@@ -95,14 +95,14 @@ class Patterns:
     def __init__(self, every: Sequence[SecretShape]) -> None:
         self.names = [shape for shape in every if shape.named]
         named = b"|".join(shape.named for shape in self.names)
-        self.scanner = types.Finder(part(b"(?i:(" + named + b"))<<IS>>"), groups=True)
+        self.scanner = types.Finder(expand_parts(b"(?i:(" + named + b"))<<IS>>"), groups=True)
         self._bare = [types.Finder(b"(?i:" + shape.named + b")$") for shape in self.names]
         others = {ENCODED: encodings.TRIGGER, WORDS: TRIGGER, TOKENS: encodings.ESCAPED}
-        self._groups = _grouped(every, others)
+        self._groups = _make_groups(every, others)
         certain = [shape for shape in every if shape.is_certain]
-        self._certain = _grouped(certain, {ENCODED: encodings.TRIGGER})
-        self._scanned = _scanned(self._groups)
-        self._certain_scanned = _scanned(self._certain)
+        self._certain = _make_groups(certain, {ENCODED: encodings.TRIGGER})
+        self._searches = _make_searches(self._groups)
+        self._certain_searches = _make_searches(self._certain)
         self.block_trigger = types.Finder(encodings.TRIGGER)
 
     def groups_in(self, text: bytes, *, certain: bool = False) -> int:
@@ -113,7 +113,7 @@ class Patterns:
                 found |= number
         return found
 
-    def hits(self, text: bytes, start: int, end: int, *, certain: bool) -> list[tuple[int, int]]:
+    def trigger_spans(self, text: bytes, start: int, end: int, *, certain: bool) -> list[tuple[int, int]]:
         """Return the sorted spans of the triggers of shapes between `start` and `end`."""
         found: list[tuple[int, int]] = []
         for group in (self._certain if certain else self._groups).values():
@@ -126,7 +126,7 @@ class Patterns:
     def suspects(self, text: bytes, *, certain: bool = False) -> list[tuple[int, int, int]]:
         """Return start, end and groups of shapes of each line that may contain a secret, in order."""
         lines: dict[int, tuple[int, int]] = {}
-        for numbers, trigger, narrower in self._certain_scanned if certain else self._scanned:
+        for numbers, trigger, narrower in self._certain_searches if certain else self._searches:
             find = trigger.find
             position = 0
             while (hit := find(text, position)) is not None:
@@ -143,7 +143,7 @@ class Patterns:
                     break
         return [(start, *lines[start]) for start in sorted(lines)]
 
-    def matching(
+    def matching_shapes(
         self, text: bytes, groups: int, *, certain: bool
     ) -> Iterator[tuple[int, SecretShape, types.Finder]]:
         """Yield the position, the shape and the pattern of each shape of `groups` that a text contains."""
@@ -151,10 +151,10 @@ class Patterns:
             if groups & number:
                 for index in group.filter.Match(text) or ():
                     order, shape, pattern = group.shapes[index]
-                    yield order, shape, _compiled(pattern)
+                    yield order, shape, _compile_shape(pattern)
 
     @lru_cache(maxsize=4096)  # noqa: B019 - `patterns` makes one object for the process
-    def named(self, name: bytes) -> tuple[SecretShape, ...]:
+    def shapes_named(self, name: bytes) -> tuple[SecretShape, ...]:
         """Return the shapes whose names match `name`; none if the name is that of a public key or an ID."""
         if _PUBLIC_NAME.search(name):
             return ()
@@ -164,30 +164,32 @@ class Patterns:
 
 
 @cache
-def _compiled(pattern: bytes) -> types.Finder:
+def _compile_shape(pattern: bytes) -> types.Finder:
     """Compile the pattern of a shape when it is first needed. Most never are, and compiling all is slow."""
     return types.Finder(pattern, groups=True)
 
 
-def _grouped(every: Sequence[SecretShape], others: Mapping[int, bytes]) -> dict[int, _Group]:
+def _make_groups(every: Sequence[SecretShape], others: Mapping[int, bytes]) -> dict[int, _Group]:
     """Return the groups of these shapes. `others` has one more trigger for some groups."""
     named = {shape.trigger for shape in every if shape.named}
     groups: dict[int, _Group] = {}
     for number in GROUPS:
-        own = [(order, shape) for order, shape in enumerate(every) if _group(shape, named) == number]
+        own = [(order, shape) for order, shape in enumerate(every) if _group_number(shape, named) == number]
         triggers = [shape.trigger for _, shape in own]
         triggers += [others[number]] if number in others else []
         patterns = [(order, shape, b"(?m)" + shape.pattern) for order, shape in own if not shape.named]
         groups[number] = _Group(
             triggers,
-            types.Finder(_joined(triggers)),
-            types.any_of(pattern for _, _, pattern in patterns),
+            types.Finder(_join_triggers(triggers)),
+            types.make_filter(pattern for _, _, pattern in patterns),
             patterns,
         )
     return groups
 
 
-def _scanned(groups: Mapping[int, _Group]) -> list[tuple[int, types.Finder, list[tuple[int, types.Finder]]]]:
+def _make_searches(
+    groups: Mapping[int, _Group],
+) -> list[tuple[int, types.Finder, list[tuple[int, types.Finder]]]]:
     """Return the searches that a block needs. Each has the groups that a hit proves, the finder, and the
     groups to search for in a line with a hit.
 
@@ -199,12 +201,12 @@ def _scanned(groups: Mapping[int, _Group]) -> list[tuple[int, types.Finder, list
         numbers = [number for number in GROUPS if number & sure or number in narrower]
         triggers = [trigger for number in numbers for trigger in groups[number].triggers]
         others = [(number, groups[number].trigger) for number in narrower if groups[number].triggers]
-        return sure, types.Finder(_joined(triggers)), others
+        return sure, types.Finder(_join_triggers(triggers)), others
 
     return [make_search(NAMES | WORDS, TOKENS), make_search(0, RUNS, ENCODED)]
 
 
-def _group(shape: SecretShape, named: Container[bytes]) -> int:
+def _group_number(shape: SecretShape, named: Container[bytes]) -> int:
     if shape.is_run:
         return RUNS
     if shape.trigger in named:
@@ -268,7 +270,7 @@ class LineReader:
             text = view.text
         command = encodings.audit_command(view) if groups & ENCODED and depth < MAX_DEPTH else None
         if command is not None:
-            self._decode(view, depth, found)
+            self._decode_runs(view, depth, found)
             self._explore(command, depth + 1, found, texts)
             return
         documents = find_documents(text, 0)
@@ -277,16 +279,16 @@ class LineReader:
             for document in documents:
                 self._read_document(view, document, depth, found, texts)
             # Keep JSON that ends within the line: it may be quoted text with escapes of its own.
-            text = _without(text, [each for each in documents if each.is_complete or each.end == len(text)])
+            text = _blank_out(text, [each for each in documents if each.is_complete or each.end == len(text)])
             if not text.strip(b"\x02 \t\r,"):
                 return
             view = UnescapedText(text, [0], [0], view)
         if groups & NAMES and not self._certain:
-            for start, end, kind in _with_repeats(text, self._assigned(text)):
+            for start, end, kind in _add_repeats(text, self._find_assigned(text)):
                 found.append((view.place(start), view.place(end), kind))
         if depth < MAX_DEPTH:
             if groups & ENCODED:
-                self._decode(view, depth, found)
+                self._decode_runs(view, depth, found)
             for inner in quoted_parts(view):
                 self._explore(inner, depth + 1, found, texts)
             finer = unescape(view)
@@ -298,7 +300,7 @@ class LineReader:
         self, view: UnescapedText, document: Document, depth: int, found: list[Found], texts: list[_ReadText]
     ) -> None:
         text = view.text
-        hits = self._patterns.hits(text, document.start, document.end, certain=self._certain)
+        hits = self._patterns.trigger_spans(text, document.start, document.end, certain=self._certain)
         hits.reverse()
         for leaf in document.leaves:
             while hits and hits[-1][1] <= leaf.start:
@@ -310,13 +312,13 @@ class LineReader:
                 value = text[leaf.start : leaf.end]
                 shapes_ = (
                     shape
-                    for shape in self._patterns.named(leaf.name)
+                    for shape in self._patterns.shapes_named(leaf.name)
                     if _is_secret(shape, value, is_quoted=True) and not value.startswith(MASK_BEGIN)
                 )
                 if (shape := next(shapes_, None)) is not None:
                     found.append((view.place(leaf.start), view.place(leaf.end), shape.kind))
                     continue
-            if leaf.is_string and leaf.end - leaf.start >= _LEAST_TEXT and depth < MAX_DEPTH:
+            if leaf.is_string and leaf.end - leaf.start >= _MIN_TEXT_BYTES and depth < MAX_DEPTH:
                 inside = view.part(leaf.start, leaf.end)
                 if hits and hits[-1][0] <= leaf.end:
                     plain = unescape(inside, is_quoted=True)
@@ -324,7 +326,7 @@ class LineReader:
                         self._find_known(plain, found)
                     self._explore(plain or inside, depth + 1, found, texts)
 
-    def _assigned(self, text: bytes) -> Iterator[Found]:
+    def _find_assigned(self, text: bytes) -> Iterator[Found]:
         """Yield the secret values after names in a text that is not JSON."""
         quotes = Text(text)
         position = 0
@@ -335,17 +337,17 @@ class LineReader:
             position = max(start, position + 1)
             if starts_with_break(text, start) or _is_in_mask(text, start):
                 continue
-            head = text[max(0, name - _LONGEST_NAME) : name]
+            head = text[max(0, name - _MAX_NAME_BYTES) : name]
             name -= len(head) - len(head.rstrip(_NAME_BYTES))
             # In `/etc/passwd: Permission denied` the name belongs to a path, and an error follows.
             is_path = text[name - 1 : name] == b"/" and b":" in text[behind:start]
             values: dict[bool, ValueSpan] = {}
-            for shape in self._patterns.named(text[name:behind]):
+            for shape in self._patterns.shapes_named(text[name:behind]):
                 has_blanks = shape.check is ordinary_words.is_password
                 value = values.get(has_blanks)
                 if value is None:
                     value = values[has_blanks] = quotes.value(name, start, has_blanks=has_blanks)
-                if is_path and not ordinary_words.is_stated(_judged(text, value)):
+                if is_path and not ordinary_words.is_random_value(_value_head(text, value)):
                     continue
                 if _is_value(shape, quotes, name, value):
                     yield value.start, value.end, shape.kind
@@ -361,11 +363,11 @@ class LineReader:
             (view.place(start), view.place(end), kind) for start, end, kind in self._known(view.text)
         )
 
-    def _decode(self, view: UnescapedText, depth: int, found: list[Found]) -> None:
+    def _decode_runs(self, view: UnescapedText, depth: int, found: list[Found]) -> None:
         """Decode base64 and hexadecimal. If a run contains a secret, all of the run is masked."""
         if self._patterns.block_trigger.find(view.text) is None:
             return
-        for start, end, plain in encodings.decoded_runs(view.text):
+        for start, end, plain in encodings.decode_runs(view.text):
             for _, _, kind in self._secrets_in(plain, depth + 1)[:1]:
                 found.append((view.place(start), view.place(end), kind))
 
@@ -373,11 +375,13 @@ class LineReader:
         matching = [
             (order, shape, pattern, view, documents)
             for view, documents, groups in texts
-            for order, shape, pattern in self._patterns.matching(view.text, groups, certain=self._certain)
+            for order, shape, pattern in self._patterns.matching_shapes(
+                view.text, groups, certain=self._certain
+            )
         ]
         matching.sort(key=lambda each: each[0])
         for _, shape, pattern, view, documents in matching:
-            for start, end, kind in _with_repeats(view.text, _matches(shape, pattern, view.text)):
+            for start, end, kind in _add_repeats(view.text, _find_matches(shape, pattern, view.text)):
                 last = _end_in_leaf(documents, start, end)
                 if start < last:
                     found.append((view.place(start), view.place(last), kind))
@@ -388,16 +392,16 @@ def _is_value(  # noqa: PLR0911 - one return for each reason
 ) -> bool:
     """Return True if the value after a name is a secret. Prose, error messages and URLs are not."""
     text = line.data
-    secret = _judged(text, value)
+    secret = _value_head(text, value)
     if value.end - value.start < shape.least or secret.startswith(MASK_BEGIN):
         return False
     if shape.kind == "token" and _PUBLIC_NAME.search(text[max(0, name - 16) : value.start]):
         return False
     if not _is_secret(shape, secret, is_quoted=value.is_quoted):
         return False
-    is_colon = b":" in text[max(0, value.start - _LONGEST_NAME) : value.start].rstrip(b" \t")[-3:]
+    is_colon = b":" in text[max(0, value.start - _MAX_NAME_BYTES) : value.start].rstrip(b" \t")[-3:]
     if value.is_quoted:
-        is_message = is_colon and _WORD_BEFORE.search(text, max(0, name - _LONGEST_NAME), name)
+        is_message = is_colon and _WORD_BEFORE.search(text, max(0, name - _MAX_NAME_BYTES), name)
         return not (is_message and ordinary_words.is_sentence(secret))
     if not is_colon:
         return not ordinary_words.is_error(secret)
@@ -405,29 +409,29 @@ def _is_value(  # noqa: PLR0911 - one return for each reason
         return False
     if value.is_line:
         return _LABEL.fullmatch(secret) is None
-    is_failure = _FAILURE.search(text, max(0, name - _LONGEST_NAME), name) is not None
+    is_failure = _FAILURE.search(text, max(0, name - _MAX_NAME_BYTES), name) is not None
     if text[value.end : value.end + 1] == b":":  # the prefix of an error message, or a value in a sentence
         is_error = is_failure or ordinary_words.is_error(text[value.end + 1 :].lstrip())
-        return not is_error and ordinary_words.is_shuffled(secret) and ordinary_words.is_stated(secret)
+        return not is_error and ordinary_words.is_shuffled(secret) and ordinary_words.is_random_value(secret)
     if is_failure:
         is_log = secret.startswith(b"{") or _LOCATION.fullmatch(secret) is not None
-        return not is_log and ordinary_words.is_stated(secret)
+        return not is_log and ordinary_words.is_random_value(secret)
     # In a message, the text after a colon is more often prose than a value.
     is_joined = text[value.start - 1 : value.start] == b":"
     is_field = is_joined and line.has_structure(name)
     is_prose = is_joined or _WORD_AFTER.match(text, value.end) is not None
-    return is_field or not is_prose or ordinary_words.is_stated(secret)
+    return is_field or not is_prose or ordinary_words.is_random_value(secret)
 
 
-def _judged(text: bytes, value: ValueSpan) -> bytes:
+def _value_head(text: bytes, value: ValueSpan) -> bytes:
     """Return the beginning of a value, for the checks.
 
     Values of nested names overlap, so checking whole values would take quadratic time.
     """
-    return text[value.start : min(value.end, value.start + _JUDGED_BYTES)]
+    return text[value.start : min(value.end, value.start + _MAX_CHECKED_BYTES)]
 
 
-_JUDGED_BYTES: Final = 512
+_MAX_CHECKED_BYTES: Final = 512
 
 
 def _is_secret(shape: SecretShape, value: bytes, *, is_quoted: bool) -> bool:
@@ -442,7 +446,7 @@ _IN_QUOTES: Final[Mapping[Callable[[bytes], bool], Callable[[bytes], bool]]] = {
 """The checks to use for a value in quotes, which is seldom prose."""
 
 
-def _matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Iterator[Found]:
+def _find_matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Iterator[Found]:
     """Yield the spans of a shape's groups that pass its check."""
     quotes: Text | None = None
     position = 0
@@ -464,21 +468,21 @@ def _matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Iterator
                 check = _IN_QUOTES.get(check, check)
             if end - start < shape.least or _is_in_mask(text, start):
                 continue
-            if shape.kind == "token" and _PUBLIC_NAME.search(text[max(0, start - _LONGEST_NAME) : start]):
+            if shape.kind == "token" and _PUBLIC_NAME.search(text[max(0, start - _MAX_NAME_BYTES) : start]):
                 continue
             if check(text[start:end]):
                 yield start, end, shape.kind
 
 
-def _with_repeats(line: bytes, secrets: Iterable[Found]) -> Iterator[Found]:
+def _add_repeats(line: bytes, secrets: Iterable[Found]) -> Iterator[Found]:
     """Yield each secret, and the other places in the line where its value occurs without a name."""
     values: set[bytes] = set()
     for start, end, kind in secrets:
-        value = line[start:end] if end - start >= _LEAST_REPEATED else b""
+        value = line[start:end] if end - start >= _MIN_REPEATED_BYTES else b""
         if value in values:
             continue
         yield start, end, kind
-        if not value or len(values) == _MOST_REPEATED or not ordinary_words.is_token(value):
+        if not value or len(values) == _MAX_REPEATED_VALUES or not ordinary_words.is_token(value):
             continue
         values.add(value)
         place = line.find(value)
@@ -487,7 +491,7 @@ def _with_repeats(line: bytes, secrets: Iterable[Found]) -> Iterator[Found]:
             place = line.find(value, place + len(value))
 
 
-_MOST_REPEATED: Final = 100
+_MAX_REPEATED_VALUES: Final = 100
 """The limit of values that are searched for in the rest of their line. Each search reads the whole line."""
 
 
@@ -504,7 +508,7 @@ def _end_in_leaf(documents: Sequence[Document], start: int, end: int) -> int:
     return min(end, leaves[at].end) if at >= 0 and start < leaves[at].end else start
 
 
-def _without(text: bytes, documents: Sequence[Document]) -> bytes:
+def _blank_out(text: bytes, documents: Sequence[Document]) -> bytes:
     """Return the text with each byte of the documents replaced by a neutral one."""
     pieces: list[bytes] = []
     position = 0
@@ -515,13 +519,15 @@ def _without(text: bytes, documents: Sequence[Document]) -> bytes:
 
 
 def _is_in_mask(line: bytes, position: int) -> bool:
-    start = max(0, position - _LONGEST_MASK)
+    start = max(0, position - _MAX_MASK_BYTES)
     return line.rfind(MASK_BEGIN, start, position) > line.rfind(b">", start, position)
 
 
-def _joined(triggers: Iterable[bytes]) -> bytes:
+def _join_triggers(triggers: Iterable[bytes]) -> bytes:
     """Return one pattern of all triggers. They are sorted so that RE2 merges common prefixes."""
-    alternatives = {each for trigger in triggers for each in _plain(trigger.replace(rb"[ \t]", _SPACE))}
+    alternatives = {
+        each for trigger in triggers for each in _split_trigger(trigger.replace(rb"[ \t]", _SPACE))
+    }
     return b"(?m)" + b"|".join(sorted(alternatives))
 
 
@@ -529,7 +535,7 @@ _SPACE: Final = rb"(?:[ \t+]|%20|\\+(?:u00|x)20)"
 """A blank in a trigger also matches an escaped blank."""
 
 
-def _plain(trigger: bytes) -> list[bytes]:
+def _split_trigger(trigger: bytes) -> list[bytes]:
     """Split a trigger at `|`; return it whole, as a group, if it has groups or classes."""
     return [b"(?:" + trigger + b")"] if _NESTED & set(trigger) else trigger.split(b"|")
 
@@ -539,7 +545,7 @@ def _plain(trigger: bytes) -> list[bytes]:
 _NUMBER: Final = b"0123456789.eE+-"
 
 
-def placed(line: bytes, found: Iterable[Found]) -> list[Found]:
+def clip_and_merge(line: bytes, found: Iterable[Found]) -> list[Found]:
     """Return the spans to mask in a line, sorted and disjoint, clipped so that JSON stays valid.
 
     Overlapping secrets become one span with the kind of the first.

@@ -9,35 +9,35 @@ from typing import Final
 from service_record.redaction import encodings, types
 from service_record.redaction.ordinary_words import is_random
 from service_record.redaction.over_lines import PRIVATE_KEY, Body, OpenName, ValueFollower
-from service_record.redaction.reader import ENCODED, MAX_DEPTH, RUNS, TOKENS, LineReader, placed
-from service_record.redaction.rules import Rules, replaced
+from service_record.redaction.reader import ENCODED, MAX_DEPTH, RUNS, TOKENS, LineReader, clip_and_merge
+from service_record.redaction.rules import Rules, apply_masks
 from service_record.redaction.types import (
     MASK_BEGIN,
     ZEROS_FOR_DIGITS,
     Found,
     MaskedSpan,
+    iterate_lines,
     line_end,
-    lines_in,
-    views_of,
+    unescaped_views,
 )
 
 BLOCK_BYTES: Final = 1 << 20
 """The size of a block, which is redacted at once. A longer line may be cut."""
-_OVERLAP: Final = 1 << 16
+_CUT_RANGE_BYTES: Final = 1 << 16
 """The range before the end of a block in which a long line may be cut."""
-_NEIGHBOURS: Final = 1 << 12
+_CUT_CONTEXT_BYTES: Final = 1 << 12
 """The bytes on each side of a possible cut that are searched for a secret across the cut."""
-_MOST_CUTS_TRIED: Final = 16
-_ENCODED_TAIL: Final = 40
+_MAX_CUT_TRIES: Final = 16
+_ENCODED_TAIL_BYTES: Final = 40
 """A line of an encoded text has no blank in its last bytes; this is their number."""
 _MAX_REMEMBERED_BYTES: Final = 1 << 10
-_MOST_REMEMBERED: Final = 4096
-_SAME_LINES: Final = 4
-_LEAST_REPEATED: Final = 12
+_MAX_REMEMBERED_LINES: Final = 4096
+_MAX_CACHED_LINES: Final = 4
+_MIN_REPEATED_BYTES: Final = 12
 """A secret of this size or more is masked wherever it occurs in its line."""
 _DEPENDS_ON_DIGITS: Final = re.compile(rb"0x|[%#^\x1b]|&[a-z]{2,5};|\\[\\uxU0]|ata\"")
 """Matches hexadecimal numbers, escapes and base64 in a map. Each digit matters in a line with one of them."""
-_RUN: Final = types.compiled(rb"""[^\s"'\\<>,]*""")
+_RUN: Final = types.compile_pattern(rb"""[^\s"'\\<>,]*""")
 
 
 class Redactor:
@@ -65,12 +65,16 @@ class Redactor:
         self._keeps_length = keeps_length
         self._depth = depth
         self._reader = LineReader(rules.known, self._secrets_in, certain=only_certain)
-        self._shapes_in = lru_cache(maxsize=_SAME_LINES)(self._reader.secrets)  # some logs repeat one line
+        self._shape_secrets = lru_cache(maxsize=_MAX_CACHED_LINES)(
+            self._reader.secrets
+        )  # some logs repeat one line
         self._body = Body()
         self._values = ValueFollower()
-        self._read: dict[tuple[OpenName | None, int, bytes], tuple[Sequence[Found], OpenName | None]] = {}
+        self._remembered: dict[
+            tuple[OpenName | None, int, bytes], tuple[Sequence[Found], OpenName | None]
+        ] = {}
         """Remembered lines. The key is the open name above the line, the line's groups of shapes and its
-        `_key`; the value is the line's secrets and the open name below it.
+        `_line_key`; the value is the line's secrets and the open name below it.
         """
         self._chunks: list[bytes] = []
         self._size = 0
@@ -91,25 +95,25 @@ class Redactor:
         text = b"".join(self._chunks)
         output: list[bytes] = []
         while len(text) >= BLOCK_BYTES:
-            text = self._behind_cut(text)
+            text = self._skip_cut_secret(text)
             spans = self._rules.exact_spans(text)
-            end = self._end(text, spans)
+            end = self._safe_end(text, spans)
             if not end:
                 break
-            output.append(self._masked(text[:end], spans))
+            output.append(self._mask_text(text[:end], spans))
             self._consumed += end
             text = text[end:]
         self._chunks, self._size = [text], len(text)
-        self._wanted = max(BLOCK_BYTES, len(text) + _OVERLAP)
+        self._wanted = max(BLOCK_BYTES, len(text) + _CUT_RANGE_BYTES)
         return b"".join(output)
 
     def finish(self) -> bytes:
         """Return the rest of the masked output. Call it once, at the end of the stream."""
-        text = self._behind_cut(b"".join(self._chunks))
+        text = self._skip_cut_secret(b"".join(self._chunks))
         self._chunks, self._size = [], 0
-        return self._masked(text, self._rules.exact_spans(text))
+        return self._mask_text(text, self._rules.exact_spans(text))
 
-    def _behind_cut(self, text: bytes) -> bytes:
+    def _skip_cut_secret(self, text: bytes) -> bytes:
         """Return the text without the rest of a cut secret, whose beginning is already masked."""
         if not self._is_cut_in_mask:
             return text
@@ -118,7 +122,7 @@ class Redactor:
         self._is_cut_in_mask = not rest
         return rest
 
-    def _end(self, text: bytes, spans: Sequence[MaskedSpan]) -> int:
+    def _safe_end(self, text: bytes, spans: Sequence[MaskedSpan]) -> int:
         """Return the number of bytes that can be masked now; 0 if more text is needed.
 
         The last whole line is kept if possible, because a secret may begin in it and continue in the next
@@ -127,34 +131,40 @@ class Redactor:
         last = text.rfind(b"\n") + 1
         before = text.rfind(b"\n", 0, last - 1) + 1
         for end in (before, last):
-            outside = encodings.end_before_block(text, _outside(text, spans, end))
+            outside = encodings.end_before_block(text, _end_outside_secret(text, spans, end))
             if outside:
                 return outside
-        return _outside(text, spans, self._cut(text)) if len(text) >= BLOCK_BYTES + _OVERLAP else 0
+        return (
+            _end_outside_secret(text, spans, self._find_cut(text))
+            if len(text) >= BLOCK_BYTES + _CUT_RANGE_BYTES
+            else 0
+        )
 
-    def _cut(self, text: bytes) -> int:
+    def _find_cut(self, text: bytes) -> int:
         """Return where to cut a long line: not in a private key, and if possible not in another secret.
 
         A private key in JSON may have no blank in it, and a short piece of its base64 looks like a word. So
         the line is cut before the key.
         """
         latest = end = BLOCK_BYTES
-        key = text.rfind(b"-----BEGIN ", latest - _OVERLAP, latest)
+        key = text.rfind(b"-----BEGIN ", latest - _CUT_RANGE_BYTES, latest)
         if key > 0 and text.find(b"-----END ", key, latest) < 0:
             return key
-        for _ in range(_MOST_CUTS_TRIED):
-            end = text.rfind(b" ", latest - _OVERLAP, end)
+        for _ in range(_MAX_CUT_TRIES):
+            end = text.rfind(b" ", latest - _CUT_RANGE_BYTES, end)
             if end <= 0:
                 break
-            before, right = text[end - _NEIGHBOURS : end], text[end : end + _NEIGHBOURS]
-            if self._shaped(before) + self._shaped(right) == self._shaped(before + right):
+            before, right = text[end - _CUT_CONTEXT_BYTES : end], text[end : end + _CUT_CONTEXT_BYTES]
+            if self._mask_by_shape(before) + self._mask_by_shape(right) == self._mask_by_shape(
+                before + right
+            ):
                 return end
         return latest
 
-    def _shaped(self, line: bytes) -> bytes:
-        return replaced(line, placed(line, self._reader.secrets(line, MAX_DEPTH)), Counter())
+    def _mask_by_shape(self, line: bytes) -> bytes:
+        return apply_masks(line, clip_and_merge(line, self._reader.secrets(line, MAX_DEPTH)), Counter())
 
-    def _masked(self, text: bytes, spans: Sequence[MaskedSpan]) -> bytes:
+    def _mask_text(self, text: bytes, spans: Sequence[MaskedSpan]) -> bytes:
         text_out = b"".join(self._pieces(text, [span for span in spans if span.end <= len(text)]))
         if self._only_certain:
             self._lines += text.count(b"\n")
@@ -192,17 +202,17 @@ class Redactor:
             else:
                 end, groups = line_end(text, start), 0
             may_encode = groups & (TOKENS | ENCODED) or (
-                groups & RUNS and b" " not in text[max(start, end - _ENCODED_TAIL) : end].rstrip()
+                groups & RUNS and b" " not in text[max(start, end - _ENCODED_TAIL_BYTES) : end].rstrip()
             )
             if may_encode and start >= seen and not self._body.is_open:
-                found, seen, dump_end = self._over_lines(text, start, position)
+                found, seen, dump_end = self._block_secrets(text, start, position)
                 if found or dump_end:
                     first = text.rfind(b"\n", 0, found[0][0] if found else start) + 1
                     last = dump_end or line_end(text, found[-1][1])
                     yield text[position:first]
-                    for at, line in lines_in(text, first, last):
+                    for at, line in iterate_lines(text, first, last):
                         own = [(a - at, b - at, kind) for a, b, kind in found if at <= a < at + len(line)]
-                        yield self._mask(text, at, line, placed(line, own))
+                        yield self._mask(text, at, line, clip_and_merge(line, own))
                         yield text[at + len(line) : min(at + len(line) + 1, last)]
                     yield text[last : last + 1]
                     position = ahead = last + 1
@@ -230,7 +240,7 @@ class Redactor:
                 position = end
         yield text[position:]
 
-    def _over_lines(self, text: bytes, start: int, floor: int) -> tuple[list[Found], int, int]:
+    def _block_secrets(self, text: bytes, start: int, floor: int) -> tuple[list[Found], int, int]:
         """Return the secrets in the encoded block around a line, and where the block and a dump end.
 
         Without a block, returns no secrets and zeros. The end of a dump is 0 for other blocks; the lines of
@@ -244,7 +254,7 @@ class Redactor:
                 start,
                 0,
             )
-        block = encodings.block_around(text, start, floor)
+        block = encodings.find_block(text, start, floor)
         if block is None:
             return [], 0, 0
         if block.is_key:
@@ -255,7 +265,7 @@ class Redactor:
             )
         found: dict[tuple[int, int], str] = {}
         for first, last, kind in self._secrets_in(block.plain, self._depth + 1):
-            for at, span in enumerate(block.spans_of(first, last)):
+            for at, span in enumerate(block.encoded_spans(first, last)):
                 found.setdefault(span, "+" * bool(at) + kind)
         dump_end = block.end - text.endswith(b"\n", 0, block.end) if block.is_dump else 0
         return [(*span, kind) for span, kind in sorted(found.items())], block.end, dump_end
@@ -273,8 +283,8 @@ class Redactor:
         return inner.spans
 
     def _remembered_secrets(self, line: bytes, groups: int) -> Sequence[Found] | None:
-        """Return the secrets of a line with the same `_key` that was read before, or None."""
-        read = self._read.get((self._values.name, groups, _key(line, groups)))
+        """Return the secrets of a line with the same `_line_key` that was read before, or None."""
+        read = self._remembered.get((self._values.name, groups, _line_key(line, groups)))
         if read is None or not _are_single(line, read[0]):
             return None
         secrets, self._values.name = read
@@ -287,28 +297,28 @@ class Redactor:
 
         `is_free`: no secret from the lines above continues in this line, and it has no known secret.
         """
-        found = _with_rest_of_key(line, known) if known else []
+        found = _extend_keys(line, known) if known else []
         if known and b"\\u00" in line:
             # Escapes may hide a part of a known secret, so search the unescaped line for all of it.
-            for view in views_of(line)[1:]:
+            for view in unescaped_views(line)[1:]:
                 found += [
                     (view.place(start), view.place(end), f"+{kind.lstrip('+')}")
                     for start, end, kind in self._rules.known(view.text)
                 ]
         name = self._values.name
-        finest = views_of(line)[-1]
+        finest = unescaped_views(line)[-1]
         over_lines = list(self._body.spans(finest))
         if not self._only_certain:
             over_lines += self._values.spans(finest)
         found += [(finest.place(start), finest.place(end), kind) for start, end, kind in over_lines]
-        shapes = self._shapes_in(line, self._depth) if groups else []
-        secrets = placed(line, [*found, *shapes]) if found or shapes else []
+        shapes = self._shape_secrets(line, self._depth) if groups else []
+        secrets = clip_and_merge(line, [*found, *shapes]) if found or shapes else []
         if secrets and not over_lines:
             self._body.follow(line, secrets[-1])
         if is_free and not found and not self._body.is_open and _is_repeatable(line, groups, secrets):
-            if len(self._read) >= _MOST_REMEMBERED:
-                self._read.clear()
-            self._read[name, groups, _key(line, groups)] = secrets, self._values.name
+            if len(self._remembered) >= _MAX_REMEMBERED_LINES:
+                self._remembered.clear()
+            self._remembered[name, groups, _line_key(line, groups)] = secrets, self._values.name
         return secrets
 
     def _mask(self, text: bytes, start: int, line: bytes, secrets: Sequence[Found]) -> bytes:
@@ -320,10 +330,10 @@ class Redactor:
         if self._depth:
             begin = self._consumed + start
             self.spans += [(begin + first, begin + last, kind) for first, last, kind in secrets]
-        return replaced(line, secrets, self.counts, keeps_length=self._keeps_length)
+        return apply_masks(line, secrets, self.counts, keeps_length=self._keeps_length)
 
 
-def _key(line: bytes, groups: int) -> bytes:
+def _line_key(line: bytes, groups: int) -> bytes:
     """Return the key of a line in the cache. Lines with the same key have their secrets at the same offsets.
 
     Most lines of a log repeat a few messages and differ only in digits. Lines that may contain tokens or
@@ -336,10 +346,10 @@ def _is_repeatable(line: bytes, groups: int, secrets: Sequence[Found]) -> bool:
     """Return True if all lines with the same key have the same secrets, so that the line may be cached."""
     if not groups or len(line) > _MAX_REMEMBERED_BYTES or not _are_single(line, secrets):
         return False
-    return not _DEPENDS_ON_DIGITS.search(_key(line, groups))
+    return not _DEPENDS_ON_DIGITS.search(_line_key(line, groups))
 
 
-def _with_rest_of_key(line: bytes, known: Sequence[Found]) -> list[Found]:
+def _extend_keys(line: bytes, known: Sequence[Found]) -> list[Found]:
     """Return the known secrets, with pieces of private keys extended over the base64 around them.
 
     In base64 of a larger text, only fragments of a key may be found.
@@ -349,7 +359,10 @@ def _with_rest_of_key(line: bytes, known: Sequence[Found]) -> list[Found]:
     for start, end, kind in known:
         first, after = start, end
         if kind.endswith(PRIVATE_KEY):
-            head, tail = line[max(last, start - _NEIGHBOURS) : start], line[end : end + _NEIGHBOURS]
+            head, tail = (
+                line[max(last, start - _CUT_CONTEXT_BYTES) : start],
+                line[end : end + _CUT_CONTEXT_BYTES],
+            )
             first -= len(head) - len(head.rstrip(_BASE64))
             after += len(tail) - len(tail.lstrip(_BASE64))
             is_between = 0 < last == first
@@ -361,19 +374,21 @@ def _with_rest_of_key(line: bytes, known: Sequence[Found]) -> list[Found]:
 
 
 _BASE64: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
-_LEAST_REST: Final = 8
+_MIN_REST_BYTES: Final = 8
 
 
 def _is_rest(text: bytes) -> bool:
-    return len(text) >= _LEAST_REST and is_random(text)
+    return len(text) >= _MIN_REST_BYTES and is_random(text)
 
 
 def _are_single(line: bytes, secrets: Sequence[Found]) -> bool:
     """Return True if no secret occurs twice in the line. Both places would be masked."""
-    return all(end - start < _LEAST_REPEATED or line.count(line[start:end]) == 1 for start, end, _ in secrets)
+    return all(
+        end - start < _MIN_REPEATED_BYTES or line.count(line[start:end]) == 1 for start, end, _ in secrets
+    )
 
 
-def _outside(text: bytes, spans: Sequence[MaskedSpan], end: int) -> int:
+def _end_outside_secret(text: bytes, spans: Sequence[MaskedSpan], end: int) -> int:
     """Return `end`; if a secret continues beyond it, return the start of the line in which it begins."""
     first = 0
     for span in spans:

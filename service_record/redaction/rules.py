@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from service_record.redaction.exact import Exact
-from service_record.redaction.reader import LineReader, number_quote, patterns, placed
+from service_record.redaction.reader import LineReader, clip_and_merge, number_quote, patterns
 from service_record.redaction.types import Found, MaskedSpan, Secret, mask
 
 
@@ -44,7 +44,7 @@ class Rules:
         """Yield the values in a text that look like secrets. Their escapes are kept."""
         for start, end, _ in self.suspects(text):
             line = text[start:end]
-            for first, last, kind in placed(line, self._reader.secrets(line)):
+            for first, last, kind in clip_and_merge(line, self._reader.secrets(line)):
                 yield Secret(kind, line[first:last])
 
 
@@ -52,7 +52,7 @@ def _decode_nothing(_text: bytes, _depth: int) -> list[Found]:
     return []
 
 
-def replaced(
+def apply_masks(
     line: bytes, secrets: Sequence[Found], counts: Counter[str], *, keeps_length: bool = False
 ) -> bytes:
     """Return a line with masks in place of its secrets, and count them.

@@ -25,22 +25,22 @@ _Named: TypeAlias = tuple[str, bytes]
 PEM_BODY_FAMILY: Final = 0
 """The family of forms that contain only the body of a PEM block, without its BEGIN and END lines."""
 
-LEAST_BYTES: Final = 8
+MIN_BYTES: Final = 8
 """A shorter secret is not searched for: ordinary text contains it by chance."""
-_LEAST_DIFFERENT: Final = 5
+_MIN_DIFFERENT: Final = 5
 _LONG_BYTES: Final = 16
-_MOST_BYTES: Final = 1 << 16
+_MAX_BYTES: Final = 1 << 16
 """A longer secret is cut to this size. No file that is a single secret is as long."""
-_TWICE_BYTES: Final = 4096
+_MAX_TWICE_BYTES: Final = 4096
 """Secrets up to this size are also searched for in base64 of base64, which has nine more forms."""
 _HIDDEN_CHARACTERS: Final = (0, 2, 3)
 """Base64 characters that also encode bits of 0, 1 or 2 bytes before a secret. They are not in the form."""
 
 
-def is_taken(value: bytes) -> bool:
+def is_searchable(value: bytes) -> bool:
     """Return True if a secret can be searched for: long enough, and not just a word or number."""
     value = value.strip()
-    if len(value) < LEAST_BYTES or len(set(value)) < _LEAST_DIFFERENT:
+    if len(value) < MIN_BYTES or len(set(value)) < _MIN_DIFFERENT:
         return False
     is_word = value.isalpha() and (value.islower() or value.isupper() or value.istitle())
     return len(value) >= _LONG_BYTES or not (is_word or value.isdigit())
@@ -61,15 +61,15 @@ def forms(value: bytes, *, only_plain: bool = False) -> list[Form]:
 
     The raw form of a PEM block is its body without line breaks. Its headers are not secret.
     """
-    value = value.strip()[:_MOST_BYTES]
+    value = value.strip()[:_MAX_BYTES]
     by_text: dict[bytes, Form] = {}
-    families = [[*_of_text(text), *(_of_key(text) if is_pem(value) else ())] for text in _texts(value)]
+    families = [[*_text_forms(text), *(_key_forms(text) if is_pem(value) else ())] for text in _texts(value)]
     if not only_plain:
-        families += [[form] for form in _of_bytes(value)]
-    families += _encoded(value, only_plain=only_plain)
+        families += [[form] for form in _byte_forms(value)]
+    families += _base64_forms(value, only_plain=only_plain)
     for number, family in enumerate(families):
         for name, text in family[: 1 if only_plain else None]:
-            if len(text) >= LEAST_BYTES:
+            if len(text) >= MIN_BYTES:
                 by_text.setdefault(text, Form(name, text, number))
     return list(by_text.values())
 
@@ -88,18 +88,18 @@ def _texts(value: bytes) -> Iterator[bytes]:
     yield pem_body(value) if is_pem(value) else value
 
 
-def _of_text(value: bytes) -> list[_Named]:
+def _text_forms(value: bytes) -> list[_Named]:
     """Return the forms that keep most characters of the value."""
     return [
         ("raw", value),
-        *_escaped(value),
-        *_url_encoded(value),
-        *_quoted(value),
+        *_json_forms(value),
+        *_url_forms(value),
+        *_quoted_forms(value),
         ("xml", html.escape(_text(value)).encode("latin-1")),
     ]
 
 
-def _of_key(body: bytes) -> list[_Named]:
+def _key_forms(body: bytes) -> list[_Named]:
     """Return the body of a PEM block in base64url, and its bytes in hexadecimal, without and with colons."""
     key = from_base64(body)
     if not key:
@@ -108,7 +108,7 @@ def _of_key(body: bytes) -> list[_Named]:
     return [("base64url", body.translate(bytes.maketrans(b"+/", b"-_"))), *digits]
 
 
-def _of_bytes(value: bytes) -> list[_Named]:
+def _byte_forms(value: bytes) -> list[_Named]:
     """Return the forms that encode each byte of the value."""
     every = value.hex(" ").encode().split()
     return [
@@ -122,7 +122,7 @@ def _of_bytes(value: bytes) -> list[_Named]:
     ]
 
 
-def _encoded(value: bytes, *, only_plain: bool) -> list[list[_Named]]:
+def _base64_forms(value: bytes, *, only_plain: bool) -> list[list[_Named]]:
     """Return base64 of the value, alone and inside other data, and the forms of that base64."""
     encodings: list[list[_Named]] = [
         [("base64", base64.b64encode(value)), ("base64url", base64.urlsafe_b64encode(value))]
@@ -130,11 +130,11 @@ def _encoded(value: bytes, *, only_plain: bool) -> list[list[_Named]]:
     for core, url_core in zip(
         cores(value, base64.b64encode), cores(value, base64.urlsafe_b64encode), strict=True
     ):
-        encodings.append([("base64", core), ("base64url", url_core), *_url_encoded(core)])
-        if len(value) <= _TWICE_BYTES and not only_plain:
+        encodings.append([("base64", core), ("base64url", url_core), *_url_forms(core)])
+        if len(value) <= _MAX_TWICE_BYTES and not only_plain:
             encodings += [[("base64 twice", twice)] for twice in cores(core)]
     if not only_plain:
-        for escaped in {form for name, form in _escaped(value) if name != "json in quotes"} - {value}:
+        for escaped in {form for name, form in _json_forms(value) if name != "json in quotes"} - {value}:
             encodings += [[("base64", core)] for core in cores(escaped)]
     return encodings
 
@@ -146,7 +146,7 @@ def cores(value: bytes, encode: Callable[[bytes], bytes] = base64.b64encode) -> 
         yield encode(bytes(before) + value)[hidden:whole]
 
 
-def _escaped(value: bytes) -> Iterator[tuple[str, bytes]]:
+def _json_forms(value: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield the value as a JSON string, and that string in another JSON string.
 
     Go also escapes `<`, `>` and `&`, and PHP escapes `/`.
@@ -154,7 +154,7 @@ def _escaped(value: bytes) -> Iterator[tuple[str, bytes]]:
     text = value.decode(errors="surrogateescape")
     for ascii_only in (False, True):
         once = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
-        for form in (once, _go(once), once.replace("/", "\\/")):
+        for form in (once, _escape_like_go(once), once.replace("/", "\\/")):
             yield "json", form.encode(errors="surrogateescape")
             twice = json.dumps(form, ensure_ascii=ascii_only)[1:-1]
             yield "json in json", twice.encode(errors="surrogateescape")
@@ -164,11 +164,11 @@ def _escaped(value: bytes) -> Iterator[tuple[str, bytes]]:
             yield "json in quotes", quoted.replace(b"'", b"\\'")
 
 
-def _go(text: str) -> str:
+def _escape_like_go(text: str) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def _url_encoded(value: bytes) -> Iterator[tuple[str, bytes]]:
+def _url_forms(value: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield the value percent-encoded: all but letters and digits, as in paths and queries, and as a form.
 
     Hexadecimal digits are in upper and in lower case.
@@ -185,12 +185,12 @@ def _lower_case(quoted: bytes) -> bytes:
     return b"%".join([head, *(piece[:2].lower() + piece[2:] for piece in rest)])
 
 
-def _quoted(value: bytes) -> Iterator[tuple[str, bytes]]:
+def _quoted_forms(value: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield the value as shells (in both quotes and without), systemd, journald and C write it."""
     yield "shell", value.replace(b"'", b"'\\''")
     yield "shell", value.replace(b"'", b"'\"'\"'")
-    yield "shell", _behind_backslash(value, b'"\\$`')
-    yield "shell", _behind_backslash(value, bytes(set(range(32, 127)) - set(_SHELL_PLAIN)))
+    yield "shell", _add_backslashes(value, b'"\\$`')
+    yield "shell", _add_backslashes(value, bytes(set(range(32, 127)) - set(_SHELL_PLAIN)))
     for unescaped in (_PRINTABLE - set(b"\\"), _PRINTABLE - set(b"\\\"'"), _UNIT_PLAIN):
         yield (
             "\\x",
@@ -211,7 +211,7 @@ _SHELL_PLAIN: Final = _ALPHANUMERIC | set(b"%+-./:=@_,")
 """The bytes that `printf %q` of bash does not escape."""
 
 
-def _behind_backslash(value: bytes, special: bytes) -> bytes:
+def _add_backslashes(value: bytes, special: bytes) -> bytes:
     return b"".join(b"\\%c" % byte if byte in special else b"%c" % byte for byte in value)
 
 
@@ -254,7 +254,7 @@ SERVICES: Final = "shapes_services.toml"
 
 PEM_BEGIN: Final = rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
 
-_PART: Final = types.compiled(rb"<<([A-Z_]+)>>")
+_PART: Final = types.compile_pattern(rb"<<([A-Z_]+)>>")
 _BEGINNINGS: Final = (b'"auths"', b'"auth":', b"PRIVATE KEY-----", b"client-key-data")
 """Texts that only occur in files with secrets. They are searched for in base64."""
 _TWICE: Final = (b"PRIVATE KEY-----", b'"auths"')
@@ -269,9 +269,9 @@ def shapes() -> tuple[SecretShape, ...]:
     return tuple(shape for name in (OURS, PUBLIC, SERVICES) for shape in shapes_in(name))
 
 
-def part(pattern: bytes) -> bytes:
+def expand_parts(pattern: bytes) -> bytes:
     """Return a pattern with each `<<NAME>>` replaced by that part of shapes.toml."""
-    return _whole(pattern, _parts())
+    return _expand(pattern, _parts())
 
 
 def rows(name: str) -> list[dict[str, Any]]:
@@ -286,13 +286,13 @@ def shapes_in(name: str) -> Iterator[SecretShape]:
     for row in rows(name):
         yield SecretShape(
             kind=row["kind"],
-            pattern=_whole(row.get("pattern", "").encode(), parts),
-            trigger=_whole(row["trigger"].encode(), parts),
+            pattern=_expand(row.get("pattern", "").encode(), parts),
+            trigger=_expand(row["trigger"].encode(), parts),
             check=getattr(ordinary_words, row.get("check", ordinary_words.is_value.__name__)),
             least=row.get("least", 1),
             is_certain=row.get("certain", False),
             is_run=row.get("run", False),
-            named=_whole(row.get("named", "").encode(), parts),
+            named=_expand(row.get("named", "").encode(), parts),
             is_word="<<WORD>>" in row.get("pattern", "") or "<<VALUE>>" in row.get("pattern", ""),
         )
 
@@ -309,7 +309,7 @@ def _document(name: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-def _whole(pattern: bytes, parts: Mapping[str, bytes]) -> bytes:
+def _expand(pattern: bytes, parts: Mapping[str, bytes]) -> bytes:
     """Return a pattern with each `<<NAME>>` replaced by that part. Parts may contain other parts."""
     while part := _PART.search(pattern):
         inner = b"(?:" + parts[part.group(1).decode()] + b")"

@@ -32,12 +32,12 @@ _PREFIX: Final = re.compile(
     # the trace of set -x
     rb"|\++ )"
 )
-_MOST_PREFIXES: Final = 4
+_MAX_PREFIXES: Final = 4
 
 
 def prefix_end(text: bytes, start: int = 0) -> int:
     """Return the offset of the message after up to four logger prefixes."""
-    for _ in range(_MOST_PREFIXES):
+    for _ in range(_MAX_PREFIXES):
         match = _PREFIX.match(text, start)
         if match is None:
             break
@@ -191,7 +191,7 @@ def clip_to_strings(
             first, last = max(leaf.start, position), min(leaf.end, end)
             if first < last:
                 parts.append(
-                    _by_escapes(text, leaf, first, last) if leaf.is_string else (leaf.start, leaf.end)
+                    _extend_to_escapes(text, leaf, first, last) if leaf.is_string else (leaf.start, leaf.end)
                 )
         position = document.end
     if position < end:
@@ -199,7 +199,7 @@ def clip_to_strings(
     return parts
 
 
-def _by_escapes(text: bytes, leaf: Leaf, first: int, last: int) -> tuple[int, int]:
+def _extend_to_escapes(text: bytes, leaf: Leaf, first: int, last: int) -> tuple[int, int]:
     if text.find(b"\\", leaf.start, last) >= 0:
         for escape in _JSON_ESCAPE.finditer(text, leaf.start, leaf.end):
             if escape.start() >= last:
@@ -241,14 +241,14 @@ _STRUCTURE: Final = re.compile(rb"[{\[]")
 _BLANK: Final = re.compile(rb"[ \t]")
 _WORD_END: Final = re.compile(rb"[\s\0]")
 _WORD_SIGN: Final = re.compile(rb"""[\s\0"'\\]""")
-_MOST_PIECES: Final = 16
+_MAX_PIECES: Final = 16
 """After this number of quoted parts and escapes, a word ends at the next blank."""
-_LONGEST_HEAD: Final = 1 << 12
+_MAX_HEAD_BYTES: Final = 1 << 12
 _COUNTED_BYTES: Final = 1 << 8
 _NOWHERE: Final = 1 << 62
 _LITERAL: Final = re.compile(rb"(?:\$|[bBrRuUfF]{1,2})(?=[\"'])")
 """Matches the prefix of a string literal in Python (`rb"`) or in a shell (`$'`)."""
-_LONGEST_NAME: Final = 64
+_MAX_NAME_BYTES: Final = 64
 _NAME_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-="
 _OPENING: Final = {b")": b"(", b"]": b"[", b"}": b"{", b">": b"<"}
 
@@ -260,7 +260,7 @@ _ESCAPED_PART: Final = re.compile(
 """Matches percent-encoded data of a data URL, or one segment of a URL's path."""
 _JOINED_QUOTES: Final = re.compile(rb"""'(?:\\'|"'")'""")
 _ANSI_QUOTED: Final = re.compile(rb"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
-_LEAST_PART: Final = 8
+_MIN_PART_BYTES: Final = 8
 
 
 def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:  # noqa: C901 - one loop for each syntax
@@ -268,18 +268,18 @@ def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:  # noqa: C901 
     text = view.text
     if b"\\" in text or b'"\'"' in text:
         for match in _ANSI_QUOTED.finditer(text):
-            yield _unescaped(view, *match.span(1))
+            yield _unescaped_part(view, *match.span(1))
         for match in _QUOTED.finditer(text):
             start, end = match.start() + 1, match.end() - 1
-            if end - start < _LEAST_PART:
+            if end - start < _MIN_PART_BYTES:
                 continue
             if text[match.start()] == _DOUBLE_QUOTE and text.find(b"\\", start, end) >= 0:
-                yield _unescaped(view, start, end)
+                yield _unescaped_part(view, start, end)
             elif text[match.start()] != _DOUBLE_QUOTE and text[start - 2 : start - 1] != b"$":
                 part = view.part(start, end)
                 joined = list(_JOINED_QUOTES.finditer(part.text))
                 if joined:
-                    yield part.replaced([each.span() for each in joined], b"'")
+                    yield part.replace_spans([each.span() for each in joined], b"'")
     if b"%" in text:
         for match in _ESCAPED_PART.finditer(text):
             part = view.part(*match.span(match.lastindex or 0))
@@ -294,7 +294,7 @@ def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:  # noqa: C901 
 _DOUBLE_QUOTE: Final = ord('"')
 
 
-def _unescaped(view: UnescapedText, start: int, end: int) -> UnescapedText:
+def _unescaped_part(view: UnescapedText, start: int, end: int) -> UnescapedText:
     part = view.part(start, end)
     return unescape(part, is_quoted=True) or part
 
@@ -315,7 +315,7 @@ class Text:
 
     Names may be nested in values: in `password=password=...` each value ends where the word ends. Reading
     each value from start to end would take quadratic time. So the methods search for the next delimiter, and
-    `_next` remembers its position. If names are read in order, each delimiter is searched for only once.
+    `_find_next` remembers its position. If names are read in order, each delimiter is searched for only once.
     """
 
     __slots__ = ("_ends", "_found", "_starts", "data")
@@ -327,7 +327,7 @@ class Text:
         self._found: dict[tuple[re.Pattern[bytes], int], tuple[int, int, int]] = {}
         """For each pattern and piece: the start of the search, and the start and end of its match."""
 
-    def _next(self, pattern: re.Pattern[bytes], position: int, limit: int, piece: int = 0) -> int:
+    def _find_next(self, pattern: re.Pattern[bytes], position: int, limit: int, piece: int = 0) -> int:
         """Return the start of the next match; `limit` if no match ends by then."""
         since, start, end = self._found.get((pattern, piece), (_NOWHERE, 0, 0))
         if not since <= position <= start:
@@ -338,7 +338,7 @@ class Text:
 
     def has_structure(self, end: int) -> bool:
         """Return True if a bracket of JSON or of a Go structure is in the line before `end`."""
-        return self._next(_STRUCTURE, 0, end) < end
+        return self._find_next(_STRUCTURE, 0, end) < end
 
     def bounds(self, position: int) -> tuple[int, int, bool]:
         """Return the span of the quoted text around a position and True, or that of the line and False."""
@@ -361,24 +361,24 @@ class Text:
             first, limit, is_bounded = self.bounds(start)
         if start >= limit:
             return ValueSpan(start, start)
-        quoted = self._quoted(start, limit)
+        quoted = self._quoted_value(start, limit)
         if quoted is not None:
             return quoted
         # The separator of a list may be before an outer name: in `?message=pwd=x&v=1` it is the `?`.
-        before = self.data[max(first, name - _LONGEST_NAME) : name].rstrip(_NAME_BYTES)
+        before = self.data[max(first, name - _MAX_NAME_BYTES) : name].rstrip(_NAME_BYTES)
         is_variable = self.data[name : name + 1].isupper() and b":" not in self.data[start - 2 : start]
         is_list = not (is_variable and self.data[name + 1 : name + 2].isupper())
         item = _LISTS.get(before[-1:], _LIST_ITEM if is_list else None)
         end = self._line_end(name, start, first, limit, item, is_bounded=is_bounded)
         is_word = is_variable and not is_bounded  # a shell ends the value of a variable at a blank
-        if end and ((has_blanks and not is_word) or self._next(_BLANK, start, end) >= end):
+        if end and ((has_blanks and not is_word) or self._find_next(_BLANK, start, end) >= end):
             return ValueSpan(start, end, is_line=True)
-        return self._word(item, start, first, limit)
+        return self._word_value(item, start, first, limit)
 
     def word(self, start: int) -> ValueSpan:
         """Return the word of a command line that begins at `start`."""
         first, limit, _ = self.bounds(start)
-        return self._quoted(start, limit) or self._word(None, start, first, limit)
+        return self._quoted_value(start, limit) or self._word_value(None, start, first, limit)
 
     def _line_end(
         self,
@@ -392,28 +392,28 @@ class Text:
     ) -> int:
         """Return the end of a value that takes the rest of its line or quotes; 0 if this one does not."""
         text = self.data
-        if name - first > _LONGEST_HEAD or not _LINE_HEAD.match(text, first, name):
+        if name - first > _MAX_HEAD_BYTES or not _LINE_HEAD.match(text, first, name):
             return 0
         if text[start - 1 : start] == b":" and not is_bounded:
             return 0  # YAML needs a blank after the colon of a mapping
         end = start + len(text[start:limit].rstrip(b" \t\r\0"))
-        if any(self._next(sign, start, end) < end for sign in (_INNER_BREAK, _NEXT_FIELD)):
+        if any(self._find_next(sign, start, end) < end for sign in (_INNER_BREAK, _NEXT_FIELD)):
             return 0
-        return self._next(item, start, end) if item is not None else end
+        return self._find_next(item, start, end) if item is not None else end
 
-    def _word(self, item: re.Pattern[bytes] | None, start: int, first: int, limit: int) -> ValueSpan:
+    def _word_value(self, item: re.Pattern[bytes] | None, start: int, first: int, limit: int) -> ValueSpan:
         """Return a value of one word. It ends before the next `item` of a list, and without closing marks."""
         text = self.data
         end = self._word_end(start, limit)
         if item is not None:
-            end = self._next(item, start, end)
-        for _ in range(min(end - start - 1, _MOST_PIECES)):
+            end = self._find_next(item, start, end)
+        for _ in range(min(end - start - 1, _MAX_PIECES)):
             last = text[end - 1 : end]
             opening = _OPENING.get(last)
             near = max(start, end - _COUNTED_BYTES)
             is_closing = (
                 opening is not None
-                and text.rfind(opening, max(first, start - _LONGEST_HEAD), start) >= 0
+                and text.rfind(opening, max(first, start - _MAX_HEAD_BYTES), start) >= 0
                 and text.count(opening, near, end) < text.count(last, near, end)
             )
             if not (is_closing or last in b",;:" or (last == b"." and end == limit)):
@@ -424,8 +424,8 @@ class Text:
     def _word_end(self, start: int, limit: int) -> int:
         """Return the end of a shell word, which may contain quoted parts and escaped blanks."""
         position = start
-        for piece in range(_MOST_PIECES):
-            position = self._next(_WORD_SIGN, position, limit, piece)
+        for piece in range(_MAX_PIECES):
+            position = self._find_next(_WORD_SIGN, position, limit, piece)
             sign = self.data[position : position + 1]
             if position >= limit or sign not in (b"\\", b'"', b"'"):
                 return position
@@ -436,11 +436,11 @@ class Text:
             else:
                 # Inside a word, a quoted part must close before the next blank. Otherwise the quote is an
                 # ordinary character.
-                blank = limit if position == start else self._next(_WORD_END, position, limit)
+                blank = limit if position == start else self._find_next(_WORD_END, position, limit)
                 position = max(self.data.find(sign, position + 1, blank), position) + 1
-        return self._next(_WORD_END, position, limit)
+        return self._find_next(_WORD_END, position, limit)
 
-    def _quoted(self, start: int, limit: int) -> ValueSpan | None:
+    def _quoted_value(self, start: int, limit: int) -> ValueSpan | None:
         """Return the quoted value that begins at `start`, or None if it has no quotes."""
         text = self.data
         literal = _LITERAL.match(text, start, limit)

@@ -24,7 +24,7 @@ _MEMORY_BYTES: Final = 64 << 20
 """RE2's memory limit for one pattern, including the automaton states that it builds while it searches."""
 
 
-def compiled(pattern: bytes, *, groups: bool = True) -> Pattern:
+def compile_pattern(pattern: bytes, *, groups: bool = True) -> Pattern:
     """Compile a pattern that treats each byte as one character."""
     return re2.compile(pattern, _options(groups=groups))
 
@@ -40,7 +40,7 @@ class Finder:
     __slots__ = ("_match",)
 
     def __init__(self, pattern: bytes, *, groups: bool = False) -> None:
-        self._match = compiled(pattern, groups=groups)._regexp.Match  # noqa: SLF001 - see the class
+        self._match = compile_pattern(pattern, groups=groups)._regexp.Match  # noqa: SLF001 - see the class
 
     def find(self, text: bytes, start: int = 0, end: int | None = None) -> tuple[int, int] | None:
         """Return the span of the first match between `start` and `end`, or None."""
@@ -56,11 +56,11 @@ class Finder:
 _ANYWHERE: Final = re2._Anchor.UNANCHORED  # noqa: SLF001 - see the class
 
 
-def escaped(literal: bytes) -> bytes:
+def escape_literal(literal: bytes) -> bytes:
     return re2.escape(literal)  # type: ignore[no-any-return]
 
 
-def any_of(patterns: Iterable[bytes]) -> Pattern:
+def make_filter(patterns: Iterable[bytes]) -> Pattern:
     """Return an RE2 filter for many patterns.
 
     Its `Match(text)` returns the indexes of the matching patterns, in any order. RE2 first searches for the
@@ -153,7 +153,7 @@ class MaskedSpan:
     """True for the first span of a secret. A secret of several lines has one span for each line."""
 
 
-def within_lines(text: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+def split_at_newlines(text: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the parts of a span between its newlines. Masking them keeps the number of lines."""
     while (newline := text.find(b"\n", start, end)) >= 0:
         if newline > start:
@@ -169,14 +169,14 @@ def line_end(text: bytes, position: int) -> int:
     return end if end >= 0 else len(text)
 
 
-def lines_in(text: bytes, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+def iterate_lines(text: bytes, start: int, end: int) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a part of a text, each with its offset in the text."""
     for line in text[start:end].split(b"\n"):
         yield start, line
         start += len(line) + 1
 
 
-def united(spans: Iterable[MaskedSpan]) -> list[MaskedSpan]:
+def merge_spans(spans: Iterable[MaskedSpan]) -> list[MaskedSpan]:
     """Return the spans sorted, with overlapping and adjacent spans merged into one."""
     disjoint: list[MaskedSpan] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
@@ -188,7 +188,7 @@ def united(spans: Iterable[MaskedSpan]) -> list[MaskedSpan]:
     return disjoint
 
 
-def merged(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def merge_adjacent(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Merge each pair of start and end with the next one if they are adjacent, and drop empty ones."""
     spans: list[tuple[int, int]] = []
     for start, end in pieces:
@@ -206,8 +206,8 @@ _BOUNDARY: Final = b"\0"
 _FOREIGN: Final = b"\x80"
 """Replaces a character beyond Latin-1."""
 _NUL: Final = b"\0"
-_NOT_NULS: Final = compiled(rb"[^\x00]+", groups=False)
-_LEAST_SHARE_OF_NULS: Final = 3
+_NOT_NULS: Final = compile_pattern(rb"[^\x00]+", groups=False)
+_NULS_DIVISOR: Final = 3
 """A text is read as UTF-16 if a third of its bytes are NUL. Nearly half are, in ASCII text."""
 _MAX_BYTE: Final = 0xFF
 _MAX_CONTROL: Final = 0x20
@@ -261,7 +261,7 @@ class UnescapedText:
         place = self._places[piece] + position - self._starts[piece]
         return self._below.place(place) if self._below else place
 
-    def replaced(self, spans: list[tuple[int, int]], by: bytes) -> "UnescapedText":
+    def replace_spans(self, spans: list[tuple[int, int]], by: bytes) -> "UnescapedText":
         """Return the text with each span replaced by the byte `by`."""
         pieces: list[bytes] = []
         places: list[int] = []
@@ -279,17 +279,17 @@ class UnescapedText:
         return UnescapedText(self.text[start:end], [0], [start], self)
 
 
-def views_of(text: bytes) -> list[UnescapedText]:
+def unescaped_views(text: bytes) -> list[UnescapedText]:
     """Return the text itself, and a copy for each level of escapes removed."""
     views = [UnescapedText(text, [], [])]
-    if _LEAST_SHARE_OF_NULS * text.count(_NUL) >= len(text) > 0:
-        views.append(_without_nuls(views[0]))
+    if _NULS_DIVISOR * text.count(_NUL) >= len(text) > 0:
+        views.append(_remove_nuls(views[0]))
     while len(views) <= _MAX_LEVELS and (finer := unescape(views[-1])) is not None:
         views.append(finer)
     return views
 
 
-def _without_nuls(below: UnescapedText) -> UnescapedText:
+def _remove_nuls(below: UnescapedText) -> UnescapedText:
     """Return UTF-16 or UTF-32 text with one byte for each character."""
     runs = list(_NOT_NULS.finditer(below.text))
     pieces = [run.group() for run in runs]
@@ -304,12 +304,12 @@ def unescape(below: UnescapedText, *, is_quoted: bool = False) -> UnescapedText 
     """
     if not _MAY_ESCAPE.search(below.text):
         return None
-    plain = _without_escapes(below.text, _QUOTED_ESCAPE if is_quoted else _ESCAPE)
+    plain = _decode_escapes(below.text, _QUOTED_ESCAPE if is_quoted else _ESCAPE)
     return UnescapedText(*plain, below) if plain is not None else None
 
 
 @lru_cache(maxsize=4)
-def _without_escapes(text: bytes, pattern: re.Pattern[bytes]) -> tuple[bytes, list[int], list[int]] | None:
+def _decode_escapes(text: bytes, pattern: re.Pattern[bytes]) -> tuple[bytes, list[int], list[int]] | None:
     """Return the unescaped text, and the offsets of its pieces in it and in `text`; None without escapes.
 
     Some texts have an escape for each character. So this function works on whole lists, and calls no Python
@@ -341,7 +341,7 @@ def _character(escape: bytes) -> bytes | None:
     return _READERS[escape[:1]](escape)
 
 
-def _behind_backslash(escape: bytes) -> bytes | None:
+def _decode_backslash(escape: bytes) -> bytes | None:
     kind, rest = escape[1:2], escape[2:]
     if kind in b"ux":
         return _byte(int(rest, 16))
@@ -350,14 +350,14 @@ def _behind_backslash(escape: bytes) -> bytes | None:
     return _NAMED.get(kind, kind)
 
 
-def _entity(escape: bytes) -> bytes | None:
+def _decode_entity(escape: bytes) -> bytes | None:
     if not escape.startswith(b"&#"):
         return _NAMED.get(escape)
     digits = escape[2:-1].lower()
     return _byte(int(digits.strip(b"x"), 16) if digits.startswith(b"x") else int(digits))
 
 
-def _of_syslog(escape: bytes) -> bytes | None:
+def _decode_syslog(escape: bytes) -> bytes | None:
     """Decode an escape of rsyslog: `#012` is a line feed, but `#123` is a number and stays."""
     value = int(escape[1:], 8)
     return _byte(value) if value < _MAX_CONTROL or value == _DELETE else None
@@ -368,10 +368,10 @@ def _byte(value: int) -> bytes:
 
 
 _READERS: Final[Mapping[bytes, Callable[[bytes], bytes | None]]] = {
-    b"\\": _behind_backslash,
+    b"\\": _decode_backslash,
     b"%": lambda escape: _byte(int(escape[1:], 16)),
-    b"#": _of_syslog,
-    b"&": _entity,
+    b"#": _decode_syslog,
+    b"&": _decode_entity,
     b"^": lambda escape: _NAMED.get(escape, _BOUNDARY),
     b"\x1b": lambda _: _BOUNDARY,
 }

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from service_record.redaction import Rules
-from service_record.redaction.types import Finder, compiled
+from service_record.redaction.types import Finder, compile_pattern
 from tests.redaction.measure import SEED, redact
 
 RULES = Rules()
@@ -95,7 +95,7 @@ def test_arguments_in_audit_records_are_masked(text: str) -> None:
 def test_finder_finds_what_the_public_interface_of_re2_finds(text: bytes) -> None:
     pattern = rb"(password|token|key)([:=]) ?(z)?"
     for start in range(len(text) + 1):
-        match = compiled(pattern).search(text, start)
+        match = compile_pattern(pattern).search(text, start)
         assert Finder(pattern).find(text, start) == (match.span() if match else None)
         groups = [match.span(at) for at in range(4)] if match else None
         assert Finder(pattern, groups=True).groups(text, start) == groups
