@@ -98,7 +98,7 @@ def _violations(page: Page, run: str) -> list[str]:
     ]
 
 
-def test_pages_of_the_collector_have_no_barrier(browser: Browser, fleet: Served) -> None:
+def test_collector_pages_pass_axe(browser: Browser, fleet: Served) -> None:
     with signed_in(browser, fleet, TokenKind.ADMIN) as page, Faults() as faults:
         (cluster,) = fleet.client("reader").get("/api/v1/clusters").json["clusters"]
         for path in (
@@ -115,7 +115,7 @@ def test_pages_of_the_collector_have_no_barrier(browser: Browser, fleet: Served)
             assert barriers(page) == []
 
 
-def test_a_fleet_of_none_and_one_of_ten_thousand_have_no_barrier(browser: Browser, tmp_path: Path) -> None:
+def test_empty_and_huge_fleets_pass_axe(browser: Browser, tmp_path: Path) -> None:
     with served(settings_in(tmp_path)) as server, signed_in(browser, server) as page:
         assert page.get_by_role("heading", name="The first host").is_visible()
         assert barriers(page) == []
@@ -127,7 +127,7 @@ def test_a_fleet_of_none_and_one_of_ten_thousand_have_no_barrier(browser: Browse
         assert barriers(page) == []
 
 
-def test_files_of_pages_have_no_barrier(browser: Browser, fleet: Served, tmp_path: Path) -> None:
+def test_html_files_pass_axe(browser: Browser, fleet: Served, tmp_path: Path) -> None:
     records, bundles, token = tmp_path / "records", tmp_path / "bundles", tmp_path / "token"
     records.mkdir()
     write_host(records)
@@ -155,7 +155,7 @@ def test_files_of_pages_have_no_barrier(browser: Browser, fleet: Served, tmp_pat
                 assert barriers(page) == []
 
 
-def test_a_barrier_is_found(browser: Browser) -> None:
+def test_axe_reports_a_violation(browser: Browser) -> None:
     with browser.new_context() as context:
         page = context.new_page()
         page.set_content("<html><body><main><input><p style='color: #bbb'>grey</p></main></body></html>")

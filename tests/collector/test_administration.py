@@ -18,7 +18,7 @@ def made(admin: Client, kind: str, scope: str = "", **fields: str) -> Client:
     return Client(admin.url, reply.json["token"])
 
 
-def test_a_token_made_over_http_is_good_for_its_kind_and_nothing_else(server: Served) -> None:
+def test_token_made_over_http_allows_only_its_kind(server: Served) -> None:
     admin = server.client("admin")
 
     host = made(admin, "host", "Web1")
@@ -28,7 +28,7 @@ def test_a_token_made_over_http_is_good_for_its_kind_and_nothing_else(server: Se
     assert host.get("/api/v1/tokens").status == 403
 
 
-def test_a_list_of_tokens_holds_nothing_that_could_be_presented(server: Served) -> None:
+def test_token_list_contains_no_secret(server: Served) -> None:
     admin = server.client("admin")
     host = made(admin, "host", "web1", name="rack 2")
 
@@ -40,7 +40,7 @@ def test_a_list_of_tokens_holds_nothing_that_could_be_presented(server: Served) 
         assert token.split("_", 2)[2].encode() not in reply.body
 
 
-def test_a_revoked_token_is_worth_nothing_at_once(server: Served) -> None:
+def test_revoked_token_stops_working_at_once(server: Served) -> None:
     admin = server.client("admin")
     host = made(admin, "host", "web1")
     assert host.step("web1", "Disk setup").status == 201
@@ -51,7 +51,7 @@ def test_a_revoked_token_is_worth_nothing_at_once(server: Served) -> None:
     assert admin.ask("DELETE", f"/api/v1/tokens/{host.token.split('_')[1]}").status == 404
 
 
-def test_a_token_ends_when_it_expires(tmp_path: Path) -> None:
+def test_expired_token_stops_working(tmp_path: Path) -> None:
     clock = Clock(NOW)
     with served(settings_in(tmp_path), clock) as server:
         host = made(server.client("admin"), "host", "web1", expires="30d")
@@ -73,7 +73,7 @@ def test_a_token_ends_when_it_expires(tmp_path: Path) -> None:
         ({"kind": "reader", "expires": "999999999d"}, "100 years"),
     ],
 )
-def test_a_token_that_makes_no_sense_is_refused_with_what_would(
+def test_invalid_token_request_names_valid_values(
     sqlite_server: Served, fields: dict[str, str], said: str
 ) -> None:
     reply = sqlite_server.client("admin").ask("POST", "/api/v1/tokens", form=fields)
@@ -82,7 +82,7 @@ def test_a_token_that_makes_no_sense_is_refused_with_what_would(
     assert said in reply.json["detail"]
 
 
-def test_an_enrolment_token_is_good_for_one_token_of_a_host(server: Served) -> None:
+def test_enrolment_token_works_once(server: Served) -> None:
     template = made(server.client("admin"), "enrolment", "group:dc1")
 
     reply = template.post("/api/v1/enrol", host="web1", group="dc1/rack2")
@@ -94,7 +94,7 @@ def test_an_enrolment_token_is_good_for_one_token_of_a_host(server: Served) -> N
     assert template.post("/api/v1/enrol", host="web2").status == 401
 
 
-def test_whoever_accepts_json_is_enrolled_in_json(sqlite_server: Served) -> None:
+def test_enrolment_answers_json_if_accepted(sqlite_server: Served) -> None:
     template = made(sqlite_server.client("admin"), "enrolment")
 
     reply = template.ask(
@@ -118,9 +118,7 @@ def test_whoever_accepts_json_is_enrolled_in_json(sqlite_server: Served) -> None
         ("", "new1", 201),
     ],
 )
-def test_an_enrolment_is_for_the_hosts_of_its_scope(
-    server: Served, scope: str, host: str, status: int
-) -> None:
+def test_enrolment_is_limited_to_its_scope(server: Served, scope: str, host: str, status: int) -> None:
     admin = server.client("admin")
     assert admin.ask("PUT", "/api/v1/hosts/web1", data={"group": "dc1/rack2"}).status == 201
 
@@ -132,7 +130,7 @@ def test_an_enrolment_is_for_the_hosts_of_its_scope(
         assert template.post("/api/v1/enrol", host=allowed).status == 201
 
 
-def test_a_host_that_is_enrolled_is_in_the_group_of_the_enrolment(server: Served) -> None:
+def test_enrolled_host_gets_group_of_the_enrolment(server: Served) -> None:
     admin = server.client("admin")
     host = Client(
         server.url,
@@ -147,7 +145,7 @@ def test_a_host_that_is_enrolled_is_in_the_group_of_the_enrolment(server: Served
     assert found.summary.group == "dc1"
 
 
-def test_a_host_that_is_put_has_its_group_and_release_before_it_reports(server: Served) -> None:
+def test_put_sets_group_and_release_before_first_report(server: Served) -> None:
     admin = server.client("admin")
 
     first = admin.ask("PUT", "/api/v1/hosts/Web1", data={"group": "dc1", "release": "9.6"})
@@ -161,7 +159,7 @@ def test_a_host_that_is_put_has_its_group_and_release_before_it_reports(server: 
     assert (found.summary.group, found.summary.release) == ("dc2", "9.6")
 
 
-def test_a_build_that_an_administrator_begins_is_that_of_the_next_steps(server: Served) -> None:
+def test_next_steps_belong_to_build_begun_by_administrator(server: Served) -> None:
     admin, host = server.client("admin"), server.client("host", "web1")
     assert host.step("web1", "Disk setup", "init").json["build"] == 1
 
@@ -172,7 +170,7 @@ def test_a_build_that_an_administrator_begins_is_that_of_the_next_steps(server: 
     assert admin.post("/api/v1/hosts/nobody/builds").status == 404
 
 
-def test_a_host_that_is_deleted_is_gone_with_its_tokens(server: Served) -> None:
+def test_deleting_a_host_deletes_its_tokens(server: Served) -> None:
     admin = server.client("admin")
     host = made(admin, "host", "web1")
     host.step("web1", "Disk setup")
@@ -187,7 +185,7 @@ def test_a_host_that_is_deleted_is_gone_with_its_tokens(server: Served) -> None:
         assert host_rows.host(connection, "web1", 1.0) is None
 
 
-def test_a_deleted_host_takes_every_token_with_it_that_is_for_it_alone(sqlite_server: Served) -> None:
+def test_deleting_a_host_revokes_its_own_tokens(sqlite_server: Served) -> None:
     server, installed_id = sqlite_server, "01234567-89ab-cdef-0123-456789abcdef"
     admin, by_id = server.client("admin"), server.client("host", installed_id)
     enrolment = server.client("enrolment", "host:web1")
@@ -201,7 +199,7 @@ def test_a_deleted_host_takes_every_token_with_it_that_is_for_it_alone(sqlite_se
     assert enrolment.post("/api/v1/enrol", host="web1").status == 401
 
 
-def test_what_administrators_did_is_in_the_audit_log_latest_first(server: Served) -> None:
+def test_audit_log_lists_latest_action_first(server: Served) -> None:
     admin = server.client("admin")
     template = made(admin, "enrolment", "host:web1", name="kickstart")
     template.post("/api/v1/enrol", host="web1")
@@ -226,7 +224,7 @@ def test_what_administrators_did_is_in_the_audit_log_latest_first(server: Served
     assert server.client("reader").get("/api/v1/audit").status == 403
 
 
-def test_nobody_but_an_administrator_administers(sqlite_server: Served) -> None:
+def test_only_administrators_may_administer(sqlite_server: Served) -> None:
     for kind, scope in (("host", "web1"), ("group", "dc1"), ("reader", ""), ("enrolment", "")):
         client = sqlite_server.client(kind, scope)
         assert client.post("/api/v1/tokens", kind="admin").status == 403

@@ -44,9 +44,7 @@ def twin(server: Served, clock: Clock) -> Twin:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_stage_of_a_role_is_answered_and_told_as_the_assisted_service_does(
-    server: Served, clock: Clock, role: str
-) -> None:
+def test_stages_are_answered_like_the_assisted_service(server: Served, clock: Clock, role: str) -> None:
     twin = Twin(server, clock, ROLES[role])
 
     for stage in [*STAGES[role], LOCAL_IGNITION, *STAGES[role], CONTROL_PLANE_IGNITION, "Joined", "Done"]:
@@ -69,20 +67,20 @@ BODIES: dict[str, object] = {
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-def test_a_body_is_taken_or_refused_as_the_assisted_service_does(twin: Twin, body: object) -> None:
+def test_bodies_are_validated_like_the_assisted_service(twin: Twin, body: object) -> None:
     ours, theirs = twin.progress(body, JSON if isinstance(body, bytes) else None)
 
     assert ours.status == theirs.status
     assert twin.stages()[0] == twin.stages()[1]
 
 
-def test_a_body_that_calls_itself_something_else_is_refused(twin: Twin) -> None:
+def test_body_with_wrong_content_type_is_refused(twin: Twin) -> None:
     ours, theirs = twin.progress(b'{"current_stage": "Joined"}', {"content-type": "text/plain"})
 
     assert (ours.status, theirs.status) == (400, 400)
 
 
-def test_a_host_that_failed_or_is_installed_changes_its_stage_no_more(twin: Twin) -> None:
+def test_failed_or_installed_host_keeps_its_stage(twin: Twin) -> None:
     for stage in ("Done", "Done", "Joined"):
         ours, theirs = twin.progress({"current_stage": stage})
         assert ours.status == theirs.status
@@ -97,7 +95,7 @@ PATHS = {
 
 
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
-def test_a_path_to_no_such_host_is_answered_as_by_the_assisted_service(twin: Twin, path: str) -> None:
+def test_unknown_host_is_answered_like_the_assisted_service(twin: Twin, path: str) -> None:
     ids = {"infra_env": twin.host.infra_env_id, "host": twin.host.id, "other": new_id()}
 
     ours, theirs = twin.ask("PUT", path.format(**ids), {"current_stage": "Joined"})
@@ -106,7 +104,7 @@ def test_a_path_to_no_such_host_is_answered_as_by_the_assisted_service(twin: Twi
 
 
 @pytest.mark.parametrize("body", [None, {"host_id": "web1"}, []], ids=["its id", "no id", "a list"])
-def test_an_agent_registers_and_calls_as_with_the_assisted_service(twin: Twin, body: object) -> None:
+def test_agent_registers_like_at_the_assisted_service(twin: Twin, body: object) -> None:
     path = f"/v2/infra-envs/{twin.host.infra_env_id}/hosts"
     registered, theirs = twin.ask("POST", path, {"host_id": twin.host.id} if body is None else body)
     called, instructions = twin.ask("GET", f"{path}/{twin.host.id}/instructions")
@@ -117,7 +115,7 @@ def test_an_agent_registers_and_calls_as_with_the_assisted_service(twin: Twin, b
     assert body is not None or twin.stages()[0] == twin.stages()[1]
 
 
-def test_the_same_stage_again_leaves_the_boot_order_wrong_and_a_later_one_does_not(twin: Twin) -> None:
+def test_only_a_later_stage_clears_wrong_boot_order(twin: Twin) -> None:
     twin.ask("POST", f"/v2/infra-envs/{twin.host.infra_env_id}/hosts", {"host_id": twin.host.id})
 
     for stage, info in (("Rebooting", "still here"), ("Joined", "")):
@@ -128,7 +126,7 @@ def test_the_same_stage_again_leaves_the_boot_order_wrong_and_a_later_one_does_n
 @pytest.mark.parametrize(
     "query", ["", "?role=master", "?role=worker", "?role=king", "?status=installed", "?with-inventory=true"]
 )
-def test_a_list_is_filtered_as_by_the_assisted_service(twin: Twin, query: str) -> None:
+def test_host_list_is_filtered_like_the_assisted_service(twin: Twin, query: str) -> None:
     ours, theirs = twin.ask("GET", f"/v2/clusters/{twin.host.cluster_id}/hosts{query}")
 
     assert ours.status == theirs.status
@@ -137,7 +135,7 @@ def test_a_list_is_filtered_as_by_the_assisted_service(twin: Twin, query: str) -
 
 
 @pytest.mark.parametrize("state", ["requested", "collecting", "completed", "timeout", "", "done", None, 3])
-def test_the_collection_of_logs_is_told_as_to_the_assisted_service(twin: Twin, state: object) -> None:
+def test_logs_progress_is_accepted_like_the_assisted_service(twin: Twin, state: object) -> None:
     path = f"/v2/infra-envs/{twin.host.infra_env_id}/hosts/{twin.host.id}/logs-progress"
 
     ours, theirs = twin.ask("PUT", path, {"logs_state": state})
@@ -146,7 +144,7 @@ def test_the_collection_of_logs_is_told_as_to_the_assisted_service(twin: Twin, s
     assert twin.stages()[0] == twin.stages()[1]
 
 
-def test_a_slash_at_the_end_changes_no_answer(twin: Twin) -> None:
+def test_trailing_slash_changes_no_answer(twin: Twin) -> None:
     host = f"/v2/infra-envs/{twin.host.infra_env_id}/hosts/{twin.host.id}"
     cluster = f"/v2/clusters/{twin.host.cluster_id}"
     calls: list[tuple[str, str, object]] = [
@@ -186,9 +184,7 @@ EVENTS: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("change", EVENTS.values(), ids=EVENTS)
-def test_an_event_is_taken_or_refused_as_by_the_assisted_service(
-    twin: Twin, change: dict[str, object]
-) -> None:
+def test_events_are_validated_like_the_assisted_service(twin: Twin, change: dict[str, object]) -> None:
     ours, theirs = twin.ask("POST", "/v2/events", EVENT | {"host_id": twin.host.id} | change)
 
     assert ours.status == theirs.status
@@ -205,7 +201,7 @@ def reports(draw: st.DrawFn) -> list[tuple[str, str]]:
 
 @given(role=st.sampled_from(sorted(ROLES)), told=reports())
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_order_of_stages_comes_to_the_same_in_both(role: str, told: list[tuple[str, str]]) -> None:
+def test_any_stage_order_gives_equal_states(role: str, told: list[tuple[str, str]]) -> None:
     rules = AssistedRules(knows_boot_stages=True)
     host = rules.add_host(**ROLES[role])
     ours = Installation(
@@ -233,7 +229,7 @@ def test_any_order_of_stages_comes_to_the_same_in_both(role: str, told: list[tup
         assert ours.percentage == rules.percentage_of(host)
 
 
-def test_limits_are_those_that_the_assisted_service_waits() -> None:
+def test_stage_limits_equal_the_assisted_service() -> None:
     minutes = {"Starting installation": 30, "Writing image to disk": 30, "Copying registry data to disk": 90}
     minutes |= {"Rebooting": 40, "Waiting for ignition": 1440}
 
@@ -247,13 +243,11 @@ def test_limits_are_those_that_the_assisted_service_waits() -> None:
 
 
 @pytest.mark.parametrize("info", ["x" * 2049, "a\0b"])
-def test_words_that_cannot_be_stored_are_a_bad_request_and_no_fault_of_the_server(
-    twin: Twin, info: str
-) -> None:
+def test_unstorable_text_is_a_bad_request(twin: Twin, info: str) -> None:
     assert twin.agent.put_stage("Rebooting", info).status == 400
 
 
-def test_an_event_that_is_too_long_is_refused_and_not_lost_in_silence(twin: Twin) -> None:
+def test_too_long_event_is_refused(twin: Twin) -> None:
     reply = twin.agent.ask("POST", "/v2/events", EVENT | {"host_id": twin.host.id, "message": "x" * 4097})
 
     assert reply.status == 400
@@ -267,9 +261,7 @@ def row_of(server: Served, name: str) -> Any:
         return connection.execute(select(hosts).where(hosts.c.name == name)).one()
 
 
-def test_a_stage_is_how_far_the_host_has_come_and_a_step_of_its_build(
-    twin: Twin, server: Served, clock: Clock
-) -> None:
+def test_stage_sets_progress_and_is_a_step(twin: Twin, server: Served, clock: Clock) -> None:
     clock.now += 60
     twin.agent.put_stage(LOCAL_IGNITION, "first boot")
 
@@ -281,7 +273,7 @@ def test_a_stage_is_how_far_the_host_has_come_and_a_step_of_its_build(
     assert (step.label, step.name, step.percentage) == ("booted_with_local_ignition", LOCAL_IGNITION, 60.0)
 
 
-def test_a_stage_of_the_enhancement_is_on_the_page_of_its_host(twin: Twin, server: Served) -> None:
+def test_enhancement_stage_is_shown_on_host_page(twin: Twin, server: Served) -> None:
     for stage in (LOCAL_IGNITION, CONTROL_PLANE_IGNITION):
         assert twin.agent.put_stage(stage).status == 200
 
@@ -292,16 +284,14 @@ def test_a_stage_of_the_enhancement_is_on_the_page_of_its_host(twin: Twin, serve
     assert CONTROL_PLANE_IGNITION in shown
 
 
-def test_a_host_that_is_done_has_a_build_that_is_complete(twin: Twin, server: Served) -> None:
+def test_stage_done_completes_the_build(twin: Twin, server: Served) -> None:
     twin.agent.put_stage("Done")
 
     row = row_of(server, twin.name)
     assert (row.percentage, row.ended_at) == (100.0, server.collector.now())
 
 
-def test_a_host_that_does_not_come_back_from_its_reboot_waits_for_somebody_until_it_does(
-    twin: Twin, clock: Clock
-) -> None:
+def test_late_reboot_requires_user_action_until_next_stage(twin: Twin, clock: Clock) -> None:
     clock.now += 40 * 60 + 1
     (late,) = twin.agent.listed()
     assert (late["status"], late["progress"]["stage_timed_out"]) == ("installing-pending-user-action", True)
@@ -311,7 +301,7 @@ def test_a_host_that_does_not_come_back_from_its_reboot_waits_for_somebody_until
     assert (back["status"], back["progress"]["stage_timed_out"]) == ("installing-in-progress", False)
 
 
-def test_an_event_is_kept_with_its_host(twin: Twin, server: Served) -> None:
+def test_event_is_stored_with_its_host(twin: Twin, server: Served) -> None:
     twin.agent.ask("POST", "/v2/events", EVENT | {"host_id": twin.host.id, "name": "reboots"})
 
     of = row_of(server, twin.name).id
@@ -325,7 +315,7 @@ def test_an_event_is_kept_with_its_host(twin: Twin, server: Served) -> None:
 # Who may
 
 
-def test_a_host_makes_itself_known_with_its_first_question(server: Served) -> None:
+def test_first_call_creates_the_host(server: Served) -> None:
     host = AssistedRules().add_host()
     agent = Agent(server.client("host", host.id), host)
 
@@ -338,7 +328,7 @@ def test_a_host_makes_itself_known_with_its_first_question(server: Served) -> No
     assert len(agent.listed()) == 1
 
 
-def test_a_host_that_comes_into_another_cluster_begins_anew(server: Served) -> None:
+def test_host_in_another_cluster_begins_new_build(server: Served) -> None:
     host = AssistedRules().add_host()
     agent = Agent(server.client("host", host.id), host)
     agent.listed()
@@ -351,7 +341,7 @@ def test_a_host_that_comes_into_another_cluster_begins_anew(server: Served) -> N
     assert row_of(server, host.id).build == 2
 
 
-def test_a_host_that_comes_back_into_an_earlier_cluster_begins_anew_too(server: Served) -> None:
+def test_host_back_in_earlier_cluster_begins_new_build(server: Served) -> None:
     host = AssistedRules().add_host()
     agent = Agent(server.client("host", host.id), host)
     earlier = host.cluster_id
@@ -364,7 +354,7 @@ def test_a_host_that_comes_back_into_an_earlier_cluster_begins_anew_too(server: 
     assert (row.build, row.message) == (3, "Joined")
 
 
-def test_a_key_is_taken_as_the_agents_send_it(server: Served) -> None:
+def test_token_in_x_secret_key_is_accepted(server: Served) -> None:
     host = AssistedRules().add_host()
     client = server.client("host", host.id)
     key = {"X-Secret-Key": client.token}
@@ -376,7 +366,7 @@ def test_a_key_is_taken_as_the_agents_send_it(server: Served) -> None:
     assert (listed.status, len(listed.json)) == (200, 1)
 
 
-def test_nobody_is_told_or_may_tell_of_the_host_of_another(server: Served, twin: Twin) -> None:
+def test_token_reads_and_writes_only_its_host(server: Served, twin: Twin) -> None:
     other = Agent(server.client("host", "web2"), twin.host)
 
     assert other.listed() == []
@@ -387,13 +377,13 @@ def test_nobody_is_told_or_may_tell_of_the_host_of_another(server: Served, twin:
     assert Agent(server.client("enrolment"), twin.host).put_stage("Joined").status == 403
 
 
-def test_a_cluster_that_is_not_known_has_no_hosts(server: Served) -> None:
+def test_unknown_cluster_has_no_hosts(server: Served) -> None:
     reply = server.client("admin").get(f"/api/assisted-install/v2/clusters/{new_id()}/hosts")
 
     assert (reply.status, reply.json) == (200, [])
 
 
-def test_a_refusal_has_the_form_of_the_assisted_service(twin: Twin) -> None:
+def test_refusal_has_the_form_of_the_assisted_service(twin: Twin) -> None:
     reply = twin.agent.put_stage("Installing")
 
     assert reply.json == {
@@ -415,9 +405,7 @@ REFUSALS: dict[str, tuple[str, str, object]] = {
 
 
 @pytest.mark.parametrize("asked", REFUSALS.values(), ids=REFUSALS)
-def test_what_is_refused_before_a_handler_has_a_number_for_a_code(
-    twin: Twin, asked: tuple[str, str, object]
-) -> None:
+def test_refusal_before_a_handler_has_numeric_code(twin: Twin, asked: tuple[str, str, object]) -> None:
     method, path, body = asked
     host = f"/v2/infra-envs/{twin.host.infra_env_id}/hosts/{twin.host.id}"
     path = path.format(host=host, cluster=twin.host.cluster_id)
@@ -429,20 +417,20 @@ def test_what_is_refused_before_a_handler_has_a_number_for_a_code(
     assert ours.json["code"] == ours.status
 
 
-def test_a_bad_token_has_a_number_for_a_code(twin: Twin, server: Served) -> None:
+def test_invalid_token_has_numeric_code(twin: Twin, server: Served) -> None:
     reply = Agent(server.stranger, twin.host).put_stage("Joined")
 
     assert reply.json == {"code": 401, "message": reply.json["message"]}
     assert reply.headers["content-type"] == "application/json"
 
 
-def test_a_slash_at_the_end_of_a_list_is_taken(twin: Twin) -> None:
+def test_list_path_may_end_with_slash(twin: Twin) -> None:
     path = f"/v2/clusters/{twin.host.cluster_id}/hosts"
 
     assert twin.agent.ask("GET", f"{path}/").json == twin.agent.ask("GET", path).json
 
 
-def test_a_host_whose_role_is_not_assigned_has_no_stages(server: Served) -> None:
+def test_host_with_auto_assign_role_has_no_stages(server: Served) -> None:
     host = AssistedRules().add_host(role="auto-assign")
     map_host(server, "unassigned", host)
     agent = Agent(server.client("host", "unassigned"), host)
@@ -451,12 +439,12 @@ def test_a_host_whose_role_is_not_assigned_has_no_stages(server: Served) -> None
     assert agent.put_stage("Rebooting", "still here").status == 200
 
 
-def test_a_bundle_of_an_infra_env_that_is_no_id_is_refused(twin: Twin) -> None:
+def test_bundle_with_invalid_infra_env_id_is_refused(twin: Twin) -> None:
     assert twin.agent.upload(b"bundle", infra_env_id="web1").status == 400
     assert twin.agent.upload(b"bundle", infra_env_id=new_id()).status == 204
 
 
-def test_an_id_belongs_to_one_host(server: Served) -> None:
+def test_id_belongs_to_one_host(server: Served) -> None:
     host = AssistedRules().add_host()
 
     assert map_host(server, "mapped1", host).status == 201
@@ -475,11 +463,11 @@ def test_an_id_belongs_to_one_host(server: Served) -> None:
         {"id": 3, "cluster_id": new_id()},
     ],
 )
-def test_a_host_is_not_mapped_to_half_a_thing(server: Served, said: dict[str, object]) -> None:
+def test_incomplete_mapping_is_refused(server: Served, said: dict[str, object]) -> None:
     assert server.client("admin").ask("PUT", "/api/v1/hosts/mapped3", data=said).status == 400
 
 
-def test_a_host_stays_in_its_stage_when_it_is_mapped_again(twin: Twin, server: Served) -> None:
+def test_mapping_a_host_again_keeps_its_stage(twin: Twin, server: Served) -> None:
     twin.agent.put_stage(LOCAL_IGNITION)
     map_host(server, twin.name, twin.host)
 

@@ -57,7 +57,7 @@ def followed(sqlite_settings: CollectorSettings, tmp_path: Path) -> Iterator[Fol
         yield cluster
 
 
-def test_events_are_forwarded_by_their_time_and_stored_once(followed: Followed) -> None:
+def test_events_are_forwarded_in_time_order_and_once(followed: Followed) -> None:
     followed.happen(30, "installed")
     followed.happen(10, "installing")
     followed.happen(5, "known")
@@ -76,7 +76,7 @@ def test_events_are_forwarded_by_their_time_and_stored_once(followed: Followed) 
     assert followed.state == "installed", "an event that came late replaces no newer state"
 
 
-def test_event_that_the_collector_refuses_holds_up_no_other(followed: Followed) -> None:
+def test_refused_event_does_not_delay_others(followed: Followed) -> None:
     followed.happen(5, "known")
     when = BEGIN + timedelta(minutes=6)
     followed.service.rules.events.append(Event("odd", "x", "loud", when, followed.host.id))
@@ -87,7 +87,7 @@ def test_event_that_the_collector_refuses_holds_up_no_other(followed: Followed) 
     assert followed.state == "installing"
 
 
-def test_service_that_is_away_is_one_line_and_exit_code_75(followed: Followed) -> None:
+def test_unreachable_service_exits_75_with_one_line(followed: Followed) -> None:
     followed.service.fail(Says(503, headers={"Retry-After": "0"}), times=9)
     answer = followed.follow()
     assert answer.status == 75

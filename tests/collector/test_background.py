@@ -52,7 +52,7 @@ def is_at_work() -> bool:
     return any(thread.name == "worker" for thread in threading.enumerate())
 
 
-def test_a_round_is_made_at_the_start_and_another_when_it_is_woken() -> None:
+def test_round_runs_at_start_and_when_woken() -> None:
     with working(Worker(lambda _: FAR_OFF)) as worker:
         assert worker.has_made(1)
         worker.wake()
@@ -61,14 +61,14 @@ def test_a_round_is_made_at_the_start_and_another_when_it_is_woken() -> None:
     assert worker.rounds == 2
 
 
-def test_a_round_is_made_when_it_is_due_although_nobody_wakes_it() -> None:
+def test_due_round_runs_without_waking() -> None:
     with working(Worker(lambda number: 0.0 if number < 5 else FAR_OFF)) as worker:
         assert worker.has_made(5)
 
     assert worker.rounds == 5
 
 
-def test_being_woken_in_a_round_is_another_round_and_only_one() -> None:
+def test_waking_during_a_round_causes_one_more() -> None:
     is_woken = threading.Event()
 
     def do(number: int) -> float:
@@ -85,7 +85,7 @@ def test_being_woken_in_a_round_is_another_round_and_only_one() -> None:
     assert worker.rounds == 2
 
 
-def test_a_fault_is_one_line_and_the_next_round_is_made_all_the_same() -> None:
+def test_failed_round_is_logged_and_repeated() -> None:
     log = io.StringIO()
     configure(stream=log)
 
@@ -105,7 +105,7 @@ def test_a_fault_is_one_line_and_the_next_round_is_made_all_the_same() -> None:
     ]
 
 
-def test_after_a_fault_it_waits_whoever_wakes_it_but_not_for_its_end() -> None:
+def test_wait_after_a_fault_ends_only_on_close() -> None:
     is_failing = threading.Event()
 
     def do(_: int) -> float:
@@ -119,7 +119,7 @@ def test_after_a_fault_it_waits_whoever_wakes_it_but_not_for_its_end() -> None:
     assert worker.rounds == 1
 
 
-def test_closing_it_waits_for_the_round_that_it_is_at_and_has_nothing_to_say_of_what_that_cut_short() -> None:
+def test_close_waits_for_the_round_and_logs_nothing() -> None:
     log = io.StringIO()
     configure(stream=log)
     ended: list[bool] = []
@@ -138,7 +138,7 @@ def test_closing_it_waits_for_the_round_that_it_is_at_and_has_nothing_to_say_of_
     assert log.getvalue() == ""
 
 
-def test_it_can_be_closed_before_its_first_round_and_before_its_start() -> None:
+def test_close_works_before_start_and_first_round() -> None:
     with working(Worker(lambda _: FAR_OFF, first=FAR_OFF)) as worker:
         pass
     Worker(lambda _: FAR_OFF).close()

@@ -28,7 +28,7 @@ def tar_of(file: Path, **members: bytes | tarfile.TarInfo) -> Path:
     return file
 
 
-def test_what_is_acknowledged_before_a_backup_is_there_after_a_restore(tmp_path: Path) -> None:
+def test_restore_contains_everything_acknowledged_before_backup(tmp_path: Path) -> None:
     file, anew = tmp_path / "backup.tar", tmp_path / "anew"
     with served(settings_in(tmp_path)) as server:
         host = server.client("host", "web1")
@@ -53,7 +53,7 @@ def test_what_is_acknowledged_before_a_backup_is_there_after_a_restore(tmp_path:
     assert [entry["action"] for entry in entries] == ["restore"]
 
 
-def test_a_backup_overwrites_no_file_and_a_restore_no_collector(tmp_path: Path) -> None:
+def test_backup_and_restore_overwrite_nothing(tmp_path: Path) -> None:
     file = tmp_path / "backup.tar"
     with served(settings_in(tmp_path)):
         back_up(tmp_path / "data", file)
@@ -63,7 +63,7 @@ def test_a_backup_overwrites_no_file_and_a_restore_no_collector(tmp_path: Path) 
             restore(file, tmp_path / "data")
 
 
-def test_where_there_is_no_database_there_is_no_backup(tmp_path: Path) -> None:
+def test_backup_without_database_fails(tmp_path: Path) -> None:
     told = collector_command("backup", tmp_path / "backup.tar", "--data", tmp_path)
 
     assert told.status == 3
@@ -90,7 +90,7 @@ def link() -> tarfile.TarInfo:
     ],
     ids=["no manifest", "no database", "damaged", "above", "absolute", "strange", "link"],
 )
-def test_what_is_no_backup_leaves_nothing_behind(
+def test_restoring_an_invalid_backup_leaves_nothing(
     tmp_path: Path, members: dict[str, bytes | tarfile.TarInfo]
 ) -> None:
     file = tar_of(tmp_path / "backup.tar", **members)
@@ -103,7 +103,7 @@ def test_what_is_no_backup_leaves_nothing_behind(
     assert not (tmp_path / "escaped").exists()
 
 
-def test_a_backup_that_ends_early_is_none(tmp_path: Path) -> None:
+def test_truncated_backup_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "backup.tar"
     with served(settings_in(tmp_path)):
         back_up(tmp_path / "data", file)
@@ -115,7 +115,7 @@ def test_a_backup_that_ends_early_is_none(tmp_path: Path) -> None:
     assert not (tmp_path / "anew").exists()
 
 
-def test_a_dump_of_postgresql_restores_all_that_was_acknowledged(
+def test_postgresql_dump_restores_everything_acknowledged(
     tmp_path: Path, postgresql_settings: CollectorSettings, cluster: Cluster
 ) -> None:
     dump = tmp_path / "collector.dump"

@@ -83,11 +83,11 @@ def test_each_host_has_its_own_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reports", [[], [{"host": "web1", "name": "Disk"}] * 1001, "none", None])
-def test_batch_of_a_wrong_size_is_refused(server: Served, reports: Any) -> None:
+def test_batch_with_wrong_size_is_refused(server: Served, reports: Any) -> None:
     assert post(server.client("host", "web1"), reports).status == 400
 
 
-def test_request_has_the_same_answer_with_and_without_routing(server: Served) -> None:
+def test_answer_is_equal_with_and_without_routing(server: Served) -> None:
     """Reports by POST take a shorter way than other calls; nothing else may differ."""
     token = server.client("host", "web1").token
     address = urlsplit(server.url)

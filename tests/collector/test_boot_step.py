@@ -8,7 +8,7 @@ from tests.collector.serving import Client, Served, served
 BOOT = "/api/v1/boot/{}"
 
 
-def test_fetching_the_address_reports_that_the_image_was_downloaded(server: Served) -> None:
+def test_get_reports_image_downloaded(server: Served) -> None:
     token = server.client("boot", "web1").token
 
     answer = server.stranger.get(BOOT.format(token))
@@ -20,7 +20,7 @@ def test_fetching_the_address_reports_that_the_image_was_downloaded(server: Serv
     assert (step["name"], step["label"], step["status"]) == ("Image downloaded", "image_downloaded", "done")
 
 
-def test_no_other_token_does_it_from_an_address(server: Served) -> None:
+def test_other_tokens_in_a_path_are_refused(server: Served) -> None:
     for kind, scope in (("admin", ""), ("host", "web1"), ("group", "dc1"), ("reader", ""), ("enrolment", "")):
         assert server.stranger.get(BOOT.format(server.client(kind, scope).token)).status == 403, kind
     for wrong in ("srt_1_guess", "web1", "srt_", "%20"):
@@ -28,7 +28,7 @@ def test_no_other_token_does_it_from_an_address(server: Served) -> None:
     assert server.client("admin").get("/api/v1/hosts/web1").status == 404
 
 
-def test_its_token_does_nothing_but_that(server: Served) -> None:
+def test_boot_token_has_no_other_right(server: Served) -> None:
     boot = server.client("boot", "web1")
 
     assert boot.step("web1", "Disk setup").status == 403
@@ -40,7 +40,7 @@ def test_its_token_does_nothing_but_that(server: Served) -> None:
 
 
 @pytest.mark.parametrize("method", ["HEAD", "POST"])
-def test_only_a_get_reports(sqlite_settings: CollectorSettings, method: str) -> None:
+def test_only_get_reports(sqlite_settings: CollectorSettings, method: str) -> None:
     with served(sqlite_settings) as server:
         token = server.client("boot", "web1").token
 
@@ -48,7 +48,7 @@ def test_only_a_get_reports(sqlite_settings: CollectorSettings, method: str) -> 
         assert server.client("admin").get("/api/v1/hosts/web1").status == 404
 
 
-def test_it_ends_after_a_week_and_with_its_host(server: Served) -> None:
+def test_boot_token_expires_and_ends_with_its_host(server: Served) -> None:
     admin = server.client("admin")
     made = admin.post("/api/v1/tokens", kind="boot", scope="web1").json
     nameless = admin.post("/api/v1/tokens", kind="boot")
@@ -60,7 +60,7 @@ def test_it_ends_after_a_week_and_with_its_host(server: Served) -> None:
     assert Client(server.url).get(BOOT.format(made["token"])).status == 401
 
 
-def test_nothing_of_the_token_is_logged(
+def test_boot_token_is_not_logged(
     sqlite_settings: CollectorSettings, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with served(sqlite_settings) as server:

@@ -46,7 +46,7 @@ def server(tmp_path: Path) -> Iterator[Served]:
         yield running
 
 
-def test_a_change_is_on_the_page_without_loading_it_again(browser: Browser, server: Served) -> None:
+def test_change_appears_without_reload(browser: Browser, server: Served) -> None:
     host = server.client("host", "web1")
     host.step("web1", "Disk setup", "init", percentage=10)
     with signed_in(browser, server) as page:
@@ -66,7 +66,7 @@ def test_a_change_is_on_the_page_without_loading_it_again(browser: Browser, serv
         assert page.title() == "(1) Fleet · service-record"
 
 
-def test_a_page_says_that_it_is_paused_and_catches_up_afterwards(browser: Browser, server: Served) -> None:
+def test_paused_page_says_so_and_catches_up(browser: Browser, server: Served) -> None:
     host = server.client("host", "web1")
     host.step("web1", "Disk setup", "init", percentage=10)
     with signed_in(browser, server) as page:
@@ -84,7 +84,7 @@ def test_a_page_says_that_it_is_paused_and_catches_up_afterwards(browser: Browse
         expect(page.locator("[data-sentence]")).to_contain_text("web1: progressing: Disk setup was done")
 
 
-def test_everything_can_be_done_by_keyboard(browser: Browser, fleet: Served) -> None:
+def test_pages_work_by_keyboard(browser: Browser, fleet: Served) -> None:
     with signed_in(browser, fleet) as page:
         page.keyboard.press("Tab")
         expect(page.get_by_role("link", name="Skip to the contents")).to_be_focused()
@@ -111,7 +111,7 @@ def test_everything_can_be_done_by_keyboard(browser: Browser, fleet: Served) -> 
         expect(page.get_by_role("rowheader", name="Disk setup").first).to_be_visible()
 
 
-def test_without_a_script_pages_are_whole(browser: Browser, fleet: Served) -> None:
+def test_pages_are_complete_without_script(browser: Browser, fleet: Served) -> None:
     with signed_in(browser, fleet, java_script_enabled=False) as page:
         expect(page.locator("[data-row]")).to_have_count(19)  # the others are done, and one line
         page.get_by_role("link", name="1 looping").click()
@@ -124,9 +124,7 @@ def test_without_a_script_pages_are_whole(browser: Browser, fleet: Served) -> No
         page.wait_for_url("**/login")
 
 
-def test_on_a_phone_a_host_is_one_line_and_trouble_has_its_reason_and_since_when_below(
-    browser: Browser, fleet: Served
-) -> None:
+def test_phone_shows_one_line_and_reason_of_trouble(browser: Browser, fleet: Served) -> None:
     with signed_in(browser, fleet, **PHONE) as page:
         page.goto(f"{fleet.url}/?each=1")
         row = page.locator(f'[data-row="{FAILED}"]')
@@ -145,9 +143,7 @@ def test_on_a_phone_a_host_is_one_line_and_trouble_has_its_reason_and_since_when
         assert max(heights) < 48
 
 
-def test_a_cause_of_many_hosts_and_a_long_reason_take_two_lines_at_most(
-    browser: Browser, server: Served
-) -> None:
+def test_cause_with_long_reason_takes_two_lines(browser: Browser, server: Served) -> None:
     shown_fleet.fill_quickly(server, range(2))
     for name in ("node00000.dc0.example.com", "node00001.dc1.example.com"):
         shown_fleet.judge(
@@ -163,9 +159,7 @@ def test_a_cause_of_many_hosts_and_a_long_reason_take_two_lines_at_most(
         assert [round(each) for each in reasons] == [2, 2]
 
 
-def test_a_cluster_changes_on_its_page_and_above_the_hosts_without_loading_again(
-    browser: Browser, server: Served
-) -> None:
+def test_cluster_change_appears_without_reload(browser: Browser, server: Served) -> None:
     cluster, infra_env, host = new_id(), new_id(), new_id()
     admin = server.client("admin")
     said = {"id": host, "cluster_id": cluster, "infra_env_id": infra_env, "single_node": True}
@@ -188,7 +182,7 @@ def test_a_cluster_changes_on_its_page_and_above_the_hosts_without_loading_again
         expect(fleet.locator("table.clusters .word")).to_have_text("✓ installed")
 
 
-def test_nothing_that_a_host_says_runs_in_a_page(browser: Browser, server: Served) -> None:
+def test_text_of_a_host_never_runs_as_script(browser: Browser, server: Served) -> None:
     admin = server.client("admin")
     for number, payload in enumerate(PAYLOADS):
         said = {"action": payload, "group": payload, "release": payload, "build": payload, "boot": payload}

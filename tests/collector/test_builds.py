@@ -87,17 +87,17 @@ COMPLETE = (step("Disk"), step("Callback", "done", 100))
         ),
     ],
 )
-def test_a_build_begins_when_the_host_is_installed_anew(
+def test_new_build_begins_with_new_installation(
     before: list[ReportedStep], reported: ReportedStep, is_new: bool
 ) -> None:
     assert begins_build(build_of(*before), reported, now=10.0) is is_new
 
 
-def test_the_first_report_of_a_host_begins_its_first_build() -> None:
+def test_first_report_begins_first_build() -> None:
     assert begins_build(None, step("Disk"), now=0.0)
 
 
-def test_earlier_builds_of_a_host_stay(server: Served) -> None:
+def test_earlier_builds_are_kept(server: Served) -> None:
     host = server.client("host", "web1")
     for key in ("b1", "b2", "b3"):
         host.step("web1", "Disk setup", "init", build=key)
@@ -110,7 +110,7 @@ def test_earlier_builds_of_a_host_stay(server: Served) -> None:
     assert [tuple(row) for row in logs if row.logs] == [(n, f"no disk in b{n}") for n in (1, 2, 3)]
 
 
-def test_a_new_step_long_after_a_build_was_complete_is_of_the_next_one() -> None:
+def test_new_step_long_after_completion_begins_a_build() -> None:
     built = build_of(*COMPLETE)
     assert built.ended_at == 1.0
     assert not begins_build(built, step("First login"), now=3601.0)
@@ -136,7 +136,7 @@ def said_of(reader: Client, host: str) -> list[object]:
     return [told[what] for what in ("summary", "steps", "last_seen")]
 
 
-def test_a_late_report_of_an_earlier_build_stays_with_that_and_changes_nothing_of_the_latest(
+def test_late_report_changes_only_its_earlier_build(
     server: Served,
 ) -> None:
     host, reader = server.client("host", "web1"), server.client("reader")
@@ -157,7 +157,7 @@ def test_a_late_report_of_an_earlier_build_stays_with_that_and_changes_nothing_o
     assert host.step("web1", "Packages", "init", build="b2").json["build"] == 2
 
 
-def test_reports_of_two_builds_that_come_together_go_where_each_belongs(server: Served) -> None:
+def test_reports_of_two_builds_in_one_batch_are_separated(server: Served) -> None:
     grant = known_host(server)
     names = ["b1", "", "b2", "b1", "b3", "b2", "b3"]
     reports = [
@@ -174,7 +174,7 @@ def test_reports_of_two_builds_that_come_together_go_where_each_belongs(server: 
     assert ends == [3.0, 5.0, 6.0]
 
 
-def test_a_build_that_ended_when_the_next_began_in_the_same_transaction_has_ended(server: Served) -> None:
+def test_build_replaced_in_one_batch_has_ended(server: Served) -> None:
     grant = known_host(server)
     reports = [
         Report("web1", step("Disk", "init"), 1.0, grant),
@@ -200,7 +200,7 @@ def test_a_build_that_ended_when_the_next_began_in_the_same_transaction_has_ende
     ],
 )
 @pytest.mark.parametrize("is_together", [True, False], ids=["together", "one by one"])
-def test_an_action_that_comes_again_is_late_or_on_purpose(
+def test_repeated_action_is_late_or_begins_a_build(
     server: Served, reported: ReportedStep, at: float, build: int, *, is_together: bool
 ) -> None:
     grant = known_host(server)
@@ -220,7 +220,7 @@ def test_an_action_that_comes_again_is_late_or_on_purpose(
     assert taken[-1].build == build
 
 
-def test_an_administrator_begins_another_build_with_a_name_that_was_there_before(server: Served) -> None:
+def test_administrator_may_reuse_a_build_name(server: Served) -> None:
     host, admin = server.client("host", "web1"), server.client("admin")
     for name in ("b1", "b2"):
         host.step("web1", "Disk setup", "init", build=name)
@@ -231,7 +231,7 @@ def test_an_administrator_begins_another_build_with_a_name_that_was_there_before
     assert host.step("web1", "Disk setup", "done", build="b2").json["build"] == 2
 
 
-def test_a_late_report_names_no_build_after_the_one_that_it_is_of(server: Served) -> None:
+def test_late_report_does_not_name_the_latest_build(server: Served) -> None:
     host = server.client("host", "web1")
     host.step("web1", "Disk setup", "init", build="b1")
     host.step("web1", "Callback", "done", build="b1", percentage=100)
@@ -245,9 +245,7 @@ def test_a_late_report_names_no_build_after_the_one_that_it_is_of(server: Served
 
 
 @pytest.mark.parametrize("begun", [{"action": "rebuild"}, {}], ids=["with an action", "without a word"])
-def test_a_build_that_an_administrator_begins_without_a_name_takes_one_that_was_there(
-    server: Served, begun: dict[str, str]
-) -> None:
+def test_unnamed_build_takes_a_used_name(server: Served, begun: dict[str, str]) -> None:
     host, admin = server.client("host", "web1"), server.client("admin")
     host.step("web1", "Disk setup", "init", build="b1", action="install")
 
@@ -256,7 +254,7 @@ def test_a_build_that_an_administrator_begins_without_a_name_takes_one_that_was_
     assert host.step("web1", "Disk setup", "init", build="b1").json["build"] == 2
 
 
-def test_what_comes_first_after_an_administrator_has_begun_a_build_is_of_none_before(server: Served) -> None:
+def test_first_report_belongs_to_build_begun_by_administrator(server: Served) -> None:
     host, admin = server.client("host", "web1"), server.client("admin")
     host.step("web1", "Disk setup", "init", action="install")
 
@@ -272,7 +270,7 @@ def verdicts_of(server: Served) -> list[tuple[int, str, str]]:
         return [(row.number, row.verdict, row.reason) for row in rows]
 
 
-def test_a_build_that_is_overtaken_before_it_is_judged_failed_or_was_abandoned(server: Served) -> None:
+def test_replaced_unjudged_build_is_failed_or_abandoned(server: Served) -> None:
     grant, now = known_host(server), server.collector.now()
     reports = [
         Report("web1", each, now, grant)
@@ -305,7 +303,7 @@ def test_a_build_that_is_overtaken_before_it_is_judged_failed_or_was_abandoned(s
     ]
 
 
-def test_a_build_that_an_administrator_overtakes_keeps_what_was_said_of_it(server: Served) -> None:
+def test_build_replaced_by_administrator_keeps_its_verdict(server: Served) -> None:
     host, admin = server.client("host", "web1"), server.client("admin")
     for boot in "abc":
         host.step("web1", "Disk", "init", boot=boot)
@@ -412,7 +410,7 @@ def steps_of(text: str) -> list[ReportedStep]:
         ),
     ],
 )
-def test_what_is_kept_of_a_build_follows_from_its_steps(reported: str, progress: dict[str, Any]) -> None:
+def test_progress_follows_from_steps(reported: str, progress: dict[str, Any]) -> None:
     steps_ = steps_of(reported)
     last = steps_[-1]
     built = msgspec.to_builtins(build_of(*steps_))
@@ -421,7 +419,7 @@ def test_what_is_kept_of_a_build_follows_from_its_steps(reported: str, progress:
     assert built == {"number": 1, "started_at": 0.0, **latest, **status, **progress}
 
 
-def test_what_is_kept_of_a_build_has_limits_and_no_time_goes_back() -> None:
+def test_progress_is_limited_and_times_never_decrease() -> None:
     built = build_of(*(step(f"S{number}", boot_id=f"b{number}") for number in range(257)))
     assert (len(built.open), len(built.seen), built.boots) == (256, 256, ("b256",))
     again = built
@@ -454,7 +452,7 @@ def test_what_is_kept_of_a_build_has_limits_and_no_time_goes_back() -> None:
         ),
     ],
 )
-def test_a_report_ends_steps(before: str, reported: str, finished: list[StepFinished]) -> None:
+def test_report_finishes_steps(before: str, reported: str, finished: list[StepFinished]) -> None:
     progress, (after,) = build_of(*steps_of(before)), steps_of(reported)
     assert ended(progress, after, 5.0) == tuple(finished)
     assert [each.seconds for each in ended(progress, after, 0.0)] == [
@@ -482,7 +480,7 @@ def test_a_report_ends_steps(before: str, reported: str, finished: list[StepFini
         ("abcdefghijklmnopqrstuvwxyz0123456" * 2, " ".join("abcdefghijklmnopqrstuvwxyz0123456" * 2) + " "),
     ],
 )
-def test_rounds_that_come_again_are_told_once(reports: str, rounds: str) -> None:
+def test_repeated_rounds_are_listed_once(reports: str, rounds: str) -> None:
     found = repeated(reports, str.lower)
     if rounds.endswith(" "):
         rounds = rounds.replace(" ", "1 ").strip()

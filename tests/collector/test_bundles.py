@@ -58,7 +58,7 @@ def indexed(server: Served, host: str) -> Any:
     return wait_for(look)
 
 
-def test_a_bundle_is_kept_as_it_came_before_it_is_acknowledged(server: Served, agent: Agent) -> None:
+def test_bundle_is_stored_unchanged_before_acknowledgement(server: Served, agent: Agent) -> None:
     reply = agent.upload(FAILED, name="boot.tar.gz")
 
     (row,) = rows(server, agent.host.id)
@@ -68,7 +68,7 @@ def test_a_bundle_is_kept_as_it_came_before_it_is_acknowledged(server: Served, a
     assert b"".join(server.collector.objects.read(row.key)) == FAILED
 
 
-def test_its_records_tell_of_the_host(server: Served, agent: Agent) -> None:
+def test_records_of_a_bundle_decide_the_verdict(server: Served, agent: Agent) -> None:
     agent.upload(FAILED)
 
     row = indexed(server, agent.host.id)
@@ -92,9 +92,7 @@ def test_its_records_tell_of_the_host(server: Served, agent: Agent) -> None:
     assert f'"reason":"{why}"'.encode() in verdict
 
 
-def test_a_bundle_of_an_earlier_moment_does_not_unsay_what_a_later_one_said(
-    server: Served, agent: Agent
-) -> None:
+def test_older_bundle_does_not_replace_newer_verdict(server: Served, agent: Agent) -> None:
     agent.upload(FAILED)
     indexed(server, agent.host.id)
     with server.collector.database.changing() as connection:
@@ -112,9 +110,7 @@ def test_a_bundle_of_an_earlier_moment_does_not_unsay_what_a_later_one_said(
     assert b"succeeded" in kept
 
 
-def test_a_bundle_without_any_record_is_judged_by_its_files_and_takes_nothing_back(
-    server: Served, agent: Agent
-) -> None:
+def test_bundle_without_records_is_judged_by_its_files(server: Served, agent: Agent) -> None:
     agent.upload(FAILED)
     indexed(server, agent.host.id)
     killed = b"[ 1.5] Out of memory: Killed process 6214 (hyperkube) total-vm:1586752kB\n"
@@ -130,21 +126,19 @@ def test_a_bundle_without_any_record_is_judged_by_its_files_and_takes_nothing_ba
     assert b'"verdict":"failed"' in verdict
 
 
-def test_the_same_bundle_again_is_acknowledged_and_kept_once(server: Served, agent: Agent) -> None:
+def test_repeated_bundle_is_stored_once(server: Served, agent: Agent) -> None:
     replies = [agent.upload(FAILED).status for _ in range(2)]
 
     kept = [key for key in server.collector.objects.keys_before(inf) if key.startswith(agent.host.id)]
     assert (replies, len(rows(server, agent.host.id)), len(kept)) == ([204, 204], 1, 1)
 
 
-def test_a_question_whether_logs_are_taken_is_answered_and_not_kept(server: Served, agent: Agent) -> None:
+def test_probe_bundle_is_answered_and_not_stored(server: Served, agent: Agent) -> None:
     assert agent.upload(b"asked", name="probe.tar.gz").status == 204
     assert rows(server, agent.host.id) == []
 
 
-def test_logs_of_the_host_are_collecting_until_it_says_that_this_was_all(
-    server: Served, agent: Agent
-) -> None:
+def test_logs_are_collecting_until_the_host_completes_them(server: Served, agent: Agent) -> None:
     agent.listed()
     agent.upload(FAILED, logs_type="host")
     assert agent.listed()[0]["logs_info"] == "collecting"
@@ -154,7 +148,7 @@ def test_logs_of_the_host_are_collecting_until_it_says_that_this_was_all(
     assert agent.listed()[0]["logs_info"] == "completed"
 
 
-def test_a_host_that_is_mapped_has_its_bundles_under_its_name(server: Served) -> None:
+def test_mapped_host_has_bundles_under_its_name(server: Served) -> None:
     host = AssistedRules().add_host()
     map_host(server, "mapped1", host)
 
@@ -162,7 +156,7 @@ def test_a_host_that_is_mapped_has_its_bundles_under_its_name(server: Served) ->
     assert len(rows(server, "mapped1")) == 1
 
 
-def test_a_token_of_a_group_sends_the_bundle_of_a_host_that_nobody_knows_yet(server: Served) -> None:
+def test_group_token_sends_bundle_of_unknown_host(server: Served) -> None:
     host = AssistedRules().add_host()
 
     assert Agent(server.client("group", "dc1"), host).upload(FAILED).status == 204
@@ -182,18 +176,18 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
-def test_a_bundle_of_nothing_that_is_known_is_refused(agent: Agent, query: dict[str, str]) -> None:
+def test_bundle_with_invalid_query_is_refused(agent: Agent, query: dict[str, str]) -> None:
     assert agent.upload(FAILED, **query).status == 400
 
 
-def test_a_bundle_of_another_host_is_refused(server: Served, agent: Agent) -> None:
+def test_bundle_of_another_host_is_refused(server: Served, agent: Agent) -> None:
     assert agent.upload(FAILED, host_id=new_id()).status == 403
     assert Agent(server.client("reader"), agent.host).upload(FAILED).status == 403
     assert Agent(server.stranger, agent.host).upload(FAILED).status == 401
     assert Agent(server.client("admin"), agent.host).upload(FAILED).status == 404
 
 
-def test_a_bundle_of_another_cluster_is_refused(server: Served, agent: Agent) -> None:
+def test_bundle_of_another_cluster_is_refused(server: Served, agent: Agent) -> None:
     agent.listed()
     agent.host.cluster_id = new_id()
 
@@ -217,9 +211,7 @@ def forms() -> dict[str, tuple[bytes, dict[str, str]]]:
 
 
 @pytest.mark.parametrize("kind", forms())
-def test_a_body_without_a_whole_file_is_refused_and_leaves_nothing(
-    server: Served, agent: Agent, kind: str
-) -> None:
+def test_body_without_complete_file_leaves_nothing(server: Served, agent: Agent, kind: str) -> None:
     body, headers = forms()[kind]
 
     assert agent.ask("POST", logs_of(agent), body, headers).status == 400
@@ -227,12 +219,12 @@ def test_a_body_without_a_whole_file_is_refused_and_leaves_nothing(
     assert list((server.collector.settings.data / "incoming").glob("upload-*")) == []
 
 
-def test_a_bundle_that_is_too_long_is_refused(server: Served, agent: Agent) -> None:
+def test_too_large_bundle_is_refused(server: Served, agent: Agent) -> None:
     assert agent.upload(bytes(MOST + 1)).status == 413
     assert agent.upload(bytes(MOST)).status == 204
 
 
-def test_the_name_of_a_bundle_is_only_a_name(server: Served, agent: Agent) -> None:
+def test_bundle_name_contains_no_path(server: Served, agent: Agent) -> None:
     agent.upload(FAILED, name="../../etc/<script>\x07.tar.gz")
 
     (row,) = rows(server, agent.host.id)
@@ -247,7 +239,7 @@ def test_the_name_of_a_bundle_is_only_a_name(server: Served, agent: Agent) -> No
 # Handed out again
 
 
-def test_a_reader_lists_and_downloads_bundles(server: Served, agent: Agent) -> None:
+def test_reader_lists_and_downloads_bundles(server: Served, agent: Agent) -> None:
     agent.upload(FAILED)
     number = indexed(server, agent.host.id).id
     reader = server.client("reader")
@@ -263,12 +255,12 @@ def test_a_reader_lists_and_downloads_bundles(server: Served, agent: Agent) -> N
 
 
 @pytest.mark.parametrize("number", ["0", "999999", "x", "9" * 40, "²"])
-def test_a_bundle_that_is_not_there_is_not_found(server: Served, agent: Agent, number: str) -> None:
+def test_missing_bundle_is_not_found(server: Served, agent: Agent, number: str) -> None:
     assert server.client("reader").get(f"/api/v1/hosts/web1/bundles/{quote(number)}").status == 404
     assert server.client("reader").get("/api/v1/hosts/nobody/bundles").status == 404
 
 
-def test_a_host_reads_no_bundles(server: Served, agent: Agent) -> None:
+def test_host_may_not_read_bundles(server: Served, agent: Agent) -> None:
     agent.upload(FAILED)
     (row,) = rows(server, agent.host.id)
 
@@ -279,7 +271,7 @@ def test_a_host_reads_no_bundles(server: Served, agent: Agent) -> None:
 # Whatever is in them
 
 
-def test_what_was_not_looked_into_is_after_the_next_start(tmp_path: Path) -> None:
+def test_unread_bundle_is_read_after_restart(tmp_path: Path) -> None:
     host = AssistedRules().add_host()
     with served(settings_in(tmp_path)) as first:
         Agent(first.client("host", host.id), host).upload(FAILED)
@@ -302,7 +294,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_bundle_of_anybody_is_read_as_far_as_it_can_be(tmp_path: Path, kind: str) -> None:
+def test_damaged_bundle_is_read_as_far_as_possible(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "bundle"
     path.write_bytes(HOSTILE[kind])
 
@@ -312,7 +304,7 @@ def test_a_bundle_of_anybody_is_read_as_far_as_it_can_be(tmp_path: Path, kind: s
     assert all(found.service != "passwd" for found in seen.services)
 
 
-def test_bundle_without_records_has_the_runs_of_its_journal(tmp_path: Path) -> None:
+def test_bundle_without_records_shows_journal_runs(tmp_path: Path) -> None:
     journal = b"""\
 2026-11-21T10:00:02+00:00 node systemd[1]: Starting pull.service - Pull the image...
 2026-11-21T10:00:05+00:00 node pull.sh[40]: registry: connection refused
@@ -328,7 +320,7 @@ def test_bundle_without_records_has_the_runs_of_its_journal(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("allowed", [Allowed(memory=96 << 20), Allowed(seconds=0)])
-def test_a_bundle_that_takes_too_much_is_told_so(tmp_path: Path, allowed: Allowed) -> None:
+def test_bundle_beyond_the_limits_is_not_read(tmp_path: Path, allowed: Allowed) -> None:
     path = tmp_path / "bundle"
     lines = b"".join(piece.to_line() for piece in failed_run())
     path.write_bytes(gzip.compress(tar(member("bootstrap/services/big.json", lines * 20_000)), 1))
@@ -339,7 +331,7 @@ def test_a_bundle_that_takes_too_much_is_told_so(tmp_path: Path, allowed: Allowe
     assert seen.left_out[0].startswith("not read: ")
 
 
-def test_a_sender_that_falls_silent_is_let_go(tmp_path: Path) -> None:
+def test_silent_sender_is_disconnected(tmp_path: Path) -> None:
     host = AssistedRules().add_host()
     with served(settings_in(tmp_path, seconds=0.2)) as running:
         agent = Agent(running.client("host", host.id), host)
@@ -349,6 +341,6 @@ def test_a_sender_that_falls_silent_is_let_go(tmp_path: Path) -> None:
     assert reply.status == 408
 
 
-def test_no_path_of_the_assisted_service_is_answered_that_no_host_calls(agent: Agent) -> None:
+def test_unused_assisted_service_paths_are_not_answered(agent: Agent) -> None:
     for method, path in [("GET", "/v2/infra-envs/x/hosts"), ("GET", "/v2/clusters"), ("GET", "/v2/events")]:
         assert agent.client.ask(method, BASE_PATH + path).status in {404, 405}

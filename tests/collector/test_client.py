@@ -35,7 +35,7 @@ from tests.running_server import Quiet, serving
         ("http://127.0.0.1:9000", "http://127.0.0.1:9000", ""),
     ],
 )
-def test_a_collector_and_a_host_of_it_are_named_by_a_url(place: str, url: str, host: str) -> None:
+def test_url_names_collector_and_host(place: str, url: str, host: str) -> None:
     assert parse_address(place) == Address(url, host)
 
 
@@ -43,26 +43,26 @@ def test_a_collector_and_a_host_of_it_are_named_by_a_url(place: str, url: str, h
     "place",
     ["", "collector://", "web1", "ftp://c/x", "collector://c:x/y", "https://me:pw@c/", "https://c/?x=1"],
 )
-def test_what_names_no_collector_is_refused(place: str) -> None:
+def test_invalid_collector_url_is_refused(place: str) -> None:
     with pytest.raises(CollectorError):
         parse_address(place)
 
 
-def test_only_what_is_spelled_as_one_is_read_as_a_collector() -> None:
+def test_only_collector_urls_are_recognized() -> None:
     assert is_collector("collector://c/web1")
     assert not is_collector("https://c/web1")
     assert not is_collector("collector")
 
 
 @pytest.mark.parametrize("drips", [Drips(), Drips(in_head=True)], ids=["body", "head"])
-def test_an_answer_that_drips_is_not_waited_for_to_its_end(drips: Drips) -> None:
+def test_slow_answer_times_out(drips: Drips) -> None:
     with AssistedServer() as slow, CollectorClient(slow.url, "token", seconds=0.3) as client:
         slow.fail(drips)
         with pytest.raises(CollectorError, match=r": no whole answer within 0\.3 s$"):
             client.get("/api/v1/hosts")
 
 
-def test_what_is_sent_may_take_long_and_its_answer_may_not() -> None:
+def test_only_the_answer_has_a_timeout() -> None:
     with AssistedServer() as slow, CollectorClient(slow.url, "token", seconds=0.3) as client:
         slow.fail(Drips())
         began = time.monotonic()
@@ -71,7 +71,7 @@ def test_what_is_sent_may_take_long_and_its_answer_may_not() -> None:
     assert time.monotonic() - began < 10
 
 
-def test_an_answer_is_read_with_the_token_of_a_file(
+def test_request_uses_token_from_file(
     server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "token"
@@ -84,7 +84,7 @@ def test_an_answer_is_read_with_the_token_of_a_file(
     assert answer["host"] == "web1"
 
 
-def test_requests_share_a_kept_connection() -> None:
+def test_requests_share_a_connection() -> None:
     ports = set()
 
     class Answers(Quiet):
@@ -99,7 +99,7 @@ def test_requests_share_a_kept_connection() -> None:
     assert len(ports) == 1
 
 
-def test_a_refusal_says_what_the_collector_says(server: Served) -> None:
+def test_refusal_contains_reason_of_the_collector(server: Served) -> None:
     with (
         CollectorClient(server.url, server.client("host", "web1").token) as client,
         pytest.raises(CollectorError, match="403: this token may not write for web2") as refused,
@@ -109,7 +109,7 @@ def test_a_refusal_says_what_the_collector_says(server: Served) -> None:
     assert refused.value.status == 403
 
 
-def test_a_collector_that_does_not_answer_is_an_error_of_one_line() -> None:
+def test_unreachable_collector_is_reported_in_one_line() -> None:
     with CollectorClient("http://127.0.0.1:1", "srt_1_x") as client, pytest.raises(CollectorError) as fault:
         client.get("/healthz")
 
@@ -119,7 +119,7 @@ def test_a_collector_that_does_not_answer_is_an_error_of_one_line() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"two words", b"\xff", b"line\nline"])
-def test_a_file_without_a_token_is_told_by_its_name(tmp_path: Path, text: bytes) -> None:
+def test_invalid_token_file_is_named(tmp_path: Path, text: bytes) -> None:
     file = tmp_path / "token"
     file.write_bytes(text)
 
@@ -127,9 +127,7 @@ def test_a_file_without_a_token_is_told_by_its_name(tmp_path: Path, text: bytes)
         read_token(file)
 
 
-def test_a_token_that_is_nowhere_is_told_with_where_it_may_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_token_error_lists_possible_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

@@ -34,7 +34,7 @@ def ran(server: Served, token: str, *failing: str) -> None:
         assert send(server.stranger, token, name, "FAIL" if name in failing else "SUCCESS").status == 201
 
 
-def test_a_run_of_cloud_init_is_a_build_that_its_end_completes(server: Served) -> None:
+def test_end_of_cloud_init_completes_the_build(server: Served) -> None:
     token = server.client("cloud-init", "web1").token
 
     ran(server, token)
@@ -49,7 +49,7 @@ def test_a_run_of_cloud_init_is_a_build_that_its_end_completes(server: Served) -
     assert steps[0]["host_time"] == 1_800_000_000.25
 
 
-def test_a_finish_that_fails_is_a_failure(server: Served) -> None:
+def test_failed_finish_is_a_failure(server: Served) -> None:
     token = server.client("cloud-init", "web1").token
     assert send(server.stranger, token, "modules-final").status == 201
     name = "modules-final/config-scripts-user"
@@ -60,25 +60,25 @@ def test_a_finish_that_fails_is_a_failure(server: Served) -> None:
     assert summary["reason"] == f"{name} failed: config-scripts-user failed."
 
 
-def test_an_end_after_a_failure_completes_nothing(server: Served) -> None:
+def test_end_after_failure_does_not_complete_build(server: Served) -> None:
     token = server.client("cloud-init", "web1").token
     ran(server, token, "modules-config")
     assert host(server)["summary"]["verdict"] != "done"
 
 
-def test_a_warning_is_done_with_a_note(server: Served) -> None:
+def test_warning_is_done_with_note(server: Served) -> None:
     token = server.client("cloud-init", "web1").token
     assert send(server.stranger, token, "modules-config", "WARN").json["notes"] == ["cloud-init warned"]
     assert send(server.stranger, token, "modules-config", "ODD").json["notes"] == ["status was result odd"]
 
 
-def test_what_is_no_event_is_refused(server: Served) -> None:
+def test_invalid_event_is_refused(server: Served) -> None:
     token = server.client("cloud-init", "web1").token
     assert send(server.stranger, token, "").status == 400
     assert send(server.stranger, token, "x", event_type="middle").status == 400
 
 
-def test_only_its_token_does_it_and_it_does_nothing_else(tmp_path: Path) -> None:
+def test_cloud_init_token_is_required_and_limited(tmp_path: Path) -> None:
     with served(settings_in(tmp_path)) as server:
         for kind, scope in (("admin", ""), ("host", "web1"), ("boot", "web1"), ("reader", "")):
             assert send(server.stranger, server.client(kind, scope).token, "x").status == 403, kind

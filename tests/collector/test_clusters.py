@@ -118,7 +118,7 @@ def five(server: Served, clock: Clock) -> Installed:
 # Its state, by its hosts
 
 
-def test_a_cluster_is_installed_when_its_control_plane_and_two_workers_are(five: Installed) -> None:
+def test_cluster_needs_control_plane_and_two_workers(five: Installed) -> None:
     assert five.state == "installing"
 
     for short in (*MASTERS, "w1"):
@@ -137,7 +137,7 @@ def test_a_cluster_is_installed_when_its_control_plane_and_two_workers_are(five:
     assert after["since"] == five.clock.now
 
 
-def test_a_cluster_fails_with_a_control_plane_host(five: Installed) -> None:
+def test_cluster_fails_with_a_control_plane_host(five: Installed) -> None:
     five.stage("m2", "Failed")
 
     summary = five.detail()["summary"]
@@ -145,7 +145,7 @@ def test_a_cluster_fails_with_a_control_plane_host(five: Installed) -> None:
     assert f"{five.name('m2')}: error." in summary["reason"]
 
 
-def test_a_cluster_goes_from_discovery_to_ready_with_its_hosts(server: Served, clock: Clock) -> None:
+def test_cluster_becomes_ready_with_its_hosts(server: Served, clock: Clock) -> None:
     five = Installed(server, clock, status="discovering")
     assert five.state == "insufficient"
 
@@ -160,7 +160,7 @@ def test_a_cluster_goes_from_discovery_to_ready_with_its_hosts(server: Served, c
     assert five.state == "installing"
 
 
-def test_a_definition_says_how_many_hosts_there_are_to_be(five: Installed) -> None:
+def test_definition_sets_expected_number_of_hosts(five: Installed) -> None:
     said = {"name": "prod", "control_planes": 3, "workers": 3}
     assert five.admin.ask("PUT", f"/api/v1/clusters/{five.id}", data=said).status in {200, 201}
 
@@ -175,13 +175,13 @@ def test_a_definition_says_how_many_hosts_there_are_to_be(five: Installed) -> No
 @pytest.mark.parametrize(
     "said", [{"workers": -1}, {"workers": "x"}, {"control_planes": 0}, {"control_planes": 1e9}, {"name": 3}]
 )
-def test_a_definition_that_makes_no_sense_is_refused(five: Installed, said: dict[str, object]) -> None:
+def test_invalid_definition_is_refused(five: Installed, said: dict[str, object]) -> None:
     assert five.admin.ask("PUT", f"/api/v1/clusters/{five.id}", data=said).status == 400
     assert five.admin.ask("PUT", "/api/v1/clusters/prod", data={}).status == 400
     assert five.group.ask("PUT", f"/api/v1/clusters/{five.id}", data={}).status == 403
 
 
-def test_a_cluster_is_forgotten_with_its_last_host(five: Installed, server: Served) -> None:
+def test_cluster_is_deleted_with_its_last_host(five: Installed, server: Served) -> None:
     assert five.state == "installing"
     for short in five.hosts:
         assert five.admin.ask("DELETE", f"/api/v1/hosts/{five.name(short)}").status == 204
@@ -194,7 +194,7 @@ def test_a_cluster_is_forgotten_with_its_last_host(five: Installed, server: Serv
 # Its hosts
 
 
-def test_an_agent_that_comes_back_instead_of_a_reboot_asks_for_the_boot_order(five: Installed) -> None:
+def test_agent_after_reboot_means_wrong_boot_order(five: Installed) -> None:
     reply = five.register("w1")
 
     assert (reply.status, reply.json["status"]) == (201, "installing-pending-user-action")
@@ -209,9 +209,7 @@ def test_an_agent_that_comes_back_instead_of_a_reboot_asks_for_the_boot_order(fi
     assert five.verdict("w1")[0] == "progressing"
 
 
-def test_a_host_without_a_call_for_three_minutes_is_disconnected_until_it_calls(
-    server: Served, clock: Clock
-) -> None:
+def test_silent_agent_is_disconnected_until_next_call(server: Served, clock: Clock) -> None:
     five = Installed(server, clock, status="known")
     for short in five.hosts:
         assert five.call(short).json == {"next_instruction_seconds": 60, "instructions": []}
@@ -231,7 +229,7 @@ def test_a_host_without_a_call_for_three_minutes_is_disconnected_until_it_calls(
     assert five.verdict("w1")[0] == "progressing"
 
 
-def test_every_state_of_a_host_is_shown_as_the_service_tells_it(five: Installed, server: Served) -> None:
+def test_each_host_state_is_shown_like_the_service(five: Installed, server: Served) -> None:
     visitor = signed_in(server)
     for state in HostState:
         said = f"Host w1: updated status from known to {state} (as it says)"
@@ -243,7 +241,7 @@ def test_every_state_of_a_host_is_shown_as_the_service_tells_it(five: Installed,
         assert "as it says" in page.texts("span", "reason")
 
 
-def test_a_disabled_host_takes_no_part(server: Served, clock: Clock) -> None:
+def test_disabled_host_does_not_count(server: Served, clock: Clock) -> None:
     five = Installed(server, clock, status="known")
     five.event("host_status_updated", "Host w2: updated status from known to disabled ", "w2")
 
@@ -252,7 +250,7 @@ def test_a_disabled_host_takes_no_part(server: Served, clock: Clock) -> None:
     assert five.detail()["summary"]["defined_workers"] == 1
 
 
-def test_an_installation_is_cancelled_and_reset_by_events(five: Installed) -> None:
+def test_events_cancel_and_reset_an_installation(five: Installed) -> None:
     for short in five.hosts:
         five.event("host_installation_cancelled", f"Installation cancelled for host {short}", short)
     assert five.state == "cancelled"
@@ -268,7 +266,7 @@ def test_an_installation_is_cancelled_and_reset_by_events(five: Installed) -> No
     assert set(five.states().values()) == {"discovering"}
 
 
-def test_a_host_that_nobody_knows_registers_in_the_infra_env_of_a_cluster(five: Installed) -> None:
+def test_unknown_host_registers_in_infra_env_of_cluster(five: Installed) -> None:
     five.hosts["new"] = Host(new_id(), five.infra_env_id, five.id)
 
     assert five.register("new").status == 201
@@ -284,7 +282,7 @@ def test_a_host_that_nobody_knows_registers_in_the_infra_env_of_a_cluster(five: 
 # Its controller
 
 
-def test_operators_and_the_finalizing_stage_are_shown_as_the_controller_reports_them(five: Installed) -> None:
+def test_reported_operators_and_finalizing_stage_are_shown(five: Installed) -> None:
     operator = {"name": "console", "version": "4.20.1", "status": "progressing", "status_info": "2 of 3"}
     assert five.controller("PUT", "monitored-operators", operator).status == 200
     assert five.controller("PUT", "progress", {"finalizing_stage": "Adding router ca"}).status == 200
@@ -311,7 +309,7 @@ def test_operators_and_the_finalizing_stage_are_shown_as_the_controller_reports_
     assert five.detail()["operators"][0]["version"] == "4.20.1"
 
 
-def test_approved_certificate_requests_are_shown_where_an_event_counts_them(five: Installed) -> None:
+def test_approved_certificate_requests_in_events_are_shown(five: Installed) -> None:
     assert five.detail()["summary"]["csrs_approved"] is None
 
     assert five.event("csr_approved", "Approved csr-x7", props='{"csrs_approved": 4}').status == 201
@@ -322,7 +320,7 @@ def test_approved_certificate_requests_are_shown_where_an_event_counts_them(five
     assert [event["message"] for event in detail["events"]] == ["Approved csr-x8", "Approved csr-x7"]
 
 
-def test_the_end_of_an_installation_is_what_the_controller_says(five: Installed) -> None:
+def test_controller_decides_result_of_installation(five: Installed) -> None:
     failed = {"is_success": False, "error_info": "the console never came up"}
     assert five.controller("POST", "actions/complete-installation", failed).status == 202
 
@@ -335,7 +333,7 @@ def test_the_end_of_an_installation_is_what_the_controller_says(five: Installed)
     assert summary["reason"].startswith("The assisted-service says so. 0 of 3 control-plane hosts")
 
 
-def test_the_hosts_lead_on_from_a_state_that_the_service_told(five: Installed) -> None:
+def test_hosts_change_state_set_by_the_service(five: Installed) -> None:
     assert five.state == "installing"
     five.event("cluster_status_updated", "Updated status of the cluster to finalizing")
     assert five.state == "finalizing"
@@ -363,21 +361,19 @@ def test_the_hosts_lead_on_from_a_state_that_the_service_told(five: Installed) -
         ("PUT", "logs-progress", []),
     ],
 )
-def test_a_report_that_does_not_fit_the_contract_is_refused(
+def test_report_outside_the_contract_is_refused(
     five: Installed, method: str, what: str, body: object
 ) -> None:
     assert five.controller(method, what, body).status == 400
 
 
-def test_the_progress_of_the_controllers_logs_is_kept(five: Installed) -> None:
+def test_progress_of_controller_logs_is_stored(five: Installed) -> None:
     assert five.controller("PUT", "logs-progress", {"logs_state": "completed"}).status == 204
     assert five.detail()["summary"]["logs_state"] == "completed"
 
 
 @pytest.mark.parametrize("kind", ["controller", "all"])
-def test_logs_of_a_cluster_are_kept_and_the_latest_take_the_place_of_the_earlier(
-    five: Installed, server: Served, kind: str
-) -> None:
+def test_only_latest_cluster_logs_are_kept(five: Installed, server: Served, kind: str) -> None:
     assert five.upload(kind, b"first").status == 204
     with server.collector.database.reading() as connection:
         of = select(cluster_logs.c.key).where(cluster_logs.c.cluster_id == five.id)
@@ -394,13 +390,13 @@ def test_logs_of_a_cluster_are_kept_and_the_latest_take_the_place_of_the_earlier
     assert not list(server.collector.objects.keys_before(0.0))
 
 
-def test_logs_of_a_kind_that_the_contract_has_not_are_refused(five: Installed) -> None:
+def test_logs_of_unknown_kind_are_refused(five: Installed) -> None:
     assert five.upload("node-boot", b"x").status == 400
     assert five.upload("controller", b"x", infra_env_id="x").status == 400
     assert five.upload("host", b"x").status == 400
 
 
-def test_only_a_control_plane_host_may_speak_for_its_cluster(five: Installed, server: Served) -> None:
+def test_only_control_plane_host_reports_for_its_cluster(five: Installed, server: Served) -> None:
     master, worker = (server.client("host", five.name(short)) for short in ("m1", "w1"))
     path = f"/v2/clusters/{five.id}/progress"
     body = {"finalizing_stage": "Done"}
@@ -416,7 +412,7 @@ def test_only_a_control_plane_host_may_speak_for_its_cluster(five: Installed, se
     assert five.ask("PUT", stranger, body, five.group).status == 403
 
 
-def test_what_agents_and_controllers_send_here_fits_the_contract(five: Installed) -> None:
+def test_sent_calls_match_the_contract(five: Installed) -> None:
     host = five.hosts["m1"].id
     of_host = f"{BASE_PATH}/v2/infra-envs/{five.infra_env_id}/hosts"
     of_cluster = f"{BASE_PATH}/v2/clusters/{five.id}"
@@ -440,9 +436,7 @@ def test_what_agents_and_controllers_send_here_fits_the_contract(five: Installed
 # Who may look
 
 
-def test_a_list_has_those_that_need_somebody_first_and_leaves_out_old_ones(
-    server: Served, clock: Clock
-) -> None:
+def test_list_sorts_urgent_first_and_omits_old(server: Served, clock: Clock) -> None:
     fine, failed = Installed(server, clock), Installed(server, clock)
     for short in fine.hosts:
         fine.stage(short, "Done")
@@ -462,7 +456,7 @@ def test_a_list_has_those_that_need_somebody_first_and_leaves_out_old_ones(
     assert listed(all="true") == [failed.id, fine.id]
 
 
-def test_a_reader_of_a_group_sees_clusters_that_are_in_it_whole(five: Installed, server: Served) -> None:
+def test_reader_sees_clusters_entirely_in_its_group(five: Installed, server: Served) -> None:
     inside = server.client("reader", f"g{five.id[:8]}")
     server.settle()
     assert [each["id"] for each in inside.get("/api/v1/clusters").json["clusters"]] == [five.id]
@@ -476,7 +470,7 @@ def test_a_reader_of_a_group_sees_clusters_that_are_in_it_whole(five: Installed,
     assert server.client("reader", "elsewhere").get(f"/api/v1/clusters/{five.id}").status == 404
 
 
-def test_metrics_count_clusters_by_their_state(five: Installed, server: Served) -> None:
+def test_metrics_count_clusters_by_state(five: Installed, server: Served) -> None:
     assert five.state == "installing"
 
     text = server.client("reader").get("/metrics").body.decode()
@@ -490,7 +484,7 @@ def test_metrics_count_clusters_by_their_state(five: Installed, server: Served) 
 # Pages
 
 
-def test_clusters_stand_above_the_hosts_and_have_a_page_each(five: Installed, server: Served) -> None:
+def test_clusters_are_above_hosts_and_have_pages(five: Installed, server: Served) -> None:
     five.admin.ask("PUT", f"/api/v1/clusters/{five.id}", data={"name": f"prod-{five.id}"})
     five.register("w1")
     five.controller("PUT", "monitored-operators", {"name": "console", "status": "progressing"})
@@ -518,9 +512,7 @@ def test_clusters_stand_above_the_hosts_and_have_a_page_each(five: Installed, se
     assert f"/clusters/{five.id}" in visitor.get(f"/hosts/{five.name('w1')}").body.decode()
 
 
-def test_a_narrowed_fleet_shows_no_clusters_but_those_that_were_asked_for(
-    five: Installed, server: Served
-) -> None:
+def test_filtered_fleet_shows_only_requested_clusters(five: Installed, server: Served) -> None:
     server.settle()
     visitor = signed_in(server)
 
@@ -535,7 +527,7 @@ def at(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-def test_old_event_leaves_an_installed_host_and_its_cluster_alone(five: Installed) -> None:
+def test_old_event_changes_no_installed_host(five: Installed) -> None:
     for short in (*MASTERS, *WORKERS):
         five.stage(short, "Done")
     before = five.detail()
@@ -550,7 +542,7 @@ def test_old_event_leaves_an_installed_host_and_its_cluster_alone(five: Installe
     assert after["summary"]["installed_control_planes"] == 3
 
 
-def test_events_that_come_in_another_order_lead_to_the_same_state(five: Installed) -> None:
+def test_event_order_does_not_change_the_state(five: Installed) -> None:
     now = five.clock.now
     for status, time in (("disabled", now + 2), ("known", now + 1)):
         said = f"Host m1: updated status from insufficient to {status} "

@@ -58,7 +58,7 @@ def look(reader: Client, path: str) -> Reply:
 
 
 @pytest.mark.parametrize("path", [*OF_A_HOST, *PAGES])
-def test_a_host_outside_of_the_group_does_not_exist(reader: Client, path: str) -> None:
+def test_host_outside_the_group_is_not_found(reader: Client, path: str) -> None:
     for other in OTHERS:
         values = {"{host}": other, "{n}": "1", "{service}": "app", "{bundle}": "1"}
         asked = path
@@ -68,7 +68,7 @@ def test_a_host_outside_of_the_group_does_not_exist(reader: Client, path: str) -
 
 
 @pytest.mark.parametrize("path", LISTS)
-def test_no_list_has_a_host_outside_of_the_group(reader: Client, path: str) -> None:
+def test_lists_omit_hosts_outside_the_group(reader: Client, path: str) -> None:
     reply = look(reader, path)
 
     assert reply.status in {200, 403}
@@ -76,7 +76,7 @@ def test_no_list_has_a_host_outside_of_the_group(reader: Client, path: str) -> N
         assert other.encode() not in reply.body.replace(b"machine=db1", b"").replace(b"machine=bare1", b"")
 
 
-def test_hosts_of_the_group_and_of_groups_below_it_are_read_as_ever(reader: Client) -> None:
+def test_hosts_in_group_and_subgroups_are_readable(reader: Client) -> None:
     assert [host["name"] for host in reader.get("/api/v1/hosts").json["hosts"]] == ["web1"]
     assert reader.get("/api/v1/hosts", group="dc1/rack1").json["counts"]["progressing"] == 1
     assert reader.get("/api/v1/hosts/web1/records/app").status == 200
@@ -85,12 +85,12 @@ def test_hosts_of_the_group_and_of_groups_below_it_are_read_as_ever(reader: Clie
     assert look(reader, "/hosts/web1").status == 200
 
 
-def test_what_is_of_all_hosts_is_refused(reader: Client) -> None:
+def test_metrics_and_other_groups_are_refused(reader: Client) -> None:
     assert reader.get("/metrics").status == 403
     assert reader.get("/api/v1/statistics", group="dc2").status == 403
 
 
-def test_a_token_of_a_group_reads_no_records_of_a_host_without_a_group(server: Served) -> None:
+def test_group_token_reads_no_records_outside_groups(server: Served) -> None:
     writer = server.client("group", "dc1")
 
     assert writer.get("/api/v1/hosts/bare1/records").status == 403
@@ -160,7 +160,7 @@ def seen_of_others(asked: str, text: str) -> list[str]:
     return [word for word in ("far1", "far2", "annex", "elsewhere") if word in text and word not in asked]
 
 
-def test_hosts_in_the_same_trouble_and_cluster_but_another_group_are_nowhere(two_groups: Served) -> None:
+def test_hosts_of_other_groups_are_never_shown(two_groups: Served) -> None:
     visitor, reader = confined_visitor(two_groups), two_groups.client("reader", "dc1")
     everything = two_groups.client("reader")
 
@@ -177,7 +177,7 @@ def test_hosts_in_the_same_trouble_and_cluster_but_another_group_are_nowhere(two
     assert "1 failed" in visitor.page("/").text
 
 
-def test_what_is_of_others_or_of_a_cluster_that_reaches_beyond_the_group_is_refused(
+def test_other_hosts_and_shared_clusters_are_refused(
     two_groups: Served,
 ) -> None:
     visitor, reader = confined_visitor(two_groups), two_groups.client("reader", "dc1")
@@ -189,7 +189,7 @@ def test_what_is_of_others_or_of_a_cluster_that_reaches_beyond_the_group_is_refu
     assert reader.post("/api/v1/mutes", muted).status == 403
 
 
-def test_a_stream_ends_when_its_host_comes_into_another_group(two_groups: Served) -> None:
+def test_stream_ends_when_host_changes_group(two_groups: Served) -> None:
     visitor, admin = confined_visitor(two_groups), two_groups.client("admin")
     with streaming(visitor, host="near1", state=state_of(visitor, "/hosts/near1")) as stream:
         admin.ask("PUT", "/api/v1/hosts/near1", data={"group": "annex"})

@@ -63,11 +63,11 @@ def refusal_of(text: str) -> DefinitionError | None:
     return None
 
 
-def test_a_step_that_is_defined_is_acknowledged(strict: Served) -> None:
+def test_defined_step_is_acknowledged(strict: Served) -> None:
     assert strict.client("host", "web1").step("web1", "Disk setup", "init").status == 201
 
 
-def test_a_step_that_is_not_defined_is_refused_and_kept_as_that(strict: Served) -> None:
+def test_undefined_step_is_refused_and_kept(strict: Served) -> None:
     host = strict.client("host", "web1")
 
     reply = host.step("web1", "Make coffee", "done", logs="no milk")
@@ -81,14 +81,14 @@ def test_a_step_that_is_not_defined_is_refused_and_kept_as_that(strict: Served) 
     ]
 
 
-def test_after_a_refusal_the_host_goes_on(strict: Served) -> None:
+def test_host_continues_after_a_refusal(strict: Served) -> None:
     host = strict.client("host", "web1")
     host.step("web1", "Make coffee")
 
     assert host.step("web1", "Callback", "done").json == {"id": 2, "host": "web1", "build": 1}
 
 
-def test_a_build_is_complete_with_the_last_of_the_steps(strict: Served) -> None:
+def test_last_step_completes_the_build(strict: Served) -> None:
     host = strict.client("host", "web1")
 
     host.step("web1", "Packages", "done")
@@ -101,14 +101,14 @@ def test_a_build_is_complete_with_the_last_of_the_steps(strict: Served) -> None:
     assert row.percentage == 100
 
 
-def test_without_definitions_every_step_is_welcome() -> None:
+def test_every_step_is_accepted_without_definitions() -> None:
     step = reported("Make coffee")
 
     assert Definitions().applied(step) == step
     assert Definitions().budgets == {}
 
 
-def test_what_is_defined_of_a_step_goes_with_it() -> None:
+def test_definition_overrides_name_and_priority() -> None:
     defined = parse(FILE)
 
     applied = defined.applied(reported("disk setup", "init", priority=7))
@@ -117,7 +117,7 @@ def test_what_is_defined_of_a_step_goes_with_it() -> None:
     assert defined.budgets == {"disk_setup": 600}
 
 
-def test_definitions_tell_budgets_the_last_step_and_what_is_unknown() -> None:
+def test_definitions_give_budgets_and_last_step() -> None:
     defined = parse('[[step]]\nlabel = "a"\nbudget = 5\n[[step]]\nlabel = "b"\nlast = true\n')
     assert defined.budgets == {"a": 5.0}
     assert [defined.is_last(reported(name)) for name in "abc"] == [False, True, False]
@@ -135,7 +135,7 @@ def test_definitions_tell_budgets_the_last_step_and_what_is_unknown() -> None:
         ("done", 55, 55),
     ],
 )
-def test_how_far_a_host_is_says_the_report_before_the_definition(
+def test_reported_percentage_overrides_definition(
     status: str, said: float | None, kept_as: float | None
 ) -> None:
     assert parse(FILE).applied(reported("packages", status, percentage=said)).percentage == kept_as
@@ -164,7 +164,7 @@ def test_how_far_a_host_is_says_the_report_before_the_definition(
         ('[[step]]\nlabel = "a"\nname = """\n[[step]]\n"""\nlast = 3\n', 6, "last: true or false"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(text: str, line: int, reason: str) -> None:
+def test_error_names_its_line(text: str, line: int, reason: str) -> None:
     with pytest.raises(DefinitionError) as caught:
         parse(text)
 
@@ -172,7 +172,7 @@ def test_what_is_wrong_is_told_with_its_line(text: str, line: int, reason: str) 
 
 
 @given(st.text(st.sampled_from("[]step\n=abel'\"_1.#{}, \\"), max_size=60))
-def test_any_text_is_understood_or_refused_with_a_line_of_it(text: str) -> None:
+def test_any_text_is_parsed_or_refused_with_line(text: str) -> None:
     error = refusal_of(text)
 
     if error is not None:
@@ -180,7 +180,7 @@ def test_any_text_is_understood_or_refused_with_a_line_of_it(text: str) -> None:
         assert "\n" not in str(error)
 
 
-def test_a_bad_file_is_told_in_one_line_before_anything_is_served(tmp_path: Path) -> None:
+def test_invalid_file_is_one_line_and_no_start(tmp_path: Path) -> None:
     file = tmp_path / "steps.toml"
     file.write_text("[[step]]\nlabel = 'a'\nbudget = -1\n")
 
@@ -195,7 +195,7 @@ def test_a_bad_file_is_told_in_one_line_before_anything_is_served(tmp_path: Path
     assert done.stderr == f"Error: {file}:3: budget: seconds, more than 0 and at most 1e9\n"
 
 
-def test_the_steps_of_several_files_are_welcome(sqlite_settings: CollectorSettings, tmp_path: Path) -> None:
+def test_steps_of_several_files_are_accepted(sqlite_settings: CollectorSettings, tmp_path: Path) -> None:
     files = (tmp_path / "foreman.toml", tmp_path / "plugin.toml")
     files[0].write_text(FILE)
     files[1].write_text('[[step]]\nlabel = "puppet_run"\n')
@@ -207,7 +207,7 @@ def test_the_steps_of_several_files_are_welcome(sqlite_settings: CollectorSettin
     assert answers == [201, 201, 422]
 
 
-def test_a_step_that_two_files_define_is_refused_with_both_files(tmp_path: Path) -> None:
+def test_step_defined_twice_names_both_files(tmp_path: Path) -> None:
     files = [tmp_path / "foreman.toml", tmp_path / "plugin.toml"]
     for file in files:
         file.write_text('[[step]]\nlabel = "disk"\n')

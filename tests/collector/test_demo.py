@@ -9,7 +9,7 @@ from demo.fleet import fleet
 SECONDS = 8.0
 
 
-def test_the_collector_tells_which_hosts_are_in_trouble_and_how_far_a_cluster_is(tmp_path: Path) -> None:
+def test_demo_shows_trouble_and_cluster_progress(tmp_path: Path) -> None:
     machines = fleet()
     with collector(tmp_path, budget=SECONDS / 6) as running:
         hosts, told = provisioned(running, machines, SECONDS, patience=120)

@@ -53,12 +53,12 @@ def said_where_once(call: str, folder: Path) -> list[str]:
     return said.stdout.split()
 
 
-def test_a_file_that_could_once_not_be_opened_for_writing_is_written_to_the_next_time(tmp_path: Path) -> None:
+def test_write_works_again_after_failed_open(tmp_path: Path) -> None:
     """SQLite opens it for reading then, and the connection is for reading only as long as it lasts."""
     assert said_where_once("openat", tmp_path) == ["unavailable", "kept"]
 
 
-def test_a_collector_that_cannot_write_is_not_ready(sqlite_server: Served) -> None:
+def test_collector_that_cannot_write_is_not_ready(sqlite_server: Served) -> None:
     stranger = sqlite_server.stranger
     assert stranger.get("/readyz").status == 200
 

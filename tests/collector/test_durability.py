@@ -73,7 +73,7 @@ def assert_nothing_is_lost(database: Database, loads: list[Load]) -> None:
     assert by_name.keys() <= sent
 
 
-def test_a_killed_collector_has_lost_nothing_that_it_acknowledged(lasting: CollectorSettings) -> None:
+def test_killed_collector_loses_nothing_acknowledged(lasting: CollectorSettings) -> None:
     database = opened(lasting)
     tokens = tokens_in(database)
     loads = []
@@ -90,9 +90,7 @@ def test_a_killed_collector_has_lost_nothing_that_it_acknowledged(lasting: Colle
     database.close()
 
 
-def test_four_collectors_that_are_killed_in_turn_lose_nothing_and_keep_nothing_twice(
-    lasting_cluster: Cluster, tmp_path: Path
-) -> None:
+def test_killing_one_of_four_collectors_loses_nothing(lasting_cluster: Cluster, tmp_path: Path) -> None:
     """Each host reports to all four at once, so that they meet at its row."""
     with lasting_cluster.migrated() as url, contextlib.ExitStack() as running:
         settings = settings_in(tmp_path, database=url)
@@ -112,7 +110,7 @@ def test_four_collectors_that_are_killed_in_turn_lose_nothing_and_keep_nothing_t
         database.close()
 
 
-def test_a_collector_that_is_told_to_end_answers_everything_that_it_took(lasting: CollectorSettings) -> None:
+def test_sigterm_answers_all_accepted_requests(lasting: CollectorSettings) -> None:
     database = opened(lasting)
     tokens = tokens_in(database)
     with process(lasting) as collector, load([collector.url], tokens) as going:
@@ -148,9 +146,7 @@ def half_a_request(url: str, token: str) -> http.client.HTTPConnection:
     return connection
 
 
-def test_a_database_that_is_killed_costs_nothing_that_was_acknowledged(
-    lasting_cluster: Cluster, tmp_path: Path
-) -> None:
+def test_killed_database_loses_nothing_acknowledged(lasting_cluster: Cluster, tmp_path: Path) -> None:
     with lasting_cluster.migrated() as url:
         settings = settings_in(tmp_path, database=url)
         database = opened(settings)

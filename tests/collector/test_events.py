@@ -68,7 +68,7 @@ def state_of(visitor: Visitor, path: str) -> str:
     return next(n.attributes["data-state"] for n in visitor.page(path).nodes if "data-state" in n.attributes)
 
 
-def test_only_the_rows_that_changed_are_sent(server: Served) -> None:
+def test_only_changed_rows_are_sent(server: Served) -> None:
     for name in ("web1", "web2"):
         server.client("host", name).step(name, "Disk setup", "init", percentage=10)
     server.settle()
@@ -90,7 +90,7 @@ def test_only_the_rows_that_changed_are_sent(server: Served) -> None:
         assert len(shown) == 3
 
 
-def test_a_page_that_is_old_gets_all_at_once(running: Served) -> None:
+def test_outdated_page_gets_everything(running: Served) -> None:
     running.client("host", "web1").step("web1", "Disk setup", "init")
     visitor = signed_in(running)
     for query in ({"state": "old"}, {"host": "web1", "state": "old"}):
@@ -100,7 +100,7 @@ def test_a_page_that_is_old_gets_all_at_once(running: Served) -> None:
             assert change["whole"].startswith('<div id="live">') or '<div id="live">' in change["whole"]
 
 
-def test_a_page_of_one_process_shows_what_another_one_was_told(
+def test_page_shows_changes_of_other_processes(
     postgresql_settings: CollectorSettings,
 ) -> None:
     with process(postgresql_settings) as other, served(postgresql_settings) as server:
@@ -117,7 +117,7 @@ def test_a_page_of_one_process_shows_what_another_one_was_told(
 
 
 @pytest.mark.slow
-def test_a_stream_ends_with_its_session(running: Served) -> None:
+def test_stream_ends_with_its_session(running: Served) -> None:
     token = running.client("reader").token
     visitor = Visitor(running)
     visitor.sign_in(token)
@@ -132,14 +132,14 @@ def test_a_stream_ends_with_its_session(running: Served) -> None:
         assert stream.next() == ("end", "")
 
 
-def test_nobody_is_told_without_a_session(running: Served) -> None:
+def test_stream_needs_a_session(running: Served) -> None:
     for query in ("", "?host=web1"):
         reply = running.stranger.get(f"/events{query}")
         assert reply.status == 401
     assert signed_in(running).get("/events?host=nobody").status == 404
 
 
-def test_streams_end_when_the_collector_shuts_down(tmp_path: Path) -> None:
+def test_streams_end_at_shutdown(tmp_path: Path) -> None:
     ended: list[tuple[str, Any]] = []
     with contextlib.ExitStack() as open_streams:
         with served(settings_in(tmp_path)) as server:
@@ -152,7 +152,7 @@ def test_streams_end_when_the_collector_shuts_down(tmp_path: Path) -> None:
     assert ended == [("end", "")]
 
 
-def test_who_looks_at_the_same_page_shares_one_look_and_one_rendering_at_most_once_a_second(
+def test_viewers_share_one_query_and_rendering(
     sqlite_settings: CollectorSettings,
 ) -> None:
     page = Page()
@@ -205,7 +205,7 @@ class Page:
         return "<p>all</p>"
 
 
-def test_who_looks_when_there_are_too_many_streams_is_told_to_ask_again(tmp_path: Path) -> None:
+def test_viewers_beyond_the_limit_poll(tmp_path: Path) -> None:
     with served(settings_in(tmp_path, most_streams=1)) as server:
         visitor = signed_in(server)
         with streaming(visitor, state="old") as first, streaming(visitor, state="old") as second:

@@ -20,7 +20,7 @@ WAITED = "Error: error while checking pod status: timed out waiting for the cond
 KERNEL = f"{timestamp(5)} host kernel: Out of memory: Killed process 6214 (hyperkube) total-vm:1586752kB\n"
 
 
-def test_live_records_are_judged_with_the_evidence_of_the_latest_bundle(tmp_path: Path) -> None:
+def test_live_records_use_evidence_of_latest_bundle(tmp_path: Path) -> None:
     run = failed_run(error_message=WAITED)
     packed = gzip.compress(
         tar(record("bootkube", *run), member("log-bundle-1/bootstrap/journals/kernel.log", KERNEL.encode()))

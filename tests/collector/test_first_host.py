@@ -25,7 +25,7 @@ def free_port() -> int:
         return port
 
 
-def test_from_nothing_to_the_first_host_as_the_page_says(tmp_path: Path) -> None:
+def test_documented_commands_show_the_first_host(tmp_path: Path) -> None:
     page = (REPOSITORY / "docs/collector.md").read_text().partition("\n## ")[0]
     begin, first_host = _BLOCK.findall(page)
     assert begin.lstrip().startswith("python3 -m venv")
@@ -62,7 +62,7 @@ def test_from_nothing_to_the_first_host_as_the_page_says(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody who may not write there")
-def test_who_may_not_write_there_is_told_to_name_another_folder(tmp_path: Path) -> None:
+def test_unwritable_folder_error_suggests_another(tmp_path: Path) -> None:
     assert collector_command("token", "create", "admin", "--data", tmp_path / "mine").status == 0
     os.seteuid(65_534)
     try:

@@ -38,7 +38,7 @@ def names(found: Fleet) -> list[str]:
     return [one.name for one in found.hosts]
 
 
-def test_a_fleet_is_filtered_by_groups_and_those_below_them_and_by_names(server: Served) -> None:
+def test_fleet_is_filtered_by_groups_and_names(server: Served) -> None:
     admin = server.client("admin")
     for name, group in (("web1", "dc1"), ("web2", "dc1/rack2"), ("db1", "dc11"), ("w_b3", "")):
         admin.step(name, "Disk setup", group=group)
@@ -50,7 +50,7 @@ def test_a_fleet_is_filtered_by_groups_and_those_below_them_and_by_names(server:
     assert names(shown(server, machines=("w_b*",))) == ["w_b3"]
 
 
-def test_a_page_of_a_fleet_says_how_many_hosts_there_are(server: Served) -> None:
+def test_page_says_total_number_of_hosts(server: Served) -> None:
     admin = server.client("admin")
     for number in range(5):
         admin.step(f"web{number}", "Disk setup")
@@ -66,7 +66,7 @@ def test_a_page_of_a_fleet_says_how_many_hosts_there_are(server: Served) -> None
     assert names(shown(server, limit=2, after=pages[0].next, verdicts=("progressing",))) == ["web1", "web2"]
 
 
-def test_a_host_is_shown_with_the_steps_of_its_latest_build_and_of_an_earlier_one(server: Served) -> None:
+def test_host_is_shown_with_steps_by_build(server: Served) -> None:
     admin = server.client("admin")
     admin.step("web1", "Disk setup", "failed", build="one", logs="no disk\n" * 1000)
     admin.step("web1", "Disk setup", "done", build="two")
@@ -85,21 +85,21 @@ def test_a_host_is_shown_with_the_steps_of_its_latest_build_and_of_an_earlier_on
 
 
 @given(st.text("abc", max_size=40))
-def test_what_is_told_once_with_its_number_is_all_that_came_in_its_order(said: str) -> None:
+def test_counted_rounds_contain_all_reports_in_order(said: str) -> None:
     told = repeated(said, key=str)
 
     assert "".join("".join(one.latest) * one.count for one in told) == said
     assert all(one.first == one.latest for one in told)
 
 
-def test_rounds_that_come_again_are_told_once() -> None:
+def test_repeated_rounds_are_shown_once() -> None:
     told = repeated("abcabcabcadd", key=str)
 
     assert [("".join(one.latest), one.count) for one in told] == [("abc", 3), ("a", 1), ("d", 2)]
 
 
 @pytest.mark.parametrize("sort", list(Sort))
-def test_pages_of_any_order_miss_no_host_while_hosts_move(server: Served, sort: Sort) -> None:
+def test_paging_misses_no_moving_host(server: Served, sort: Sort) -> None:
     group, reader = server.client("group", "dc1"), server.client("reader")
     for number in range(9):
         group.step(f"web{number}", "Disk setup", "init", group=f"dc1/rack{number % 3}")
@@ -150,7 +150,7 @@ def test_hosts_are_sorted(server: Served) -> None:
 @pytest.mark.parametrize(
     "after", ["failed:web1", "name:1:", "updated:1:x:web1", "verdict:1:odd:web1", "name:nan::a"]
 )
-def test_page_behind_no_host_is_refused(sqlite_server: Served, after: str) -> None:
+def test_invalid_page_cursor_is_refused(sqlite_server: Served, after: str) -> None:
     reader = sqlite_server.client("reader")
 
     assert reader.get("/api/v1/hosts", sort=after.partition(":")[0], after=after).status == 400

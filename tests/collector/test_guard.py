@@ -30,7 +30,7 @@ from tests.collector.serving import Client, served, settings_in
 FEW = Rates(per_second=0.001, burst=3)
 
 
-def test_a_token_that_comes_too_often_is_told_when_to_come_again(tmp_path: Path) -> None:
+def test_too_frequent_token_gets_retry_after(tmp_path: Path) -> None:
     with served(settings_in(tmp_path, rates=FEW)) as server:
         host, other = server.client("host", "web1"), server.client("host", "web2")
 
@@ -42,7 +42,7 @@ def test_a_token_that_comes_too_often_is_told_when_to_come_again(tmp_path: Path)
         assert other.step("web2", "Disk setup").status == 201
 
 
-def test_an_operator_says_how_often_a_token_may_come(sqlite_settings: CollectorSettings) -> None:
+def test_rate_option_sets_the_limit(sqlite_settings: CollectorSettings) -> None:
     made = collector_command("token", "create", "admin", "--data", sqlite_settings.data)
     with process(sqlite_settings, "--rate", "0.5") as running:
         admin = Client(running.url, made.out.strip())
@@ -52,7 +52,7 @@ def test_an_operator_says_how_often_a_token_may_come(sqlite_settings: CollectorS
     assert statuses == [200, 200, 429]
 
 
-def test_only_failures_of_an_address_that_guesses_are_throttled(tmp_path: Path) -> None:
+def test_only_failures_of_an_address_are_limited(tmp_path: Path) -> None:
     with served(settings_in(tmp_path, guesses=FEW)) as server:
         used, unused = server.client("host", "web1"), server.client("host", "web2")
         assert used.step("web1", "Disk setup").status == 201
@@ -65,7 +65,7 @@ def test_only_failures_of_an_address_that_guesses_are_throttled(tmp_path: Path) 
         assert unused.step("web2", "Disk setup").status == 201
 
 
-def test_a_guess_at_a_token_that_is_in_use_is_as_wrong_as_any_other(tmp_path: Path) -> None:
+def test_guess_at_cached_token_is_refused(tmp_path: Path) -> None:
     with served(settings_in(tmp_path)) as server:
         host = server.client("host", "web1")
         assert host.step("web1", "Disk setup").status == 201
@@ -76,7 +76,7 @@ def test_a_guess_at_a_token_that_is_in_use_is_as_wrong_as_any_other(tmp_path: Pa
 
 
 @pytest.mark.parametrize("form", ["Bearer", "bearer", "X-Secret-Key"])
-def test_a_token_comes_as_a_bearer_or_as_agents_send_theirs(tmp_path: Path, form: str) -> None:
+def test_token_is_read_from_both_headers(tmp_path: Path, form: str) -> None:
     with served(settings_in(tmp_path)) as server:
         token = server.client("host", "web1").token
         name, value = (form, token) if "-" in form else ("Authorization", f"{form} {token}")
@@ -88,7 +88,7 @@ def test_a_token_comes_as_a_bearer_or_as_agents_send_theirs(tmp_path: Path, form
         assert reply.status == 201
 
 
-def test_a_token_in_the_address_is_none(tmp_path: Path) -> None:
+def test_token_in_query_is_ignored(tmp_path: Path) -> None:
     with served(settings_in(tmp_path)) as server:
         token = server.client("admin").token
         for name in ("token", "access_token", "api_key", "authorization"):
@@ -96,7 +96,7 @@ def test_a_token_in_the_address_is_none(tmp_path: Path) -> None:
 
 
 @given(st.text(max_size=60))
-def test_whatever_somebody_presents_is_a_token_or_none(text: str) -> None:
+def test_any_text_is_a_token_or_none(text: str) -> None:
     found = presented(text)
 
     assert found is None or (found.id < 10**18 and text.startswith("srt_"))
@@ -105,7 +105,7 @@ def test_whatever_somebody_presents_is_a_token_or_none(text: str) -> None:
 
 
 @given(st.lists(st.floats(0, 10), max_size=40))
-def test_a_bucket_gives_no_more_than_it_holds_and_time_brings(waits: list[float]) -> None:
+def test_bucket_never_exceeds_burst_and_rate(waits: list[float]) -> None:
     rates = Rates(per_second=0.5, burst=5)
     bucket, now, taken = Bucket(5.0, 0.0), 0.0, 0
     for wait in waits:
@@ -115,7 +115,7 @@ def test_a_bucket_gives_no_more_than_it_holds_and_time_brings(waits: list[float]
     assert taken <= 5 + now * 0.5 + 1e-6
 
 
-def test_failures_of_an_address_are_forgotten_with_time() -> None:
+def test_failures_of_an_address_expire() -> None:
     guesses = Buckets("address", FEW, Uses())
     for _ in range(3):
         guesses.take("192.0.2.1", 0.0)
@@ -125,7 +125,7 @@ def test_failures_of_an_address_are_forgotten_with_time() -> None:
     assert guesses.take("192.0.2.1", 2000.0) == 0
 
 
-def test_the_addresses_of_one_network_of_ipv6_are_one() -> None:
+def test_ipv6_addresses_count_by_network() -> None:
     assert address_of("2001:db8::1") == address_of("2001:db8::ffff:1") != address_of("2001:db8:0:1::1")
     assert address_of("fe80::1%eth0") == address_of("fe80::2")
     assert address_of("192.0.2.1") != address_of("192.0.2.2")
@@ -137,7 +137,7 @@ def test_the_addresses_of_one_network_of_ipv6_are_one() -> None:
     host=st.text(max_size=12),
     group=st.text(max_size=12),
 )
-def test_only_administrators_write_beyond_their_scope_and_nobody_who_writes_reads(
+def test_writing_is_scoped_and_writers_cannot_read(
     kind: TokenKind, scope: str, host: str, group: str
 ) -> None:
     grant = Grant(1, kind, scope)
@@ -151,7 +151,7 @@ def test_only_administrators_write_beyond_their_scope_and_nobody_who_writes_read
 
 
 @pytest.mark.parametrize("group", ["dc10", "dc1x/rack2", "DC1", "", "dc", "/dc1"])
-def test_a_group_that_begins_alike_is_another_one(group: str) -> None:
+def test_group_prefix_is_not_a_parent(group: str) -> None:
     assert not Grant(1, TokenKind.GROUP, "dc1").may_write("web1", group)
     assert not Grant(1, TokenKind.ENROLMENT, "group:dc1").may_enrol("web1", group)
 
@@ -159,7 +159,7 @@ def test_a_group_that_begins_alike_is_another_one(group: str) -> None:
 @given(
     st.sampled_from([TokenKind.HOST, TokenKind.GROUP]), st.text(alphabet="ab/.:'\"%;\x00\n \\", max_size=12)
 )
-def test_a_scope_is_a_plain_name_or_refused(kind: TokenKind, said: str) -> None:
+def test_invalid_scope_is_refused(kind: TokenKind, said: str) -> None:
     try:
         scope = scope_of(kind, said)
     except ValueError:
@@ -169,7 +169,7 @@ def test_a_scope_is_a_plain_name_or_refused(kind: TokenKind, said: str) -> None:
     assert ".." not in scope.split("/")
 
 
-def test_throttles_hold_over_all_processes(settings: CollectorSettings) -> None:
+def test_limits_hold_across_processes(settings: CollectorSettings) -> None:
     rates = Rates(per_second=8, burst=20)
     with Collector(settings) as collector:
         processes = []
@@ -207,7 +207,7 @@ _DAY = 86_400.0
         (TokenKind.ENROLMENT, "web1", False, [], []),
     ],
 )
-def test_each_kind_of_token_has_its_rights_and_no_other(
+def test_each_token_kind_has_only_its_rights(
     kind: TokenKind, scope: str, reads: bool, writes: list[str], enrols: list[str]
 ) -> None:
     grant = Grant(7, kind, scope)
@@ -230,7 +230,7 @@ def test_each_kind_of_token_has_its_rights_and_no_other(
         ("dc1", ["dc2"], None),
     ],
 )
-def test_a_reader_is_shown_its_own_groups(
+def test_reader_sees_its_own_groups(
     scope: str, requested: list[str], readable: tuple[str, ...] | None
 ) -> None:
     grant = Grant(1, TokenKind.READER, scope)
@@ -253,7 +253,7 @@ def test_a_reader_is_shown_its_own_groups(
         (TokenKind.ADMIN, "", ["dc1/a", "dc2"], ["dc1/a", "dc2"]),
     ],
 )
-def test_a_new_host_gets_the_group_it_asks_for_or_that_of_its_token(
+def test_new_host_gets_reported_or_token_group(
     kind: TokenKind, scope: str, enrolled: list[str], new: list[str]
 ) -> None:
     grant = Grant(1, kind, scope)
@@ -282,7 +282,7 @@ def test_a_new_host_gets_the_group_it_asks_for_or_that_of_its_token(
         (TokenKind.ENROLMENT, "host:", "a host's name has"),
     ],
 )
-def test_a_scope_is_taken_or_its_fault_is_told(kind: TokenKind, text: str, scope: str) -> None:
+def test_scope_is_accepted_or_explained(kind: TokenKind, text: str, scope: str) -> None:
     if " " in scope:
         with pytest.raises(ValueError, match=f"^{scope}"):
             scope_of(kind, text)
@@ -301,9 +301,7 @@ def test_a_scope_is_taken_or_its_fault_is_told(kind: TokenKind, text: str, scope
         (TokenKind.READER, "36500d", 1000 + 36_500 * _DAY),
     ],
 )
-def test_a_token_ends_when_it_was_given_to_or_after_a_week_in_a_template(
-    kind: TokenKind, text: str, expiry: float | None
-) -> None:
+def test_token_expiry_follows_option_or_kind(kind: TokenKind, text: str, expiry: float | None) -> None:
     assert expiry_of(kind, text, 1000.0) == expiry
     assert [kind for kind in TokenKind if kind.is_in_templates] == ["enrolment", "boot", "cloud-init"]
     with pytest.raises(ValueError, match="'36501d' is longer than 100 years; use never"):
@@ -322,12 +320,12 @@ def test_a_token_ends_when_it_was_given_to_or_after_a_week_in_a_template(
         ),
     ],
 )
-def test_a_token_is_read_as_it_was_spelled(text: str, token: Presented | None) -> None:
+def test_token_is_parsed_as_written(text: str, token: Presented | None) -> None:
     assert presented(text) == token
     assert token is None or (token.fits(digest_of(token.secret)) and not token.fits(digest_of("other")))
 
 
-def test_a_group_has_a_plain_name_of_at_most_255_characters() -> None:
+def test_group_name_has_at_most_255_characters() -> None:
     assert is_group("a" * 255)
     assert not is_group("a" * 256)
     assert is_within("dc1", "dc1")
@@ -335,7 +333,7 @@ def test_a_group_has_a_plain_name_of_at_most_255_characters() -> None:
     assert not is_within("dc1", "dc1/a")
 
 
-def test_hosts_of_one_token_do_not_use_up_each_others_limit(tmp_path: Path) -> None:
+def test_hosts_of_one_token_have_separate_limits(tmp_path: Path) -> None:
     with served(settings_in(tmp_path, rates=Rates(per_second=0.001, burst=4))) as server:
         group = server.client("group", "dc1")
 
@@ -353,7 +351,7 @@ def test_hosts_of_one_token_do_not_use_up_each_others_limit(tmp_path: Path) -> N
     assert greedy == [201, 429]
 
 
-def test_token_invents_no_hosts_without_end(tmp_path: Path) -> None:
+def test_new_hosts_of_a_token_are_limited(tmp_path: Path) -> None:
     with served(settings_in(tmp_path, rates=Rates(per_second=0.001, burst=1))) as server:
         group = server.client("group", "dc1")
 
@@ -362,7 +360,7 @@ def test_token_invents_no_hosts_without_end(tmp_path: Path) -> None:
     assert statuses == [201] * 10 + [429] * 2
 
 
-def test_burst_of_a_host_waits_before_it_is_refused(tmp_path: Path) -> None:
+def test_burst_waits_before_it_is_refused(tmp_path: Path) -> None:
     with served(settings_in(tmp_path, rates=Rates(per_second=10, burst=2))) as server:
         host = server.client("host", "web1")
 
@@ -371,7 +369,7 @@ def test_burst_of_a_host_waits_before_it_is_refused(tmp_path: Path) -> None:
     assert statuses == [201] * 6
 
 
-def test_refused_reports_are_on_the_page_and_in_metrics(tmp_path: Path) -> None:
+def test_refused_reports_are_on_page_and_in_metrics(tmp_path: Path) -> None:
     with served(settings_in(tmp_path, rates=FEW)) as server:
         host, visitor = server.client("host", "web1"), signed_in(server)
         assert not visitor.page("/").texts("p", "away")

@@ -88,7 +88,7 @@ def impatient(sqlite_settings: CollectorSettings) -> Iterator[Served]:
 
 
 @pytest.mark.parametrize("sent", HOSTILE.values(), ids=HOSTILE)
-def test_what_is_no_request_ends_the_connection(impatient: Served, sent: bytes) -> None:
+def test_invalid_request_closes_the_connection(impatient: Served, sent: bytes) -> None:
     statuses = {
         line.split()[1] for line in said_to(impatient.url, sent).split(b"\r\n") if line[:5] == b"HTTP/"
     }
@@ -98,7 +98,7 @@ def test_what_is_no_request_ends_the_connection(impatient: Served, sent: bytes) 
 
 
 @pytest.mark.parametrize(("begun", "again"), SLOW.values(), ids=SLOW)
-def test_a_client_that_is_too_slow_is_let_go(impatient: Served, begun: bytes, again: bytes) -> None:
+def test_too_slow_client_is_disconnected(impatient: Served, begun: bytes, again: bytes) -> None:
     with connected(impatient.url) as connection:
         connection.sendall(begun)
         connection.settimeout(0.02)
@@ -118,14 +118,14 @@ def is_closed(connection: socket.socket) -> bool:
     return True
 
 
-def test_a_client_that_is_slow_within_its_time_is_answered(sqlite_server: Served) -> None:
+def test_slow_client_within_timeout_is_answered(sqlite_server: Served) -> None:
     with connected(sqlite_server.url) as connection:
         for byte in GET + b"Connection: close\r\n\r\n":
             connection.sendall(bytes([byte]))
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
 
 
-def test_good_clients_do_not_notice_hostile_ones(sqlite_settings: CollectorSettings) -> None:
+def test_hostile_clients_do_not_affect_good_ones(sqlite_settings: CollectorSettings) -> None:
     with process(sqlite_settings) as collector:
         from_database = tokens_of(sqlite_settings)
         undisturbed = latencies(collector.url, from_database)
@@ -184,7 +184,7 @@ def disturbed(url: str) -> Iterator[Callable[[], int]]:
             thread.join()
 
 
-def test_address_with_many_half_open_connections_gets_no_more(
+def test_half_open_connections_of_an_address_are_limited(
     sqlite_server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serve, "_MOST_HALF_OPEN", 5)

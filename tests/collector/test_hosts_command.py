@@ -85,7 +85,7 @@ URL
 """
 
 
-def test_hosts_in_trouble_come_first_with_the_reason_in_80_columns(fleet: Fleet) -> None:
+def test_trouble_comes_first_within_80_columns(fleet: Fleet) -> None:
     answer = fleet.hosts()
 
     assert answer.out.replace(fleet.server.url, "URL") == AT_80_COLUMNS
@@ -93,7 +93,7 @@ def test_hosts_in_trouble_come_first_with_the_reason_in_80_columns(fleet: Fleet)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 200])
-def test_no_line_is_wider_than_the_terminal(fleet: Fleet, columns: int) -> None:
+def test_lines_fit_the_terminal(fleet: Fleet, columns: int) -> None:
     name, action = f"{'long-name.' * 8}example.com", "install it again"
     fleet.admin.step(name, "Packages " * 20, logs="x" * 200, action=action)
     fleet.server.settle()
@@ -119,7 +119,7 @@ def test_hosts_are_filtered_by_group_name_and_verdict(fleet: Fleet) -> None:
     assert named("-m", "web5", "--all") == ["web5"]
 
 
-def test_programs_get_the_same_as_json_and_yaml(fleet: Fleet) -> None:
+def test_json_and_yaml_have_the_same_data(fleet: Fleet) -> None:
     document = json.loads(fleet.hosts("-o", "json").out)
 
     assert yaml.safe_load(fleet.hosts("-o", "yaml").out) == document
@@ -147,7 +147,7 @@ def test_programs_get_the_same_as_json_and_yaml(fleet: Fleet) -> None:
     }
 
 
-def test_a_page_has_a_row_for_each_host(fleet: Fleet) -> None:
+def test_html_has_a_row_for_each_host(fleet: Fleet) -> None:
     fleet.admin.step("web6", "<script>alert(1)</script>", logs="</td><img src=x onerror=alert(1)>")
 
     page = parsed(fleet.hosts("-o", "html").out)
@@ -157,7 +157,7 @@ def test_a_page_has_a_row_for_each_host(fleet: Fleet) -> None:
     assert page.all("img") == []
 
 
-def test_no_secret_is_in_a_page_for_others(fleet: Fleet) -> None:
+def test_html_file_contains_no_secret(fleet: Fleet) -> None:
     fleet.admin.step("web6", "401 with X-Secret-Key: aB3dE9fG5iJkLmNoP")
 
     page = fleet.hosts("-o", "html").out
@@ -166,7 +166,7 @@ def test_no_secret_is_in_a_page_for_others(fleet: Fleet) -> None:
     assert "aB3dE9fG5iJkLmNoP" not in page
 
 
-def test_a_host_in_trouble_makes_it_fail_where_that_is_asked_for(fleet: Fleet) -> None:
+def test_fail_option_exits_1_on_trouble(fleet: Fleet) -> None:
     assert fleet.hosts("--fail").status == 1
     assert fleet.hosts("--fail", "--verdict", "done").status == 0
 
@@ -180,7 +180,7 @@ def test_a_host_in_trouble_makes_it_fail_where_that_is_asked_for(fleet: Fleet) -
         (None, ["--token-file", "/nowhere"], "/nowhere: no such file; write the token into it"),
     ],
 )
-def test_a_collector_that_cannot_be_asked_is_told_in_one_line(
+def test_unreachable_collector_is_one_line(
     fleet: Fleet, url: str | None, arguments: list[str], said: str
 ) -> None:
     answer = fleet.hosts(*arguments, url=url)
@@ -190,7 +190,7 @@ def test_a_collector_that_cannot_be_asked_is_told_in_one_line(
     assert answer.err.count("\n") == 1
 
 
-def test_a_token_that_may_not_read_is_refused(fleet: Fleet) -> None:
+def test_token_without_read_right_is_refused(fleet: Fleet) -> None:
     fleet.token.write_text(fleet.server.client("host", "web1").token)
 
     answer = fleet.hosts()
@@ -201,7 +201,7 @@ def test_a_token_that_may_not_read_is_refused(fleet: Fleet) -> None:
     )
 
 
-def test_on_a_terminal_it_follows_by_drawing_the_table_anew_within_the_screen(fleet: Fleet) -> None:
+def test_follow_redraws_the_table_within_the_screen(fleet: Fleet) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [*PROGRAM, "hosts", "--follow", "--color", "never"],
@@ -228,7 +228,7 @@ def test_on_a_terminal_it_follows_by_drawing_the_table_anew_within_the_screen(fl
     assert len(screen) == 7
 
 
-def test_it_follows_what_changes(fleet: Fleet) -> None:
+def test_follow_prints_changes(fleet: Fleet) -> None:
     with subprocess.Popen(
         [*PROGRAM, "hosts", "--follow", "-o", "jsonl"],
         env=environment(
@@ -249,7 +249,7 @@ def test_it_follows_what_changes(fleet: Fleet) -> None:
     assert (seen["machine"], seen["reason"]) == ("web4", "Bootloader failed: no disk.")
 
 
-def test_options_are_spelled_with_several_values_as_in_the_rfc(fleet: Fleet) -> None:
+def test_options_take_several_values(fleet: Fleet) -> None:
     def named(*arguments: str) -> list[str]:
         lines = fleet.hosts(*arguments, "-o", "jsonl").out.splitlines()
         return [json.loads(line)["machine"] for line in lines]
@@ -262,7 +262,7 @@ def test_options_are_spelled_with_several_values_as_in_the_rfc(fleet: Fleet) -> 
     assert fleet.hosts("web1").status == 2
 
 
-def test_all_shows_the_earlier_builds_of_a_month_with_their_verdicts(fleet: Fleet) -> None:
+def test_all_option_shows_earlier_builds_with_verdicts(fleet: Fleet) -> None:
     fleet.admin.post("/api/v1/hosts/web1/builds", {"build": "b2", "action": "install"})
     fleet.admin.step("web1", "Disk setup", "init")
     fleet.clock.now += 29 * 86_400
@@ -285,7 +285,7 @@ def test_all_shows_the_earlier_builds_of_a_month_with_their_verdicts(fleet: Flee
     assert "build 1" not in fleet.hosts("--all", "-m", "web1").out
 
 
-def test_one_host_is_shown_with_its_steps_by_priority_and_their_logs(fleet: Fleet) -> None:
+def test_show_lists_steps_by_priority_with_logs(fleet: Fleet) -> None:
     fleet.admin.step("web1", "Disk setup", "done", priority=-1, percentage=250)
     fleet.admin.step("web1", "Bootloader", "failed", logs="\x1b[31mno space\nleft", action="install")
     fleet.server.settle()
@@ -323,9 +323,7 @@ def test_one_host_is_shown_with_its_steps_by_priority_and_their_logs(fleet: Flee
         (["--stuck", "show", "web1"], 2, "options come after the name: hosts show NAME --from URL"),
     ],
 )
-def test_a_host_that_cannot_be_shown_is_told_in_one_line(
-    fleet: Fleet, arguments: list[str], status: int, said: str
-) -> None:
+def test_unknown_host_is_one_line(fleet: Fleet, arguments: list[str], status: int, said: str) -> None:
     answer = fleet.hosts(*arguments)
 
     assert (answer.status, answer.out) == (status, "")
@@ -360,7 +358,7 @@ URL
 """
 
 
-def test_the_state_of_a_cluster_stands_above_its_hosts_in_80_columns(fleet: Fleet) -> None:
+def test_cluster_state_is_above_hosts_in_80_columns(fleet: Fleet) -> None:
     form_cluster(fleet)
 
     shown = fleet.hosts("--cluster", "prod").out.replace(fleet.server.url, "URL")
@@ -375,7 +373,7 @@ def test_the_state_of_a_cluster_stands_above_its_hosts_in_80_columns(fleet: Flee
     assert "Cluster  State" in fleet.hosts().out
 
 
-def test_programs_and_pages_have_the_clusters_too(fleet: Fleet) -> None:
+def test_json_and_html_contain_clusters(fleet: Fleet) -> None:
     cluster = form_cluster(fleet)
 
     (found,) = json.loads(fleet.hosts("--cluster", "prod", "-o", "json").out)["clusters"]
@@ -384,7 +382,7 @@ def test_programs_and_pages_have_the_clusters_too(fleet: Fleet) -> None:
     assert "clusters" not in json.loads(fleet.hosts("-m", "web1", "-o", "json").out)
 
 
-def test_one_host_is_shown_with_its_state_and_what_that_means(fleet: Fleet) -> None:
+def test_show_explains_the_state_of_a_host(fleet: Fleet) -> None:
     cluster = form_cluster(fleet)
 
     shown = " ".join(fleet.hosts("show", "w1").out.split())

@@ -24,7 +24,7 @@ def files_of(server: Served) -> set[Path]:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_a_host_is_called_by_a_plain_name_only(running: Served, hostile: str) -> None:
+def test_invalid_host_name_is_refused(running: Served, hostile: str) -> None:
     admin, before = running.client("admin"), files_of(running)
     path = f"/api/v1/hosts/{quote(hostile, safe='')}"
 
@@ -46,7 +46,7 @@ def test_a_host_is_called_by_a_plain_name_only(running: Served, hostile: str) ->
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_what_is_said_of_a_step_is_kept_as_text(tmp_path: Path, running: Served, hostile: str) -> None:
+def test_step_fields_are_stored_as_text(tmp_path: Path, running: Served, hostile: str) -> None:
     host = running.client("host", "text1")
 
     reply = host.post(
@@ -65,7 +65,7 @@ def test_what_is_said_of_a_step_is_kept_as_text(tmp_path: Path, running: Served,
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_what_is_asked_for_is_compared_as_text(running: Served, hostile: str) -> None:
+def test_filters_are_compared_as_text(running: Served, hostile: str) -> None:
     admin = running.client("admin")
     asked = [
         admin.get("/api/v1/hosts", group=hostile, machine=hostile),
@@ -85,9 +85,7 @@ def test_what_is_asked_for_is_compared_as_text(running: Served, hostile: str) ->
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_groups_that_administrators_name_are_plain_and_in_the_log_as_text(
-    running: Served, hostile: str
-) -> None:
+def test_groups_are_validated_and_logged_as_text(running: Served, hostile: str) -> None:
     admin = running.client("admin")
 
     refused = admin.ask("PUT", "/api/v1/hosts/group1", data={"group": hostile})
@@ -98,7 +96,7 @@ def test_groups_that_administrators_name_are_plain_and_in_the_log_as_text(
     assert admin.get("/api/v1/audit").status == 200
 
 
-def test_what_is_nested_too_deep_or_repeated_too_often_is_refused(running: Served) -> None:
+def test_deep_nesting_and_many_fields_are_refused(running: Served) -> None:
     host = running.client("host", "deep1")
     path = "/api/v1/hosts/deep1/steps"
     bodies = [
@@ -117,7 +115,7 @@ def test_what_is_nested_too_deep_or_repeated_too_often_is_refused(running: Serve
     assert host.step("deep1", "after that").status == 201
 
 
-def test_a_login_of_anybodys_making_is_refused(running: Served) -> None:
+def test_forged_login_is_refused(running: Served) -> None:
     origin = {"Origin": running.url}
     bodies = [
         b"&".join([b"a=1"] * 100),
@@ -132,7 +130,7 @@ def test_a_login_of_anybodys_making_is_refused(running: Served) -> None:
     assert set(statuses) <= {400, 401, 403}
 
 
-def test_a_header_never_carries_what_somebody_wrote(running: Served) -> None:
+def test_headers_never_contain_user_text(running: Served) -> None:
     admin = running.client("admin")
     for hostile in HOSTILE:
         reply = admin.get(f"/api/v1/hosts/{quote(hostile, safe='')}")

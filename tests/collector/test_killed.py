@@ -26,7 +26,7 @@ def token_of(settings: CollectorSettings, host: str) -> str:
     return made
 
 
-def test_what_was_acknowledged_of_a_host_is_there_after_the_collector_was_killed(
+def test_acknowledged_reports_survive_sigkill(
     settings: CollectorSettings,
 ) -> None:
     host = AssistedRules().add_host()

@@ -17,7 +17,7 @@ from tests.collector.browsing import Visitor, signed_in
 from tests.collector.serving import Client, Served, served, settings_in
 
 
-def test_pages_ask_whoever_has_no_session_to_sign_in_and_bring_them_back(running: Served) -> None:
+def test_login_returns_to_the_requested_page(running: Served) -> None:
     visitor = Visitor(running)
 
     reply = visitor.get("/hosts/web1?build=2")
@@ -31,14 +31,14 @@ def test_pages_ask_whoever_has_no_session_to_sign_in_and_bring_them_back(running
     assert (reply.status, reply.headers["location"]) == (303, "/hosts/web1?build=2")
 
 
-def test_a_session_is_a_cookie_that_no_script_reads_and_no_other_site_sends(running: Served) -> None:
+def test_session_cookie_is_httponly_and_samesite(running: Served) -> None:
     reply = Visitor(running).sign_in(running.client("admin").token)
 
     _, *attributes = reply.headers["set-cookie"].lower().split("; ")
     assert {"httponly", "samesite=strict", "path=/", "max-age=43200"} <= set(attributes)
 
 
-def test_under_tls_no_other_host_can_set_the_cookie_and_no_plain_http_sends_it(tmp_path: Path) -> None:
+def test_tls_cookie_is_secure_with_host_prefix(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     with served(settings) as server:
         token = server.client("reader").token
@@ -52,7 +52,7 @@ def test_under_tls_no_other_host_can_set_the_cookie_and_no_plain_http_sends_it(t
     assert not any(attribute.startswith("Domain") for attribute in attributes)
 
 
-def test_the_database_does_not_have_what_the_cookie_has(tmp_path: Path) -> None:
+def test_database_stores_no_session_secret(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     with served(settings) as server:
         visitor = signed_in(server)
@@ -65,7 +65,7 @@ def test_the_database_does_not_have_what_the_cookie_has(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["host", "group", "enrolment"])
-def test_a_token_that_reads_nothing_begins_no_session(running: Served, kind: str) -> None:
+def test_token_without_read_right_cannot_log_in(running: Served, kind: str) -> None:
     visitor = Visitor(running)
 
     reply = visitor.sign_in(running.client(kind, "web1").token)
@@ -76,7 +76,7 @@ def test_a_token_that_reads_nothing_begins_no_session(running: Served, kind: str
 
 
 @pytest.mark.parametrize("token", ["", "open sesame", "srt_1_nobodysecret", "srt_99999999999999999999_x"])
-def test_what_is_no_good_token_begins_no_session(running: Served, token: str) -> None:
+def test_invalid_token_cannot_log_in(running: Served, token: str) -> None:
     visitor = Visitor(running)
 
     assert visitor.sign_in(token).status == 401
@@ -84,7 +84,7 @@ def test_what_is_no_good_token_begins_no_session(running: Served, token: str) ->
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "", "http://["])
-def test_a_form_that_another_site_sends_is_refused(running: Served, origin: str) -> None:
+def test_cross_site_form_is_refused(running: Served, origin: str) -> None:
     visitor = signed_in(running)
 
     for path in ("/login", "/logout"):
@@ -93,7 +93,7 @@ def test_a_form_that_another_site_sends_is_refused(running: Served, origin: str)
     assert visitor.get("/").status == 200
 
 
-def test_a_session_ends_when_somebody_signs_out(server: Served) -> None:
+def test_session_ends_at_logout(server: Served) -> None:
     visitor = signed_in(server)
     before = dict(visitor.cookies)
 
@@ -101,7 +101,7 @@ def test_a_session_ends_when_somebody_signs_out(server: Served) -> None:
     assert Visitor(server, before).get("/").status == 303
 
 
-def test_a_session_ends_when_its_token_is_revoked(server: Served) -> None:
+def test_session_ends_when_token_is_revoked(server: Served) -> None:
     token = server.client("reader").token
     visitor = Visitor(server)
     visitor.sign_in(token)
@@ -115,7 +115,7 @@ def test_a_session_ends_when_its_token_is_revoked(server: Served) -> None:
     assert visitor.get("/").status == 303
 
 
-def test_a_session_ends_after_twelve_hours(tmp_path: Path) -> None:
+def test_session_ends_after_twelve_hours(tmp_path: Path) -> None:
     clock = [1_800_000_000.0]
     with served(settings_in(tmp_path), now=lambda: clock[0]) as server:
         visitor = signed_in(server)
@@ -125,7 +125,7 @@ def test_a_session_ends_after_twelve_hours(tmp_path: Path) -> None:
         assert visitor.get("/").status == 303
 
 
-def test_a_session_asks_no_more_often_than_its_token_may(tmp_path: Path) -> None:
+def test_session_shares_the_limit_of_its_token(tmp_path: Path) -> None:
     with served(settings_in(tmp_path, rates=Rates(per_second=0.001, burst=3))) as server:
         visitor = signed_in(server)
         replies = [visitor.get("/statistics") for _ in range(4)]
@@ -135,7 +135,7 @@ def test_a_session_asks_no_more_often_than_its_token_may(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("place", ["/", "/hosts/web1?build=2", "/?group=dc1%2Frack2&all=1"])
-def test_signing_in_leads_to_a_place_here(place: str) -> None:
+def test_login_redirects_within_the_collector(place: str) -> None:
     assert is_local(place)
 
 
@@ -146,6 +146,6 @@ def test_signing_in_leads_to_a_place_here(place: str) -> None:
         *("/\t/e", "/a\\b"),
     ],
 )
-def test_signing_in_leads_nowhere_else(running: Served, place: str) -> None:
+def test_login_redirects_to_no_other_site(running: Served, place: str) -> None:
     assert not is_local(place)
     assert Visitor(running).sign_in(running.client("reader").token, place).headers["location"] == "/"

@@ -95,7 +95,7 @@ def is_kept(before: dict[str, Any], after: list[dict[str, Any]]) -> bool:
     return any(before.items() <= row.items() for row in after)
 
 
-def test_an_empty_database_gets_the_tables_of_the_schema(empty: Database) -> None:
+def test_empty_database_gets_the_schema(empty: Database) -> None:
     empty.migrate()
 
     with empty.reading() as connection:
@@ -103,7 +103,7 @@ def test_an_empty_database_gets_the_tables_of_the_schema(empty: Database) -> Non
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_an_earlier_version_kept_is_there_afterwards(empty: Database, version: str) -> None:
+def test_migration_keeps_data_of_earlier_version(empty: Database, version: str) -> None:
     begin(empty, version)
     with empty.changing() as connection:
         before = fill(connection)
@@ -124,7 +124,7 @@ def test_what_an_earlier_version_kept_is_there_afterwards(empty: Database, versi
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_after_a_migration_steps_have_numbers_that_no_step_had(empty: Database, version: str) -> None:
+def test_migration_never_reuses_step_numbers(empty: Database, version: str) -> None:
     begin(empty, version)
     with empty.changing() as connection:
         fill(connection)
@@ -138,7 +138,7 @@ def test_after_a_migration_steps_have_numbers_that_no_step_had(empty: Database, 
     assert getattr(taken, "id", taken) == 2
 
 
-def test_a_migration_that_was_made_is_not_made_again(empty: Database) -> None:
+def test_migration_runs_only_once(empty: Database) -> None:
     empty.migrate()
     with empty.changing() as connection:
         before = fill(connection)
@@ -150,7 +150,7 @@ def test_a_migration_that_was_made_is_not_made_again(empty: Database) -> None:
 
 
 @pytest.mark.parametrize("revision", ["9999", "0003"])
-def test_the_tables_of_a_version_that_is_not_known_are_left_alone(empty: Database, revision: str) -> None:
+def test_unknown_schema_version_is_left_unchanged(empty: Database, revision: str) -> None:
     empty.migrate()
     with empty.changing() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = :it"), {"it": revision})
@@ -163,7 +163,7 @@ def test_the_tables_of_a_version_that_is_not_known_are_left_alone(empty: Databas
         assert content(connection) == before
 
 
-def test_a_database_with_a_table_of_another_program_is_refused(empty: Database) -> None:
+def test_database_with_foreign_table_is_refused(empty: Database) -> None:
     with empty.changing() as connection:
         connection.execute(text("CREATE TABLE hosts (id INTEGER)"))
 
@@ -182,19 +182,19 @@ def test_a_database_with_a_table_of_another_program_is_refused(empty: Database) 
         ("mysql://u:secret@h/db", "mysql://u:***@h/db: only postgresql://USER@HOST/NAME can be used"),
     ],
 )
-def test_a_url_of_no_database_of_ours_is_told_without_its_password(url: str, said: str) -> None:
+def test_invalid_url_error_hides_password(url: str, said: str) -> None:
     with pytest.raises(DatabaseError) as caught:
         Database(url)
 
     assert str(caught.value) == said
 
 
-def test_a_database_that_does_not_answer_is_told_in_one_line_without_its_password() -> None:
+def test_unreachable_database_error_hides_password() -> None:
     with pytest.raises(DatabaseError, match=r"^postgresql://u:\*\*\*@127.0.0.1:1/db: .*refused$"):
         Database("postgresql://u:secret@127.0.0.1:1/db").migrate()
 
 
-def test_a_database_of_another_encoding_is_refused(cluster: "Cluster") -> None:
+def test_database_with_other_encoding_is_refused(cluster: "Cluster") -> None:
     """As `initdb` makes them under a C locale: texts would be bytes there."""
     with cluster.database() as url:
         cluster.ask(
@@ -207,7 +207,7 @@ def test_a_database_of_another_encoding_is_refused(cluster: "Cluster") -> None:
         cluster.ask("DROP DATABASE ascii")
 
 
-def test_readers_see_one_state_of_the_database_and_change_nothing(empty: Database) -> None:
+def test_readers_see_a_snapshot_and_cannot_write(empty: Database) -> None:
     empty.migrate()
     asked = select(counters.c.latest).where(counters.c.name == "steps")
     with empty.reading() as reading:
@@ -219,7 +219,7 @@ def test_readers_see_one_state_of_the_database_and_change_nothing(empty: Databas
         assert reading.execute(asked).scalar_one() == 7
 
 
-def test_numbers_of_steps_that_are_gone_are_given_to_no_other(empty: Database) -> None:
+def test_numbers_of_deleted_steps_are_not_reused(empty: Database) -> None:
     empty.migrate()
     step = ReportedStep(label="disk", name="Disk", status=StepStatus.DONE)
     report = Report("web1", step, 1.0, Grant(1, TokenKind.ADMIN))

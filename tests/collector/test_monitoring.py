@@ -23,14 +23,14 @@ def expressions(file: str) -> list[str]:
     return [rule["expr"] for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
 
 
-def test_a_summary_says_one_host_in_the_singular() -> None:
+def test_summary_of_one_host_is_singular() -> None:
     summaries = [line for line in (_FOLDER / "alerts.yaml").read_text().splitlines() if "hosts are" in line]
     assert len(summaries) == 2
     assert all("{{ if eq $value 1.0 }}host is{{ else }}hosts are{{ end }}" in line for line in summaries)
 
 
 @pytest.mark.parametrize("file", ["alerts.yaml", "dashboard.json"])
-def test_they_ask_for_metrics_that_are_there(server: Served, file: str) -> None:
+def test_alerts_and_dashboard_use_existing_metrics(server: Served, file: str) -> None:
     server.client("host", "web1").step("web1", "Disk setup", "failed")
     server.settle()
     reader = server.client("reader")

@@ -50,7 +50,7 @@ def mute(admin: Client, kind: str, scope: str, subject: str, duration: str = "1h
     ("kind", "told"),
     [("acknowledged", ["failed", "done"]), ("muted", ["failed"]), ("maintenance", ["failed"])],
 )
-def test_what_is_muted_sends_no_news(
+def test_muted_hosts_send_no_notices(
     sqlite_settings: CollectorSettings, scope: str, kind: str, told: list[str]
 ) -> None:
     """The first host fails before, and comes to its end after; a second one fails of the same cause."""
@@ -64,7 +64,7 @@ def test_what_is_muted_sends_no_news(
         assert news(server) == (told if scope != "host" else [told[0], "failed", *told[1:]])
 
 
-def test_a_mute_holds_until_its_time_or_its_end(tmp_path: Path) -> None:
+def test_mute_lasts_until_its_end(tmp_path: Path) -> None:
     clock = [NOW]
     with served(settings_in(tmp_path), now=lambda: clock[0]) as server:
         admin = server.client("admin")
@@ -93,12 +93,12 @@ def test_a_mute_holds_until_its_time_or_its_end(tmp_path: Path) -> None:
     "wrong",
     [{"kind": "loud"}, {"scope": "rack"}, {"subject": "a b"}, {"duration": "soon"}, {"duration": "9999d"}],
 )
-def test_a_wrong_mute_is_refused(server: Served, wrong: dict[str, str]) -> None:
+def test_invalid_mute_is_refused(server: Served, wrong: dict[str, str]) -> None:
     fields = {"kind": "muted", "scope": "host", "subject": "web1", "duration": "1h"} | wrong
     assert server.client("admin").post("/api/v1/mutes", **fields).status == 400
 
 
-def test_administrators_mute_on_a_page_and_everybody_sees_it(tmp_path: Path) -> None:
+def test_page_shows_mutes_made_by_administrators(tmp_path: Path) -> None:
     with served(settings_in(tmp_path)) as server:
         fail(server, "web1")
         fail(server, "web2")
@@ -128,7 +128,7 @@ def test_administrators_mute_on_a_page_and_everybody_sees_it(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("scope", ["host", "group", "cause"])
-def test_the_page_of_a_host_says_what_covers_it(tmp_path: Path, scope: str) -> None:
+def test_host_page_shows_its_mutes(tmp_path: Path, scope: str) -> None:
     with served(settings_in(tmp_path)) as server:
         fail(server, "web1")
         fail(server, "web2", why="no mirror could be reached", group="dc2")
@@ -150,7 +150,7 @@ def test_the_page_of_a_host_says_what_covers_it(tmp_path: Path, scope: str) -> N
         assert state(before) != state(reader.page("/hosts/web1"))
 
 
-def test_the_page_of_a_host_says_a_reason_once(tmp_path: Path) -> None:
+def test_host_page_shows_reason_once(tmp_path: Path) -> None:
     with served(settings_in(tmp_path)) as server:
         fail(server, "web1")
         page = signed_in(server).page("/hosts/web1")

@@ -61,12 +61,12 @@ def notice(verdict: str = "failed", before: str = "progressing", **values: Any) 
         ('groups = ["dc1"]\ncauses = ["*network*"]', False),
     ],
 )
-def test_a_destination_gets_what_its_filter_admits(settings: str, *, admitted: bool) -> None:
+def test_destination_gets_only_matching_notices(settings: str, *, admitted: bool) -> None:
     (one,) = parse_destinations(f'[[destination]]\nname = "ops"\nurl = "json://h"\n{settings}').all
     assert one.admits(notice()) is admitted
 
 
-def test_the_end_of_trouble_is_told_to_whoever_heard_of_it_and_nobody_else() -> None:
+def test_end_goes_only_to_notified_destinations() -> None:
     end = notice("done", "failed", reason="It is complete.", reason_before="no disk")
     only_begins = notice("done", "progressing")
     of_disks = DestinationFilter(verdicts=(FleetVerdict.FAILED,), causes=("*disk*",))
@@ -77,7 +77,7 @@ def test_the_end_of_trouble_is_told_to_whoever_heard_of_it_and_nobody_else() -> 
     assert not of_disks.admits(only_begins)
 
 
-def test_people_are_told_the_reason_once_and_how_many() -> None:
+def test_message_has_reason_once_and_count() -> None:
     together = [notice(id=number, host=f"web{number}") for number in range(1, 37)]
 
     one = message_of(together[:1], "no disk", "https://c.example.com")
@@ -98,14 +98,14 @@ def test_people_are_told_the_reason_once_and_how_many() -> None:
     assert "no disk" not in one.body + many.body
 
 
-def test_a_long_reason_is_clamped_in_the_title_and_stands_below() -> None:
+def test_long_reason_is_shortened_in_title() -> None:
     reason = "x" * 5000
     told = message_of([notice(reason=reason)], reason)
     assert len(told.title) == 200
     assert told.body.splitlines()[0] == "x" * 1999 + "…"
 
 
-def test_a_reason_calls_nobody_and_is_no_markup() -> None:
+def test_reason_has_no_mention_or_markup() -> None:
     reason = "<!channel> @everyone <b>disk</b> of root@web1\u202e"
     told = message_of([notice(reason=reason)], reason)
     assert told.title == (
@@ -136,7 +136,7 @@ def test_a_reason_calls_nobody_and_is_no_markup() -> None:
         ),
     ],
 )
-def test_a_wrong_file_is_told_in_a_line(text: str, said: str) -> None:
+def test_invalid_file_error_is_one_line(text: str, said: str) -> None:
     with pytest.raises(DestinationError) as caught:
         parse_destinations(text)
     assert str(caught.value).startswith(said)
@@ -214,7 +214,7 @@ def title_and_type(received: Received) -> tuple[str, str]:
     return body["title"], body["type"]
 
 
-def test_each_destination_is_told_what_it_wants_once_and_retried_by_itself(desk: Desk) -> None:
+def test_destinations_are_notified_and_retried_independently(desk: Desk) -> None:
     with receiving() as everything, receiving() as disks:
         text = destination("all", json_url(everything)) + destination(
             "disks", json_url(disks), 'causes = ["*disk*"]'
@@ -246,7 +246,7 @@ def test_each_destination_is_told_what_it_wants_once_and_retried_by_itself(desk:
     assert desk.waiting() == {}
 
 
-def test_a_redirect_is_a_refusal(desk: Desk) -> None:
+def test_redirect_counts_as_refusal(desk: Desk) -> None:
     with receiving() as receiver:
         receiver.statuses = [307]
         desk.news("web1")
@@ -254,7 +254,7 @@ def test_a_redirect_is_a_refusal(desk: Desk) -> None:
     assert desk.waiting() == {"ops": 1}
 
 
-def test_a_destination_that_never_answers_is_left_and_tried_again(desk: Desk) -> None:
+def test_unresponsive_destination_is_retried(desk: Desk) -> None:
     with receiving() as receiver:
         receiver.is_held.set()
         desk.news("web1")
@@ -264,7 +264,7 @@ def test_a_destination_that_never_answers_is_left_and_tried_again(desk: Desk) ->
         assert desk.waiting() == {"ops": 1}
 
 
-def test_no_secret_of_a_url_is_logged_or_shown(
+def test_url_secrets_are_not_logged_or_shown(
     desk: Desk, tmp_path: Path, log: io.StringIO, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with receiving() as receiver:
@@ -285,7 +285,7 @@ def test_no_secret_of_a_url_is_logged_or_shown(
     assert str(caught.value) == "ops: apprise does not understand a URL of slack://; see appriseit.com"
 
 
-def test_alertmanager_hears_of_the_beginning_and_the_end(desk: Desk) -> None:
+def test_alertmanager_gets_begin_and_end(desk: Desk) -> None:
     with receiving() as receiver:
         url = receiver.url.replace("http://", f"alertmanager://me:{SECRET}@").removesuffix("/news")
         text = 'page = "https://c.example.com"\n' + destination("am", url)
@@ -310,7 +310,7 @@ def test_alertmanager_hears_of_the_beginning_and_the_end(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("processes", [1, 3])
-def test_however_many_processes_tell_each_destination_each_news_once(
+def test_several_processes_send_each_notice_once(
     postgresql_settings: CollectorSettings, tmp_path: Path, processes: int
 ) -> None:
     """The destinations have different filters, one of them refuses at first, and one is slow."""
@@ -355,14 +355,14 @@ def named(received: Received) -> list[str]:
     return [str(body["title"]).split()[0]]
 
 
-def test_a_wrong_file_starts_no_collector(tmp_path: Path) -> None:
+def test_invalid_file_prevents_start(tmp_path: Path) -> None:
     file = tmp_path / "notices.toml"
     file.write_text(destination("ops", "nothing"))
     with pytest.raises(NoticesError, match=r"notices.toml: ops: apprise does not understand its URL"):
         Collector(settings_in(tmp_path, notices=file))
 
 
-def test_an_operator_tries_the_destinations(tmp_path: Path) -> None:
+def test_notices_command_tests_destinations(tmp_path: Path) -> None:
     file = tmp_path / "notices.toml"
     with receiving() as good, receiving() as bad, receiving() as alerts:
         bad.statuses = [500]
@@ -381,6 +381,6 @@ def test_an_operator_tries_the_destinations(tmp_path: Path) -> None:
     assert len(alerts.came) == 2
 
 
-def test_apprise_is_imported_only_where_a_destination_needs_it() -> None:
+def test_apprise_is_imported_only_if_needed() -> None:
     program = "import sys, service_record.collector.process as p; sys.exit('apprise' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

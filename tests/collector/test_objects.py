@@ -54,7 +54,7 @@ def file_of(folder: Path, content: bytes) -> Path:
 
 
 @pytest.mark.parametrize("content", [b"", b"a bundle", os.urandom(LARGE)], ids=["empty", "small", "large"])
-def test_an_object_is_read_as_it_was_put(kept: Objects, tmp_path: Path, content: bytes) -> None:
+def test_object_is_read_unchanged(kept: Objects, tmp_path: Path, content: bytes) -> None:
     key = new_key("web1")
 
     kept.put(key, file_of(tmp_path, content))
@@ -62,18 +62,18 @@ def test_an_object_is_read_as_it_was_put(kept: Objects, tmp_path: Path, content:
     assert b"".join(kept.read(key)) == content
 
 
-def test_a_large_object_is_read_in_pieces(kept: Objects, tmp_path: Path) -> None:
+def test_large_object_is_read_in_pieces(kept: Objects, tmp_path: Path) -> None:
     kept.put("web1/large", file_of(tmp_path, bytes(LARGE)))
 
     assert max(len(piece) for piece in kept.read("web1/large")) < LARGE / 2
 
 
-def test_what_is_not_there_cannot_be_read(kept: Objects) -> None:
+def test_missing_object_cannot_be_read(kept: Objects) -> None:
     with pytest.raises(NoSuchObject, match=r"^web1/gone: no such object$"):
         kept.read("web1/gone")
 
 
-def test_a_file_that_cannot_be_read_leaves_no_object(kept: Objects, tmp_path: Path) -> None:
+def test_unreadable_file_leaves_no_object(kept: Objects, tmp_path: Path) -> None:
     with pytest.raises(ObjectError):
         kept.put("web1/gone", tmp_path / "gone")
 
@@ -87,7 +87,7 @@ def test_objects_of_all_hosts_are_listed(kept: Objects, tmp_path: Path) -> None:
     assert sorted(kept.keys_before(inf)) == ["web1/a", "web1/b", "web10/a"]
 
 
-def test_what_is_deleted_is_gone_and_can_be_deleted_again(kept: Objects, tmp_path: Path) -> None:
+def test_object_can_be_deleted_twice(kept: Objects, tmp_path: Path) -> None:
     kept.put("web1/a", file_of(tmp_path, b"x"))
 
     kept.delete(["web1/a"])
@@ -96,7 +96,7 @@ def test_what_is_deleted_is_gone_and_can_be_deleted_again(kept: Objects, tmp_pat
     assert list(kept.keys_before(inf)) == []
 
 
-def test_a_key_leads_nowhere_out_of_the_folder(tmp_path: Path) -> None:
+def test_key_cannot_leave_the_folder(tmp_path: Path) -> None:
     kept = objects(CollectorSettings(data=tmp_path / "data"))
 
     with pytest.raises(ObjectError):
@@ -105,9 +105,7 @@ def test_a_key_leads_nowhere_out_of_the_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "escaped").exists()
 
 
-def test_a_store_that_does_not_answer_is_told_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreachable_store_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "ftp://nowhere")
     monkeypatch.setenv("AWS_REGION", "us-east-1")
 
@@ -117,7 +115,7 @@ def test_a_store_that_does_not_answer_is_told_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_a_client_is_not_told_where_the_object_store_is(
+def test_client_never_sees_object_store_address(
     sqlite_settings: CollectorSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {

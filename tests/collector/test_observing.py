@@ -50,7 +50,7 @@ def metric(text: str, name: str) -> float:
     return float(value)
 
 
-def test_metrics_count_what_was_taken_how_the_fleet_is_and_what_was_written(sqlite_server: Served) -> None:
+def test_metrics_count_reports_hosts_and_writes(sqlite_server: Served) -> None:
     host = sqlite_server.client("host", "web1")
     host.step("web1", "Disk setup", "init")
     host.get("/api/v1/hosts/web1/steps", name="Disk setup", status="done")
@@ -69,9 +69,7 @@ def test_metrics_count_what_was_taken_how_the_fleet_is_and_what_was_written(sqli
     assert metric(text, "service_record_commits_total") >= 2
 
 
-def test_calls_of_the_assisted_service_are_counted_and_logged_by_their_route(
-    sqlite_server: Served, log: io.StringIO
-) -> None:
+def test_assisted_calls_are_counted_and_logged_by_route(sqlite_server: Served, log: io.StringIO) -> None:
     host = AssistedRules().add_host()
     map_host(sqlite_server, "web1", host)
     agent = Agent(sqlite_server.client("host", "web1"), host)
@@ -87,7 +85,7 @@ def test_calls_of_the_assisted_service_are_counted_and_logged_by_their_route(
     assert refused["route"] == f"{BASE_PATH}/v2/infra-envs/{{infra_env_id}}/hosts/{{host_id}}/progress"
 
 
-def test_the_page_names_every_metric_with_its_labels_and_no_other(sqlite_server: Served) -> None:
+def test_metrics_page_documents_every_metric(sqlite_server: Served) -> None:
     sqlite_server.client("host", "web1").step("web1", "Disk setup")
     text = sqlite_server.client("reader").get("/metrics").body.decode()
     kinds = dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.MULTILINE))
@@ -104,12 +102,12 @@ def test_the_page_names_every_metric_with_its_labels_and_no_other(sqlite_server:
             assert set(re.findall(r'(\w+)="', line[1] or "")) == set(filter(None, labels.split(","))), name
 
 
-def test_metrics_are_for_those_who_may_read(sqlite_server: Served) -> None:
+def test_metrics_need_a_reader_token(sqlite_server: Served) -> None:
     assert sqlite_server.stranger.get("/metrics").status == 401
     assert sqlite_server.client("host", "web1").get("/metrics").status == 403
 
 
-def test_paths_and_methods_that_anybody_makes_up_do_not_become_metrics(sqlite_server: Served) -> None:
+def test_unknown_paths_and_methods_add_no_metrics(sqlite_server: Served) -> None:
     for number in range(20):
         sqlite_server.stranger.ask("GET", f"/made/up/{number}")
         sqlite_server.stranger.ask(f"MADE{number}", "/healthz")
@@ -119,9 +117,7 @@ def test_paths_and_methods_that_anybody_makes_up_do_not_become_metrics(sqlite_se
     assert "made" not in text.lower()
 
 
-def test_a_refused_request_is_a_line_of_json_with_the_id_that_its_answer_has(
-    tmp_path: Path, log: io.StringIO
-) -> None:
+def test_refused_request_is_logged_with_request_id(tmp_path: Path, log: io.StringIO) -> None:
     with served(settings_in(tmp_path)) as server:
         reply = server.client("host", "web1").step("web2", "Disk setup")
 
@@ -131,7 +127,7 @@ def test_a_refused_request_is_a_line_of_json_with_the_id_that_its_answer_has(
     assert (line["address"], line["token"]) == ("127.0.0.1", 1)
 
 
-def test_a_step_that_is_taken_is_no_line_of_the_log(sqlite_server: Served, log: io.StringIO) -> None:
+def test_accepted_step_is_not_logged(sqlite_server: Served, log: io.StringIO) -> None:
     host = sqlite_server.client("host", "web1")
 
     replies = [host.step("web1", "Disk setup", status) for status in ("init", "done")]
@@ -140,7 +136,7 @@ def test_a_step_that_is_taken_is_no_line_of_the_log(sqlite_server: Served, log: 
     assert [line for line in lines(log) if line.get("route")] == []
 
 
-def test_no_secret_is_logged_wherever_somebody_puts_it(tmp_path: Path, log: io.StringIO) -> None:
+def test_secrets_are_never_logged(tmp_path: Path, log: io.StringIO) -> None:
     with served(settings_in(tmp_path)) as server:
         admin = server.client("admin")
         canary = Client(server.url, CANARIES[0])
@@ -166,9 +162,7 @@ def test_no_secret_is_logged_wherever_somebody_puts_it(tmp_path: Path, log: io.S
     assert "CANARY" not in said
 
 
-def test_a_fault_is_answered_with_its_id_and_logged_without_what_it_said(
-    tmp_path: Path, log: io.StringIO
-) -> None:
+def test_fault_is_logged_with_id_without_message(tmp_path: Path, log: io.StringIO) -> None:
     async def broken(request: Request) -> Response:
         raise RuntimeError(f"{CANARIES[1]} {request.url}")
 
@@ -194,9 +188,7 @@ def test_a_fault_is_answered_with_its_id_and_logged_without_what_it_said(
     assert "CANARY" not in log.getvalue() + sent[1]["body"].decode()
 
 
-def test_a_database_that_does_not_answer_is_told_as_503_and_logged_with_where_it_was(
-    tmp_path: Path, log: io.StringIO
-) -> None:
+def test_unreachable_database_returns_503_and_is_logged(tmp_path: Path, log: io.StringIO) -> None:
     with served(settings_in(tmp_path)) as server:
         admin = server.client("admin")
         with server.collector.database.changing() as connection:
@@ -212,7 +204,7 @@ def test_a_database_that_does_not_answer_is_told_as_503_and_logged_with_where_it
     assert any("store/administration.py" in str(frame) for frame in line["at"])  # type: ignore[attr-defined]
 
 
-def test_what_looks_like_a_token_is_masked_whoever_logs_it(log: io.StringIO) -> None:
+def test_tokens_are_masked_in_all_logs(log: io.StringIO) -> None:
     logs.log().info("a token", value="see srt_12_abcdefghijklmnop for it")
     logging.getLogger("some.library").error("got %s", "srt_12_abcdefghijklmnop")
     try:

@@ -41,11 +41,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
-def test_the_document_is_valid() -> None:
+def test_document_is_valid() -> None:
     validate(openapi_document())
 
 
-def test_every_route_for_machines_is_in_the_document_and_nothing_else(tmp_path: Path) -> None:
+def test_document_contains_exactly_the_api_routes(tmp_path: Path) -> None:
     with Collector(settings_in(tmp_path)) as collector:
         served_routes = {
             (route.method, PARAMETER.sub(r"{\1}", route.template.rstrip("/")))
@@ -56,7 +56,7 @@ def test_every_route_for_machines_is_in_the_document_and_nothing_else(tmp_path: 
     assert served_routes == {(operation.method, operation.template) for operation in OPERATIONS}
 
 
-def test_the_document_is_served_to_readers(server: Served) -> None:
+def test_document_is_served_to_readers(server: Served) -> None:
     reply = server.client("reader").get("/api/v1/openapi.json")
 
     assert reply.json["openapi"] == "3.1.0"
@@ -66,7 +66,7 @@ def test_the_document_is_served_to_readers(server: Served) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: f"{one.method} {one.path}")
-def test_whatever_the_document_allows_is_answered_as_it_says(server: Served, operation: Operation) -> None:
+def test_allowed_requests_get_documented_answers(server: Served, operation: Operation) -> None:
     schema = schemathesis.openapi.from_dict(openapi_document())
     kind = "enrolment" if operation.who is ENROLLING else "admin"
     client = server.client(kind)
@@ -89,7 +89,7 @@ def test_whatever_the_document_allows_is_answered_as_it_says(server: Served, ope
     assert statuses
 
 
-def test_the_page_has_every_call_with_its_tokens() -> None:
+def test_http_api_page_lists_every_call() -> None:
     page = (REPOSITORY / "docs/http-api.md").read_text().partition("\n## Calls\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `([A-Z]+ /\S+)` \| (.+) \| (.+) \|$", page, re.MULTILINE)
 

@@ -73,7 +73,7 @@ def bars(found: Drawing, name: str) -> list[tuple[float | None, float | None, st
     return [(bar.start, bar.end, bar.look) for bar in row_of(found, name).bars]
 
 
-def test_a_step_is_from_its_beginning_to_its_end() -> None:
+def test_step_bar_spans_begin_to_end() -> None:
     found = drawn(
         ("disk", "init", 10), ("disk", "done", 30), ("packages", "init", 31), ("packages", "failed", 40)
     )
@@ -82,13 +82,13 @@ def test_a_step_is_from_its_beginning_to_its_end() -> None:
     assert bars(found, "packages") == [(31, 40, "failure")]
 
 
-def test_a_step_without_an_end_goes_on_until_now_or_was_never_ended() -> None:
+def test_unfinished_step_is_running_or_interrupted() -> None:
     assert bars(drawn(("disk", "init", 10)), "disk") == [(10, None, "running")]
     over = drawn(("disk", "init", 10), of=build("failed"))
     assert bars(over, "disk") == [(10, 60, "interrupted")]
 
 
-def test_steps_are_in_the_order_of_their_priority_and_then_as_they_came() -> None:
+def test_steps_are_ordered_by_priority_and_time() -> None:
     told = [("net", 2), ("disk", 1), ("packages", 2), ("agent", -1)]
     shown = [step(number, name, "done", number, priority) for number, (name, priority) in enumerate(told)]
 
@@ -97,14 +97,14 @@ def test_steps_are_in_the_order_of_their_priority_and_then_as_they_came() -> Non
     assert [row.name for row in found.rows[1:]] == ["agent", "disk", "net", "packages"]
 
 
-def test_a_step_that_began_again_had_no_end() -> None:
+def test_restarted_step_was_interrupted() -> None:
     found = drawn(("disk", "init", 10), ("net", "done", 12), ("disk", "init", 20), ("disk", "done", 30))
 
     assert bars(found, "disk") == [(10, 20, "interrupted"), (20, 30, "success")]
     assert bars(found, "net") == [(12, 12, "success")]
 
 
-def test_what_is_reported_of_a_step_that_goes_on_is_no_bar_of_its_own() -> None:
+def test_update_of_running_step_adds_no_bar() -> None:
     told = [("packages", "reported", 10.0 + at) for at in range(4)]
 
     found = drawn(("packages", "init", 5), *told, ("packages", "done", 30), ("note", "reported", 40))
@@ -113,7 +113,7 @@ def test_what_is_reported_of_a_step_that_goes_on_is_no_bar_of_its_own() -> None:
     assert bars(found, "note") == [(40, 40, "told")]
 
 
-def test_each_try_of_a_loop_is_drawn() -> None:
+def test_every_try_of_a_loop_is_drawn() -> None:
     rounds = [
         (name, status, 10.0 * number + at)
         for number in range(14)
@@ -129,7 +129,7 @@ def test_each_try_of_a_loop_is_drawn() -> None:
     assert len(found.bars(row_of(found, "ks"))) == 14
 
 
-def test_a_loop_longer_than_the_page_has_room_for_says_how_often() -> None:
+def test_long_loop_shows_its_count() -> None:
     rounds = [("pxe", status, 10.0 * number) for number in range(200) for status in ("init", "done")]
 
     found = drawn(*rounds, of=replace(build(), updated_at=BEGAN + 2000), now=2100)
@@ -150,7 +150,7 @@ def marks(found: Drawing, name: str) -> list[tuple[str, float]]:
     return [(kind, round(at / 95 * found.axis.end, 1)) for kind, at in last.marks]
 
 
-def test_a_running_step_has_its_typical_time_and_its_budget() -> None:
+def test_running_step_has_typical_time_and_budget() -> None:
     found = drawn(("net", "done", 5), ("disk", "init", 60), now=100, pace=paced(20, 70))
 
     assert marks(found, "disk") == [("typical", 80), ("budget", 130)]
@@ -161,7 +161,7 @@ def test_a_running_step_has_its_typical_time_and_its_budget() -> None:
     assert bar.begin + bar.width + bar.silence < 95 * 101 / 130
 
 
-def test_what_has_ended_or_is_far_ahead_is_not_marked() -> None:
+def test_finished_steps_and_distant_times_are_unmarked() -> None:
     ended = drawn(("disk", "init", 10), ("disk", "done", 60), pace=paced(20, 70))
     assert (ended.marks, ended.axis.end) == (set(), 100)
     ahead = drawn(("disk", "init", 60), now=100, pace=paced(600, 7200))
@@ -171,7 +171,7 @@ def test_what_has_ended_or_is_far_ahead_is_not_marked() -> None:
 
 
 @pytest.mark.parametrize("verdict", ["stuck", "silent", "looping", "progressing"])
-def test_the_axis_of_a_host_that_is_overdue_ends_at_its_last_report(verdict: str) -> None:
+def test_axis_of_overdue_host_ends_at_last_report(verdict: str) -> None:
     told = [("net", "done", 5.0), ("disk", "init", 40.0)]
     found = drawn(*told, of=build(verdict), now=90_000, pace=paced(10, 30))
 
@@ -186,7 +186,7 @@ def test_the_axis_of_a_host_that_is_overdue_ends_at_its_last_report(verdict: str
     assert (in_time.reached, in_time.is_overdue) == (89, False)
 
 
-def test_a_long_quiet_time_does_not_squeeze_the_steps() -> None:
+def test_long_silence_does_not_squeeze_steps() -> None:
     told = [
         ("disk", "init", 10.0),
         ("disk", "done", 30.0),
@@ -202,7 +202,7 @@ def test_a_long_quiet_time_does_not_squeeze_the_steps() -> None:
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
-def test_a_service_is_drawn_by_its_outcome(outcome: Outcome) -> None:
+def test_service_is_drawn_by_outcome(outcome: Outcome) -> None:
     ran = (ServiceRan("crio", ((BEGAN + 22, None, outcome.value),)),)
     found = build_drawing(build(), (), (), service_rows(ran, BEGAN, BEGAN + 100), BEGAN + 100)
     (bar,) = row_of(found, "crio").bars
@@ -211,7 +211,7 @@ def test_a_service_is_drawn_by_its_outcome(outcome: Outcome) -> None:
     assert bar.word in bar.text
 
 
-def test_boots_and_services_are_beside_the_steps() -> None:
+def test_boots_and_services_have_rows() -> None:
     boots = (Boot("a", BEGAN, BEGAN + 10), Boot("b", BEGAN + 20, BEGAN + 30))
     ran = (
         ServiceRan("crio", ((BEGAN + 22, BEGAN + 25, "success"), (BEGAN - 900, BEGAN - 800, "failure"))),
@@ -228,7 +228,7 @@ def test_boots_and_services_are_beside_the_steps() -> None:
 @pytest.mark.parametrize(
     ("verdict", "sign"), [("looping", "↻"), ("failed", "✗"), ("done", "✓"), ("stuck", "▲")]
 )
-def test_a_build_is_drawn_by_its_verdict(verdict: str, sign: str) -> None:
+def test_build_is_drawn_by_verdict(verdict: str, sign: str) -> None:
     found = drawn(of=build(verdict, 50 if verdict == "done" else None))
 
     assert (found.rows[0].latest.sign, found.rows[0].latest.word) == (sign, verdict)
@@ -259,7 +259,7 @@ def test_bars_stay_within_their_chart(
             assert bar.text
 
 
-def test_a_build_that_was_overtaken_goes_on_no_more() -> None:
+def test_replaced_build_is_not_running() -> None:
     found = build_drawing(build(verdict="abandoned"), (), (), (), BEGAN + 3600, is_latest=False)
 
     assert (found.axis.end, found.rows[0].latest.sign) == (60, "▲")
@@ -276,7 +276,7 @@ def sections(text: str) -> list[str]:
     return re.findall('<section id="([^"]+)"', text)
 
 
-def test_what_records_say_is_summed_up_for_a_page() -> None:
+def test_records_are_summarized_for_a_page() -> None:
     running = [entry(at=5)]
     look, page = look_at(("crio", failed_run()), ("kubelet", running), left_out=("why" * 999, *"x" * 40))
     began = START.timestamp()
@@ -304,7 +304,7 @@ def test_what_records_say_is_summed_up_for_a_page() -> None:
     ]
 
 
-def test_records_without_a_run_are_no_page() -> None:
+def test_records_without_runs_give_no_page() -> None:
     assert look_at(left_out=("x",)) == (RecordsLook(left_out=("x",)), Analysis(left_out=("x",)))
     look, page = look_at(("crio", []))
     assert page == Analysis()
@@ -313,7 +313,7 @@ def test_records_without_a_run_are_no_page() -> None:
     ]
 
 
-def test_the_latest_runs_of_the_first_services_are_on_a_page() -> None:
+def test_page_is_limited_to_latest_runs() -> None:
     runs = [
         each
         for at in range(0, 610, 10)
@@ -333,6 +333,6 @@ def test_the_latest_runs_of_the_first_services_are_on_a_page() -> None:
     ("silence", "reason"),
     [(None, "crio; "), (0.0, "crio for 0.00s; "), (3600.0, "crio for 1h 0m; ")],
 )
-def test_what_ran_when_its_latest_entry_came_runs_since(silence: float | None, reason: str) -> None:
+def test_service_running_at_last_entry_is_still_running(silence: float | None, reason: str) -> None:
     look, _ = look_at(("crio", [entry()]), silence=silence)
     assert (look.verdict, look.reason[: len(reason)]) == ("running", reason)

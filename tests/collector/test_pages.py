@@ -52,7 +52,7 @@ def words(page: Page, tag: str) -> list[str]:
     return [" ".join(text.split()) for text in page.texts(tag)]
 
 
-def test_those_in_trouble_come_first(visitor: Visitor) -> None:
+def test_hosts_in_trouble_come_first(visitor: Visitor) -> None:
     page = visitor.page("/")
     shown = rows(page)
 
@@ -74,7 +74,7 @@ def fail_many(server: Served, count: int, first: int = 1) -> None:
     server.settle()
 
 
-def test_hosts_that_fail_of_one_cause_are_one_line(tmp_path: Path) -> None:
+def test_hosts_with_one_cause_share_a_line(tmp_path: Path) -> None:
     clock = [1_800_000_000.0]
     with served(settings_in(tmp_path), now=lambda: clock[0]) as server:
         fail_many(server, 35)
@@ -103,7 +103,7 @@ def test_hosts_that_fail_of_one_cause_are_one_line(tmp_path: Path) -> None:
         assert reader.get("/api/v1/hosts", cause=cause).json["total"] == 36
 
 
-def test_what_the_page_shows_can_be_taken_along(fleet: Served, visitor: Visitor) -> None:
+def test_shown_hosts_can_be_exported(fleet: Served, visitor: Visitor) -> None:
     page = visitor.page("/?group=dc2")
     links = {node.attributes["href"] for node in page.all("a")}
     assert {"/fleet.csv?group=dc2", "/fleet.json?group=dc2"} <= links
@@ -117,7 +117,7 @@ def test_what_the_page_shows_can_be_taken_along(fleet: Served, visitor: Visitor)
     assert json.loads(visitor.get("/fleet.json?machine=nobody").body) == []
 
 
-def test_no_text_of_a_host_is_a_formula_in_a_spreadsheet(server: Served) -> None:
+def test_csv_contains_no_formula(server: Served) -> None:
     logs = "=HYPERLINK(1)"
     server.client("host", "web1").step("web1", logs, "init", group="=1+1")
     visitor = signed_in(server)
@@ -126,7 +126,7 @@ def test_no_text_of_a_host_is_a_formula_in_a_spreadsheet(server: Served) -> None
     assert cells["group"] == "'=1+1"
 
 
-def test_an_empty_fleet_tells_how_the_first_host_comes(server: Served) -> None:
+def test_empty_fleet_explains_the_first_report(server: Served) -> None:
     visitor = signed_in(server)
     shown = visitor.page("/").texts("pre")
     assert "service-record collector token create host web1" in shown
@@ -135,7 +135,7 @@ def test_an_empty_fleet_tells_how_the_first_host_comes(server: Served) -> None:
     wait_for(lambda: not visitor.page("/").texts("pre"))  # what took long to count stands for a moment
 
 
-def test_a_message_that_the_reason_repeats_is_not_shown() -> None:
+def test_message_equal_to_reason_is_hidden() -> None:
     reason = "step Disk setup failed: no disk."
     assert unrepeated("Disk setup  failed", reason) == unrepeated("no disk", reason) == ""
     assert unrepeated("Disk setup: no disk", reason) == ""
@@ -155,7 +155,7 @@ def test_a_message_that_the_reason_repeats_is_not_shown() -> None:
         ("?verdict=nonsense&page=x&all=0&each=1", FAILED, 30),
     ],
 )
-def test_the_url_says_which_hosts_are_shown(visitor: Visitor, query: str, some: str, count: int) -> None:
+def test_url_selects_the_hosts(visitor: Visitor, query: str, some: str, count: int) -> None:
     page = visitor.page(f"/{query}")
 
     assert some in rows(page)
@@ -164,19 +164,19 @@ def test_the_url_says_which_hosts_are_shown(visitor: Visitor, query: str, some: 
     assert len(rows(visitor.page(stream.replace("/events", "/")))) == count  # what is live is the same
 
 
-def test_a_verdict_that_was_asked_for_can_be_left_again(visitor: Visitor) -> None:
+def test_verdict_filter_can_be_removed(visitor: Visitor) -> None:
     page = visitor.page("/?group=dc2&verdict=failed")
 
     (chosen,) = [node for node in page.all("a") if node.attributes.get("aria-current") == "true"]
     assert chosen.attributes["href"] == "/?group=dc2"
 
 
-def test_nothing_found_leads_on(visitor: Visitor) -> None:
+def test_empty_result_links_to_all_hosts(visitor: Visitor) -> None:
     assert "No host passes these filters." in visitor.page("/?machine=nobody").text
     assert "This page has no hosts any more." in visitor.page("/?each=1&after=verdict:9e9:done:zzz").text
 
 
-def test_many_hosts_are_on_many_pages(server: Served) -> None:
+def test_many_hosts_are_split_into_pages(server: Served) -> None:
     def change(connection: Connection) -> None:
         seen = {"first_seen": 0.0, "last_seen": 0.0, "verdict": "progressing"}
         connection.execute(insert(hosts), [{"name": f"web{number:03}", **seen} for number in range(205)])
@@ -195,7 +195,7 @@ def test_many_hosts_are_on_many_pages(server: Served) -> None:
     assert first.attributes["href"] == "/?all=1"
 
 
-def test_a_host_that_was_done_long_ago_is_shown_when_asked_for(tmp_path: Path) -> None:
+def test_old_done_host_is_shown_on_request(tmp_path: Path) -> None:
     clock = [1_800_000_000.0]
     with served(settings_in(tmp_path), now=lambda: clock[0]) as server:
         server.client("host", "web1").step("web1", "Call home", "done", percentage=100)
@@ -206,7 +206,7 @@ def test_a_host_that_was_done_long_ago_is_shown_when_asked_for(tmp_path: Path) -
         assert rows(visitor.page("/?all=1&each=1")) == ["web1"]
 
 
-def test_what_failed_takes_no_longer_as_time_goes_on(tmp_path: Path) -> None:
+def test_failed_build_has_constant_duration(tmp_path: Path) -> None:
     clock = [1_800_000_000.0]
     with served(settings_in(tmp_path), now=lambda: clock[0]) as server:
         host = server.client("host", "web1")
@@ -221,7 +221,7 @@ def test_what_failed_takes_no_longer_as_time_goes_on(tmp_path: Path) -> None:
         assert "30s" in visitor.page("/hosts/web1").texts("dd")
 
 
-def test_a_failure_is_told_with_its_logs_and_what_the_records_say(fleet: Served, visitor: Visitor) -> None:
+def test_failure_shows_logs_and_record_diagnosis(fleet: Served, visitor: Visitor) -> None:
     page = visitor.page(f"/hosts/{FAILED}")
 
     assert "Disk setup failed" in words(page, "h3")
@@ -233,7 +233,7 @@ def test_a_failure_is_told_with_its_logs_and_what_the_records_say(fleet: Served,
     assert any("1 of 3 logs is missing" in text for text in page.texts("li"))
 
 
-def test_rounds_of_a_loop_are_told_once(visitor: Visitor) -> None:
+def test_loop_is_listed_once(visitor: Visitor) -> None:
     page = visitor.page(f"/hosts/{LOOPING}")
 
     steps = [node for node in page.all("tr") if node.attributes.get("id", "").startswith("step-")]
@@ -242,7 +242,7 @@ def test_rounds_of_a_loop_are_told_once(visitor: Visitor) -> None:
     assert page.texts("th").count("boots") == 14
 
 
-def test_an_earlier_build_keeps_its_page(server: Served) -> None:
+def test_earlier_build_has_a_page(server: Served) -> None:
     host = server.client("host", "web1")
     host.step("web1", "Old step", "init", build="first")
     host.step("web1", "New step", "init", build="second")
@@ -259,7 +259,7 @@ def test_an_earlier_build_keeps_its_page(server: Served) -> None:
     assert "Build 1, an earlier one" in earlier.text
 
 
-def test_what_was_wrong_with_a_report_is_told(server: Served) -> None:
+def test_notes_of_a_report_are_shown(server: Served) -> None:
     server.client("host", "web1").step("web1", "Disk setup", "exploded", percentage=180, logs="x" * 100_000)
 
     page = signed_in(server).page("/hosts/web1")
@@ -271,7 +271,7 @@ def test_what_was_wrong_with_a_report_is_told(server: Served) -> None:
     assert 60_000 < len(whole.body) < 66_000
 
 
-def test_a_host_that_nobody_knows_is_told_on_a_page(visitor: Visitor) -> None:
+def test_unknown_host_is_an_error_page(visitor: Visitor) -> None:
     for path in ("/hosts/nobody", f"/hosts/{FAILED}?build=77", "/hosts/nobody/analysis", "/hosts/a%20b"):
         reply = visitor.get(path)
         assert reply.status in {400, 404}, path
@@ -280,7 +280,7 @@ def test_a_host_that_nobody_knows_is_told_on_a_page(visitor: Visitor) -> None:
         assert visitor.get(f"/hosts/{FAILED}/{path}").status == 404, path
 
 
-def test_the_statistics_tell_the_failures_of_steps(visitor: Visitor) -> None:
+def test_statistics_show_failures_of_steps(visitor: Visitor) -> None:
     page = visitor.page("/statistics?by=group&group=dc2")
 
     assert "disk_setup" in page.texts("th")
@@ -289,7 +289,7 @@ def test_the_statistics_tell_the_failures_of_steps(visitor: Visitor) -> None:
 
 
 @pytest.mark.parametrize("path", EVERY)
-def test_pages_are_built_for_everybody(visitor: Visitor, path: str) -> None:
+def test_pages_have_accessible_markup(visitor: Visitor, path: str) -> None:
     page = visitor.page(path)
 
     assert page.all("html")[0].attributes["lang"] == "en"
@@ -308,7 +308,7 @@ def test_pages_are_built_for_everybody(visitor: Visitor, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", EVERY)
-def test_nothing_in_a_page_needs_what_the_policy_forbids(visitor: Visitor, path: str) -> None:
+def test_pages_comply_with_their_csp(visitor: Visitor, path: str) -> None:
     reply = visitor.get(path)
     page = visitor.page(path)
 
@@ -323,7 +323,7 @@ def test_nothing_in_a_page_needs_what_the_policy_forbids(visitor: Visitor, path:
         assert script.attributes["src"].startswith("/static/")
 
 
-def test_styles_and_script_are_kept_for_good_under_their_digest(fleet: Served, visitor: Visitor) -> None:
+def test_assets_are_cached_by_digest(fleet: Served, visitor: Visitor) -> None:
     page = visitor.page("/")
     addresses = [node.attributes["href"] for node in page.all("link")]
     addresses += [node.attributes["src"] for node in page.all("script")]
@@ -337,7 +337,7 @@ def test_styles_and_script_are_kept_for_good_under_their_digest(fleet: Served, v
     assert Visitor(fleet).get("/static/..%2f__init__.py").status == 404
 
 
-def test_steps_stand_by_date_and_in_one_row_of_the_timeline_for_each_label(server: Served) -> None:
+def test_steps_are_by_date_and_timeline_by_label(server: Served) -> None:
     host = server.client("host", "web1")
     for name, label, status in (
         ("Kickstart download", "get_ks", "init"),
@@ -359,7 +359,7 @@ def test_steps_stand_by_date_and_in_one_row_of_the_timeline_for_each_label(serve
     assert labels == ["Kickstart, second mirror", "Disk setup"]
 
 
-def test_each_host_in_the_fleet_shows_its_last_message(sqlite_server: Served) -> None:
+def test_fleet_shows_last_message_of_each_host(sqlite_server: Served) -> None:
     admin = sqlite_server.client("admin")
     admin.step("web1", "Bootloader", "failed", logs="no space left on device")
     admin.step("web2", "Packages", "init")
@@ -372,7 +372,7 @@ def test_each_host_in_the_fleet_shows_its_last_message(sqlite_server: Served) ->
     assert all(message.strip() for message in messages)
 
 
-def test_administrator_acts_on_the_page_of_a_host(sqlite_server: Served) -> None:
+def test_administrator_acts_on_host_page(sqlite_server: Served) -> None:
     sqlite_server.client("admin").step("web1", "Bootloader", "failed", group="dc1")
     sqlite_server.settle()
     admin, reader = signed_in(sqlite_server, "admin"), signed_in(sqlite_server)

@@ -35,7 +35,7 @@ def conflicts(client: Client) -> float:
     return float(found[1])
 
 
-def test_four_processes_lose_nothing_and_try_again_what_could_not_be_ordered(
+def test_four_processes_retry_serialization_failures(
     plain: tuple[CollectorSettings, Plain],
 ) -> None:
     settings, proxy = plain
@@ -55,7 +55,7 @@ def test_four_processes_lose_nothing_and_try_again_what_could_not_be_ordered(
     assert set(proxy.refused) <= {"listen"}
 
 
-def test_what_another_process_writes_is_seen_by_polling(plain: tuple[CollectorSettings, Plain]) -> None:
+def test_polling_sees_changes_of_other_processes(plain: tuple[CollectorSettings, Plain]) -> None:
     settings, proxy = plain
 
     async def wake_up(collector: Collector, client: Client) -> None:

@@ -56,7 +56,7 @@ def verdict_of(server: Served, host: str) -> dict[str, Any] | None:
     return found
 
 
-def test_pieces_are_put_together_in_their_order(server: Served, host: str) -> None:
+def test_pieces_are_joined_in_order(server: Served, host: str) -> None:
     client = server.client("host", host)
 
     first = send(client, host, piece("crio", 0, b"one\n"), piece("kubelet", 0, b"first\n"))
@@ -69,7 +69,7 @@ def test_pieces_are_put_together_in_their_order(server: Served, host: str) -> No
     assert [(one["service"], one["bytes"]) for one in listed["services"]] == [("crio", 8), ("kubelet", 6)]
 
 
-def test_what_is_sent_again_is_answered_with_what_is_held(server: Served, host: str) -> None:
+def test_repeated_piece_is_answered_with_held_offset(server: Served, host: str) -> None:
     client = server.client("host", host)
     send(client, host, piece("crio", 0, b"one\ntwo\n"))
 
@@ -83,9 +83,7 @@ def test_what_is_sent_again_is_answered_with_what_is_held(server: Served, host: 
 
 
 @pytest.mark.parametrize(("offset", "data"), [(9, b"x"), (2, b"e\ntwo\nthree\n"), (1000, b"")])
-def test_a_gap_or_an_overlap_is_answered_with_where_to_go_on(
-    server: Served, host: str, offset: int, data: bytes
-) -> None:
+def test_gap_or_overlap_is_answered_with_offset(server: Served, host: str, offset: int, data: bytes) -> None:
     client = server.client("host", host)
     send(client, host, piece("crio", 0, b"one\ntwo\n"))
 
@@ -97,7 +95,7 @@ def test_a_gap_or_an_overlap_is_answered_with_where_to_go_on(
     assert offsets(listed) == {"crio/a": 8}
 
 
-def test_a_file_that_took_the_place_of_another_comes_behind_it(server: Served, host: str) -> None:
+def test_replacement_file_follows_the_replaced_one(server: Served, host: str) -> None:
     client = server.client("host", host)
     send(client, host, piece("crio", 0, b"old"))
     send(client, host, piece("crio", 0, b"new\n", file="b"))
@@ -106,7 +104,7 @@ def test_a_file_that_took_the_place_of_another_comes_behind_it(server: Served, h
     assert record(server, host, "crio") == b"older\n\nnew\n\n"
 
 
-def test_small_pieces_do_not_become_as_many_rows(server: Served, host: str) -> None:
+def test_small_pieces_are_merged_into_rows(server: Served, host: str) -> None:
     client = server.client("host", host)
     for number in range(30):
         send(client, host, piece("crio", 4 * number, b"abc\n"))
@@ -117,7 +115,7 @@ def test_small_pieces_do_not_become_as_many_rows(server: Served, host: str) -> N
     assert record(server, host, "crio") == b"abc\n" * 30 + b"\n"
 
 
-def test_a_host_goes_on_where_it_ended(server: Served, host: str) -> None:
+def test_host_continues_at_held_offset(server: Served, host: str) -> None:
     client = server.client("host", host)
     assert client.get(f"/api/v1/hosts/{host}/records").json["files"] == []
 
@@ -127,7 +125,7 @@ def test_a_host_goes_on_where_it_ended(server: Served, host: str) -> None:
     assert client.get(f"/api/v1/hosts/{host}/records/crio").status == 403
 
 
-def test_a_token_of_another_host_neither_writes_nor_reads(server: Served, host: str) -> None:
+def test_token_of_another_host_has_no_access(server: Served, host: str) -> None:
     send(server.client("host", host), host, piece("crio", 0, b"one\n"))
     other = server.client("host", "other")
 
@@ -154,11 +152,11 @@ BAD: dict[str, object] = {
 
 
 @pytest.mark.parametrize("body", BAD.values(), ids=BAD)
-def test_a_batch_that_is_none_is_refused(server: Served, host: str, body: object) -> None:
+def test_invalid_batch_is_refused(server: Served, host: str, body: object) -> None:
     assert server.client("host", host).post(f"/api/v1/hosts/{host}/records", body).status == 400
 
 
-def test_a_host_sends_so_much_and_no_more(server: Served, host: str) -> None:
+def test_records_of_a_host_are_limited(server: Served, host: str) -> None:
     client = server.client("host", host)
     size = MOST // 4
     for number in range(4):
@@ -168,7 +166,7 @@ def test_a_host_sends_so_much_and_no_more(server: Served, host: str) -> None:
     assert send(client, host, piece("crio", 0, b"x")).status == 200
 
 
-def test_what_is_sent_tells_of_the_host_within_seconds(server: Served, host: str) -> None:
+def test_records_change_the_verdict_within_seconds(server: Served, host: str) -> None:
     client = server.client("host", host)
     lines = b"".join(one.to_line() for one in failed_run("pull"))
     cut = len(lines) // 3
@@ -182,7 +180,7 @@ def test_what_is_sent_tells_of_the_host_within_seconds(server: Served, host: str
     assert (failed["verdict"], failed["service"], failed["stage"]) == ("failed", "bootkube", "pull")
 
 
-def test_what_runs_too_long_is_stuck_although_nothing_comes(tmp_path: Path) -> None:
+def test_long_running_service_is_stuck_without_entries(tmp_path: Path) -> None:
     clock = Clock()
     begun = b"".join(one.to_line() for one in failed_run("pull")[:2])
     with served(settings_in(tmp_path), clock) as first:
@@ -201,7 +199,7 @@ def test_what_runs_too_long_is_stuck_although_nothing_comes(tmp_path: Path) -> N
     assert stuck["verdict"] == "stuck"
 
 
-def test_news_during_a_look_is_looked_at_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_during_a_judgement_are_judged_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
 
     with Collector(settings_in(tmp_path)) as collector:
@@ -224,9 +222,7 @@ def test_news_during_a_look_is_looked_at_soon(tmp_path: Path, monkeypatch: pytes
     noise=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 60)), max_size=6),
 )
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-def test_whatever_is_sent_in_whatever_pieces_what_is_held_is_a_beginning_of_the_file(
-    server: Served, cuts: list[int], noise: list[tuple[int, int]]
-) -> None:
+def test_held_data_is_always_a_prefix(server: Served, cuts: list[int], noise: list[tuple[int, int]]) -> None:
     name = f"any-{abs(hash((tuple(cuts), tuple(noise))))}"
     client = server.client("host", name)
     text = bytes(range(32, 127)) * 4

@@ -68,9 +68,7 @@ def row_of(server: Served, name: str) -> Any:
         return connection.execute(select(hosts).where(hosts.c.name == name)).one()
 
 
-def test_two_boots_are_told_and_the_laptop_names_the_cause_of_the_first(
-    tmp_path: Path, server: Served
-) -> None:
+def test_two_boots_are_reported_and_diagnosed(tmp_path: Path, server: Served) -> None:
     reported = Reported(tmp_path, server)
     reported.host.fail()
 
@@ -112,9 +110,7 @@ def analyze(directory: Path, server: Served, host: str) -> Answer:
     return service_record("analyze", "--from", place, SERVICE_RECORD_TOKEN_FILE=str(token))
 
 
-def test_a_collector_besides_an_assisted_service_gets_the_bundle_with_a_token_of_its_own(
-    tmp_path: Path, server: Served
-) -> None:
+def test_additional_collector_gets_bundle_with_own_token(tmp_path: Path, server: Served) -> None:
     with local_server() as assisted:
         installed = assisted.rules.expect(TOKEN)
         destination = f'ship_to = ["collector+{server.url}"]'
@@ -131,9 +127,7 @@ def test_a_collector_besides_an_assisted_service_gets_the_bundle_with_a_token_of
     assert (indexed(server, installed.id).verdict, len(rows(server, installed.id))) == ("failed", 1)
 
 
-def test_a_collector_that_settings_name_gets_entries_whether_or_not_a_round_is_due(
-    tmp_path: Path, server: Served
-) -> None:
+def test_records_are_streamed_in_every_round(tmp_path: Path, server: Served) -> None:
     reported = Reported(tmp_path, server, f'records_to = ["collector+{server.url}"]')
     own = reported.agent.client.token
     reported.host.write("/etc/service-record/collector-token", own).chmod(0o600)
@@ -150,7 +144,7 @@ def test_a_collector_that_settings_name_gets_entries_whether_or_not_a_round_is_d
     assert at_the_collector(server, reported.name) == record.read_text().splitlines()
 
 
-def test_no_secret_is_in_the_entries_that_a_collector_gets(tmp_path: Path, server: Served) -> None:
+def test_sent_entries_contain_no_secret(tmp_path: Path, server: Served) -> None:
     reported = Reported(tmp_path, server, f'records_to = ["collector+{server.url}"]')
     own = reported.agent.client.token
     reported.host.write("/etc/service-record/collector-token", own).chmod(0o600)
@@ -166,9 +160,7 @@ def test_no_secret_is_in_the_entries_that_a_collector_gets(tmp_path: Path, serve
 
 
 @pytest.mark.parametrize("login", [None, "Basic bWU6c2VjcmV0"], ids=["open", "with a login"])
-def test_entries_go_through_the_proxy_of_the_settings(
-    tmp_path: Path, server: Served, login: str | None
-) -> None:
+def test_entries_use_the_configured_proxy(tmp_path: Path, server: Served, login: str | None) -> None:
     with ForwardProxy(urlsplit(server.url).port or 0, login=login) as proxy:
         reported = Reported(
             tmp_path,
@@ -189,7 +181,7 @@ def test_entries_go_through_the_proxy_of_the_settings(
     assert at_the_collector(server, reported.name) == record.read_text().splitlines()
 
 
-def test_entries_go_past_a_proxy_that_the_settings_have_for_others(tmp_path: Path, server: Served) -> None:
+def test_entries_bypass_proxy_for_other_addresses(tmp_path: Path, server: Served) -> None:
     with ForwardProxy(urlsplit(server.url).port or 0) as proxy:
         to, past = f'records_to = ["collector+{server.url}"]', f'proxies.http = "{proxy.url}"'
         reported = Reported(tmp_path, server, to, past)
@@ -204,7 +196,7 @@ def test_entries_go_past_a_proxy_that_the_settings_have_for_others(tmp_path: Pat
     assert at_the_collector(server, reported.name) == record.read_text().splitlines()
 
 
-def test_a_collector_that_takes_no_entries_ends_no_round(tmp_path: Path, server: Served) -> None:
+def test_refused_entries_do_not_end_the_round(tmp_path: Path, server: Served) -> None:
     reported = Reported(tmp_path, server, f'records_to = ["collector+{server.url}/web1"]')
     token = server.client("host", "web2").token
     reported.host.write("/etc/service-record/collector-token", token).chmod(0o600)
@@ -223,7 +215,7 @@ def at_the_collector(server: Served, host: str) -> list[str]:
     return [line for line in reply.body.decode().splitlines() if line]
 
 
-def test_a_host_that_is_not_known_to_the_collector_stops_and_says_why(tmp_path: Path, server: Served) -> None:
+def test_unknown_host_stops_reporting_with_reason(tmp_path: Path, server: Served) -> None:
     reported = Reported(tmp_path, server)
     other = server.client("host", "web1").token
     reported.host.write("/etc/service-record/token", other).chmod(0o600)

@@ -61,9 +61,7 @@ def fleets(draw: st.DrawFn) -> list[StoredBuild]:
 
 
 @given(fleet=fleets(), before=st.none() | st.floats(0, 100))
-def test_of_each_host_the_latest_build_and_the_first_and_last_failure_stay(
-    fleet: list[StoredBuild], before: float | None
-) -> None:
+def test_latest_build_and_outer_failures_are_kept(fleet: list[StoredBuild], before: float | None) -> None:
     forgotten = set(plan(fleet, before=before, excess=0).builds)
 
     for host in {build.host_id for build in fleet}:
@@ -73,9 +71,7 @@ def test_of_each_host_the_latest_build_and_the_first_and_last_failure_stay(
 
 
 @given(fleet=fleets(), before=st.none() | st.floats(0, 100), excess=st.integers(0, 500))
-def test_old_builds_go_first_and_no_more_than_needed(
-    fleet: list[StoredBuild], before: float | None, excess: int
-) -> None:
+def test_oldest_builds_are_chosen_first(fleet: list[StoredBuild], before: float | None, excess: int) -> None:
     told = plan(fleet, before=before, excess=excess)
     ordinary = set(plan(fleet, before=1e9, excess=0).builds)
     old = {build for build in ordinary if before is not None and build.updated_at < before}
@@ -147,7 +143,7 @@ def left(server: Served) -> tuple[list[int], list[int], list[str]]:
     )
 
 
-def test_old_builds_go_with_their_steps_and_bundles_but_the_first_and_last_failures_stay(
+def test_old_builds_are_deleted_with_steps_and_bundles(
     house: tuple[Served, Clock],
 ) -> None:
     server, clock = house
@@ -160,7 +156,7 @@ def test_old_builds_go_with_their_steps_and_bundles_but_the_first_and_last_failu
     assert entry.subject.startswith("2 builds, 2 steps, ")
 
 
-def test_what_came_before_a_host_had_a_build_goes_with_the_old(house: tuple[Served, Clock]) -> None:
+def test_data_before_the_first_build_is_deleted(house: tuple[Served, Clock]) -> None:
     server, clock = house
     add_bundle(server.collector, 0)
     clock.now += DAY
@@ -170,7 +166,7 @@ def test_what_came_before_a_host_had_a_build_goes_with_the_old(house: tuple[Serv
     assert left(server)[2] == ["web1/bundle2", "web1/bundle4", "web1/bundle5"]
 
 
-def test_by_size_the_oldest_go_first_and_no_more_than_needed(house: tuple[Served, Clock]) -> None:
+def test_size_limit_deletes_oldest_builds_first(house: tuple[Served, Clock]) -> None:
     server, clock = house
     taken = 5 * 400 + sum(6 * build for build in range(1, 6))
 
@@ -179,7 +175,7 @@ def test_by_size_the_oldest_go_first_and_no_more_than_needed(house: tuple[Served
     assert left(server)[0] == [2, 3, 4, 5]
 
 
-def test_latest_build_goes_when_nothing_else_is_left(house: tuple[Served, Clock]) -> None:
+def test_latest_build_is_deleted_last(house: tuple[Served, Clock]) -> None:
     server, clock = house
 
     housekeeper(server, clock, size=1).round()
@@ -243,9 +239,7 @@ def test_host_keeps_its_first_and_last_logs_within_the_quota(
     assert all(row.logs or "logs were deleted" in row.notes for row in rows)
 
 
-def test_host_that_begins_builds_without_end_keeps_the_latest(
-    server: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_builds_keep_only_the_latest(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reporting, "MOST_BUILDS", 5)
     for number in range(1, 21):
         record(server, 0, 2, build=f"b{number}")
@@ -274,7 +268,7 @@ def test_host_keeps_its_latest_events(server: Served, monkeypatch: pytest.Monkey
     assert messages == ["2", "3", "4"]
 
 
-def test_greedy_host_is_held_to_the_size_without_waiting_an_hour(settings: CollectorSettings) -> None:
+def test_size_limit_is_enforced_between_hours(settings: CollectorSettings) -> None:
     with served(replace(settings, keep_bytes=200_000)) as server:
         host = server.client("host", "web1")
         keeper = server.collector.housekeeper
@@ -309,7 +303,7 @@ def test_host_keeps_its_first_and_latest_bundles_within_the_quota(
     assert replaced == ["k1", "k2", "k3"]
 
 
-def test_a_host_that_goes_on_after_that_gets_numbers_that_nothing_had(house: tuple[Served, Clock]) -> None:
+def test_numbers_are_not_reused_after_deletion(house: tuple[Served, Clock]) -> None:
     server, clock = house
     admin = server.client("admin")
     before = admin.step("web1", "Disk setup", build="b5").json["id"]
@@ -321,7 +315,7 @@ def test_a_host_that_goes_on_after_that_gets_numbers_that_nothing_had(house: tup
     assert reply.json["id"] > before
 
 
-def test_objects_that_no_bundle_has_are_swept_after_a_day_and_no_earlier(house: tuple[Served, Clock]) -> None:
+def test_orphaned_objects_are_deleted_after_a_day(house: tuple[Served, Clock]) -> None:
     server, _ = house
     collector = server.collector
     file = collector.settings.data / "upload"
@@ -332,7 +326,7 @@ def test_objects_that_no_bundle_has_are_swept_after_a_day_and_no_earlier(house: 
     assert list(orphans(collector.database, collector.objects, kept_at + 2 * DAY)) == ["web9/nobody"]
 
 
-def test_of_live_records_only_files_go_that_others_replaced(house: tuple[Served, Clock]) -> None:
+def test_only_replaced_record_files_are_deleted(house: tuple[Served, Clock]) -> None:
     server, clock = house
     with server.collector.database.changing() as connection:
         row = {"host_id": 1, "offset": 0, "data": b"[]", "received_at": NOW - 3 * DAY}
@@ -346,7 +340,7 @@ def test_of_live_records_only_files_go_that_others_replaced(house: tuple[Served,
     assert [tuple(row) for row in kept] == [("a", "new"), ("b", "only")]
 
 
-def test_prune_says_what_it_would_forget_and_then_forgets_it(house: tuple[Served, Clock]) -> None:
+def test_prune_dry_run_lists_and_prune_deletes(house: tuple[Served, Clock]) -> None:
     server, _ = house
     settings = server.collector.settings
     where = ("--data", settings.data, "--database", settings.database)
@@ -365,11 +359,11 @@ def test_prune_says_what_it_would_forget_and_then_forgets_it(house: tuple[Served
     assert json.loads(entries.out)[0]["action"] == "retention"
 
 
-def test_prune_wants_to_know_what_is_to_be_kept(tmp_path: Path) -> None:
+def test_prune_requires_a_limit(tmp_path: Path) -> None:
     assert collector_command("prune", "--data", tmp_path).status == 2
 
 
-def test_nothing_is_forgotten_where_nothing_is_said(house: tuple[Served, Clock]) -> None:
+def test_without_limits_nothing_is_deleted(house: tuple[Served, Clock]) -> None:
     server, clock = house
 
     housekeeper(server, clock).round()

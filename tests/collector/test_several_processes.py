@@ -39,7 +39,7 @@ WHERE datname <> current_database() AND state = 'idle'
 """
 
 
-def test_what_one_process_is_told_wakes_those_who_wait_at_another(
+def test_change_in_one_process_wakes_others(
     postgresql_settings: CollectorSettings,
 ) -> None:
     async def wake_up(collector: Collector, client: Client) -> None:
@@ -53,7 +53,7 @@ def test_what_one_process_is_told_wakes_those_who_wait_at_another(
             asyncio.run(wake_up(collector, client))
 
 
-def test_a_process_listens_again_when_its_connection_was_lost(
+def test_process_listens_again_after_lost_connection(
     postgresql_settings: CollectorSettings, cluster: Cluster
 ) -> None:
     async def wake_up_again(collector: Collector, client: Client) -> None:
@@ -68,9 +68,7 @@ def test_a_process_listens_again_when_its_connection_was_lost(
         asyncio.run(wake_up_again(collector, Client(other.url, tokens_in(collector.database, 1)[0])))
 
 
-def test_a_connection_that_postgresql_has_closed_costs_no_change(
-    postgresql_settings: CollectorSettings, cluster: Cluster
-) -> None:
+def test_closed_connection_loses_no_change(postgresql_settings: CollectorSettings, cluster: Cluster) -> None:
     with contextlib.closing(Database(postgresql_settings.database)) as database:
         database.migrate()
         cluster.ask(KILL_IDLE)
@@ -81,7 +79,7 @@ def test_a_connection_that_postgresql_has_closed_costs_no_change(
             assert connection.execute(select(hosts.c.name)).scalars().all() == ["web1"]
 
 
-def test_a_host_that_one_process_deletes_does_not_come_back_by_a_token_another_remembers(
+def test_cached_token_does_not_recreate_deleted_host(
     settings: CollectorSettings,
 ) -> None:
     with served(settings) as here, served(settings) as there:
@@ -97,7 +95,7 @@ def test_a_host_that_one_process_deletes_does_not_come_back_by_a_token_another_r
         assert admin.get("/api/v1/hosts/web1").status == 404
 
 
-def test_no_call_of_an_assisted_service_brings_a_deleted_host_back(settings: CollectorSettings) -> None:
+def test_assisted_calls_do_not_recreate_deleted_host(settings: CollectorSettings) -> None:
     host = AssistedRules().add_host()
     with served(settings) as here, served(settings) as there:
         admin = here.client("admin")
@@ -120,7 +118,7 @@ def test_no_call_of_an_assisted_service_brings_a_deleted_host_back(settings: Col
         assert admin.get(f"/api/v1/hosts/{host.id}").status == 404
 
 
-def test_a_process_that_hangs_while_it_writes_holds_up_one_host_and_not_for_ever(
+def test_hanging_process_blocks_one_host_briefly(
     postgresql_settings: CollectorSettings,
 ) -> None:
     url = make_url(postgresql_settings.database).update_query_dict({"options": "-c lock_timeout=200ms"})
@@ -140,7 +138,7 @@ def test_a_process_that_hangs_while_it_writes_holds_up_one_host_and_not_for_ever
     assert of_another.status == 201
 
 
-def test_steps_of_a_host_that_reports_to_four_processes_have_the_order_of_their_commits(
+def test_step_numbers_follow_commits_in_four_processes(
     postgresql_settings: CollectorSettings,
 ) -> None:
     database = Database(postgresql_settings.database)
@@ -161,7 +159,7 @@ def test_steps_of_a_host_that_reports_to_four_processes_have_the_order_of_their_
     database.close()
 
 
-def test_processes_that_make_the_same_new_hosts_do_not_wait_for_each_other_in_a_ring(
+def test_creating_the_same_hosts_does_not_deadlock(
     postgresql_settings: CollectorSettings,
 ) -> None:
     """PostgreSQL would end one of the transactions as a deadlock."""
@@ -187,7 +185,7 @@ def test_processes_that_make_the_same_new_hosts_do_not_wait_for_each_other_in_a_
         assert rows.execute(select(func.count()).select_from(hosts)).scalar_one() == 20 * 30
 
 
-def test_a_bundle_is_claimed_by_one_process_and_free_again_when_that_one_is_gone(
+def test_bundle_claim_ends_with_its_process(
     postgresql_settings: CollectorSettings,
 ) -> None:
     database = Database(postgresql_settings.database)
@@ -217,7 +215,7 @@ def test_a_bundle_is_claimed_by_one_process_and_free_again_when_that_one_is_gone
     assert (meanwhile, later) == ([], [1, 2, 3, 4, 5])
 
 
-def test_one_process_does_the_housekeeping_of_an_hour(settings: CollectorSettings) -> None:
+def test_one_process_does_hourly_housekeeping(settings: CollectorSettings) -> None:
     with Collector(settings) as collector:
         done = [
             collector.writer.change(partial(claim_housekeeping, now=now, seconds=2700.0)).result()

@@ -63,9 +63,7 @@ def read(server: Served, directory: Path, host: str, *arguments: str) -> Answer:
 # What is sent
 
 
-def test_lines_are_sent_as_they_are_and_go_on_where_they_ended(
-    server: Served, host: str, directory: Path
-) -> None:
+def test_lines_are_sent_unchanged_and_continued(server: Served, host: str, directory: Path) -> None:
     path = write_lines(directory / "crio.json", entry(), b"damaged\n")
     first = sender(server, host, directory)
     first.send()
@@ -81,9 +79,7 @@ def test_lines_are_sent_as_they_are_and_go_on_where_they_ended(
 
 
 @pytest.mark.parametrize("layout", [array, our_array])
-def test_an_array_that_is_written_over_is_sent_entry_by_entry(
-    server: Served, host: str, directory: Path, layout: object
-) -> None:
+def test_array_file_is_sent_by_entry(server: Served, host: str, directory: Path, layout: object) -> None:
     assert callable(layout)
     run = failed_run("pull")
     sending = sender(server, host, directory)
@@ -95,9 +91,7 @@ def test_an_array_that_is_written_over_is_sent_entry_by_entry(
     assert held(server, host, "job") == b"".join(one.to_line() for one in run) + b"\n"
 
 
-def test_a_file_that_took_the_place_of_another_is_sent_behind_it(
-    server: Served, host: str, directory: Path
-) -> None:
+def test_replacement_file_is_sent_after_the_replaced_one(server: Served, host: str, directory: Path) -> None:
     sending = sender(server, host, directory)
     for at in (0, 100):
         (directory / "job.json").unlink(missing_ok=True)
@@ -108,7 +102,7 @@ def test_a_file_that_took_the_place_of_another_is_sent_behind_it(
     assert held(server, host, "job") == old + b"\n" + new + b"\n"
 
 
-def test_much_goes_in_several_batches(server: Served, host: str, directory: Path) -> None:
+def test_large_records_are_sent_in_batches(server: Served, host: str, directory: Path) -> None:
     line = entry(stage="x" * 1000, phase="stage start").to_line()
     for service in ("one", "two", "three"):
         (directory / f"{service}.json").write_bytes(line * 700)
@@ -130,7 +124,7 @@ def test_many_services_are_all_sent(server: Served, host: str, directory: Path) 
     assert len(listed["services"]) == 450
 
 
-def test_what_the_collector_has_lost_is_sent_again(server: Served, host: str, directory: Path) -> None:
+def test_lost_data_is_sent_again(server: Served, host: str, directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     sending = sender(server, host, directory)
     sending.send()
@@ -144,9 +138,7 @@ def test_what_the_collector_has_lost_is_sent_again(server: Served, host: str, di
     assert held(server, host, "job") == (directory / "job.json").read_bytes() + b"\n"
 
 
-def test_what_the_collector_has_lost_of_many_services_is_sent_again(
-    server: Served, host: str, directory: Path
-) -> None:
+def test_lost_data_of_many_services_is_sent_again(server: Served, host: str, directory: Path) -> None:
     names = [f"service-{number:03}-{'x' * 60}" for number in range(150)]
     for name in names:
         write_lines(directory / f"{name}.json", entry())
@@ -163,7 +155,7 @@ def test_what_the_collector_has_lost_of_many_services_is_sent_again(
     assert held(server, host, names[0]) == (directory / f"{names[0]}.json").read_bytes() + b"\n"
 
 
-def test_a_collector_that_takes_nothing_is_not_sent_the_same_for_ever(directory: Path) -> None:
+def test_sending_ends_if_nothing_is_accepted(directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     with RawServer([whole({"files": []})]) as deaf:
         sending = Sender(CollectorClient(deaf.url, "token"), "web1", Records(directory))
@@ -174,7 +166,7 @@ def test_a_collector_that_takes_nothing_is_not_sent_the_same_for_ever(directory:
     assert sending.sent_bytes == 0
 
 
-def test_a_token_of_another_host_is_a_final_refusal(server: Served, host: str, directory: Path) -> None:
+def test_token_of_another_host_is_a_final_refusal(server: Served, host: str, directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     sending = Sender(
         CollectorClient(server.url, server.client("host", "other").token), host, Records(directory)
@@ -189,7 +181,7 @@ def test_a_token_of_another_host_is_a_final_refusal(server: Served, host: str, d
 # The verb
 
 
-def test_the_verb_sends_what_is_there_and_ends(server: Served, host: str, directory: Path) -> None:
+def test_ship_sends_existing_records_and_ends(server: Served, host: str, directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     token = token_file(directory, server.client("host", host))
 
@@ -228,7 +220,7 @@ def test_administrator_ships_records_of_new_host(server: Served, directory: Path
     assert held(server, "brand-new", "job") == entry().to_line() + b"\n"
 
 
-def test_many_stop_signals_end_it(directory: Path, host: str) -> None:
+def test_repeated_stop_signals_end_ship(directory: Path, host: str) -> None:
     write_lines(directory / "job.json", entry())
     with following(nobody(), host, directory, token(directory)) as running:
         assert running.stderr is not None
@@ -238,7 +230,7 @@ def test_many_stop_signals_end_it(directory: Path, host: str) -> None:
         assert running.wait(30) == 75
 
 
-def test_record_behind_a_link_is_not_sent(server: Served, host: str, directory: Path) -> None:
+def test_symlinked_record_is_not_sent(server: Served, host: str, directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     write_lines(directory.parent / "private.json", *failed_run())
     directory.joinpath("linked.json").symlink_to(directory.parent / "private.json")
@@ -253,7 +245,7 @@ def test_record_behind_a_link_is_not_sent(server: Served, host: str, directory: 
     assert server.client("reader").get(f"/api/v1/hosts/{host}/records/linked").status == 404
 
 
-def test_what_is_not_delivered_ends_with_75_and_one_line(server: Served, host: str, directory: Path) -> None:
+def test_undelivered_records_exit_75_with_one_line(server: Served, host: str, directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     token = token_file(directory, server.client("host", "other"))
 
@@ -281,9 +273,7 @@ def following(url: str, host: str, directory: Path, token: Path) -> Iterator[sub
                 running.kill()
 
 
-def test_what_is_written_is_at_the_collector_soon_and_the_end_is_clean(
-    server: Served, host: str, directory: Path
-) -> None:
+def test_follow_sends_new_entries_and_ends_cleanly(server: Served, host: str, directory: Path) -> None:
     token = token_file(directory, server.client("host", host))
     with following(server.url, host, directory, token) as running:
         for at in range(3):
@@ -298,7 +288,7 @@ def test_what_is_written_is_at_the_collector_soon_and_the_end_is_clean(
     assert (running.returncode, said) == (0, b"")
 
 
-def test_a_collector_that_comes_later_gets_all(host: str, directory: Path, tmp_path: Path) -> None:
+def test_late_collector_gets_everything(host: str, directory: Path, tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     with served(settings) as first:
         token = token_file(directory, first.client("host", host))
@@ -318,7 +308,7 @@ def test_a_collector_that_comes_later_gets_all(host: str, directory: Path, tmp_p
 # Read through the collector
 
 
-def test_the_verbs_read_what_was_sent(server: Served, host: str, directory: Path) -> None:
+def test_verbs_read_sent_records(server: Served, host: str, directory: Path) -> None:
     write_lines(directory / "bootkube.json", *failed_run("pull"))
     write_lines(directory / "crio.json", entry(), entry("service end", 1))
     sender(server, host, directory).send()
@@ -335,7 +325,7 @@ def test_the_verbs_read_what_was_sent(server: Served, host: str, directory: Path
     assert "crio" in drawn.out
 
 
-def test_a_host_that_sent_only_a_bundle_is_read_from_that(server: Served, directory: Path) -> None:
+def test_host_with_only_a_bundle_is_readable(server: Served, directory: Path) -> None:
     of = AssistedRules().add_host()
     Agent(server.client("host", of.id), of).upload(FAILED)
     indexed(server, of.id)
@@ -354,9 +344,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("case", REFUSALS.values(), ids=REFUSALS)
-def test_what_cannot_be_read_there_is_told_in_a_line(
-    server: Served, directory: Path, case: tuple[str, str]
-) -> None:
+def test_unreadable_collector_is_one_line(server: Served, directory: Path, case: tuple[str, str]) -> None:
     place, told = (text.format(at=urlsplit(server.url).netloc) for text in case)
     reader = token_file(directory, server.client("reader"))
 
@@ -366,14 +354,14 @@ def test_what_cannot_be_read_there_is_told_in_a_line(
     assert told in answer.err
 
 
-def test_a_collector_is_not_waited_for(server: Served, directory: Path, host: str) -> None:
+def test_reading_does_not_wait_for_a_collector(server: Served, directory: Path, host: str) -> None:
     answer = read(server, directory, host, "analyze", "--wait")
 
     assert answer.status == 2
     assert "--wait needs one directory of records that a host writes" in answer.err
 
 
-def test_a_plain_directory_is_read_without_what_asks_collectors(directory: Path) -> None:
+def test_directory_is_read_without_collector_imports(directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     program = (
         "import sys; from service_record.cli import main; "
@@ -387,9 +375,7 @@ def test_a_plain_directory_is_read_without_what_asks_collectors(directory: Path)
 # What never leaves the host
 
 
-def test_a_secret_in_a_line_is_masked_and_the_rest_goes_on_behind_it(
-    server: Served, host: str, directory: Path
-) -> None:
+def test_secret_in_a_line_is_masked(server: Served, host: str, directory: Path) -> None:
     message = "Authorization: Bearer c2VjcmV0LXRva2VuLW9mLXRoZS1yZWdpc3RyeQ refused"
     run = failed_run("pull", error_message=message)
     write_lines(directory / "job.json", *run, entry(at=100))
@@ -407,9 +393,7 @@ def test_a_secret_in_a_line_is_masked_and_the_rest_goes_on_behind_it(
     assert "redacted" in read(server, directory, host, "show", "--output", "json").out
 
 
-def test_a_line_that_is_not_finished_waits_and_one_without_an_end_is_hidden(
-    server: Served, host: str, directory: Path
-) -> None:
+def test_unfinished_line_waits_and_endless_line_is_hidden(server: Served, host: str, directory: Path) -> None:
     endless = b"s3cret" * 60_000
     path = write_lines(directory / "job.json", entry(), b'{"timestamp": "2026')
     sending = sender(server, host, directory)

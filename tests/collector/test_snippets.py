@@ -12,7 +12,7 @@ from tests.deploy.test_snippets import Installed, Installer, shell_of, snippet_o
 
 @pytest.mark.parametrize("kind", ["kickstart", "preseed"])
 @pytest.mark.parametrize("shell", ["dash", "busybox"])
-def test_a_host_is_seen_from_its_image_to_its_first_boot(
+def test_host_is_visible_from_image_to_first_boot(
     kind: str, shell: str, tmp_path: Path, sqlite_settings: CollectorSettings
 ) -> None:
     host = Installer(tmp_path / "host", shell)

@@ -43,7 +43,7 @@ def names_of(definition: str) -> set[str]:
 # Hosts
 
 
-def test_every_state_of_a_host_is_one_of_the_contract_and_has_a_meaning() -> None:
+def test_host_states_match_the_contract() -> None:
     assert set(HostState) <= names_of("host")
     assert set(MEANINGS) == set(HostState)
 
@@ -80,7 +80,7 @@ def test_every_state_of_a_host_is_one_of_the_contract_and_has_a_meaning() -> Non
         (D, Signal.RESET, BEFORE, None),
     ],
 )
-def test_a_signal_brings_a_host_where_its_row_says(
+def test_signals_follow_the_transition_table(
     state: HostState, signal: Signal, position: Position, after: HostState | None
 ) -> None:
     row = move_of(state, signal, position)
@@ -88,7 +88,7 @@ def test_a_signal_brings_a_host_where_its_row_says(
     assert (None if row is None else row.to) == after
 
 
-def test_a_host_is_disconnected_after_three_minutes_without_a_call_and_not_before() -> None:
+def test_host_is_disconnected_after_three_silent_minutes() -> None:
     known = host("known", "", checked_in_at=START)
 
     assert known.status_at(START + 3 * MINUTE) == "known"
@@ -98,37 +98,37 @@ def test_a_host_is_disconnected_after_three_minutes_without_a_call_and_not_befor
     assert replace(known, checked_in_at=START + 240).status_at(START + 300) == "known"
 
 
-def test_the_bootstrap_host_has_two_minutes_more() -> None:
+def test_bootstrap_host_has_two_more_minutes() -> None:
     known = host("known", "", checked_in_at=START, is_bootstrap=True)
 
     assert known.status_at(START + 5 * MINUTE) == "known"
     assert known.status_at(START + 5 * MINUTE + 1) == "disconnected"
 
 
-def test_a_host_whose_agent_never_called_is_never_disconnected() -> None:
+def test_host_without_agent_is_never_disconnected() -> None:
     assert host("known", "").status_at(START + 86_400) == "known"
 
 
 @pytest.mark.parametrize("stage", ["Rebooting", "Configuring", "Joined"])
-def test_a_host_that_rebooted_is_never_disconnected(stage: str) -> None:
+def test_rebooted_host_is_never_disconnected(stage: str) -> None:
     assert host(stage=stage, checked_in_at=START).status_at(START + 4 * MINUTE) == "installing-in-progress"
 
 
-def test_an_agent_that_falls_silent_before_the_reboot_is_an_error() -> None:
+def test_silent_agent_before_reboot_is_an_error() -> None:
     writing = host(stage="Writing image to disk", checked_in_at=START)
 
     assert writing.status_at(START + 4 * MINUTE) == "error"
     assert writing.status_info_at(START + 4 * MINUTE).startswith("Host failed to install due to timeout")
 
 
-def test_a_host_that_boots_the_image_again_asks_for_its_boot_order() -> None:
+def test_booting_the_image_again_means_wrong_boot_order() -> None:
     after = registered(host(), START + 60)
 
     assert (after.status, after.stage) == ("installing-pending-user-action", "Rebooting")
     assert "boot order" in after.status_info
 
 
-def test_a_reset_host_that_registers_begins_anew() -> None:
+def test_reset_host_starts_over_on_registration() -> None:
     failed = host("error", "Writing image to disk", info="no space")
 
     reset = signalled(failed, Signal.RESET, START + 60)
@@ -157,9 +157,7 @@ MESSAGE = "Host m1: updated status from {} to {} {}"
         ("my_event", MESSAGE.format("known", "disabled", ""), "installing-in-progress", ""),
     ],
 )
-def test_an_event_of_the_service_tells_the_state_of_a_host(
-    name: str, message: str, status: str, info: str
-) -> None:
+def test_service_event_sets_host_state(name: str, message: str, status: str, info: str) -> None:
     event = Event(host_id="h", cluster_id="", severity="info", time=START, name=name, message=message)
 
     after = after_event(host(), event, START)
@@ -176,7 +174,7 @@ def test_an_event_of_the_service_tells_the_state_of_a_host(
         ("host_registration_succeeded", "installing-pending-user-action"),
     ],
 )
-def test_what_an_event_says_by_its_name_moves_a_host(name: str, status: str) -> None:
+def test_event_name_sets_host_state(name: str, status: str) -> None:
     event = Event(host_id="h", cluster_id="", severity="info", time=START, name=name, message="m")
 
     assert after_event(host(), event, START).status == status
@@ -191,7 +189,7 @@ def test_what_an_event_says_by_its_name_moves_a_host(name: str, status: str) -> 
         ("installing-in-progress", "error", "Rebooting"),
     ],
 )
-def test_a_host_that_is_discovered_anew_is_in_no_stage(before: str, said: str, stage: str) -> None:
+def test_rediscovered_host_has_no_stage(before: str, said: str, stage: str) -> None:
     message = MESSAGE.format(before, said, "")
     event = Event(
         host_id="h", cluster_id="", severity="info", time=START, name="host_status_updated", message=message
@@ -219,7 +217,7 @@ def five(masters: str = "installed", workers: str = "installed", **facts: object
     return ClusterSnapshot(hosts=found, **facts)  # type: ignore[arg-type]
 
 
-def test_every_state_of_a_cluster_is_one_of_the_contract() -> None:
+def test_cluster_states_match_the_contract() -> None:
     assert set(ClusterState) <= names_of("cluster")
     assert set(STATES_BY_WORD) <= names_of("cluster")
 
@@ -271,14 +269,14 @@ S = ClusterState
         (S.READY, five("disconnected", "known", is_told=True), S.READY),
     ],
 )
-def test_a_cluster_goes_where_its_hosts_and_its_controller_have_brought_it(
+def test_cluster_state_follows_hosts_and_controller(
     before: ClusterState, snapshot: ClusterSnapshot, after: ClusterState
 ) -> None:
     assert next_state(before, snapshot) == after
     assert next_state(after, snapshot) == after
 
 
-def test_nodes_have_joined_that_are_installed_or_say_so() -> None:
+def test_joined_nodes_are_installed_or_reported() -> None:
     stages = [of(BUSY, "m2", stage="Joined"), of(BUSY, "m3", stage="Done"), of(BUSY, "w1", stage="Rebooting")]
 
     assert ClusterSnapshot(hosts=[of("installed"), *stages]).joined == 3
@@ -310,9 +308,7 @@ def test_nodes_have_joined_that_are_installed_or_say_so() -> None:
         (ClusterSnapshot(), False),
     ],
 )
-def test_it_is_a_success_with_all_control_planes_and_two_workers_where_workers_are_defined(
-    snapshot: ClusterSnapshot, is_success: bool
-) -> None:
+def test_success_needs_control_planes_and_two_workers(snapshot: ClusterSnapshot, is_success: bool) -> None:
     assert is_successful(snapshot) is is_success
 
 
@@ -327,7 +323,7 @@ REPORTS: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("reported", REPORTS, ids=str)
-def test_a_table_of_clusters_has_no_circle(reported: dict[str, object]) -> None:
+def test_cluster_transitions_have_no_cycle(reported: dict[str, object]) -> None:
     for before, masters, workers in product(ClusterState, HostState, HostState):
         snapshot = five(masters, workers, **reported)
         after = next_state(before, snapshot)
@@ -335,7 +331,7 @@ def test_a_table_of_clusters_has_no_circle(reported: dict[str, object]) -> None:
         assert row is None or row.to is after, (before, masters, workers)
 
 
-def test_the_reason_counts_what_is_installed_and_names_who_is_in_trouble() -> None:
+def test_reason_counts_installed_and_names_trouble() -> None:
     snapshot = five("installed " + BUSY, f"{BUSY} installing-pending-user-action")
 
     assert reason_of(S.INSTALLING, snapshot) == (
@@ -349,7 +345,7 @@ def test_the_reason_counts_what_is_installed_and_names_who_is_in_trouble() -> No
     )
 
 
-def test_events_of_the_service_tell_the_state_of_a_cluster_and_its_operators() -> None:
+def test_service_events_set_cluster_and_operator_states() -> None:
     def event(name: str, message: str) -> Event:
         return Event(host_id="", cluster_id="c", severity="info", time=START, name=name, message=message)
 

@@ -23,20 +23,20 @@ def failed(signature: str, seconds: float | None = None) -> Execution:
     return Execution("disk_setup", "", "", seconds, is_failed=True, signature=signature)
 
 
-def test_times_are_those_of_what_did_not_fail() -> None:
+def test_times_exclude_failures() -> None:
     (told,) = statistics([took(float(second)) for second in range(1, 101)] + [failed("no disk", 9000.0)])
 
     assert told.times == Percentiles(50.0, 95.0, 99.0)
     assert (told.count, told.failed) == (101, 1)
 
 
-def test_a_step_whose_beginning_nobody_reports_has_no_times() -> None:
+def test_step_without_begin_has_no_times() -> None:
     (told,) = statistics([took(None), failed("no disk")])
 
     assert (told.times, told.failure_rate) == (None, 0.5)
 
 
-def test_the_most_frequent_failures_come_first_and_steps_that_fail_most_often() -> None:
+def test_most_frequent_failures_come_first() -> None:
     seen = [failed("no disk"), failed("no space"), failed("no disk")]
     seen.append(Execution("boot", "", "", 1.0, is_failed=False))
 
@@ -55,7 +55,7 @@ def test_the_most_frequent_failures_come_first_and_steps_that_fail_most_often() 
         ({"by_group": True, "by_release": True}, {("dc1", "9.4"), ("dc1", "9.6"), ("dc2", "9.4")}),
     ],
 )
-def test_groups_and_releases_are_told_apart_where_that_is_asked_for(
+def test_statistics_can_be_split_by_group_and_release(
     by: dict[str, bool], keys: set[tuple[str | None, str | None]]
 ) -> None:
     places = [("dc1", "9.4"), ("dc1", "9.6"), ("dc2", "9.4"), ("dc1", "9.4")]
@@ -68,7 +68,7 @@ def test_groups_and_releases_are_told_apart_where_that_is_asked_for(
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.sampled_from([50, 95, 99]))
-def test_a_percentile_is_the_least_value_that_so_many_do_not_exceed(values: list[float], rank: int) -> None:
+def test_percentile_is_the_nearest_rank(values: list[float], rank: int) -> None:
     found = percentile(sorted(values), rank)
 
     assert found in values
@@ -76,7 +76,7 @@ def test_a_percentile_is_the_least_value_that_so_many_do_not_exceed(values: list
     assert sum(value < found for value in values) < math.ceil(len(values) * rank / 100)
 
 
-def test_of_steps_that_fail_as_often_groups_and_releases_are_in_order() -> None:
+def test_equal_failures_are_sorted_by_group_and_release() -> None:
     places = [("dc2", "9.4"), ("dc1", "9.6"), ("dc1", "9.4"), ("", "9.9")]
     told = statistics((took(1.0, *place) for place in places), by_group=True, by_release=True)
     assert [(one.group, one.release) for one in told] == sorted(places)

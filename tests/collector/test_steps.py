@@ -15,7 +15,7 @@ from tests.collector.installing import Clock
 from tests.collector.serving import Served, served
 
 
-def test_a_step_that_is_acknowledged_is_in_the_database(server: Served) -> None:
+def test_acknowledged_step_is_in_the_database(server: Served) -> None:
     host = server.client("host", "web1")
 
     reply = host.step("web1", "Disk setup", "init", percentage=10)
@@ -29,16 +29,14 @@ def test_a_step_that_is_acknowledged_is_in_the_database(server: Served) -> None:
     )
 
 
-def test_a_token_of_one_host_reports_for_no_other(server: Served) -> None:
+def test_token_of_one_host_reports_for_no_other(server: Served) -> None:
     host = server.client("host", "web1")
 
     assert host.step("web2", "Disk setup").status == 403
 
 
 @pytest.mark.parametrize("percentage", [250, 100.5, -1])
-def test_a_percentage_that_cannot_be_is_noted_and_completes_nothing(
-    sqlite_server: Served, percentage: float
-) -> None:
+def test_impossible_percentage_is_noted_and_ignored(sqlite_server: Served, percentage: float) -> None:
     host = sqlite_server.client("host", "web1")
     host.step("web1", "Packages", "done", percentage=60)
 
@@ -49,7 +47,7 @@ def test_a_percentage_that_cannot_be_is_noted_and_completes_nothing(
     assert (summary["percentage"], summary["ended_at"]) == (60, None)
 
 
-def test_the_body_in_use_in_the_rfcs_thread_is_a_step_of_its_host(server: Served) -> None:
+def test_update_call_reports_a_step(server: Served) -> None:
     update = {
         "name": "web1",
         "datacenter_name": "dc1",
@@ -75,7 +73,7 @@ def test_the_body_in_use_in_the_rfcs_thread_is_a_step_of_its_host(server: Served
     ]
 
 
-def test_a_step_is_no_entry_of_the_audit_log(server: Served) -> None:
+def test_step_adds_no_audit_entry(server: Served) -> None:
     admin = server.client("admin")
 
     admin.step("web1", "Disk setup", "init")
@@ -133,7 +131,7 @@ LONG = "x" * LONGEST_LOGS
         *(({name: "x"}, {name: "x"}) for name in ("action", "build", "group", "release")),
     ],
 )
-def test_a_report_is_taken_as_far_as_it_makes_sense(fields: dict[str, Any], told: dict[str, Any]) -> None:
+def test_invalid_fields_are_noted_or_dropped(fields: dict[str, Any], told: dict[str, Any]) -> None:
     named = fields.keys() & {"name", "label"}
     assert differing(step_of(fields if named else {"name": "-", **fields})) == told
 
@@ -150,7 +148,7 @@ def test_a_report_is_taken_as_far_as_it_makes_sense(fields: dict[str, Any], told
         ({"datacenter_name": "dc1", "logs": "l"}, {"name": "update", "group": "dc1", "logs": "l"}),
     ],
 )
-def test_an_update_of_the_thread_is_a_step(fields: dict[str, Any], told: dict[str, Any]) -> None:
+def test_update_body_is_parsed_as_step(fields: dict[str, Any], told: dict[str, Any]) -> None:
     host, step = update_of({"name": "web1", **fields})
     assert (host, differing(step)) == ("web1", {"label": label_of(told["name"]), **told})
     with pytest.raises(UnreadableReport):
@@ -178,7 +176,7 @@ LAST = "modules-final"
         ("init", "odd", None, False, None),
     ],
 )
-def test_an_event_of_cloud_init_is_a_step(
+def test_cloud_init_event_is_parsed_as_step(
     name: str, kind: str, result: str | None, *, has_failed: bool, told: dict[str, Any] | None
 ) -> None:
     event = {"name": name, "event_type": kind, "description": "d", "result": result, "timestamp": 1.5}
@@ -245,7 +243,7 @@ def test_key_of_another_step_is_refused(server: Served) -> None:
 
 
 @pytest.mark.parametrize("time", ["", "2026-11-28T10:00:00Z"])
-def test_unchanged_report_without_id_counts_once_in_a_minute(
+def test_unchanged_report_counts_once_in_a_minute(
     settings: CollectorSettings, clock: Clock, time: str
 ) -> None:
     with served(settings, now=clock) as server:

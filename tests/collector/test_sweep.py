@@ -45,7 +45,7 @@ def news(server: Served) -> list[tuple[str, str]]:
         return [(before, after) for before, after in rows]
 
 
-def test_a_host_is_judged_when_it_reports_and_again_when_its_time_has_come(
+def test_host_is_judged_on_report_and_when_due(
     settings: CollectorSettings,
 ) -> None:
     clock = Clock(time.time())
@@ -65,7 +65,7 @@ def test_a_host_is_judged_when_it_reports_and_again_when_its_time_has_come(
         assert news(server) == [("progressing", "stuck"), ("stuck", "failed")]
 
 
-def test_a_host_that_falls_silent_is_stuck_although_nothing_else_happens(settings: CollectorSettings) -> None:
+def test_silent_host_becomes_stuck(settings: CollectorSettings) -> None:
     with served(replace(settings, budget=0.5)) as server:
         reader = server.client("reader")
         server.client("host", "web1").step("web1", "Disk setup", "init")
@@ -73,7 +73,7 @@ def test_a_host_that_falls_silent_is_stuck_although_nothing_else_happens(setting
         eventually(lambda: verdict(reader, "web1"), "stuck")
 
 
-def test_hosts_have_their_time_again_after_the_collector_was_away(settings: CollectorSettings) -> None:
+def test_limits_restart_after_an_absence(settings: CollectorSettings) -> None:
     clock = Clock(time.time())
     with served(settings, clock) as server:
         server.client("host", "web1").step("web1", "Disk setup", "init")
@@ -94,7 +94,7 @@ def test_hosts_have_their_time_again_after_the_collector_was_away(settings: Coll
         eventually(lambda: verdict(reader, "web1"), "stuck")
 
 
-def test_host_that_was_stuck_stays_stuck_after_an_absence(settings: CollectorSettings) -> None:
+def test_stuck_host_stays_stuck_after_an_absence(settings: CollectorSettings) -> None:
     clock = Clock(time.time())
     with served(settings, clock) as server:
         server.client("host", "web1").step("web1", "Disk setup", "init")
@@ -110,7 +110,7 @@ def test_host_that_was_stuck_stays_stuck_after_an_absence(settings: CollectorSet
         assert news(server) == [("progressing", "stuck")]
 
 
-def test_absence_needs_a_process_without_beats_and_a_collector_without(settings: CollectorSettings) -> None:
+def test_absence_needs_all_processes_without_beats(settings: CollectorSettings) -> None:
     with served(settings, Clock(1000.0)) as server:
         writer = server.collector.writer
 
@@ -138,7 +138,7 @@ def test_absence_needs_a_process_without_beats_and_a_collector_without(settings:
         ([(105, 120), (131, 140)], 120),
     ],
 )
-def test_limit_counts_from_an_absence_that_began_within_it(
+def test_limit_restarts_only_if_absence_began_within_it(
     absences: list[tuple[float, float]], counted_from: float
 ) -> None:
     assert count_from(100, 10, [Absence(*absence) for absence in absences]) == counted_from
@@ -150,7 +150,7 @@ def add_report(collector: Collector, report: Report) -> Accepted:
     return accepted
 
 
-def test_a_host_that_nobody_has_judged_yet_is_progressing(settings: CollectorSettings) -> None:
+def test_unjudged_host_is_progressing(settings: CollectorSettings) -> None:
     with Collector(settings) as collector:  # its background work has not begun
         grant, step = Grant(1, TokenKind.ADMIN), step_of({"name": "Disk setup"})
         add_report(collector, Report("web1", step, 1.0, grant))
@@ -160,7 +160,7 @@ def test_a_host_that_nobody_has_judged_yet_is_progressing(settings: CollectorSet
             assert fleet(connection, Filters()).counts["progressing"] == 3
 
 
-def test_a_host_that_reports_all_the_time_is_not_judged_all_the_time(settings: CollectorSettings) -> None:
+def test_busy_host_is_not_judged_continuously(settings: CollectorSettings) -> None:
     with Collector(settings) as collector:
         collector.sweeper.start()
         grant, began, reports = Grant(1, TokenKind.ADMIN), time.monotonic(), 0
@@ -199,7 +199,7 @@ def report_of_many(collector: Collector, clock: Clock, count: int) -> None:
         add_report(collector, report)
 
 
-def test_budgets_are_learnt_from_builds_that_were_done(settings: CollectorSettings) -> None:
+def test_budgets_are_learnt_from_done_builds(settings: CollectorSettings) -> None:
     clock = Clock(time.time())
     with served(settings, clock) as server:
         admin = server.client("admin")
@@ -217,7 +217,7 @@ def test_budgets_are_learnt_from_builds_that_were_done(settings: CollectorSettin
         eventually(lambda: admin.get("/api/v1/hosts/web99").json["summary"]["reason"], said)
 
 
-def test_statistics_tell_times_and_failures_of_each_step(server: Served) -> None:
+def test_statistics_show_times_and_failures(server: Served) -> None:
     admin = server.client("admin")
     for number in range(4):
         admin.step(f"web{number}", "Disk setup", "init", group=f"dc{number % 2}", release="9.4")
@@ -235,7 +235,7 @@ def test_statistics_tell_times_and_failures_of_each_step(server: Served) -> None
     assert admin.get("/api/v1/statistics", by="colour").status == 400
 
 
-def test_the_fleet_is_asked_by_its_filters(sqlite_server: Served) -> None:
+def test_fleet_is_filtered_by_query(sqlite_server: Served) -> None:
     admin, reader = sqlite_server.client("admin"), sqlite_server.client("reader")
     admin.step("web1", "Disk setup", "failed", group="dc1")
     admin.step("web2", "Finish", "done", percentage=100)
@@ -252,7 +252,7 @@ def test_the_fleet_is_asked_by_its_filters(sqlite_server: Served) -> None:
         assert reader.get("/api/v1/hosts", **query).status == 400
 
 
-def test_hosts_that_were_done_long_ago_are_shown_to_who_asks_for_all(
+def test_old_done_hosts_are_shown_with_all(
     sqlite_settings: CollectorSettings,
 ) -> None:
     clock = Clock(time.time())
@@ -265,7 +265,7 @@ def test_hosts_that_were_done_long_ago_are_shown_to_who_asks_for_all(
         assert admin.get("/api/v1/hosts", all="true").json["total"] == 1
 
 
-def test_an_earlier_build_is_asked_by_its_number(sqlite_server: Served) -> None:
+def test_earlier_build_is_read_by_number(sqlite_server: Served) -> None:
     admin = sqlite_server.client("admin")
     admin.step("web1", "Disk setup", build="one")
     admin.step("web1", "Bootloader", build="two")
@@ -277,7 +277,7 @@ def test_an_earlier_build_is_asked_by_its_number(sqlite_server: Served) -> None:
     assert admin.get("/api/v1/hosts/web2").json["detail"] == "nothing is known of web2"
 
 
-def test_a_clock_that_goes_back_and_is_put_right_makes_no_host_silent(settings: CollectorSettings) -> None:
+def test_clock_set_back_makes_no_host_silent(settings: CollectorSettings) -> None:
     clock = Clock(time.time())
     with served(settings, clock) as server:
         host, reader = server.client("host", "web1"), server.client("reader")
@@ -294,7 +294,7 @@ def test_a_clock_that_goes_back_and_is_put_right_makes_no_host_silent(settings: 
         assert news(server) == []
 
 
-def test_a_host_loops_at_the_second_time_where_that_is_asked_for(sqlite_settings: CollectorSettings) -> None:
+def test_loop_after_option_sets_the_threshold(sqlite_settings: CollectorSettings) -> None:
     with served(replace(sqlite_settings, loop_after=2)) as server:
         host, reader = server.client("host", "web1"), server.client("reader")
         host.step("web1", "Disk setup", "init", boot="a")

@@ -25,9 +25,7 @@ SECRETS = ("hunter2secret", "plainpassword", "pw123456", "r00tme", "$1$abc", "wl
 TEMPLATES = "/api/v1/hosts/web1/templates"
 
 
-def test_a_template_is_masked_on_its_host_and_shown_with_its_build(
-    tmp_path: Path, sqlite_settings: CollectorSettings
-) -> None:
+def test_template_is_masked_and_shown_with_build(tmp_path: Path, sqlite_settings: CollectorSettings) -> None:
     with served(sqlite_settings) as server:
         host = server.client("host", "web1")
         (tmp_path / "token").write_text(host.token)
@@ -57,7 +55,7 @@ def test_a_template_is_masked_on_its_host_and_shown_with_its_build(
 
 
 @pytest.mark.parametrize("line", [*KICKSTART.splitlines()[:3], *PRESEED.splitlines()[:3]])
-def test_a_template_with_a_secret_is_refused_where_it_arrives(server: Served, line: str) -> None:
+def test_template_with_secret_is_refused(server: Served, line: str) -> None:
     host = server.client("host", "web1")
     host.step("web1", "Disk setup")
 
@@ -68,7 +66,7 @@ def test_a_template_with_a_secret_is_refused_where_it_arrives(server: Served, li
     assert server.client("admin").get("/api/v1/hosts/web1/bundles").json["bundles"] == []
 
 
-def test_who_may_not_report_attaches_nothing(sqlite_settings: CollectorSettings) -> None:
+def test_token_without_write_right_attaches_nothing(sqlite_settings: CollectorSettings) -> None:
     with served(sqlite_settings) as server:
         for kind, scope in (("reader", ""), ("boot", "web1"), ("enrolment", ""), ("host", "web2")):
             answer = server.client(kind, scope).ask("POST", f"{TEMPLATES}?name=ks", body=b"text")
@@ -79,7 +77,7 @@ def test_who_may_not_report_attaches_nothing(sqlite_settings: CollectorSettings)
         assert server.client("admin").get("/api/v1/hosts/web1").status == 404
 
 
-def test_the_same_template_of_a_build_is_kept_once_and_of_each_build(server: Served) -> None:
+def test_same_template_is_kept_once_for_each_build(server: Served) -> None:
     host = server.client("host", "web1")
     for build in ("one", "two"):
         host.step("web1", "Disk setup", build=build)

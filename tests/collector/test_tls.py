@@ -59,7 +59,7 @@ def asked(
         return response.status, {n.lower(): v for n, v in response.headers.items()}, response.read()
 
 
-def test_with_a_certificate_only_tls_is_spoken_and_browsers_are_told_to_stay_with_it(tmp_path: Path) -> None:
+def test_certificate_enables_only_tls_with_hsts(tmp_path: Path) -> None:
     certificate, key = certificate_in(tmp_path)
     settings = settings_in(tmp_path)
     bearer = {"Authorization": f"Bearer {token_of(settings, 'reader')}"}
@@ -82,7 +82,7 @@ def fingerprint(url: str) -> str:
     return ssl.get_server_certificate((address.hostname or "", address.port or 0))
 
 
-def test_a_hangup_has_certificate_and_steps_read_again_and_a_bad_file_changes_nothing(tmp_path: Path) -> None:
+def test_sighup_reloads_certificate_and_steps(tmp_path: Path) -> None:
     certificate, key = certificate_in(tmp_path)
     steps = tmp_path / "steps.toml"
     steps.write_text('[[step]]\nlabel = "old"\n')
@@ -107,7 +107,7 @@ def test_a_hangup_has_certificate_and_steps_read_again_and_a_bad_file_changes_no
         assert fingerprint(running.url) == after
 
 
-def test_a_hangup_right_after_the_start_kills_nothing(tmp_path: Path) -> None:
+def test_early_sighup_does_not_kill(tmp_path: Path) -> None:
     with process(settings_in(tmp_path)) as running:
         running.process.send_signal(signal.SIGHUP)
 
@@ -115,7 +115,7 @@ def test_a_hangup_right_after_the_start_kills_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["no PEM", "another key"])
-def test_a_certificate_that_is_none_is_told_by_its_name(tmp_path: Path, what: str) -> None:
+def test_invalid_certificate_is_named(tmp_path: Path, what: str) -> None:
     certificate, key = certificate_in(tmp_path)
     if what == "no PEM":
         certificate.write_text("nothing")
@@ -133,7 +133,7 @@ def test_a_certificate_that_is_none_is_told_by_its_name(tmp_path: Path, what: st
     assert "Traceback" not in told.err
 
 
-def test_a_proxy_is_believed_only_where_it_is_named(tmp_path: Path) -> None:
+def test_only_named_proxies_are_trusted(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     forwarded = {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https"}
     seen = []
@@ -148,7 +148,7 @@ def test_a_proxy_is_believed_only_where_it_is_named(tmp_path: Path) -> None:
     assert seen == [("127.0.0.1", False), ("203.0.113.7", True)]
 
 
-def test_a_process_logs_lines_of_json_and_no_secret(tmp_path: Path) -> None:
+def test_logs_are_json_without_secrets(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     token = token_of(settings, "host", "web1")
     secret_file = tmp_path / "webhook-secret"

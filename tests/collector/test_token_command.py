@@ -11,7 +11,7 @@ from tests.collector.commands import collector_command
 from tests.collector.serving import Client, served, settings_in
 
 
-def test_a_token_is_printed_once_and_alone_on_stdout(tmp_path: Path) -> None:
+def test_token_is_the_only_output(tmp_path: Path) -> None:
     made = collector_command("token", "create", "host", "Web1", "--data", tmp_path / "data")
 
     assert made.status == 0
@@ -20,7 +20,7 @@ def test_a_token_is_printed_once_and_alone_on_stdout(tmp_path: Path) -> None:
         assert Client(server.url, made.out.removesuffix("\n")).step("web1", "Disk setup").status == 201
 
 
-def test_a_token_is_written_into_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
+def test_token_file_has_mode_0600(tmp_path: Path) -> None:
     file = tmp_path / "token"
 
     made = collector_command("token", "create", "admin", "--data", tmp_path, "--output", file)
@@ -30,7 +30,7 @@ def test_a_token_is_written_into_a_file_that_only_its_owner_reads(tmp_path: Path
     assert file.read_text().startswith("srt_1_")
 
 
-def test_a_file_that_is_there_is_not_overwritten_and_no_token_is_made_for_it(tmp_path: Path) -> None:
+def test_existing_file_prevents_token_creation(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("mine")
     collector_command("token", "create", "reader", "--data", tmp_path)
@@ -42,7 +42,7 @@ def test_a_file_that_is_there_is_not_overwritten_and_no_token_is_made_for_it(tmp
     assert [token["kind"] for token in json.loads(listed.out)] == ["reader"]
 
 
-def test_tokens_are_listed_without_their_secrets_as_a_table_and_as_json(tmp_path: Path) -> None:
+def test_token_list_hides_secrets_in_all_formats(tmp_path: Path) -> None:
     made = collector_command("token", "create", "group", "dc1", "--name", "\x1b[31mred", "--data", tmp_path)
     enrolment = collector_command("token", "create", "enrolment", "--data", tmp_path)
 
@@ -59,7 +59,7 @@ def test_tokens_are_listed_without_their_secrets_as_a_table_and_as_json(tmp_path
         assert secret not in table.out + listed.out
 
 
-def test_a_revoked_token_is_worth_nothing_seconds_later_and_both_are_in_the_audit_log(tmp_path: Path) -> None:
+def test_revoking_a_token_works_and_is_audited(tmp_path: Path) -> None:
     data = tmp_path / "data"
     made = collector_command("token", "create", "host", "web1", "--expires", "30d", "--data", data)
     with served(settings_in(tmp_path)) as server:
@@ -79,14 +79,14 @@ def test_a_revoked_token_is_worth_nothing_seconds_later_and_both_are_in_the_audi
 @pytest.mark.parametrize(
     "arguments", [("host",), ("group", "a b"), ("reader", "a b"), ("admin", "--expires", "x")]
 )
-def test_a_token_that_makes_no_sense_is_a_usage_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_invalid_token_request_is_a_usage_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     told = collector_command("token", "create", *arguments, "--data", tmp_path / "data")
 
     assert told.status == 2
     assert not (tmp_path / "data").exists()
 
 
-def test_where_no_collector_is_the_list_says_so(tmp_path: Path) -> None:
+def test_list_without_collector_is_an_error(tmp_path: Path) -> None:
     told = collector_command("token", "list", "--data", tmp_path)
 
     assert told.status == 3

@@ -16,7 +16,7 @@ from tests.command_line import service_record
 
 
 @pytest.mark.slow
-def test_the_latest_bundle_of_each_host_of_a_collector_is_judged(tmp_path: Path) -> None:
+def test_latest_bundle_of_each_host_is_judged(tmp_path: Path) -> None:
     with served(settings_in(tmp_path)) as server:
         for n in range(3):
             host = AssistedRules().add_host()

@@ -63,7 +63,7 @@ def summary(verdict: HostVerdict) -> tuple[str, str]:
     return verdict.verdict.value, verdict.reason
 
 
-def test_a_host_that_reports_is_progressing_until_the_budget_of_its_step_is_spent() -> None:
+def test_host_is_progressing_within_its_budget() -> None:
     host = Host().says("Disk setup", "init")
 
     assert summary(host.verdict()) == (
@@ -79,7 +79,7 @@ def test_a_host_that_reports_is_progressing_until_the_budget_of_its_step_is_spen
     assert host.verdict(15 * MINUTE).since == host.now
 
 
-def test_a_stuck_host_of_which_nothing_is_heard_for_a_day_is_silent() -> None:
+def test_stuck_host_is_silent_after_a_day() -> None:
     host = Host().says("Disk setup", "init")
     stuck = host.verdict(HOUR)
 
@@ -89,7 +89,7 @@ def test_a_stuck_host_of_which_nothing_is_heard_for_a_day_is_silent() -> None:
     assert host.verdict(24 * HOUR).due_at is None
 
 
-def test_a_host_that_was_made_known_and_never_reports_is_silent_after_a_quarter_of_an_hour() -> None:
+def test_registered_host_without_reports_becomes_silent() -> None:
     host = Host()
 
     assert host.verdict().verdict == "progressing"
@@ -99,14 +99,14 @@ def test_a_host_that_was_made_known_and_never_reports_is_silent_after_a_quarter_
     )
 
 
-def test_entries_that_come_are_news_of_a_step_that_takes_long() -> None:
+def test_record_entries_extend_a_long_step() -> None:
     host = Host().says("Disk setup", "init")
     host.known = replace(host.known, heard_at=host.now + 10 * MINUTE)
 
     assert host.verdict(20 * MINUTE).verdict == "progressing"
 
 
-def test_the_budget_that_was_given_is_the_one_that_counts() -> None:
+def test_defined_budget_takes_precedence() -> None:
     took = tuple(Took(600.0, "", "") for _ in range(50))
     host = Host(budgets=SilenceBudgets(given={"disk_setup": 30.0}, took={"disk_setup": took}))
     host.says("Disk setup", "init")
@@ -126,7 +126,7 @@ def test_the_budget_that_was_given_is_the_one_that_counts() -> None:
         ("dc3", "9.6", 2000.0, 20),  # of all
     ],
 )
-def test_a_budget_is_learnt_from_the_builds_that_are_most_alike(
+def test_budget_is_learnt_from_most_similar_builds(
     group: str, release: str, seconds: float, builds: int
 ) -> None:
     took = [Took(200.0, "dc1", "9.4")] * 10 + [Took(1000.0, "dc4", "9.4")] * 10
@@ -136,14 +136,14 @@ def test_a_budget_is_learnt_from_the_builds_that_are_most_alike(
     assert (budget.seconds, budget.basis, budget.builds) == (seconds, SilenceBasis.LEARNT, builds)
 
 
-def test_nothing_is_learnt_from_few_builds_and_no_budget_is_learnt_that_is_too_small() -> None:
+def test_learning_needs_builds_and_has_a_minimum() -> None:
     quick = Took(0.5, "", "")
 
     assert SilenceBudgets(took={"disk": (quick,) * 9}).of_step("disk", "", "").basis is SilenceBasis.DEFAULT
     assert SilenceBudgets(took={"disk": (quick,) * 10}).of_step("disk", "", "").seconds == 120
 
 
-def test_a_step_that_begins_for_the_third_time_without_anything_new_is_a_loop() -> None:
+def test_third_start_without_progress_is_a_loop() -> None:
     host = Host().says("Disk setup", "init").says("Disk setup", "done").says("Bootloader", "init")
     host.says("Disk setup", "init").says("Disk setup", "done").says("Bootloader", "init")
     assert host.verdict().verdict == "progressing"
@@ -158,7 +158,7 @@ def test_a_step_that_begins_for_the_third_time_without_anything_new_is_a_loop() 
     assert host.says("First login", "init").verdict().verdict == "progressing"
 
 
-def test_three_boots_that_come_no_further_are_a_loop() -> None:
+def test_three_boots_without_progress_are_a_loop() -> None:
     host = Host().boots("a", "Network boot", "Disk setup").boots("b", "Network boot")
     assert host.verdict().verdict == "progressing"
 
@@ -167,7 +167,7 @@ def test_three_boots_that_come_no_further_are_a_loop() -> None:
     assert summary(host.verdict()) == ("looping", "Rebooted 3 times during Disk setup.")
 
 
-def test_boots_that_each_come_further_are_no_loop() -> None:
+def test_boots_with_progress_are_no_loop() -> None:
     host = Host()
     for number, boot in enumerate("abcdef"):
         host.boots(boot, "Network boot", f"Part {number}")
@@ -175,7 +175,7 @@ def test_boots_that_each_come_further_are_no_loop() -> None:
     assert host.verdict().verdict == "progressing"
 
 
-def test_who_says_again_and_again_that_a_step_happened_shows_life_and_no_loop() -> None:
+def test_repeated_plain_reports_are_no_loop() -> None:
     host = Host()
     for _ in range(10):
         host.says("Installing packages")
@@ -183,7 +183,7 @@ def test_who_says_again_and_again_that_a_step_happened_shows_life_and_no_loop() 
     assert host.verdict().verdict == "progressing"
 
 
-def test_a_failure_is_told_with_the_end_of_its_logs() -> None:
+def test_failure_reason_has_end_of_logs() -> None:
     host = (
         Host().says("Bootloader", "init").says("Bootloader", "failed", logs="installing\nno space left.\n\n")
     )
@@ -192,7 +192,7 @@ def test_a_failure_is_told_with_the_end_of_its_logs() -> None:
     assert (host.verdict().since, host.verdict().due_at) == (host.now, None)
 
 
-def test_a_host_that_goes_on_after_a_failure_has_failed_if_it_then_falls_silent() -> None:
+def test_silence_after_a_failure_is_failed() -> None:
     host = Host().says("Bootloader", "failed", logs="no space left").says("Upload of logs", "done")
 
     assert host.verdict().verdict == "progressing"
@@ -205,7 +205,7 @@ def test_a_host_that_goes_on_after_a_failure_has_failed_if_it_then_falls_silent(
     )
 
 
-def test_a_failure_that_comes_again_and_again_is_a_loop_with_its_cause() -> None:
+def test_repeated_failure_is_a_loop_with_cause() -> None:
     host = Host()
     for _ in range(3):
         host.says("Bootloader", "init").says("Bootloader", "failed", logs="no space left")
@@ -219,13 +219,13 @@ def test_a_failure_that_comes_again_and_again_is_a_loop_with_its_cause() -> None
     )
 
 
-def test_a_failure_that_was_mended_is_none() -> None:
+def test_repaired_failure_does_not_count() -> None:
     host = Host().says("Bootloader", "failed").says("Bootloader", "done")
 
     assert host.verdict(HOUR).verdict == "stuck"
 
 
-def test_a_complete_build_is_done_until_another_one_begins() -> None:
+def test_complete_build_is_done_until_the_next() -> None:
     host = Host().says("Disk setup", "done").says("Finish", "done", percentage=100)
     assert summary(host.verdict(99 * HOUR)) == ("done", "Finish completed it.")
 
@@ -256,7 +256,7 @@ def installed(stage: str, status: str = "installing-in-progress", **fields: obje
         ("A stage of tomorrow", False, 60),
     ],
 )
-def test_a_stage_of_an_installation_has_the_limit_of_the_assisted_service(
+def test_installation_stage_has_assisted_service_limit(
     stage: str, is_single_node: bool, minutes: int
 ) -> None:
     host = installed(stage, is_single_node=is_single_node)
@@ -279,9 +279,7 @@ def test_a_stage_of_an_installation_has_the_limit_of_the_assisted_service(
         ),
     ],
 )
-def test_an_installation_comes_to_what_its_status_says(
-    stage: str, status: str, verdict: str, reason: str
-) -> None:
+def test_installation_status_decides_the_verdict(stage: str, status: str, verdict: str, reason: str) -> None:
     assert summary(installed(stage, status, info="no etcd").verdict()) == (verdict, reason)
 
 
@@ -296,7 +294,7 @@ def recorded(host: Host, verdict: str, after: float = MINUTE) -> Host:
     ("word", "verdict"),
     [("failed", "failed"), ("interrupted", "failed"), ("looping", "looping"), ("stuck", "stuck")],
 )
-def test_records_that_are_bad_say_so_of_their_host(word: str, verdict: str) -> None:
+def test_bad_records_decide_the_verdict(word: str, verdict: str) -> None:
     host = recorded(Host().says("Disk setup", "done"), word)
 
     assert summary(host.verdict()) == (verdict, f"stage pull of bootkube {word}: no such image.")
@@ -304,7 +302,7 @@ def test_records_that_are_bad_say_so_of_their_host(word: str, verdict: str) -> N
 
 
 @pytest.mark.parametrize("word", ["stopped", "running", "succeeded"])
-def test_records_without_trouble_say_nothing_bad_of_their_host(word: str) -> None:
+def test_good_records_cause_no_trouble(word: str) -> None:
     host = recorded(Host().says("Disk setup", "done"), word)
 
     assert host.verdict().verdict == "progressing"
@@ -312,14 +310,14 @@ def test_records_without_trouble_say_nothing_bad_of_their_host(word: str) -> Non
         assert recorded(Host(), word).verdict().verdict == "progressing"
 
 
-def test_records_alone_make_a_host_done_or_stuck() -> None:
+def test_records_alone_decide_done_or_stuck() -> None:
     assert recorded(Host(), "succeeded").verdict().verdict == "done"
     running = recorded(Host(), "running")
     assert running.verdict(29 * MINUTE).verdict == "progressing"
     assert running.verdict(30 * MINUTE).verdict == "stuck"
 
 
-def test_what_is_known_from_before_a_build_says_nothing_of_it() -> None:
+def test_records_before_a_build_are_ignored() -> None:
     host = recorded(installed("Done", "installed"), "failed")
 
     assert host.says("Disk setup", "init").verdict().verdict == "progressing"
@@ -402,7 +400,7 @@ TestJudged.settings = settings(
 )
 
 
-def test_a_step_that_tells_how_far_it_is_still_goes_on() -> None:
+def test_step_with_percentage_is_still_running() -> None:
     host = Host().says("Packages", "init").says("Packages", percentage=40)
     assert host.known.progress is not None
 

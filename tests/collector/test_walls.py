@@ -28,16 +28,14 @@ def answered(client: Client, route: Walked) -> tuple[int, str]:
     return reply.status, reply.headers.get("location", "")
 
 
-def test_nothing_is_answered_without_a_token_but_health_and_the_login_page(
-    running: Served, tmp_path: Path
-) -> None:
+def test_only_health_and_login_need_no_token(running: Served, tmp_path: Path) -> None:
     told = {str(route): answered(running.stranger, route) for route in routes(tmp_path)}
 
     assert len(told) > 4
     assert {route for route, (status, _) in told.items() if status != 401} - OPEN == set()
 
 
-def test_nor_with_a_token_that_nobody_made(running: Served, tmp_path: Path) -> None:
+def test_unknown_token_is_refused_everywhere(running: Served, tmp_path: Path) -> None:
     guess = Client(running.url, "srt_1_c2VjcmV0")
 
     told = {str(route): answered(guess, route) for route in routes(tmp_path)}
@@ -45,7 +43,7 @@ def test_nor_with_a_token_that_nobody_made(running: Served, tmp_path: Path) -> N
     assert {route for route, (status, _) in told.items() if status not in {401, 429}} - OPEN == set()
 
 
-def test_a_token_of_a_host_reads_nothing_wherever_it_asks(running: Served, tmp_path: Path) -> None:
+def test_host_token_reads_nothing(running: Served, tmp_path: Path) -> None:
     host = running.client("host", "web1")
     assert host.step("web1", "Disk setup").status == 201
 
@@ -58,7 +56,7 @@ def test_a_token_of_a_host_reads_nothing_wherever_it_asks(running: Served, tmp_p
     assert {route for route, (status, _) in told.items() if status < 400} - allowed == set()
 
 
-def test_every_answer_has_the_headers_that_keep_browsers_in_bounds(running: Served, tmp_path: Path) -> None:
+def test_every_answer_has_security_headers(running: Served, tmp_path: Path) -> None:
     admin = running.client("admin")
     asked = [*routes(tmp_path), Walked("GET", "/nothing/here"), Walked("PUT", "/healthz")]
     for client in (running.stranger, admin):
@@ -70,7 +68,7 @@ def test_every_answer_has_the_headers_that_keep_browsers_in_bounds(running: Serv
             assert lacking == set(), route
 
 
-def test_the_policy_allows_no_script_and_no_frame_of_anybodys() -> None:
+def test_csp_allows_no_foreign_script_or_frame() -> None:
     policy = ALWAYS["Content-Security-Policy"]
 
     assert "unsafe" not in policy

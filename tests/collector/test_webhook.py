@@ -81,7 +81,7 @@ def desk(settings: CollectorSettings) -> Iterator[Desk]:
         yield Desk(collector, receiver)
 
 
-def test_a_change_of_a_verdict_is_told_signed_and_once(desk: Desk) -> None:
+def test_verdict_change_is_sent_once_and_signed(desk: Desk) -> None:
     number = desk.news("web1")
 
     desk.deliver()
@@ -104,7 +104,7 @@ def test_a_change_of_a_verdict_is_told_signed_and_once(desk: Desk) -> None:
     assert desk.state(number) == (True, False, 1)
 
 
-def test_no_secret_is_in_the_news(desk: Desk) -> None:
+def test_messages_contain_no_secret(desk: Desk) -> None:
     """Hosts may have sent records with theirs in; who is told of a verdict need not see them."""
     desk.news("web1", reason="401 with X-Secret-Key: aB3dE9fG5iJkLmNoP")
     desk.deliver()
@@ -112,7 +112,7 @@ def test_no_secret_is_in_the_news(desk: Desk) -> None:
     assert told.data["reason"] == "401 with X-Secret-Key: <redacted:secret-header>"
 
 
-def test_what_is_not_taken_is_told_again_later_and_later_with_the_same_id_and_bytes(desk: Desk) -> None:
+def test_refused_message_is_retried_unchanged(desk: Desk) -> None:
     desk.receiver.statuses = [500, 503]
     number = desk.news("web1")
 
@@ -132,7 +132,7 @@ def test_what_is_not_taken_is_told_again_later_and_later_with_the_same_id_and_by
     assert desk.state(number) == (True, False, 3)
 
 
-def test_a_receiver_that_says_gone_is_not_asked_again(desk: Desk) -> None:
+def test_status_410_ends_the_retries(desk: Desk) -> None:
     desk.receiver.statuses = [410]
     number = desk.news("web1")
 
@@ -143,7 +143,7 @@ def test_a_receiver_that_says_gone_is_not_asked_again(desk: Desk) -> None:
     assert desk.state(number) == (False, False, 1)
 
 
-def test_a_host_that_is_not_told_of_holds_up_no_other_and_its_own_news_stay_in_order(desk: Desk) -> None:
+def test_refused_messages_delay_only_their_host(desk: Desk) -> None:
     desk.receiver.refused = "stuck"
     first = desk.news("web1", "stuck")
     other = desk.news("web2")
@@ -158,7 +158,7 @@ def test_a_host_that_is_not_told_of_holds_up_no_other_and_its_own_news_stay_in_o
     assert desk.receiver.ids[2:] == [f"notice_{first}", f"notice_{second}"]
 
 
-def test_hosts_of_one_cause_are_one_digest_that_stays_the_same_when_it_is_sent_again(desk: Desk) -> None:
+def test_digest_of_one_cause_is_retried_unchanged(desk: Desk) -> None:
     desk.receiver.refused = "sda"
     numbers = [desk.news(f"web{number}", reason=f"sda is gone after {number} s") for number in range(36)]
     other = desk.news("db1", reason="no network")
@@ -181,7 +181,7 @@ def test_hosts_of_one_cause_are_one_digest_that_stays_the_same_when_it_is_sent_a
     assert all(desk.state(number) == (True, False, 2) for number in numbers)
 
 
-def test_news_of_last_week_are_none(desk: Desk) -> None:
+def test_old_changes_are_not_sent(desk: Desk) -> None:
     desk.news("web1", at=NOW - 7 * 86_400)
 
     desk.deliver()
@@ -189,7 +189,7 @@ def test_news_of_last_week_are_none(desk: Desk) -> None:
     assert desk.receiver.came == []
 
 
-def test_several_processes_tell_each_news_once(desk: Desk) -> None:
+def test_several_processes_send_each_message_once(desk: Desk) -> None:
     causes = ("no disk", "no network", "no memory")
     numbers = [desk.news(f"web{each}", reason=causes[each % 3]) for each in range(12)]
 
@@ -201,7 +201,7 @@ def test_several_processes_tell_each_news_once(desk: Desk) -> None:
     assert sorted(told) == numbers
 
 
-def test_of_a_process_that_dies_only_the_news_on_its_way_are_told_again(desk: Desk) -> None:
+def test_dead_process_repeats_only_messages_in_progress(desk: Desk) -> None:
     before, after = desk.news("web1"), desk.news("web2")
     with desk.collector.database.changing() as connection:  # as a process left it that was killed there
         store.address(connection, {"webhook": DestinationFilter()}, NOW)
@@ -219,7 +219,7 @@ def test_of_a_process_that_dies_only_the_news_on_its_way_are_told_again(desk: De
     assert desk.receiver.ids == [f"notice_{after}", f"notice_{before}"]
 
 
-def test_a_collector_that_serves_tells_of_a_host_that_fails(tmp_path: Path) -> None:
+def test_serving_collector_sends_a_failure(tmp_path: Path) -> None:
     with receiving() as receiver:
         settings = settings_in(tmp_path, webhook=receiver.url, webhook_secret=SECRET)
         with served(settings) as server:
@@ -230,7 +230,7 @@ def test_a_collector_that_serves_tells_of_a_host_that_fails(tmp_path: Path) -> N
     assert (told.data["host"], told.data["verdict"]) == ("web1", "failed")
 
 
-def test_a_killed_process_tells_nothing_again_but_what_was_on_its_way(tmp_path: Path) -> None:
+def test_killed_process_repeats_only_messages_in_progress(tmp_path: Path) -> None:
     with receiving() as receiver:
         settings = settings_in(tmp_path, webhook=receiver.url)
         data = ("--data", settings.data)
@@ -276,18 +276,18 @@ def wait_until_delivered(settings: CollectorSettings, number: int) -> None:
 
 
 @given(tries=st.integers(1, notifying.MAX_TRIES - 1), chance=st.floats(0, 1), asked=st.floats(0, 1e9))
-def test_waits_are_between_seconds_and_an_hour(tries: int, chance: float, asked: float) -> None:
+def test_retry_waits_are_seconds_to_an_hour(tries: int, chance: float, asked: float) -> None:
     wait = notifying.wait_after(tries, chance, asked)
 
     assert wait is not None
     assert 2.5 <= wait <= 3600
 
 
-def test_after_many_tries_news_are_given_up() -> None:
+def test_message_is_dropped_after_many_tries() -> None:
     assert notifying.wait_after(notifying.MAX_TRIES, 0.5) is None
 
 
-def test_a_secret_is_read_as_it_stands_or_as_receivers_libraries_spell_it() -> None:
+def test_secret_is_plain_text_or_whsec_base64() -> None:
     assert webhook.secret_of(b"plain text\n") == b"plain text"
     assert webhook.secret_of(b"whsec_" + base64.b64encode(SECRET) + b"\n") == SECRET
     with pytest.raises(ValueError, match="base64"):

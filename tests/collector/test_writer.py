@@ -85,7 +85,7 @@ def test_each_event_loop_gets_its_own_results(database: Database) -> None:
     }
 
 
-def test_item_that_cannot_be_written_leaves_the_others(database: Database) -> None:
+def test_failed_item_does_not_affect_others(database: Database) -> None:
     def write(_: Connection, items: Sequence[int], /) -> Sequence[int | Exception]:
         if 13 in items:
             raise ValueError("unlucky")
@@ -99,7 +99,7 @@ def test_item_that_cannot_be_written_leaves_the_others(database: Database) -> No
     assert [str(result) for result in results] == ["12", "unlucky", "14"]
 
 
-def test_closed_writer_takes_no_items(database: Database) -> None:
+def test_closed_writer_refuses_items(database: Database) -> None:
     writer = DatabaseWriter(database)
     writer.close()
 
