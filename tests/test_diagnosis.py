@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.budget import Basis, BudgetFile, Budgets
 from service_record.diagnosis.diagnose import Explain
-from service_record.diagnosis.failures import RunStep, failures_of, moved, new_failures
+from service_record.diagnosis.failures import RunStep, find_moved_steps, group_failures, new_failures
 from service_record.diagnosis.findings import (
     BackwardBoot,
     FailedUnit,
@@ -928,7 +928,7 @@ def test_steps_that_changed_their_places_are_told_with_what_they_follow() -> Non
         steps = [[RunStep("stage", name) for name in names] for names in (good, bad)]
         return [
             f"{step.name} {before.name if before else '-'} {usual.name if usual else '-'}"
-            for step, before, usual in moved(*steps)
+            for step, before, usual in find_moved_steps(*steps)
         ]
 
     assert order_of("abc", "abc") == []
@@ -942,7 +942,7 @@ def test_failures_are_one_while_they_say_the_same_in_the_same_step() -> None:
         record = [one for number, entries in enumerate(failed) for one in attempt(number, entries)]
         return list(history(a=record).services[0].runs)
 
-    found = failures_of(runs_of("no 1", None, "no 22", "other", None))
+    found = group_failures(runs_of("no 1", None, "no 22", "other", None))
     assert [(one.signature, one.count, one.last.pid, one.facts.message) for one in found] == [
         ("no <number>", 2, 2, "no 22"),
         ("", 2, 4, None),
@@ -952,10 +952,10 @@ def test_failures_are_one_while_they_say_the_same_in_the_same_step() -> None:
     assert [one.signature for one in new_failures(runs_of("no 9", None), runs_of("no 1", "new", None))] == [
         "new"
     ]
-    by_status = failures_of([*runs_of(None), *runs_of(None, exit_code=2)])
+    by_status = group_failures([*runs_of(None), *runs_of(None, exit_code=2)])
     assert [(one.facts.exit_code, one.count) for one in by_status] == [(1, 1), (2, 1)]
     killed = history(a=[*failed_run()[:-1], entry(Phase.SERVICE_END, 11, signal="KILL", **FAILURE)])
-    assert [one.step is None for one in failures_of(killed.services[0].runs)] == [False, True]
+    assert [one.step is None for one in group_failures(killed.services[0].runs)] == [False, True]
 
 
 def test_the_stage_around_one_that_is_within_its_budget_may_be_beyond_its_own() -> None:

@@ -1,4 +1,4 @@
-"""The diagnosis of a host: its services, its clock and its boots judged, and the root cause picked. Pure."""
+"""Diagnose a host by its history: judge its services, clock and boots, and choose the root cause. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ from service_record.diagnosis.findings import (
     UnsetClock,
     Verdict,
 )
-from service_record.diagnosis.services import Circumstances, judge, running_spans
+from service_record.diagnosis.services import JudgingContext, judge, running_spans
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
 from service_record.diagnosis.units import often_fails
 from service_record.history import History, ServiceHistory
@@ -34,20 +34,20 @@ from service_record.history.from_journal import RECORDER
 from service_record.history.outcome import Outcome, Run, Stage, order
 from service_record.history.results import Handled, handled_failure
 
-WORTH_TELLING: Final = 10.0
-"""Seconds. Smaller steps are what a time service does when it starts, and harm nobody."""
-_NOTHING_RECORDED_BEFORE: Final = datetime(2021, 1, 1, tzinfo=UTC)
-"""The year in which the format of records was made."""
+LEAST_STEP_SECONDS: Final = 10.0
+"""Smaller steps of the clock are normal when a time service starts, and harmless."""
+_FORMAT_EXISTS_SINCE: Final = datetime(2021, 1, 1, tzinfo=UTC)
+"""The format of records was created in this year. Earlier times come from an unset clock."""
 
 
 def clock_findings(history: History) -> tuple[ClockFinding, ...]:
-    """Local times, times of a clock that was never set, its steps, and boots before the boot before them."""
-    steps = (step for step in history.clock_steps if abs(step.seconds) >= WORTH_TELLING)
-    return (*_local(history), *_unset(history), *steps, *_backward(history))
+    """Return local times, unset clocks, steps of the clock, and boots dated before their previous boot."""
+    steps = (step for step in history.clock_steps if abs(step.seconds) >= LEAST_STEP_SECONDS)
+    return (*_find_local_times(history), *_find_unset_clocks(history), *steps, *_find_backward_boots(history))
 
 
-def _local(history: History) -> Iterator[LocalTimes]:
-    """Yield the local times of all records, which are of one host, or of several if these were joined."""
+def _find_local_times(history: History) -> Iterator[LocalTimes]:
+    """Yield services with local times, grouped by UTC offset. Joined hosts can have several offsets."""
     zones: dict[timedelta, list[str]] = {}
     for service in history.services:
         if service.utc_offset is not None:
@@ -56,16 +56,16 @@ def _local(history: History) -> Iterator[LocalTimes]:
         yield LocalTimes(services=tuple(services), utc_offset=offset)
 
 
-def _unset(history: History) -> Iterator[UnsetClock]:
+def _find_unset_clocks(history: History) -> Iterator[UnsetClock]:
     for service in history.services:
         times = [run.first_entry for run in service.runs if run.first_entry is not None]
-        unset = [time for time in times if time < _NOTHING_RECORDED_BEFORE]
+        unset = [time for time in times if time < _FORMAT_EXISTS_SINCE]
         if unset:
             yield UnsetClock(service=service.name, time=unset[-1])
 
 
-def _backward(history: History) -> Iterator[BackwardBoot]:
-    """Boots in the order in which the records have them: their first times should rise."""
+def _find_backward_boots(history: History) -> Iterator[BackwardBoot]:
+    """Yield boots that are dated before the previous boot. Records have boots in their true order."""
     if len(history.boots) <= 1:
         return
     first: dict[str, datetime] = {}
@@ -81,20 +81,20 @@ def _backward(history: History) -> Iterator[BackwardBoot]:
 
 TIMES_USUAL: Final = 2.0
 LEAST_SECONDS: Final = 5.0
-"""Both have to be exceeded: twice a moment is no delay, and five seconds of an hour are none."""
+"""Both limits must be exceeded: neither twice a short moment nor five seconds in an hour is slow."""
 
 
-def slow(services: Iterable[ServiceHistory], baseline: History, now: Now) -> tuple[Slow, ...]:
+def find_slow(services: Iterable[ServiceHistory], baseline: History, now: Now) -> tuple[Slow, ...]:
     """Return the slow stages, then the slow whole runs, of each service's latest run; the slowest first."""
-    slow_ones = [slow for service in services for slow in _of(service, baseline, now)]
+    slow_ones = [slow for service in services for slow in _compare_with_baseline(service, baseline, now)]
     return tuple(sorted(slow_ones, key=lambda slow: slow.usual - slow.seconds))
 
 
-def _of(service: ServiceHistory, baseline: History, now: Now) -> Iterator[Slow]:
+def _compare_with_baseline(service: ServiceHistory, baseline: History, now: Now) -> Iterator[Slow]:
     run = service.runs[-1]
     good = runs_of(baseline, service.name)
     took = durations(good)
-    for name, (seconds, is_running) in _longest(run, service, now).items():
+    for name, (seconds, is_running) in _longest_executions(run, service, now).items():
         usual = max(took.get(name, ()), default=None)
         if usual is not None and _is_slow(seconds, usual):
             yield Slow(service=service.name, stage=name, seconds=seconds, usual=usual, is_running=is_running)
@@ -103,8 +103,8 @@ def _of(service: ServiceHistory, baseline: History, now: Now) -> Iterator[Slow]:
         yield Slow(service=service.name, stage=None, seconds=run.duration, usual=max(whole), is_running=False)
 
 
-def _longest(run: Run, service: ServiceHistory, now: Now) -> dict[str, tuple[float, bool]]:
-    """Stage -> the seconds of its longest execution, and whether that goes on."""
+def _longest_executions(run: Run, service: ServiceHistory, now: Now) -> dict[str, tuple[float, bool]]:
+    """Return stage -> the seconds of its longest execution, and whether it is still running."""
     longest: dict[str, tuple[float, bool]] = {}
     durations = [(stage.name, stage.duration, False) for stage in run.stages]
     durations += [
@@ -123,6 +123,7 @@ def _is_slow(seconds: float, usual: float) -> bool:
 
 
 Explain: TypeAlias = Callable[[TroubleFacts], KnownCause | None]
+"""Returns the known cause of a trouble, such as `causes.Causes.explain`."""
 
 
 def diagnose(
@@ -132,20 +133,20 @@ def diagnose(
     budgets: Budgets | None = None,
     explain: Explain | None = None,
 ) -> Diagnosis | None:
-    """Return what is wrong with the host whose history this is; None when its records have no run.
+    """Diagnose the host with this history; None if there is no run.
 
-    `now` is the moment as of which running services are judged, by default that of the latest entry.
-    `explain` knows causes; see `causes`.
+    Running services are judged as of `now`, by default the time of the latest entry. `explain` finds the
+    cause of a trouble.
     """
-    around = Circumstances(now or latest_entry(history), budgets or Budgets(), history.latest_boot)
+    context = JudgingContext(now or latest_entry(history), budgets or Budgets(), history.latest_boot)
     services = [replace(service, runs=service.attempts) for service in history.services if service.runs]
     if not services:
         return None
-    judged = [judge(service, around) for service in services]
+    judged = [judge(service, context) for service in services]
     running = tuple(
         judgement
         for judgement in judged
-        # Nobody waits for a daemon that a journal tells of to end.
+        # A daemon known only from a journal is not expected to end.
         if isinstance(judgement, Running) and judgement.run.recorder != RECORDER
     )
     stopped = tuple(
@@ -159,13 +160,13 @@ def diagnose(
         for judgement in judged
         if isinstance(judgement, Trouble)
     ]
-    troubles, past = _of_now(_with_boot_loop(troubles, history), running, around)
-    explained = _explained(troubles, explain)
+    troubles, past = _split_past(_add_boot_loop(troubles, history), running, context)
+    explained = _add_causes(troubles, explain)
     minor = [trouble for trouble in explained if _is_minor(trouble)]
-    baseline = around.budgets.baseline
-    damaged = tuple(_damaged(history))
+    baseline = context.budgets.baseline
+    damaged = tuple(_find_damaged(history))
     return Diagnosis(
-        **_ordered(
+        **_order_troubles(
             [trouble for trouble in explained if trouble not in minor],
             boot_times(history) if len(troubles) > 1 else {},
             without=_verdict_without_trouble(running, stopped, damaged),
@@ -173,19 +174,19 @@ def diagnose(
         running=running,
         stopped=stopped,
         minor=tuple(trouble.service for trouble in minor),
-        handled=tuple(_handled(services, judged)),
+        handled=tuple(_find_handled(services, judged)),
         recovered=(
             *(judgement for judgement in judged if isinstance(judgement, Recovered)),
-            *map(_open, past),
+            *map(_make_open, past),
         ),
-        slow=slow(services, baseline, around.now) if baseline else (),
+        slow=find_slow(services, baseline, context.now) if baseline else (),
         damaged=damaged,
         clock=clock_findings(history),
     )
 
 
 class _Order(TypedDict):
-    """The fields of a diagnosis that say which trouble is the root of which."""
+    """The fields of a diagnosis with its troubles in order."""
 
     verdict: Verdict
     root: Trouble | None
@@ -193,14 +194,16 @@ class _Order(TypedDict):
     others: tuple[Trouble, ...]
 
 
-def _ordered(troubles: Iterable[Trouble], boots: Mapping[str | None, float], *, without: Verdict) -> _Order:
+def _order_troubles(
+    troubles: Iterable[Trouble], boots: Mapping[str | None, float], *, without: Verdict
+) -> _Order:
     """Return the troubles with the root cause first: the earliest that is not a symptom.
 
-    A failure is never explained by a later one, even if only the later one left a message. Waiting and known
-    symptoms may begin before their cause. Most units of a journal have nothing to do with each other: of
-    these the first with a certain cause is the root. Without any trouble the verdict is `without`.
+    A failure is never explained by a later one, even if only the later one left a message. Waiting services
+    and known symptoms can begin before their cause. Most units in a journal are unrelated, so the first one
+    with a certain cause is the root. Without any trouble, the verdict is `without`.
     """
-    by_time = sorted(troubles, key=lambda trouble: _began(trouble, boots))
+    by_time = sorted(troubles, key=lambda trouble: _start_order(trouble, boots))
     if not by_time:
         return _Order(verdict=without, root=None, followers=(), others=())
     root = min(
@@ -215,10 +218,8 @@ def _ordered(troubles: Iterable[Trouble], boots: Mapping[str | None, float], *, 
     )
 
 
-def _with_boot_loop(troubles: list[Trouble], history: History) -> list[Trouble]:
-    """Return the troubles; that of the service that ends each boot becomes the boot loop, when
-    there is one.
-    """
+def _add_boot_loop(troubles: list[Trouble], history: History) -> list[Trouble]:
+    """If there is a boot loop, replace the trouble of the service that ended the boots by it."""
     ends = boot_loop(history)
     if not ends:
         return troubles
@@ -241,24 +242,25 @@ def _with_boot_loop(troubles: list[Trouble], history: History) -> list[Trouble]:
     return [loop, *(trouble for trouble in troubles if trouble.service != last.service)]
 
 
-def _of_now(
-    troubles: Iterable[Trouble], running: tuple[Running, ...], around: Circumstances
+def _split_past(
+    troubles: Iterable[Trouble], running: tuple[Running, ...], context: JudgingContext
 ) -> tuple[list[Trouble], list[Trouble]]:
-    """Return the troubles that count, and those of earlier boots that may come again while the latest goes
-    on.
+    """Return the current troubles, and troubles of earlier boots whose services may still run again.
+
+    The second list is empty unless a service is running in the latest boot.
     """
-    goes_on = any(each.run.boot_id == around.latest_boot for each in running)
+    goes_on = any(each.run.boot_id == context.latest_boot for each in running)
     counting: list[Trouble] = []
     past: list[Trouble] = []
     for trouble in troubles:
         is_boot_loop = trouble.loop is not None and trouble.loop.of is LoopOf.BOOTS
-        is_of_now = trouble.run.boot_id in {None, around.latest_boot}
+        is_of_now = trouble.run.boot_id in {None, context.latest_boot}
         (counting if is_of_now or is_boot_loop or not goes_on else past).append(trouble)
     return counting, past
 
 
-def _handled(services: Iterable[ServiceHistory], judged: Iterable[object]) -> Iterator[Handled]:
-    """Yield the failures that the latest runs continued after; not of runs that failed or loop."""
+def _find_handled(services: Iterable[ServiceHistory], judged: Iterable[object]) -> Iterator[Handled]:
+    """Yield failed stages after which a latest run continued, except in runs that failed or loop."""
     for service, judgement in zip(services, judged, strict=True):
         is_loop = isinstance(judgement, Trouble) and judgement.kind is Verdict.LOOPING
         run = service.runs[-1]
@@ -267,18 +269,18 @@ def _handled(services: Iterable[ServiceHistory], judged: Iterable[object]) -> It
             yield handled
 
 
-def _open(trouble: Trouble) -> Recovered:
+def _make_open(trouble: Trouble) -> Recovered:
     return Recovered(service=trouble.service, count=trouble.count, last=trouble.run, is_open=True)
 
 
-def _explained(troubles: Iterable[Trouble], explain: Explain | None) -> list[Trouble]:
+def _add_causes(troubles: Iterable[Trouble], explain: Explain | None) -> list[Trouble]:
     if explain is None:
         return list(troubles)
-    return [replace(trouble, cause=explain(evidence_of(trouble))) for trouble in troubles]
+    return [replace(trouble, cause=explain(make_trouble_facts(trouble))) for trouble in troubles]
 
 
-def evidence_of(trouble: Trouble) -> TroubleFacts:
-    """Return the facts that rules of known causes are held against."""
+def make_trouble_facts(trouble: Trouble) -> TroubleFacts:
+    """Return the facts of a trouble that rules are tested against."""
     kinds = {f"{trouble.loop.of}-loop" if trouble.loop else str(trouble.kind)}
     if trouble.is_rebooted:
         kinds = kinds - {"interrupted"} | {"rebooted"}
@@ -288,12 +290,12 @@ def evidence_of(trouble: Trouble) -> TroubleFacts:
         stage=trouble.stage,
         invocation_id=trouble.run.invocation_id,
         facts=trouble.facts,
-        **_times(trouble),
+        **_trouble_times(trouble),
     )
 
 
 class _Times(TypedDict):
-    """The fields of a trouble's facts that say when it was."""
+    """The fields of `TroubleFacts` with times."""
 
     booted: datetime | None
     started: datetime | None
@@ -301,8 +303,8 @@ class _Times(TypedDict):
     ended: datetime | None
 
 
-def _times(trouble: Trouble) -> _Times:
-    """Return when a trouble was, by a true clock. Where the run has no end that anybody saw, it has none."""
+def _trouble_times(trouble: Trouble) -> _Times:
+    """Return the times of a trouble, corrected to true time. `ended` is None if the end was not recorded."""
     run = trouble.run
     begun = run.started or run.first_entry
     started = begun and begun - trouble.ahead
@@ -316,8 +318,8 @@ def _times(trouble: Trouble) -> _Times:
     )
 
 
-def _began(trouble: Trouble, boots: Mapping[str | None, float]) -> float:
-    """Return when a trouble began, by the uptime of its boot, which no step of the clock touches."""
+def _start_order(trouble: Trouble, boots: Mapping[str | None, float]) -> float:
+    """Return the start of a trouble in seconds, by uptime if known: clock steps do not change it."""
     boot = boots.get(trouble.run.boot_id)
     if boot is None or trouble.since_uptime is None:
         return order(trouble.since)
@@ -325,29 +327,29 @@ def _began(trouble: Trouble, boots: Mapping[str | None, float]) -> float:
 
 
 def _is_symptom(trouble: Trouble) -> bool:
-    """Waiting too long, and what a rule knows as a symptom, mostly come of something that failed."""
+    """Return True for a stuck service, a symptom or a contributing cause: most follow another failure."""
     if trouble.cause is not None and trouble.cause.rank in {"symptom", "contributing"}:
         return True
     return trouble.kind is Verdict.STUCK
 
 
 def _is_last(trouble: Trouble) -> bool:
-    """Return whether this belongs last: a wait for the API begins early, and waits for the actual cause."""
+    """Return True if the trouble is the last choice for the root cause, such as a wait for the API."""
     return trouble.cause is not None and trouble.cause.is_last
 
 
 def _is_minor(trouble: Trouble) -> bool:
-    """Return True for a unit of a journal that fails on many healthy hosts, if no cause is known."""
+    """Return True for a unit from a journal that fails on many healthy hosts, if its cause is not certain."""
     return _is_unexplained_unit(trouble) and often_fails(f"{trouble.service}.service")
 
 
 def _is_unexplained_unit(trouble: Trouble) -> bool:
-    """Return True for a unit of a journal without a certain cause."""
+    """Return True for a unit from a journal without a certain cause."""
     return trouble.run.is_derived and (trouble.cause is None or not trouble.cause.is_cause)
 
 
 def _follows(trouble: Trouble, root: Trouble) -> bool:
-    """Return whether the root may explain a trouble: its cause is unknown, or the same."""
+    """Return True if the root may explain a trouble: its cause is unknown, a symptom, or the same."""
     if trouble.cause is None or _is_symptom(trouble):
         return True
     return root.cause is not None and root.cause.name == trouble.cause.name
@@ -363,7 +365,7 @@ def _verdict_without_trouble(
     return Verdict.STOPPED if stopped else Verdict.SUCCEEDED
 
 
-def _damaged(history: History) -> Iterator[Damaged]:
+def _find_damaged(history: History) -> Iterator[Damaged]:
     for service in history.services:
         lost = sum(run.dropped for run in service.runs)
         is_empty = service.has_no_run and not service.malformed

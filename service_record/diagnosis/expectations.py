@@ -1,4 +1,4 @@
-"""Add to a diagnosis the units that no record tells of: failed, never started, or asked for by name. Pure."""
+"""Add units without a record to a diagnosis: failed, never started, or named by the user. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
@@ -24,20 +24,20 @@ from service_record.history.outcome import Outcome
 ROLES: Final = {"bootstrap": ("release-image", "bootkube")}
 """Role of a host -> the services that must run on it, in the order in which they start.
 
-Those of a bootstrap host are what `openshift-install` judges one by.
+`openshift-install` judges a bootstrap host by the same services.
 """
 _BOOTSTRAPPING: Final = frozenset(
     {"approve-csr", "bootkube", "crio-configure", "node-image-pull", "release-image"}
 )
-_PASSING: Final = {Hindrance.QUEUED, Hindrance.UNREACHED}
-_OPEN: Final = {Hindrance.ABSENT, Hindrance.UNKNOWN}
-"""The hindrances that may pass while somebody waits."""
+_MAY_PASS: Final = {Hindrance.QUEUED, Hindrance.UNREACHED}
+_MAY_PASS_WHILE_WAITING: Final = {Hindrance.ABSENT, Hindrance.UNKNOWN}
+"""The reasons that may disappear with `--wait`."""
 
 
-def expected_of_gather(history: History) -> tuple[str, ...]:
-    """Return the services that are missing in a log bundle of OpenShift, as `openshift-install analyze` says.
+def default_expected_services(history: History) -> tuple[str, ...]:
+    """Return the services that are missing in a log bundle of OpenShift, as in `openshift-install analyze`.
 
-    These are the services of a bootstrap host after the last one that has a record.
+    These are the services of a bootstrap host after the last service with a record.
     """
     recorded = {service.name for service in history.services}
     if recorded.isdisjoint(_BOOTSTRAPPING):
@@ -57,22 +57,23 @@ def add_units(
     is_waiting: bool = False,
     explain: Explain | None = None,
 ) -> Diagnosis | None:
-    """Return the diagnosis with the failed units, and with units that have not started.
+    """Add the failed units and the units that have not started to a diagnosis.
 
-    These are the `expected` services, all selected units that systemd could not start because of a fault, and
-    of the `named` services those that have no record. With a failure among them the verdict is at least
-    failed; an expected service that may yet start leaves it running. While waiting, one without a known
-    hindrance may yet start. None where there is still nothing to judge. Units are None where systemd did not
-    answer.
+    Units that have not started are `expected` services, selected units that systemd could not start because
+    of a fault, and `named` services without a record. `units` is None if systemd did not answer.
+
+    If one of them failed, the verdict is at least failed. If an expected service may still start, the verdict
+    is running. While waiting (`is_waiting`), a service without a known obstacle may still start.
+    Returns None if there is still nothing to judge.
     """
     are_unknown = units is None
     units = tuple(units or ())
-    # The others may still be the root of a selected unit's failure.
+    # Units that are not selected can still be the root of a selected unit's failure.
     selected = [unit for unit in units if selects is None or selects(unit)]
-    failed = tuple(_failed(diagnosis, history, selected, explain))
+    failed = tuple(_find_failed_units(diagnosis, history, selected, explain))
     missing = [
-        *_expected(history, units, expected, is_waiting=is_waiting),
-        *_faulty(history, units, selected, expected),
+        *_find_expected(history, units, expected, is_waiting=is_waiting),
+        *_find_faulty(history, units, selected, expected),
     ]
     recorded = {service.name for service in history.services}
     unrecorded: list[Unrecorded] = []
@@ -82,13 +83,13 @@ def add_units(
             continue
         hindrance = unit.hindrance
         if hindrance is None:
-            unrecorded.append(Unrecorded(unit=unit, chain=() if unit.is_active else _chain(unit, units)))
+            unrecorded.append(Unrecorded(unit=unit, chain=() if unit.is_active else _find_chain(unit, units)))
         elif hindrance not in FAULTS:
-            missing.append(_not_started(unit, hindrance, units, is_expected=False))
+            missing.append(_make_not_started(unit, hindrance, units, is_expected=False))
     if diagnosis is None and not failed and not missing and not unrecorded:
         return None
     diagnosis = diagnosis or Diagnosis(verdict=_verdict_of_units(missing, unrecorded))
-    diagnosis = _with_command(diagnosis, history, units)
+    diagnosis = _add_commands(diagnosis, history, units)
     verdict = diagnosis.verdict
     if not verdict.is_bad and (failed or any(one.is_fault for one in missing)):
         verdict = Verdict.FAILED
@@ -97,7 +98,7 @@ def add_units(
     return replace(
         diagnosis,
         verdict=verdict,
-        stopped=tuple(_with_partner(stopped, units) for stopped in diagnosis.stopped),
+        stopped=tuple(_add_partner(stopped, units) for stopped in diagnosis.stopped),
         failed_units=failed,
         not_started=tuple(missing),
         unrecorded=tuple(unrecorded),
@@ -106,22 +107,22 @@ def add_units(
 
 
 def _verdict_of_units(missing: Sequence[NotStarted], unrecorded: Sequence[Unrecorded]) -> Verdict:
-    """Return the verdict on units alone, of which none has failed."""
+    """Return the verdict if there are only units, of which none has failed."""
     if any(one.unit.is_active for one in unrecorded):
         return Verdict.RUNNING
     is_asked = any(not one.is_expected for one in missing)
     return Verdict.STOPPED if unrecorded or is_asked else Verdict.SUCCEEDED
 
 
-def _with_command(diagnosis: Diagnosis, history: History, units: Iterable[Unit]) -> Diagnosis:
-    """Add the command that systemd saw failing to the troubles whose record does not have it.
+def _add_commands(diagnosis: Diagnosis, history: History, units: Iterable[Unit]) -> Diagnosis:
+    """Add the failed command, as systemd reports it, to troubles whose record does not have it.
 
-    That is so where no record says how the service ended, and where systemd stopped the service because
-    another command of it failed, such as ExecStartPost=: the signal of that stop is not the reason.
+    A record lacks it if nothing recorded the end of the service, or if systemd stopped the service because
+    another command failed, such as ExecStartPost=. The recorded signal of that stop is not the reason.
     """
     failed = {unit.service: unit for unit in units if unit.is_failed}
 
-    def completed(trouble: Trouble) -> Trouble:
+    def complete(trouble: Trouble) -> Trouble:
         unit, facts = failed.get(trouble.service), trouble.facts
         if unit is None or unit.command is None or trouble.run.boot_id not in history.boots[-1:]:
             return trouble
@@ -135,9 +136,9 @@ def _with_command(diagnosis: Diagnosis, history: History, units: Iterable[Unit])
 
     return replace(
         diagnosis,
-        root=diagnosis.root and completed(diagnosis.root),
-        followers=tuple(map(completed, diagnosis.followers)),
-        others=tuple(map(completed, diagnosis.others)),
+        root=diagnosis.root and complete(diagnosis.root),
+        followers=tuple(map(complete, diagnosis.followers)),
+        others=tuple(map(complete, diagnosis.others)),
     )
 
 
@@ -145,8 +146,8 @@ _STOP_TIME: Final = timedelta(minutes=5)
 """A stop job takes no longer than TimeoutStopSec=, which is 90 s by default."""
 
 
-def _with_partner(stopped: Stopped, units: Sequence[Unit]) -> Stopped:
-    """Add the unit that a stopped service is bound to, if that ended right before the stop."""
+def _add_partner(stopped: Stopped, units: Sequence[Unit]) -> Stopped:
+    """Add the unit that a stopped service is bound to (BindsTo=), if it ended right before the stop."""
     unit, ended = find_unit(units, stopped.run.service), stopped.run.ended
     if unit is None or ended is None:
         return stopped
@@ -161,12 +162,12 @@ def _with_partner(stopped: Stopped, units: Sequence[Unit]) -> Stopped:
     return stopped
 
 
-def _failed(
+def _find_failed_units(
     diagnosis: Diagnosis | None, history: History, units: Iterable[Unit], explain: Explain | None
 ) -> Iterator[FailedUnit]:
-    """Yield the failed units, without those of whose failure a trouble tells.
+    """Yield the failed units whose service has no trouble.
 
-    That systemd refuses to start one again is said in any case: no record can.
+    A unit that systemd refuses to start again is always included, because no record can show that.
     """
     outcomes = {service.name: service.outcome for service in history.services}
     troubles = (diagnosis.root, *diagnosis.followers, *diagnosis.others) if diagnosis is not None else ()
@@ -187,7 +188,7 @@ def _failed(
         yield FailedUnit(unit=unit, recorded=recorded, cause=cause)
 
 
-def _expected(
+def _find_expected(
     history: History, units: Sequence[Unit], expected: Sequence[str], *, is_waiting: bool
 ) -> Iterator[NotStarted]:
     """Yield the expected services that have not started, in their order."""
@@ -205,33 +206,35 @@ def _expected(
         hindrance = unit.hindrance
         if service is not None:
             hindrance = Hindrance.DAMAGE
-        elif _chain(unit, units):
+        elif _find_chain(unit, units):
             hindrance = Hindrance.DEPENDENCY
         elif hindrance in {None, Hindrance.ABSENT} and unfinished is not None:
             hindrance = Hindrance.UNREACHED
-        one = _not_started(unit, hindrance or Hindrance.UNKNOWN, units, is_expected=True)
-        is_pending = one.hindrance in _PASSING or (is_waiting and one.hindrance in _OPEN)
+        one = _make_not_started(unit, hindrance or Hindrance.UNKNOWN, units, is_expected=True)
+        is_pending = one.hindrance in _MAY_PASS or (is_waiting and one.hindrance in _MAY_PASS_WHILE_WAITING)
         by = unfinished if one.hindrance is Hindrance.UNREACHED else one.by
         yield replace(one, service=name, by=by, is_pending=is_pending)
         unfinished = unfinished or name
 
 
-def _faulty(
+def _find_faulty(
     history: History, units: Sequence[Unit], selected: Iterable[Unit], expected: Sequence[str]
 ) -> Iterator[NotStarted]:
-    """Yield the selected units that systemd could not start because of a fault, the roots first."""
+    """Yield the selected units that systemd could not start because of a fault, roots first."""
     latest = {None, *history.boots[-1:]}
     started = {one.name for one in history.services if any(run.boot_id in latest for run in one.runs)}
     found = []
     for unit in selected:
         hindrance = unit.hindrance
         if hindrance in FAULTS and unit.services.isdisjoint(started.union(expected)):
-            found.append(_not_started(unit, hindrance, units, is_expected=False))
+            found.append(_make_not_started(unit, hindrance, units, is_expected=False))
     yield from sorted(found, key=lambda one: (one.hindrance is Hindrance.DEPENDENCY, len(one.chain)))
 
 
-def _not_started(unit: Unit, hindrance: Hindrance, units: Sequence[Unit], *, is_expected: bool) -> NotStarted:
-    chain = _chain(unit, units) if hindrance is Hindrance.DEPENDENCY else ()
+def _make_not_started(
+    unit: Unit, hindrance: Hindrance, units: Sequence[Unit], *, is_expected: bool
+) -> NotStarted:
+    chain = _find_chain(unit, units) if hindrance is Hindrance.DEPENDENCY else ()
     return NotStarted(
         service=unit.service or unit.name,
         hindrance=hindrance,
@@ -242,5 +245,5 @@ def _not_started(unit: Unit, hindrance: Hindrance, units: Sequence[Unit], *, is_
     )
 
 
-def _chain(unit: Unit, units: Sequence[Unit]) -> tuple[Unit, ...]:
+def _find_chain(unit: Unit, units: Sequence[Unit]) -> tuple[Unit, ...]:
     return chain_to_root(unit, {one.name: one for one in units})

@@ -1,4 +1,4 @@
-"""Failures that are alike, and what repeats: restarts, stages of a run, boots that get no further. Pure."""
+"""Group equal failures, and find loops: of restarts, of a stage, and of boots without progress. Pure."""
 
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -31,19 +31,17 @@ _VARYING: Final = r"""(?xa)
     | (?P<number>   (?<![A-Za-z\d])\d++(?:[.,]\d++)*+
                   | (?<=[A-Za-z])\d++(?:[.,]\d++)*+(?!-?[A-Za-z]) )  # not within a name: grub2-install, k8s
     """
-"""Each alternative is bounded or begins only where a word does, so that the whole is linear in the text."""
+"""Each alternative is bounded or begins only at a word boundary, so that matching takes linear time."""
 
 
-@lru_cache(maxsize=1024)  # what fails again mostly says the same
+@lru_cache(maxsize=1024)  # repeated failures usually have the same message
 def signature(message: str) -> str:
-    """Return the message with `<time>`, `<address>`, `<id>`, `<disk>` and `<number>` for its
-    variable parts.
-    """
+    """Return the message with `<time>`, `<address>`, `<id>`, `<disk>` and `<number>` for variable parts."""
     return re.sub(_VARYING, lambda match: f"<{match.lastgroup}>", message[-_MAX_CHARACTERS:])
 
 
 class RunStep(msgspec.Struct, frozen=True):
-    """A stage or command of a service, however often it ran."""
+    """A stage or command of a service, regardless of how often it ran."""
 
     kind: str
     """`stage`, `pre-command` or `post-command`."""
@@ -53,14 +51,14 @@ class RunStep(msgspec.Struct, frozen=True):
 
 
 class Longest(msgspec.Struct, frozen=True):
-    """The seconds of the longest execution, and whether it goes on."""
+    """The seconds of the longest execution, and whether it is still running."""
 
     seconds: float
     is_running: bool
 
 
-def steps_of(run: Run) -> dict[RunStep, list[Span]]:
-    """Return the steps of a run and their executions, in the order in which they first ran."""
+def group_steps(run: Run) -> dict[RunStep, list[Span]]:
+    """Return step -> its executions, in the order in which the steps first ran."""
     steps: dict[RunStep, list[Span]] = {}
     for step, span in _spans(run):
         steps.setdefault(step, []).append(span)
@@ -70,30 +68,30 @@ def steps_of(run: Run) -> dict[RunStep, list[Span]]:
 def _spans(run: Run) -> Iterator[tuple[RunStep, Span]]:
     for command in run.commands:
         if command.is_before:
-            yield from _of_command(command)
-    yield from _of_stages(run.stages)
+            yield from _command_spans(command)
+    yield from _stage_spans(run.stages)
     for command in run.commands:
         if not command.is_before:
-            yield from _of_command(command)
+            yield from _command_spans(command)
 
 
-def _of_command(command: Command) -> Iterator[tuple[RunStep, Span]]:
+def _command_spans(command: Command) -> Iterator[tuple[RunStep, Span]]:
     yield RunStep("pre-command" if command.is_before else "post-command", command.name), command
-    yield from _of_stages(command.stages, command.name)
+    yield from _stage_spans(command.stages, command.name)
 
 
-def _of_stages(stages: Iterable[Stage], command: str | None = None) -> Iterator[tuple[RunStep, Span]]:
+def _stage_spans(stages: Iterable[Stage], command: str | None = None) -> Iterator[tuple[RunStep, Span]]:
     return ((RunStep("stage", stage.name, command), stage) for stage in stages)
 
 
-def moved(
+def find_moved_steps(
     good: Sequence[RunStep], bad: Sequence[RunStep]
 ) -> Iterator[tuple[RunStep, RunStep | None, RunStep | None]]:
-    """Yield roughly the fewest steps whose places make one order of the same steps from the other.
+    """Yield the steps whose position differs between two orders of the same steps, approximately the fewest.
 
-    With each, what it follows in the bad order and in the good one.
+    Each comes with its predecessor in the bad order and its predecessor in the good order.
     """
-    from difflib import SequenceMatcher  # only where two hosts are compared
+    from difflib import SequenceMatcher  # needed only to compare two hosts
 
     matcher = SequenceMatcher(None, good, bad, autojunk=False)
     in_place = {
@@ -105,8 +103,8 @@ def moved(
             yield step, bad[place - 1] if place else None, good[usual - 1] if usual else None
 
 
-def longest(spans: Iterable[Span], run: Run, service: ServiceHistory, now: Now) -> Longest | None:
-    """Return the longest of some spans of a run; a running one has lasted until now."""
+def find_longest(spans: Iterable[Span], run: Run, service: ServiceHistory, now: Now) -> Longest | None:
+    """Return the longest of some spans of a run. A running span lasts until now."""
     candidates = []
     for span in spans:
         is_running = span.outcome is Outcome.RUNNING
@@ -117,56 +115,56 @@ def longest(spans: Iterable[Span], run: Run, service: ServiceHistory, now: Now) 
 
 
 class FailureGroup(msgspec.Struct, frozen=True):
-    """Failures that are alike: in the same step, with the same signature."""
+    """Equal failures: in the same step and with the same signature."""
 
     step: RunStep | None
     """The step that failed; None for the run itself."""
     signature: str
-    """Empty when nothing was said."""
+    """Empty without a message."""
     facts: Facts
-    """Of the latest."""
+    """The facts of the latest failure."""
     count: int
     last: Run
-    """The latest run that it happened in."""
+    """The latest run with this failure."""
 
 
 def new_failures(good: Iterable[Run], bad: Iterable[Run]) -> list[FailureGroup]:
-    """Return the failures of the bad runs that none of the good runs has; the earliest first."""
-    good_groups = _by_kind(good)
-    return [failure for kind, failure in _by_kind(bad).items() if kind not in good_groups]
+    """Return failures of the bad runs that do not occur in the good runs, earliest first."""
+    good_groups = _group_by_kind(good)
+    return [failure for kind, failure in _group_by_kind(bad).items() if kind not in good_groups]
 
 
-def failures_of(runs: Iterable[Run]) -> list[FailureGroup]:
-    """Return the failures of all these runs, the earliest first; those of stages that a run survived, too."""
-    return list(_by_kind(runs).values())
+def group_failures(runs: Iterable[Run]) -> list[FailureGroup]:
+    """Return the failures of all runs, earliest first, including failed stages that a run survived."""
+    return list(_group_by_kind(runs).values())
 
 
-def _by_kind(runs: Iterable[Run]) -> dict[Hashable, FailureGroup]:
+def _group_by_kind(runs: Iterable[Run]) -> dict[Hashable, FailureGroup]:
     groups: dict[Hashable, FailureGroup] = {}
     for run in runs:
-        for step, facts in _failures(run):
-            kind = _kind(step, facts)
+        for step, facts in _find_failures(run):
+            kind = _failure_kind(step, facts)
             count = groups[kind].count + 1 if kind in groups else 1
             groups[kind] = FailureGroup(step, signature(facts.message or ""), facts, count, run)
     return groups
 
 
-def _kind(step: RunStep | None, facts: Facts) -> Hashable:
-    """Return what is the same of failures that are alike; without a message, exit status and signal."""
+def _failure_kind(step: RunStep | None, facts: Facts) -> Hashable:
+    """Return a key of equal failures: step and signature. Without a message: step, exit status and signal."""
     if facts.message:
         return step, signature(facts.message)
     return step, facts.exit_code, facts.signal
 
 
-def _failures(run: Run) -> Iterator[tuple[RunStep | None, Facts]]:
-    """Yield the failed executions of its steps; and its own failure, unless one of those ended with it."""
-    is_told = False
-    for step, spans in steps_of(run).items():
+def _find_failures(run: Run) -> Iterator[tuple[RunStep | None, Facts]]:
+    """Yield the failed executions of steps, then the failure of the run unless one of those explains it."""
+    is_explained = False
+    for step, spans in group_steps(run).items():
         for span in spans:
             if span.outcome is Outcome.FAILURE and span.facts != NOTHING:
-                is_told |= span is spans[-1] and _explains(span, step, run)
+                is_explained |= span is spans[-1] and _explains(span, step, run)
                 yield step, span.facts
-    if run.outcome is Outcome.FAILURE and not is_told:
+    if run.outcome is Outcome.FAILURE and not is_explained:
         yield None, run.facts
 
 
@@ -175,17 +173,17 @@ def _explains(span: Span, step: RunStep, run: Run) -> bool:
 
 
 LEAST: Final = 3
-"""The number of times that the same has to happen to be a loop."""
+"""The least number of equal failures in a row that make a loop."""
 LEAST_STAGE_SECONDS: Final = 60.0
-"""The time over which a stage has to fail again and again: services poll for a while, and are right to."""
+"""The least duration of a stage loop. Polling for a shorter time is normal."""
 
 _MAX_MESSAGES: Final = 100
 
 
 class Streak(msgspec.Struct, frozen=True):
-    """Runs in a row, in one boot, that ended in the same place in the same way; the latest first.
+    """Consecutive runs in one boot that ended in the same place and in the same way, latest first.
 
-    Runs without an end are no loop, however many: each may have succeeded and not recorded it.
+    Runs without a recorded end never make a loop: each may have succeeded.
     """
 
     runs: tuple[Run, ...]
@@ -200,27 +198,27 @@ class Streak(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """Count these runs, with the runs that a rotation of the record left out between them."""
+        """Return the number of runs, including runs between them that a rotation of the record removed."""
         between = (run.left_out.alike for run in self.runs if run.left_out is not None)
         return len(self.runs) + sum(between)
 
     @property
     def is_loop(self) -> bool:
-        """Three stops or kills that nobody can tell apart may be three restarts that somebody wanted."""
+        """Return True for failures only: three stops or kills may be three intended restarts."""
         return self.count >= LEAST and self.last.outcome is Outcome.FAILURE
 
 
 def latest_streak(runs: Sequence[Run]) -> Streak | None:
-    """Return how the last run ended, and those before it alike; None if it ended well, or no run ended."""
+    """Return the last ended run with the equal runs before it; None if it succeeded, or no run ended."""
     ended = (run for run in reversed(runs) if run.outcome is not Outcome.RUNNING)
     last = next(ended, None)
     if last is None or not last.outcome.is_bad:
         return None
-    return Streak((last, *_in_a_row(last, ended)))
+    return Streak((last, *_alike_before(last, ended)))
 
 
-def _in_a_row(last: Run, earlier: Iterable[Run]) -> Iterator[Run]:
-    """Yield the runs right before the last one that ended alike, with nothing else left out between them."""
+def _alike_before(last: Run, earlier: Iterable[Run]) -> Iterator[Run]:
+    """Yield the equal runs right before the last one, up to a gap in the record with other runs."""
     later = last
     for run in earlier:
         gap = later.left_out
@@ -233,21 +231,21 @@ def _in_a_row(last: Run, earlier: Iterable[Run]) -> Iterator[Run]:
 
 
 def distinct_messages(messages: Iterable[str | None]) -> int:
-    """Count the signatures of the latest messages."""
+    """Count the different signatures among at most `_MAX_MESSAGES` messages."""
     return len({signature(message) for message in islice(messages, _MAX_MESSAGES) if message})
 
 
 def failing_executions(run: Run) -> list[Stage]:
-    """Return the executions of the stage that a run tries again and again, all failed; the latest first.
+    """Return the failed executions of the stage that a run repeats, latest first.
 
-    Empty when the last thing that ended in the run is not such a failure.
+    The list ends at a success or another stage. It is empty if the run has gone on since.
     """
     latest = next((stage for stage in reversed(run.stages) if stage.outcome is Outcome.FAILURE), None)
-    return [] if latest is None else list(_alike(latest, reversed(run.stages)))
+    return [] if latest is None else list(_same_stage_failures(latest, reversed(run.stages)))
 
 
-def _alike(latest: Stage, backwards: Iterable[Stage]) -> Iterator[Stage]:
-    """Yield the failures of the same stage, up to another at its level, or a success."""
+def _same_stage_failures(latest: Stage, backwards: Iterable[Stage]) -> Iterator[Stage]:
+    """Yield the failures of the same stage, up to another stage at its level or a success."""
     for stage in backwards:
         is_other = stage.depth == latest.depth and stage.name != latest.name
         if is_other or (stage.depth <= latest.depth and stage.outcome is Outcome.SUCCESS):
@@ -279,26 +277,26 @@ class _Boot(msgspec.Struct):
 
 
 def boot_loop(history: History) -> tuple[Run, ...]:
-    """Return the last bad run of each latest boot that got no further than the one before; the oldest first.
+    """Return the last bad run of each boot in a boot loop, oldest first; empty without a loop.
 
-    Empty when there are fewer than `LEAST` such boots in a row. A boot that goes on breaks the row only when
-    it has got further already.
+    A loop has at least `LEAST` consecutive boots, none of which got further than the boot before it. A boot
+    that is still running ends the loop only if it has already got further.
     """
     if len(history.boots) < LEAST:
         return ()
-    boots = _latest_first(history)
+    boots = _latest_boots(history)
     latest = next(boots)
     if latest.is_running:
         before = next(boots)
         if not latest.reached <= before.reached:
             return ()
         latest = before
-    row = list(_no_further(chain([latest], boots)))
+    row = list(_bad_ends(chain([latest], boots)))
     return tuple(reversed(row)) if len(row) >= LEAST else ()
 
 
-def _latest_first(history: History) -> Iterator[_Boot]:
-    """Yield the boots, the latest first."""
+def _latest_boots(history: History) -> Iterator[_Boot]:
+    """Yield the boots, latest first."""
     boots = {boot_id: _Boot(boot_id) for boot_id in history.boots}
     for service in history.services:
         for run in service.runs:
@@ -307,8 +305,8 @@ def _latest_first(history: History) -> Iterator[_Boot]:
     yield from reversed(boots.values())
 
 
-def _no_further(boots: Iterable[_Boot]) -> Iterator[Run]:
-    """Yield the bad runs of the boots that got no further, the latest of which is the first."""
+def _bad_ends(boots: Iterable[_Boot]) -> Iterator[Run]:
+    """Yield the bad run of each boot, latest first, up to a boot after which the host got further."""
     later: _Boot | None = None
     for boot in boots:
         if boot.bad is None or (later is not None and not later.reached <= boot.reached):

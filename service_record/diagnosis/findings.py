@@ -18,9 +18,9 @@ from service_record.record.appending import DEFAULT_DIRECTORY
 
 
 class Verdict(StrEnum):
-    """The state of a host as a whole; the first four are bad.
+    """The state of a host as a whole. The first four are bad.
 
-    It is unknown if nothing is wrong, and the record of a service cannot be read.
+    `UNKNOWN`: nothing is wrong, but some record is unreadable, or there are only files and no known cause.
     """
 
     FAILED = "failed"
@@ -116,7 +116,7 @@ class QuotedLine(msgspec.Struct, frozen=True):
 
 
 class HostCause(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause found in files beside the records, while no recorded service has failed."""
+    """A cause found in files other than records, while no recorded service has failed."""
 
     service: str
     """The unit, program or container that logged it; `host` without one."""
@@ -128,7 +128,7 @@ class FailedUnit(msgspec.Struct, frozen=True, kw_only=True):
 
     unit: Unit
     recorded: Outcome | None
-    """The outcome of its latest recorded run; None if no run is recorded."""
+    """The outcome of its latest recorded run; None without a recorded run."""
     cause: KnownCause | None = None
     telling: QuotedLine | None = None
     """The line of its log that says most, if no rule knows the cause."""
@@ -147,13 +147,13 @@ class NotStarted(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     """The setting or the reason that systemd names."""
     is_expected: bool = True
-    """True when somebody said that it must start: `--expect`."""
+    """True if it must start: `--expect`."""
     is_pending: bool = False
-    """True when it may yet start."""
+    """True if it may still start."""
 
     @property
     def is_fault(self) -> bool:
-        """Return True when the host has failed because of it."""
+        """Return True if the host counts as failed because of it."""
         return not self.is_pending and (self.is_expected or self.hindrance in FAULTS)
 
     @property
@@ -163,7 +163,7 @@ class NotStarted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unrecorded(msgspec.Struct, frozen=True, kw_only=True):
-    """A unit that was asked for by name: it has no record, and systemd knows of no failure."""
+    """A unit that was named by the user: it has no record, and systemd reports no failure."""
 
     unit: Unit
     chain: tuple[Unit, ...] = ()
@@ -261,7 +261,7 @@ ClockFinding = ClockStep | UnsetClock | BackwardBoot | LocalTimes
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a host: its verdict, and its troubles with the root cause first."""
+    """The diagnosis of a host: its verdict, its troubles and other findings."""
 
     verdict: Verdict
     root: Trouble | None = None
@@ -273,7 +273,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     running: tuple[Running, ...] = ()
     stopped: tuple[Stopped, ...] = ()
     minor: tuple[str, ...] = ()
-    """Services that failed without a known cause, as on many healthy hosts: no trouble of this one."""
+    """Services that failed without a known cause, as they do on many healthy hosts: not a trouble."""
     handled: tuple[Handled, ...] = ()
     """Failed stages after which the latest run of a service continued."""
     recovered: tuple[Recovered, ...] = ()
@@ -286,7 +286,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """Expected services in their order, then units that did not start because of a fault."""
     unrecorded: tuple[Unrecorded, ...] = ()
     are_units_unknown: bool = False
-    """True if systemd was asked about units, and did not answer."""
+    """True if systemd did not answer a query about units."""
     host: HostCause | None = None
     """The cause found in the host's files, if no trouble is the root."""
     stands_out: tuple[QuotedLine, ...] = ()
@@ -294,7 +294,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     has_no_records: bool = False
     """True if only the files of the host were judged."""
     looked: Looked = msgspec.field(default_factory=Looked)
-    """How much was read beside the records."""
+    """How much was read besides the records."""
     host_name: str | None = None
     """The host's own name, if its files give it."""
     weighed: Mapping[str, tuple[Weighed, ...]] = msgspec.field(default_factory=dict)
@@ -317,7 +317,7 @@ ELSEWHERE: Final = "  # on another host"
 
 
 def unrepeated(commands: Iterable[str]) -> tuple[str, ...]:
-    """Return the commands without those that differ from an earlier one in form or length of output only."""
+    """Drop commands that differ from an earlier one only in their form or the length of their output."""
     first: dict[str, str] = {}
     for command in commands:
         text = re.sub(r"--(unit|boot|grep|identifier)=", r"--\1 ", command.removesuffix(ELSEWHERE))
@@ -340,7 +340,7 @@ def _always(trouble: Trouble) -> Iterator[str]:
 
 
 def host_commands(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """Return the commands where no trouble is the root: for the host, its failed and its missing units."""
+    """Return the commands to run without a root trouble: for the host, its failed and its missing units."""
     commands = list(diagnosis.host.cause.commands) if diagnosis.host is not None else []
     for one in diagnosis.not_started:
         commands += commands_for_missing(one)

@@ -15,7 +15,7 @@ from service_record.diagnosis.causes import Causes, HostFiles, judge_evidence, r
 from service_record.diagnosis.derived_history import choose_services, has_records, without_recovered
 from service_record.diagnosis.diagnose import diagnose
 from service_record.diagnosis.evidence.known_facts import KnownFacts
-from service_record.diagnosis.expectations import add_units, expected_of_gather
+from service_record.diagnosis.expectations import add_units, default_expected_services
 from service_record.diagnosis.findings import Diagnosis
 from service_record.diagnosis.units import Unit, UnitLog, with_logs
 from service_record.history import History
@@ -67,7 +67,7 @@ def judge(
     """
     whole = history if whole is None else whole
     if is_log_bundle and not expected:
-        expected = expected_of_gather(whole)
+        expected = default_expected_services(whole)
     known = None if units is None else tuple(units)
     causes = rules.without_evidence(whole)
     if files is not None:

@@ -1,4 +1,4 @@
-"""Diagnosis of one service now: failed, looping, stuck, interrupted, or nothing so far. Pure."""
+"""Judge one service: failed, looping, stuck, interrupted, running, stopped or recovered. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -28,38 +28,43 @@ from service_record.history import ServiceHistory
 from service_record.history.build import Now, true_time
 from service_record.history.outcome import Command, Outcome, Run, Span, Stage
 
-_SURELY_LONGER: Final = 60.0  # seconds
+_LONGER_SECONDS: Final = 60.0
+"""A run that lasts this much longer than the failures before it has passed their point of failure."""
 
 
-class Circumstances(msgspec.Struct, frozen=True):
-    """The inputs by which services are judged."""
+class JudgingContext(msgspec.Struct, frozen=True):
+    """Inputs that are the same for all services of a host."""
 
     now: Now
     budgets: Budgets
     latest_boot: str | None = None
 
 
-def judge(service: ServiceHistory, around: Circumstances) -> Trouble | Running | Stopped | Recovered | None:
-    """Judge a service that has runs, one for each attempt; None when all ended well.
+def judge(service: ServiceHistory, context: JudgingContext) -> Trouble | Running | Stopped | Recovered | None:
+    """Judge a service by its latest run; None if all its runs succeeded.
 
-    It is judged by the latest. What a later attempt made good is no trouble.
+    The service must have at least one run. Failures that a later attempt recovered from are not a trouble.
     """
     run = service.runs[-1]
     streak = latest_streak(service.runs)
     if run.outcome is Outcome.SUCCESS:
-        return recovered(service)
+        return find_recovered(service)
     if run.outcome is Outcome.STOPPED:
-        return _stopped(service, around)
+        return _judge_stopped(service, context)
     if run.outcome is not Outcome.RUNNING:
-        return _ended(service, streak or Streak((run,)), around)
-    loop = _standing_loop(streak, service, around)
+        return _judge_ended(service, streak or Streak((run,)), context)
+    loop = _current_loop(streak, service, context)
     if loop is not None:
-        return _restart_loop(service, loop, is_running=True)
-    return _stage_loop(service, run, around) or _stuck(service, run, around) or _running(service, run, around)
+        return _make_restart_loop(service, loop, is_running=True)
+    return (
+        _find_stage_loop(service, run, context)
+        or _find_stuck(service, run, context)
+        or _judge_running(service, run, context)
+    )
 
 
-def recovered(service: ServiceHistory) -> Recovered | None:
-    """Return the past failures in the record of a service; None where there are none."""
+def find_recovered(service: ServiceHistory) -> Recovered | None:
+    """Return the past failures of a service; None if there are none."""
     bad = [place for place, run in enumerate(service.runs) if run.outcome.is_bad]
     if not bad:
         return None
@@ -67,10 +72,10 @@ def recovered(service: ServiceHistory) -> Recovered | None:
     return Recovered(service=service.name, count=len(bad) + left_out, last=service.runs[bad[-1]])
 
 
-def _ended(service: ServiceHistory, streak: Streak, around: Circumstances) -> Trouble:
+def _judge_ended(service: ServiceHistory, streak: Streak, context: JudgingContext) -> Trouble:
     run = streak.last
     if streak.is_loop:
-        return _restart_loop(service, streak, is_running=False)
+        return _make_restart_loop(service, streak, is_running=False)
     is_interrupted = run.outcome is Outcome.INTERRUPTED
     return Trouble(
         kind=Verdict.INTERRUPTED if is_interrupted else Verdict.FAILED,
@@ -84,35 +89,35 @@ def _ended(service: ServiceHistory, streak: Streak, around: Circumstances) -> Tr
         is_rebooted=is_interrupted
         and not run.has_unclear_end
         and run.boot_id is not None
-        and run.boot_id != around.latest_boot,
+        and run.boot_id != context.latest_boot,
     )
 
 
-def _stopped(service: ServiceHistory, around: Circumstances) -> Trouble | Stopped:
-    """Return what is to be said of a service that was stopped in order.
+def _judge_stopped(service: ServiceHistory, context: JudgingContext) -> Trouble | Stopped:
+    """Judge a service whose latest run was stopped in order.
 
-    A loop before it stands, unless the run that was stopped has got further: a stop makes nothing good.
+    An earlier loop still counts unless the stopped run got further: a stop is not a recovery.
     """
-    loop = _standing_loop(latest_streak(service.runs[:-1]), service, around)
+    loop = _current_loop(latest_streak(service.runs[:-1]), service, context)
     if loop is not None:
-        return _restart_loop(service, loop, is_running=False)
-    return Stopped(run=service.runs[-1], before=_bad_before(service))
+        return _make_restart_loop(service, loop, is_running=False)
+    return Stopped(run=service.runs[-1], before=_previous_failure(service))
 
 
-def _standing_loop(streak: Streak | None, service: ServiceHistory, around: Circumstances) -> Streak | None:
-    """Return the streak where it is a loop in the boot of the latest run, which has got no further."""
+def _current_loop(streak: Streak | None, service: ServiceHistory, context: JudgingContext) -> Streak | None:
+    """Return the streak if it is a loop in the boot of the latest run, and that run has not got further."""
     run = service.runs[-1]
     if streak is None or not streak.is_loop or streak.first.boot_id != run.boot_id:
         return None
-    return None if _got_further(run, streak.last, service, around.now) else streak
+    return None if _got_further(run, streak.last, service, context.now) else streak
 
 
-def _bad_before(service: ServiceHistory) -> Run | None:
-    """Return the run before the latest, when that failed or was interrupted."""
+def _previous_failure(service: ServiceHistory) -> Run | None:
+    """Return the run before the latest run, if it failed or was interrupted."""
     return next((run for run in service.runs[-2:-1] if run.outcome.is_bad), None)
 
 
-def _restart_loop(service: ServiceHistory, streak: Streak, *, is_running: bool) -> Trouble:
+def _make_restart_loop(service: ServiceHistory, streak: Streak, *, is_running: bool) -> Trouble:
     messages = distinct_messages(run.facts.message for run in streak.runs)
     return Trouble(
         kind=Verdict.LOOPING,
@@ -129,23 +134,19 @@ def _restart_loop(service: ServiceHistory, streak: Streak, *, is_running: bool) 
 
 
 def _got_further(run: Run, failed: Run, service: ServiceHistory, now: Now) -> bool:
-    """Return whether a run has passed the place where those before it failed: its stage, or else their
-    duration.
-    """
+    """Return True if a run has passed the stage in which `failed` ended or, outside stages, its duration."""
     if failed.in_stage is not None:
         return any(s.name == failed.in_stage and s.outcome is Outcome.SUCCESS for s in run.stages)
     lasted = run.duration if run.ended is not None else now.since(run, run, service)
-    return lasted is not None and failed.duration is not None and lasted > failed.duration + _SURELY_LONGER
+    return lasted is not None and failed.duration is not None and lasted > failed.duration + _LONGER_SECONDS
 
 
-def _stage_loop(service: ServiceHistory, run: Run, around: Circumstances) -> Trouble | None:
-    """Return the stage that a run tries again and again without success, for long enough to be
-    worth telling.
-    """
+def _find_stage_loop(service: ServiceHistory, run: Run, context: JudgingContext) -> Trouble | None:
+    """Return a trouble if a run repeats a failing stage often enough and for long enough."""
     failed = failing_executions(run)
     if len(failed) < LEAST:
         return None
-    lasted = around.now.since(failed[-1], run, service)
+    lasted = context.now.since(failed[-1], run, service)
     if lasted is None or lasted < LEAST_STAGE_SECONDS:
         return None
     return Trouble(
@@ -165,13 +166,13 @@ def _stage_loop(service: ServiceHistory, run: Run, around: Circumstances) -> Tro
     )
 
 
-def _stuck(service: ServiceHistory, run: Run, around: Circumstances) -> Trouble | None:
-    """Return the innermost stage, command or else the run itself that runs longer than its budget."""
-    for span, what, name, budget in _budgeted(service, run, around.budgets):
-        seconds = around.now.since(span, run, service)
+def _find_stuck(service: ServiceHistory, run: Run, context: JudgingContext) -> Trouble | None:
+    """Return a trouble for the innermost stage or command, or the run, that exceeds its budget."""
+    for span, what, name, budget in _spans_with_budget(service, run, context.budgets):
+        seconds = context.now.since(span, run, service)
         if seconds is None or seconds <= budget.seconds:
             continue
-        is_least = around.now.is_latest_entry
+        is_least = context.now.is_latest_entry
         return Trouble(
             kind=Verdict.STUCK,
             service=service.name,
@@ -186,8 +187,10 @@ def _stuck(service: ServiceHistory, run: Run, around: Circumstances) -> Trouble 
     return None
 
 
-def _budgeted(service: ServiceHistory, run: Run, budgets: Budgets) -> Iterator[tuple[Span, str, str, Budget]]:
-    """Yield the running spans that have a budget, their kinds and names; the innermost first."""
+def _spans_with_budget(
+    service: ServiceHistory, run: Run, budgets: Budgets
+) -> Iterator[tuple[Span, str, str, Budget]]:
+    """Yield running spans with their kind, name and budget, innermost first, and the run if it has one."""
     spans = list(running_spans(run))
     learned = budgets.learn(service.name, service.runs if spans else ())
     for span in spans:
@@ -199,7 +202,7 @@ def _budgeted(service: ServiceHistory, run: Run, budgets: Budgets) -> Iterator[t
 
 
 def running_spans(run: Run) -> Iterator[Stage | Command]:
-    """Yield the stages and commands of a run that are running, the innermost first."""
+    """Yield the running stages and commands of a run, innermost first."""
     for stage in reversed(run.stages):
         if stage.outcome is Outcome.RUNNING:
             yield stage
@@ -209,20 +212,20 @@ def running_spans(run: Run) -> Iterator[Stage | Command]:
             yield command
 
 
-def _running(service: ServiceHistory, run: Run, around: Circumstances) -> Running:
+def _judge_running(service: ServiceHistory, run: Run, context: JudgingContext) -> Running:
     span = next(running_spans(run), None)
-    budget = budget_of(span, service, around.budgets)
+    budget = _find_budget(span, service, context.budgets)
     return Running(
         run=run,
         stage=span.name if isinstance(span, Stage) else None,
-        seconds=around.now.since(span or run, run, service),
-        is_least=around.now.is_latest_entry,
+        seconds=context.now.since(span or run, run, service),
+        is_least=context.now.is_latest_entry,
         budget=budget,
-        before=_bad_before(service),
+        before=_previous_failure(service),
     )
 
 
-def budget_of(span: Stage | Command | None, service: ServiceHistory, budgets: Budgets) -> Budget | None:
+def _find_budget(span: Stage | Command | None, service: ServiceHistory, budgets: Budgets) -> Budget | None:
     if span is None:
         return budgets.of_run(service.name)
     return budgets.of_stage(service.name, span.name, budgets.learn(service.name, service.runs))

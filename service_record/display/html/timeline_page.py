@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from service_record.diagnosis.failures import FailureGroup, failures_of
+from service_record.diagnosis.failures import FailureGroup, group_failures
 from service_record.display.charts import Chart
 from service_record.display.html.rendering import (
     SUMMARY_COLUMNS,
@@ -43,7 +43,7 @@ def timeline_html(
 
 
 def _is_bad(service: ServiceHistory) -> bool:
-    return any(run.outcome.is_bad for run in service.runs) or bool(failures_of(service.runs))
+    return any(run.outcome.is_bad for run in service.runs) or bool(group_failures(service.runs))
 
 
 def _bad_services(history: History) -> dict[str, ServiceHistory]:
@@ -80,7 +80,7 @@ class _Card(msgspec.Struct, frozen=True):
 
 
 def _cards(service: ServiceHistory, view: View) -> Iterator[_Card]:
-    for failure in failures_of(service.runs):
+    for failure in group_failures(service.runs):
         yield _failure(failure, view)
     for repeat in repeats(service.runs):
         if repeat.last.outcome is Outcome.INTERRUPTED:
