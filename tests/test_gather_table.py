@@ -303,7 +303,7 @@ def test_the_row_on_the_page_is_one() -> None:
     block = re.search("^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     assert block
 
-    assert isinstance(eval(block[1], {"Collector": GatherRow, "Command": ProgramSource}), GatherRow)
+    assert isinstance(eval(block[1], {"GatherRow": GatherRow, "ProgramSource": ProgramSource}), GatherRow)
 
 
 def test_the_limits_on_the_page_are_those_of_the_table() -> None:

@@ -1122,7 +1122,7 @@ def test_refused_upload_ends_that_kind_permanently(status: int) -> None:
         pytest.param(Unreachable("refused", sent=0), 0, 0, id="nothing was sent"),
         pytest.param(Answered(503, sent=PROBE_BYTES), 0, PROBE_BYTES, id="a probe was sent"),
         pytest.param(Unreachable("reset", sent=SMALL // 2), 1, SMALL // 2, id="half was sent"),
-        pytest.param(Answered(503, sent=SMALL), 1, SMALL, id="all was sent, without an answer"),
+        pytest.param(Answered(503, sent=SMALL), 1, SMALL, id="all was sent, then refused"),
         pytest.param(Answered(503, sent=2 * SMALL, tries=2), 2, 2 * SMALL, id="twice"),
         pytest.param(Answered(204, sent=SMALL + 300), 1, SMALL + 300, id="a probe before it"),
         pytest.param(Answered(204, sent=2 * SMALL, tries=2), 2, 2 * SMALL, id="taken the second time"),
