@@ -417,12 +417,12 @@ def test_tries_and_limits_stand_in_the_documentation() -> None:
         assert f"| {name} | {asking:g} s | {shipping:g} s |" in page
     assert f"| upload | | {SHIPPING.upload_total:g} s |" in page
     prose = " ".join(page.split())
-    assert f"words are cut to {LONGEST_INFO} characters" in prose
+    assert f"the text is cut to {LONGEST_INFO} characters" in prose
     assert f"A file of more than {SERVICE_LIMIT} bytes is not sent" in prose
     assert f"printable line of at most {MOST_TEXT} characters" in prose
     assert ("`Retry-After` (at most an hour;" in prose, LONGEST_RETRY_AFTER) == (True, 3600)
-    assert ("within six requests for a fact" in prose, MOST_TRIES) == (True, 6)
-    assert f"is sent the bundle after {LEAVE_SECONDS:g} s" in prose
+    assert ("up to six requests for a fact" in prose, MOST_TRIES) == (True, 6)
+    assert f"does not answer within {LEAVE_SECONDS:g} s, the bundle is sent" in prose
     assert f"at least three rounds over at least {DENIED_SECONDS / 60:g} minutes" in prose
     assert DENIED_ROUNDS == 3
 
