@@ -68,6 +68,26 @@ CASES = [
         {"ip-addr.txt": f"{LINKS}{IPV4}    inet6 fe80::20/64 scope link\n", "ip-route.txt": DEFAULT},
         None,
     ),
+    ("no-address", {"ip-addr.txt": f"{LINKS}    inet6 fe80::20/64 scope link\n"}, {"interface": "ens3"}),
+    ("no-address", {"ip-addr.txt": f"{LINKS}{IPV4}"}, None),
+    (
+        "name-servers-without-route",
+        {
+            "resolv.conf": "nameserver 198.51.100.53",
+            "ip-addr.txt": f"{LINKS}{IPV4}",
+            "ip-route.txt": "192.0.2.0/24 dev ens3",
+        },
+        {"server": "198.51.100.53"},
+    ),
+    (
+        "name-servers-without-route",
+        {
+            "resolv.conf": "nameserver 198.51.100.53",
+            "ip-addr.txt": f"{LINKS}{IPV4}",
+            "ip-route.txt": f"{DEFAULT}192.0.2.0/24 dev ens3",
+        },
+        None,
+    ),
     ("no-time-source", {"chrony-tracking.txt": "Leap status     : Not synchronised"}, {}),
     ("no-time-source", {"chrony-tracking.txt": "Leap status     : Normal"}, None),
     (

@@ -212,7 +212,7 @@ class Observed:
             if message["type"] == "http.response.start":
                 status = int(message["status"])
                 message["headers"].append((b"x-request-id", request_id.encode()))
-                add_safe_headers(message["headers"], is_tls=scope["scheme"] == "https")
+                add_safe_headers(message["headers"], is_tls=scope.get("scheme") == "https")
             await send(message)
 
         try:
