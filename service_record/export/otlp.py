@@ -115,7 +115,7 @@ def _span(span: TraceSpan, trace_id: str) -> dict[str, Any]:
         document["parentSpanId"] = span_id(span.around)
     if span.span.outcome.is_bad:
         document["events"] = [_event(span)]
-        document["status"] = {"code": _ERROR, "message": span.ending}
+        document["status"] = {"code": _ERROR, "message": span.exit_text}
     elif span.span.outcome is Outcome.SUCCESS:
         document["status"] = {"code": _OK}
     return document
@@ -179,7 +179,7 @@ def _event(span: TraceSpan) -> dict[str, Any]:
     """Return the failure as the event that trace viewers show: an exception with its place and message."""
     facts = span.span.facts
     attributes = {
-        "exception.type": exception_type(span) or span.ending,
+        "exception.type": exception_type(span) or span.exit_text,
         "exception.message": facts.message,
         "exception.stacktrace": "\n".join(map(_frame, facts.stack)) or None,
         **_place(facts),

@@ -232,7 +232,7 @@ def _of_span(span: TraceSpan, process: int, thread: int) -> Iterator[dict[str, A
     event = {"name": span.name, "cat": category, "ph": "X", "ts": start, "dur": end - start}
     yield event | at | {"args": _arguments(span) | facts}
     if span.span.outcome.is_bad:
-        instant = {"name": f"{span.name} {span.ending}", "cat": "failure", "ph": "i", "s": "t", "ts": end}
+        instant = {"name": f"{span.name} {span.exit_text}", "cat": "failure", "ph": "i", "s": "t", "ts": end}
         yield instant | at | {"args": facts}
 
 

@@ -160,13 +160,13 @@ def test_viewers_share_one_query_and_rendering(
     async def view(views: Views, got: set[bytes], over: asyncio.Event) -> None:
         state = ""
         with views.channel("page", page.look) as channel:
-            await channel.joined(state)
+            await channel.catch_up(state)
             while not over.is_set():
-                assert channel.moment is not None
-                if channel.moment.seen.state != state:
-                    got.add(await channel.moment.event_for(state))
-                    state = channel.moment.seen.state
-                await channel.changed(0.1)
+                assert channel.latest is not None
+                if channel.latest.seen.state != state:
+                    got.add(await channel.latest.event_for(state))
+                    state = channel.latest.seen.state
+                await channel.wait_for_change(0.1)
 
     async def views_of_many(collector: Collector) -> tuple[set[bytes], float]:
         views, got, over, began = Views(collector), set[bytes](), asyncio.Event(), time.monotonic()
