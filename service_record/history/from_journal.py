@@ -226,34 +226,34 @@ class JournalRuns:
         """Keep a line that a unit logged itself, for the message of a later failure."""
         if not unit.endswith(_SERVICE):
             return
-        one = self._unit(unit, boot_id)
-        if one is None:
+        unit_runs = self._get_unit(unit, boot_id)
+        if unit_runs is None:
             return
-        if invocation_id != one.invocation_id:
-            one.invocation_id = invocation_id
-            one.lines.clear()
-        one.lines.append(line)
+        if invocation_id != unit_runs.invocation_id:
+            unit_runs.invocation_id = invocation_id
+            unit_runs.lines.clear()
+        unit_runs.lines.append(line)
 
     def set_lines(self, unit: str, lines: Sequence[str], boot_id: str | None) -> None:
         """Replace the last lines of a unit. Call this before adding the message of its failure."""
-        one = self._unit(unit, boot_id)
-        if one is not None:
-            one.lines.clear()
-            one.lines.extend(lines)
+        unit_runs = self._get_unit(unit, boot_id)
+        if unit_runs is not None:
+            unit_runs.lines.clear()
+            unit_runs.lines.extend(lines)
 
     def add_failure(self, name: str, message: str, at: JournalMoment, boot_id: str | None) -> None:
         """Add a failure without a unit, such as a kernel panic. Only the first of each name is kept."""
-        one = self._unit(name, boot_id)
-        if one is None or one.runs:
+        unit_runs = self._get_unit(name, boot_id)
+        if unit_runs is None or unit_runs.runs:
             return
         run = self._new_run(None)
-        one.runs.append(run)
+        unit_runs.runs.append(run)
         run.message = message
-        self._end(one, run, at, "failure")
+        self._end(unit_runs, run, at, "failure")
 
     def add(self, message: JournalMessage) -> None:
         """Add a message of systemd."""
-        boot = self._enter(message.boot_id)
+        boot = self._enter_boot(message.boot_id)
         boot.last = message.at
         if _BOOT in message.text:
             version = re.match(_VERSION, message.text)
@@ -264,7 +264,7 @@ class JournalRuns:
             self._end_last_services(boot, message.at)
             return
         self._number += 1
-        event, unit, facts = self._read(message)
+        event, unit, facts = self._parse_event(message)
         if event is None:
             self._before = (None, "")
             self._keep_failure_note(message)
@@ -276,20 +276,20 @@ class JournalRuns:
         if self._describe_one_unit(*before, event, unit):
             named, described = (before[1], unit) if "." in before[1] else (unit, before[1])
             self._learn_description(named, described, boot)
-            is_taken = event is UnitEvent.NOT_STARTED or (
+            is_duplicate = event is UnitEvent.NOT_STARTED or (
                 event is UnitEvent.STOPPED and before[0] is not UnitEvent.DEACTIVATED
             )
-            unit = "" if is_taken else named  # the previous message was about the same failure
+            unit = "" if is_duplicate else named  # the previous message was about the same failure
         unit = self._units_by_description.get(unit, unit)
-        one = self._unit(unit, message.boot_id) if unit and not unit.endswith(_IGNORED) else None
-        if one is None:
+        unit_runs = self._get_unit(unit, message.boot_id) if unit and not unit.endswith(_IGNORED) else None
+        if unit_runs is None:
             return
         is_named = bool(message.unit) or unit in message.text
-        if event is UnitEvent.STARTED and not is_named and one.open is None and unit in self._oneshots:
+        if event is UnitEvent.STARTED and not is_named and unit_runs.open is None and unit in self._oneshots:
             return  # the timer or path unit of the service, which has the same description
         if event in {UnitEvent.STOPPED, UnitEvent.STOPPING}:
             boot.is_going_down |= re.match(_GOING_DOWN, unit) is not None
-        self._take(event, one, message, facts)
+        self._apply_event(event, unit_runs, message, facts)
 
     def _keep_failure_note(self, message: JournalMessage) -> None:
         """Keep the reason that systemd gives for a failure of a unit."""
@@ -297,9 +297,9 @@ class JournalRuns:
         unit = message.unit or (match["unit"] if match is not None else "")
         if not unit.endswith(_SERVICE) or re.search(_FAILURE_NOTE, message.text) is None:
             return
-        one = self._unit(unit, message.boot_id)
-        if one is not None:
-            one.note = match["note"] if match is not None else message.text
+        unit_runs = self._get_unit(unit, message.boot_id)
+        if unit_runs is not None:
+            unit_runs.note = match["note"] if match is not None else message.text
 
     def _describe_one_unit(self, before: UnitEvent | None, other: str, event: UnitEvent, unit: str) -> bool:
         """Return True if two consecutive messages describe one unit, once by name, once by description.
@@ -339,14 +339,14 @@ class JournalRuns:
             if unit.open is not None and re.match(_LAST_SERVICES, unit.name) is not None:
                 self._end(unit, unit.open, at, "success")
 
-    def _enter(self, boot_id: str | None) -> _BootRuns:
+    def _enter_boot(self, boot_id: str | None) -> _BootRuns:
         if boot_id not in self._boots:
             self._boots[boot_id] = _BootRuns(boot_id)
         self._boot = self._boots[boot_id]
         return self._boot
 
-    def _unit(self, name: str, boot_id: str | None) -> _UnitRuns | None:
-        units = self._enter(boot_id).units
+    def _get_unit(self, name: str, boot_id: str | None) -> _UnitRuns | None:
+        units = self._enter_boot(boot_id).units
         unit = units.get(name)
         if unit is None:
             if len(units) >= _MAX_UNITS:
@@ -354,7 +354,7 @@ class JournalRuns:
             unit = units[name] = _UnitRuns(name)
         return unit
 
-    def _read(self, message: JournalMessage) -> tuple[UnitEvent | None, str, Mapping[str, str | None]]:
+    def _parse_event(self, message: JournalMessage) -> tuple[UnitEvent | None, str, Mapping[str, str | None]]:
         """Return the event of a message, its unit or description, and the other values in its text.
 
         A known text has priority over MESSAGE_ID: systemd logs a skipped start with the id of a start.
@@ -378,7 +378,7 @@ class JournalRuns:
         description = description.replace(".", "\N{ONE DOT LEADER}")
         return event, description, {}
 
-    def _take(  # noqa: C901  # one branch for each event
+    def _apply_event(  # noqa: C901  # one branch for each event
         self, event: UnitEvent, unit: _UnitRuns, message: JournalMessage, facts: Mapping[str, str | None]
     ) -> None:
         at, run = message.at, unit.open
@@ -388,7 +388,7 @@ class JournalRuns:
         elif event in {UnitEvent.STARTED, UnitEvent.FINISHED}:
             self._set_ready(unit, message, event)
         elif event is UnitEvent.EXITED:
-            unit.exits.append(_exit(facts, message.fields))
+            unit.exits.append(_parse_exit(facts, message.fields))
         elif event is UnitEvent.DEACTIVATED and run is not None:
             self._end(unit, run, at, "stopped" if run.is_stopping else "success")
         elif event is UnitEvent.STOPPING and run is not None:
@@ -406,7 +406,7 @@ class JournalRuns:
         elif event in {UnitEvent.START_LIMIT, UnitEvent.ASSERTION, UnitEvent.UNLOADABLE}:
             unit.has_refusal = True
         elif event in _REFUSALS:
-            self._refuse(unit, message, _REFUSALS[event])
+            self._add_refusal(unit, message, _REFUSALS[event])
         elif event is UnitEvent.NOT_STARTED:
             self._fail(unit, message, None)
 
@@ -480,7 +480,7 @@ class JournalRuns:
             if latest is not None and latest.result is None:
                 latest.result = result
             return
-        message_of_unit = _message([self._read_line(line) for line in unit.lines]) or unit.note
+        message_of_unit = _join_lines([self._read_line(line) for line in unit.lines]) or unit.note
         if run is None and latest is not None and latest.is_oneshot and not unit.exits:
             run = latest
         if run is None:
@@ -494,7 +494,7 @@ class JournalRuns:
         run.message = message_of_unit
         self._end(unit, run, at, "failure")
 
-    def _refuse(self, unit: _UnitRuns, message: JournalMessage, result: str) -> None:
+    def _add_refusal(self, unit: _UnitRuns, message: JournalMessage, result: str) -> None:
         """Add a start that systemd refused, so that no program ran."""
         if unit.has_refusal:
             return
@@ -530,7 +530,7 @@ class JournalRuns:
                         succeeded=counts["success"], stopped=counts["stopped"], failed=counts["failure"]
                     )
                 for run in unit.runs:
-                    entries = self._entries(name, run, boot, left_out, is_latest=boot is boots[-1])
+                    entries = self._run_entries(name, run, boot, left_out, is_latest=boot is boots[-1])
                     records.setdefault(names.get(name, name.removesuffix(_SERVICE)), []).extend(entries)
                     left_out = None
         return {name: entries for name, entries in records.items() if entries}
@@ -560,7 +560,7 @@ class JournalRuns:
                 runs.append(run)
         unit.runs = runs
 
-    def _entries(
+    def _run_entries(
         self, name: str, run: _UnitRun, boot: _BootRuns, left_out: RunsLeftOut | None, *, is_latest: bool
     ) -> Iterator[Entry]:
         is_described = "." not in name
@@ -616,7 +616,7 @@ class JournalRuns:
         )
 
 
-def _exit(facts: Mapping[str, str | None], fields: Mapping[str, str]) -> _Exit:
+def _parse_exit(facts: Mapping[str, str | None], fields: Mapping[str, str]) -> _Exit:
     code, number = facts.get("code") or fields.get("EXIT_CODE", ""), facts.get("number")
     if code == "exited":
         status = number or fields.get("EXIT_STATUS", "")
@@ -624,7 +624,7 @@ def _exit(facts: Mapping[str, str | None], fields: Mapping[str, str]) -> _Exit:
     return _Exit(None, facts.get("name") or "unknown")
 
 
-def _message(lines: Sequence[str]) -> str | None:
+def _join_lines(lines: Sequence[str]) -> str | None:
     text = "\n".join(line.strip("\n") for line in lines)
     return text[-_MAX_MESSAGE_CHARACTERS:].strip() or None
 

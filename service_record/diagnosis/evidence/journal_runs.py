@@ -46,7 +46,7 @@ def read_runs(form: FileForm, read: Read, era: Era, *, is_year_known: bool = Tru
     If `is_year_known` is False, the era is a guess, and `years_assumed` is set in the result.
     """
     if form is FileForm.JOURNAL_EXPORT:
-        return _read_entries(form, _export_entries(read), _EXPORT_MARKS)
+        return _read_entries(form, _split_export(read), _EXPORT_MARKS)
     if form is FileForm.JOURNAL_JSON:
         head = read(_BLOCK_BYTES)
         read = _read_again(head, read)
@@ -54,11 +54,11 @@ def read_runs(form: FileForm, read: Read, era: Era, *, is_year_known: bool = Tru
         if b'"__REALTIME_TIMESTAMP":"' in first and first.rstrip(b", \r").endswith(
             b"}"
         ):  # not reformatted by jq
-            return _read_entries(form, _lines(read), _JSON_MARKS)
+            return _read_entries(form, _split_lines(read), _JSON_MARKS)
     if form in WITH_FIELDS:
         runs = JournalRuns()
         for fields in read_fields(form, read):
-            _take(runs, fields)
+            _add_fields(runs, fields)
         return runs
     return _read_text(as_lines(form, read), era, is_year_known=is_year_known)
 
@@ -91,14 +91,14 @@ def _read_entries(form: FileForm, entries: Iterable[bytes], marks: _Marks) -> Jo
     for entry in entries:
         if first in entry or second in entry:
             for fields in read_fields(form, BytesIO(entry).read):
-                _take(runs, fields)
-        elif unit := _value(entry, marks.unit, marks.end):
-            invocation = _value(entry, marks.invocation, marks.end)
-            runs.add_line(unit, invocation or None, entry, _value(entry, marks.boot, marks.end) or None)
+                _add_fields(runs, fields)
+        elif unit := _find_value(entry, marks.unit, marks.end):
+            invocation = _find_value(entry, marks.invocation, marks.end)
+            runs.add_line(unit, invocation or None, entry, _find_value(entry, marks.boot, marks.end) or None)
     return runs
 
 
-def _value(entry: bytes, mark: bytes, end: bytes) -> str:
+def _find_value(entry: bytes, mark: bytes, end: bytes) -> str:
     at = entry.find(mark)
     if at < 0:
         return ""
@@ -115,7 +115,7 @@ def _read_message(form: FileForm, entry: bytes | str) -> str:
     return fields.get(b"MESSAGE", b"")[:_MAX_LINE_BYTES].decode(errors="replace")
 
 
-def _export_entries(read: Read) -> Iterator[bytes]:
+def _split_export(read: Read) -> Iterator[bytes]:
     """Yield whole entries of a journal in the export format.
 
     An empty line ends an entry, but may also be part of a field's text. The entry has ended only if the next
@@ -135,7 +135,7 @@ def _export_entries(read: Read) -> Iterator[bytes]:
         yield pending + b"\n"
 
 
-def _lines(read: Read) -> Iterator[bytes]:
+def _split_lines(read: Read) -> Iterator[bytes]:
     pending = b""
     while chunk := read(_BLOCK_BYTES):
         lines = (pending + chunk).split(b"\n")
@@ -150,7 +150,7 @@ def _read_again(head: bytes, read: Read) -> Read:
     return lambda _: next(blocks, b"")
 
 
-def _take(runs: JournalRuns, fields: Fields) -> None:
+def _add_fields(runs: JournalRuns, fields: Fields) -> None:
     text = fields.get(b"MESSAGE")
     if not text:
         return
@@ -166,7 +166,7 @@ def _take(runs: JournalRuns, fields: Fields) -> None:
         return  # a message of a user's service manager
     runs.add(
         JournalMessage(
-            at=_moment(fields),
+            at=_sent_time(fields),
             boot_id=boot_id,
             text=text[:_MAX_LINE_BYTES].decode(errors="replace").strip(),
             unit=unit.decode(errors="replace"),
@@ -180,19 +180,19 @@ def _take(runs: JournalRuns, fields: Fields) -> None:
     )
 
 
-def _moment(fields: Fields) -> JournalMoment:
+def _sent_time(fields: Fields) -> JournalMoment:
     """Return when a message was sent. A busy journald may receive it seconds later."""
     time, uptime = (
-        _seconds(fields.get(name)) for name in (b"__REALTIME_TIMESTAMP", b"__MONOTONIC_TIMESTAMP")
+        _parse_microseconds(fields.get(name)) for name in (b"__REALTIME_TIMESTAMP", b"__MONOTONIC_TIMESTAMP")
     )
-    sent = _seconds(fields.get(b"_SOURCE_REALTIME_TIMESTAMP"))
+    sent = _parse_microseconds(fields.get(b"_SOURCE_REALTIME_TIMESTAMP"))
     if time is not None and sent is not None and 0 <= time - sent <= _MAX_DELAY:
         uptime = None if uptime is None else uptime - (time - sent)
         time = sent
     return JournalMoment(time, uptime)
 
 
-def _seconds(microseconds: bytes | None) -> float | None:
+def _parse_microseconds(microseconds: bytes | None) -> float | None:
     if not microseconds or not microseconds.isdigit() or len(microseconds) > _MAX_DIGITS:
         return None
     return int(microseconds) / 1e6
@@ -211,7 +211,7 @@ def _read_text(read: Read, era: Era, *, is_year_known: bool) -> JournalRuns:
         window = window[max(place - _MAX_LOOKBACK_BYTES, 0) :] + chunk
         place = min(place, _MAX_LOOKBACK_BYTES)
         end = window.rfind(b"\n") + 1
-        for start in _lines_of_interest(window, place, end):
+        for start in _find_line_starts(window, place, end):
             line = window[start : min(window.find(b"\n", start), start + _MAX_LINE_BYTES)]
             if (clock := re.search(_CLOCK, line)) is not None and b" kernel: " in line:
                 # An era covers a year around `last`, so this one covers the year after the clock was read.
@@ -237,10 +237,12 @@ def _read_text(read: Read, era: Era, *, is_year_known: bool) -> JournalRuns:
             if (failed := next((text.find(each) for each in _FAILURES if each in text), None)) is not None:
                 unit = text[:failed].removeprefix("Unit ")
                 before = window[max(start - _MAX_LOOKBACK_BYTES, 0) : start]
-                runs.set_lines(unit, _last_lines(before, unit), boot_id)
+                runs.set_lines(unit, _find_last_lines(before, unit), boot_id)
             time = time_of(match["time"])
             runs.years_assumed |= not is_year_known and match["time"][0].isalpha()
-            moment = JournalMoment(time.timestamp() if time is not None else None, _uptime(match["time"]))
+            moment = JournalMoment(
+                time.timestamp() if time is not None else None, _parse_uptime(match["time"])
+            )
             runs.add(JournalMessage(at=moment, boot_id=boot_id, text=text))
         place = max(end, place)
         time_of.cache_clear()
@@ -273,7 +275,7 @@ def read_console(form: FileForm, read: Read) -> JournalRuns:
     runs.is_kernel_log = True  # until a status line shows that this is a console
     boot_id: str | None = None
     boots, has_messages, is_welcomed = 0, False, False
-    for raw in _lines(as_lines(form, read)):
+    for raw in _split_lines(as_lines(form, read)):
         for line in raw[:_MAX_LINE_BYTES].decode(errors="replace").split("\r"):
             stamp = re.match(_KERNEL_TIME, line)
             moment = JournalMoment(None, None if stamp is None else float(stamp["uptime"]))
@@ -311,7 +313,7 @@ def _console_text(line: str) -> str:
     return re.sub(r" \S+…\S*\s?- (?=\S)", " ", text)
 
 
-def _lines_of_interest(window: bytes, begin: int, end: int) -> list[int]:
+def _find_line_starts(window: bytes, begin: int, end: int) -> list[int]:
     """Return the offsets of systemd's lines, and of the lines that start a boot, in order."""
     starts = []
     for needle in _NEEDLES:
@@ -322,13 +324,13 @@ def _lines_of_interest(window: bytes, begin: int, end: int) -> list[int]:
     return sorted(set(starts))
 
 
-def _uptime(stamp: str) -> float | None:
+def _parse_uptime(stamp: str) -> float | None:
     """Return the seconds since the boot from the time format of `journalctl -o short-monotonic`."""
     match = re.match(r"\[ *(\d{1,9}\.\d{6})", stamp)
     return None if match is None else float(match[1])
 
 
-def _last_lines(before: bytes, unit: str) -> list[str]:
+def _find_last_lines(before: bytes, unit: str) -> list[str]:
     """Return the last lines that a unit logged since its latest start. Its programs are found by name."""
     names = b"|".join(re.escape(name).encode() for name in sorted(programs_of(unit.removesuffix(".service"))))
     own = rb" (?:" + names + rb")(?:\.sh|\.py|\.service)?\[\d{1,10}\]: ([^\n]*)"
