@@ -35,7 +35,7 @@ GROUPS: Final = {
         "rotate": "Shorten records that have grown too long; no failure is lost.",
         "install": "Put the shim, drop-ins and the reporter's units onto a host.",
         "uninstall": "Remove what `install` has put onto a host.",
-        "ignition": "Make an Ignition config of what hosts record and report with.",
+        "ignition": "Make an Ignition config with the shim and the boot reporter.",
         "snippet": "Print shell code that reports the steps of an installation.",
         "doctor": "Check the recorder's set-up on this host, and say what to mend.",
         "preflight": "Check whether host and network are ready for an installation.",

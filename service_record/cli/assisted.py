@@ -78,7 +78,7 @@ _service_options: Final = all_options(
         "--cluster-id", metavar="UUID", required=True, callback=_cluster_id, help="The id of the cluster."
     ),
     click.option("--token-file", metavar="FILE", help="Your token at the service; - for standard input."),
-    click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing."),
+    click.option("--dry-run", is_flag=True, help="Print the changes, and send nothing."),
 )
 
 
@@ -94,7 +94,7 @@ _service_options: Final = all_options(
     "replacing",
     metavar="PATH",
     multiple=True,
-    help="Replace that file of an override by ours.",
+    help="Replace this file of an override with ours.",
 )
 def prepare_command(
     *, url: str, cluster_id: str, token_file: str | None, dry_run: bool, discovery: bool, **options: Any
@@ -189,7 +189,7 @@ def undo_command(
     show_default=True,
     help="Time between two calls.",
 )
-@click.option("--once", is_flag=True, help="Forward the events that there are, and end.")
+@click.option("--once", is_flag=True, help="Forward the present events, and exit.")
 def follow_command(
     *,
     url: str,

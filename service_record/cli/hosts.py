@@ -74,8 +74,7 @@ def _collector_options(function: Callable[..., Any]) -> Callable[..., Any]:
     token_file = click.option(
         "--token-file",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="The file with a token of a reader. "
-        "[default: $SERVICE_RECORD_TOKEN_FILE, a credential, ~/.config]",
+        help="The file with a reader's token. [default: $SERVICE_RECORD_TOKEN_FILE, a credential, ~/.config]",
     )
     place = click.option(
         "--from",
@@ -118,7 +117,7 @@ def _collector_options(function: Callable[..., Any]) -> Callable[..., Any]:
     "--all",
     "is_all",
     is_flag=True,
-    help="Include hosts that were done more than a day ago, and the builds of the last month.",
+    help="Include hosts that finished more than a day ago, and the builds of the last month.",
 )
 @click.option("--stuck", is_flag=True, help="Only hosts that are stuck.")
 @click.option("--failed", is_flag=True, help="Only hosts that failed; with --stuck, both.")

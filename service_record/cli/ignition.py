@@ -63,7 +63,7 @@ delivery_options: Final = all_options(
     ),
     click.option("--settings", metavar="FILE", help="More settings of the reporter: a reporter.toml."),
     click.option("--executable", metavar="URL|FILE", help="The reporter as one executable file."),
-    click.option("--executable-hash", metavar="HASH", help="sha512-… or sha256-… of it; needed with a URL."),
+    click.option("--executable-hash", metavar="HASH", help="Its sha512-… or sha256-…; needed with a URL."),
     click.option(
         "--close",
         "closes",
@@ -81,7 +81,7 @@ delivery_options: Final = all_options(
         "added",
         metavar="CONFIG.ign",
         multiple=True,
-        help="An Ignition config of yours to send with it; repeatable.",
+        help="An Ignition config of your own to merge into it; repeatable.",
     ),
 )
 """Adds the options for the files and settings to deliver."""
@@ -303,7 +303,7 @@ class _ConfigForm:
     "replacing",
     metavar="PATH",
     multiple=True,
-    help="Replace that file of BASE.ign by ours.",
+    help="Replace this file of BASE.ign with ours.",
 )
 @click.option(
     "--spec",
@@ -347,7 +347,7 @@ def command(
     output: Path | None,
     **options: Any,
 ) -> None:
-    """Make an Ignition config of what hosts record and report with.
+    """Make an Ignition config with the shim and the boot reporter.
 
     It contains the shim and the exit helper. With --url and the ids, --ship-to or --settings, it also
     contains the boot reporter. A bootstrap host records arrays, and systemd closes the records of OpenShift's

@@ -56,7 +56,7 @@ class QuestionError(Exception):
 @click.command("mcp")
 @click.argument("sources", metavar="[SOURCE]...", nargs=-1)
 @click.option(
-    "--token-file", type=click.Path(path_type=Path, dir_okay=False), help="A reader's token of a collector."
+    "--token-file", type=click.Path(path_type=Path, dir_okay=False), help="The file with a reader's token."
 )
 def command(*, sources: tuple[str, ...], token_file: Path | None) -> None:
     """Answer assistants by the Model Context Protocol (MCP).
