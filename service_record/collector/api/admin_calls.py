@@ -1,4 +1,4 @@
-"""Calls of administrators over HTTP, and enrolment: tokens, hosts, builds, and the log of all of it."""
+"""Calls of administrators (tokens, hosts, builds, audit log), and enrolment."""
 
 from http import HTTPStatus
 from typing import Final
@@ -59,13 +59,13 @@ class BuildBegun(msgspec.Struct):
 
 
 async def create_token(request: Request) -> Response:
-    """`POST /api/v1/tokens`: make one of `kind`, `scope`, `name`, `expires` (as `30d`)."""
+    """`POST /api/v1/tokens`: create a token with `kind`, `scope`, `name` and `expires` (such as `30d`)."""
     serving, grant = caller(request)
     return answer(await make_token(serving, grant, await named_fields(request)), HTTPStatus.CREATED)
 
 
 async def make_token(serving: Serving, grant: Grant, fields: dict[str, str]) -> TokenMade:
-    """Make a token with these fields for an administrator. Raises Refusal."""
+    """Create a token with these fields. Raises Refusal."""
     now = serving.collector.now()
     new = _new_token(fields, grant.holder, now)
     number, token = await serving.change(lambda connection: administration.create_token(connection, new, now))
@@ -73,13 +73,13 @@ async def make_token(serving: Serving, grant: Grant, fields: dict[str, str]) -> 
 
 
 async def list_tokens(request: Request) -> Response:
-    """`GET /api/v1/tokens`."""
+    """`GET /api/v1/tokens`: list all tokens."""
     serving, _ = caller(request)
     return answer(Tokens(await serving.ask(tokens.list_tokens)))
 
 
 async def revoke_token(request: Request) -> Response:
-    """`DELETE /api/v1/tokens/{token}`: it is worth nothing from now on."""
+    """`DELETE /api/v1/tokens/{token}`: revoke a token."""
     serving, grant = caller(request)
     number = request.path_params["token"]
     now = serving.collector.now()
@@ -93,7 +93,7 @@ async def revoke_token(request: Request) -> Response:
 
 
 async def list_audit(request: Request) -> Response:
-    """`GET /api/v1/audit?limit=...&before=...`: what was administered, latest first."""
+    """`GET /api/v1/audit?limit=...&before=...`: the audit log, latest entry first."""
     serving, _ = caller(request)
     query = request.query_params
     limit = whole_number(query.get("limit") or "100", "limit", 1, _MOST_NOTED)
@@ -102,9 +102,9 @@ async def list_audit(request: Request) -> Response:
 
 
 async def put_host(request: Request) -> Response:
-    """`PUT /api/v1/hosts/{host}`: make a host before it reports, or change its `group` or `release`.
+    """`PUT /api/v1/hosts/{host}`: create a host before it reports, or change its `group` or `release`.
 
-    With `id`, `cluster_id` and more it says which host of an assisted-service this is.
+    With `id`, `cluster_id` and further fields, the host is mapped to a host of an assisted-service.
     """
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
@@ -129,14 +129,14 @@ async def put_host(request: Request) -> Response:
 
 
 async def delete_host(request: Request) -> Response:
-    """`DELETE /api/v1/hosts/{host}`: forget it, all that it reported, and its tokens."""
+    """`DELETE /api/v1/hosts/{host}`: delete a host with its reports and tokens."""
     serving, grant = caller(request)
     await forget_host(serving, grant, host_name(request.path_params["host"]))
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
 async def forget_host(serving: Serving, grant: Grant, host: str) -> None:
-    """Forget a host for an administrator. Raises Refusal."""
+    """Delete a host with its reports and tokens. Raises Refusal 404."""
     now = serving.collector.now()
 
     def delete(connection: Connection) -> set[int] | None:
@@ -153,7 +153,7 @@ async def forget_host(serving: Serving, grant: Grant, host: str) -> None:
 
 
 async def begin_build(request: Request) -> Response:
-    """`POST /api/v1/hosts/{host}/builds`: a new build begins, of that `build` (key) and `action`."""
+    """`POST /api/v1/hosts/{host}/builds`: begin a build with the key `build` and an `action`."""
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
     body = await named_fields(request)
@@ -173,7 +173,7 @@ async def begin_build(request: Request) -> Response:
 
 
 async def named_fields(request: Request) -> dict[str, str]:
-    """Return the members of a body that are texts or numbers, within the length of a name. Raises Refusal."""
+    """Return the fields of a body as texts. Raises Refusal if one is no text or number, or is too long."""
     fields = parse_fields(await plain_body(request))
     texts: dict[str, str] = {}
     for name, value in fields.items():
@@ -212,9 +212,9 @@ class Enrolled(msgspec.Struct):
 
 
 async def enrol(request: Request) -> Response:
-    """`POST /api/v1/enrol` with `host` and, for one that is not known yet, `group`.
+    """`POST /api/v1/enrol` with `host` and, for a new host, `group`: create the host's token.
 
-    The token and a line feed, for a shell; JSON for those that accept it.
+    The answer is the token and a line feed, for shell scripts, or JSON if the client accepts JSON.
     """
     serving, grant = caller(request)
     fields = parse_fields(await plain_body(request))

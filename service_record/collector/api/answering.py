@@ -1,8 +1,8 @@
-"""Answers: JSON, a refusal of one line that says what to do, and the headers of every answer.
+"""JSON responses, error responses, and the security headers of every response.
 
-The headers are after https://cheatsheetseries.owasp.org/cheatsheets/HTTP_Headers_Cheat_Sheet.html. Nothing is
-loaded, framed or sent but by and to the collector itself, and no page has script or style within it. So what
-somebody wrote into a step's name stays text even where a page of ours has a fault.
+The headers follow https://cheatsheetseries.owasp.org/cheatsheets/HTTP_Headers_Cheat_Sheet.html. The strict
+CSP allows only resources of the collector itself, and no inline script or style. So text in a step's name
+cannot run as a script, even if a template forgets to escape it.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 ASSISTED: Final = "/api/assisted-install/"
-"""The path below which the calls of an assisted-service are."""
+"""Path prefix of the assisted-service's calls."""
 
 
 class AgentProblem(msgspec.Struct):
@@ -42,19 +42,19 @@ class Problem(msgspec.Struct):
 
 
 def agent_refused(status: HTTPStatus, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a refusal as the assisted-service's authentication, routing and validation have it."""
+    """Return an error in the form of the assisted-service's authentication, routing and validation."""
     return answer(AgentProblem(int(status), message), status, headers)
 
 
 def answer(
     value: Any, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a value of ours as JSON."""
+    """Return a JSON response."""
     return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
 
 
 def refused(refusal: Refusal, path: str = "") -> Response:
-    """Return a refusal of a request for that path: RFC 9457, or the assisted-service's form for its calls."""
+    """Return an error response: RFC 9457, or the assisted-service's form if `path` is one of its calls."""
     if path.startswith(ASSISTED):
         return agent_refused(refusal.status, str(refusal), refusal.headers)
     problem = Problem(refusal.status.phrase, refusal.status, str(refusal))
@@ -70,8 +70,8 @@ POLICY: Final = (
 ALWAYS: Final = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",  # for browsers that know no frame-ancestors
-    # Not no-referrer: with it browsers say `Origin: null` of our own forms, and nobody could tell them.
+    "X-Frame-Options": "DENY",  # for browsers without frame-ancestors
+    # Not no-referrer: browsers would then send `Origin: null` with our own forms, as other sites may do.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -81,9 +81,9 @@ _YEAR: Final = 365 * 24 * 3600
 
 
 class EitherSlash:
-    """Middleware that handles a call below a prefix with a slash at its end like the one without.
+    """Middleware that removes a trailing slash from paths below a prefix.
 
-    The assisted-service answers both; Starlette redirects, and clients do not send a body again.
+    The assisted-service accepts both. Starlette would redirect, and clients do not send a body again.
     """
 
     def __init__(self, app: ASGIApp, prefix: str) -> None:
@@ -105,6 +105,6 @@ _TLS: Final = (*_PLAIN, *_raw({"Strict-Transport-Security": f"max-age={_YEAR}"})
 
 
 def add_safe_headers(headers: list[tuple[bytes, bytes]], *, is_tls: bool) -> None:
-    """Add the headers that the handler did not set; every step that is reported pays for this."""
+    """Add the security headers that the handler did not set. This runs for every report: keep it fast."""
     there = {name for name, _ in headers}
     headers.extend(pair for pair in (_TLS if is_tls else _PLAIN) if pair[0] not in there)

@@ -1,4 +1,4 @@
-"""The application: which handler answers which call or page, and how a refusal looks."""
+"""The ASGI application: routes, middleware and error responses."""
 
 import re
 from collections.abc import AsyncIterator
@@ -80,15 +80,15 @@ def route_of(operation: Operation) -> Route:
 
 
 _WORTH_COMPRESSING: Final = 1024
-"""Bytes of an answer that is compressed for clients that accept it. Streams of events are not."""
+"""Answers of at least this size are compressed. Event streams never are."""
 _REPORT: Final = re.compile("/api/v1/hosts/([^/]+)/steps")
 
 
 class ReportsFirst:
-    """Middleware that hands reports of steps to their handler without routing.
+    """Middleware that passes reports of steps to their handler without routing.
 
-    Nearly all requests are such reports, and routing costs a fifth of the processor time of one. The handler,
-    its guard and its refusals are those of the route.
+    Nearly all requests are such reports, and routing takes a fifth of their processor time. The handler is
+    that of the route, so authentication and errors are the same.
     """
 
     def __init__(self, app: ASGIApp, route: Route) -> None:
@@ -129,7 +129,7 @@ def application(collector: Collector) -> Starlette:
 
     guard = Guard(collector, collector.settings.rates)
     sharing = Sharing(collector.writer, guard.uses, collector.now)
-    environment()  # a template with a fault stops the start
+    environment()  # compiles all templates: a broken one must prevent the start
     counted = Metrics(collector, {one.path: one.counted for one in OPERATIONS if one.counted})
     routes = [route_of(operation) for operation in OPERATIONS]
     reports = routes[next(i for i, one in enumerate(OPERATIONS) if one.handler is post_step)]
@@ -156,7 +156,7 @@ def application(collector: Collector) -> Starlette:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """Refuse. Of the assisted-service's two forms of refusals, that of its handlers has a text for a code."""
+    """Render an error. The assisted-service's handlers use string codes; its middleware uses integers."""
     is_assisted = request.url.path.startswith(ASSISTED)
     if is_assisted and isinstance(error, CallRefused) and error.status != HTTPStatus.BAD_REQUEST:
         code = int(error.status)
@@ -168,13 +168,13 @@ _NO_DATABASE: Final = (OperationalError, InterfaceError, PoolTimeout)
 
 
 async def _no_database(request: Request, error: Exception) -> Response:
-    """Refuse because the database did not answer; its own words are for the log."""
+    """Return 503 after a database error. The message of the database is only logged."""
     log().error("database", **fault_of(error))
     return await _refused(request, Unavailable("the database does not answer"))
 
 
 async def _http(request: Request, error: Exception) -> Response:
-    """Return Starlette's own refusals in our form."""
+    """Render an error that Starlette raised, such as 404."""
     assert isinstance(error, HTTPException)  # noqa: S101
     status = HTTPStatus(error.status_code)
     return refused(Refusal(status, error.detail, dict(error.headers or {})), request.url.path)

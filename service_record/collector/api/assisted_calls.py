@@ -1,6 +1,6 @@
-"""The calls of boot reporters and agents on an assisted-service, below `/api/assisted-install`.
+"""The assisted-service's calls for boot reporters and agents, below `/api/assisted-install`.
 
-Those of the controller, which are of a cluster, are in `cluster_calls`.
+The calls of the controller are in `cluster_calls`.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,13 +32,13 @@ from service_record.collector.store.installations import Arrival
 
 BASE: Final = f"{ASSISTED}v2"
 _AGENT_SECONDS: Final = 60
-"""The time until an agent calls again."""
+"""Interval at which agents should call."""
 
 
 async def get_hosts(request: Request) -> Response:
-    """`GET /v2/clusters/{cluster_id}/hosts`: those of a cluster that the token is for.
+    """`GET /v2/clusters/{cluster_id}/hosts`: the hosts of a cluster that the token may read.
 
-    A token of one host, whose scope is the host's id, makes the host known with its first call.
+    A host token whose scope is the host's id creates the host with its first call.
     """
     serving, grant = caller(request)
     cluster_id = id_in_path(request, "cluster_id")
@@ -79,7 +79,7 @@ async def put_logs_progress(request: Request) -> Response:
 
 
 async def post_event(request: Request) -> Response:
-    """`POST /v2/events`: of a host, or of a cluster; those of the service itself tell of states."""
+    """`POST /v2/events`: store an event of a host or cluster. Events of the service set states."""
     serving, grant = caller(request)
     event = event_of(await object_in(request))
     add_event = installations.add_event if event.host_id else cluster_rows.add_event
@@ -89,7 +89,7 @@ async def post_event(request: Request) -> Response:
 
 
 async def register_host(request: Request) -> Response:
-    """`POST /v2/infra-envs/{infra_env_id}/hosts`: an agent says that its host booted the discovery image."""
+    """`POST /v2/infra-envs/{infra_env_id}/hosts`: an agent registers after booting the discovery image."""
     serving, grant = caller(request)
     infra_env_id = id_in_path(request, "infra_env_id")
     body = await object_in(request)
@@ -107,14 +107,14 @@ async def register_host(request: Request) -> Response:
 
 
 async def get_instructions(request: Request) -> Response:
-    """`GET .../hosts/{host_id}/instructions`: an agent says that it is there. It gets nothing to do."""
+    """`GET .../hosts/{host_id}/instructions`: the regular call of an agent. The answer has no steps."""
     now = Serving.of(request).collector.now()
     await _change(request, lambda host, _: replace(host, checked_in_at=now), has_body=False)
     return answer({"next_instruction_seconds": _AGENT_SECONDS, "instructions": []})
 
 
 def id_in_path(request: Request, name: str) -> str:
-    """Return an id, in lower case. Raises Refused."""
+    """Return an id of the path in lower case. Raises CallRefused if it is no UUID."""
     text = str(request.path_params[name])
     if not is_id(text):
         raise CallRefused(HTTPStatus.BAD_REQUEST, f"{name} in path must be of type uuid")
@@ -124,7 +124,7 @@ def id_in_path(request: Request, name: str) -> str:
 async def _change(
     request: Request, do: Callable[[Installation, dict[str, Any]], Installation], *, has_body: bool = True
 ) -> None:
-    """Change the installation of the host in the path, by the body; acknowledged when it is on disk."""
+    """Apply `do` to the installation of the host in the path, and store the result."""
     serving, grant = caller(request)
     infra_env_id, host_id = id_in_path(request, "infra_env_id"), id_in_path(request, "host_id")
     body = await object_in(request) if has_body else {}
@@ -141,7 +141,7 @@ async def _change(
 
 
 async def object_in(request: Request) -> dict[str, Any]:
-    """Return the JSON object of a body. Raises Refused, Refusal."""
+    """Return the JSON object in the body. Raises CallRefused or Refusal."""
     body = await plain_body(request)
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise CallRefused(HTTPStatus.BAD_REQUEST, "the Content-Type is not application/json")
@@ -156,7 +156,7 @@ async def object_in(request: Request) -> dict[str, Any]:
 
 def _view_of(host: Installation, now: float) -> dict[str, object]:
     """Return a host as the assisted-service lists it, without its inventory."""
-    has_failed = host.status == "error"  # then what was said is why
+    has_failed = host.status == "error"  # then `info` is the reason
     return {
         "id": host.id,
         "href": f"{BASE}/infra-envs/{host.infra_env_id}/hosts/{host.id}",

@@ -1,6 +1,6 @@
-"""The calls about bundles and rendered templates of installers: taken from hosts, listed, and handed out.
+"""Calls that receive, list and return bundles and rendered installer templates.
 
-Bundles are taken as the assisted-service takes logs.
+Bundles are uploaded with the assisted-service's call for logs.
 """
 
 import re
@@ -33,13 +33,11 @@ from service_record.collector.store.objects import NoSuchObject, ObjectError, ne
 from service_record.redaction import LeakError, refuse_template_leaks
 
 T = TypeVar("T")
-_PART: Final = "upfile"
-_PROBE: Final = "probe.tar.gz"
-"""The name of the boot reporter's probe, which asks whether logs of a boot are taken: it is answered, and
-not kept.
-"""
-_LARGEST_PROBE: Final = 1024
-_NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_FORM_FIELD: Final = "upfile"
+_PROBE_NAME: Final = "probe.tar.gz"
+"""The boot reporter sends a small file of this name to find out if logs are accepted. It is not stored."""
+_MAX_PROBE_BYTES: Final = 1024
+_UNSAFE_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class Bundles(msgspec.Struct):
@@ -51,35 +49,35 @@ class Bundles(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The host or cluster whose logs come, and their kind."""
+    """The host or cluster that uploaded logs belong to, and the kind of logs."""
 
     arrival: Arrival
-    """The arrival of the host's logs; those of a cluster have its id as their name."""
+    """Its `host` is the cluster's id if the logs belong to a cluster."""
     kind: str
 
 
 async def post_logs(request: Request) -> Response:
-    """`POST /v2/clusters/{cluster_id}/logs?logs_type=...&host_id=...`: a bundle as the form's `upfile`.
+    """`POST /v2/clusters/{cluster_id}/logs?logs_type=...&host_id=...`: store the form's file `upfile`.
 
-    Everything else is looked at before the file: what is refused was not written anywhere.
+    All parameters are checked before the file is read, so a refused upload writes nothing.
     """
     serving, grant = caller(request)
     collector, settings = serving.collector, serving.settings
-    sent = await _sent(request, grant)
+    sent = await _find_owner(request, grant)
     try:
         with collector.incoming.file(settings.most_bundle) as file:
-            name = await receive(request, _PART, file, settings.seconds)
-            if name == _PROBE and file.size <= _LARGEST_PROBE:
+            name = await receive(request, _FORM_FIELD, file, settings.seconds)
+            if name == _PROBE_NAME and file.size <= _MAX_PROBE_BYTES:
                 return Response(status_code=HTTPStatus.NO_CONTENT)
-            keep_it = _keep_of_cluster if sent.kind in CLUSTER_LOGS else keep
+            keep_it = _keep_cluster_logs if sent.kind in CLUSTER_LOGS else keep
             await keep_it(serving, sent, name, file)
     except OSError as fault:
-        raise _not_written("bundle", fault) from None
+        raise _storage_refusal("bundle", fault) from None
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-async def _sent(request: Request, grant: Grant) -> Sent:
-    """Return the owner of these logs. Raises Refused, Forbidden."""
+async def _find_owner(request: Request, grant: Grant) -> Sent:
+    """Return the owner of uploaded logs. Raises CallRefused or Forbidden."""
     serving = Serving.of(request)
     cluster_id = id_in_path(request, "cluster_id")
     kind, host_id = request.query_params.get("logs_type", ""), request.query_params.get("host_id", "")
@@ -92,7 +90,7 @@ async def _sent(request: Request, grant: Grant) -> Sent:
 
     def look_up(connection: Connection) -> str:
         if not is_of_cluster:
-            return _host(connection, grant, cluster_id, host_id.lower())
+            return _find_host(connection, grant, cluster_id, host_id.lower())
         cluster_rows.check_writable(connection, cluster_id, grant)
         return cluster_id
 
@@ -100,8 +98,8 @@ async def _sent(request: Request, grant: Grant) -> Sent:
     return Sent(Arrival(host, grant, serving.collector.now()), kind)
 
 
-def _host(connection: Connection, grant: Grant, cluster_id: str, host_id: str) -> str:
-    """Return the name of the host that has this id; a host that is not known yet is called as its id."""
+def _find_host(connection: Connection, grant: Grant, cluster_id: str, host_id: str) -> str:
+    """Return the name of a host, or the id if it is unknown. Raises CallRefused or Forbidden."""
     installation = installations.find(connection, host_id)
     name = installation.host if installation else host_id
     group = installation.group if installation else group_of(connection, host_id)
@@ -116,14 +114,14 @@ def _host(connection: Connection, grant: Grant, cluster_id: str, host_id: str) -
 
 
 async def _put_object(serving: Serving, sent: Sent, name: str, file: Arriving) -> NewObject:
-    """Store a file on disk as an object. Raises ObjectError."""
+    """Store an uploaded file in the object store. Raises ObjectError."""
     key = new_key(sent.arrival.host)
     file.stream.flush()
     await run_in_threadpool(serving.collector.objects.put, key, file.path)
     return NewObject(kind=sent.kind, name=name, key=key, size=file.size, sha256=file.sha256)
 
 
-def _not_written(what: str, fault: OSError) -> Refusal:
+def _storage_refusal(what: str, fault: OSError) -> Refusal:
     reason = f"the {what} cannot be written: {fault.strerror}"
     return Refusal(HTTPStatus.INSUFFICIENT_STORAGE, reason, {"Retry-After": "60"})
 
@@ -131,12 +129,12 @@ def _not_written(what: str, fault: OSError) -> Refusal:
 async def _delete_object(serving: Serving, key: str) -> None:
     try:
         await run_in_threadpool(serving.collector.objects.delete, [key])
-    except ObjectError as fault:  # an object without a row goes after a day
+    except ObjectError as fault:  # housekeeping deletes objects without a row after a day
         log().warning("an object could not be deleted", **fault_of(fault))
 
 
-async def _keep_of_cluster(serving: Serving, sent: Sent, name: str, file: Arriving) -> None:
-    """Store the logs of a cluster on disk in the place of the earlier ones, as the assisted-service does."""
+async def _keep_cluster_logs(serving: Serving, sent: Sent, name: str, file: Arriving) -> None:
+    """Replace the stored logs of a cluster, as the assisted-service does."""
     new, arrival = await _put_object(serving, sent, name, file), sent.arrival
     replaced = await serving.change(
         lambda connection: cluster_rows.add_logs(connection, arrival.host, new, arrival.grant, arrival.at)
@@ -146,14 +144,14 @@ async def _keep_of_cluster(serving: Serving, sent: Sent, name: str, file: Arrivi
 
 
 async def keep(serving: Serving, sent: Sent, name: str, file: Arriving) -> BundleAdded:
-    """Store a bundle on disk and in the database; only then acknowledge it."""
+    """Store a bundle in the object store and in the database."""
     new = await _put_object(serving, sent, name, file)
-    # Where this fails, nobody knows whether it got to the disk: the object stays.
+    # Keep the object if this fails: the transaction may have been committed nevertheless.
     added = await serving.change(lambda connection: bundle_rows.add(connection, sent.arrival, new))
     if added.is_new:
         serving.collector.indexer.wake()
         serving.collector.housekeeper.note_bytes(new.size)
-    else:  # the host's bundle is kept
+    else:  # the same bundle is stored already
         await _delete_object(serving, new.key)
     for key in added.replaced:
         await _delete_object(serving, key)
@@ -161,7 +159,7 @@ async def keep(serving: Serving, sent: Sent, name: str, file: Arriving) -> Bundl
 
 
 async def list_bundles(request: Request) -> Response:
-    """`GET /api/v1/hosts/{host}/bundles`."""
+    """`GET /api/v1/hosts/{host}/bundles`: list bundles and templates."""
     serving, host = Serving.of(request), host_name(request.path_params["host"])
     stored = await serving.ask(lambda connection: bundle_rows.list_bundles(connection, host))
     if stored is None:
@@ -170,9 +168,9 @@ async def list_bundles(request: Request) -> Response:
 
 
 async def get_bundle(request: Request) -> Response:
-    """`GET /api/v1/hosts/{host}/bundles/{bundle}`: as it came, to be saved and never shown.
+    """`GET /api/v1/hosts/{host}/bundles/{bundle}`: download a bundle unchanged.
 
-    The host's page asks it with a session.
+    The host's page links to it too, with a session instead of a token.
     """
     serving, host = Serving.of(request), host_name(request.path_params["host"])
     collector = serving.collector
@@ -183,12 +181,12 @@ async def get_bundle(request: Request) -> Response:
             bundle = bundle_rows.find(connection, host, number)
         return None if bundle is None else (bundle, collector.objects.read(bundle.key))
 
-    bundle, pieces = await _find(look_up, f"{host} has no bundle {number}")
+    bundle, pieces = await _look_up(look_up, f"{host} has no bundle {number}")
     return download(pieces, bundle.size, f"{host}-{bundle.id}-{bundle.name}")
 
 
 async def get_cluster_logs(request: Request) -> Response:
-    """`GET /api/v1/clusters/{cluster}/logs/{kind}`: as they came; a page asks it with a session."""
+    """`GET /api/v1/clusters/{cluster}/logs/{kind}`: download logs unchanged."""
     serving, grant = caller(request)
     collector = serving.collector
     cluster, kind = str(request.path_params["cluster"]), str(request.path_params["kind"])
@@ -199,25 +197,25 @@ async def get_cluster_logs(request: Request) -> Response:
             logs = detail and cluster_rows.key_of_logs(connection, detail.summary.id, kind)
         return None if not logs else (logs[1], logs[2], collector.objects.read(logs[0]))
 
-    name, size, pieces = await _find(look_up, f"there are no logs of kind {kind} of cluster {cluster}")
+    name, size, pieces = await _look_up(look_up, f"there are no logs of kind {kind} of cluster {cluster}")
     return download(pieces, size, f"{cluster}-{kind}-{name}")
 
 
 def download(pieces: Iterator[bytes], size: int, name: str) -> Response:
-    """Return an answer that is to be saved, never shown."""
+    """Return a file download, which browsers save and never display."""
     return StreamingResponse(
         pieces,
         media_type="application/octet-stream",
         headers={
             "Content-Length": str(size),
-            "Content-Disposition": f'attachment; filename="{_NOT_PLAIN.sub("_", name)}"',
+            "Content-Disposition": f'attachment; filename="{_UNSAFE_CHARACTERS.sub("_", name)}"',
             "X-Content-Type-Options": "nosniff",
         },
     )
 
 
-async def _find(look_up: Callable[[], T | None], missing: str) -> T:
-    """Return what is looked up, off the event loop. Raises ObjectError, or Refusal 404 if it is missing."""
+async def _look_up(look_up: Callable[[], T | None], missing: str) -> T:
+    """Run `look_up` in a thread and return its result. Raises Refusal 404 if it is None, or ObjectError."""
     try:
         value = await run_in_threadpool(look_up)
     except NoSuchObject:
@@ -235,9 +233,9 @@ class TemplateKept(msgspec.Struct):
 
 
 async def post_template(request: Request) -> Response:
-    """`POST /api/v1/hosts/{host}/templates?name=...`: the text, kept with the present build of the host.
+    """`POST /api/v1/hosts/{host}/templates?name=...`: store a text with the host's latest build.
 
-    The sender has masked its secrets. What has the shape of one all the same is refused with 422.
+    The sender masks secrets. If a secret is found nevertheless, the template is refused with 422.
     """
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
@@ -256,12 +254,12 @@ async def post_template(request: Request) -> Response:
             await run_in_threadpool(file.write, text)
             reply = await keep(serving, sent, name, file)
     except OSError as fault:
-        raise _not_written("template", fault) from None
+        raise _storage_refusal("template", fault) from None
     return answer(TemplateKept(reply.id, host), HTTPStatus.CREATED)
 
 
 async def show_template(request: Request) -> Response:
-    """`GET /hosts/{host}/templates/{template}`: the text of one, for a page's reader."""
+    """`GET /hosts/{host}/templates/{template}`: a template as plain text."""
     collector = Serving.of(request).collector
     host, number = host_name(request.path_params["host"]), request.path_params["template"]
 
@@ -271,5 +269,5 @@ async def show_template(request: Request) -> Response:
         is_template = bundle is not None and bundle.kind == bundle_rows.TEMPLATE
         return b"".join(collector.objects.read(bundle.key)) if bundle is not None and is_template else None
 
-    text = await _find(look_up, f"{host} has no template {number}")
+    text = await _look_up(look_up, f"{host} has no template {number}")
     return Response(text, media_type="text/plain", headers={"Cache-Control": "no-store"})

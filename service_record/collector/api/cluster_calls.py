@@ -1,4 +1,4 @@
-"""The calls about clusters: of the assisted-controller, of readers and of administrators."""
+"""Calls about clusters, for the assisted-controller, readers and administrators."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -27,34 +27,34 @@ T = TypeVar("T")
 
 
 async def put_progress(request: Request) -> Response:
-    """`PUT /v2/clusters/{cluster_id}/progress`: the stage in which the controller finalizes."""
-    stage = finalizing_stage_of(await _body(request))
+    """`PUT /v2/clusters/{cluster_id}/progress`: the controller reports its finalizing stage."""
+    stage = finalizing_stage_of(await _read_body(request))
     await _report(request, finalizing_stage=stage)
     return Response(status_code=HTTPStatus.OK)
 
 
 async def put_operator(request: Request) -> Response:
-    """`PUT /v2/clusters/{cluster_id}/monitored-operators`: the status of an operator."""
-    await _write(request, cluster_rows.report_operator, operator_of(await _body(request)))
+    """`PUT /v2/clusters/{cluster_id}/monitored-operators`: the controller reports an operator."""
+    await _write(request, cluster_rows.report_operator, operator_of(await _read_body(request)))
     return Response(status_code=HTTPStatus.OK)
 
 
 async def complete(request: Request) -> Response:
-    """`POST /v2/clusters/{cluster_id}/actions/complete-installation`: what it came to."""
-    is_success, info = completion_of(await _body(request))
+    """`POST /v2/clusters/{cluster_id}/actions/complete-installation`: the controller reports the result."""
+    is_success, info = completion_of(await _read_body(request))
     completion = "success" if is_success else "failure"
     cluster_id = await _report(request, completion=completion, completion_info="" if is_success else info)
     return answer({"id": cluster_id, "kind": "Cluster"}, HTTPStatus.ACCEPTED)
 
 
 async def put_logs_progress(request: Request) -> Response:
-    """`PUT /v2/clusters/{cluster_id}/logs-progress`: how far the controller's logs have come."""
-    await _report(request, logs_state=logs_state_of(await _body(request)))
+    """`PUT /v2/clusters/{cluster_id}/logs-progress`: the controller reports its upload of logs."""
+    await _report(request, logs_state=logs_state_of(await _read_body(request)))
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-async def _body(request: Request) -> dict[str, Any]:
-    """Return the JSON object of a call about the cluster in its path. Raises Refused, Refusal."""
+async def _read_body(request: Request) -> dict[str, Any]:
+    """Check the cluster id in the path and return the JSON body. Raises CallRefused or Refusal."""
     id_in_path(request, "cluster_id")
     return await object_in(request)
 
@@ -66,7 +66,7 @@ async def _report(request: Request, **values: Any) -> str:
 async def _write(
     request: Request, write: Callable[[Connection, str, T, Grant, float], None], value: T
 ) -> str:
-    """Store a report on disk; return the id of its cluster. Raises Refused, Forbidden, Refusal."""
+    """Store a report and return its cluster's id. Raises CallRefused, Forbidden or Refusal."""
     serving, grant = caller(request)
     cluster_id = id_in_path(request, "cluster_id")
     now = serving.collector.now()
@@ -74,7 +74,7 @@ async def _write(
     return cluster_id
 
 
-_MOST_HOSTS: Final = 10_000
+_MAX_HOSTS: Final = 10_000
 
 
 class Clusters(msgspec.Struct):
@@ -93,7 +93,10 @@ class ClusterPut(msgspec.Struct):
 
 
 async def list_clusters(request: Request) -> Response:
-    """`GET /api/v1/clusters?cluster=&all=`: without `all=true` those installed a day ago are left out."""
+    """`GET /api/v1/clusters?cluster=&all=`: list clusters.
+
+    Clusters that were installed more than a day ago are left out without `all=true`.
+    """
     serving, grant = caller(request)
     now = serving.collector.now()
     since = None if flag_in(request, "all") else cluster_rows.shown_since(now)
@@ -114,7 +117,7 @@ async def show_cluster(request: Request) -> Response:
 
 
 def find_cluster(collector: Collector, named: str, confined_to: str) -> ClusterDetail:
-    """Return a cluster as it is now. Raises Refusal if this reader has none of that name."""
+    """Return a cluster by id or name. Raises Refusal 404 if it does not exist for this reader."""
     with collector.database.reading() as connection:
         cluster = cluster_rows.show_cluster(connection, named.replace("\0", ""), collector.now(), confined_to)
     if cluster is None:
@@ -123,7 +126,7 @@ def find_cluster(collector: Collector, named: str, confined_to: str) -> ClusterD
 
 
 async def put_cluster(request: Request) -> Response:
-    """`PUT /api/v1/clusters/{cluster}`: its `name`, and how many `control_planes` and `workers` it has."""
+    """`PUT /api/v1/clusters/{cluster}`: define `name`, `control_planes` and `workers`."""
     serving, grant = caller(request)
     cluster_id = str(request.path_params["cluster"]).lower()
     if not is_id(cluster_id):
@@ -134,8 +137,8 @@ async def put_cluster(request: Request) -> Response:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"name is a text of at most {LONGEST_NAME} characters")
     definition = ClusterDefinition(
         name=None if name is None else readable(name).strip(),
-        control_planes=_number(fields.get("control_planes"), "control_planes", 1),
-        workers=_number(fields.get("workers"), "workers", 0),
+        control_planes=_parse_number(fields.get("control_planes"), "control_planes", 1),
+        workers=_parse_number(fields.get("workers"), "workers", 0),
     )
     now = serving.collector.now()
 
@@ -147,8 +150,8 @@ async def put_cluster(request: Request) -> Response:
     return answer(ClusterPut(cluster_id, is_new), HTTPStatus.CREATED if is_new else HTTPStatus.OK)
 
 
-def _number(value: object, name: str, least: int) -> int | None:
-    """Return a number of hosts; None if the field is missing. Raises Refusal."""
+def _parse_number(value: object, name: str, least: int) -> int | None:
+    """Return a number of hosts, or None if the field is missing. Raises Refusal."""
     if value is None or value == "":
         return None
-    return whole_number(str(value), name, least, _MOST_HOSTS)
+    return whole_number(str(value), name, least, _MAX_HOSTS)

@@ -1,4 +1,4 @@
-"""Calls of readers: the fleet, a host, one of its builds, and statistics of all builds."""
+"""Calls of readers: list hosts, show a host or a build, and statistics of steps."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -18,11 +18,11 @@ from service_record.collector.store.fleet import SHOWN_DONE, Cursor, Filters, Ho
 from service_record.collector.store.host_rows import BuildSummary, StoredHostDetail, earlier_builds, host
 
 T = TypeVar("T")
-_PAGE: Final = 100
-_MOST: Final = 1000
-"""Hosts in one answer."""
-_EARLIER: Final = 30 * 86_400.0
-"""Seconds since an earlier build was heard of, at most, for it to be among `earlier`."""
+_DEFAULT_LIMIT: Final = 100
+_MAX_LIMIT: Final = 1000
+"""Maximum number of hosts in one answer."""
+_EARLIER_SECONDS: Final = 30 * 86_400.0
+"""`earlier` lists earlier builds with a report within this time."""
 
 
 class Hosts(msgspec.Struct):
@@ -45,9 +45,9 @@ async def list_hosts(request: Request) -> Response:
     """`GET /api/v1/hosts?group=&machine=&verdict=&cause=&cluster=&all=&limit=&after=`: a page of hosts.
 
     `group`, `machine`, `verdict`, `cause` and `cluster` may be repeated. Hosts in trouble come first, or
-    `sort` names another order. One that moves in the order while pages are read comes after all others.
-    Without `all=true`, hosts that were done a day ago are left out. With `earlier=true` the earlier builds of
-    these hosts are there, too.
+    `sort` names another order. A host that moves in the order while pages are read is listed at the end, so
+    that none is missed. Hosts that were done more than a day ago are left out without `all=true`.
+    `earlier=true` adds the earlier builds of the listed hosts.
     """
     serving, grant = caller(request)
     query = request.query_params
@@ -56,13 +56,13 @@ async def list_hosts(request: Request) -> Response:
         confined_to=grant.confined_to,
         groups=tuple(query.getlist("group")),
         machines=tuple(query.getlist("machine")),
-        verdicts=tuple(_verdict(verdict) for verdict in query.getlist("verdict")),
+        verdicts=tuple(_check_verdict(verdict) for verdict in query.getlist("verdict")),
         causes=tuple(query.getlist("cause")),
         clusters=tuple(query.getlist("cluster")),
         done_since=None if is_all else serving.collector.now() - SHOWN_DONE,
     )
-    limit = whole_number(query.get("limit", str(_PAGE)), "limit", 1, _MOST)
-    after, order = _cursor(query.get("after", "")), query.get("sort", Sort.VERDICT)
+    limit = whole_number(query.get("limit", str(_DEFAULT_LIMIT)), "limit", 1, _MAX_LIMIT)
+    after, order = _parse_cursor(query.get("after", "")), query.get("sort", Sort.VERDICT)
     if order not in set(Sort):
         raise Refusal(HTTPStatus.BAD_REQUEST, f"sort is one of {', '.join(Sort)}")
     sort = Sort(order)
@@ -74,26 +74,26 @@ async def list_hosts(request: Request) -> Response:
         counts = serving.collector.counts.of(connection, filters)
         page = fleet(connection, filters, limit, after, counts, sort=sort, now=now)
         names = [each.name for each in page.hosts] if has_earlier else []
-        earlier = earlier_builds(connection, names, now - _EARLIER) if names else {}
+        earlier = earlier_builds(connection, names, now - _EARLIER_SECONDS) if names else {}
         return Hosts(page.hosts, page.counts, page.total, now, earlier, str(page.next or ""))
 
     return answer(await serving.ask(find))
 
 
 async def show_host(request: Request) -> Response:
-    """`GET /api/v1/hosts/{host}`: everything known about it, with the steps of its latest build."""
-    return answer(await _detail(request, None))
+    """`GET /api/v1/hosts/{host}`: a host with the steps of its latest build."""
+    return answer(await _read_detail(request, None))
 
 
 async def show_build(request: Request) -> Response:
-    """`GET /api/v1/hosts/{host}/builds/{n}`: the same with the steps of that build."""
-    return answer(await _detail(request, request.path_params["n"]))
+    """`GET /api/v1/hosts/{host}/builds/{n}`: a host with the steps of build `n`."""
+    return answer(await _read_detail(request, request.path_params["n"]))
 
 
 async def show_statistics(request: Request) -> Response:
     """`GET /api/v1/statistics?group=&release=&by=`: times and failures of each step.
 
-    `group` and `release` may be repeated; `by=group` and `by=release` tell these apart.
+    `group` and `release` filter and may be repeated. `by=group` and `by=release` split the statistics.
     """
     serving, grant = caller(request)
     query = request.query_params
@@ -105,7 +105,7 @@ async def show_statistics(request: Request) -> Response:
     return answer(await run_in_threadpool(serving.collector.baselines.statistics, groups, releases, by))
 
 
-async def _detail(request: Request, build: int | None) -> StoredHostDetail:
+async def _read_detail(request: Request, build: int | None) -> StoredHostDetail:
     serving, name = Serving.of(request), host_name(request.path_params["host"])
     now = serving.collector.now()
     detail = await serving.ask(lambda connection: host(connection, name, now, build))
@@ -115,22 +115,22 @@ async def _detail(request: Request, build: int | None) -> StoredHostDetail:
     return detail
 
 
-def _cursor(text: str) -> Cursor | None:
-    """Return the host behind which a page begins. Raises Refusal."""
+def _parse_cursor(text: str) -> Cursor | None:
+    """Parse the parameter `after`. Returns None if it is empty. Raises Refusal if it is invalid."""
     cursor = Cursor.of(text)
     if text and cursor is None:
         raise Refusal(HTTPStatus.BAD_REQUEST, "after is the `next` of the page before")
     return cursor
 
 
-def _verdict(text: str) -> str:
+def _check_verdict(text: str) -> str:
     if text not in set(FleetVerdict):
         raise Refusal(HTTPStatus.BAD_REQUEST, f"verdict is one of {', '.join(FleetVerdict)}")
     return text
 
 
 def flag_in(request: Request, name: str) -> bool:
-    """Return whether a query sets a flag; `?all` and `?all=1` do. Raises Refusal."""
+    """Return a flag of the query; `?all` and `?all=1` are true. Raises Refusal if it is invalid."""
     text = request.query_params.get(name, "false").lower()
     if text not in {"", "true", "false", "1", "0"}:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is true or false")

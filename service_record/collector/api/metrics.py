@@ -1,4 +1,4 @@
-"""Counts every request and logs those refused; `GET /metrics` hands the counts to Prometheus."""
+"""Prometheus metrics, logging of refused requests, and health checks."""
 
 import asyncio
 import secrets
@@ -37,7 +37,7 @@ _METHODS: Final = {"GET", "HEAD", "POST", "PUT", "DELETE"}
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The results of the reports in one request: how many were taken, and overload status -> how many."""
+    """The results of the reports in one request: accepted reports, and refused ones by overload status."""
 
     taken: int
     refused: Mapping[int, int]
@@ -47,7 +47,7 @@ class Metrics:
     """The counters of one process."""
 
     def __init__(self, collector: Collector, counted: Mapping[str, str]) -> None:
-        """Prepare the counters. `counted`: route -> what an accepted request to it counts as."""
+        """Create the metrics. `counted`: route -> label `kind` of accepted requests."""
         self._counted = counted
         self.registry = CollectorRegistry()
         self.registry.register(_Now(collector))
@@ -72,7 +72,7 @@ class Metrics:
             registry=self.registry,
         )
         for status in OVERLOADED:
-            self._refused.labels(str(status))  # exported before the first
+            self._refused.labels(str(status))  # exports 0 before the first refusal
         self._taken = Counter(
             "service_record_ingested",
             "What hosts reported and was acknowledged.",
@@ -81,7 +81,7 @@ class Metrics:
         )
 
     def count(self, route: str, method: str, status: int, seconds: float, results: "Results | None") -> None:
-        """Count a request that has ended; `results` are those of a batch of reports."""
+        """Count a finished request. `results` is set for batches of reports."""
         requests, times = self._children(route, method if method in _METHODS else "other", status)
         requests.inc()
         times.observe(seconds)
@@ -98,18 +98,17 @@ class Metrics:
             self._refused.labels(str(refusal)).inc(number)
             self._refusals.count(number)
 
-    @lru_cache(4096)  # noqa: B019  # one for each process; a look-up by labels costs more than all the rest
+    @lru_cache(4096)  # noqa: B019  # lives as long as the process; labels() is slow
     def _children(self, route: str, method: str, status: int) -> tuple[Counter, Histogram]:
-        """Return the counter and the histogram of requests of this kind."""
         return self._requests.labels(route, method, str(status)), self._seconds.labels(route)
 
     def text(self) -> bytes:
-        """Return all metrics in Prometheus' format. It asks the database."""
+        """Return all metrics in Prometheus' text format. Queries the database."""
         return generate_latest(self.registry)
 
 
 class _Now(Source):
-    """Values that are read when metrics are requested."""
+    """Metrics whose values are read when they are requested."""
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
@@ -150,7 +149,7 @@ class _Now(Source):
 
 
 async def metrics(request: Request) -> Response:
-    """`GET /metrics`: with a token that may read all hosts, as Prometheus' `authorization` has one."""
+    """`GET /metrics`: all metrics, for a token that may read all hosts."""
     _, grant = caller(request)
     if grant.confined_to:
         raise Refusal(HTTPStatus.FORBIDDEN, "metrics are of all hosts: this token reads one group only")
@@ -161,7 +160,7 @@ async def metrics(request: Request) -> Response:
 
 _PROBE: Final = "readyz"
 _READY_SECONDS: Final = 5.0
-"""The time in which the database must commit; after it the process counts as not ready."""
+"""If the database does not commit within this time, the process is not ready."""
 
 
 async def healthy(_: Request) -> Response:
@@ -170,20 +169,20 @@ async def healthy(_: Request) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """`GET /readyz`: the database can be changed, too: a small write is committed."""
+    """`GET /readyz`: the process answers and can commit a small write to the database."""
     writer = Serving.of(request).collector.writer
     try:
         async with asyncio.timeout(_READY_SECONDS):
             await asyncio.shield(asyncio.wrap_future(writer.change(_write_probe)))
-    except Exception:  # noqa: BLE001  # whatever it is, it is not ready
+    except Exception:  # noqa: BLE001  # after any error the process is not ready
         return PlainTextResponse("the database cannot be written\n", HTTPStatus.SERVICE_UNAVAILABLE)
     return PlainTextResponse("ok\n")
 
 
 def _write_probe(connection: Connection) -> None:
-    """Change a row that nobody reads, so that the commit needs the disk."""
+    """Change an unused row, so that the commit has to write to the disk."""
     new = inserting(connection, counters).values(name=_PROBE, latest=0)
-    more = {"latest": counters.c.latest + 1}  # SQLite writes nothing for what changes no byte
+    more = {"latest": counters.c.latest + 1}  # SQLite writes nothing if no byte changes
     connection.execute(new.on_conflict_do_update(index_elements=["name"], set_=more))
 
 
@@ -217,7 +216,7 @@ class Observed:
 
         try:
             await self._app(scope, receive, send_observed)
-        except Exception as fault:  # noqa: BLE001  # whatever it is, the server goes on
+        except Exception as fault:  # noqa: BLE001  # a bug in a handler must not stop the server
             log().error("fault", request=request_id, **_loggable(scope), **fault_of(fault))
             if status == 0:
                 await refused(_sorry(request_id), scope["path"])(scope, receive, send_observed)
@@ -237,7 +236,7 @@ def _sorry(request_id: str) -> Refusal:
 
 
 def _loggable(scope: Scope) -> dict[str, object]:
-    """Return the loggable facts of a request: never its path, query or headers, which might hold secrets."""
+    """Return a request's fields for the log, without path, query and headers, which may hold secrets."""
     client = scope.get("client")
     return {
         "method": scope["method"] if scope["method"] in _KNOWN_METHODS else "other",

@@ -1,4 +1,4 @@
-"""Calls that begin and end an acknowledgement, a mute or a maintenance."""
+"""Calls that list, create and end mutes (acknowledgements, mutes, maintenance)."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -31,20 +31,20 @@ class MuteMade(msgspec.Struct):
 
 
 async def list_mutes(request: Request) -> Response:
-    """`GET /api/v1/mutes`."""
+    """`GET /api/v1/mutes`: list the mutes in force."""
     serving, _ = caller(request)
     return answer(Mutes(await read_mutes(serving)))
 
 
 async def create_mute(request: Request) -> Response:
-    """`POST /api/v1/mutes`: `kind`, `scope`, `subject`, `duration` (as `4h`), `note`."""
+    """`POST /api/v1/mutes`: create a mute from `kind`, `scope`, `subject`, `duration` (`4h`), `note`."""
     serving, grant = caller(request)
     mute = await make_mute(serving, grant, await named_fields(request))
     return answer(mute, HTTPStatus.CREATED)
 
 
 async def delete_mute(request: Request) -> Response:
-    """`DELETE /api/v1/mutes/{mute}`: it ends now."""
+    """`DELETE /api/v1/mutes/{mute}`: end a mute."""
     serving, grant = caller(request)
     await finish_mute(serving, grant, request.path_params["mute"])
     return Response(status_code=HTTPStatus.NO_CONTENT)
@@ -57,7 +57,7 @@ async def read_mutes(serving: Serving) -> tuple[Mute, ...]:
 
 
 async def make_mute(serving: Serving, grant: Grant, fields: Mapping[str, str]) -> MuteMade:
-    """Store a mute, in the name of a token. Raises Refusal."""
+    """Create a mute on behalf of a token's owner. Raises Refusal."""
     now = serving.collector.now()
     try:
         kind, scope = MuteKind(fields.get("kind", "")), MuteScope(fields.get("scope", ""))
@@ -86,7 +86,7 @@ async def make_mute(serving: Serving, grant: Grant, fields: Mapping[str, str]) -
 
 
 async def finish_mute(serving: Serving, grant: Grant, number: int) -> None:
-    """End a mute, in the name of a token. Raises Refusal 404 if there is none."""
+    """End a mute on behalf of a token's owner. Raises Refusal 404 if it does not exist."""
     now = serving.collector.now()
 
     def end(connection: Connection) -> bool:

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the table of operations: https://spec.openapis.org/oas/v3.1.0."""
+"""Build the OpenAPI document from the table of operations: https://spec.openapis.org/oas/v3.1.0."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,10 @@ from service_record.http.address import HOST_PATTERN
 from service_record.version import __version__
 
 _ALL: Final = (400, 401, 403, 429, 503)
-"""Refusals that everything has which needs a token."""
+"""Error statuses of all operations that need a token."""
 _WITH_BODY: Final = (408, 413)
 _BY_HANDLERS: Final = (404, 409)
-"""Refusals for which the assisted-service's form is that of its handlers."""
+"""Error statuses that the assisted-service's handlers return, in the form `AgentError`."""
 _REFERENCE: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"{(\w+)}")
 _UUIDS: Final = {"cluster_id", "infra_env_id", "host_id"}
@@ -26,7 +26,7 @@ _FORM: Final = "application/x-www-form-urlencoded"
 
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
-    """Return the document of these operations."""
+    """Return the OpenAPI document of these operations."""
     types = [Problem, AgentError, AgentProblem, *_types(operations)]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
     of_type = dict(zip(types, schemas, strict=True))
@@ -49,7 +49,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
             },
         },
     }
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(schema))  # without tuples
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(schema))  # converts tuples to lists
     return plain
 
 

@@ -1,4 +1,4 @@
-"""Operations of the HTTP interface and the bodies that they take, as the OpenAPI document describes them."""
+"""The description of an operation of the HTTP interface, and the request bodies for the OpenAPI document."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,24 +20,22 @@ _CONVERTOR: Final = re.compile(r":\w+}")
 
 
 class Callers:
-    """The kinds of tokens that an operation takes, and their description for people."""
+    """The kinds of tokens that may call an operation, and their description."""
 
     def __init__(self, *kinds: TokenKind, sentence: str = "") -> None:
         self.kinds: Final = frozenset(kinds)
-        """The kinds of tokens that may call; none if no token is needed, or if the handler checks a token
-        in the path.
-        """
+        """Empty if no token is needed, or if the handler itself checks a token in the path."""
         self.sentence: Final = sentence or ", ".join(kinds)
 
     def refusal(self, kind: TokenKind) -> str:
-        """Return the reason why a token of another kind is refused."""
+        """Return the error message for a token of another kind."""
         return f"this needs a token of kind {self.sentence.replace(', ', ' or ')}, and not {kind}"
 
 
 ANYBODY: Final = Callers(sentence="anybody")
 HOSTS: Final = Callers(TokenKind.HOST, TokenKind.GROUP, TokenKind.ADMIN)
 READERS: Final = Callers(TokenKind.READER, TokenKind.ADMIN)
-"""Callers for reading. In a path with a host, a reader who is confined to a group sees only its hosts."""
+"""If the path has a host, `guarded` also checks that a confined reader may read that host."""
 HOSTS_AND_READERS: Final = Callers(TokenKind.HOST, TokenKind.GROUP, TokenKind.READER, TokenKind.ADMIN)
 ADMINISTRATORS: Final = Callers(TokenKind.ADMIN)
 ENROLLING: Final = Callers(TokenKind.ENROLMENT)
@@ -175,29 +173,29 @@ class AgentError(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A method of a path: its route, its part of the OpenAPI document, who may call it, how it is counted."""
+    """A method of a path: its route, its OpenAPI description, its callers and its metric."""
 
     call: str
-    """The method and the path in Starlette's notation, where a number is `{n:number}`."""
+    """Method and path in Starlette's notation, such as `GET /builds/{n:number}`."""
     handler: Handler
     summary: str
     _: KW_ONLY
     who: Callers
     answers: Mapping[int, Any]
-    """Status -> the type of the JSON, a media type, several of them, or None where there is no body."""
+    """Status -> the body: a type that is sent as JSON, a media type, a tuple of these, or None."""
     body: Any = None
-    """The type of the JSON, or a media type."""
+    """The request body: a type that is sent as JSON, a media type, or None."""
     is_form: bool = False
-    """True if the body may be a form, too."""
+    """True if the body may be JSON or a form."""
     query: Mapping[str, Schema] = field(default_factory=dict)
     refusals: tuple[int, ...] = ()
-    """Statuses besides those that all have."""
+    """Error statuses besides the common ones."""
     problem: str = "Problem"
-    """The component that a refusal is; AgentError: refused as the assisted-service does."""
+    """The OpenAPI component of errors: `Problem`, or `AgentError` for calls of the assisted-service."""
     counted: str = ""
-    """The thing that is counted as ingested when a call is accepted."""
+    """The label `kind` of accepted calls in the metric `service_record_ingested`; empty if not counted."""
     has_host_in_body: bool = False
-    """True if the handler, which reads the body, counts the request towards the limit of a host."""
+    """True if only the body names the host. The handler then counts the request for the rate limit."""
 
     @property
     def method(self) -> str:
@@ -209,9 +207,9 @@ class Operation:
 
     @property
     def has_closed_query(self) -> bool:
-        """Return whether unknown parameters are refused: a reader's misspelt filter would show all hosts.
+        """True if unknown query parameters are refused: a misspelt filter would show all hosts.
 
-        Reports of hosts are taken with whatever they bring.
+        Reports of hosts may have any parameters.
         """
         return self.path.startswith("/api/v1/") and not self.who.kinds & {TokenKind.HOST, TokenKind.GROUP}
 

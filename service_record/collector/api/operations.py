@@ -1,6 +1,6 @@
-"""The one table of all calls of the HTTP interface: routes, guard, counts and the OpenAPI document.
+"""The table of all operations of the HTTP interface, including those of the assisted-service.
 
-Those in the place of an assisted-service are among them.
+Routes, access rights, metrics and the OpenAPI document are made from it.
 """
 
 from functools import cache
@@ -58,12 +58,12 @@ from service_record.collector.store.host_rows import StoredHostDetail
 
 @cache
 def openapi_document() -> dict[str, Any]:
-    """Return the OpenAPI document of this table."""
+    """Return the OpenAPI document of all operations."""
     return document(OPERATIONS)
 
 
 async def get_document(_: Request) -> Response:
-    """`GET /api/v1/openapi.json`: this table, for whoever may read."""
+    """`GET /api/v1/openapi.json`: the OpenAPI document, for readers."""
     return answer(openapi_document())
 
 
@@ -78,7 +78,7 @@ _STEP_QUERY: Final = dict.fromkeys(StepReport.__struct_fields__, STRING)
 
 
 def _assisted(call: str, handler: Handler, summary: str, **fields: Any) -> Operation:
-    """Return a call that hosts alone make, unless others are given, and that is refused as there."""
+    """Return an operation of the assisted-service: for hosts by default, with its form of errors."""
     values: dict[str, Any] = {"who": HOSTS, "problem": "AgentError", **fields}
     return Operation(call, handler, f"As the assisted-service: {summary}", **values)
 

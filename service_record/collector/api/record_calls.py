@@ -1,4 +1,4 @@
-"""Service records live: taken piece by piece as hosts send them, and read again."""
+"""Calls that receive service records in pieces while services write them, and that return them."""
 
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -18,10 +18,10 @@ from service_record.collector.store.installations import Arrival, group_of
 from service_record.collector.store.record_rows import Elsewhere, HeldFile, Piece
 
 MOST_BODY: Final = 2 << 20
-"""Bytes of one batch, which is base64 in JSON."""
+"""Maximum size in bytes of a batch (JSON with base64)."""
 MOST_PIECES: Final = 256
 _ROWS: Final = 16
-"""The rows of a record that are read at once."""
+"""Number of rows of a record that one query reads."""
 
 
 class Batch(msgspec.Struct, forbid_unknown_fields=True):
@@ -73,7 +73,7 @@ class SentRecords(msgspec.Struct):
 
 
 async def post_records(request: Request) -> Response:
-    """`POST /api/v1/hosts/{host}/records`: a batch of pieces; acknowledged when all of it is on disk."""
+    """`POST /api/v1/hosts/{host}/records`: store a batch of pieces. Answers once all of it is on disk."""
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
     pieces = _pieces(await read_body(request, MOST_BODY, serving.settings.seconds))
@@ -96,9 +96,9 @@ async def post_records(request: Request) -> Response:
 
 
 async def get_records(request: Request) -> Response:
-    """`GET /api/v1/hosts/{host}/records`: of which services there are records, and how much of each file.
+    """`GET /api/v1/hosts/{host}/records`: the services with records, and the stored length of each file.
 
-    A host may ask it of itself, to go on where it ended.
+    A host may read its own, to continue where it stopped.
     """
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
@@ -125,7 +125,7 @@ async def get_records(request: Request) -> Response:
 
 
 async def get_record(request: Request) -> Response:
-    """`GET /api/v1/hosts/{host}/records/{service}`: the record, byte for byte, as far as it was sent."""
+    """`GET /api/v1/hosts/{host}/records/{service}`: the stored part of a record, byte for byte."""
     serving, host = Serving.of(request), host_name(request.path_params["host"])
     database = serving.collector.database
     service = str(request.path_params["service"])
@@ -144,7 +144,7 @@ async def get_record(request: Request) -> Response:
         )
 
     def data() -> Iterator[bytes]:
-        # Whoever reads slowly holds no connection meanwhile.
+        # A connection for each part: a slow client must not occupy one for the whole download.
         for begin in range(0, len(places), _ROWS):
             with database.reading() as connection:
                 piece = record_rows.data_at(connection, places[begin : begin + _ROWS])

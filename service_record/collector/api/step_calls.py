@@ -1,4 +1,4 @@
-"""Steps as hosts report them: JSON, a form, a query, and the body of the RFC's thread."""
+"""Calls that report steps: as JSON, a form or a query, in batches, from iPXE, and from cloud-init."""
 
 from collections import Counter
 from dataclasses import replace
@@ -42,53 +42,53 @@ class StepsAccepted(msgspec.Struct, omit_defaults=True):
 async def post_step(request: Request) -> Response:
     """`POST /api/v1/hosts/{host}/steps`: a step as JSON or as a form."""
     step = step_of(parse_fields(await plain_body(request)))
-    return await _take(request, caller(request)[1], request.path_params["host"], step)
+    return await _store_step(request, caller(request)[1], request.path_params["host"], step)
 
 
 async def get_step(request: Request) -> Response:
-    """`GET /api/v1/hosts/{host}/steps?name=...`: a step as a query, for a wget that can only GET."""
+    """`GET /api/v1/hosts/{host}/steps?name=...`: report a step in a query, for a wget without POST."""
     step = step_of(parse_form(request.url.query))
-    return await _take(request, caller(request)[1], request.path_params["host"], step)
+    return await _store_step(request, caller(request)[1], request.path_params["host"], step)
 
 
 async def post_update(request: Request) -> Response:
-    """`POST /api/update`: the request body in use in the RFC's thread."""
+    """`POST /api/update`: report a step with the body that is used in the thread of Foreman's RFC."""
     fields = parse_fields(await plain_body(request))
     host, step = update_of(fields)
     serving, grant = caller(request)
     await serving.guard.admit_report(grant, host)
-    return await _take(request, grant, host, step)
+    return await _store_step(request, grant, host, step)
 
 
 async def get_boot(request: Request) -> Response:
     """`GET /api/v1/boot/{secret}`: an iPXE script reports that the host has downloaded its image.
 
-    The address has the token, because iPXE sends no headers. Such a token does nothing else, and no other
-    token does this. The answer is an empty script, so that iPXE can fetch it or chain to it.
+    The token is in the path, because iPXE cannot send headers. Only tokens of kind `boot` are accepted, and
+    they are accepted nowhere else. The answer is an empty script, so that iPXE can fetch it or chain to it.
     """
     if request.method != "GET":  # a HEAD must not report
         raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "only GET reports a download", {"Allow": "GET"})
-    grant = await _grant_in_path(request, TokenKind.BOOT)
-    await _take(request, replace(grant, kind=TokenKind.HOST), grant.scope, _DOWNLOADED)
-    return PlainTextResponse("#!ipxe\n")  # 200: older versions of iPXE take 201 for an error
+    grant = await _check_token_in_path(request, TokenKind.BOOT)
+    await _store_step(request, replace(grant, kind=TokenKind.HOST), grant.scope, _DOWNLOADED)
+    return PlainTextResponse("#!ipxe\n")  # 200, because older versions of iPXE treat 201 as an error
 
 
 async def post_event(request: Request) -> Response:
-    """`POST /api/v1/cloud-init/{secret}`: an event of cloud-init's webhook, which can send no headers.
+    """`POST /api/v1/cloud-init/{secret}`: an event of cloud-init's webhook, which cannot send headers.
 
-    Its token does nothing else, and no other token does this.
+    Only tokens of kind `cloud-init` are accepted, and they are accepted nowhere else.
     """
-    grant = await _grant_in_path(request, TokenKind.CLOUD_INIT)
+    grant = await _check_token_in_path(request, TokenKind.CLOUD_INIT)
     serving, fields = Serving.of(request), parse_fields(await plain_body(request))
 
     progress = await serving.ask(lambda connection: progress_of(connection, grant.scope))
     has_failed = progress is not None and progress.failure is not None and progress.ended_at is None
     step = event_of(fields, has_failed=has_failed)
-    return await _take(request, replace(grant, kind=TokenKind.HOST), grant.scope, step)
+    return await _store_step(request, replace(grant, kind=TokenKind.HOST), grant.scope, step)
 
 
-async def _grant_in_path(request: Request, kind: TokenKind) -> Grant:
-    """Return the rights of the token in an address. Raises Refusal unless it is of that kind."""
+async def _check_token_in_path(request: Request, kind: TokenKind) -> Grant:
+    """Return the rights of the token in the path. Raises Refusal if it is invalid or of another kind."""
     token = presented(request.path_params["secret"])
     if token is None:
         raise Refusal(HTTPStatus.UNAUTHORIZED, f"the address has no token: /api/v1/{kind}/srt_...")
@@ -98,8 +98,8 @@ async def _grant_in_path(request: Request, kind: TokenKind) -> Grant:
     return grant
 
 
-async def _take(request: Request, grant: Grant, host: str, step: ReportedStep) -> Response:
-    """Store a step; acknowledge it when it is on disk."""
+async def _store_step(request: Request, grant: Grant, host: str, step: ReportedStep) -> Response:
+    """Store a step. Return the answer once it is on disk."""
     serving = Serving.of(request)
     report = _report(serving, grant, host_name(host), step, request.headers.get("idempotency-key", ""))
     (result,) = await serving.collector.writer.add(record_steps, [report])
@@ -115,7 +115,7 @@ def _report(serving: Serving, grant: Grant, host: str, step: ReportedStep, key: 
 
 
 def _accepted(serving: Serving, report: Report, result: Accepted | Exception) -> StepsAccepted:
-    """Return the answer to a stored report. Raises its refusal."""
+    """Return the answer to a stored report. Raises the result if it is an exception, and Refusal."""
     if isinstance(result, Exception):
         raise result
     serving.collector.sweeper.tell(result.host_id)
@@ -130,9 +130,9 @@ def _accepted(serving: Serving, report: Report, result: Accepted | Exception) ->
 
 
 MOST_REPORTS: Final = 1000
-"""Reports in one request."""
-_MOST_BATCH: Final = 32
-"""The longest body of a batch, in bodies of one report."""
+"""Maximum number of reports in one request."""
+_MAX_BATCH_FACTOR: Final = 32
+"""Maximum body size of a batch, as a multiple of the limit for one report."""
 
 
 class ReportAnswer(msgspec.Struct, omit_defaults=True):
@@ -155,13 +155,13 @@ class ReportAnswers(msgspec.Struct):
 
 
 async def post_reports(request: Request) -> Response:
-    """`POST /api/v1/steps`: reports of one or more hosts, in the order in which they happened.
+    """`POST /api/v1/steps`: up to a thousand reports of any hosts, in the order in which they happened.
 
-    For spools and gateways: one request and one transaction for up to a thousand reports. Each has its own
-    answer; a report that is refused does not affect the others.
+    For gateways, and for hosts that were offline. All reports are stored in one transaction. Each gets its
+    own answer: a refused report does not affect the others.
     """
     serving, grant = caller(request)
-    body = await read_body(request, serving.settings.most_body * _MOST_BATCH, serving.settings.seconds)
+    body = await read_body(request, serving.settings.most_body * _MAX_BATCH_FACTOR, serving.settings.seconds)
     sent = parse_fields(body).get("reports")
     if not isinstance(sent, list) or not 1 <= len(sent) <= MOST_REPORTS:
         reason = f'the body needs "reports": a list of 1 to {MOST_REPORTS} reports'
