@@ -214,7 +214,7 @@ def show_command(
 
 
 class _HostAnswer(msgspec.Struct, frozen=True):
-    """One host. Its document is what the collector answers."""
+    """The answer about one host. Its document is the collector's JSON."""
 
     detail: HostDetail
     source: str

@@ -61,10 +61,11 @@ class QuestionError(Exception):
 def command(*, sources: tuple[str, ...], token_file: Path | None) -> None:
     """Answer assistants by the Model Context Protocol (MCP).
 
-    It speaks on standard input and output, as assistants start such servers.
+    Assistants start this server, and call it on standard input and output.
 
-    A SOURCE is a directory, a bundle, a folder of bundles, or a collector as collector://HOST; without one it
-    is this host. An assistant can read those and nothing else. It can change nothing, and secrets are masked.
+    A SOURCE is a directory, a bundle, a folder of bundles, or a collector as collector://HOST. The default is
+    this host. Assistants can read these sources and nothing else. They cannot change anything, and secrets
+    are masked.
 
     \b
     Examples:
