@@ -24,12 +24,12 @@ from service_record.redaction.types import (
 BLOCK_BYTES: Final = 1 << 20
 """The size of a block, which is redacted at once. A longer line may be cut."""
 _CUT_RANGE_BYTES: Final = 1 << 16
-"""The range before the end of a block in which a long line may be cut."""
+"""The range before the end of a block in which a long line may be cut, and the least text after the block."""
 _CUT_CONTEXT_BYTES: Final = 1 << 12
 """The bytes on each side of a possible cut that are searched for a secret across the cut."""
 _MAX_CUT_TRIES: Final = 16
 _ENCODED_TAIL_BYTES: Final = 40
-"""A line of an encoded text has no blank in its last bytes; this is their number."""
+"""A line may be part of an encoded text only if its last bytes, this many, have no blank."""
 _MAX_REMEMBERED_BYTES: Final = 1 << 10
 _MAX_REMEMBERED_LINES: Final = 4096
 _MAX_CACHED_LINES: Final = 4
