@@ -12,8 +12,8 @@ from service_record.diagnosis.evidence.log_lines import (
     classify_file,
     find_home,
     find_top,
-    is_of,
     log_line,
+    matches_source,
 )
 from tests.builders import START
 
@@ -42,7 +42,7 @@ WHERES = (
 )
 def test_a_rule_finds_a_line_where_it_looks(kind: str, name: str, unit: str, wheres: str) -> None:
     line = LogLine(place=LinePlace("x", 1), kind=kind, name=name, unit=unit, text="said")
-    assert {where for where in WHERES if is_of(line, where)} == set(wheres.split())
+    assert {where for where in WHERES if matches_source(line, where)} == set(wheres.split())
 
 
 FILES = """\

@@ -30,8 +30,8 @@ from service_record.diagnosis.evidence.log_lines import (
     SYSTEMD,
     LinePlace,
     LogLine,
-    is_of,
     is_own_line,
+    matches_source,
 )
 from service_record.diagnosis.evidence.notable import notable_patterns
 from service_record.diagnosis.findings import unrepeated
@@ -286,7 +286,9 @@ class CauseMatcher:
         if not any(test is one.lines for one in rule.unless):
             return self._match_elsewhere(test, rule)
         # A line of `unless` speaks against the rule at any time, but only in a source that the rule names.
-        lines = [line for line in self._kept_lines(test) if any(is_of(line, at) for at in test.elsewhere)]
+        lines = [
+            line for line in self._kept_lines(test) if any(matches_source(line, at) for at in test.elsewhere)
+        ]
         return next(iter(self._find_all(test, lines, Proximity.ELSEWHERE)), None)
 
     def _match_message(self, test: LineTest) -> Match | None:
@@ -358,7 +360,7 @@ class CauseMatcher:
     def _classify_line(self, line: LogLine, test: LineTest, rule: CauseRule) -> tuple[Proximity, str] | None:
         """Return the proximity of a line and its doubt (empty if none); None if the line is to be ignored."""
         trouble = self._trouble
-        is_named = any(is_of(line, where) for where in test.elsewhere)
+        is_named = any(matches_source(line, where) for where in test.elsewhere)
         if trouble is None:
             # Nothing has failed: only a line in a source that the rule names shows that the host is blocked.
             return (Proximity.ELSEWHERE, "") if is_named else None

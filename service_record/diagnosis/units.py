@@ -1,8 +1,8 @@
-"""Units of systemd: their state by `systemctl show`, by a bundle's texts and by systemd's own log. Pure.
+"""The state of systemd units, from `systemctl show`, the files of a bundle, and systemd's log. Pure.
 
-`Unit` joins what three sources say. `systemctl show` has the present state of a loaded unit. systemd unloads
-a unit that is neither active nor failed, and then forgets why it did not start: only the journal still has
-the reason. A bundle has the journal, and a listing of the failed units.
+`Unit` combines three sources. `systemctl show` has the present state of a loaded unit. systemd unloads a unit
+that is neither active nor failed, and forgets why it did not start: only the journal still has the reason. A
+bundle has the journal and a list of the failed units.
 """
 
 import re
@@ -26,17 +26,18 @@ PROPERTIES: Final = (
     *("ExecCondition", "ExecStartPre", "ExecStart", "ExecStartPost", "ExecReload", "ExecStop"),
     *("ExecStopPost", "ExecMount", "ExecUnmount", "ExecActivate", "ExecDeactivate"),
 )
-"""The properties to ask for; systemd.directives(7), org.freedesktop.systemd1(5). A unit has some of them."""
+"""The properties to query; see systemd.directives(7), org.freedesktop.systemd1(5). No unit has all of
+them."""
 LISTING: Final = "failed-units.txt"
 """The file of a bundle that lists the failed units: `systemctl list-units --state=failed`."""
 _LISTINGS: Final = (LISTING, "systemctl_list-units_--failed")
-"""The listing's names in our bundles and in sos reports."""
+"""Names of this file in our bundles and in sos reports."""
 PROPERTY_TEXT: Final = "unit-properties.txt"
-"""The file of our bundles with `properties_text`."""
+"""The file of our bundles with the result of `properties_text`."""
 STATUSES: Final = "unit-status/"
 """The directory of a bundle with `systemctl status` of each failed unit, as UNIT.txt."""
 START_LIMIT: Final = "start-limit-hit"
-"""systemd's result of a unit that it refused to start again."""
+"""systemd's result for a unit that it refused to start again."""
 
 _SERVICE: Final = ".service"
 OTHER_SUFFIXES: Final = (
@@ -53,7 +54,7 @@ OTHER_SUFFIXES: Final = (
         ".scope",
     ),
 )
-"""Endings of the names of units that are not services."""
+"""Suffixes of units that are not services."""
 _BLOCKS: Final = rf"\n\n(?=(?:{'|'.join(PROPERTIES)})=)"
 _EXEC: Final = (
     r"\{ path=(?P<path>.*?) ; argv\[\]=.* ; ignore_errors=no ;.*"
@@ -65,7 +66,7 @@ _PROCESS: Final = (
     r" (?:status=(?P<number>\d{1,9})(?:/\w+)?|signal=(?P<name>\w+))\)$"
 )
 _CODES: Final = {"exit-code": "exited", "signal": "killed", "core-dump": "dumped"}
-"""$SERVICE_RESULT, see systemd.exec(5) -> how the command ended that it is about."""
+"""$SERVICE_RESULT, see systemd.exec(5) -> the `code=` of the command that caused it."""
 
 
 class Hindrance(StrEnum):
@@ -75,58 +76,59 @@ class Hindrance(StrEnum):
     """The host has no such unit."""
     MASKED = "masked"
     UNLOADABLE = "unloadable"
-    """systemd refuses its unit file: a bad setting, or a setting that is missing."""
+    """systemd rejects its unit file: a setting is bad or missing."""
     CONDITION = "condition"
     """A condition of its unit is not met."""
     ASSERTION = "assertion"
     DEPENDENCY = "dependency"
-    """A unit that it requires failed, or could not start either."""
+    """A required unit failed, or could not start."""
     TIMED_OUT = "timed-out"
-    """systemd waited for it, and it did not appear in time: a device, mostly."""
+    """It did not appear in time: usually a device."""
     DAMAGE = "damage"
     """Its record is damaged: it may have started."""
     UNREACHED = "unreached"
-    """A service that comes before it has not ended well."""
+    """A service that must come before it has not succeeded."""
     QUEUED = "queued"
-    """systemd has a job for it."""
+    """Its start is in systemd's queue."""
     CYCLE = "cycle"
-    """systemd left out its start, because units wait for each other in a circle."""
+    """systemd dropped its start to break an ordering cycle."""
     UNKNOWN = "unknown"
 
 
 FAULTS: Final = frozenset(
     {Hindrance.UNLOADABLE, Hindrance.ASSERTION, Hindrance.DEPENDENCY, Hindrance.TIMED_OUT, Hindrance.CYCLE}
 )
-"""Hindrances that are a failure of the host even when nobody expected the unit to start.
+"""Hindrances that make the host failed even if the unit was not expected to start.
 
-A condition that is not met, a mask and a missing unit are often intended.
+An unmet condition, a mask and a missing unit are often intended.
 """
 _STOPS_DEPENDENTS: Final = FAULTS | {Hindrance.ABSENT, Hindrance.MASKED}
-"""Hindrances of a unit that keep the units from starting that require it. A condition does not."""
+"""Hindrances that also prevent units from starting that require this one. A condition does not."""
 
 
 class UnitLog(msgspec.Struct, frozen=True, kw_only=True):
-    """What systemd logged about a unit since it last started, or was last asked to."""
+    """What systemd logged about a unit since its last start or start attempt."""
 
     hindrance: Hindrance | None = None
     """Why it did not start."""
     detail: str = ""
-    """The setting or the reason that systemd names: `ConditionPathExists=/srv/data`."""
+    """The setting or the reason in systemd's message: `ConditionPathExists=/srv/data`."""
     result: str | None = None
-    """systemd's result, where it failed: `exit-code`."""
+    """systemd's result if it failed: `exit-code`."""
     exit_code: int | None = None
-    """The exit status of the command that systemd's result is about."""
+    """The exit status of the command that caused systemd's result."""
     signal: str | None = None
     has_hit_start_limit: bool = False
     spawn_error: str = ""
-    """Why systemd could not execute a command of it: `Failed to set up mount namespacing: …`."""
+    """Why systemd could not execute a command: `Failed to set up mount namespacing: …`."""
     suppressed: int = 0
     """Messages of the unit that the journal's rate limit dropped in this boot."""
     time: datetime | None = None
-    """When that was logged."""
+    """The time of the message about the failure or hindrance."""
     restarts: int = 0
-    """How often systemd has restarted it after a failure, and its result then."""
+    """How often systemd has restarted it after a failure."""
     result_before: str | None = None
+    """systemd's result before the latest restart."""
 
 
 NOT_LOGGED: Final = UnitLog()
@@ -136,77 +138,77 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """A unit as systemd describes it."""
 
     name: str
-    """With its suffix: `bootkube.service`."""
+    """The name with its suffix: `bootkube.service`."""
     aliases: frozenset[str] = frozenset()
     """All its names."""
     load_state: str = ""
-    """`loaded`, `not-found`, `masked`, `bad-setting`, `error`; empty where systemd was not asked."""
+    """`loaded`, `not-found`, `masked`, `bad-setting` or `error`; empty if systemd was not queried."""
     is_active: bool = False
-    """True when it runs, or is being started or stopped."""
+    """True if it is running, starting or stopping."""
     is_failed: bool = False
-    """True when systemd calls it failed, and when it failed and systemd waits to restart it."""
+    """True if it is in the failed state, or failed and waits for its automatic restart."""
     restarts: int = 0
-    """How often systemd has restarted it by itself since somebody last started it."""
+    """The number of automatic restarts since the last manual start."""
     facts: Facts = NOTHING
     """The facts of its failure: systemd's result, and exit status or signal of the command that failed."""
     command: str | None = None
-    """The command that failed, where it is certain: `ExecStartPre=/usr/bin/mount`."""
+    """The command that failed, if certain: `ExecStartPre=/usr/bin/mount`."""
     since: datetime | None = None
     """The time of its last change of state."""
     has_unmet_condition: bool = False
     has_unmet_assertion: bool = False
     is_queued: bool = False
-    """True when systemd has a job for it that is not done."""
+    """True if systemd has an unfinished job for it."""
     has_started: bool = False
-    """True when it has been started in this boot, as far as systemd remembers."""
+    """True if systemd has started it in this boot. An unloaded unit loses this information."""
     requires: frozenset[str] = frozenset()
     """Units without which it does not start."""
     bound_to: frozenset[str] = frozenset()
-    """Units with which systemd stops it: BindsTo=."""
+    """Units whose end also stops this one: BindsTo=."""
     required_by: tuple[str, ...] = ()
     """Services that do not start without it."""
     assertions: tuple[str, ...] = ()
-    """The `Assert…=` settings in its unit file, where those were read."""
+    """The `Assert…=` settings of its unit file, if the file was read."""
     log: UnitLog = NOT_LOGGED
 
     @property
     def service(self) -> str | None:
-        """Return the name under which its service records; None for another kind of unit."""
+        """Return the service name in records; None for another kind of unit."""
         return self.name.removesuffix(_SERVICE) if self.name.endswith(_SERVICE) else None
 
     @property
     def services(self) -> frozenset[str]:
-        """Return the names under which its service may record: it may have several."""
+        """Return all possible service names in records, including aliases."""
         names = {self.name, *self.aliases}
         return frozenset(name.removesuffix(_SERVICE) for name in names if name.endswith(_SERVICE))
 
     @property
     def is_absent(self) -> bool:
-        """Return True when the host has no such unit."""
+        """Return True if the host has no such unit."""
         return self.load_state == "not-found"
 
     @property
     def has_hit_start_limit(self) -> bool:
-        """Return True when systemd refuses to start it again.
+        """Return True if systemd refuses to start it again.
 
-        systemd's result says so only if the limit stopped a start that somebody asked for. Where it stopped a
-        restart, the result stays that of the last run, and the log has the refusal.
+        systemd's result shows this only if the limit stopped a manual start. If it stopped an automatic
+        restart, the result is still that of the last run, and only the log has the refusal.
         """
         return self.facts.service_result == START_LIMIT or (self.is_failed and self.log.has_hit_start_limit)
 
     @property
     def detail(self) -> str:
-        """Return the setting or the reason behind `hindrance`, where that is known."""
+        """Return the setting or the reason behind `hindrance`; empty if unknown."""
         if self.log.hindrance is self.hindrance and self.log.detail:
             return self.log.detail
         if self.hindrance is Hindrance.ASSERTION:
-            # systemd does not log which one failed.
+            # systemd does not log which of several assertions failed.
             return ("one of " if len(self.assertions) > 1 else "") + ", ".join(self.assertions)
         return ""
 
     @property
     def is_asserted(self) -> bool:
-        """Return True when an assertion in its unit file kept it from starting."""
+        """Return True if an assertion in its unit file prevented the start."""
         return self.hindrance is Hindrance.ASSERTION
 
     @property
@@ -222,7 +224,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
         }
         if self.load_state in by_load_state:
             return by_load_state[self.load_state]
-        # A unit file may have been corrected since systemd refused it.
+        # The unit file may have been corrected after systemd rejected it.
         if self.log.hindrance is not None and not (
             self.log.hindrance is Hindrance.UNLOADABLE and self.load_state == "loaded"
         ):
@@ -240,9 +242,9 @@ def find_unit(units: Iterable[Unit], service: str) -> Unit | None:
 
 
 def chain_to_root(unit: Unit, units: Mapping[str, Unit]) -> tuple[Unit, ...]:
-    """Return the required unit that keeps a unit from starting, the unit that keeps that one, and so on.
+    """Return the required unit that prevents a start, the unit that prevents that one, and so on to the root.
 
-    The last is the root. Empty where no required unit is known to have failed.
+    Empty if no required unit is known to have failed.
     """
     chain: list[Unit] = []
     seen = {unit.name}
@@ -266,10 +268,10 @@ def with_logs(
     *,
     adds_failed: bool = False,
 ) -> tuple[Unit, ...]:
-    """Add what systemd logged to units; add units that only the log has.
+    """Add systemd's log to units, and add units that only the log has.
 
-    Those are units that did not start because of a fault, and the `named` services. With `adds_failed`, where
-    nothing else lists the failed units, also those that failed last.
+    Added are units that did not start because of a fault, and the `named` services. Use `adds_failed` if
+    nothing else lists the failed units: it also adds units whose last logged state is a failure.
     """
     known = {unit.name: unit for unit in units}
     if adds_failed:
@@ -296,7 +298,7 @@ _OFTEN_FAILS: Final = (
     r"(?:mcelog|(?:systemd-networkd|NetworkManager)-wait-online|plymouth-\S*|apt-daily\S*|fwupd\S*|kdump|motd-news"
     r"|man-db|dev-hugepages|systemd-udev-settle|snapd\.\S*)\.(?:service|mount)"
 )
-"""Units that often fail on healthy hosts: alone, they do not make a host failed."""
+"""Units that often fail on healthy hosts. By themselves they do not make a host failed."""
 
 
 def often_fails(unit: str) -> bool:
@@ -305,10 +307,10 @@ def often_fails(unit: str) -> bool:
 
 
 def _is_optional(name: str, logs: Mapping[str, UnitLog]) -> bool:
-    """Return whether a host works without a unit, as far as its journal tells.
+    """Return True if, according to the journal, the host works without a unit.
 
-    A device that did not appear, and what is mounted from it, is optional (nofail) if no service or target
-    depends on it.
+    A device that did not appear, and a mount that needs it, are optional (nofail) if no service or target
+    failed because of a dependency.
     """
     if often_fails(name):
         return True
@@ -324,9 +326,9 @@ def _is_optional(name: str, logs: Mapping[str, UnitLog]) -> bool:
 
 
 def read_properties(text: str, booted: float) -> tuple[Unit, ...]:
-    """Read what `systemctl show` prints of PROPERTIES, each unit once.
+    """Parse the output of `systemctl show` with PROPERTIES. Each unit is returned once.
 
-    `booted` is the time, in seconds since 1970, from which systemd counts.
+    `booted` is the Unix time of systemd's monotonic zero.
     """
     units: dict[str, Unit] = {}
     for block in re.split(_BLOCKS, text.strip("\n")):
@@ -334,7 +336,7 @@ def read_properties(text: str, booted: float) -> tuple[Unit, ...]:
         for line in block.splitlines():
             name, _, value = line.partition("=")
             values.setdefault(name, []).append(value)
-        unit = _unit(values, booted)
+        unit = _parse_unit(values, booted)
         if unit is not None:
             units.setdefault(unit.name, unit)
     return tuple(units.values())
@@ -355,7 +357,7 @@ def read_assertions(unit_file: str) -> tuple[str, ...]:
 
 
 def read_texts(texts: Mapping[str, str]) -> tuple[Unit, ...]:
-    """Read the units of a bundle: path of a member -> its text. PROPERTY_TEXT says more than the others."""
+    """Parse the units in the files of a bundle (path -> text). PROPERTY_TEXT takes precedence."""
     units: dict[str, Unit] = {}
     for path, text in texts.items():
         if path.endswith(PROPERTY_TEXT):
@@ -369,32 +371,36 @@ def read_texts(texts: Mapping[str, str]) -> tuple[Unit, ...]:
     return tuple(units.values())
 
 
-_BOOTED: Final = "# booted="
-_ASSERTED: Final = "# assertion of "
+_BOOTED_MARK: Final = "# booted="
+_ASSERTION_MARK: Final = "# assertion of "
 MAX_UNIT_FILES: Final = 20
-"""How many unit files are read for their assertions."""
+"""The most unit files that are read for their assertions."""
 
 
 def properties_text(
     shown: Iterable[str], booted: float, assertions: Mapping[str, Sequence[str]] | None = None
 ) -> str:
-    """Join outputs of `systemctl show` into PROPERTY_TEXT, with the time from which systemd counts.
+    """Join outputs of `systemctl show` into the text of PROPERTY_TEXT.
 
-    `assertions` has those in the files of units that these kept from starting. Each is one more line behind
-    the first.
+    Its first line has `booted`, the Unix time of systemd's monotonic zero. A line for each of the
+    `assertions` (unit -> settings) follows.
     """
-    asserted = [f"{_ASSERTED}{unit}: {one}" for unit, each in (assertions or {}).items() for one in each]
-    head = "\n".join((f"{_BOOTED}{booted:.3f}", *asserted))
+    asserted = [
+        f"{_ASSERTION_MARK}{unit}: {one}" for unit, each in (assertions or {}).items() for one in each
+    ]
+    head = "\n".join((f"{_BOOTED_MARK}{booted:.3f}", *asserted))
     return "\n\n".join((head, *(text.strip("\n") for text in shown))) + "\n"
 
 
 def _read_properties_text(text: str) -> tuple[Unit, ...]:
     first, _, blocks = text.partition("\n")
-    booted = re.fullmatch(rf"{_BOOTED}(\d{{1,12}}\.\d{{3}})", first)
+    booted = re.fullmatch(rf"{_BOOTED_MARK}(\d{{1,12}}\.\d{{3}})", first)
     if booted is None:
         return ()
     assertions: dict[str, tuple[str, ...]] = {}
-    for unit, one in re.findall(rf"(?m)^{_ASSERTED}({UNIT}): (Assert\w+=.*)$", blocks.partition("\n\n")[0]):
+    for unit, one in re.findall(
+        rf"(?m)^{_ASSERTION_MARK}({UNIT}): (Assert\w+=.*)$", blocks.partition("\n\n")[0]
+    ):
         assertions[unit] = (*assertions.get(unit, ()), one)
     found = read_properties(blocks, float(booted[1]))
     known = tuple(replace(unit, assertions=assertions.get(unit.name, ())) for unit in found)
@@ -405,9 +411,10 @@ def _read_properties_text(text: str) -> tuple[Unit, ...]:
 def with_required_units(
     units: Sequence[Unit], logs: Mapping[str, UnitLog], show: Callable[[Sequence[str]], Iterable[Unit] | None]
 ) -> tuple[Unit, ...]:
-    """Add the units that explain others: those of faults in systemd's log, and required ones up to the root.
+    """Add the units that explain others: units with a logged fault, and required units up to the root.
 
-    `show` describes units; None where it no longer can. What is not known by then is left out.
+    `show` returns the units with these names, or None if it cannot query them any more. Units that are still
+    unknown then are left out.
     """
     known = {unit.name: unit for unit in units}
     asked: set[str] = set()
@@ -429,16 +436,16 @@ _MAX_REQUIRED: Final = 200
 
 
 def asserted_units(units: Iterable[Unit], logs: Mapping[str, UnitLog]) -> tuple[str, ...]:
-    """Return the units that an assertion kept from starting and whose unit file is worth reading.
+    """Return the units that an assertion prevented from starting, at most MAX_UNIT_FILES.
 
-    systemd logs that an assertion failed, and not which one.
+    Their unit files show the assertions; systemd does not log which assertion failed.
     """
     names = [unit.name for unit in units if replace(unit, log=logs.get(unit.name, unit.log)).is_asserted]
     return tuple(names[:MAX_UNIT_FILES])
 
 
 def failed_units(listing: str) -> Iterator[tuple[int, str]]:
-    """Yield the failed units in what `systemctl list-units` prints: line and name."""
+    """Yield line number and name of each failed unit in the output of `systemctl list-units`."""
     for number, line in enumerate(listing.splitlines(), 1):
         words = line.replace("●", " ").replace("*", " ").split()
         if words[2:3] == ["failed"] and re.fullmatch(UNIT, words[0]):
@@ -451,11 +458,11 @@ def _read_status(name: str, status: str) -> Unit:
         (f"{match['kind']}={match['path']}", match["code"], match["number"], match["name"])
         for match in re.finditer(_PROCESS, status)
     ]
-    command, facts = _failure(result[1] if result else None, ends, is_first_certain=False)
+    command, facts = _find_failure(result[1] if result else None, ends, is_first_certain=False)
     return Unit(name=name, is_failed=True, facts=facts, command=command)
 
 
-def _unit(values: Mapping[str, list[str]], booted: float) -> Unit | None:
+def _parse_unit(values: Mapping[str, list[str]], booted: float) -> Unit | None:
     def first(name: str) -> str:
         return values.get(name, [""])[0]
 
@@ -470,7 +477,9 @@ def _unit(values: Mapping[str, list[str]], booted: float) -> Unit | None:
     command, facts = None, NOTHING
     if is_failed:
         is_certain = not first("SuccessExitStatus")
-        command, facts = _failure(first("Result") or None, list(_ends(values)), is_first_certain=is_certain)
+        command, facts = _find_failure(
+            first("Result") or None, list(_command_ends(values)), is_first_certain=is_certain
+        )
     return Unit(
         name=first("Id"),
         aliases=frozenset(names("Names")),
@@ -491,8 +500,8 @@ def _unit(values: Mapping[str, list[str]], booted: float) -> Unit | None:
     )
 
 
-def _ends(values: Mapping[str, list[str]]) -> Iterator[tuple[str, str, str, str | None]]:
-    """Yield how the commands of a unit ended, in the order in which they run; not those that are ignored."""
+def _command_ends(values: Mapping[str, list[str]]) -> Iterator[tuple[str, str, str, str | None]]:
+    """Yield how the commands of a unit ended, in the order in which they run, except ignored failures."""
     for name in PROPERTIES:
         for value in values.get(name, ()) if name.startswith("Exec") else ():
             match = re.fullmatch(_EXEC, value)
@@ -500,10 +509,10 @@ def _ends(values: Mapping[str, list[str]]) -> Iterator[tuple[str, str, str, str 
                 yield f"{name}={match['path']}", match["code"], match["number"], match["name"]
 
 
-def _failure(
+def _find_failure(
     result: str | None, ends: Iterable[tuple[str, str, str | None, str | None]], *, is_first_certain: bool
 ) -> tuple[str | None, Facts]:
-    """Return which command systemd's result is about, where that is certain, and how it failed."""
+    """Return the command that caused systemd's result, if certain, and how it failed."""
     code = _CODES.get(result or "")
     bad = [end for end in ends if end[1] == code and (code != "exited" or end[2] != "0")]
     if not bad or (len(bad) > 1 and not is_first_certain):
@@ -515,7 +524,7 @@ def _failure(
 
 
 def _is_unmet(result: str, checked: str) -> bool:
-    """Return True if systemd has checked, and the check failed. Before the first check the result is `no`."""
+    """Return True if a check has failed. Before the first check the result is `no` as well."""
     return result == "no" and _number(checked) > 0
 
 
@@ -542,30 +551,30 @@ LOGGED: Final = (
     rb"|\.(?:conf|service|mount|socket|timer|path):\d+: |entered failed state"
     rb"|timed out|with result|Scheduled restart job|break ordering cycle|process exited"
     rb"|Deactivated successfully|: Succeeded\.|running in system mode)"
-    # Scopes are left out: hosts of containers start thousands, and each line costs as much as all else of it.
+    # Scopes are left out: container hosts start thousands of them, and every line takes time.
     rb"|systemd\[1\]: (?:Start(?:ing|ed)|Finished|Reached target|Mount(?:ing|ed)|Listening on|Found device) "
     rb"\S+\.(?:service|socket|target|device|mount|automount|swap|timer|path|slice)\b"
     rb"|systemd-journald\[\d+\]: Suppressed \d+ messages from "
     rb"|(?:\([^\s()]{1,20}\)|systemd)\[\d+\]: [^\s:]+\.(?:service|mount|socket|swap): [^\n]*[Ff]ailed"
-    # What `systemctl status` prints of a unit that failed.
+    # Lines of `systemctl status` for a failed unit.
     rb"|(?m:^[^\w\n]{0,6}[\w:.\\@-]+\.(?:service|socket|mount|swap|timer|path)(?: - [^\n]*)?\n +Loaded: )"
     rb"|(?m:^ +Active: (?:failed|activating \(auto-restart\)|active \(exited\)) \(Result: )"
     rb"|(?m:^ +Main PID: \d+ \(code=)"
 )
-"""Pattern of RE2 for the lines that `read_logs` uses, in the text form of a journal."""
-_STATUS_OF: Final = rf"\W*(?P<unit>{UNIT})(?: - .*)?\n"
+"""RE2 pattern of the lines that `read_logs` needs, in a journal as text."""
+_STATUS_UNIT: Final = rf"\W*(?P<unit>{UNIT})(?: - .*)?\n"
 _STATUS: Final = r"Active: [a-z()\s-]+ \(Result: (?P<result>[a-z-]+)\)"
 _STATUS_EXIT: Final = (
     r"Main PID: \d+ \(code=(?P<code>exited|killed|dumped),"
     r" (?:status=(?P<number>\d{1,9})|signal=(?P<name>\w+))"
 )
-_OF: Final = rf"(?P<unit>{UNIT})"
+_UNIT_GROUP: Final = rf"(?P<unit>{UNIT})"
 _BOOT: Final = "running in system mode"
 _MAX_COMPLAINTS: Final = 3
-_FILE_LINE: Final = rf"(?P<place>/\S*?/{_OF}(?:\.d/[^/\s]+\.conf)?:\d+): (?P<what>.*)"
+_FILE_LINE: Final = rf"(?P<place>/\S*?/{_UNIT_GROUP}(?:\.d/[^/\s]+\.conf)?:\d+): (?P<what>.*)"
 
-_SUPPRESSED: Final = rf"Suppressed (?P<count>\d{{1,12}}) messages from (?:\S*/)?{_OF}"
-_SPAWN_ERROR: Final = rf"{_OF}: (?P<reason>Failed to .*|Failed at step .*|.* failed: .*)"
+_SUPPRESSED: Final = rf"Suppressed (?P<count>\d{{1,12}}) messages from (?:\S*/)?{_UNIT_GROUP}"
+_SPAWN_ERROR: Final = rf"{_UNIT_GROUP}: (?P<reason>Failed to .*|Failed at step .*|.* failed: .*)"
 _AT_STEP: Final = "Failed at step"
 
 _UpdateLog: TypeAlias = Callable[[UnitLog, re.Match[str]], UnitLog]
@@ -575,19 +584,19 @@ def _forget(_log: UnitLog, _match: re.Match[str]) -> UnitLog:
     return NOT_LOGGED
 
 
-def _with_start(log: UnitLog, _match: re.Match[str]) -> UnitLog:
-    """Forget all but the restarts: a service that fails again and again is between two failures here."""
+def _add_start(log: UnitLog, _match: re.Match[str]) -> UnitLog:
+    """Forget everything but restarts: a service that keeps failing also starts between two failures."""
     before = log.result or log.result_before
     return UnitLog(restarts=log.restarts, result_before=before, time=log.time) if log.restarts else NOT_LOGGED
 
 
-def _with_restart(log: UnitLog, match: re.Match[str]) -> UnitLog:
+def _add_restart(log: UnitLog, match: re.Match[str]) -> UnitLog:
     counter = int(match["restarts"]) if match["restarts"] else log.restarts + 1
     return replace(log, restarts=counter)
 
 
-def _with_exit(log: UnitLog, match: re.Match[str]) -> UnitLog:
-    """Add how a process of the unit ended; the first failure is the one that systemd's result is about."""
+def _add_exit(log: UnitLog, match: re.Match[str]) -> UnitLog:
+    """Add how a process of the unit ended. The first failure causes systemd's result."""
     if log.exit_code is not None or log.signal is not None:
         return log
     if match["code"] == "exited":
@@ -595,10 +604,10 @@ def _with_exit(log: UnitLog, match: re.Match[str]) -> UnitLog:
     return replace(log, signal=match["name"] or "unknown")
 
 
-def _hindered_by(hindrance: Hindrance) -> _UpdateLog:
+def _set_hindrance(hindrance: Hindrance) -> _UpdateLog:
     def update(log: UnitLog, match: re.Match[str]) -> UnitLog:
         detail = match.groupdict().get("detail") or ""
-        # systemd logs some refusals twice, and only one of the two lines has the setting.
+        # systemd logs some refusals in two lines, only one of which has the setting.
         if log.hindrance is hindrance and not detail:
             detail = log.detail
         return UnitLog(hindrance=hindrance, detail=detail)
@@ -606,52 +615,54 @@ def _hindered_by(hindrance: Hindrance) -> _UpdateLog:
     return update
 
 
-def _result_of(log: UnitLog) -> str:
-    """Return systemd's result of a failure, for versions that do not log it."""
+def _guess_result(log: UnitLog) -> str:
+    """Return systemd's result of a failure, for versions of systemd that do not log it."""
     return "exit-code" if log.signal is None else "signal"
 
 
 _UPDATES: Final[dict[UnitEvent, _UpdateLog]] = {
-    UnitEvent.STARTING: _with_start,
-    UnitEvent.STARTED: _with_start,
-    UnitEvent.FINISHED: _with_start,
-    UnitEvent.RESTARTED: _with_restart,
+    UnitEvent.STARTING: _add_start,
+    UnitEvent.STARTED: _add_start,
+    UnitEvent.FINISHED: _add_start,
+    UnitEvent.RESTARTED: _add_restart,
     UnitEvent.DEACTIVATED: _forget,
-    UnitEvent.EXITED: _with_exit,
+    UnitEvent.EXITED: _add_exit,
     UnitEvent.FAILED: lambda log, match: replace(log, result=match["result"]),
-    UnitEvent.ENTERED_FAILED: lambda log, _match: replace(log, result=log.result or _result_of(log)),
+    UnitEvent.ENTERED_FAILED: lambda log, _match: replace(log, result=log.result or _guess_result(log)),
     UnitEvent.START_LIMIT: lambda log, _match: replace(log, has_hit_start_limit=True),
-    UnitEvent.CYCLE: _hindered_by(Hindrance.CYCLE),
-    UnitEvent.ASSERTION: _hindered_by(Hindrance.ASSERTION),
-    UnitEvent.CONDITION: _hindered_by(Hindrance.CONDITION),
-    UnitEvent.DEPENDENCY: _hindered_by(Hindrance.DEPENDENCY),
-    UnitEvent.TIMED_OUT: _hindered_by(Hindrance.TIMED_OUT),
-    UnitEvent.UNLOADABLE: _hindered_by(Hindrance.UNLOADABLE),
+    UnitEvent.CYCLE: _set_hindrance(Hindrance.CYCLE),
+    UnitEvent.ASSERTION: _set_hindrance(Hindrance.ASSERTION),
+    UnitEvent.CONDITION: _set_hindrance(Hindrance.CONDITION),
+    UnitEvent.DEPENDENCY: _set_hindrance(Hindrance.DEPENDENCY),
+    UnitEvent.TIMED_OUT: _set_hindrance(Hindrance.TIMED_OUT),
+    UnitEvent.UNLOADABLE: _set_hindrance(Hindrance.UNLOADABLE),
 }
-"""How each event changes a unit's log; the others do not."""
+"""Event -> how it changes the log of a unit. Other events do not change it."""
 
 
 def read_logs(lines: Iterable[LogLine]) -> dict[str, UnitLog]:
-    """Read the lines that systemd and journald logged about units, the earliest first.
+    """Parse the lines of systemd and journald about units; give the earliest line first.
 
-    Unit -> what still holds: a start or a good end forgets what was logged before it, and a boot forgets all.
+    Returns unit -> its log. A start or a successful end discards earlier messages of the unit, and a boot
+    discards everything.
     """
     lines = list(lines)
-    of_users = {line.pid for line in lines if _is_of_user_manager(line)}
+    of_users = {line.pid for line in lines if _is_from_user_manager(line)}
     return _read_messages((line.text, line.time) for line in lines if line.pid not in of_users)
 
 
-def _is_of_user_manager(line: LogLine) -> bool:
-    """Return whether a user's systemd logged an event: its services are not the host's.
+def _is_from_user_manager(line: LogLine) -> bool:
+    """Return True if a user's systemd logged an event. Its services do not belong to the host.
 
-    A child of the host's systemd has a pid too, but logs only why it cannot execute a command.
+    A child process of the host's systemd also has another pid, but it only logs why it cannot execute a
+    command.
     """
     is_other = line.name == "systemd" and line.pid is not None and line.pid != 1
     return is_other and read_event(line.text.strip()) is not None
 
 
 def read_messages(messages: Iterable[str]) -> dict[str, UnitLog]:
-    """Do the same for messages without a time."""
+    """Parse messages without times; see `read_logs`."""
     return _read_messages((message, None) for message in messages)
 
 
@@ -667,41 +678,41 @@ def _read_messages(messages: Iterable[tuple[str, datetime | None]]) -> dict[str,
 
 
 class _SystemdLog:
-    """What systemd and journald logged in one boot."""
+    """Collects the messages of systemd and journald in one boot."""
 
     def __init__(self) -> None:
         self._logs: dict[str, UnitLog] = {}
-        # The others are kept apart, because a start does not forget them. A child may log why it cannot
-        # execute a command before systemd logs that the unit has started. journald logs how many messages it
-        # dropped only when the unit logs again, maybe after a restart.
+        # These are kept apart because a start must not discard them. A child process may log why it cannot
+        # execute a command before systemd logs the start of the unit. journald logs the number of dropped
+        # messages only when the unit logs again, perhaps after a restart.
         self._spawn_errors: dict[str, str] = {}
         self._suppressed: dict[str, int] = {}
         self._complaints: dict[str, list[str]] = {}
         self._last_time: datetime | None = None
-        self._unit_of_status = ""
+        self._status_unit = ""
 
-    def _take_status(self, text: str) -> bool:
-        """Take a line of `systemctl status`; return False for any other line."""
-        if (match := re.match(_STATUS_OF, text)) is not None:
-            self._unit_of_status = match["unit"]
+    def _add_status(self, text: str) -> bool:
+        """Add a line of `systemctl status`; return False for any other line."""
+        if (match := re.match(_STATUS_UNIT, text)) is not None:
+            self._status_unit = match["unit"]
             return True
-        log = self._logs.get(self._unit_of_status, NOT_LOGGED)
+        log = self._logs.get(self._status_unit, NOT_LOGGED)
         if (match := re.match(_STATUS, text)) is not None:
             log = replace(log, result=match["result"])
         elif log.result is not None and (match := re.match(_STATUS_EXIT, text)) is not None:
-            log = log if match["number"] == "0" else _with_exit(log, match)
+            log = log if match["number"] == "0" else _add_exit(log, match)
         else:
             return False
-        if self._unit_of_status:
-            self._logs[self._unit_of_status] = log
+        if self._status_unit:
+            self._logs[self._status_unit] = log
         return True
 
     def add(self, text: str, time: datetime | None) -> None:
-        """Take one message."""
-        if self._take_status(text):
+        """Add one message."""
+        if self._add_status(text):
             return
         if (match := re.match(_SPAWN_ERROR, text)) is not None:
-            # The line before `Failed at step EXEC` says more.
+            # The line before `Failed at step EXEC` has the reason.
             if _AT_STEP not in text or match["unit"] not in self._spawn_errors:
                 self._spawn_errors[match["unit"]] = match["reason"]
             return
@@ -723,8 +734,8 @@ class _SystemdLog:
         self._last_time = time or self._last_time
 
     def units(self) -> dict[str, UnitLog]:
-        """Return the log of each unit of which something holds."""
-        logs = {unit: self._judged(log) for unit, log in self._logs.items()}
+        """Return unit -> its log, without units that are in order."""
+        logs = {unit: self._conclude(log) for unit, log in self._logs.items()}
         logs = {unit: log for unit, log in logs.items() if log != NOT_LOGGED}
         for unit, log in logs.items():
             if log.hindrance is Hindrance.UNLOADABLE:
@@ -735,27 +746,27 @@ class _SystemdLog:
             logs[unit] = replace(logs.get(unit, NOT_LOGGED), suppressed=number)
         return logs
 
-    def _judged(self, log: UnitLog) -> UnitLog:
-        """Return the log of a unit; one that failed again and again, and just now, has not recovered."""
+    def _conclude(self, log: UnitLog) -> UnitLog:
+        """Complete the log of a unit: a recent start in a series of failures is not a recovery."""
         if log.result is not None or log.hindrance is not None:
             return log
         if log.exit_code or log.signal:
-            # systemd logs the exit of a process only if it is a failure. A journal may end right there.
-            return replace(log, result=_result_of(log))
+            # systemd logs only failed exits of processes. The journal may end right after it.
+            return replace(log, result=_guess_result(log))
         if log.result_before is None:
             return log
-        is_recent = log.time is None or self._last_time is None or self._last_time - log.time <= _JUST_NOW
-        if log.restarts >= _LOOP and is_recent:
+        is_recent = log.time is None or self._last_time is None or self._last_time - log.time <= _RECENT
+        if log.restarts >= _LEAST_RESTARTS and is_recent:
             return replace(log, result=log.result_before)
         return NOT_LOGGED
 
 
-_LOOP: Final = 3
-_JUST_NOW: Final = timedelta(minutes=2)
+_LEAST_RESTARTS: Final = 3
+_RECENT: Final = timedelta(minutes=2)
 
 
 def _add_complaint(complaints: list[str], match: re.Match[str]) -> None:
-    """Add what systemd says of a line of a unit file. A line that it does not ignore is the reason alone."""
+    """Add a complaint about a unit file. A line that systemd does not ignore is the only reason."""
     complaint = f"{match['place']}: {match['what']}"
     if not match["what"].endswith("ignoring."):
         complaints[:] = [complaint]

@@ -1,6 +1,6 @@
-"""Files of YAML that people write to judge by: rules of causes, and budgets. Each fault has its line. Pure.
+"""Read the YAML files that users write: rules of causes, and budgets. Errors have line numbers. Pure.
 
-docs/analyze.md describes their forms.
+docs/analyze.md describes the formats.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     import yaml
 
 _NULL: Final = "tag:yaml.org,2002:null"
-_DEEPEST: Final = 20
+_MAX_NESTING: Final = 20
 
 
 class FileError(ValueError):
-    """A fault of a file that a person wrote, in one line: `PATH:LINE: REASON`."""
+    """An error in a user's file, in one line: `PATH:LINE: REASON`."""
 
 
 class Value(msgspec.Struct, frozen=True):
-    """A value in a document, and where it stands."""
+    """A value in a document, and its place."""
 
     content: "str | list[Value] | tuple[tuple[Value, Value], ...] | None"
-    """A text, the items of a list, the names and values of a mapping, or nothing."""
+    """A text, the items of a list, the keys and values of a mapping, or None."""
     line: int
-    """From 1."""
+    """Starts at 1."""
     path: str
 
     def fault(self, reason: str) -> FileError:
@@ -71,28 +71,28 @@ class Value(msgspec.Struct, frozen=True):
         return self.content
 
     def text(self, what: str) -> str:
-        """Return a text that is not empty."""
+        """Return a text. Raises FileError if it is empty or not a text."""
         if not isinstance(self.content, str) or not self.content.strip():
             raise self.fault(f"{what} is a text, and not empty")
         return self.content
 
     def texts(self, what: str) -> list["Value"]:
-        """Return one text, or a list of them, as a list."""
+        """Return the items of a list, or a single value as a list."""
         return self.items(what) if isinstance(self.content, list) else [self]
 
 
 def document(text: str, path: str) -> Value | None:
-    """Parse the document in a text; None when it holds only comments. Raises FileError if it is not YAML."""
-    import yaml  # as above
+    """Parse a YAML document; None if it has only comments. Raises FileError if it is not YAML."""
+    import yaml  # slow import
 
-    loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # absent where libyaml is
+    loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # missing without libyaml
     try:
         _check_nesting(text, path, loader)
         node = yaml.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise FileError(f"{path}:{mark.line + 1 if mark else 1}: not YAML: {error.problem}") from None
-    except yaml.YAMLError as error:  # a character that YAML has not
+    except yaml.YAMLError as error:  # a character that YAML does not allow
         raise FileError(f"{path}:1: not YAML: {str(error).splitlines()[0]}") from None
     return None if node is None else _value(node, path, yaml)
 
@@ -109,19 +109,19 @@ def _value(node: "yaml.Node", path: str, yaml: Any) -> Value:
 
 
 def _check_nesting(text: str, path: str, loader: type[Any]) -> None:
-    """Refuse what is nested without end: libyaml composes by recursion, and does not survive that."""
+    """Reject deeply nested documents: libyaml composes recursively and would crash."""
     import yaml  # as above
 
     depth = 0
     for event in yaml.parse(text, Loader=loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
+        if depth > _MAX_NESTING:
             line = event.start_mark.line + 1 if event.start_mark else 1
             raise FileError(f"{path}:{line}: nested too deeply")
 
 
 def read_budgets(text: str, path: str) -> BudgetFile:
-    """Read the budgets in the text of a file, whose form is in docs/analyze.md. Raises FileError."""
+    """Parse a budget file. Raises FileError."""
     root = document(text, path)
     if root is None:
         return BudgetFile()
@@ -146,33 +146,33 @@ def _seconds(value: Value) -> float:
         raise value.fault(str(error)) from None
 
 
-_WHERES: Final = frozenset({OWN, "any", *KINDS_OF_LINES})
-_WHERES_OF_ONE: Final = ("unit:", "container:")
+_SOURCES: Final = frozenset({OWN, "any", *KINDS_OF_LINES})
+_NAMED_SOURCES: Final = ("unit:", "container:")
 WITHIN: Final = ("run", "boot", "any")
-_MOST_TIMES: Final = 20
+_MAX_TIMES: Final = 20
 _LAST: Final = "last"
-"""Of `symptom`: it comes of other symptoms, too."""
+"""The value of `symptom` for a symptom that can follow from other symptoms."""
 _TEXTS: Final = ("service", "stage", "command")
 _WORDS: Final = ("kind", "exit", "signal", "systemd")
-_OF_LINES: Final = ("where", "times", "measure", "same")
-_CONDITION: Final = ("message", *_OF_LINES, "fact", "check", "role", "rule", *_TEXTS, *_WORDS)
+_LINE_FIELDS: Final = ("where", "times", "measure", "same")
+_CONDITION: Final = ("message", *_LINE_FIELDS, "fact", "check", "role", "rule", *_TEXTS, *_WORDS)
 _FIELDS: Final = (
     *("name", "says", "explains", "rank", "symptom", "next", "sources", "needs", "unless", "within"),
     *("heals", "noise", "over"),
     *(name for name in _CONDITION if name != "rule"),
 )
-_ALWAYS: Final = frozenset({"service", "unit"})
-_BUILT_IN_NAMES: Final = _ALWAYS | {"stage", "invocation"}
-"""Placeholders that every rule may use, where they are known."""
+_ALWAYS_KNOWN: Final = frozenset({"service", "unit"})
+_BUILT_IN_NAMES: Final = _ALWAYS_KNOWN | {"stage", "invocation"}
+"""Placeholders that every rule may use. Only _ALWAYS_KNOWN have a value in every case."""
 
 
 def read_rules(text: str, path: str) -> tuple[CauseRule, ...]:
-    """Return the rules in the text of a file. Raises FileError, with the line."""
-    return rules_of(document(text, path))
+    """Parse a file of rules. Raises FileError."""
+    return _parse_rules(document(text, path))
 
 
-def rules_of(root: Value | None) -> tuple[CauseRule, ...]:
-    """Return the rules in a document. Raises FileError, with the line."""
+def _parse_rules(root: Value | None) -> tuple[CauseRule, ...]:
+    """Return the rules in a document. Raises FileError."""
     rules: dict[str, CauseRule] = {}
     for value in root.items("rules") if root is not None else ():
         rule = _rule(value)
@@ -196,7 +196,7 @@ def _rule(value: Value) -> CauseRule:
     symptom = _choice(fields, "symptom", ("true", "false", _LAST), "false")
     rank = Rank.SYMPTOM if symptom != "false" else _rank(fields)
     needs = _conditions(fields, "needs")
-    names = _BUILT_IN_NAMES.union(*map(_names, (condition, *needs)))
+    names = _BUILT_IN_NAMES.union(*map(_provided_names, (condition, *needs)))
     return CauseRule(
         name=fields["name"].text("`name`"),
         says=_phrase(fields["says"], "says", names),
@@ -257,7 +257,7 @@ def _condition(fields: Mapping[str, Value]) -> Condition:
             measure=_measure(fields, patterns),
             same=_same(fields, patterns),
         )
-    elif wrong := next((fields[name] for name in _OF_LINES if name in fields), None):
+    elif wrong := next((fields[name] for name in _LINE_FIELDS if name in fields), None):
         raise wrong.fault("`where`, `times`, `measure` and `same` are about a `message`, and there is none")
     return Condition(
         lines=lines,
@@ -282,8 +282,8 @@ def _times(fields: Mapping[str, Value]) -> int:
     if "times" not in fields:
         return 1
     word = fields["times"].text("`times`")
-    if not word.isdecimal() or not 1 <= int(word) <= _MOST_TIMES:
-        raise fields["times"].fault(f"`times` is a number from 1 to {_MOST_TIMES}")
+    if not word.isdecimal() or not 1 <= int(word) <= _MAX_TIMES:
+        raise fields["times"].fault(f"`times` is a number from 1 to {_MAX_TIMES}")
     return int(word)
 
 
@@ -323,8 +323,8 @@ def _role(value: Value) -> str:
 
 def _where(value: Value) -> str:
     word = value.text("`where`")
-    if word not in _WHERES and not (word.startswith(_WHERES_OF_ONE) and word.partition(":")[2]):
-        forms = (*sorted(_WHERES), *(f"{form}NAME" for form in _WHERES_OF_ONE))
+    if word not in _SOURCES and not (word.startswith(_NAMED_SOURCES) and word.partition(":")[2]):
+        forms = (*sorted(_SOURCES), *(f"{form}NAME" for form in _NAMED_SOURCES))
         raise value.fault(f"no place {word!r}; places are {', '.join(forms)}")
     return word
 
@@ -343,7 +343,7 @@ def _check(value: Value) -> str:
 
 def _pattern(value: Value, name: str) -> Pattern:
     pattern = Pattern.of(value.text(f"a pattern of `{name}`"))
-    import re2  # only where rules are made
+    import re2  # slow import, needed only to check rules
 
     try:
         _ = pattern.compiled
@@ -363,8 +363,8 @@ def _word(value: Value, name: str) -> str:
     return word.removeprefix("SIG") if name == "signal" else word
 
 
-def _names(condition: Condition) -> frozenset[str]:
-    """Return the placeholders that a condition fills."""
+def _provided_names(condition: Condition) -> frozenset[str]:
+    """Return the placeholders for which a condition can provide values."""
     patterns = [pattern for each in condition.texts.values() for pattern in each]
     patterns += condition.lines.patterns if condition.lines is not None else ()
     patterns += [pattern for fact in condition.facts for pattern in fact.patterns]
@@ -383,7 +383,7 @@ def _command(value: Value, names: Collection[str]) -> str:
 def _phrase(value: Value, name: str, names: Collection[str]) -> Phrase:
     phrase = Phrase.of(value.text(f"`{name}`"))
     _check_names(value, phrase.names, names)
-    unsure = phrase.needs - _ALWAYS
+    unsure = phrase.needs - _ALWAYS_KNOWN
     if unsure:
         one = f"{{{min(unsure)}}}"
         raise value.fault(f"{one} may not be known; write [{one}|something], or [what is left out {one}]")

@@ -1,6 +1,6 @@
-"""Dates and names of X.509 certificates in PEM, as far as they are needed: no signature is checked. Pure.
+"""Read the dates and names of X.509 certificates in PEM. Signatures are not checked. Pure.
 
-The form is that of RFC 5280, section 4.1, in DER (ITU-T X.690). What is not like this is left out.
+The format is RFC 5280, section 4.1, in DER (ITU-T X.690). Invalid certificates are skipped.
 """
 
 import re
@@ -22,29 +22,29 @@ _DNS_NAME: Final = 0x82
 _IP_ADDRESS: Final = 0x87
 _ALTERNATIVE_NAMES: Final = bytes.fromhex("551d11")
 _LONG: Final = 0x80
-_MOST_LENGTH_BYTES: Final = 3
-"""A certificate is shorter than 16 MiB."""
-_CENTURY: Final = 50
-"""UTCTime has two digits of the year: 50 and later are of the twentieth century."""
+_MAX_LENGTH_BYTES: Final = 3
+"""Length fields have at most three bytes: certificates are shorter than 16 MiB."""
+_PIVOT_YEAR: Final = 50
+"""UTCTime has a two-digit year: 50 to 99 are 1950 to 1999 (RFC 5280, section 4.1.2.5.1)."""
 
 
 class Certificate(msgspec.Struct, frozen=True):
-    """The validity of a certificate: its times and names."""
+    """The validity period and the names of a certificate."""
 
     line: int
     """The line at which it begins in its file."""
     start: datetime
     end: datetime
     names: tuple[str, ...] = ()
-    """DNS names and addresses that it is for."""
+    """Its DNS names and IP addresses."""
 
 
 class _DerError(ValueError):
-    """Bytes that are not DER."""
+    """The bytes are not valid DER."""
 
 
 def certificates(text: str) -> Iterator[Certificate]:
-    """Yield the certificates in a text, in their order; one that cannot be read is left out."""
+    """Yield the certificates in a text, in order. Invalid ones are skipped."""
     for block in _PEM.finditer(text):
         try:
             read = _certificate(b64decode(block[1]), text.count("\n", 0, block.start()) + 1)
@@ -82,12 +82,12 @@ def _names(extensions: bytes) -> Iterator[str]:
 def _time(tag: int, value: bytes) -> datetime:
     text = value.decode("ascii")
     if tag == _UTC_TIME:
-        text = f"{19 if int(text[:2]) >= _CENTURY else 20}{text}"
+        text = f"{19 if int(text[:2]) >= _PIVOT_YEAR else 20}{text}"
     return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
 
 
 def _content(data: bytes, tag: int) -> bytes:
-    """Return what is in the first element, which has this tag. Raises _DerError."""
+    """Return the content of the first element. Raises _DerError if it has another tag."""
     first, content = next(_elements(data), (None, b""))
     if first != tag:
         raise _DerError
@@ -95,14 +95,14 @@ def _content(data: bytes, tag: int) -> bytes:
 
 
 def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield tag and content of each element. Raises _DerError, IndexError."""
+    """Yield the tag and the content of each element. Raises _DerError or IndexError."""
     place = 0
     while place < len(data):
         tag, length = data[place], data[place + 1]
         place += 2
         if length & _LONG:
             count = length & ~_LONG
-            if not 0 < count <= _MOST_LENGTH_BYTES:
+            if not 0 < count <= _MAX_LENGTH_BYTES:
                 raise _DerError
             length = int.from_bytes(data[place : place + count])
             place += count

@@ -1,4 +1,4 @@
-"""Files of a host that tell facts: one reader for each form. Pure."""
+"""Read the fact files of a host: one reader for each format. Pure."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,23 +13,23 @@ from service_record.diagnosis.evidence.log_lines import LinePlace
 from service_record.diagnosis.units import failed_units
 
 NamedFact = tuple[str, str, int, str]
-"""Name, value, line and what it is of."""
+"""Name, value, line number and subject; see KnownFact."""
 MAX_FACTS: Final = 2_000  # of one name
 MAX_FACT_BYTES: Final = 1 << 18  # of one file
 
 
 def read_facts(texts: Iterable[tuple[str, str, str]]) -> KnownFacts:
-    """Return the facts in files: path, name of the file as `classify_file` has it, and text."""
+    """Return the facts in files. Each file is its path, its name as in `classify_file`, and its text."""
     values: dict[str, list[KnownFact]] = {}
     for path, name, text in texts:
-        for fact, value, line, of in _named(name, text):
+        for fact, value, line, of in _read_file(name, text):
             of_name = values.setdefault(fact, [])
             if len(of_name) < MAX_FACTS:
                 of_name.append(KnownFact(value, LinePlace(path, line), of))
     return KnownFacts({name: tuple(of_name) for name, of_name in values.items()})
 
 
-def _named(name: str, text: str) -> Iterator[NamedFact]:
+def _read_file(name: str, text: str) -> Iterator[NamedFact]:
     read = next((read for pattern, read in _READERS if pattern.match(name)), None)
     return read(text) if read is not None else iter(())
 
@@ -39,12 +39,12 @@ def _rows(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _plain(fact: str, text: str) -> Iterator[NamedFact]:
-    """Return every line as a value of one fact."""
+    """Yield every line as a value of one fact."""
     return ((fact, line.strip(), number, "") for number, line in _rows(text))
 
 
 def _labelled(names: Mapping[str, str], text: str) -> Iterator[NamedFact]:
-    """Yield the values of lines like `LABEL: VALUE`, by the label and the name of its fact."""
+    """Yield the values of lines like `LABEL: VALUE`. `names` maps a label to the name of its fact."""
     for number, line in _rows(text):
         label, _, value = map(str.strip, line.partition(":"))
         if label in names and value:
@@ -72,7 +72,7 @@ _ADDRESS: Final = re.compile(r"(?:\d+: (?P<name>\S+))?\s+inet6? (?P<address>\S+)
 
 
 def _addresses(text: str) -> Iterator[NamedFact]:
-    """Yield links and addresses as `ip addr` prints them, also with `-o` or `-j`."""
+    """Yield links and addresses from the output of `ip addr`, with or without `-o` or `-j`."""
     if text.lstrip().startswith("["):
         yield from _addresses_in_json(text)
         return
@@ -92,23 +92,23 @@ def _addresses(text: str) -> Iterator[NamedFact]:
 
 
 def _addresses_in_json(text: str) -> Iterator[NamedFact]:
-    for link in _in_json(text):
+    for link in _parse_json_list(text):
         name = str(link.get("ifname", ""))
         flags = [str(flag) for flag in _list(link.get("flags"))]
-        yield "link", ",".join([*flags, f"state-{link.get('operstate')}"]), _line_with(text, name), name
+        yield "link", ",".join([*flags, f"state-{link.get('operstate')}"]), _find_line(text, name), name
         if re.fullmatch(r"\d{1,9}", str(link.get("mtu"))):
-            yield "mtu", str(link["mtu"]), _line_with(text, name), name
+            yield "mtu", str(link["mtu"]), _find_line(text, name), name
         for one in _objects(link.get("addr_info")):
             local = str(one.get("local"))
-            address, number = f"{local}/{one.get('prefixlen')}", _line_with(text, local)
+            address, number = f"{local}/{one.get('prefixlen')}", _find_line(text, local)
             if one.get("dadfailed"):
                 yield "duplicate-address", address, number, name
             if one.get("scope") == "global":
                 yield "address", address, number, name
 
 
-def _in_json(text: str) -> list[dict[str, Any]]:
-    """Return the objects in a list of JSON; none where it is something else."""
+def _parse_json_list(text: str) -> list[dict[str, Any]]:
+    """Return the objects in a JSON list; empty if the text is something else."""
     try:
         return _objects(msgspec.json.decode(text))
     except (msgspec.DecodeError, RecursionError):
@@ -123,19 +123,19 @@ def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _line_with(text: str, word: str) -> int:
-    """Return the first line that has a word in quotes."""
+def _find_line(text: str, word: str) -> int:
+    """Return the number of the first line that has a word in double quotes; 1 if there is none."""
     return text.count("\n", 0, max(text.find(f'"{word}"'), 0)) + 1
 
 
 _ROUTE: Final = re.compile(r"(?:unicast )?(?P<to>default|[0-9a-fA-F.:]+(?:/\d+)?)(?P<rest>\s.*)")
 
 
-_ANYWHERE: Final = frozenset({"default", "0.0.0.0/0", "::/0"})
+_DEFAULT_DESTINATIONS: Final = frozenset({"default", "0.0.0.0/0", "::/0"})
 
 
 def _routes(text: str) -> Iterator[NamedFact]:
-    """Yield routes as `ip route` prints them, also with `-j`."""
+    """Yield routes from the output of `ip route`, with or without `-j`."""
     if text.lstrip().startswith("["):
         yield from _routes_in_json(text)
         return
@@ -149,14 +149,18 @@ def _routes(text: str) -> Iterator[NamedFact]:
 
 
 def _routes_in_json(text: str) -> Iterator[NamedFact]:
-    for one in _in_json(text):
+    for one in _parse_json_list(text):
         to = str(one.get("dst", ""))
         if one.get("type", "unicast") == "unicast":
-            yield _route(to, str(one.get("gateway", "")), _line_with(text, to), str(one.get("dev", "")))
+            yield _route(to, str(one.get("gateway", "")), _find_line(text, to), str(one.get("dev", "")))
 
 
 def _route(to: str, via: str, number: int, device: str) -> NamedFact:
-    return ("default-route", via or to, number, device) if to in _ANYWHERE else ("route", to, number, device)
+    return (
+        ("default-route", via or to, number, device)
+        if to in _DEFAULT_DESTINATIONS
+        else ("route", to, number, device)
+    )
 
 
 def _command_line(text: str) -> Iterator[NamedFact]:
@@ -193,7 +197,7 @@ _TREE: Final = re.compile(r"[\s│├└─`|-]*(?P<name>[^\s│├└─`|]\S*)
 
 
 def _blocks(text: str) -> Iterator[NamedFact]:
-    """Yield block devices as `lsblk` draws them, and below which disk each is mounted."""
+    """Yield block devices and mount points from the output of `lsblk`, each with its disk."""
     disk = ""
     for number, line in list(_rows(text))[1:]:
         match = _TREE.match(line)
@@ -214,7 +218,7 @@ def _mounts(text: str) -> Iterator[NamedFact]:
             yield "mounted", target, number, source.removeprefix("/dev/").partition("[")[0]
 
 
-_FULL: Final = 100
+_FULL_PERCENT: Final = 100
 
 
 def _disk_space(text: str) -> Iterator[NamedFact]:
@@ -229,7 +233,7 @@ def _disk_space(text: str) -> Iterator[NamedFact]:
             r"/(?:run/media|media|mnt|boot/efi|etc/coreos)", where
         )
         read_only = {"iso9660", "squashfs", "erofs", "composefs"} & set(words)
-        if used and int(used[:-1]) >= _FULL and is_real and is_written and not read_only:
+        if used and int(used[:-1]) >= _FULL_PERCENT and is_real and is_written and not read_only:
             yield "full", used, number, where
 
 
@@ -264,7 +268,7 @@ _DEB: Final = re.compile(r"ii\s+(?P<name>[^\s:]+)")
 
 
 def _packages(text: str) -> Iterator[NamedFact]:
-    """Yield installed packages as rpm and dpkg list them; none of a list that may have been cut short."""
+    """Yield installed packages as rpm and dpkg list them. A list that may be incomplete yields nothing."""
     if len(text) >= MAX_FACT_BYTES:
         return
     for number, line in _rows(text):
@@ -278,20 +282,20 @@ _BOOT: Final = re.compile(
 
 
 def _boots(text: str) -> Iterator[NamedFact]:
-    """Yield when each boot began, as `journalctl --list-boots` has it; the oldest first."""
+    """Yield the start of each boot from the output of `journalctl --list-boots`, oldest first."""
     boots = ((number, _BOOT.match(line)) for number, line in _rows(text))
     yield from (("boots", boot["begun"], number, boot["id"]) for number, boot in boots if boot is not None)
 
 
-_MOST_IN_FILE: Final = 8
-"""A file with more certificates is a collection of authorities, of which some have always ended."""
+_MAX_CERTIFICATES: Final = 8
+"""A file with more certificates is a list of authorities, some of which are always expired."""
 
 
 def _certificates(text: str) -> Iterator[NamedFact]:
-    from service_record.diagnosis.evidence.certificates import certificates  # few bundles have any
+    from service_record.diagnosis.evidence.certificates import certificates  # needed for few bundles
 
-    read = list(islice(certificates(text), _MOST_IN_FILE + 1))
-    if len(read) > _MOST_IN_FILE:
+    read = list(islice(certificates(text), _MAX_CERTIFICATES + 1))
+    if len(read) > _MAX_CERTIFICATES:
         return
     for one in read:
         of = str(one.line)
@@ -304,7 +308,7 @@ _TO_MS: Final = {"nsec": 1e-6, "usec": 1e-3, "msec": 1.0}
 
 
 def _sync_times(text: str) -> Iterator[NamedFact]:
-    """Yield the 99th percentile of how long a sync takes, as fio prints it."""
+    """Yield the 99th percentile of sync times in ms from the output of fio."""
     unit = ""
     for number, line in _rows(text):
         begun = re.search(r"sync percentiles \((\wsec)\)", line)

@@ -1,9 +1,9 @@
-"""Read journals in any form of journalctl, and text in UTF-16 or with colours, as plain lines. Pure.
+"""Convert journals in any format of journalctl, and text in UTF-16 or with colours, to plain lines. Pure.
 
-Each entry becomes lines of the form `TIME HOST;UNIT;PRIORITY PROGRAM[PID]: MESSAGE`, which `log_lines` takes
-apart. Text forms have no unit and no priority: there the part behind the host is missing. `PRIORITY;boot`
-marks the first entry of another boot. An entry becomes as many lines as it has in its file, so that the
-places of lines are those in the file.
+Each entry becomes lines of the form `TIME HOST;UNIT;PRIORITY PROGRAM[PID]: MESSAGE`. `log_lines` parses them.
+In text formats, which have no unit and no priority, the part after the host is missing. `PRIORITY;boot` marks
+the first entry of another boot. An entry becomes as many lines as it has in its file, so that line numbers
+stay correct.
 
 https://systemd.io/JOURNAL_EXPORT_FORMATS specifies the export format.
 """
@@ -36,34 +36,36 @@ _T = TypeVar("_T")
 
 
 def as_lines(form: FileForm, read: Read) -> Read:
-    """Return a function that reads a file of this form as plain lines, however many bytes are asked for."""
+    """Return a function that reads a file as plain lines, one block per call. It ignores its argument."""
     if form in WITH_FIELDS:
         boots = _Boots()
-        blocks = _joined(
-            _entries(
-                form, read, lambda fields, line, lines: _as_lines_of_file(boots.marked(fields), line, lines)
+        blocks = _join_blocks(
+            _read_entries(
+                form, read, lambda fields, line, lines: _entry_lines(boots.mark(fields), line, lines)
             )
         )
     elif form is FileForm.UTF_16:
-        blocks = _without_escapes(_decoded_utf_16(read))
+        blocks = _strip_escapes(_decode_utf_16(read))
     else:
-        blocks = _without_escapes(iter(lambda: read(_BLOCK_BYTES), b""))
+        blocks = _strip_escapes(iter(lambda: read(_BLOCK_BYTES), b""))
     return lambda _: next(blocks, b"")
 
 
 WITH_FIELDS: Final = frozenset({FileForm.JOURNAL_EXPORT, FileForm.JOURNAL_JSON, FileForm.JOURNAL_VERBOSE})
-"""Forms of journals whose entries have named fields."""
+"""Journal formats whose entries have named fields."""
 
 
 def read_fields(form: FileForm, read: Read) -> Iterator[Fields]:
-    """Yield the fields of each entry of a journal in one of the forms `WITH_FIELDS`."""
-    return (entry for entry in _entries(form, read, lambda fields, *_: fields) if isinstance(entry, dict))
+    """Yield the fields of each entry of a journal in one of the formats WITH_FIELDS."""
+    return (
+        entry for entry in _read_entries(form, read, lambda fields, *_: fields) if isinstance(entry, dict)
+    )
 
 
-def _entries(
+def _read_entries(
     form: FileForm, read: Read, convert: "Callable[[Fields, int, int], _T]"
 ) -> "Iterator[_T | bytes]":
-    """Yield each entry as `convert` returns it, and lines between entries as they are."""
+    """Yield each entry converted by `convert`, and lines between entries unchanged."""
     if form is FileForm.JOURNAL_EXPORT:
         return _export_entries(_Buffer(read), convert)
     if form is FileForm.JOURNAL_JSON:
@@ -71,22 +73,22 @@ def _entries(
     return _verbose_entries(_Buffer(read), convert)
 
 
-def _without_escapes(blocks: Iterator[bytes]) -> Iterator[bytes]:
+def _strip_escapes(blocks: Iterator[bytes]) -> Iterator[bytes]:
     for block in blocks:
         has_some = b"\x1b" in block or b"\r\n" in block or b"\0" in block
-        # A block that is empty afterwards would end the file.
+        # An empty block would end the file.
         yield (re.sub(_ESCAPES, b"", block) or b" ") if has_some else block
 
 
-def _decoded_utf_16(read: Read) -> Iterator[bytes]:
-    """Yield text as Windows saves it, in UTF-8."""
+def _decode_utf_16(read: Read) -> Iterator[bytes]:
+    """Yield UTF-16 text, as Windows saves it, in UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-16")("replace")
     while chunk := read(_BLOCK_BYTES):
         yield decoder.decode(chunk).encode() or b" "
 
 
 class _Buffer:
-    """Bytes of a file, to be taken by lines or by sizes."""
+    """Reads a file by lines or by a number of bytes."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
@@ -94,33 +96,33 @@ class _Buffer:
         self._place = 0
 
     def line(self) -> bytes:
-        """Return the next line with its end; the rest where that is missing."""
+        """Return the next line with its newline; without a newline, the rest of the file."""
         while (end := self._data.find(b"\n", self._place)) < 0:
-            if len(self._data) - self._place > _MAX_FIELD_BYTES or not self._has_more():
+            if len(self._data) - self._place > _MAX_FIELD_BYTES or not self._read_more():
                 return self.take(len(self._data) - self._place)
         return self.take(end + 1 - self._place)
 
     def take(self, count: int) -> bytes:
         """Return `count` bytes, fewer only at the end."""
-        while len(self._data) - self._place < count and self._has_more():
+        while len(self._data) - self._place < count and self._read_more():
             pass
         piece = self._data[self._place : self._place + count]
         self._place += len(piece)
         return piece
 
-    def _has_more(self) -> bool:
+    def _read_more(self) -> bool:
         chunk = self._read(_BLOCK_BYTES)
         self._data, self._place = self._data[self._place :] + chunk, 0
         return bool(chunk)
 
 
 class _Boots:
-    """Find where each later boot of a journal begins, and mark the first message of it."""
+    """Marks the first message of each boot in a journal, except the first boot."""
 
     def __init__(self) -> None:
         self._boot = b""
 
-    def marked(self, fields: Fields) -> Fields:
+    def mark(self, fields: Fields) -> Fields:
         boot = fields.get(b"_BOOT_ID", b"")
         if boot != self._boot and boot and fields.get(b"MESSAGE"):
             if self._boot:
@@ -129,8 +131,8 @@ class _Boots:
         return fields
 
 
-def _joined(entries: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield entries some hundred kilobytes at a time."""
+def _join_blocks(entries: Iterator[bytes]) -> Iterator[bytes]:
+    """Join entries to blocks of at least _BLOCK_BYTES."""
     block = bytearray()
     for entry in entries:
         block += entry
@@ -153,7 +155,7 @@ def _export_entries(source: _Buffer, convert: Callable[[Fields, int, int], _T]) 
             size = source.take(_SIZE_BYTES)
             length = int.from_bytes(size, "little")
             if length > _MAX_FIELD_BYTES:
-                break  # damaged: nothing behind it can be told from what it says
+                break  # damaged: the start of the next field cannot be found
             value = source.take(length + 1)
             fields[name] = value[:-1][:_MAX_KEPT_BYTES]
             lines += size.count(b"\n") + value.count(b"\n")
@@ -167,7 +169,7 @@ def _export_entries(source: _Buffer, convert: Callable[[Fields, int, int], _T]) 
 
 
 class _JsonFields(msgspec.Struct):
-    """The fields that are kept; values are texts, lists of bytes, or null where they are very long."""
+    """The fields to keep. Values are strings, lists of bytes, or null for very long values."""
 
     MESSAGE: Any = None
     PRIORITY: Any = None
@@ -218,9 +220,9 @@ _JSON_NAMES: Final = {
 
 
 def _json_entries(source: _Buffer, convert: Callable[[Fields, int, int], _T]) -> Iterator[_T | bytes]:
-    """Yield the entries of -o json, json-pretty, json-sse and json-seq, and of arrays that jq makes."""
+    """Yield the entries of -o json, json-pretty, json-sse and json-seq, and of arrays made by jq."""
     decoder = msgspec.json.Decoder(_JsonFields)
-    waiting: list[bytes] = []  # the lines of an object that is not complete
+    waiting: list[bytes] = []  # lines of an incomplete object
     while line := source.line():
         text = line.strip(b" \t\r\n,\x1e").removeprefix(b"data: ")
         if not waiting and not text.startswith(b"{"):
@@ -234,7 +236,7 @@ def _json_entries(source: _Buffer, convert: Callable[[Fields, int, int], _T]) ->
             entry = decoder.decode(whole)
         except msgspec.DecodeError:
             if len(waiting) > 1 and len(waiting) < _MAX_OBJECT_LINES:
-                continue  # a brace at the end of a value's line
+                continue  # the line ended with a brace inside a value
             yield b"".join(waiting)  # damaged: its lines are searched as they are
         else:
             fields = {name: _json_value(getattr(entry, key)) for key, name in _JSON_NAMES.items()}
@@ -250,7 +252,7 @@ def _json_value(value: object) -> bytes:
     if isinstance(value, int):
         return b"%d" % value
     if isinstance(value, list):
-        if value and isinstance(value[0], str):  # a field that the entry has several times
+        if value and isinstance(value[0], str):  # the entry has the field several times
             return _json_value(value[0])
         return bytes(each & 0xFF for each in value[:_MAX_KEPT_BYTES] if isinstance(each, int))
     return b""
@@ -281,21 +283,21 @@ def _verbose_entries(source: _Buffer, convert: Callable[[Fields, int, int], _T])
         yield convert(fields, message_line, lines)
 
 
-def _as_lines_of_file(fields: Fields, message_line: int, lines: int) -> bytes:
-    """Return an entry as its message, each line of it with what stands before, in as many lines as it has."""
+def _entry_lines(fields: Fields, message_line: int, lines: int) -> bytes:
+    """Return an entry as plain lines: as many as it has in its file, each message line with the line head."""
     message = fields.get(b"MESSAGE", b"").replace(b"\0", b"")
     if not message:
         return b"\n" * max(lines, 1)
     parts = message.split(b"\n")
     room = max(lines - message_line, 1)
-    if len(parts) > room:  # in JSON a message is one line, with its ends of lines as \n
+    if len(parts) > room:  # in JSON, a message with newlines is one line
         parts = [*parts[: room - 1], b"\\n".join(parts[room - 1 :])]
-    head = _head(fields)
+    head = _line_head(fields)
     text = b"\n".join(head + part for part in parts)
     return b"\n" * message_line + text + b"\n" * max(lines - message_line - len(parts) + 1, 1)
 
 
-def _head(fields: Fields) -> bytes:
+def _line_head(fields: Fields) -> bytes:
     stamp = fields.get(b"__REALTIME_TIMESTAMP", b"")
     if stamp.isdigit() and len(stamp) <= _MAX_DIGITS:
         time = datetime.fromtimestamp(int(stamp) / 1e6, UTC).isoformat(timespec="microseconds").encode()
@@ -305,7 +307,7 @@ def _head(fields: Fields) -> bytes:
     name = fields.get(b"SYSLOG_IDENTIFIER") or fields.get(b"_COMM") or b"unknown"
     name = b"kernel" if is_kernel else re.sub(rb"[\s:\[\]]", b"_", name)
     pid = fields.get(b"SYSLOG_PID") or fields.get(b"_PID") or b""
-    # What systemd itself logs about a unit belongs to that unit, as in `journalctl --unit`.
+    # A message of systemd about a unit belongs to that unit, as in `journalctl --unit`.
     unit = fields.get(b"UNIT") or fields.get(b"_SYSTEMD_UNIT") or b""
     priority = fields.get(b"PRIORITY", b"")[:1]
     boot = fields.get(b"boot", b"")

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from service_record.diagnosis.evidence.journal_forms import WITH_FIELDS, Fields, Read, as_lines, read_fields
-from service_record.diagnosis.evidence.log_lines import Era, programs_of, time_in_journal
+from service_record.diagnosis.evidence.log_lines import Era, program_names, time_in_journal
 from service_record.history.from_journal import JournalMessage, JournalMoment, JournalRuns
 from service_record.history.unit_events import UNIT
 from service_record.record.recognition import TIMES, FileForm
@@ -332,7 +332,9 @@ def _parse_uptime(stamp: str) -> float | None:
 
 def _find_last_lines(before: bytes, unit: str) -> list[str]:
     """Return the last lines that a unit logged since its latest start. Its programs are found by name."""
-    names = b"|".join(re.escape(name).encode() for name in sorted(programs_of(unit.removesuffix(".service"))))
+    names = b"|".join(
+        re.escape(name).encode() for name in sorted(program_names(unit.removesuffix(".service")))
+    )
     own = rb" (?:" + names + rb")(?:\.sh|\.py|\.service)?\[\d{1,10}\]: ([^\n]*)"
     # systemd's child logs under another name until it executes the service's program.
     own += rb"| (?:\([^\s()]{1,32}\)|systemd)\[\d{2,10}\]: " + re.escape(unit).encode() + rb": ([^\n]*)"

@@ -1,9 +1,9 @@
-"""Classify the files of a host, and take their lines apart. Pure.
+"""Classify the files of a host, and parse their lines. Pure.
 
-The kind of a file follows from its path, as our bundles, OpenShift's, must-gather, sos, cloud-init, Anaconda
-and other gatherers name their files. Where the path says nothing, its first bytes decide.
+The path of a file determines its kind: our bundles, OpenShift's bundles, must-gather, sos, cloud-init,
+Anaconda and others have known file names. For an unknown path the first bytes decide.
 
-Patterns are texts here: `re` compiles each when it is first searched for, and where there are no files, none.
+Patterns are plain strings: `re` compiles each on first use, and without files none.
 """
 
 import re
@@ -37,10 +37,10 @@ class LogStream(msgspec.Struct, frozen=True):
     is_earlier_boot: bool = False
     form: FileForm = FileForm.TEXT
     services: tuple[str, ...] = ()
-    """The services whose own lines these are: an installer logs to files instead of the journal."""
+    """The services that wrote the file: an installer logs to files instead of the journal."""
 
 
-_HOSTS: Final = (
+_OTHER_HOSTS: Final = (
     r"(?:^|/)(?:control-plane|nodes|hosts)/([0-9A-Za-z.:_-]+)/"
     r"|(?:^|/)serial/(?!.*bootstrap)([^/]+)-serial\.log$"  # the consoles in a log bundle
 )
@@ -52,7 +52,7 @@ _SKIPPED: Final = (
     r"|(?:^|/)(?:audit|secrets?|sos_reports|sos_logs|version\.txt|list_units_files|coredump_exe_[^/]*)(?:/|$)"
 )
 _ROTATED: Final = r"(?:[.-]\d[\d.T-]*|\.old)?"
-"""The endings of the name of a log that was put aside: `.1`, `-20260302`, `.20260302-101010`."""
+"""Suffixes of rotated logs: `.1`, `-20260302`, `.20260302-101010`."""
 _KINDS: Final = tuple(
     (kind, f"(?x){pattern}")
     for kind, pattern in (
@@ -87,7 +87,7 @@ _KINDS: Final = tuple(
         (
             JOURNAL,
             r"""(?:^|/) (?: (?:journals|unit-status|host_service_logs)/ | journalctl
-              | journal[^/]*(?:\.(?:logs?|txt|export)|_logs)$ ) | _service\.log$
+              | journal[^/]*(?:\.(?:logs?|txt|export)|_logs)$ ) | _service_name\.log$
               | (?:^|/)[^/]+_logs_[a-z-]+$""",  # must-gather's nodes: NODE_logs_kubelet
         ),
     )
@@ -101,9 +101,9 @@ _CONTAINER: Final = (
     r"(?:crictl|podman|docker)_(?:-r_\S+_)?logs_(?:-t_)?([^/]+)$",
     r"(?:^|/)(?:containers|pods|bootstrap-control-plane)/(?:.*/)?([^/]+?)(?:-[0-9a-f]{4,64})?(?:\.inspect)?\.log$",
 )
-_RUN: Final = r"(?:^|/)journals/invocations/([^/]+)-[0-9a-f]{32}\.log$"
-"""The lines of one run, all of its service, whichever process wrote them."""
-_SUFFIXES: Final = r"(?:_service)?\.(?:logs?|txt)$|\.service(?:\.txt)?$"
+_RUN_LOG: Final = r"(?:^|/)journals/invocations/([^/]+)-[0-9a-f]{32}\.log$"
+"""The journal of one run: all lines belong to its service, whichever process wrote them."""
+_SUFFIXES: Final = r"(?:_service_name)?\.(?:logs?|txt)$|\.service(?:\.txt)?$"
 _ANACONDA: Final = ("anaconda", "anaconda-direct", "anaconda-pre")
 _CLOUD_INIT: Final = (
     *("cloud-init-local", "cloud-init", "cloud-init-network", "cloud-init-main"),
@@ -126,13 +126,12 @@ _INSTALLERS: Final = (
 )
 """Path of an installer's log -> the services that write it."""
 _STATUS_DOCUMENTS: Final = r"(?:^|/)(?:status|result)\.json$"
-"""What cloud-init writes about its stages, with their errors: `{"v1": {"init": {"errors": []}}}`."""
+"""Status files of cloud-init with the errors of its stages: `{"v1": {"init": {"errors": []}}}`."""
 _EVENTS: Final = r"(?:^|/)events\.json$"
-"""What happened to the pods of a namespace; other JSON of `kubectl cluster-info dump` has their settings."""
-_EARLIER: Final = r"(?:^|/)boot-\d+\.log$|previous(?!\.(?:insecure\.)?log$)|(?:^|/)pstore/"
-"""Logs of an earlier run. The `previous.log` of a container is of the container's run before, in whatever
-boot.
-"""
+"""Events of the pods in a namespace. Other JSON files of `kubectl cluster-info dump` have only settings."""
+_EARLIER_BOOT: Final = r"(?:^|/)boot-\d+\.log$|previous(?!\.(?:insecure\.)?log$)|(?:^|/)pstore/"
+"""Logs of earlier boots. The `previous.log` of a container can be from the same boot, so it is not
+included."""
 _FACTS: Final = r"""(?x)(?:^|/) (?P<name>
       (?: resolv\.conf | nsswitch\.conf | hostname | hostnamectl(?:_status)?
         | cmdline | kernel-command-line | proc_cmdline | hardware-(?:vendor|model)
@@ -159,20 +158,20 @@ _LAYOUT: Final = (
 
 
 def find_top(path: str) -> str:
-    """Return the folder in which the gathering of one host lies, by a path in it."""
+    """Return the top folder of a host's files, derived from the path of one of them."""
     begin = re.search(_LAYOUT, path)
     return path[: begin.start()] if begin else ""
 
 
 def find_home(path: str) -> str | None:
-    """Return the folder of the host that a record lies in; None for a file that is no record."""
+    """Return the top folder of the host to which a record belongs; None if the file is not a record."""
     match = re.fullmatch(_RECORD, path)
     return match[1] if match else None
 
 
 def classify_file(path: str, head: bytes = b"") -> LogStream | None:
-    """Classify a file by its path and its first bytes; None for one without lines or facts to use."""
-    host = re.search(_HOSTS, path)
+    """Classify a file by its path and its first bytes; None for a file that is not used."""
+    host = re.search(_OTHER_HOSTS, path)
     other = (host[1] or host[2]) if host else ""
     fact = None if re.search(_PRIVATE, path) else re.search(_FACTS, path)
     if fact:
@@ -189,16 +188,16 @@ def classify_file(path: str, head: bytes = b"") -> LogStream | None:
         return None
     kind = next((kind for kind, pattern in _KINDS if re.search(pattern, path)), OTHER)
     name = re.sub(_SUFFIXES, "", path.rpartition("/")[2])
-    if run := re.search(_RUN, path):
+    if run := re.search(_RUN_LOG, path):
         name = run[1]
     elif kind == CONTAINERS:
         match = next(filter(None, (re.search(pattern, path) for pattern in _CONTAINER)), None)
         name = match[1] if match else name
     elif is_journal and kind in {OTHER, INSTALLER}:
-        kind, name = JOURNAL, ""  # of many units, whatever the file is called
+        kind, name = JOURNAL, ""  # of many units, whatever its name
     elif kind == OTHER:
         kind = {FileForm.KERNEL: KERNEL, FileForm.CONTAINER: CONTAINERS}.get(form, OTHER)
-    is_earlier = re.search(_EARLIER, path) is not None
+    is_earlier = re.search(_EARLIER_BOOT, path) is not None
     services = _installer_services(path) if kind == INSTALLER else ()
     return LogStream(path, kind, name, other, is_earlier, form, services)
 
@@ -223,29 +222,29 @@ class LinePlace(msgspec.Struct, frozen=True, order=True):
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a log, without what stands before the message."""
+    """One parsed line of a log. `text` is the message without its prefix."""
 
     place: LinePlace
     kind: str
-    """One of the kinds of streams: a line of the kernel in the journal is the kernel's."""
+    """One of KINDS_OF_LINES. A line of the kernel in the journal has the kind KERNEL."""
     name: str
-    """Of the program or container that wrote it."""
+    """The program or container that wrote it."""
     unit: str = ""
-    """The service that wrote it, if its file or its journal says so; its program may have another name."""
+    """The service that wrote it, if the file or the journal shows it. Its program may have another name."""
     services: tuple[str, ...] = ()
     """The services whose installer wrote it."""
     priority: int | None = None
-    """The priority of syslog, from 0 (emergency) to 7 (debug), if the journal says so."""
+    """The syslog priority from 0 (emergency) to 7 (debug), if the journal has it."""
     text: str
     time: datetime | None = None
-    """None where it has no time that can be believed."""
+    """None without a plausible time."""
     pid: int | None = None
     host: str = ""
     is_earlier_boot: bool = False
 
     @property
     def identity(self) -> tuple[datetime | None, str, str]:
-        """Return what is the same of a line in two files: the journal of a unit, and that of all units."""
+        """Return a key that is equal for copies of a line, as in the journals of a unit and of all units."""
         return self.time, self.name, self.text
 
 
@@ -253,14 +252,14 @@ _JOURNAL: Final = (
     rf"(?s)(?P<time>{TIMES}) [^\s;]+(?:;(?P<unit>[^\s;]*);(?P<priority>[0-7]?)(?:;boot)?)? "
     r"(?P<name>[^\s:\[\]]+)(?:\[(?P<pid>\d{1,10})\])?: (?P<text>.*)"
 )
-"""A line of a journal; `journal_forms` adds the unit and the priority where the journal has them."""
+"""A line of a journal. `journal_forms` adds the unit and the priority if the journal has them."""
 _WITH_UNIT: Final = r"(?P<unit>[^\s/]+)\.(?:service|scope|mount|socket|timer|slice)(?:/\S*)?"
-"""The name of a line of `journalctl -o with-unit`."""
+"""The name in a line of `journalctl -o with-unit`."""
 _KERNEL: Final = rf"(?s){KERNEL_TIMES} ?(?P<text>.*)"
 _USER_SPACE: Final = r"(?s)(?P<name>[a-z][\w.@-]{1,40})\[(?P<pid>\d{1,10})\]: (?P<text>.*)"
-"""What programs write to the kernel's buffer in early boot: `[    3.1] systemd[1]: Failed to start …`."""
+"""A line of a program in the kernel's buffer in early boot: `[    3.1] systemd[1]: Failed to start …`."""
 _BARE: Final = rf"(?s)(?:.{{0,200}}?\[ *\d{{1,9}}\.\d{{6}}\] )?{_USER_SPACE[4:]}"
-"""A line that begins with its program, and a line of the kernel's buffer within another line of a console."""
+"""A line that begins with its program, or a line of the kernel's buffer within a console line."""
 _CRI: Final = r"(?s)(?P<time>\d{4}-\d\d-\d\dT\S+) std(?:out|err) [FP] (?P<text>.*)"
 _KLOG: Final = r"[IWEF](?P<day>\d{4}) (?P<clock>\d\d:\d\d:\d\d(?:\.\d+)?)\s"
 _CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
@@ -271,8 +270,8 @@ _STAMP: Final = rf"""(?x)(?:^|[\s\["=:]) (?:
       | (?P<ctime>[A-Z][a-z]{{2}}\ [A-Z][a-z]{{2}}\ [\ \d]\d\ \d\d:\d\d:\d\d\ \d{{4}})  # dmesg -T, keepalived
       | ts":\ ?(?P<epoch>\d{{10}}(?:\.\d+)?)\b                                  # zap
     )"""
-_STAMP_WITHIN: Final = 64
-_FAR: Final = timedelta(days=1)
+_STAMP_CHARACTERS: Final = 64
+_MARGIN: Final = timedelta(days=1)
 _HALF_A_YEAR: Final = timedelta(days=183)
 _MONTHS: Final = ("", "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _AGENT_PROGRAMS: Final = frozenset({"agent", "next_step_runner", "assisted-installer", "installer"})
@@ -282,8 +281,8 @@ _INSTALLING_PROGRAMS: Final = frozenset(
         *("subiquity", "subiquity_event", "subiquity_log"),
     }
 )
-"""Names in the journal of programs whose own logs are those of installers."""
-_PROGRAMS: Final = {
+"""Programs in the journal whose own log files are those of installers."""
+_OTHER_NAMES: Final = {
     "kubelet": frozenset({"hyperkube", "k3s", "k3s-agent", "kubenswrapper", "rke2"}),
     "containerd": frozenset({"dockerd", "k3s", "k3s-agent"}),
     "keepalived": frozenset({"Keepalived", "Keepalived_vrrp"}),
@@ -303,34 +302,41 @@ _PROGRAMS: Final = {
     "rke2-server": frozenset({"rke2"}),
     "rke2-agent": frozenset({"rke2"}),
 }
-"""Unit -> other names under which what it runs logs: `kubelet` of OpenShift is `kubenswrapper`."""
+"""Unit -> other names under which its programs log: `kubelet` of OpenShift logs as `kubenswrapper`."""
 _SCRIPT: Final = r"\.(?:sh|py)$"
 
 
 class Era(msgspec.Struct, frozen=True):
-    """The times that lines of a host can have: those of its records, and a day around them."""
+    """The period of the records of a host. Lines can have times up to a day outside it."""
 
     first: datetime | None = None
     last: datetime | None = None
 
     def plausible(self, time: datetime | None) -> datetime | None:
-        """Return a time that this host can have had; None for one that its clock never showed."""
+        """Return the time if it is within the period and its margin, else None.
+
+        Without a period: the time.
+        """
         if time is None or self.first is None or self.last is None:
             return time
-        return time if self.first - _FAR <= time <= self.last + _FAR else None
+        return time if self.first - _MARGIN <= time <= self.last + _MARGIN else None
 
     def with_year(self, month: str, day: str, clock: str) -> datetime | None:
-        """Return the time of a line that does not tell its year: `Nov 25 13:00:01`."""
+        """Return the time of a line without a year: in the latest year that fits the end of the period."""
         last = self.last or datetime(2000, 1, 1, tzinfo=UTC)
-        for year, later in ((last.year + 1, _FAR), (last.year, _HALF_A_YEAR), (last.year - 1, _HALF_A_YEAR)):
-            time = _parsed(f"{year:04}-{month}-{day}T{clock}")
+        for year, later in (
+            (last.year + 1, _MARGIN),
+            (last.year, _HALF_A_YEAR),
+            (last.year - 1, _HALF_A_YEAR),
+        ):
+            time = _parse_time(f"{year:04}-{month}-{day}T{clock}")
             if time is not None and time <= last + later:
                 return time
         return None
 
 
 def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
-    """Return a line of a stream, taken apart."""
+    """Parse a line of a file."""
     text = raw.decode(errors="replace").rstrip("\r\n")
     place = LinePlace(stream.path, number)
     kind, name, pid, time, priority = stream.kind, stream.name, None, None, None
@@ -341,24 +347,24 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
         if (own := re.match(_USER_SPACE, text)) is not None:
             text, name, pid = own["text"], own["name"], int(own["pid"])
             kind = _kind_in_journal(KERNEL, name, has_pid=True)
-        time = _own_time(match[0], era)
+        time = _find_own_time(match[0], era)
     elif (match := re.match(_JOURNAL, text)) is not None:
         text, name = match["text"], match["name"]
         pid = int(match["pid"]) if match["pid"] else None
         time = time_in_journal(match["time"], era)
         kind = _kind_in_journal(stream.kind, name, has_pid=pid is not None)
-        unit = _service(match["unit"] or "") or unit
+        unit = _service_name(match["unit"] or "") or unit
         priority = int(match["priority"]) if match["priority"] else None
         if (whole := re.fullmatch(_WITH_UNIT, name)) is not None:
             unit = name = whole["unit"]
             kind = SYSTEMD if name == "init" else kind
     elif (match := re.match(_CRI, text)) is not None:
-        text, time = match["text"], _parsed(match["time"])
+        text, time = match["text"], _parse_time(match["time"])
     elif kind in {KERNEL, OTHER} and (match := re.match(_BARE, text)) is not None:
         text, name, pid = match["text"], match["name"], int(match["pid"])
-        time, kind = _own_time(text, era), _kind_in_journal(kind, name, has_pid=True)
+        time, kind = _find_own_time(text, era), _kind_in_journal(kind, name, has_pid=True)
     else:
-        time = _own_time(text, era)
+        time = _find_own_time(text, era)
     return LogLine(
         place=place,
         kind=kind,
@@ -374,23 +380,23 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
     )
 
 
-def _service(unit: str) -> str:
-    """Return the name under which a unit records; empty for a unit that runs no program."""
+def _service_name(unit: str) -> str:
+    """Return the service name of a unit in records; empty for a unit that is not a service."""
     return unit.removesuffix(".service") if unit.endswith(".service") else ""
 
 
 def time_in_journal(text: str, era: Era) -> datetime | None:
-    """Return the time of a line in one of the forms of `TIMES`; None where it counts from the boot."""
+    """Parse a time in one of the forms of `TIMES`; None for a time since boot."""
     if text[0] == "[":
         return None
     if re.match(r"\d+\.", text):
         return datetime.fromtimestamp(float(text), UTC)
     if text[0].isdigit():
-        return _parsed(text)
-    if text[4:8].isdigit():  # with the day of the week and a zone, which is taken for UTC
+        return _parse_time(text)
+    if text[4:8].isdigit():  # with weekday and zone name; the zone is assumed to be UTC
         _, day, clock, _ = text.split(" ", 3)
-        return _parsed(f"{day}T{clock}")
-    return _of_syslog(text, era)
+        return _parse_time(f"{day}T{clock}")
+    return _syslog_time(text, era)
 
 
 def _kind_in_journal(kind: str, name: str, *, has_pid: bool) -> str:
@@ -404,31 +410,31 @@ def _kind_in_journal(kind: str, name: str, *, has_pid: bool) -> str:
     return JOURNAL if is_journal else kind
 
 
-def _own_time(text: str, era: Era) -> datetime | None:
-    """Return the time that a program itself writes at the beginning of its lines."""
+def _find_own_time(text: str, era: Era) -> datetime | None:
+    """Return the time that the program wrote at the beginning of the line, or None."""
     if (match := re.match(_KLOG, text)) is not None and era.last is not None:
         return era.with_year(match["day"][:2], match["day"][2:], match["clock"])
-    stamp = re.search(_STAMP, text[:_STAMP_WITHIN])
+    stamp = re.search(_STAMP, text[:_STAMP_CHARACTERS])
     if stamp is None:
         return None
     if stamp["epoch"]:
         return datetime.fromtimestamp(float(stamp["epoch"]), UTC)
     if stamp["ctime"]:
         text = stamp["ctime"]
-        return _parsed(f"{text[20:]}-{_month(text[4:7])}-{_day(text[8:10])}T{text[11:19]}")
+        return _parse_time(f"{text[20:]}-{_month(text[4:7])}-{_day(text[8:10])}T{text[11:19]}")
     if stamp["day"]:
         day, _, clock = stamp["day"].partition(" ")
-        return _parsed(f"{day[6:]}-{day[3:5]}-{day[:2]}T{clock}Z")
-    return _parsed(stamp["iso"] or stamp["slashed"].replace("/", "-"))
+        return _parse_time(f"{day[6:]}-{day[3:5]}-{day[:2]}T{clock}Z")
+    return _parse_time(stamp["iso"] or stamp["slashed"].replace("/", "-"))
 
 
-def _of_syslog(text: str, era: Era) -> datetime | None:
-    """Return the time of a line of syslog, which has no year: `Nov 25 13:00:01`."""
+def _syslog_time(text: str, era: Era) -> datetime | None:
+    """Parse a syslog time, which has no year: `Nov 25 13:00:01`."""
     return era.with_year(_month(text[:3]), _day(text[4:6]), text[7:])
 
 
 def _month(name: str) -> str:
-    """Return the number of a month; 00, which no time has, for another word."""
+    """Return the number of a month; the invalid 00 for any other word."""
     return f"{_MONTHS.index(name) if name in _MONTHS else 0:02}"
 
 
@@ -436,7 +442,7 @@ def _day(text: str) -> str:
     return text.replace(" ", "0")
 
 
-def _parsed(text: str) -> datetime | None:
+def _parse_time(text: str) -> datetime | None:
     try:
         time = datetime.fromisoformat(text.replace(",", "."))
     except ValueError:
@@ -444,12 +450,12 @@ def _parsed(text: str) -> datetime | None:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-def is_of(line: LogLine, where: str) -> bool:
-    """Return whether a line is where a rule looks: `kernel`, `unit:NAME`, `container:NAME`, `any`."""
+def matches_source(line: LogLine, where: str) -> bool:
+    """Return True if a line is from a source as in `where` of a rule: `kernel`, `unit:NAME`, `any`, ..."""
     if where == "any":
         return True
     if where.startswith("unit:"):
-        return line.kind != CONTAINERS and _is_of_unit(line, where[5:])
+        return line.kind != CONTAINERS and _is_written_by(line, where[5:])
     if where.startswith("container:"):
         return line.kind == CONTAINERS and where[10:] in line.name
     if where == JOURNAL:
@@ -460,18 +466,18 @@ def is_of(line: LogLine, where: str) -> bool:
 
 
 def is_own_line(line: LogLine, service: str) -> bool:
-    """Return whether a service wrote a line: by its unit, its program, or the log file that it keeps."""
+    """Return True if a service wrote a line, judged by its unit, its program or its log file."""
     if line.host or line.kind in {KERNEL, SYSTEMD, CONTAINERS}:
         return False
-    return service in line.services or _is_of_unit(line, service)
+    return service in line.services or _is_written_by(line, service)
 
 
-def _is_of_unit(line: LogLine, unit: str) -> bool:
-    """Return whether a unit, or what it runs, wrote a line."""
+def _is_written_by(line: LogLine, unit: str) -> bool:
+    """Return True if a unit or one of its programs wrote a line."""
     program = re.sub(_SCRIPT, "", line.name)
-    return unit in {program, line.unit} or program in _PROGRAMS.get(unit, ())
+    return unit in {program, line.unit} or program in _OTHER_NAMES.get(unit, ())
 
 
-def programs_of(unit: str) -> frozenset[str]:
-    """Return the names under which a unit's programs may log."""
-    return _PROGRAMS.get(unit, frozenset()) | {unit}
+def program_names(unit: str) -> frozenset[str]:
+    """Return the names under which the programs of a unit may log."""
+    return _OTHER_NAMES.get(unit, frozenset()) | {unit}
