@@ -88,7 +88,7 @@ def make_bundle(
         redact=(lambda: Redactor(rules)) if rules else None,
     ) as writer:
         writer.add(VERDICT_FILE, verdict.encode(errors="backslashreplace"))
-        gathered = gather(_sharing(collectors, writer), context, writer, seconds=seconds)
+        gathered = gather(_share_space(collectors, writer), context, writer, seconds=seconds)
         listing = manifest(gathered, at=at, boot_id=context.boot_id, cursor=context.cursor)
         writer.add(MANIFEST, _encode_json(listing | {"redacted": redact, "cut": cuts(writer.members)}))
         writer.add(REDACTION, _encode_json(redaction_report(writer.masked, secrets_known)), as_is=True)
@@ -103,8 +103,8 @@ def make_bundle(
     )
 
 
-def _sharing(collectors: Iterable[GatherRow], writer: BundleWriter) -> Iterator[GatherRow]:
-    """Yield the collectors, the last of which may have all the room that is left."""
+def _share_space(collectors: Iterable[GatherRow], writer: BundleWriter) -> Iterator[GatherRow]:
+    """Yield the rows. Before the last one, let it use all the remaining space of the bundle."""
     waiting: GatherRow | None = None
     for collector in collectors:
         if waiting is not None:
@@ -116,9 +116,9 @@ def _sharing(collectors: Iterable[GatherRow], writer: BundleWriter) -> Iterator[
 
 
 def leak_in(path: Path, rules: Rules) -> Leak | None:
-    """Return the first secret in a file that is about to leave; None when there is none.
+    """Return the first secret that is left in a finished bundle, or None.
 
-    Raises OSError where the disk does not let it be looked through, and removes the file then.
+    If the file cannot be read completely, removes it and raises OSError.
     """
     try:
         with path.open("rb", buffering=0) as stream:
@@ -129,9 +129,9 @@ def leak_in(path: Path, rules: Rules) -> Leak | None:
 
 
 def redaction_report(masked: Counter[str], host_secrets: HostSecrets | None) -> dict[str, object]:
-    """Return the content of redaction.json: how much was masked, by kind, and the unread files of secrets.
+    """Return the content of redaction.json: the number of masked secrets by kind, and unreadable files.
 
-    A number of passwords behind the word looks like a password, so this is not redacted itself.
+    It is written without redaction, because a count such as `password: 3` looks like a password.
     """
     if host_secrets is None:
         return {"redacted": False}

@@ -1,4 +1,4 @@
-"""The assisted-service's view of this host, as its answers have it. Pure.
+"""Parse the assisted-service's view of this host. Pure.
 
 Only the status of an answer is dependable: bodies come in two shapes of JSON from the assisted-service
 itself, and as HTML, plain text or nothing from whatever stands before it.
@@ -16,10 +16,8 @@ import msgspec
 
 from service_record.http.answers import ASK_AGAIN, REASONS, Answered, Unreachable
 
-_MOST_ROW_BYTES: Final = 1 << 20
-"""The limit of one host in a list of hosts: some kilobytes without its inventory, far less than this with
-it.
-"""
+_MAX_ROW_BYTES: Final = 1 << 20
+"""The size limit of one host in a list. A host takes some kilobytes, or some more with its inventory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,38 +33,36 @@ class HostView:
     """`AddToExistingClusterHost` of a host that is added on day two."""
     logs_info: str = ""
     stage_age: float | None = None
-    """Seconds since the latest report of the stage, by the service's own clock; None when not known."""
+    """Seconds since the latest report of the stage, by the service's own clock. None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoHost:
-    """The service answered, and knows no such host: deleted, or never there."""
+    """The service answered that it has no such host: the host is deleted, or was never registered."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The service itself does not take our key (401, 403)."""
+    """The service itself refuses the reporter's key (401, 403)."""
 
     status: int
     text: str = ""
 
 
 View: TypeAlias = HostView | NoHost | Refused | Answered | Unreachable
-"""The outcome of the request. `Answered` is an answer that tells nothing of the host: 301, 400, 500 and
-others.
-"""
+"""The outcome of the request. `Answered` has no information about the host: 301, 500 and others."""
 
 
 ASK_AGAIN_FOR_PROGRESS: Final = ASK_AGAIN - {HTTPStatus.INTERNAL_SERVER_ERROR}
-"""The assisted-service answers 500 to a stage it cannot store, and to one that changed meanwhile: both for
-ever.
+"""Without 500: the assisted-service answers 500 to a stage that it cannot store and to one that has changed.
+Trying again would not help.
 """
 
 
 def is_own_error(status: int, body: bytes | bytearray) -> bool:
-    """Return whether an error is in one of the assisted-service's own forms, and of that status.
+    """Return whether an error has one of the assisted-service's own forms, with this status.
 
     Proxies, portals and gateways answer 401, 403 and 404 of their own. The service's handlers say
     `{"code":"404","kind":"Error","reason":...}`; its authentication says `{"code":401,"message":...}`.
@@ -86,7 +82,7 @@ class _ListedHost(msgspec.Struct, gc=False):
 
 
 def view_of(body: bytes | bytearray, host_id: str, date: str = "") -> HostView | NoHost | None:
-    """Return this host as a list of hosts in JSON has it; None when the body is no such list.
+    """Return this host's row in a JSON list of hosts, or None if the body is not such a list.
 
     `date` is the answer's header: the host's own clock may be wrong.
     Only this host's row is decoded as a whole, so that a list of millions of rows takes little memory.
@@ -98,7 +94,7 @@ def view_of(body: bytes | bytearray, host_id: str, date: str = "") -> HostView |
             if msgspec.json.decode(row, type=_ListedHost).id.lower() == host_id.lower():
                 ours = ours or row
         if ours is not None:
-            return None if len(ours) > _MOST_ROW_BYTES else _view(msgspec.json.decode(ours), date)
+            return None if len(ours) > _MAX_ROW_BYTES else _parse_row(msgspec.json.decode(ours), date)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if not rows:
@@ -106,7 +102,7 @@ def view_of(body: bytes | bytearray, host_id: str, date: str = "") -> HostView |
     return NoHost(f"{host_id} is not one of the cluster's {len(rows)} hosts")
 
 
-def _view(host: Mapping[str, object], date: str) -> HostView:
+def _parse_row(host: Mapping[str, object], date: str) -> HostView:
     progress = host.get("progress")
     progress = progress if isinstance(progress, Mapping) else {}
     return HostView(

@@ -1,6 +1,7 @@
-"""Policy of a round of the reporter: pure rules over settings, state, the server's view and local evidence.
+"""The rules of a round: pure functions of the settings, the state, the service's view and local evidence.
 
-`arrive` -> save -> `asks` -> `decide` -> for each step: `before` -> save -> do it -> `after` -> save; and
-again from `decide` until the plan `is_last`. Each rule is a row of a table here, and of one in
+A round calls `begin_round`, saves, calls `asks` and, if it is true, reads the view. Then it calls `decide`.
+For each step of the plan it calls `count_step`, saves, carries out the step, calls `apply_results` and saves.
+It repeats this from `decide` on, until the plan `is_last`. Each rule is a row of a table here, and of one in
 docs/boot-reporter.md.
 """

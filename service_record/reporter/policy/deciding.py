@@ -1,6 +1,6 @@
-"""Decide the next steps of a round: which stage is reported, what is shipped, when the work is over. Pure.
+"""Decide the next steps of a round: reports, shipments, and when to stop. Pure.
 
-Each accepted PUT of a stage restarts the clock by which the service finds a stage stuck. So a fact is
+Each accepted PUT of a stage restarts the timer by which the service finds the stage stuck. So a fact is
 reported once, and nothing is reported periodically.
 """
 
@@ -35,7 +35,7 @@ from service_record.reporter.state import ReporterState
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """A row of a table of rules, of which the first that holds decides."""
+    """A row of a table of rules. The first rule that holds decides."""
 
     name: str
     holds: Callable[[RoundContext], bool]
@@ -47,37 +47,35 @@ class PolicyRule:
 
 
 def first(rules: Iterable[PolicyRule], context: RoundContext) -> PolicyRule | None:
-    """Return the first rule that holds; None when none does."""
+    """Return the first rule that holds, or None."""
     return next((rule for rule in rules if rule.holds(context)), None)
 
 
 PLACE: Final = f"{Fact.KEPT}: {Places().spool_directory}"
-"""The place of the bundle on the host: the directory, for its name changes with each newer one."""
+"""The text for a bundle on the host. It names the directory, because each bundle has another file name."""
 VOLATILE_PLACE: Final = f"{Fact.KEPT} until it reboots: {Places().volatile.spool_directory}"
 _INSTALLING: Final = frozenset({"installing", "installing-in-progress", "installing-pending-user-action"})
 _BOOTED: Final = (Fact.LOCAL, Fact.CONTROL_PLANE)
 _OVER: Final = frozenset({"Failed", "Done"})
 
 
-def _view(context: RoundContext) -> HostView | None:
+def _host_view(context: RoundContext) -> HostView | None:
     return context.view if isinstance(context.view, HostView) else None
 
 
 def _has_it(context: RoundContext) -> bool:
-    """Return whether the service has the fact already: from a round that was killed before it could note
-    that.
-    """
-    view = _view(context)
+    """Return whether the service has the fact already, from a round that was killed before it saved that."""
+    view = _host_view(context)
     return view is not None and (view.stage == context.fact or view.info.startswith(context.fact))
 
 
 def _is_installing(context: RoundContext) -> bool:
-    view = _view(context)
+    view = _host_view(context)
     return view is not None and view.status in _INSTALLING
 
 
-def _stage(context: RoundContext) -> str:
-    view = _view(context)
+def _current_stage(context: RoundContext) -> str:
+    view = _host_view(context)
     return view.stage if view else ""
 
 
@@ -93,21 +91,23 @@ _STAGE_MINUTES: Final[Mapping[str, tuple[int, ...]]] = {
     "Waiting for ignition": (1440,),
 }
 _OTHER_STAGE_MINUTES: Final = (60,)
-_NEAR_SECONDS: Final = 600.0
-_LATE_SECONDS: Final = 60.0
-"""The service looks at its hosts each 8 seconds, and clocks differ a little."""
+_BEFORE_LIMIT_SECONDS: Final = 600.0
+_AFTER_LIMIT_SECONDS: Final = 60.0
+"""The service checks its hosts every 8 seconds, and clocks differ a little."""
 
 
 def limit_is_near(context: RoundContext) -> bool:
-    """Return whether the service is about to find that the stage takes too long.
+    """Return whether the service's time limit for the stage is about to expire.
 
-    It counts from the latest report of the stage, ours included, and only in this one status.
+    The service counts from the latest report of the stage, and only in the status `installing-in-progress`.
     """
-    view = _view(context)
+    view = _host_view(context)
     if view is None or view.stage_age is None or view.status != "installing-in-progress":
         return False
     limits = [60.0 * minutes for minutes in _STAGE_MINUTES.get(view.stage, _OTHER_STAGE_MINUTES)]
-    return any(limit - _NEAR_SECONDS <= view.stage_age <= limit + _LATE_SECONDS for limit in limits)
+    return any(
+        limit - _BEFORE_LIMIT_SECONDS <= view.stage_age <= limit + _AFTER_LIMIT_SECONDS for limit in limits
+    )
 
 
 SILENCES: Final = (
@@ -125,7 +125,9 @@ SILENCES: Final = (
         "the service does not take stages",
     ),
     PolicyRule(
-        "no-view", lambda context: _view(context) is None, "the stage that the service knows is not known"
+        "no-view",
+        lambda context: _host_view(context) is None,
+        "the stage that the service knows is not known",
     ),
     PolicyRule(
         "has-it", _has_it, "the service has this fact already; a round that was killed had reported it"
@@ -137,12 +139,12 @@ SILENCES: Final = (
     ),
     PolicyRule(
         "no-stage",
-        lambda context: not _stage(context),
+        lambda context: not _current_stage(context),
         "a progress without a stage is answered 409; the installation has not begun for the service",
     ),
     PolicyRule(
         "over",
-        lambda context: _stage(context) in _OVER,
+        lambda context: _current_stage(context) in _OVER,
         "`Failed` is never sent: it ends the installation; after `Done` nothing is",
     ),
     PolicyRule(
@@ -162,38 +164,37 @@ SILENCES: Final = (
         "the service was asked as often as it may be for one fact",
     ),
 )
-"""Reasons not to report a fact; when none of these holds, it is reported."""
+"""Reasons not to report a fact. If none of these holds, it is reported."""
 
 WAITING: Final = frozenset({"no-view", "deferred", "stage-limit-near"})
-"""The reasons that may not hold any more in the next round."""
+"""The reasons that may no longer hold in the next round."""
 
 
 def stage_report(context: RoundContext) -> StageReport:
-    """Return the fact as the service can take it: as its own stage, or as information on the current one.
+    """Return the report of the fact: as a stage of its own, or as information on the current stage.
 
-    The current stage is sent as it was read, whatever it is: another would change the installation. So
-    `Rebooting` is sent of a host added on day two only when that is its stage; it would be `Done` by it.
+    The current stage is sent exactly as it was read, because any other would change the installation. For
+    instance, the service sets a host that is added on day two to `Done` when it gets `Rebooting`.
     """
     fact, stages = context.fact, context.settings.stages
     as_stage = stages is Stages.NEW or (stages is Stages.AUTO and context.state.stages_known is not False)
     place = bundle_place(context) if context.told_verdicts and context.is_wrong else ""
     if as_stage:
         return StageReport(fact=fact, stage=fact.value, info="", place=place)
-    return StageReport(fact=fact, stage=_stage(context), info=info(fact), place=place)
+    return StageReport(fact=fact, stage=_current_stage(context), info=info(fact), place=place)
 
 
 def verdict_report(context: RoundContext) -> StageReport | None:
-    """Return the report of what is wrong with the host and where its bundle is; None when there is none.
+    """Return the report of the verdict and the place of its bundle, or None.
 
-    It goes with the current stage, behind the fact that the service has; a fact that is still to be told
-    goes first. The service takes it in any status of the host. A verdict that differs only in numbers or
-    times is the same verdict, and there are at most `MOST_VERDICTS`: a host that fails in a new way each
-    minute must not put off the service's own time limit.
+    It is sent with the current stage, after the fact that the service has; an unreported fact is sent first.
+    The service accepts it in any status of the host. A verdict that differs only in numbers or times is the
+    same verdict. There are at most `MOST_VERDICTS` reports, because each one restarts the service's timer.
     """
-    view, state = _view(context), context.state
+    view, state = _host_view(context), context.state
     if view is None or not view.stage or not context.is_wrong or limit_is_near(context):
         return None
-    # On day two a host is `Done` before it boots from its disk; other words on that stage change no state.
+    # On day two a host is `Done` before it boots from its disk. Information on that stage changes nothing.
     is_final = view.stage in _OVER and not (view.stage == "Done" and _is_day_two(view))
     silence = first(SILENCES, context)
     waits = silence is None or silence.name in WAITING
@@ -218,10 +219,10 @@ NO_BUNDLE: Final = "No boot logs"
 
 
 def bundle_place(context: RoundContext) -> str:
-    """Return where the bundle of what is wrong is, in words for people who cannot log in to the host."""
+    """Return the place of the bundle, as text for people who may be unable to log in to the host."""
     state, fingerprint = context.state, context.evidence.fingerprint
     has_it = [name for name, spent in state.spent.items() if fingerprint in spent.fingerprints]
-    elsewhere = [_shown(name) for name in has_it if name != SERVICE]
+    elsewhere = [_display_name(name) for name in has_it if name != SERVICE]
     places = []
     if state.bundle is not None and (not has_it or keeps_bundle(context)):
         places.append(VOLATILE_PLACE if state.bundle.is_volatile else PLACE)
@@ -232,20 +233,20 @@ def bundle_place(context: RoundContext) -> str:
     return joined(*places) or NO_BUNDLE
 
 
-def _shown(destination: str) -> str:
+def _display_name(destination: str) -> str:
     """Return the name of a destination without the digest of its URL."""
     return destination if destination.startswith("directory:") else destination.rpartition(":")[0]
 
 
 def is_outstanding(context: RoundContext) -> bool:
-    """Return whether the fact of now may still be told in a later round."""
+    """Return whether the present fact may still be reported in a later round."""
     if context.settings.service is None or STAGE_CALLS in context.state.refused:
         return False
     return context.fact not in {*context.state.told, *context.state.dropped}
 
 
 def facts_with_service(context: RoundContext) -> tuple[Fact, ...]:
-    """Return the fact that the service has although this state does not know it."""
+    """Return the present fact if the service has it, but the state does not show that."""
     return (context.fact,) if _has_it(context) and context.fact not in context.state.told else ()
 
 
@@ -259,12 +260,11 @@ def _is_day_two(view: HostView) -> bool:
 
 
 def _is_installed(context: RoundContext) -> bool:
-    """Return whether the service says that the host is installed, and can know it.
+    """Return whether the service reliably shows the host as installed.
 
-    A host that is added on day two is `Done` for the service before it boots from its disk: what fails
-    after that, the service does not see.
+    A host that is added on day two is `Done` before it boots from its disk, and may still fail after that.
     """
-    view = _view(context)
+    view = _host_view(context)
     if view is None or _is_day_two(view):
         return False
     return view.status == "installed" or view.stage == "Done"
@@ -278,12 +278,13 @@ def _is_up_and_well(context: RoundContext) -> bool:
     return _is_up(context) and not context.is_wrong
 
 
-def _is_up_and_told(context: RoundContext) -> bool:
-    """Return whether the kubelet is proof that the work is over: not while something is wrong with a host
-    that has not joined its cluster.
+def _can_stop_for_kubelet(context: RoundContext) -> bool:
+    """Return whether the running kubelet means that the reporter can stop.
+
+    It does not while the fact may still be reported, or while a host that has not joined has a trouble.
     """
-    hasjoined = _stage(context) in _IN_CLUSTER
-    if not _is_up(context) or (context.is_wrong and not hasjoined):
+    has_joined = _current_stage(context) in _IN_CLUSTER
+    if not _is_up(context) or (context.is_wrong and not has_joined):
         return False
     silence = first(SILENCES, context)
     waits = silence is None or silence.name in WAITING
@@ -291,9 +292,9 @@ def _is_up_and_told(context: RoundContext) -> bool:
 
 
 def _is_final_denial(context: RoundContext, rule: str, answer: type[Refused | NoHost]) -> bool:
-    """Return whether a denial is the end.
+    """Return whether the service's denials end the reporter.
 
-    A service whose database is away denies every host. So a trouble that nobody has taken is offered again.
+    A service whose database is down denies every host. So an undelivered trouble is offered again instead.
     """
     if not context.is_denied(rule) or shipments.waits_for_delivery(context):
         return False
@@ -318,7 +319,7 @@ ENDINGS: Final = (
     ),
     PolicyRule(
         "kubelet-up",
-        _is_up_and_told,
+        _can_stop_for_kubelet,
         "the kubelet is up on the control plane's configuration, and nothing is wrong or the host has joined",
     ),
     PolicyRule(
@@ -334,7 +335,7 @@ ENDINGS: Final = (
         "the host was up for longer than `lifetime`, all boots together",
     ),
 )
-"""Reasons to stop for good, and clean up."""
+"""Reasons to stop permanently."""
 
 QUIET: Final = PolicyRule(
     "quiet",
@@ -345,10 +346,10 @@ QUIET: Final = PolicyRule(
 
 
 def is_undelivered(context: RoundContext) -> bool:
-    """Return whether something is, or was, wrong with the host that no destination has a bundle of.
+    """Return whether a present or earlier trouble of the host has no delivered bundle.
 
-    A bundle whose place on the host the service was told of, or that stays there for the sake of the agent's
-    logs, has not arrived, either.
+    A bundle counts as undelivered if its path was reported to the service, or if it is kept on the host
+    because of the agent's logs.
     """
     if not context.is_wrong:
         return shipments.has_undelivered(context)
@@ -364,12 +365,11 @@ def decide(
     *,
     is_settled: bool = False,
 ) -> RoundPlan:
-    """Return the next steps of a round. `view` is None if the service was not asked; see `asks`.
+    """Return the next steps of a round. `view` is None if it was not read; see `asks`.
 
-    Call this again with the state of `apply_results` until a plan `is_last`: an answer may ask for another
-    form or another slot. A stop is carried out after everything else. The verdict is reported last, because
-    it names the place of the bundle: when nothing else is left, or when `is_settled` (this round can do no
-    more).
+    Call this again with the state of `apply_results` until a plan `is_last`: an answer may require another
+    form or another log type. Carry out a stop after all other steps. The verdict is reported last, because it
+    contains the place of the bundle: after all other steps, or if `is_settled` (the round ships no more).
     """
     context = RoundContext(settings, state, evidence, view)
     end = first(ENDINGS, context)
@@ -389,7 +389,7 @@ def decide(
 
 
 _LIMITS = frozenset({"time-limit", "lifetime"})
-"""Endings that a bundle goes before even when nothing is wrong."""
+"""The rules before which even a healthy host ships a bundle."""
 
 
 def _with_stages(plan: RoundPlan, context: RoundContext) -> RoundPlan:
@@ -423,7 +423,7 @@ def _with_shipments(
     wishes = list(_wishes(context, rows, is_end=plan.stop is not None))
     affordable = [(want, want.shipment) for want in wishes if want.shipment is not None]
     newer = [want for want, _ in affordable if want.reason is not shipments.SPOOLED]
-    if newer:  # the spool holds one bundle: a newer one takes its place
+    if newer:  # the spool holds one bundle, and a newer one replaces it
         affordable = [(want, shipment) for want, shipment in affordable if want in newer]
     gather = any(not shipments.is_fresh(context, want.reason) for want in newer)
     why = [

@@ -1,4 +1,4 @@
-"""The context of one round, which all rules read, and the plan that they make. Pure."""
+"""The input of all rules, `RoundContext`, and their result, `RoundPlan`. Pure."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -15,19 +15,19 @@ from service_record.reporter.settings import Settings
 from service_record.reporter.state import BootSeen, ReporterState
 
 HOST_BOOT: Final = "host_boot"
-"""The service's slot of logs for boots, where it has one."""
+"""The log type for logs of a boot. Only some services have it."""
 HOST: Final = "host"
-"""The service's slot of logs for a host, which an upload takes from the logs before the reboot."""
+"""The log type for logs of a host. An upload replaces the logs from before the reboot."""
 SERVICE: Final = "assisted-service"
-"""The destination that both slots are of, and whose budget they share."""
+"""The destination of both log types, which share its budget."""
 NOT_OURS: Final = "not-ours"
 NO_SUCH_HOST: Final = "gone"
-"""The endings that the service speaks for by denying the host."""
-_MOST_INFO: Final = 2048
+"""`NOT_OURS` and `NO_SUCH_HOST` are the stop rules for denials by the service."""
+_MAX_INFO_CHARACTERS: Final = 2048
 
 
 class Fact(StrEnum):
-    """A fact that the service is told of a host, once. The first two are stages where it knows them."""
+    """A fact that is reported to the service once. The first two are stages, if the service knows them."""
 
     LOCAL = "Booted with local ignition"
     CONTROL_PLANE = "Booted with control plane ignition"
@@ -36,20 +36,20 @@ class Fact(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageReport:
-    """A fact for the assisted-service: one PUT of a stage and its information."""
+    """A report for the assisted-service: one PUT of a stage and its information."""
 
     fact: str
-    """A `Fact`, or the name under which a verdict is remembered."""
+    """A `Fact`, or the name of a verdict in the state."""
     stage: str
     info: str
     place: str = ""
-    """Where the bundle is. With it, the report also has the verdict; see `words`."""
+    """The place of the bundle, as text. If it is set, the report includes the verdict; see `words()`."""
 
     def words(self, verdict: str) -> str:
-        """Return the words for `progress_info`: the verdict is cut so that the other parts fit."""
+        """Return the text for `progress_info`. The verdict is cut so that the other parts fit."""
         if not self.place:
             return self.info
-        room = _MOST_INFO - len(joined(self.info, self.place)) - len(". ")
+        room = _MAX_INFO_CHARACTERS - len(joined(self.info, self.place)) - len(". ")
         return info(joined(self.info, verdict[: max(room, 0)], self.place))
 
     @property
@@ -59,20 +59,20 @@ class StageReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shipment:
-    """A bundle for a destination."""
+    """The upload of a bundle to a destination."""
 
     kind: str
-    """A name of the destination that is no secret; of the assisted-service, the type of logs."""
+    """The name of the destination, without secrets; for the assisted-service, the log type."""
     to: str = field(default="", repr=False)
-    """The destination, as `ship_to` names it; empty for the assisted-service."""
+    """The destination as in `ship_to`. Empty for the assisted-service."""
     most: int
-    """Bytes: a larger bundle is not shipped."""
+    """The size limit of the bundle, in bytes."""
     tries: int = 1
     """The limit of tries in this round."""
     fingerprint: str
-    """The fingerprint of what the bundle reports."""
+    """The fingerprint of the bundle's evidence."""
     last_word: str | None = None
-    """The limit that is near, when it is shipped for that."""
+    """The limit that is near, if that is why the bundle is shipped."""
 
     @property
     def destination(self) -> str:
@@ -82,31 +82,31 @@ class Shipment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """The reporter's work here is over."""
+    """The decision to stop permanently."""
 
     rule: str
     reason: str
     is_undelivered: bool = False
-    """True while a bundle of what is wrong with the host has not arrived: it is kept."""
+    """True if a trouble has no delivered bundle. The bundle is kept then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundPlan:
-    """The actions of this round, in this order. After stage reports or shipments, decide anew."""
+    """The next steps of this round, in this order. After reports or shipments, call `decide` again."""
 
     report: tuple[StageReport, ...] = ()
     told: tuple[Fact, ...] = ()
     """Facts that the service has already."""
     gather: bool = False
-    """Make a bundle, into the spool. Without it, what is shipped is there already."""
+    """True to make a bundle. If false, the bundle to ship is in the spool already."""
     bundle_bytes: int = 0
-    """The most that bundle may have."""
+    """The size limit of the new bundle."""
     ship: tuple[Shipment, ...] = ()
     keeps: bool = False
-    """True when the bundle in the spool stays there because the service's slot has the agent's logs."""
+    """True if the bundle stays in the spool because the service has the agent's logs."""
     stop: Stop | None = None
     why: tuple[str, ...] = ()
-    """The rules that decided, a line each: `NAME: REASON`."""
+    """A line for each rule that decided: `NAME: REASON`."""
 
     @property
     def is_last(self) -> bool:
@@ -125,8 +125,8 @@ class StepResult:
 
 
 def info(words: str) -> str:
-    """Words as the service can store them: 2048 characters without NUL; it answers 500 to others."""
-    return words.replace("\0", "")[:_MOST_INFO]
+    """Return the text as the service can store it: at most 2048 characters, without NUL."""
+    return words.replace("\0", "")[:_MAX_INFO_CHARACTERS]
 
 
 def joined(*words: str) -> str:
@@ -134,7 +134,7 @@ def joined(*words: str) -> str:
 
 
 def kind_of(target: str) -> str:
-    """Return the name of a destination that `ship_to` has: what is secret in a URL is not in it."""
+    """Return the name of a destination in `ship_to`. A digest replaces the secret parts of a URL."""
     if target.startswith("/"):
         return f"directory:{target}"
     plain = target.removeprefix(COLLECTOR)
@@ -147,22 +147,22 @@ def kind_of(target: str) -> str:
 LIFETIME: Final = "lifetime"
 DENIED_ROUNDS: Final = 3
 DENIED_SECONDS: Final = 1800.0
-"""The time and the rounds over which the service must say that a host is not its own until that is
-believed. With local authentication it answers 401 while its database is away.
+"""The reporter acts on denials after this number of rounds over at least this time. A service with local
+authentication answers 401 while its database is down.
 """
 _JOINED: Final = "Joined"
 STAGE_CALLS: Final = "stage"
-"""The kind of call under which a refusal to take stages is remembered."""
+"""The key of `ReporterState.refused` for a service that refuses stages."""
 MOST_TRIES: Final = 6
-"""Requests for one fact, including those of rounds that were killed."""
+"""The limit of requests for one fact, including those of killed rounds."""
 MOST_VERDICTS: Final = 4
 VERDICT: Final = "verdict "
-"""The beginning of the names under which reported verdicts are remembered."""
+"""The prefix of the names of reported verdicts in the state."""
 
 
 @dataclass(frozen=True)
 class RoundContext:
-    """Settings, state, evidence, and the service's view of the host; the view is None if it was not asked."""
+    """Settings, state, evidence, and the service's view of the host. The view is None if it was not read."""
 
     settings: Settings
     state: ReporterState
@@ -176,15 +176,15 @@ class RoundContext:
 
     @cached_property
     def is_later_boot(self) -> bool:
-        """Return whether this is certainly not the first boot from disk that the reporter sees."""
+        """Return whether the reporter has run in an earlier boot."""
         return self.state.ordinal(self.evidence.boot_id) > 1
 
     @cached_property
     def fact(self) -> Fact:
-        """Return the fact about the host now. It never goes back.
+        """Return the present fact of the host. `CONTROL_PLANE` is never followed by `LOCAL`.
 
-        The machine configuration decides while it is pending. After that any later boot is one with it; the
-        first is one when its kubelet has run: hosts that boot from disk only once get there without a reboot.
+        While the machine configuration is pending, the fact is `LOCAL`. After that, any later boot is
+        `CONTROL_PLANE`. So is a first boot whose kubelet has run: some hosts boot from disk only once.
         """
         if Fact.CONTROL_PLANE in {*self.state.told, *self.state.dropped}:
             return Fact.CONTROL_PLANE
@@ -194,12 +194,12 @@ class RoundContext:
         has_run = traces.has_kubelet or self.evidence.kubelet_healthy
         if self.is_later_boot or (traces.is_applied and has_run):
             return Fact.CONTROL_PLANE
-        isjoined = isinstance(self.view, HostView) and self.view.stage == _JOINED
-        return Fact.CONTROL_PLANE if isjoined else Fact.LOCAL
+        is_joined = isinstance(self.view, HostView) and self.view.stage == _JOINED
+        return Fact.CONTROL_PLANE if is_joined else Fact.LOCAL
 
     @cached_property
     def is_last_boot(self) -> bool:
-        """Return whether no other boot is waited for: its limit is the end."""
+        """Return whether no further boot is expected, so that the reporter may stop at `time_limit`."""
         return self.is_later_boot or self.state.is_careful or self.fact is Fact.CONTROL_PLANE
 
     @cached_property
@@ -213,12 +213,12 @@ class RoundContext:
 
     @cached_property
     def lived(self) -> float:
-        """Return the host's uptime in seconds, all boots together, as far as rounds saw it."""
+        """Return the total uptime of all boots in seconds, up to the last round of each."""
         return self.state.uptime_before(self.evidence.boot_id) + self.evidence.uptime
 
     @cached_property
     def limit_near(self) -> str | None:
-        """Return the limit that comes before the next round: the id of this boot, or `lifetime`."""
+        """Return the limit that expires before the next round: the id of this boot, or `lifetime`."""
         ahead = self.settings.frequency + self.settings.jitter
         if self.evidence.uptime + ahead >= self.settings.time_limit:
             return self.evidence.boot_id
@@ -226,10 +226,10 @@ class RoundContext:
 
     @cached_property
     def is_wrong(self) -> bool:
-        """Return whether a trouble is worth a bundle.
+        """Return whether the host has a trouble.
 
-        A service that a reboot interrupted counts from the second round of a boot on: after a planned reboot,
-        services take a while to start again.
+        A service that a reboot interrupted counts from the second round of a boot on, because services take a
+        while to start again after a planned reboot.
         """
         if not self.evidence.is_wrong:
             return False
@@ -237,7 +237,7 @@ class RoundContext:
 
     @cached_property
     def verdict_name(self) -> str:
-        """Return the beginning of the name of a report of what is wrong now; the bundle's place follows."""
+        """Return the prefix of the name of the present verdict. The bundle's place follows it."""
         return f"{VERDICT}{(self.evidence.trouble or self.evidence.fingerprint)[:16]}: "
 
     @cached_property
@@ -245,17 +245,17 @@ class RoundContext:
         return tuple(name for name in self.state.told if name.startswith(VERDICT))
 
     def is_denied(self, rule: str | None = None) -> bool:
-        """Return whether the service has denied the host for long enough to be believed."""
+        """Return whether the service has denied the host in enough rounds, over a long enough time."""
         row = self.state.denial
         if row is None or rule not in {None, row.rule}:
             return False
         return row.rounds >= DENIED_ROUNDS and row.until - row.since >= DENIED_SECONDS
 
     def is_paused(self, destination: str) -> bool:
-        """Return whether that destination has asked to be left alone for longer than until now."""
+        """Return whether a pause that the destination requested (`Retry-After`) is not over yet."""
         return self.state.is_paused(destination, self.evidence.boot_id, self.evidence.uptime)
 
 
 def round_of(evidence: HostEvidence) -> str:
-    """Return a name of the round with this evidence that no other round of the host has."""
+    """Return a unique name for the round with this evidence."""
     return f"{evidence.boot_id} {evidence.uptime:.2f}"

@@ -1,6 +1,6 @@
-"""Choose what is shipped, and decide when a round asks nobody and ships nothing. Pure.
+"""Choose the shipments of a round, and decide when a round sends nothing at all. Pure.
 
-No destination gets more than its budget. Beside the baseline of each boot, none gets the same twice.
+No destination gets more than its budget. Except for the baselines, none gets the same bundle twice.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,15 +25,15 @@ from service_record.reporter.settings import HostLogsPolicy, Send, Settings
 from service_record.reporter.state import ReporterState, Spent
 
 PROBE_BYTES: Final = 4096
-"""The cost of asking for a type of logs, at most; a probe is no upload."""
-_LEAST: Final = 1 << 16
-"""A bundle smaller than this would explain nothing."""
-_TRIES: Final = 2
+"""The bytes that a budget reserves for a probe. A probe does not count as an upload."""
+_MIN_BUNDLE_BYTES: Final = 1 << 16
+"""The least size of a useful bundle."""
+_MAX_TRIES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A destination that is not ruled out."""
+    """A usable destination: configured, and not permanently refused."""
 
     kind: str
     to: str = ""
@@ -45,14 +45,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """A row of the table: why a destination wants a bundle. The first that holds counts."""
+    """A reason to ship a bundle to a destination. The first row that holds decides."""
 
     name: str
     holds: Callable[[RoundContext, Spent], bool]
-    """Given what the destination has got."""
+    """Called with the context and the uploads of the destination."""
     reason: str
     is_for_the_reachable: bool = False
-    """True if no bundle is made for a destination that cannot be reached now."""
+    """True if the reason applies only while the destination is reachable."""
 
 
 def _is_new(context: RoundContext, spent: Spent) -> bool:
@@ -71,7 +71,7 @@ def _is_spooled(context: RoundContext, spent: Spent) -> bool:
 def _has_no_baseline(context: RoundContext, spent: Spent) -> bool:
     """Return whether the destination has no bundle of this boot, and may get one.
 
-    A newer bundle would take the place of an earlier trouble's in the spool, which nobody else may have.
+    It may not if the new bundle would replace that of an earlier trouble in the spool: there may be no copy.
     """
     bundle, evidence = context.state.bundle, context.evidence
     if spent.bundle_boot == evidence.boot_id:
@@ -114,7 +114,7 @@ WANTS: Final = (NEAR, WRONG, EACH, CHANGED, SPOOLED, BASELINE)
 
 
 def targets(context: RoundContext) -> Iterator[Target]:
-    """Yield the destinations; of the service's slots only one, the host's when that for boots is refused."""
+    """Yield the usable destinations. The service is one: `HOST_BOOT`, or `HOST` if it refused `HOST_BOOT`."""
     refused = context.state.refused
     if context.settings.service is not None:
         if HOST_BOOT not in refused:
@@ -127,7 +127,7 @@ def targets(context: RoundContext) -> Iterator[Target]:
 
 
 def want(context: RoundContext, target: Target, rows: tuple[Want, ...] = WANTS) -> Want | None:
-    """Return why this destination wants a bundle, of these reasons; None when it wants none."""
+    """Return the first of these reasons to ship a bundle to this destination, or None."""
     state = context.state
     is_withheld = context.evidence.fingerprint in state.withheld or target.kind in state.deferred
     if is_withheld or (target.kind == HOST and not context.is_wrong and has_agents_logs(context)):
@@ -139,9 +139,9 @@ def want(context: RoundContext, target: Target, rows: tuple[Want, ...] = WANTS) 
 
 
 def has_agents_logs(context: RoundContext) -> bool:
-    """Return whether the service's slot for the host's logs is to be left as it is.
+    """Return whether the host's logs at the service must not be replaced.
 
-    By default only our own logs in it are replaced; of a healthy host, not even those of an earlier trouble.
+    By default only the reporter's own uploads are replaced; on a healthy host, not those of a trouble.
     """
     view, settings, state = context.view, context.settings, context.state
     if not (isinstance(view, HostView) and view.logs_info):
@@ -153,7 +153,7 @@ def has_agents_logs(context: RoundContext) -> bool:
 
 
 def keeps_bundle(context: RoundContext) -> bool:
-    """Return whether a bundle of what is wrong stays on the host, for the sake of the agent's logs."""
+    """Return whether a bundle of a trouble stays on the host so that the agent's logs are not replaced."""
     is_wanted = any(target.kind == HOST for target in targets(context))
     return is_wanted and context.is_wrong and context.state.bundle is not None and has_agents_logs(context)
 
@@ -161,11 +161,11 @@ def keeps_bundle(context: RoundContext) -> bool:
 def shipment(
     context: RoundContext, target: Target, reason: Want, *, is_last: bool = False
 ) -> Shipment | None:
-    """Return the shipment, within what is left of the budget; None when that is too little.
+    """Return the shipment, limited to the rest of the budget, or None if that is too little.
 
-    Of each budget the last upload is for the round before a limit, or for the last round of all. Baselines
-    take the first half of each budget only: a host that reboots again and again must still be able to report
-    a new trouble. After a lost state the spent amounts are unknown, and one upload is all there is.
+    The last upload of each budget is reserved for the round before a limit, or for the last round. Baselines
+    use only the first half of each budget, so that a host that reboots repeatedly can still report a new
+    trouble. After a lost state the used amounts are unknown, so only one upload is allowed.
     """
     settings, spent = context.settings, context.state.spent_at(target.destination)
     shares = 2 if reason is BASELINE else 1
@@ -178,33 +178,33 @@ def shipment(
         uploads = min(uploads, (1 if reason is NEAR or is_last else 0) - spent.uploads)
     room = settings.total_bytes // shares - spent.bytes - PROBE_BYTES
     most = min(settings.upload_bytes, room)
-    if uploads < 1 or most < _LEAST:
+    if uploads < 1 or most < _MIN_BUNDLE_BYTES:
         return None
     bundle = context.state.bundle
     return Shipment(
         kind=target.kind,
         to=target.to,
         most=most,
-        tries=_TRIES if uploads >= _TRIES and room >= _TRIES * most else 1,
+        tries=_MAX_TRIES if uploads >= _MAX_TRIES and room >= _MAX_TRIES * most else 1,
         fingerprint=bundle.fingerprint if reason is SPOOLED and bundle else context.evidence.fingerprint,
         last_word=context.limit_near if reason is NEAR else None,
     )
 
 
 def _remaining(budget: int, spent: int, kept_back: int) -> int:
-    """Return the rest of a budget of uploads; a budget of one has none to keep back."""
+    """Return the rest of a budget of uploads, without the reserve. A budget of one has no reserve."""
     return budget - spent - (kept_back if budget > 1 else 0)
 
 
 def is_reachable(context: RoundContext, target: Target) -> bool:
-    """Return whether the destination is worth a try now: the service only when it has just answered."""
+    """Return whether to try the destination now. For the service, that requires a view in this round."""
     if context.is_paused(target.destination) or (target.kind == HOST and has_agents_logs(context)):
         return False
     return target.destination != SERVICE or isinstance(context.view, HostView)
 
 
 def is_fresh(context: RoundContext, reason: Want) -> bool:
-    """Return whether the bundle in the spool is the one that is wanted for a reason other than `SPOOLED`."""
+    """Return whether the bundle in the spool is recent enough for a reason other than `SPOOLED`."""
     bundle, evidence = context.state.bundle, context.evidence
     if bundle is None:
         return False
@@ -214,11 +214,11 @@ def is_fresh(context: RoundContext, reason: Want) -> bool:
 
 HOUR_SECONDS: Final = 3600.0
 _TIMER_SECONDS: Final = 60.0
-"""The unit's timer looks each minute whether a round is due: one may be that late."""
+"""The interval of the unit's timer. A round may be late by this time."""
 
 
 def has_news(context: RoundContext) -> bool:
-    """Return whether this round has a bundle to send that no earlier round has made or sent."""
+    """Return whether this round has something to send that no earlier round has made or sent."""
     settings, state, evidence = context.settings, context.state, context.evidence
     if settings.send is Send.ALWAYS:
         return True
@@ -226,16 +226,16 @@ def has_news(context: RoundContext) -> bool:
     if not is_wanted or evidence.fingerprint in state.withheld:
         return False
     if state.bundle is not None and state.bundle.fingerprint == evidence.fingerprint:
-        # Decided anew after each step: a bundle of this very round is still news.
+        # This is called again after each step: a bundle of this round is still new.
         return (state.bundle.boot_id, state.bundle.uptime) == (evidence.boot_id, evidence.uptime)
     has_it = [spent for spent in state.spent.values() if evidence.fingerprint in spent.fingerprints]
     return all(spent.round == context.round for spent in has_it)
 
 
 def spool_is_delivered(context: RoundContext) -> bool:
-    """Return whether every destination that is not ruled out has the bundle in the spool.
+    """Return whether every usable destination has the bundle in the spool.
 
-    A bundle that none of them has stays, also when all of them are ruled out.
+    False if no destination has it, even if none is usable.
     """
     state = context.state
     if state.bundle is None:
@@ -246,16 +246,16 @@ def spool_is_delivered(context: RoundContext) -> bool:
 
 
 def has_undelivered(context: RoundContext) -> bool:
-    """Return whether the spool has a bundle of something wrong with the host that no destination has."""
+    """Return whether the spool has a bundle of a trouble that no destination has."""
     bundle = context.state.bundle
     return bundle is not None and bundle.is_wrong and not context.state.is_delivered(bundle.fingerprint)
 
 
 def waits_for_delivery(context: RoundContext) -> bool:
-    """Return whether a trouble of this host has reached nobody because its destinations are away.
+    """Return whether a trouble waits for a destination or the service to become reachable.
 
-    That is a bundle that no destination has, although the budget of one has room for it, or a verdict that
-    the service was not told. A bundle whose place the service knows stays on the host, and waits for nothing.
+    True if no destination has the bundle although a budget has room for it, or if the verdict is unreported.
+    A bundle whose place was reported to the service does not wait.
     """
     state = context.state
     is_new = context.is_wrong and context.evidence.fingerprint not in state.withheld
@@ -274,27 +274,27 @@ def waits_for_delivery(context: RoundContext) -> bool:
 
 
 def is_held_up(context: RoundContext, target: Target) -> bool:
-    """Return whether only the agent's logs keep the bundle from this slot: waiting would change nothing."""
+    """Return whether the agent's logs prevent this upload. Waiting would not help then."""
     return target.kind == HOST and has_agents_logs(context)
 
 
 def is_past_time(context: RoundContext) -> bool:
-    """Return whether this boot had its time, and there is nothing new to send."""
+    """Return whether this boot is over its time limit, and there is nothing new to send."""
     if not context.is_over_limit or context.boot.rounds == 1 or has_news(context):
         return False
     return not context.is_last_boot or waits_for_delivery(context)
 
 
 def is_offered_again(context: RoundContext) -> bool:
-    """Return whether a waiting reporter offers in this round what nobody took.
+    """Return whether a waiting reporter offers its undelivered bundle in this round.
 
-    It does in the first round of each boot, but once an hour at most, and in a boot beyond its limit after
-    twice `time_limit`, four times, and so on. Where the limit or a denial would be the end, the first round
-    after the limit asks, too.
+    It does in the first round of each boot, but at most once an hour. Within a boot it does after twice
+    `time_limit`, four times, and so on; and directly after `time_limit` if the limit or a denial would
+    otherwise stop the reporter.
     """
     evidence, offered = context.evidence, context.state.offered
     if offered == context.lived:
-        return True  # decided at the beginning of this round; the service's answer changes nothing of it
+        return True  # `with_offer` decided this at the beginning of the round
     if not ((is_past_time(context) or context.is_denied()) and waits_for_delivery(context)):
         return False
     if offered is not None and context.lived - offered < HOUR_SECONDS:
@@ -310,12 +310,12 @@ def is_offered_again(context: RoundContext) -> bool:
 
 
 def is_quiet(context: RoundContext) -> bool:
-    """Return whether this round asks nobody and ships nothing."""
+    """Return whether this round makes no requests at all."""
     return is_past_time(context) and not is_offered_again(context)
 
 
 def asks(settings: Settings, state: ReporterState, evidence: HostEvidence) -> bool:
-    """Return whether this round asks the assisted-service for its view of the host."""
+    """Return whether this round reads the service's view of the host."""
     context = RoundContext(settings, state, evidence)
     if settings.service is None or not settings.service.is_usable or context.is_paused(SERVICE):
         return False
@@ -325,6 +325,6 @@ def asks(settings: Settings, state: ReporterState, evidence: HostEvidence) -> bo
 
 
 def with_offer(settings: Settings, state: ReporterState, evidence: HostEvidence) -> ReporterState:
-    """Return the state with the time of this round, if it offers again what nobody took."""
+    """Return the state, with the time of the offer if this round offers an undelivered bundle again."""
     context = RoundContext(settings, state, evidence)
     return replace(state, offered=context.lived) if is_offered_again(context) else state

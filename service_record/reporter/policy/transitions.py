@@ -1,4 +1,4 @@
-"""Changes of the state by the steps of a round. Pure.
+"""Change the state for the steps of a round. Pure.
 
 Count before sending: each request is counted and saved before it is sent (`count_step`), and the count is
 corrected when the outcome is known (`apply_results`). So a round that is killed in between has spent its
@@ -36,29 +36,29 @@ class Call(StrEnum):
     """A kind of request."""
 
     STAGE = "stage"
-    """A PUT of a stage that is a fact."""
+    """A PUT of a fact as a stage."""
     INFO = "info"
-    """A PUT of the current stage with other information."""
+    """A PUT of the current stage with new information."""
     UPLOAD = "upload"
 
 
 class ResponseClass(StrEnum):
-    """The meaning of an answer."""
+    """The effect of an answer on later requests."""
 
     DONE = "done"
     LATER = "later"
-    """An answer that says nothing of the request itself: a later round may try again, within its limits."""
+    """A temporary failure. A later round may try again, within the limits."""
     OTHER_FORM = "other form"
-    """The service does not know facts as stages: they are information on the current stage."""
+    """The service does not know facts as stages. They are sent as information on the current stage."""
     MOVED = "moved"
-    """The host has moved on: look once more what the service knows; the second time the fact is dropped."""
+    """The host has another stage now. The view is read once more; the second time the fact is dropped."""
     NEVER_AGAIN = "never again"
-    """This kind of request is over for good."""
+    """This kind of request is never made again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A row of the table: of the first one that fits, the meaning counts."""
+    """A row of the table of answers. The first row that matches decides."""
 
     name: str
     calls: frozenset[Call]
@@ -126,14 +126,14 @@ def classify(call: Call, outcome: Outcome) -> ResponseClass:
 
 
 _Value = TypeVar("_Value")
-_MOST_KEPT: Final = 64
-"""Fingerprints that are remembered for a destination: far more than its budget has uploads."""
-_BOOTS: Final = 16
-"""The number of boots that are remembered one by one."""
+_MAX_FINGERPRINTS: Final = 64
+"""The number of fingerprints kept for each destination: far more than the uploads in its budget."""
+_MAX_BOOTS: Final = 16
+"""The number of boots that are listed in the state. Earlier ones are only summed up."""
 
 
 def begin_round(state: ReporterState, evidence: HostEvidence) -> ReporterState:
-    """Return the state at the beginning of a round. It is saved first, so that a killed round counts."""
+    """Return the state at the beginning of a round. Save it at once, so that a killed round counts."""
     boot = state.boot(evidence.boot_id)
     others = tuple(each for each in state.boots if each is not boot)
     now = replace(
@@ -141,7 +141,7 @@ def begin_round(state: ReporterState, evidence: HostEvidence) -> ReporterState:
         rounds=(boot.rounds if boot else 0) + 1,
         uptime=max(evidence.uptime, boot.uptime if boot else 0.0),
     )
-    folded, recent = others[: -_BOOTS + 1], others[-_BOOTS + 1 :]
+    folded, recent = others[: -_MAX_BOOTS + 1], others[-_MAX_BOOTS + 1 :]
     return replace(
         state,
         boots=(*recent, now),
@@ -154,9 +154,9 @@ def begin_round(state: ReporterState, evidence: HostEvidence) -> ReporterState:
 def count_step(
     state: ReporterState, step: StageReport | Shipment, evidence: HostEvidence, size: int = 0
 ) -> ReporterState:
-    """Return the state to save before a step; without that the step must not be made.
+    """Return the state to save before a step. If it cannot be saved, the step must not be made.
 
-    `size` is the bundle's.
+    `size` is the size of the bundle in bytes.
     """
     if isinstance(step, StageReport):
         return replace(state, tries=_with(state.tries, step.fact, state.tries.get(step.fact, 0) + 1))
@@ -165,33 +165,35 @@ def count_step(
     counted = replace(counted, last_word=step.last_word or spent.last_word)
     state = replace(state, spent=_with(state.spent, step.destination, counted))
     state = _with_host_uploads(state, step, step.tries)
-    return replace(state, has_wrong_host_logs=True) if step.kind == HOST and _is_of_trouble(state) else state
+    return (
+        replace(state, has_wrong_host_logs=True) if step.kind == HOST and _is_trouble_bundle(state) else state
+    )
 
 
 def apply_results(
     state: ReporterState, plan: RoundPlan, results: Iterable[StepResult], evidence: HostEvidence
 ) -> ReporterState:
-    """Return the state after these results of a plan's steps, each of which `count_step` has counted."""
-    state = replace(state, told=_added(state.told, *plan.told))
+    """Return the state after these results of a plan's steps. Call `count_step` before each step."""
+    state = replace(state, told=_add(state.told, *plan.told))
     for result in results:
         if isinstance(result.step, StageReport):
             state = _after_report(state, result.step, result)
         else:
             state = _after_shipment(state, result.step, result, evidence)
         destination = SERVICE if isinstance(result.step, StageReport) else result.step.destination
-        state = _paused(state, destination, result.outcome, evidence)
+        state = _with_pause(state, destination, result.outcome, evidence)
     return state
 
 
 def with_view(state: ReporterState, view: View | None, evidence: HostEvidence) -> ReporterState:
-    """Return the state when the service gave this view."""
-    return _paused(_with_denial(state, view, evidence), SERVICE, view, evidence)
+    """Return the state after the service returned this view."""
+    return _with_pause(_with_denial(state, view, evidence), SERVICE, view, evidence)
 
 
 def has_moved(state: ReporterState, results: Iterable[StepResult]) -> bool:
-    """Return whether the service is to be asked for its view once more before anything else is decided.
+    """Return whether to read the view again before the next decision: the host has another stage now.
 
-    The state is that of `apply_results` with these results.
+    `state` is the result of `apply_results` with these results.
     """
     return any(
         classify(Call.INFO, result.outcome) is ResponseClass.MOVED and result.step.fact not in state.dropped
@@ -201,7 +203,7 @@ def has_moved(state: ReporterState, results: Iterable[StepResult]) -> bool:
 
 
 def with_bundle(state: ReporterState, evidence: HostEvidence, *, is_volatile: bool = False) -> ReporterState:
-    """Return the state when a bundle that tells of this evidence is in the spool."""
+    """Return the state with a bundle of this evidence in the spool."""
     bundle = SpooledBundle(
         fingerprint=evidence.fingerprint,
         boot_id=evidence.boot_id,
@@ -218,14 +220,14 @@ def without_bundle(state: ReporterState) -> ReporterState:
 
 
 def withheld(state: ReporterState, evidence: HostEvidence) -> ReporterState:
-    """Return the state when the bundle of this evidence must not leave the host, for a secret in it."""
-    return replace(state, withheld=_added(state.withheld, evidence.fingerprint)[-_MOST_KEPT:])
+    """Return the state after the bundle of this evidence was deleted because of a secret in it."""
+    return replace(state, withheld=_add(state.withheld, evidence.fingerprint)[-_MAX_FINGERPRINTS:])
 
 
 def _with_denial(state: ReporterState, view: View | None, evidence: HostEvidence) -> ReporterState:
-    """Count a round in which the service denies the host; any other answer ends the row.
+    """Return the state with one more denial, or without denials after any other answer.
 
-    Silence neither counts nor ends it.
+    A missing answer changes nothing.
     """
     if view is None or isinstance(view, Unreachable):
         return state
@@ -236,7 +238,7 @@ def _with_denial(state: ReporterState, view: View | None, evidence: HostEvidence
     row = state.denial
     if row is None or row.rule != rule:
         return replace(state, denial=Denial(rule=rule, since=lived, until=lived))
-    if lived <= row.until:  # asked again in the same round
+    if lived <= row.until:  # the view was read before in this round
         return state
     return replace(state, denial=replace(row, rounds=row.rounds + 1, until=lived))
 
@@ -246,23 +248,23 @@ def _after_report(state: ReporterState, step: StageReport, result: StepResult) -
     if meaning is ResponseClass.DONE:
         is_known = True if step.is_new_stage else state.stages_known
         kept = (Fact.KEPT,) if Fact.KEPT in step.place else ()
-        return replace(state, told=_added(state.told, step.fact, *kept), stages_known=is_known)
+        return replace(state, told=_add(state.told, step.fact, *kept), stages_known=is_known)
     if meaning is ResponseClass.OTHER_FORM:
         return replace(state, stages_known=False)
     if meaning is ResponseClass.NEVER_AGAIN:
         return replace(state, refused=_with(state.refused, STAGE_CALLS, _status(result)))
     if meaning is ResponseClass.MOVED:
         moved = state.moved.get(step.fact, 0) + 1
-        dropped = _added(state.dropped, step.fact) if moved > 1 else state.dropped
+        dropped = _add(state.dropped, step.fact) if moved > 1 else state.dropped
         return replace(state, moved=_with(state.moved, step.fact, moved), dropped=dropped)
-    # An answer is no acceptance for certain, so that it counts as no try; but 500 may be about the words
-    # themselves, for ever.
+    # After an error answer the fact was certainly not accepted, so the try does not count. A 500 counts: the
+    # text itself may cause it, and then it never succeeds.
     if isinstance(result.outcome, Answered) and result.outcome.status != HTTPStatus.INTERNAL_SERVER_ERROR:
         tries = max(0, state.tries.get(step.fact, 0) - 1)
         state = replace(state, tries=_with(state.tries, step.fact, tries))
     if state.tries.get(step.fact, 0) >= MOST_TRIES:
-        return replace(state, dropped=_added(state.dropped, step.fact))
-    return replace(state, deferred=_added(state.deferred, step.fact))
+        return replace(state, dropped=_add(state.dropped, step.fact))
+    return replace(state, deferred=_add(state.deferred, step.fact))
 
 
 def _after_shipment(
@@ -270,27 +272,29 @@ def _after_shipment(
 ) -> ReporterState:
     meaning = classify(Call.UPLOAD, result.outcome)
     spent = state.spent_at(step.destination)
-    uploads = _uploads(result, is_done=meaning is ResponseClass.DONE)
+    uploads = _count_uploads(result, is_done=meaning is ResponseClass.DONE)
     sent = result.outcome.sent or (result.size if meaning is ResponseClass.DONE else 0)
-    right = _spend(spent, evidence.boot_id, uploads - step.tries, sent - step.tries * result.size)
+    corrected = _spend(spent, evidence.boot_id, uploads - step.tries, sent - step.tries * result.size)
     if meaning is ResponseClass.DONE:
-        fingerprints = _added(right.fingerprints, step.fingerprint)[-_MOST_KEPT:]
+        fingerprints = _add(corrected.fingerprints, step.fingerprint)[-_MAX_FINGERPRINTS:]
         made_in = state.bundle.boot_id if state.bundle is not None else evidence.boot_id
-        right = replace(right, fingerprints=fingerprints, round=round_of(evidence), bundle_boot=made_in)
+        corrected = replace(
+            corrected, fingerprints=fingerprints, round=round_of(evidence), bundle_boot=made_in
+        )
     elif step.last_word is not None and uploads == 0:
-        right = replace(right, last_word=None)
-    state = replace(state, spent=_with(state.spent, step.destination, right))
+        corrected = replace(corrected, last_word=None)
+    state = replace(state, spent=_with(state.spent, step.destination, corrected))
     state = _with_host_uploads(state, step, uploads - step.tries)
     if meaning is ResponseClass.NEVER_AGAIN:
         return replace(state, refused=_with(state.refused, step.kind, _status(result)))
     if meaning is ResponseClass.DONE:
         if step.kind == HOST:
-            state = replace(state, has_wrong_host_logs=_is_of_trouble(state))
-        return replace(state, accepted=_added(state.accepted, step.kind))
-    return replace(state, deferred=_added(state.deferred, step.kind))
+            state = replace(state, has_wrong_host_logs=_is_trouble_bundle(state))
+        return replace(state, accepted=_add(state.accepted, step.kind))
+    return replace(state, deferred=_add(state.deferred, step.kind))
 
 
-def _is_of_trouble(state: ReporterState) -> bool:
+def _is_trouble_bundle(state: ReporterState) -> bool:
     return state.bundle is not None and state.bundle.is_wrong
 
 
@@ -300,8 +304,8 @@ def _with_host_uploads(state: ReporterState, step: Shipment, uploads: int) -> Re
     return replace(state, host_uploads=max(0, state.host_uploads + uploads))
 
 
-def _uploads(result: StepResult, *, is_done: bool) -> int:
-    """Return how often the bundle was sent, wholly or in part. A probe that was refused is not it."""
+def _count_uploads(result: StepResult, *, is_done: bool) -> int:
+    """Return how often the bundle was sent, completely or in part. A refused probe does not count."""
     sent = result.outcome.sent
     if sent <= PROBE_BYTES and not is_done:
         return 0
@@ -318,7 +322,7 @@ def _spend(spent: Spent, boot_id: str, uploads: int, size: int) -> Spent:
     )
 
 
-def _paused(
+def _with_pause(
     state: ReporterState, destination: str, answer: View | None, evidence: HostEvidence
 ) -> ReporterState:
     if not isinstance(answer, Answered) or not answer.retry_after:
@@ -331,7 +335,7 @@ def _status(result: StepResult) -> int:
     return result.outcome.status if isinstance(result.outcome, Answered) else 0
 
 
-def _added(values: tuple[str, ...], *more: str) -> tuple[str, ...]:
+def _add(values: tuple[str, ...], *more: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*values, *(str(item) for item in more))))
 
 
