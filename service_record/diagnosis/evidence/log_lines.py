@@ -87,7 +87,7 @@ _KINDS: Final = tuple(
         (
             JOURNAL,
             r"""(?:^|/) (?: (?:journals|unit-status|host_service_logs)/ | journalctl
-              | journal[^/]*(?:\.(?:logs?|txt|export)|_logs)$ ) | _service_name\.log$
+              | journal[^/]*(?:\.(?:logs?|txt|export)|_logs)$ ) | _service\.log$
               | (?:^|/)[^/]+_logs_[a-z-]+$""",  # must-gather's nodes: NODE_logs_kubelet
         ),
     )
@@ -103,7 +103,7 @@ _CONTAINER: Final = (
 )
 _RUN_LOG: Final = r"(?:^|/)journals/invocations/([^/]+)-[0-9a-f]{32}\.log$"
 """The journal of one run: all lines belong to its service, whichever process wrote them."""
-_SUFFIXES: Final = r"(?:_service_name)?\.(?:logs?|txt)$|\.service(?:\.txt)?$"
+_SUFFIXES: Final = r"(?:_service)?\.(?:logs?|txt)$|\.service(?:\.txt)?$"
 _ANACONDA: Final = ("anaconda", "anaconda-direct", "anaconda-pre")
 _CLOUD_INIT: Final = (
     *("cloud-init-local", "cloud-init", "cloud-init-network", "cloud-init-main"),
