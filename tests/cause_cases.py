@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import yaml
 
-from service_record.diagnosis.causes import Causes, scanner
+from service_record.diagnosis.causes import Causes, make_scanner
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
 from service_record.history import History, build_history
 from service_record.history.outcome import Facts
@@ -97,7 +97,7 @@ class CauseCase:
         files = {path: text for path, text in other.items() if path not in self.files}
         files |= {path: _joined(other.get(path, ""), text) for path, text in self.files.items()}
         if files:
-            reading = scanner(causes, history)
+            reading = make_scanner(causes, history)
             for path, text in files.items():
                 reading.read(path, BytesIO(text.encode()).read)
             causes = causes.with_evidence(reading.evidence(), history)

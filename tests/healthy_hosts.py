@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 
 from service_record.diagnosis import Diagnosis, diagnose
-from service_record.diagnosis.causes import Causes, judge_evidence, scanner
+from service_record.diagnosis.causes import Causes, judge_evidence, make_scanner
 from service_record.history import build_history
 from service_record.record.entry import Entry, Phase, Result
 from tests.builders import entry, timestamp
@@ -75,7 +75,7 @@ class Host:
     ) -> Diagnosis:
         """Return the diagnosis of its bundle by these rules, with these services and logs besides."""
         history = build_history([*self.records(), *failed])
-        reading = scanner(rules, history)
+        reading = make_scanner(rules, history)
         for path, text in {**self.files, **logs}.items():
             reading.read(path, BytesIO(text.encode()).read)
         causes = rules.with_evidence(reading.evidence(), history)

@@ -1,4 +1,4 @@
-"""Diagnosis of a host from its history and evidence: findings and the verdict, root cause first. Pure."""
+"""Diagnose a host from its history and evidence: the verdict, the root cause and other findings. Pure."""
 
 from service_record.diagnosis.diagnose import diagnose
 from service_record.diagnosis.findings import Diagnosis, Verdict

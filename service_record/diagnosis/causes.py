@@ -292,11 +292,11 @@ _LATEST_RUNS: Final = 3
 """Runs of a service whose pids identify its lines in a journal."""
 
 
-def scanner(causes: Causes, history: History, failed_services: frozenset[str] = frozenset()) -> "Scanner":
+def make_scanner(
+    causes: Causes, history: History, failed_services: frozenset[str] = frozenset()
+) -> "Scanner":
     """Return a scanner for the files of the host with this history."""
-    from service_record.diagnosis.evidence.scan import (
-        Scanner,
-    )  # needed only if there are files besides the records
+    from service_record.diagnosis.evidence.scan import Scanner  # needed only if there are such files
 
     own = {
         service.name: [run.pid for run in service.runs[-_LATEST_RUNS:] if run.pid is not None]
@@ -314,11 +314,11 @@ def read_evidence(
 
     Own lines are kept for services with records, services whose units failed, and the `named` services.
     """
-    reading = scanner(causes, history, failed_services(units).union(named))
+    scanner = make_scanner(causes, history, failed_services(units).union(named))
     for path, read in files:
         if path.rpartition("/")[2] != VERDICT_FILE:  # an earlier diagnosis is no evidence for this one
-            reading.read(path, read)
-    return causes.with_evidence(reading.evidence(), history)
+            scanner.read(path, read)
+    return causes.with_evidence(scanner.evidence(), history)
 
 
 def failed_services(units: Iterable[Unit]) -> frozenset[str]:
@@ -442,11 +442,11 @@ def add_likely_cause(trouble: Trouble, causes: Causes, ranked: Sequence[Standing
     """Add the likely cause to a trouble that no rule explains with certainty."""
     if trouble.cause is not None and (trouble.cause.is_cause or trouble.cause.is_pointer):
         return trouble
-    told = trouble.telling
-    if told is None and (line := telling_line(trouble.facts.message)) is not None:
-        told = QuotedLine(line, "")
+    telling = trouble.telling
+    if telling is None and (line := telling_line(trouble.facts.message)) is not None:
+        telling = QuotedLine(line, "")
     doubtful = causes.doubtful.get(trouble.service, ())
-    cause = likely_cause(trouble.service, told, trouble.cause, doubtful, ranked)
+    cause = likely_cause(trouble.service, telling, trouble.cause, doubtful, ranked)
     return trouble if cause is None else replace(trouble, cause=cause)
 
 

@@ -217,7 +217,7 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Damaged(msgspec.Struct, frozen=True, kw_only=True):
-    """Damage in a record, or beside it."""
+    """Damage in a record, or an unfinished write of it."""
 
     service: str
     pieces: int
@@ -231,7 +231,7 @@ class Damaged(msgspec.Struct, frozen=True, kw_only=True):
     has_no_run: bool = False
     """True if no run can be read."""
     is_unfinished: bool = False
-    """True if a write by upstream's shim did not end, and left its file beside the record."""
+    """True if an unfinished write by upstream's shim left its temporary file next to the record."""
 
 
 class UnsetClock(msgspec.Struct, frozen=True, kw_only=True):
@@ -290,7 +290,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     host: HostCause | None = None
     """The cause found in the host's files, if no trouble is the root."""
     stands_out: tuple[QuotedLine, ...] = ()
-    """The log lines to read first; beside a certain cause, error lines that it does not explain."""
+    """The log lines to read first. With a certain cause: the error lines that it does not explain."""
     has_no_records: bool = False
     """True if only the files of the host were judged."""
     looked: Looked = msgspec.field(default_factory=Looked)

@@ -36,17 +36,17 @@ LEAST_UNEXPLAINED: Final = 6.5
 
 def likely_cause(
     service: str,
-    told: QuotedLine | None,
+    telling: QuotedLine | None,
     known: KnownCause | None,
     doubtful: Sequence[KnownCause],
     ranked: Sequence[StandingOut],
 ) -> KnownCause | None:
     """Return the most likely cause of a failure; None if no candidate scores enough.
 
-    `told` is the telling line of the service. `known` is the symptom or form of death that a rule found.
+    `telling` is the telling line of the service. `known` is the symptom or form of death that a rule found.
     """
     best_score, best = LEAST_POINTER, None
-    for score, cause in _score_candidates(service, told, doubtful, ranked):
+    for score, cause in _score_candidates(service, telling, doubtful, ranked):
         if score > best_score:
             best_score, best = score, cause
     if best is None or known is None:
@@ -56,12 +56,12 @@ def likely_cause(
 
 
 def _score_candidates(
-    service: str, told: QuotedLine | None, doubtful: Sequence[KnownCause], ranked: Sequence[StandingOut]
+    service: str, telling: QuotedLine | None, doubtful: Sequence[KnownCause], ranked: Sequence[StandingOut]
 ) -> Iterator[tuple[float, KnownCause]]:
     scores = {one.text: one.score for one in ranked}
-    if told is not None and not is_shallow(told.line):
-        score = scores.get(told.line.strip(), score_text(told.line) + _OWN_LINE_SCORE)
-        yield score, _unknown_line_cause(OWN_ERROR, told.line, told.place or None, "")
+    if telling is not None and not is_shallow(telling.line):
+        score = scores.get(telling.line.strip(), score_text(telling.line) + _OWN_LINE_SCORE)
+        yield score, _unknown_line_cause(OWN_ERROR, telling.line, telling.place or None, "")
     for cause in doubtful:
         if cause.line is None:
             continue
@@ -94,7 +94,7 @@ def _unknown_line_cause(name: str, line: str, place: str | None, by: str) -> Kno
 
 
 def lines_to_show(
-    ranked: Sequence[StandingOut], cause: KnownCause | None, told: QuotedLine | None, *, has_failed: bool
+    ranked: Sequence[StandingOut], cause: KnownCause | None, telling: QuotedLine | None, *, has_failed: bool
 ) -> tuple[StandingOut, ...]:
     """Return the lines that stand out and are not shown elsewhere on the page.
 
@@ -102,8 +102,8 @@ def lines_to_show(
     points for being near one, so the limit is lower.
     """
     shown = {cause.line.strip()} if cause is not None and cause.line is not None else set()
-    if told is not None:
-        shown.add(told.line.strip())
+    if telling is not None:
+        shown.add(telling.line.strip())
     rest = [one for one in ranked if one.text not in shown]
     if cause is not None and cause.is_cause:
         least = LEAST_UNEXPLAINED if has_failed else LEAST_UNEXPLAINED - NEAR_IN_TIME

@@ -1,1 +1,1 @@
-"""Evidence: facts and lines of one host, each with its place, out of whatever files a source has. Pure."""
+"""Evidence: the facts and log lines in the files of one host, each with its place. Pure."""
