@@ -541,10 +541,18 @@ __sr_on_err() { # STATUS OPTIONS LINE COMMAND PIPESTATUS...; before the service'
 __sr_on_exit_call() { # STATUS [ARGUMENT...]; called by `exit`, to note the line of the call
   if [[ $BASHPID == "${__sr_pid-}" && $# -le 2 && ${2-} != --* ]]; then
     if [[ ${__sr[ended]-} == later ]]; then # in the service's EXIT trap
-      case ${2-$1} in
-      0) __sr_end success ',"exitCode":0' ;;
-      *[!0-9]*) __sr[ended]=1 ;; # bash prints an error, and ends with another status
-      *) __sr_end failure ",\"exitCode\":$((10#${2-$1} & 255))" ;;
+      __sr_answer=${2-$1}
+      case ${__sr_answer#[-+]} in
+      '' | *[!0-9]* | ???????????????????*) __sr[ended]=1 ;; # bash refuses most of these
+      *)
+        [[ $__sr_answer == -* ]] && __sr_answer=$((-10#${__sr_answer#-} & 255)) ||
+          __sr_answer=$((10#${__sr_answer#+} & 255))
+        if [[ $__sr_answer == 0 ]]; then
+          __sr_end success ',"exitCode":0'
+        else
+          __sr_end failure ",\"exitCode\":$__sr_answer"
+        fi
+        ;;
       esac
     fi
     __sr[exit_line]=${BASH_LINENO[2]-} __sr[exit_command]="exit${2+ ${2:0:4096}}"

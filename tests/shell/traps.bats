@@ -536,6 +536,21 @@ END
   done
 }
 
+@test "an EXIT trap may exit with any number, or with none" {
+  script number.sh <<'END'
+. "$SHIM"
+trap 'exit "$1" 2>/dev/null' EXIT
+END
+  for number in 0 007 08 256 -1 -256 +3 ' 4' '' abc 99999999999999999999; do
+    unchanged number.sh "$number"
+    case $number in
+    0 | 256 | -256) recorded "service end success" ;;
+    ' 4' | '' | abc | 9*) recorded "service start -" ;; # no end: bash refuses most of these
+    *) recorded "service end failure" ;;
+    esac
+  done
+}
+
 @test "exec of a missing command ends unchanged" {
   : >plain-file
   for how in 'exec no-such-command' 'exec ./plain-file x || exit 9' 'f() { exec -a name "$missing" x; }; f' \
