@@ -88,14 +88,14 @@ def test_a_bad_budget_file_is_refused_in_one_line_with_its_place(text: str, faul
 
 
 def of_stage(budgets: Budgets, stage: str, runs: Sequence[Run]) -> Budget:
-    return budgets.of_stage("job", stage, budgets.learn("job", runs))
+    return budgets.find_stage_budget("job", stage, budgets.learn("job", runs))
 
 
 def test_the_file_decides_then_what_succeeded_then_the_default() -> None:
     job = history(*took(200, 400))
     runs = job.services[0].runs
     named = Budgets(file=BudgetFile(stage=7, stages={("job", "pull"): 5}))
-    assert (of_stage(named, "pull", runs).seconds, named.of_run("job")) == (5, None)
+    assert (of_stage(named, "pull", runs).seconds, named.find_run_budget("job")) == (5, None)
     assert of_stage(named, "other", runs).seconds == 7
     learned = of_stage(Budgets(), "pull", runs)
     assert (learned.seconds, learned.basis, learned.executions, learned.longest) == (

@@ -424,7 +424,7 @@ def test_a_rule_has_what_its_file_says_of_it() -> None:
 
 
 def test_a_long_value_is_told_without_its_middle_and_not_pasted() -> None:
-    phrase = Phrase.of("at {x}")
+    phrase = Phrase.parse("at {x}")
     assert phrase.fill({"x": f"{'a' * 50}\n {'b' * 49}"}) == f"at {'a' * 50} {'b' * 49}"
     assert phrase.fill({"x": "a" * 51 + "b" * 50}) == f"at {'a' * 48}...{'b' * 48}"
     values = {"x": "a" * 200, "y": "a" * 201, "z": "-rf", "n": "a\nb", "q": "a b"}
@@ -434,7 +434,7 @@ def test_a_long_value_is_told_without_its_middle_and_not_pasted() -> None:
 
 
 def test_brackets_choose_where_a_placeholder_is_in_them() -> None:
-    phrase = Phrase.of("[0-9] ${x} {{y}} [a {b} {c}|no b] and [{d}]")
+    phrase = Phrase.parse("[0-9] ${x} {{y}} [a {b} {c}|no b] and [{d}]")
     assert (sorted(phrase.names), sorted(phrase.needs)) == (["b", "c", "d"], [])
     assert phrase.fill({"b": "1"}) == "[0-9] ${x} {{y}} no b and "
     assert phrase.fill({"b": "1", "c": "2", "d": "3"}) == "[0-9] ${x} {{y}} a 1 2 and 3"

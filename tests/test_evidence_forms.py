@@ -524,7 +524,7 @@ BOOTS: dict[str, bytes | str] = {
 
 @pytest.mark.parametrize("form", BOOTS)
 def test_lines_before_the_latest_boot_are_of_an_earlier_one(form: str) -> None:
-    scanner = Scanner(LineSet([(7, Pattern.of(TELLING))]), {}, Era())
+    scanner = Scanner(LineSet([(7, Pattern.parse(TELLING))]), {}, Era())
     scanner.read("out.txt", io.BytesIO(as_bytes(BOOTS[form])).read)
     ((line,),) = scanner.evidence().lines.values()
     assert (line.is_earlier_boot, TELLING in line.text) == (True, True)
@@ -532,7 +532,7 @@ def test_lines_before_the_latest_boot_are_of_an_earlier_one(form: str) -> None:
 
 @pytest.mark.parametrize("form", JOURNALS)
 def test_lines_of_the_only_boot_are_of_the_latest(form: str) -> None:
-    scanner = Scanner(LineSet([(7, Pattern.of(TELLING))]), {}, Era())
+    scanner = Scanner(LineSet([(7, Pattern.parse(TELLING))]), {}, Era())
     scanner.read("out.txt", io.BytesIO(as_bytes(JOURNALS[form])).read)
     ((line,),) = scanner.evidence().lines.values()
     assert not line.is_earlier_boot
@@ -540,7 +540,7 @@ def test_lines_of_the_only_boot_are_of_the_latest(form: str) -> None:
 
 @pytest.mark.parametrize("form", ["json", "json-pretty", "export", "verbose"])
 def test_structured_journal_has_units_and_priorities(form: str) -> None:
-    scanner = Scanner(LineSet([(7, Pattern.of(TELLING))]), {"frob": [], "sshd": []}, Era())
+    scanner = Scanner(LineSet([(7, Pattern.parse(TELLING))]), {"frob": [], "sshd": []}, Era())
     scanner.read("out.txt", io.BytesIO(as_bytes(JOURNALS[form])).read)
     evidence = scanner.evidence()
     ((line,),) = evidence.lines.values()

@@ -220,7 +220,7 @@ def test_a_boot_from_the_medium_after_an_installation_is_found(
 def test_numbers_in_a_line_are_measured(
     measure: str, values: dict[str, str], measured: dict[str, str] | None
 ) -> None:
-    assert MEASURES[measure].of(values) == measured
+    assert MEASURES[measure].compute(values) == measured
 
 
 @pytest.mark.parametrize(

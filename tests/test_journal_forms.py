@@ -4,7 +4,7 @@ from io import BytesIO
 
 import pytest
 
-from service_record.diagnosis.evidence.journal_forms import as_lines
+from service_record.diagnosis.evidence.journal_forms import convert_to_lines
 from service_record.record.recognition import FileForm
 
 TIME = "__REALTIME_TIMESTAMP=1795223110123456\n"
@@ -16,7 +16,7 @@ MAX_FIELD = 16 << 20
 def lines(journal: bytes, most: int = BLOCK) -> list[bytes]:
     """The lines of a journal that is read at most so many bytes at a time; each block ends with one."""
     stream = BytesIO(journal)
-    read = as_lines(FileForm.JOURNAL_EXPORT, lambda size: stream.read(min(size, most)))
+    read = convert_to_lines(FileForm.JOURNAL_EXPORT, lambda size: stream.read(min(size, most)))
     blocks = list(iter(lambda: read(1), b""))
     assert all(block.endswith(b"\n") for block in blocks)
     return b"".join(blocks).split(b"\n")[:-1]
@@ -93,14 +93,14 @@ def test_a_line_without_an_end_is_not_read_for_ever() -> None:
         assert len(asked) < 200
         return b"x" * size
 
-    as_lines(FileForm.JOURNAL_EXPORT, endless)(1)
+    convert_to_lines(FileForm.JOURNAL_EXPORT, endless)(1)
     assert MAX_FIELD < len(asked) * BLOCK <= MAX_FIELD + 2 * BLOCK
 
 
 def test_a_long_journal_comes_in_blocks() -> None:
     journal = f"{TIME}MESSAGE={'x' * 1000}\n\n".encode() * 600
     stream = BytesIO(journal)
-    read = as_lines(FileForm.JOURNAL_EXPORT, stream.read)
+    read = convert_to_lines(FileForm.JOURNAL_EXPORT, stream.read)
     blocks = list(iter(lambda: read(1), b""))
     assert [len(block) >= BLOCK for block in blocks] == [True, True, False]
     assert max(map(len, blocks)) < BLOCK + 2000

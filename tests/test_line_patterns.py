@@ -54,7 +54,7 @@ def test_every_way_finds_the_same_patterns_in_every_text_and_line() -> None:
 
 def test_text_full_of_words_is_searched_with_one_set() -> None:
     words = [f"word{number:02}" for number in range(70)]
-    patterns = LineSet(enumerate([Pattern.of(f"{word}$") for word in words]))
+    patterns = LineSet(enumerate([Pattern.parse(f"{word}$") for word in words]))
     assert patterns.tests(" ".join(words[:60]).encode()) == {59}
     assert "_set" not in vars(patterns)
     assert patterns.tests(" ".join(words).encode()) == {69}
@@ -62,19 +62,19 @@ def test_text_full_of_words_is_searched_with_one_set() -> None:
 
 
 def test_a_line_is_looked_at_as_far_as_it_is_said() -> None:
-    patterns = LineSet([(1, Pattern.of("disk full"))])
+    patterns = LineSet([(1, Pattern.parse("disk full"))])
     block = b"disk full, disk full\nthe disk full\nthe disk full of it\na disk full"
     assert list(patterns.lines(block, 11)) == [(0, 20, {1}), (55, 66, {1})]
 
 
 def test_words_that_overlap_are_all_found() -> None:
-    patterns = LineSet(enumerate(map(Pattern.of, ["disk", "iskra", "skra[bp]", "dis[ck]", "disk full"])))
+    patterns = LineSet(enumerate(map(Pattern.parse, ["disk", "iskra", "skra[bp]", "dis[ck]", "disk full"])))
     assert list(patterns.lines(b"diskrap of\nx\n", 1 << 14)) == [(0, 10, {0, 1, 2, 3})]
 
 
 def test_a_pattern_without_words_and_one_of_whole_lines_are_found_in_every_line() -> None:
-    for more in ([], [(3, Pattern.of("[[:digit:]]{3}$"))]):
-        patterns = LineSet([(1, Pattern.of("^MemoryError$")), (2, Pattern.of("disk full")), *more])
+    for more in ([], [(3, Pattern.parse("[[:digit:]]{3}$"))]):
+        patterns = LineSet([(1, Pattern.parse("^MemoryError$")), (2, Pattern.parse("disk full")), *more])
         found = list(patterns.lines(b"fine\nMemoryError\ndisk full 100\nno MemoryError", 1 << 14))
         assert found == [(5, 16, {1}), (17, 30, {2, 3} if more else {2})]
 
@@ -116,7 +116,7 @@ def test_a_needle_is_in_every_match(pattern: str, needles: tuple[str, ...]) -> N
 
 @pytest.mark.parametrize("text", ["\u212aernel", "di\u017fk full", "caf\udcff DISK FULL"])
 def test_letters_that_fold_to_those_of_a_pattern_are_found_by_its_words(text: str) -> None:
-    numbered = tuple(enumerate([Pattern.of("kernel"), Pattern.of("disk full")]))
+    numbered = tuple(enumerate([Pattern.parse("kernel"), Pattern.parse("disk full")]))
     raw = text.encode(errors="surrogateescape")
     expected = LineSet(numbered).tests_by_set(raw)
     assert LineSet(numbered).tests(raw) == expected != set()

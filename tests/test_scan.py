@@ -21,7 +21,7 @@ RECORD_OF_A = f"a/{RECORD}"
 
 def scanned(files: Mapping[str, str | bytes], most: int = BLOCK) -> Evidence:
     """The evidence in files that are read so many bytes at a time; `far` is test 7, `job` process 4711."""
-    scanner = Scanner(LineSet([(7, Pattern.of("far"))]), {"job": [4711], "idle": []}, Era())
+    scanner = Scanner(LineSet([(7, Pattern.parse("far"))]), {"job": [4711], "idle": []}, Era())
     for path, text in files.items():
         stream = BytesIO(text.encode() if isinstance(text, str) else text)
         scanner.read(path, lambda size, stream=stream: stream.read(min(size, most)))  # type: ignore[misc]

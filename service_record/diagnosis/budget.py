@@ -55,7 +55,7 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
     file: BudgetFile = msgspec.field(default_factory=BudgetFile)
     baseline: History | None = None
 
-    def of_run(self, service: str) -> Budget | None:
+    def find_run_budget(self, service: str) -> Budget | None:
         """Return the budget of a run if the file has one. There is no default: some services run forever."""
         seconds = self.file.runs.get(service)
         return None if seconds is None else Budget(seconds=seconds, basis=Basis.FILE)
@@ -64,7 +64,7 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
         """Return the durations from which stage budgets of a service are derived."""
         return Learned(durations(runs), durations(runs_of(self.baseline, service)))
 
-    def of_stage(self, service: str, stage: str, learned: "Learned") -> Budget:
+    def find_stage_budget(self, service: str, stage: str, learned: "Learned") -> Budget:
         """Return the budget of a stage or command."""
         seconds = self.file.stages.get((service, stage))
         if seconds is not None:

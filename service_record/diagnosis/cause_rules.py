@@ -38,7 +38,7 @@ class Phrase(msgspec.Struct, frozen=True):
     parts: tuple[_TextPart, ...]
 
     @classmethod
-    def of(cls, text: str) -> Self:
+    def parse(cls, text: str) -> Self:
         """Parse the text of a phrase. Brackets without a placeholder are ordinary text."""
         parts: list[_TextPart] = []
         end = 0
@@ -79,7 +79,7 @@ def fill_commands(commands: Iterable[str], values: Mapping[str, str]) -> Iterato
     """
     safe = {name: shlex.quote(value) for name, value in values.items() if _is_safe(value)}
     for command in commands:
-        phrase = Phrase.of(command)
+        phrase = Phrase.parse(command)
         if phrase.needs <= safe.keys():
             yield phrase.fill_with(safe, lambda value: value)
 

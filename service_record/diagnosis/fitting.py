@@ -484,7 +484,7 @@ def _line_values(match: Any, test: LineTest, facts: KnownFacts) -> Mapping[str, 
         # Facts have addresses with the prefix length: 192.0.2.20/24.
         if groups.get(group) not in {one.value.partition("/")[0] for one in facts.all(fact)}:
             return None
-    measured = {} if test.measure is None else MEASURES[test.measure].of(groups)
+    measured = {} if test.measure is None else MEASURES[test.measure].compute(groups)
     return None if measured is None else {**groups, **measured}
 
 

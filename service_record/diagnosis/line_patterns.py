@@ -40,7 +40,7 @@ class Pattern(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
     """True if every text with the needle matches, so that the pattern need not be tried."""
 
     @classmethod
-    def of(cls, text: str) -> Self:
+    def parse(cls, text: str) -> Self:
         """Make a pattern from its text. The text is not checked here; `compiled` raises if it is invalid."""
         return cls(text, tuple(_GROUP.findall(text)), find_needles(text))
 

@@ -195,8 +195,8 @@ def _spans_with_budget(
     learned = budgets.learn(service.name, service.runs if spans else ())
     for span in spans:
         what = "stage" if isinstance(span, Stage) else "pre-command" if span.is_before else "post-command"
-        yield span, what, span.name, budgets.of_stage(service.name, span.name, learned)
-    whole = budgets.of_run(service.name)
+        yield span, what, span.name, budgets.find_stage_budget(service.name, span.name, learned)
+    whole = budgets.find_run_budget(service.name)
     if whole is not None:
         yield run, "run", service.name, whole
 
@@ -227,5 +227,5 @@ def _judge_running(service: ServiceHistory, run: Run, context: JudgingContext) -
 
 def _find_budget(span: Stage | Command | None, service: ServiceHistory, budgets: Budgets) -> Budget | None:
     if span is None:
-        return budgets.of_run(service.name)
-    return budgets.of_stage(service.name, span.name, budgets.learn(service.name, service.runs))
+        return budgets.find_run_budget(service.name)
+    return budgets.find_stage_budget(service.name, span.name, budgets.learn(service.name, service.runs))

@@ -342,7 +342,7 @@ def _check(value: Value) -> str:
 
 
 def _pattern(value: Value, name: str) -> Pattern:
-    pattern = Pattern.of(value.text(f"a pattern of `{name}`"))
+    pattern = Pattern.parse(value.text(f"a pattern of `{name}`"))
     import re2  # slow import, needed only to check rules
 
     try:
@@ -381,7 +381,7 @@ def _command(value: Value, names: Collection[str]) -> str:
 
 
 def _phrase(value: Value, name: str, names: Collection[str]) -> Phrase:
-    phrase = Phrase.of(value.text(f"`{name}`"))
+    phrase = Phrase.parse(value.text(f"`{name}`"))
     _check_names(value, phrase.names, names)
     unsure = phrase.needs - _ALWAYS_KNOWN
     if unsure:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from service_record.diagnosis.evidence.journal_forms import Read, as_lines
+from service_record.diagnosis.evidence.journal_forms import Read, convert_to_lines
 from service_record.diagnosis.evidence.journal_runs import CONSOLE, read_console, read_runs
 from service_record.diagnosis.evidence.log_lines import INSTALLER, Era, LogStream, classify_file, log_line
 from service_record.history.from_installers import (
@@ -125,7 +125,7 @@ def _read_capture(form: FileForm, read: Read, installer: InstallerLog | None) ->
 
 def _read_steps(installer: InstallerLog, form: FileForm, read: Read, era: Era) -> Records:
     own = LogStream("", INSTALLER, form=form)
-    lines = (log_line(own, 0, line, era) for line in _lines(as_lines(form, read)))
+    lines = (log_line(own, 0, line, era) for line in _lines(convert_to_lines(form, read)))
     steps = installer.read(InstallerLine(line.text, line.time, line.name) for line in lines)
     return installer_entries(installer.name, steps)
 

@@ -413,7 +413,7 @@ def slow_probe(values: Values) -> Values | None:
 class Measure(msgspec.Struct, frozen=True):
     """A test of the numbers in the named groups of a pattern."""
 
-    of: Callable[[Values], Values | None]
+    compute: Callable[[Values], Values | None]
     """Returns further values to fill in, or None if the test fails."""
     groups: tuple[str, ...]
     """The groups that the pattern must have."""

@@ -35,7 +35,7 @@ Fields = dict[bytes, bytes]
 _T = TypeVar("_T")
 
 
-def as_lines(form: FileForm, read: Read) -> Read:
+def convert_to_lines(form: FileForm, read: Read) -> Read:
     """Return a function that reads a file as plain lines, one block per call. It ignores its argument."""
     if form in WITH_FIELDS:
         boots = _Boots()

@@ -14,7 +14,13 @@ from typing import Final
 
 import msgspec
 
-from service_record.diagnosis.evidence.journal_forms import WITH_FIELDS, Fields, Read, as_lines, read_fields
+from service_record.diagnosis.evidence.journal_forms import (
+    WITH_FIELDS,
+    Fields,
+    Read,
+    convert_to_lines,
+    read_fields,
+)
 from service_record.diagnosis.evidence.log_lines import Era, program_names, time_in_journal
 from service_record.history.from_journal import JournalMessage, JournalMoment, JournalRuns
 from service_record.history.unit_events import UNIT
@@ -60,7 +66,7 @@ def read_runs(form: FileForm, read: Read, era: Era, *, is_year_known: bool = Tru
         for fields in read_fields(form, read):
             _add_fields(runs, fields)
         return runs
-    return _read_text(as_lines(form, read), era, is_year_known=is_year_known)
+    return _read_text(convert_to_lines(form, read), era, is_year_known=is_year_known)
 
 
 class _Marks(msgspec.Struct, frozen=True):
@@ -275,7 +281,7 @@ def read_console(form: FileForm, read: Read) -> JournalRuns:
     runs.is_kernel_log = True  # until a status line shows that this is a console
     boot_id: str | None = None
     boots, has_messages, is_welcomed = 0, False, False
-    for raw in _split_lines(as_lines(form, read)):
+    for raw in _split_lines(convert_to_lines(form, read)):
         for line in raw[:_MAX_LINE_BYTES].decode(errors="replace").split("\r"):
             stamp = re.match(_KERNEL_TIME, line)
             moment = JournalMoment(None, None if stamp is None else float(stamp["uptime"]))

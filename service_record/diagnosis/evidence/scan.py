@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from service_record.diagnosis.evidence.fact_files import MAX_FACT_BYTES, read_facts
-from service_record.diagnosis.evidence.journal_forms import as_lines
+from service_record.diagnosis.evidence.journal_forms import convert_to_lines
 from service_record.diagnosis.evidence.known_facts import KnownFact
 from service_record.diagnosis.evidence.log_lines import (
     CONTAINERS,
@@ -164,7 +164,7 @@ class Scanner:
             self._read_facts(stream, read)
             return
         self._kinds.add(stream.kind)
-        read = as_lines(stream.form, read)
+        read = convert_to_lines(stream.form, read)
         rest, number, last = b"", 0, b""
         while chunk := read(_BLOCK_BYTES):
             block = rest + chunk
