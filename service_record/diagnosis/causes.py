@@ -223,6 +223,7 @@ def _sort_key(fit: Fit) -> tuple[object, ...]:
 
 
 def _explain_loss(fit: Fit, winner: Fit) -> str:
+    """Return why a fit was not chosen, for `--explain`."""
     name = winner.rule.name
     if fit.rule.name in winner.rule.over:
         return f"{name} accounts for it"

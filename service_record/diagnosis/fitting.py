@@ -292,6 +292,7 @@ class CauseMatcher:
         return next(iter(self._find_all(test, lines, Proximity.ELSEWHERE)), None)
 
     def _match_message(self, test: LineTest) -> Match | None:
+        """Return a match in the message of the trouble."""
         text = self._texts.get("message", b"")
         match = _find_first([one for one in test.patterns if id(one) in self._message_hits], text)
         values = None if match is None else _line_values(match, test, self._evidence.facts)
@@ -300,6 +301,7 @@ class CauseMatcher:
         return Match(values=values, line=_whole_line(match, text), found=_decode(match.group()))
 
     def _match_own_lines(self, test: LineTest) -> Match | None:
+        """Return a match in the other lines of the run, latest lines first."""
         for pattern in test.patterns:
             if id(pattern) in self._line_hits:
                 match = next(self._find_in_lines(pattern, self._lines, test, Proximity.OWN_LINE), None)
@@ -338,6 +340,7 @@ class CauseMatcher:
         return best
 
     def _find_all(self, test: LineTest, lines: Sequence[LogLine], proximity: Proximity) -> list[Match]:
+        """Return at most `test.times` matches of each pattern, latest lines first."""
         return [
             match
             for pattern in test.patterns
@@ -355,6 +358,7 @@ class CauseMatcher:
                 yield replace(_make_match(line, values, proximity), found=_decode(match.group()))
 
     def _kept_lines(self, test: LineTest) -> tuple[LogLine, ...]:
+        """Return the lines of all files in which the scanner found a pattern of the test."""
         return self._evidence.lines.get(self._book.numbers.get(id(test), -1), ())
 
     def _classify_line(self, line: LogLine, test: LineTest, rule: CauseRule) -> tuple[Proximity, str] | None:
@@ -437,6 +441,7 @@ class CauseMatcher:
         return last is not None and last - line.time > _LEAST_CONTINUED
 
     def _match_fact(self, name: str, patterns: Sequence[Pattern]) -> Match | None:
+        """Return a match for the first fact with this name whose value fits a pattern."""
         for fact in self._evidence.facts.all(name):
             match = _find_first(patterns, fact.value.encode(errors="replace"))
             if match is not None:
@@ -447,6 +452,7 @@ class CauseMatcher:
         return None
 
     def _run_check(self, name: str) -> Match | None:
+        """Return a match for the first finding of a check."""
         finding = self._host.finding(name)
         if finding is None:
             return None
