@@ -11,8 +11,15 @@ from msgspec.structs import replace
 
 from service_record.diagnosis import Verdict
 from service_record.record.entry import Entry, Phase, Result
-from service_record.reporter.host_state import HostEvidence, HostProbes, Traces, is_healthy, observe, traces
-from service_record.reporter.log import Log, sentence
+from service_record.reporter.host_state import (
+    HostEvidence,
+    HostProbes,
+    Traces,
+    is_healthy,
+    observe,
+    read_traces,
+)
+from service_record.reporter.log import Log, describe_verdict
 from service_record.reporter.paths import Places
 from service_record.reporter.round import Round
 from service_record.reporter.settings import read_settings
@@ -78,7 +85,7 @@ def test_the_verdict_on_the_console_shows_no_secret_of_a_line_of_evidence(
     )
     a_round = Round(places, {}, Log(2, is_journal=False), read_settings(places, {}), ReporterState())
     a_round.evidence = observe(places, asked)
-    assert SECRET in sentence(a_round.evidence)
+    assert SECRET in describe_verdict(a_round.evidence)
     a_round.show_verdict("Log in: service-record analyze")
     shown = places.issue.read_text()
     assert "redacted" in shown
@@ -155,7 +162,7 @@ def test_traces_are_what_lies_on_the_disk(tmp_path: Path, files: list[str], foun
         path = Places(tmp_path).at(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("")
-    assert traces(Places(tmp_path)) == found
+    assert read_traces(Places(tmp_path)) == found
 
 
 def test_a_host_without_records_has_no_verdict_and_says_why(tmp_path: Path) -> None:
@@ -170,7 +177,7 @@ def test_a_failed_service_makes_the_host_wrong(tmp_path: Path) -> None:
     found = observed(tmp_path)
     assert found.verdict is Verdict.FAILED
     assert found.is_wrong
-    assert not found.is_reboots
+    assert not found.is_only_reboot
 
 
 def test_a_failed_unit_is_in_the_verdict_for_people_and_decides_nothing(tmp_path: Path) -> None:
@@ -178,8 +185,8 @@ def test_a_failed_unit_is_in_the_verdict_for_people_and_decides_nothing(tmp_path
     found = observed(tmp_path, units=("boot-reporter.service", "chronyd.service"))
     assert (found.verdict, found.is_wrong) == (Verdict.SUCCEEDED, False)
     says = "failed: chronyd.service: systemd's reason is not known; nothing is recorded of it"
-    assert sentence(found) == says
-    assert sentence(observed(tmp_path)) == "succeeded: nothing is wrong"
+    assert describe_verdict(found) == says
+    assert describe_verdict(observed(tmp_path)) == "succeeded: nothing is wrong"
 
 
 @pytest.mark.parametrize("layout", ["lines", "array"])
@@ -287,7 +294,7 @@ def test_where_a_running_service_is_now_changes_no_fingerprint(tmp_path: Path) -
 def test_what_a_reboot_interrupted_is_known_as_that(tmp_path: Path) -> None:
     record(tmp_path, "job", entry(Phase.SERVICE_START), entry(Phase.STAGE_START, 1, stage="pull"))
     found = observed(tmp_path, boot_id=NEXT, uptime=30.0)
-    assert (found.verdict, found.is_reboots) == (Verdict.INTERRUPTED, True)
+    assert (found.verdict, found.is_only_reboot) == (Verdict.INTERRUPTED, True)
 
 
 def test_right_after_a_loss_of_power_the_verdict_names_it(tmp_path: Path) -> None:
@@ -295,7 +302,7 @@ def test_right_after_a_loss_of_power_the_verdict_names_it(tmp_path: Path) -> Non
 
     found = observed(tmp_path, boot_id=NEXT, uptime=5)
 
-    assert sentence(found) == (
+    assert describe_verdict(found) == (
         "interrupted: install-to-disk in stage write-image: the host went down meanwhile"
     )
 
@@ -323,4 +330,7 @@ def test_a_planned_reboot_leaves_nothing_wrong(tmp_path: Path) -> None:
     found = observed(tmp_path, boot_id=NEXT, uptime=5)
 
     assert (found.verdict, found.is_wrong) == (Verdict.STOPPED, False)
-    assert sentence(found) == "stopped: job, stopped by systemd for a shutdown (SIGTERM); nothing is wrong"
+    assert (
+        describe_verdict(found)
+        == "stopped: job, stopped by systemd for a shutdown (SIGTERM); nothing is wrong"
+    )

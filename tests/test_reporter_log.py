@@ -11,8 +11,8 @@ from tests.programs import REPOSITORY
 
 SAYING = """
 import os
-from service_record.reporter.log import log_for
-say = log_for(os.environ)
+from service_record.reporter.log import open_log
+say = open_log(os.environ)
 say.error("first"); say.warning("second\\x1b[2J\\nline"); say.notice("third"); say.info("fourth")
 """
 

@@ -1070,7 +1070,7 @@ def test_bundle_with_a_secret_is_not_made_again() -> None:
 
 
 def test_interruption_by_a_reboot_counts_in_the_second_round() -> None:
-    bad = replace(WRONG, verdict=Verdict.INTERRUPTED, is_reboots=True)
+    bad = replace(WRONG, verdict=Verdict.INTERRUPTED, is_only_reboot=True)
     base = replace(TOLD, boots=())
     assert Case(state=seen(bad, state=base), evidence=bad).plan().ship == ()
     later = replace(bad, uptime=660.0)

@@ -22,8 +22,8 @@ from service_record.reporter.shipping import (
     HostBootLogs,
     HostLogsSlot,
     PutUrl,
-    destination,
-    probe,
+    make_destination,
+    make_probe,
 )
 from tests.assisted_contract import assert_contract_kept
 from tests.assisted_installation import Host
@@ -86,7 +86,9 @@ def test_logs_of_a_boot_are_asked_about_with_a_small_archive_that_says_so(
 
 
 def test_the_question_is_an_archive_that_whoever_finds_it_can_open(knowing: AssistedServer) -> None:
-    assert talk(knowing).upload(probe(), "host_boot") == replace(Answered(204), sent=knowing_size(knowing))
+    assert talk(knowing).upload(make_probe(), "host_boot") == replace(
+        Answered(204), sent=knowing_size(knowing)
+    )
     (packed,) = knowing.rules.objects.values()
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         assert b"host_boot" in some(archive.extractfile("README")).read()
@@ -188,7 +190,7 @@ def test_a_name_of_a_host_leads_out_of_no_directory(
     share = tmp_path / "share"
     share.mkdir()
     service = replace(service_of(server.rules.add_host(), server.url), host_id="../../etc/x")
-    must_be(Answered, destination(str(share), Settings(service=service), QUICK).ship(bundle))
+    must_be(Answered, make_destination(str(share), Settings(service=service), QUICK).ship(bundle))
     assert [path.parent for path in tmp_path.rglob("*x-log-bundle*")] == [share]
 
 
@@ -196,7 +198,9 @@ def test_a_name_of_a_host_leads_out_of_no_directory(
 
 
 def put_url(server: AssistedServer, query: str = SIGNATURE) -> PutUrl:
-    return must_be(PutUrl, destination(f"{server.url}/bucket/host-7.tar.gz?{query}", settings(server), QUICK))
+    return must_be(
+        PutUrl, make_destination(f"{server.url}/bucket/host-7.tar.gz?{query}", settings(server), QUICK)
+    )
 
 
 @pytest.mark.parametrize(
@@ -259,7 +263,7 @@ def all_destinations(server: AssistedServer, knowing: AssistedServer) -> list[De
         put_url(server),
         HostLogsSlot(talk(knowing)),
         HostBootLogs(talk(knowing), is_known=True),
-        destination(f"collector+{knowing.url}", Settings(service=service), QUICK),
+        make_destination(f"collector+{knowing.url}", Settings(service=service), QUICK),
     ]
 
 
@@ -344,14 +348,14 @@ def test_a_put_goes_through_the_proxy(server: AssistedServer, bundle: Path) -> N
     server.fail(Says(201))
     with ForwardProxy(server.port) as proxy:
         behind = settings(server, proxies=Proxies(http=proxy.url))
-        outcome = destination("http://bucket.example/x?a=b", behind, QUICK).ship(bundle)
+        outcome = make_destination("http://bucket.example/x?a=b", behind, QUICK).ship(bundle)
     assert outcome == Answered(201, sent=len(CONTENT))
     assert proxy.seen == ["PUT http://bucket.example/x?a=b"]
 
 
 def test_a_url_where_nobody_listens_is_unreachable(server: AssistedServer, bundle: Path) -> None:
     url = nobody()
-    outcome = destination(f"{url}/x", settings(server), QUICK).ship(bundle)
+    outcome = make_destination(f"{url}/x", settings(server), QUICK).ship(bundle)
     assert outcome == Unreachable("no connection: Connection refused", tries=2)
 
 
@@ -361,7 +365,7 @@ def test_a_url_where_nobody_listens_is_unreachable(server: AssistedServer, bundl
 def test_a_collector_gets_the_logs_of_a_boot_and_not_the_key(knowing: AssistedServer, bundle: Path) -> None:
     host = knowing.rules.add_host()
     service = service_of(host, "http://not.asked.invalid", TOKEN)
-    found = destination(f"collector+{knowing.url}", Settings(service=service), QUICK)
+    found = make_destination(f"collector+{knowing.url}", Settings(service=service), QUICK)
     assert found.ship(bundle) == Answered(204, sent=len(CONTENT))
     (entry,) = knowing.journal
     assert entry.asked.query["host_id"] == host.id
@@ -372,7 +376,7 @@ def test_a_collector_gets_the_logs_of_a_boot_and_not_the_key(knowing: AssistedSe
 def test_a_collector_gets_a_key_of_its_own(knowing: AssistedServer, bundle: Path) -> None:
     service = service_of(knowing.rules.add_host(), "http://not.asked.invalid", TOKEN)
     sending = Settings(service=service, collector_token="its-own")
-    destination(f"collector+{knowing.url}", sending, QUICK).ship(bundle)
+    make_destination(f"collector+{knowing.url}", sending, QUICK).ship(bundle)
     (entry,) = knowing.journal
     assert entry.asked.headers["x-secret-key"] == "its-own"
     assert TOKEN not in str(entry)
@@ -380,7 +384,7 @@ def test_a_collector_gets_a_key_of_its_own(knowing: AssistedServer, bundle: Path
 
 def test_a_collector_needs_the_hosts_ids(server: AssistedServer) -> None:
     with pytest.raises(ValueError, match="a collector knows a host by its ids"):
-        destination("collector+http://c", Settings(), QUICK)
+        make_destination("collector+http://c", Settings(), QUICK)
 
 
 # All
@@ -395,7 +399,7 @@ def test_destinations_have_names_of_their_own_that_tell_no_secret(server: Assist
         "https://s/y",
         "collector+https://s/y",
     ]
-    found: list[Destination] = [destination(target, here, QUICK) for target in targets]
+    found: list[Destination] = [make_destination(target, here, QUICK) for target in targets]
     found += [HostBootLogs(talk(server)), HostLogsSlot(talk(server))]
     kinds = [one.kind for one in found]
     assert len(set(kinds)) == len(kinds)
@@ -408,5 +412,5 @@ def test_destinations_have_names_of_their_own_that_tell_no_secret(server: Assist
 @pytest.mark.parametrize("target", ["", "relative/path", "ftp://x", "collector+/srv", "collector+ftp://x"])
 def test_what_is_no_destination_is_told_without_repeating_it(server: AssistedServer, target: str) -> None:
     with pytest.raises(ValueError, match="ship_to takes") as raised:
-        destination(target + "?secret", settings(server), QUICK)
+        make_destination(target + "?secret", settings(server), QUICK)
     assert "secret" not in str(raised.value)

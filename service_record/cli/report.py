@@ -76,10 +76,10 @@ def _report(root: Path, *, due: bool, dry_run: bool, stop: bool, purge: bool) ->
 
     places = Places.of_environment(root, os.environ)
     if stop:
-        from service_record.reporter.log import log_for
+        from service_record.reporter.log import open_log
         from service_record.reporter.stopping import stop_by_hand
 
-        if not stop_by_hand(places, os.environ, log_for(os.environ), purges=purge):
+        if not stop_by_hand(places, os.environ, open_log(os.environ), purges=purge):
             raise click.exceptions.Exit(NOT_DELIVERED)
         return
     if due and not dry_run:
@@ -92,7 +92,7 @@ def _report(root: Path, *, due: bool, dry_run: bool, stop: bool, purge: bool) ->
 
 def _round(places: "Places", *, due: bool, dry_run: bool) -> None:
     require_extra("reporter")
-    from service_record.reporter.log import log_for
+    from service_record.reporter.log import open_log
     from service_record.reporter.round import RoundResult, run_round
 
     if dry_run:
@@ -102,7 +102,7 @@ def _round(places: "Places", *, due: bool, dry_run: bool) -> None:
         for line in dry_run_lines(places, os.environ):
             click.echo(visible(line))
         return
-    if run_round(places, os.environ, log_for(os.environ), only_if_due=due) is RoundResult.LEAK:
+    if run_round(places, os.environ, open_log(os.environ), only_if_due=due) is RoundResult.LEAK:
         raise click.exceptions.Exit(REFUSED)
 
 

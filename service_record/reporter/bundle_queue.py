@@ -204,7 +204,7 @@ class BundleQueue:
             places.work_directory,
             COLLECTORS,
             context,
-            verdict=log.page(self._evidence, str(self._places.records), at),
+            verdict=log.render_page(self._evidence, str(self._places.records), at),
             at=at,
             most_bytes=min(most_bytes, self._settings.disk_bytes),
             redact=self._settings.redact,

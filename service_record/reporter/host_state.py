@@ -80,7 +80,7 @@ class HostEvidence:
     """The reason why there is no history, in one line; None if there is one."""
     verdict: Verdict | None = None
     """The verdict on the records alone. The rules use this one. None if there is no history."""
-    is_reboots: bool = False
+    is_only_reboot: bool = False
     """True if every trouble is a run that an earlier boot interrupted: a reboot alone may explain it."""
     fingerprint: str = ""
     """A digest that changes if the host fails in a new way or makes progress; see `fingerprint()`."""
@@ -142,18 +142,18 @@ def observe(places: Places, probes: HostProbes | None = None, own: Iterable[str]
         boot_id=boot_id,
         uptime=uptime,
         kubelet_healthy=is_healthy(probes.kubelet),
-        traces=traces(places),
+        traces=read_traces(places),
         diagnosis=explained,
         history=history,
         unread=unread,
         verdict=diagnosis.verdict if diagnosis else None,
-        is_reboots=diagnosis is not None and _is_only_reboot(diagnosis, boot_id),
+        is_only_reboot=diagnosis is not None and _is_only_reboot(diagnosis, boot_id),
         fingerprint=fingerprint(history, diagnosis, units),
         trouble=_digest(_trouble_key(diagnosis.root)) if diagnosis and diagnosis.root else "",
     )
 
 
-def traces(places: Places) -> Traces:
+def read_traces(places: Places) -> Traces:
     """Return the signs of progress on the disk. A file that the disk cannot read counts as missing."""
     is_applied = any(is_there(places.at(path)) for path in _APPLIED_FILES)
     return Traces(

@@ -57,7 +57,7 @@ class Log:
             os.write(self.descriptor, f"{mark}{visible(text)}\n".encode())
 
 
-def log_for(environ: Mapping[str, str]) -> Log:
+def open_log(environ: Mapping[str, str]) -> Log:
     """Return a log on standard error. $JOURNAL_STREAM shows if that is the journal; see systemd.exec(5)."""
     device, _, inode = environ.get("JOURNAL_STREAM", "").partition(":")
     with suppress(OSError):
@@ -69,7 +69,7 @@ def log_for(environ: Mapping[str, str]) -> Log:
 _NO_RUNS: Final = "no service has recorded a run on this host"
 
 
-def sentence(evidence: HostEvidence) -> str:
+def describe_verdict(evidence: HostEvidence) -> str:
     """Return the verdict, or the reason why there is none, in one line.
 
     For example `failed: bootkube in stage pull: the registry has no such image`.
@@ -79,20 +79,20 @@ def sentence(evidence: HostEvidence) -> str:
     return f"unknown: {evidence.unread or _NO_RUNS}"
 
 
-def cause(evidence: HostEvidence) -> str:
+def describe_cause(evidence: HostEvidence) -> str:
     """Return the verdict and the script line of the failure, if one is known."""
     diagnosis = evidence.diagnosis
     facts = diagnosis.root.facts if diagnosis is not None and diagnosis.root is not None else None
     if facts is None or facts.location is None:
-        return sentence(evidence)
+        return describe_verdict(evidence)
     near = "near" if facts.is_approximate else "at"
-    return f"{sentence(evidence)} ({near} {location_text(facts.location)})"
+    return f"{describe_verdict(evidence)} ({near} {location_text(facts.location)})"
 
 
-def page(evidence: HostEvidence, source: str, at: datetime) -> str:
-    """Return the output of `analyze` for the records of `source`, or `sentence()` without a diagnosis."""
+def render_page(evidence: HostEvidence, source: str, at: datetime) -> str:
+    """Return the output of `analyze` for the records of `source`, or the verdict line without a diagnosis."""
     if evidence.diagnosis is None or evidence.history is None:
-        return f"{sentence(evidence)}\n"
+        return f"{describe_verdict(evidence)}\n"
     from service_record.display.verdict_page import analysis_text  # only bundles need it
 
     return analysis_text(evidence.diagnosis, evidence.history, source, at)

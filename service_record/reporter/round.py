@@ -275,9 +275,9 @@ class Round:
             return outgoing_text(text, rules)
 
         try:
-            sentence = mask(log.sentence(self.evidence))
+            sentence = mask(log.describe_verdict(self.evidence))
             advice = outgoing_text(advice, rules)
-            self.words = mask(log.cause(self.evidence))
+            self.words = mask(log.describe_cause(self.evidence))
         except LeakError:
             sentence, advice = "the verdict holds a secret of this host", "Log in: service-record analyze"
         try:
@@ -357,7 +357,7 @@ def dry_run_lines(places: Places, environ: Mapping[str, str]) -> Iterator[str]:
         yield f"{places.state_file}: {error.strerror}; without it nothing is reported or shipped"
     evidence = observe(places, own=(places.service.name,))
     state = with_offer(settings, begin_round(state, evidence), evidence)
-    yield f"verdict: {log.sentence(evidence)}"
+    yield f"verdict: {log.describe_verdict(evidence)}"
     view = Clients(settings).view() if asks(settings, state, evidence) else None
     yield f"service: {view_text(view)}"
     yield from plan_lines(decide(settings, state, view, evidence))

@@ -34,13 +34,13 @@ def quoted(value: object) -> str:
     return text if len(text) <= _MAX_QUOTED_CHARACTERS else f"{text[:_MAX_QUOTED_CHARACTERS]}…"
 
 
-def text(value: object) -> str:
+def parse_text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError('not a text; write it in quotes, like "this"')
     return value.strip()
 
 
-def uuid(value: object) -> str:
+def parse_uuid(value: object) -> str:
     """Return an id of the assisted-service, in lower case."""
     if not isinstance(value, str) or not _UUID.fullmatch(value.strip()):
         raise ValueError(
@@ -49,19 +49,19 @@ def uuid(value: object) -> str:
     return value.strip().lower()
 
 
-def switch(value: object) -> bool:
+def parse_boolean(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{quoted(value)} is neither true nor false; write one of them, without quotes")
     return value
 
 
-def whole_number(value: object) -> int:
+def parse_integer(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{quoted(value)} is not a whole number; write one like 10, without quotes")
     return value
 
 
-def seconds(value: object) -> float:
+def parse_seconds(value: object) -> float:
     """Return a duration: a number of seconds, or a text like 90s, 10m, 1h30m."""
     if isinstance(value, str):
         return parse_duration(value)
@@ -73,15 +73,15 @@ def seconds(value: object) -> float:
         return inf
 
 
-def minutes(value: object) -> float:
+def parse_minutes(value: object) -> float:
     """Return a duration in minutes, in the texts that upstream's environment has."""
     try:
-        return float(text(value)) * 60
+        return float(parse_text(value)) * 60
     except ValueError:
         raise ValueError(f"{quoted(value)} is not a number of minutes; write one like 10") from None
 
 
-def size(value: object) -> int:
+def parse_bytes(value: object) -> int:
     """Return a number of bytes, or a text like 12 MiB; K, M and G are powers of 1024."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -90,60 +90,60 @@ def size(value: object) -> int:
     return parse_size(value)
 
 
-def texts(value: object) -> tuple[str, ...]:
+def parse_texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise ValueError('not a list of texts; write it like ["this", "that"]')
-    return tuple(text(item) for item in value)
+    return tuple(parse_text(item) for item in value)
 
 
-def hosts(value: object) -> tuple[str, ...]:
+def parse_hosts(value: object) -> tuple[str, ...]:
     """Return a list of texts, or one text with commas between them."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
-    return texts(value)
+    return parse_texts(value)
 
 
-def path(value: object) -> Path:
-    result = text(value)
+def parse_path(value: object) -> Path:
+    result = parse_text(value)
     if not result.startswith("/") or ".." in PurePosixPath(result).parts or "\0" in result:
         raise ValueError(f"{quoted(result)} is not a valid path; write an absolute one without `..`")
     return Path(result)
 
 
-def paths(value: object) -> tuple[Path, ...]:
-    return tuple(path(item) for item in texts(value))
+def parse_paths(value: object) -> tuple[Path, ...]:
+    return tuple(parse_path(item) for item in parse_texts(value))
 
 
-def service_url(value: object) -> str:
+def parse_service_url(value: object) -> str:
     """Return the URL of a service, without a slash at the end."""
-    url = _parse_http_url(text(value))
+    url = _parse_http_url(parse_text(value))
     if url.username is not None or url.query or url.fragment:
         raise ValueError("not an address of a service; remove the user, `?` or `#`")
     return url.geturl().rstrip("/")
 
 
-def proxy_url(value: object) -> str:
+def parse_proxy_url(value: object) -> str:
     """Return the URL of a proxy. Like Go and curl, accept a host and port, too. Messages never contain it."""
-    url = text(value)
+    url = parse_text(value)
     return _parse_http_url(url if "://" in url else f"http://{url}", ("http", "https")).geturl()
 
 
-def destination(value: object) -> str:
+def parse_destination(value: object) -> str:
     """Return a destination of bundles: a directory, a URL to PUT them to, or a collector."""
-    place = text(value)
+    place = parse_text(value)
     if place.startswith("/"):
-        return str(path(place))
+        return str(parse_path(place))
     _parse_http_url(place.removeprefix(COLLECTOR))
     return place
 
 
-def destinations(value: object) -> tuple[str, ...]:
-    return tuple(destination(item) for item in texts(value))
+def parse_destinations(value: object) -> tuple[str, ...]:
+    return tuple(parse_destination(item) for item in parse_texts(value))
 
 
-def collectors(value: object) -> tuple[str, ...]:
+def parse_collectors(value: object) -> tuple[str, ...]:
     """Return the URLs of the collectors for records. The path of each, if any, is its name for this host."""
-    urls = tuple(map(text, texts(value)))
+    urls = tuple(map(parse_text, parse_texts(value)))
     for item in urls:
         if not item.startswith(COLLECTOR):
             raise ValueError(
@@ -173,9 +173,9 @@ class Send(StrEnum):
     """The conditions under which bundles are shipped."""
 
     WHEN_WRONG = "when-wrong"
-    """Ship when something is wrong with the host, and as a limit comes near."""
+    """Ship if something is wrong with the host, early in each boot, and shortly before a limit."""
     WHEN_CHANGED = "when-changed"
-    """Ship also when something else changed."""
+    """Ship also if anything else changed."""
     ALWAYS = "always"
     """Ship in every round."""
 
@@ -209,27 +209,27 @@ class Setting:
     """The key in the file, with its section: `proxies.http`."""
     read: Callable[[object], Any]
     """Parses the value of the file. Raises ValueError."""
-    says: str
+    description: str
     """A short description for readers of this table; docs/boot-reporter.md has the one for users."""
     environment: tuple[str, ...] = ()
     """Environment variables that override the file. The first non-empty one is used."""
     read_variable: Callable[[object], Any] | None = None
     """Parses an environment variable, if that has another form than the file."""
-    least: float | None = None
-    most: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
 
     def value(self, raw: object, *, is_variable: bool = False) -> Any:
         """Return the parsed value. Raises ValueError if it is invalid or out of bounds."""
         read = self.read_variable if is_variable and self.read_variable else self.read
         result = read(raw)
-        if self.least is not None and not self.least <= result:
-            raise ValueError(f"{quoted(raw)} is too small; use at least {self.least:,.0f}")
-        if self.most is not None and not result <= self.most:
-            raise ValueError(f"{quoted(raw)} is too large; use at most {self.most:,.0f}")
+        if self.minimum is not None and not self.minimum <= result:
+            raise ValueError(f"{quoted(raw)} is too small; use at least {self.minimum:,.0f}")
+        if self.maximum is not None and not result <= self.maximum:
+            raise ValueError(f"{quoted(raw)} is too large; use at most {self.maximum:,.0f}")
         return result
 
 
-def _one_of(*words: str) -> Callable[[object], str]:
+def _choice(*words: str) -> Callable[[object], str]:
     def read(value: object) -> str:
         if value not in words:
             raise ValueError(f"{quoted(value)} is not valid; use one of {', '.join(words)}")
@@ -238,92 +238,115 @@ def _one_of(*words: str) -> Callable[[object], str]:
     return read
 
 
-def _parts_to_keep(value: object) -> tuple[str, ...]:
-    return tuple(_one_of("settings", "spool", "state", "units")(word) for word in texts(value))
+def _parse_parts(value: object) -> tuple[str, ...]:
+    return tuple(_choice("settings", "spool", "state", "units")(word) for word in parse_texts(value))
 
 
-def _word(kind: type[StrEnum]) -> Callable[[object], StrEnum]:
-    return lambda value: kind(_one_of(*kind)(value))
+def _enum_choice(kind: type[StrEnum]) -> Callable[[object], StrEnum]:
+    return lambda value: kind(_choice(*kind)(value))
 
 
 SETTINGS: Final = (
-    Setting("assisted_service.url", service_url, "the assisted-service", ("ASSISTED_SERVICE_URL",)),
-    Setting("assisted_service.cluster_id", uuid, "its cluster", ("CLUSTER_ID",)),
-    Setting("assisted_service.infra_env_id", uuid, "its infra-env", ("INFRA_ENV_ID",)),
-    Setting("assisted_service.host_id", uuid, "this host", ("HOST_ID",)),
+    Setting(
+        "assisted_service.url", parse_service_url, "URL of the assisted-service", ("ASSISTED_SERVICE_URL",)
+    ),
+    Setting("assisted_service.cluster_id", parse_uuid, "id of the cluster", ("CLUSTER_ID",)),
+    Setting("assisted_service.infra_env_id", parse_uuid, "id of the infra-env", ("INFRA_ENV_ID",)),
+    Setting("assisted_service.host_id", parse_uuid, "id of this host", ("HOST_ID",)),
     Setting(
         "assisted_service.ca_bundle",
-        path,
-        "PEM file of certificates trusted beside the system's; without it "
-        "`/etc/assisted-service/service-ca-cert.crt`, where that is",
+        parse_path,
+        "PEM file of certificates to trust in addition to the system's. If unset, "
+        "`/etc/assisted-service/service-ca-cert.crt` is used if it exists",
         ("ASSISTED_SERVICE_CA_BUNDLE",),
     ),
-    Setting("proxies.http", proxy_url, "proxy for http", ("HTTP_PROXY", "http_proxy")),
-    Setting("proxies.https", proxy_url, "proxy for https", ("HTTPS_PROXY", "https_proxy")),
-    Setting("proxies.no_proxy", hosts, "hosts, domains and networks without proxy", ("NO_PROXY", "no_proxy")),
+    Setting("proxies.http", parse_proxy_url, "proxy for http", ("HTTP_PROXY", "http_proxy")),
+    Setting("proxies.https", parse_proxy_url, "proxy for https", ("HTTPS_PROXY", "https_proxy")),
+    Setting(
+        "proxies.no_proxy", parse_hosts, "hosts, domains and networks without proxy", ("NO_PROXY", "no_proxy")
+    ),
     Setting(
         "ship_to",
-        destinations,
-        "more destinations of bundles: directories, URLs to PUT to, `collector+https://HOST`",
+        parse_destinations,
+        "further destinations of bundles: directories, URLs to PUT to, `collector+https://HOST`",
     ),
     Setting(
         "records_to",
-        collectors,
-        "collectors that are sent records as they are written, each minute: `collector+https://HOST[/NAME]`, "
-        "NAME being what it calls this host; without it `host_id`",
+        parse_collectors,
+        "collectors that get new entries of records each minute: `collector+https://HOST[/NAME]`. NAME is "
+        "the collector's name for this host; by default it is `host_id`",
     ),
     Setting(
         "frequency",
-        seconds,
-        "from one round to the next",
+        parse_seconds,
+        "time from one round to the next",
         ("LOG_SEND_FREQUENCY_IN_MINUTES",),
-        minutes,
-        least=60,
-        most=_DAY,
+        parse_minutes,
+        minimum=60,
+        maximum=_DAY,
     ),
     Setting(
         "time_limit",
-        seconds,
-        "how long after a boot there are rounds",
+        parse_seconds,
+        "uptime after which a boot has no more rounds",
         ("SERVICE_TIMEOUT_MINUTES",),
-        minutes,
-        least=60,
-        most=7 * _DAY,
+        parse_minutes,
+        minimum=60,
+        maximum=7 * _DAY,
     ),
     Setting(
         "lifetime",
-        seconds,
-        "how long the host may be up, all boots together, until the reporter removes itself",
-        least=60,
-        most=30 * _DAY,
+        parse_seconds,
+        "total uptime of all boots after which the reporter removes itself",
+        minimum=60,
+        maximum=30 * _DAY,
     ),
-    Setting("jitter", seconds, "how far apart hosts that boot together call", least=0, most=3600),
+    Setting(
+        "jitter",
+        parse_seconds,
+        "largest delay by which hosts that boot together are spread",
+        minimum=0,
+        maximum=3600,
+    ),
     Setting(
         "send",
-        _word(Send),
-        "when bundles are shipped: `when-wrong` (also as the limit comes near), `when-changed` (also "
-        "whenever something changed), `always` (in every round)",
+        _enum_choice(Send),
+        "when bundles are shipped: `when-wrong` (if something is wrong, early in each boot and shortly "
+        "before the limit), `when-changed` (also whenever something changed), `always` (in every round)",
     ),
     Setting(
         "host_logs",
-        _word(HostLogsPolicy),
-        "the service's slot for the host's logs, which is used where it refuses `host_boot`: `when-empty` "
-        "(never in the place of the agent's logs), `overwrite` (in their place), `never`",
+        _enum_choice(HostLogsPolicy),
+        "whether to upload bundles as the host's logs, if the service refuses the log type `host_boot`: "
+        "`when-empty` (only if that does not replace the agent's logs), `overwrite` (even if it does), "
+        "`never`",
     ),
     Setting(
         "stages",
-        _word(Stages),
+        _enum_choice(Stages),
         "how facts are reported: `auto`, `new` (as stages only), `never` (as information on the stage only)",
     ),
-    Setting("redact", switch, "take secrets out of bundles"),
-    Setting("disk_bytes", size, "what a round may take of the disk", least=_MIB, most=SERVICE_LIMIT),
-    Setting("upload_bytes", size, "the largest bundle", least=1 << 16, most=SERVICE_LIMIT),
-    Setting("uploads_per_boot", whole_number, "uploads to a destination in a boot", least=0, most=100),
-    Setting("uploads", whole_number, "uploads to a destination in all", least=0, most=100),
-    Setting("total_bytes", size, "bytes of uploads to a destination in all", least=0, most=1 << 40),
+    Setting("redact", parse_boolean, "mask secrets in bundles"),
     Setting(
-        "keep_after", _parts_to_keep, "what stays after clean-up, of `settings`, `spool`, `state`, `units`"
+        "disk_bytes", parse_bytes, "disk space that a round may use", minimum=_MIB, maximum=SERVICE_LIMIT
     ),
-    Setting("remove", paths, "more files to remove at clean-up, for instance the program"),
-    Setting("api_url", service_url, "the cluster's API, whose reachability is looked at"),
+    Setting("upload_bytes", parse_bytes, "the largest bundle", minimum=1 << 16, maximum=SERVICE_LIMIT),
+    Setting(
+        "uploads_per_boot",
+        parse_integer,
+        "limit of uploads to one destination in a boot",
+        minimum=0,
+        maximum=100,
+    ),
+    Setting("uploads", parse_integer, "limit of uploads to one destination in total", minimum=0, maximum=100),
+    Setting(
+        "total_bytes",
+        parse_bytes,
+        "limit of bytes uploaded to one destination in total",
+        minimum=0,
+        maximum=1 << 40,
+    ),
+    Setting("keep_after", _parse_parts, "parts to keep at clean-up: `settings`, `spool`, `state`, `units`"),
+    Setting("remove", parse_paths, "further files to remove at clean-up, for instance the program"),
+    Setting("api_url", parse_service_url, "URL of the cluster's API; bundles show whether it can be reached"),
 )

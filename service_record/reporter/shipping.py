@@ -52,7 +52,7 @@ class HostBootLogs:
             return refused
         if self.is_known:
             return self.service.upload(bundle, HOST_BOOT, tries)
-        answer = self.service.upload(probe(), HOST_BOOT)
+        answer = self.service.upload(make_probe(), HOST_BOOT)
         if not succeeded(answer):
             return answer
         shipped = self.service.upload(bundle, HOST_BOOT, tries)
@@ -135,7 +135,7 @@ in the state and the log: it is the same in each round, unique for the host, and
 """
 
 
-def destination(target: str, settings: Settings, retry_policy: RetryPolicy) -> Destination:
+def make_destination(target: str, settings: Settings, retry_policy: RetryPolicy) -> Destination:
     """Return the destination for a value of `ship_to`: a directory, an http(s) URL, or a collector.
 
     Collectors get the collector token, never that of the assisted-service. Raises ValueError for any other
@@ -176,7 +176,7 @@ def _candidate_paths(first: Path) -> Iterable[Path]:
     yield from (first.with_name(f"{stem}-{number}{dot}{suffixes}") for number in itertools.count(2))
 
 
-def probe() -> bytes:
+def make_probe() -> bytes:
     """Return a small archive that tests whether a service accepts `host_boot` logs."""
     content = b"Asked whether this service takes logs of the type host_boot. The logs follow.\n"
     packed = io.BytesIO()
@@ -226,7 +226,7 @@ class Clients:
             budget=min(SHIPPING.budget, remaining),
         )
         if shipment.to:
-            yield destination(shipment.to, self.settings, retry_policy)
+            yield make_destination(shipment.to, self.settings, retry_policy)
             return
         with self._service(retry_policy) as service:
             yield HostBootLogs(service, is_known) if shipment.kind == HOST_BOOT else HostLogsSlot(service)

@@ -15,7 +15,7 @@ from service_record.http.address import is_collector
 from service_record.record.entry import Entry
 from service_record.record.layout import read_entries
 from service_record.record.visible import UNSEEN
-from service_record.reporter.log import log_for
+from service_record.reporter.log import open_log
 from service_record.reporter.paths import Places
 from service_record.reporter.policy.round_context import Shipment
 from service_record.reporter.record_care import send_records
@@ -80,7 +80,7 @@ def test_each_bad_setting_of_the_reporter_is_a_line_and_the_rest_can_be_used(
         check_lines(found.faults, directory / "host")
         if not is_used:  # to read whom to trust takes longer than all the rest
             return
-        send_records(places, environ, found, log_for(environ))
+        send_records(places, environ, found, open_log(environ))
         clients = Clients(found)
         with clients.service():
             pass

@@ -233,7 +233,7 @@ class RoundContext:
         """
         if not self.evidence.is_wrong:
             return False
-        return not self.evidence.is_reboots or self.boot.rounds > 1
+        return not self.evidence.is_only_reboot or self.boot.rounds > 1
 
     @cached_property
     def verdict_name(self) -> str:

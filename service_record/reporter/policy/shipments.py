@@ -130,7 +130,7 @@ def want(context: RoundContext, target: Target, rows: tuple[Want, ...] = WANTS) 
     """Return the first of these reasons to ship a bundle to this destination, or None."""
     state = context.state
     is_withheld = context.evidence.fingerprint in state.withheld or target.kind in state.deferred
-    if is_withheld or (target.kind == HOST and not context.is_wrong and has_agents_logs(context)):
+    if is_withheld or (target.kind == HOST and not context.is_wrong and protects_agent_logs(context)):
         return None
     spent = state.spent_at(target.destination)
     is_reached = is_reachable(context, target)
@@ -138,7 +138,7 @@ def want(context: RoundContext, target: Target, rows: tuple[Want, ...] = WANTS) 
     return next((row for row in possible if row.holds(context, spent)), None)
 
 
-def has_agents_logs(context: RoundContext) -> bool:
+def protects_agent_logs(context: RoundContext) -> bool:
     """Return whether the host's logs at the service must not be replaced.
 
     By default only the reporter's own uploads are replaced; on a healthy host, not those of a trouble.
@@ -155,7 +155,9 @@ def has_agents_logs(context: RoundContext) -> bool:
 def keeps_bundle(context: RoundContext) -> bool:
     """Return whether a bundle of a trouble stays on the host so that the agent's logs are not replaced."""
     is_wanted = any(target.kind == HOST for target in targets(context))
-    return is_wanted and context.is_wrong and context.state.bundle is not None and has_agents_logs(context)
+    return (
+        is_wanted and context.is_wrong and context.state.bundle is not None and protects_agent_logs(context)
+    )
 
 
 def shipment(
@@ -198,7 +200,7 @@ def _remaining(budget: int, spent: int, kept_back: int) -> int:
 
 def is_reachable(context: RoundContext, target: Target) -> bool:
     """Return whether to try the destination now. For the service, that requires a view in this round."""
-    if context.is_paused(target.destination) or (target.kind == HOST and has_agents_logs(context)):
+    if context.is_paused(target.destination) or (target.kind == HOST and protects_agent_logs(context)):
         return False
     return target.destination != SERVICE or isinstance(context.view, HostView)
 
@@ -275,7 +277,7 @@ def waits_for_delivery(context: RoundContext) -> bool:
 
 def is_held_up(context: RoundContext, target: Target) -> bool:
     """Return whether the agent's logs prevent this upload. Waiting would not help then."""
-    return target.kind == HOST and has_agents_logs(context)
+    return target.kind == HOST and protects_agent_logs(context)
 
 
 def is_past_time(context: RoundContext) -> bool:
