@@ -117,21 +117,19 @@ SILENCES: Final = (
     PolicyRule(
         "dropped",
         lambda context: context.fact in context.state.dropped,
-        "the service did not take this fact, and is not asked again",
+        "the service refused this fact, and it is not sent again",
     ),
     PolicyRule(
         "telling-refused",
         lambda context: STAGE_CALLS in context.state.refused,
-        "the service does not take stages",
+        "the service refuses reports of stages",
     ),
     PolicyRule(
         "no-view",
         lambda context: _host_view(context) is None,
-        "the stage that the service knows is not known",
+        "the host's stage at the service is not known",
     ),
-    PolicyRule(
-        "has-it", _has_it, "the service has this fact already; a round that was killed had reported it"
-    ),
+    PolicyRule("has-it", _has_it, "the service has this fact already, from a round that was killed"),
     PolicyRule(
         "not-installing",
         lambda context: not _is_installing(context),
@@ -140,28 +138,28 @@ SILENCES: Final = (
     PolicyRule(
         "no-stage",
         lambda context: not _current_stage(context),
-        "a progress without a stage is answered 409; the installation has not begun for the service",
+        "the installation has not begun; the service answers 409 to a report without a stage",
     ),
     PolicyRule(
         "over",
         lambda context: _current_stage(context) in _OVER,
-        "`Failed` is never sent: it ends the installation; after `Done` nothing is",
+        "`Failed` is never sent, because it ends the installation; after `Done` nothing is sent",
     ),
     PolicyRule(
         "stage-limit-near",
         limit_is_near,
-        "the service is about to find the stage stuck, and each report would put that off by the whole limit",
+        "the service's limit for the stage expires soon, and each report would restart it",
     ),
     PolicyRule("no-such-stages", _knows_no_stages, "`stages = new`, and the service does not have them"),
     PolicyRule(
         "deferred",
         lambda context: context.fact in context.state.deferred,
-        "the service had a bad moment: the next round tries again",
+        "a temporary failure of the service; the next round tries again",
     ),
     PolicyRule(
         "tries-spent",
         lambda context: context.state.tries.get(context.fact, 0) >= MOST_TRIES,
-        "the service was asked as often as it may be for one fact",
+        "the limit of requests for one fact is reached",
     ),
 )
 """Reasons not to report a fact. If none of these holds, it is reported."""
@@ -305,17 +303,17 @@ ENDINGS: Final = (
     PolicyRule(
         NOT_OURS,
         lambda context: _is_final_denial(context, NOT_OURS, Refused),
-        "the service does not take our token, in three rounds over 30 minutes; no trouble waits for it",
+        "the service refused the token in three rounds over 30 minutes, and no trouble waits for it",
     ),
     PolicyRule(
         NO_SUCH_HOST,
         lambda context: _is_final_denial(context, NO_SUCH_HOST, NoHost),
-        "the service knows no such host any more, in three rounds over 30 minutes; no trouble waits for it",
+        "the service has no such host in three rounds over 30 minutes, and no trouble waits for it",
     ),
     PolicyRule(
         "installed",
         _is_installed,
-        "the service says that the host is installed, and it was not added on day two",
+        "the host is installed according to the service, and was not added on day two",
     ),
     PolicyRule(
         "kubelet-up",
@@ -327,7 +325,7 @@ ENDINGS: Final = (
         lambda context: (
             context.is_over_limit and context.is_last_boot and not shipments.waits_for_delivery(context)
         ),
-        "this boot has taken longer than `time_limit`, and no trouble waits for a destination that is away",
+        "this boot has taken longer than `time_limit`, and no trouble waits for a destination",
     ),
     PolicyRule(
         "lifetime",
@@ -341,7 +339,7 @@ QUIET: Final = PolicyRule(
     "quiet",
     shipments.is_quiet,
     "this boot has taken longer than `time_limit`, and there is nothing new to send; "
-    "what nobody took is offered after twice that time, four times, and so on",
+    "an undelivered bundle is offered again after twice that time, four times, and so on",
 )
 
 

@@ -83,9 +83,7 @@ def _has_no_baseline(context: RoundContext, spent: Spent) -> bool:
     return bundle is None or not bundle.is_wrong or is_current
 
 
-NEAR: Final = Want(
-    "limit-near", _is_near, "the last round before a limit: what is known by then, once for each limit"
-)
+NEAR: Final = Want("limit-near", _is_near, "the last round before a limit; once for each limit")
 WRONG: Final = Want(
     "wrong",
     lambda context, spent: context.is_wrong and _is_new(context, spent),
@@ -101,13 +99,11 @@ CHANGED: Final = Want(
     lambda context, spent: context.settings.send is Send.WHEN_CHANGED and _is_new(context, spent),
     "`send = when-changed`, and something changed",
 )
-SPOOLED: Final = Want(
-    "spooled", _is_spooled, "an earlier bundle lies in the spool, and nothing newer is wanted"
-)
+SPOOLED: Final = Want("spooled", _is_spooled, "an earlier bundle is in the spool, and no newer one is needed")
 BASELINE: Final = Want(
     "baseline",
     _has_no_baseline,
-    "the destination has no bundle of this boot, and answers: one is sent, whether something is wrong or not",
+    "the destination answers, and has no bundle of this boot; sent even if nothing is wrong",
     is_for_the_reachable=True,
 )
 WANTS: Final = (NEAR, WRONG, EACH, CHANGED, SPOOLED, BASELINE)

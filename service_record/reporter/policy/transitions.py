@@ -91,28 +91,28 @@ ANSWERS: Final = (
         _ALL,
         {408, 423, 425, 429, *range(500, 600)},
         ResponseClass.LATER,
-        "the server, or what stands before it, has a bad moment; 500: the host's status changed, too",
+        "a temporary failure of the server or a proxy; 500 is also sent if the host's status changed",
     ),
     Answer(
         "denied",
         _ALL,
         {401, 403, 404},
         ResponseClass.LATER,
-        "a proxy, a portal, or a service whose database is away says so, too",
+        "also sent by proxies, portals, and services whose database is down",
     ),
     Answer(
         "not-the-service",
         _ALL,
         range(100, 400),
         ResponseClass.LATER,
-        "redirects come from portals and proxies, and are not followed: the key is for the service alone",
+        "redirects come from portals and proxies; not followed, because the key is for the service only",
     ),
     Answer(
         "refused",
         _ALL,
         range(400, 500),
         ResponseClass.NEVER_AGAIN,
-        "it would be refused again; the server may keep a large upload that it refuses on its disk for ever",
+        "it would be refused again, and the server may keep a refused upload on its disk forever",
     ),
 )
 
