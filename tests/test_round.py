@@ -698,7 +698,7 @@ def _prepare_answer(server: AssistedServer, host: ReportingHost, answer: str) ->
     match answer:
         case "the host is installed":
             host.installed.status = "installed"
-        case "the host is installed, and nobody took an earlier bundle":
+        case "the host is installed, and an earlier bundle is undelivered":
             server.fail(Says(503, headers=AT_ONCE), path="/logs", times=99)
             assert host.report(uptime=30).status == 0
             (host.places.records / "bootkube.json").unlink()
@@ -725,23 +725,23 @@ def _prepare_answer(server: AssistedServer, host: ReportingHost, answer: str) ->
         case "any, in the first boot":
             host.settle(server.url, 'time_limit = "1m"')
             server.fail(Says(503, headers=AT_ONCE), times=99)
-        case "503, in the last boot that is waited for" | "any, in the last boot, and the bundle was taken":
+        case "503, in the last expected boot" | "any, in the last boot, and the bundle is delivered":
             host.write(f"{POINTER}.bak")
             host.places.at(POINTER).unlink()
             host.write("/var/lib/kubelet/cpu_manager_state")
             host.settle(server.url, 'time_limit = "1m"')
             if answer.startswith("503"):
                 server.fail(Says(503, headers=AT_ONCE), times=99)
-        case "any, and the bundle was taken":
+        case "any, and the bundle is delivered":
             host.settle(server.url, 'lifetime = "1m"')
-        case "any, and the agent's logs are there":
+        case "any, and the service has the agent's logs":
             host.installed.logs_info = "completed"
             host.settle(server.url, 'lifetime = "1m"')
 
 
 STOPS = {
     "the host is installed": (STOPS_IN_ONE, "stops", "nothing"),
-    "the host is installed, and nobody took an earlier bundle": (
+    "the host is installed, and an earlier bundle is undelivered": (
         STOPS_IN_ONE,
         "stops",
         "an undelivered bundle, the console",
@@ -751,16 +751,16 @@ STOPS = {
     "403 in the service's form": (STOPS_IN_FOUR, "waits for the next boot", "everything"),
     "404 in the service's form": (STOPS_IN_FOUR, "waits for the next boot", "everything"),
     "a list without this host": (STOPS_IN_FOUR, "waits for the next boot", "everything"),
-    "401, 403 or 404 in another form": (GOES_ON, "goes on", "everything"),
-    "a page of a portal": (GOES_ON, "goes on", "everything"),
-    "503": (GOES_ON, "goes on", "everything"),
-    "the host failed or was cancelled": (GOES_ON, "goes on, and ships", "everything"),
+    "401, 403 or 404 in another form": (GOES_ON, "continues", "everything"),
+    "a page of a portal": (GOES_ON, "continues", "everything"),
+    "503": (GOES_ON, "continues", "everything"),
+    "the host failed or was cancelled": (GOES_ON, "continues, and ships", "everything"),
     "any, in the first boot": (TIME_LIMIT, "waits for the next boot", "everything"),
-    "503, in the last boot that is waited for": (TIME_LIMIT, "waits for the service", "everything"),
-    "any, in the last boot, and the bundle was taken": (TIME_LIMIT, "stops", "nothing"),
+    "503, in the last expected boot": (TIME_LIMIT, "waits for the service", "everything"),
+    "any, in the last boot, and the bundle is delivered": (TIME_LIMIT, "stops", "nothing"),
     "no answer": (LIFETIME, "stops", "an undelivered bundle, the console"),
-    "any, and the bundle was taken": (LIFETIME, "stops", "nothing"),
-    "any, and the agent's logs are there": (LIFETIME, "stops", "an undelivered bundle, the console"),
+    "any, and the bundle is delivered": (LIFETIME, "stops", "nothing"),
+    "any, and the service has the agent's logs": (LIFETIME, "stops", "an undelivered bundle, the console"),
 }
 
 
