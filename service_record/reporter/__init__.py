@@ -1,1 +1,1 @@
-"""The boot reporter: how far a host came and why it came no further, told to where somebody can see it."""
+"""The boot reporter: reports a host's progress and verdict to the assisted-service, and ships bundles."""

@@ -1,7 +1,7 @@
 """Parse the assisted-service's view of this host. Pure.
 
 Only the status of an answer is dependable: bodies come in two shapes of JSON from the assisted-service
-itself, and as HTML, plain text or nothing from whatever stands before it.
+itself, and as HTML, plain text or nothing from proxies and gateways.
 """
 
 import json
