@@ -539,6 +539,13 @@ def test_texts_of_a_page_are_masked_and_markup_stays() -> None:
     assert outgoing_page(page, RULES) == page.replace("hunter22", "&lt;redacted:password&gt;")
 
 
+def test_page_with_bytes_that_are_not_utf8_is_masked() -> None:
+    assert (
+        outgoing_page("<p>\udcff password=hunter22</p>", RULES)
+        == "<p>\udcff password=&lt;redacted:password&gt;</p>"
+    )
+
+
 def test_page_with_a_secret_in_its_markup_is_refused() -> None:
     rules = Rules([Secret("pw", b"Hunter2x9!aaaaaaaa")])
     with pytest.raises(LeakError):

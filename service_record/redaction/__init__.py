@@ -80,11 +80,12 @@ def outgoing_page(page: str, rules: Rules) -> str:
     def masked(match: re.Match[str]) -> str:
         text = html.unescape(match[0])
         redactor = Redactor(rules)
-        without = (redactor.feed(text.encode()) + redactor.finish()).decode()
+        data = redactor.feed(text.encode(errors="surrogateescape")) + redactor.finish()
+        without = data.decode(errors="surrogateescape")
         return match[0] if without == text else html.escape(without)
 
     page = _TEXTS.sub(masked, page)
-    refuse_leaks(page.encode(), rules)
+    refuse_leaks(page.encode(errors="surrogateescape"), rules)
     return page
 
 

@@ -36,7 +36,8 @@ _BASE64: Final = re.compile(rb"[A-Za-z0-9+/_-]{16,}={0,2}")
 _LOOKS_BASE64: Final = types.Finder(_BASE64_TEXT + rb"|" + _BASE64_GZIP)
 _HEX: Final = re.compile(rb"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){6,}(?![0-9A-Fa-f])")
 _LOOKS_HEX: Final = types.Finder(rb"^(?:[2-7][0-9A-Fa-f]|0[09aAdD])+$")
-_ARGUMENTS: Final = re.compile(rb"type=EXECVE[^\n]*?argc=\d+")
+_EXECVE: Final = b"type=EXECVE"
+_COUNT: Final = re.compile(rb"argc=\d+")
 _ARGUMENT: Final = re.compile(rb' a\d+(?:\[\d+\])?=(?:"([^"\n]*)"|((?:[0-9A-F]{2})+)(?![^ \n]))')
 
 
@@ -88,7 +89,12 @@ _ODD_BYTES_DIVISOR: Final = 4
 
 def audit_command(view: UnescapedText) -> UnescapedText | None:
     """Return the command line of an EXECVE record of audit(8), or None. Its arguments may be hexadecimal."""
-    begin = _ARGUMENTS.search(view.text) if b"type=EXECVE" in view.text else None
+    begin, record = None, view.text.find(_EXECVE)
+    while record >= 0 and begin is None:
+        line_end = view.text.find(b"\n", record)
+        line_end = line_end if line_end >= 0 else len(view.text)
+        begin = _COUNT.search(view.text, record, line_end)
+        record = view.text.find(_EXECVE, line_end)
     if begin is None:
         return None
     pieces: list[bytes] = []

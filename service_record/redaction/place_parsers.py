@@ -162,7 +162,7 @@ def preseed(text: str) -> Iterator[Named]:
 
 def netrc(text: str) -> Iterator[Named]:
     """Read the whole file as words, in which a value follows its name."""
-    tokens = _split(re.sub(r"(?m)^\s*#.*", "", text))
+    tokens = _split(re.sub(r"(?m)^[^\S\n]*#.*", "", text))
     yield from pairwise(tokens)
     raw = text.split()  # a password that contains a quote is not quoted
     yield from pairwise(raw)

@@ -253,17 +253,20 @@ _NAME_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234
 _OPENING: Final = {b")": b"(", b"]": b"[", b"}": b"{", b">": b"<"}
 
 
-_PARAMETER: Final = re.compile(rb"[?&][A-Za-z0-9_.\[\]-]+=([^\s&\"'<>#]*[%+][^\s&\"'<>#]*)")
+_PARAMETER: Final = re.compile(rb"[?&][A-Za-z0-9_.\[\]-]+=([^\s&\"'<>#]*)")
 _ESCAPED_PART: Final = re.compile(
-    rb"\bdata:[A-Za-z0-9/.+;=-]*,([^\s\"'<>]*%[^\s\"'<>]*)|/([^\s/?&\"'<>#%]*%[^\s/?&\"'<>#]*)"
+    rb"\bdata:[A-Za-z0-9/.+;=-]*,([^\s\"'<>]*)|/([^\s/?&\"'<>#%]*%[^\s/?&\"'<>#]*)"
 )
-"""Matches percent-encoded data of a data URL, or one segment of a URL's path."""
+"""Matches the data of a data URL, or one percent-encoded segment of a URL's path.
+
+A pattern that requires `%` in the data would read to their end again from each further `data:`.
+"""
 _JOINED_QUOTES: Final = re.compile(rb"""'(?:\\'|"'")'""")
 _ANSI_QUOTED: Final = re.compile(rb"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _MIN_PART_BYTES: Final = 8
 
 
-def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:  # noqa: C901 - one loop for each syntax
+def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:  # noqa: C901, PLR0912 - one loop for each syntax
     """Yield the unescaped quoted texts, and the unescaped parameters, path segments and data of URLs."""
     text = view.text
     if b"\\" in text or b'"\'"' in text:
@@ -283,10 +286,13 @@ def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:  # noqa: C901 
     if b"%" in text:
         for match in _ESCAPED_PART.finditer(text):
             part = view.part(*match.span(match.lastindex or 0))
-            yield unescape(part) or part
+            if b"%" in part.text:
+                yield unescape(part) or part
     if b"=" in text and (b"?" in text or b"&" in text):
         for match in _PARAMETER.finditer(text):
             part = view.part(*match.span(1))
+            if b"%" not in part.text and b"+" not in part.text:
+                continue
             plain = UnescapedText(part.text.replace(b"+", b" "), [0], [0], part)
             yield unescape(plain) or plain
 

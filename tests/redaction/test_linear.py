@@ -1,0 +1,49 @@
+"""The readers of single syntaxes take time in proportion to a text, also where a construct never ends."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from service_record.redaction.encodings import audit_command
+from service_record.redaction.place_parsers import netrc
+from service_record.redaction.syntax import quoted_parts
+from service_record.redaction.types import UnescapedText
+
+
+def parts(text: bytes) -> list[UnescapedText]:
+    return list(quoted_parts(UnescapedText(text, [], [])))
+
+
+READERS: dict[str, tuple[Callable[[bytes], object], bytes, bytes]] = {
+    "URL parameters without escapes": (parts, b"x ", b"?a="),
+    "data URLs without escapes": (parts, b"%41 ", b"data:,"),
+    "EXECVE without arguments": (
+        lambda text: audit_command(UnescapedText(text, [], [])),
+        b"",
+        b"type=EXECVE ",
+    ),
+    "empty lines of netrc": (lambda text: list(netrc(text.decode())), b"", b"\n"),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_reader_takes_linear_time(name: str) -> None:
+    """Eight times the text takes eight times as long, not 64 times."""
+    read, before, unit = READERS[name]
+
+    def seconds(size: int) -> float:
+        text = before + unit * (size // len(unit))
+        started = time.process_time()
+        read(text)
+        return time.process_time() - started
+
+    small = min(seconds(8_000) for _ in range(3))
+    assert min(seconds(64_000) for _ in range(3)) < 24 * small + 0.02
+
+
+def test_arguments_of_a_later_execve_record_are_read() -> None:
+    records = b'type=EXECVE msg=1: cut\ntype=EXECVE msg=2: argc=2 a0="app" a1=2D70\n'
+    command = audit_command(UnescapedText(records, [], []))
+    assert command is not None
+    assert command.text.split() == [b"app", b"-p"]
