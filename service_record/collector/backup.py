@@ -1,8 +1,8 @@
-"""Backups of a collector that keeps everything in one folder: a tar file of its database and its objects.
+"""Back up and restore a collector with SQLite: a tar file of its database and its objects.
 
-The database is copied by SQLite's own backup, while the collector serves: it is the state of one moment.
-Objects are copied after it; those that came meanwhile have no row in it, and are swept after a restore. Of
-those that were deleted meanwhile a row is left, whose bundle is gone.
+The database is copied with SQLite's backup API while the collector runs, so it is a consistent snapshot.
+Objects are copied afterwards. New objects since the snapshot have no row and are deleted after a restore.
+Objects that were deleted since the snapshot leave a row whose bundle is missing.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ _BUSY: Final = 30.0
 
 
 class BackupError(Exception):
-    """The reason why a backup cannot be made or restored, in one line."""
+    """A backup cannot be made or restored. The message is the reason in one line."""
 
 
 class Manifest(msgspec.Struct):
-    """A backup's description of itself."""
+    """The manifest in a backup."""
 
     version: str
     made_at: float
@@ -49,9 +49,9 @@ class BackupSummary:
 
 
 def back_up(data: Path, file: Path) -> BackupSummary:
-    """Make a backup of the collector in a folder, which may be serving. Raises BackupError, OSError.
+    """Back up the collector in a folder; it may be running. Raises BackupError or OSError.
 
-    The file is new, readable by its owner alone, and there only when it is whole and on disk.
+    The file must not exist. It has mode 0600 and appears only when it is complete and on disk.
     """
     if not (data / FILE).exists():
         raise BackupError(f"{data / FILE}: no such database; with PostgreSQL use pg_dump")
@@ -66,9 +66,10 @@ def back_up(data: Path, file: Path) -> BackupSummary:
 
 
 def restore(file: Path, data: Path) -> BackupSummary:
-    """Make the folder of a collector from a backup. Raises BackupError, OSError.
+    """Create the folder of a collector from a backup. Raises BackupError or OSError.
 
-    The folder has to be missing or empty: no collector is overwritten. It is there only when it is whole.
+    The folder must be missing or empty, so that no collector is overwritten. It appears only when it is
+    complete.
     """
     if data.exists() and any(data.iterdir()):
         raise BackupError(f"{data} is not empty, and no collector is overwritten; move it away first")
@@ -98,14 +99,14 @@ def _write(data: Path, stream: io.BufferedWriter) -> int:
         for path in sorted((data / FOLDER).rglob("*")):
             if not path.is_file() or path.is_symlink():
                 continue
-            with contextlib.suppress(FileNotFoundError):  # it was deleted this moment
+            with contextlib.suppress(FileNotFoundError):  # it was deleted meanwhile
                 tar.add(path, str(path.relative_to(data)), recursive=False)
                 count += 1
     return count
 
 
 def _copy_database(source: Path, target: Path) -> None:
-    """Copy the database by SQLite's own backup, with everything committed at its end."""
+    """Copy the database with SQLite's backup API."""
     with (
         contextlib.closing(sqlite3.connect(source, timeout=_BUSY)) as live,
         contextlib.closing(sqlite3.connect(target)) as copy,
@@ -123,7 +124,7 @@ def _add_bytes(tar: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def _extract(file: Path, folder: Path) -> int:
-    """Extract only the parts of a backup: its manifest, its database and plain files below `objects`."""
+    """Extract a backup. Only the manifest, the database and regular files below `objects` are allowed."""
     count = 0
     try:
         with tarfile.open(file, mode="r|") as tar:
@@ -147,7 +148,7 @@ def _extract(file: Path, folder: Path) -> int:
 
 
 def _checked(file: Path, member: tarfile.TarInfo) -> PurePosixPath:
-    """Return the path of a member, which is certainly below the folder."""
+    """Return the path of a member. Raises BackupError if it could be outside of the folder."""
     path = PurePosixPath(member.name)
     is_below = not path.is_absolute() and ".." not in path.parts and "\x00" not in member.name
     is_ours = member.name == FILE or (path.parts[:1] == (FOLDER,) and len(path.parts) > 1)

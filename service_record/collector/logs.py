@@ -1,7 +1,7 @@
-"""The collector's log: a line of JSON for each event, on stderr, and never a secret.
+"""The collector's log: JSON lines on stderr, without secrets.
 
-Only what is known to be harmless is logged at all: of a request its route, never its path, query, headers or
-body; of a fault where it was, not what it said. What looks like a token nevertheless is masked.
+Only harmless values are logged: the route of a request, never its path, query, headers or body; the place of
+an error, never its message. Texts with the form of a token are masked nevertheless.
 """
 
 import logging
@@ -20,7 +20,7 @@ _PACKAGE: Final = f"/{__name__.partition('.')[0]}/"
 
 
 def configure(level: str = "info", stream: TextIO | None = None) -> None:
-    """Log from now on, our events and those of libraries, from that level on."""
+    """Configure logging of the collector and of libraries, from this level."""
     target, threshold = stream or sys.stderr, logging.getLevelNamesMapping()[level.upper()]
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
@@ -50,12 +50,15 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
 
 
 def log() -> Any:
-    """Return the logger, for events in plain words with their values as keywords."""
+    """Return the logger. Pass the event as a short text, and its values as keyword arguments."""
     return structlog.get_logger()
 
 
 def fault_of(fault: BaseException) -> dict[str, object]:
-    """Return place and kind of a fault; its message might hold something that a client sent."""
+    """Return the type and place of an exception.
+
+    Its message may contain data of a client, so it is left out.
+    """
     frames = traceback.extract_tb(fault.__traceback__)
     ours = [frame for frame in frames if _PACKAGE in frame.filename] or frames
     fields: dict[str, object] = {
@@ -68,7 +71,7 @@ def fault_of(fault: BaseException) -> dict[str, object]:
 
 
 def _without_traceback(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Replace the traceback that a library logs by where it was."""
+    """Replace the traceback of a library's log record by the place of the exception."""
     info = event.pop("exc_info", None)
     if isinstance(info, tuple) and isinstance(info[1], BaseException):
         event.update(fault_of(info[1]))

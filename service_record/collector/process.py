@@ -1,4 +1,4 @@
-"""A collector at work: its database, the thread that writes to it, and those waiting for news of changes."""
+"""A collector process: the database, its writer, the background threads, and notifications of changes."""
 
 import asyncio
 import threading
@@ -35,7 +35,7 @@ from service_record.collector.store.row_writer import DatabaseWriter, Unavailabl
 
 
 class News:
-    """Wakes those who wait, on any event loop; callable from any thread."""
+    """Notifies waiting tasks of changes, on any event loop. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,7 +45,7 @@ class News:
 
     @property
     def is_over(self) -> bool:
-        """Return whether news have ended: endless waits should stop."""
+        """True at shutdown: endless loops should stop."""
         return self._is_over.is_set()
 
     def end(self) -> None:
@@ -54,7 +54,7 @@ class News:
         self.tell()
 
     def tell(self) -> None:
-        """Announce that something changed."""
+        """Notify all listeners that something changed."""
         with self._lock:
             waiting, self._waiting = self._waiting, set()
         for loop, event in waiting:
@@ -64,11 +64,11 @@ class News:
             listener()
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Register a function that is called with all news, in the announcing thread; it has to be quick."""
+        """Register a function to call after each change, in the thread of the change. It must be fast."""
         self._listeners.append(listener)
 
     def subscribe(self) -> asyncio.Event:
-        """Return an event that is set, once, by the next news."""
+        """Return an event that the next change sets."""
         event = asyncio.Event()
         if self.is_over:
             event.set()
@@ -81,17 +81,17 @@ T = TypeVar("T")
 
 
 class StepsError(Exception):
-    """A fault of the file of an operator's steps, with its place, in one line."""
+    """An error in a file of steps, with its place, in one line."""
 
 
 class NoticesError(Exception):
-    """A fault of the file of destinations, in one line."""
+    """An error in the file of destinations, in one line."""
 
 
 class Collector:
-    """One process's share of a collector. Close it, or use it as a context manager.
+    """Everything that one collector process needs. Close it, or use it as a context manager.
 
-    Raises StepsError, NoticesError, DatabaseError, ObjectError, OSError when it cannot begin.
+    Raises StepsError, NoticesError, DatabaseError, ObjectError or OSError if it cannot start.
     """
 
     def __init__(self, settings: CollectorSettings, now: Callable[[], float] = time.time) -> None:
@@ -125,7 +125,7 @@ class Collector:
 
     @property
     def destinations(self) -> Sequence[str]:
-        """Return the names of those that are notified of changes of verdicts."""
+        """Return the names of the destinations of notices."""
         return [notifier.name for notifier in self._notifiers]
 
     def start(self) -> None:
@@ -138,12 +138,15 @@ class Collector:
             notifier.start()
 
     def reload_definitions(self) -> None:
-        """Read the operator's steps again; wrong ones change nothing. Raises StepsError."""
+        """Read the files of steps again. Raises StepsError and changes nothing if one is invalid."""
         self.definitions = _definitions(self.settings.steps)
         self.baselines.set_given(self.definitions.budgets)
 
     def reload_webhook_secret(self) -> None:
-        """Read the secret of the webhook again. Raises OSError, ValueError and keeps the present one."""
+        """Read the webhook's secret again.
+
+        Raises OSError or ValueError and keeps the old one if that fails.
+        """
         if self.settings.webhook_secret_file is None:
             return
         secret = read_secret(self.settings.webhook_secret_file)
@@ -152,19 +155,19 @@ class Collector:
                 notifier.sender.set_secret(secret)
 
     def _tell(self) -> None:
-        """Announce that something is on disk, to other processes too."""
+        """Notify this process and the others of a committed change."""
         self.news.tell()
         if self._listening is not None:
             self._listening.announce()
 
     def _changed(self, do: Callable[[Connection], T], /) -> T:
-        """Return the result of a change once it is on disk."""
+        """Run a change and return its result once it is on disk."""
         return self.writer.change(do).result()
 
     def close(self) -> None:
-        """Write what was accepted, and close everything."""
+        """Write all accepted changes, and close everything."""
         for notifier in self._notifiers:
-            notifier.end()  # all at once: each may be at a delivery that takes its time
+            notifier.end()  # end all before closing them: each may be in a slow delivery
         self.housekeeper.close()
         self.sweeper.close()
         with suppress(Unavailable, SQLAlchemyError):
@@ -186,7 +189,7 @@ class Collector:
 
 
 def read_destinations(file: Path) -> Destinations:
-    """Return the destinations of a file. Raises NoticesError, which has no URL in it."""
+    """Read the file of destinations. Raises NoticesError, whose message contains no URL."""
     try:
         return parse_destinations(file.read_text(encoding="utf-8"))
     except DestinationError as error:
@@ -222,7 +225,7 @@ def _notifiers(
 
 
 def _definitions(paths: Iterable[Path]) -> Definitions:
-    """Return the steps that an operator defined in all of these files. Raises StepsError."""
+    """Read the steps that are defined in all of these files. Raises StepsError."""
     by_label: dict[str, Definition] = {}
     files: dict[str, Path] = {}
     for path in paths:

@@ -1,8 +1,7 @@
-"""Serves a collector's application by uvicorn, to clients that may be slow, wrong or hostile.
+"""Run the collector's application with uvicorn, with limits against slow, broken and hostile clients.
 
-uvicorn bounds the time between two requests, and leaves the rest to its user: here no client may hold a
-connection for ever, or have much kept of what it sends. Bodies are bounded where they are read
-(`collector/api/requests.py`).
+uvicorn itself limits only the time between two requests. The limits here apply to connections and to the head of
+a request; those for bodies are in `collector/api/requests.py`.
 """
 
 import asyncio
@@ -32,32 +31,32 @@ from service_record.collector.process import Collector, StepsError
 from service_record.collector.serving_settings import CollectorSettings
 
 _LONGEST_HEAD: Final = 64 * 1024
-"""Bytes of a request's first line and headers."""
+"""Maximum size of a request's first line and headers."""
 _READ: Final = 256 * 1024
-"""Bytes that may come at once, with the head among them."""
+"""Maximum size of data that may arrive at once, including the head."""
 _MOST_HEADERS: Final = 128
 _MOST_PIPELINED: Final = 32
-"""Requests that may wait behind one that is not answered yet."""
+"""Maximum number of pipelined requests on a connection."""
 _MOST_HALF_OPEN: Final = 1_024
-"""Connections of one address whose first request has not come yet. Trusted proxies may have any number."""
+"""Maximum number of connections of one address without a first request. Does not apply to trusted proxies."""
 _READING: Final = 60.0
-"""Seconds that a client may read nothing of an answer that waits for it."""
+"""A client that reads nothing of its answer for this time is disconnected."""
 
 
 class Config(uvicorn.Config):
-    """The limits of the connections over which the collector is served."""
+    """uvicorn's configuration, and the limits of connections."""
 
     def __init__(self, app: Any, *, seconds: float, most_connections: int, **settings: Any) -> None:
         super().__init__(app, http=Connection, ws="none", **settings)
         self.seconds = seconds
-        """The time limit of a request's head, from when its client begins to send."""
+        """Time limit for a request's head, from its first byte."""
         self.most_connections = most_connections
         self.half_open: Counter[str] = Counter()
-        """Connections by their address whose first request has not come yet."""
+        """Address -> number of connections without a first request."""
         self.proxies = [ip_network(proxy, strict=False) for proxy in settings["forwarded_allow_ips"]]
 
     def is_proxy(self, address: str) -> bool:
-        """Return whether requests from this address are those of many clients."""
+        """Return True if the address is a trusted proxy."""
         try:
             return any(ip_address(address) in proxy for proxy in self.proxies)
         except ValueError:  # a name
@@ -65,7 +64,7 @@ class Config(uvicorn.Config):
 
 
 class Connection(HttpToolsProtocol):
-    """A connection of a client that may be slow, wrong or hostile."""
+    """A connection with limits on time, size and number of requests."""
 
     config: Config
 
@@ -80,14 +79,14 @@ class Connection(HttpToolsProtocol):
         self._until_head: asyncio.TimerHandle | None = None
         self._until_read: asyncio.TimerHandle | None = None
         self._size = 0
-        """Bytes that came since the last head, without bodies."""
+        """Number of bytes since the last complete head, without bodies."""
         self._is_in_body = False
         self._half_open = ""
-        """The address for which this counts as half-open; empty once its first request is here."""
+        """The address for which this connection counts as half-open; empty after its first request."""
 
     @property
     def _is_idle(self) -> bool:
-        """Return whether no request waits for its answer."""
+        """Return True if no request is being answered."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is None or cycle.response_complete
 
@@ -182,23 +181,23 @@ class Connection(HttpToolsProtocol):
 
 _DESCRIPTORS: Final = 65_536
 _FEWEST: Final = 128
-"""Descriptors reserved for the database, for bundles and the like."""
+"""File descriptors that are reserved for the database, bundles and so on."""
 _GARBAGE: Final = 10_000
-"""Objects that are made until it looks for those that nobody holds: most of a request go by themselves."""
+"""GC threshold of generation 0: most objects of a request are freed by reference counting."""
 _ARENA_MAX: Final = -8
 """M_ARENA_MAX of glibc's malloc.h."""
 _ARENAS: Final = 2
 _GRACE: Final = 20
-"""Seconds that requests may still take when it shuts down."""
+"""Time for running requests at shutdown."""
 
 
 def serve(settings: CollectorSettings) -> None:
-    """Serve until SIGTERM or SIGINT; everything acknowledged until then is on disk.
+    """Serve until SIGTERM or SIGINT.
 
-    It says its address on stderr once connections are taken. Raises what Collector does, and OSError.
+    Prints the address on stderr once connections are accepted. Raises OSError, and what `Collector` raises.
     """
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is somebody to heed it: it would kill us
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the default action would end the process
     _limit_arenas()
     listening = _listening(settings.host, settings.port)
     scheme = "https" if settings.certificate else "http"
@@ -212,7 +211,7 @@ def serve(settings: CollectorSettings) -> None:
     except BaseException:
         collector.close()
         raise
-    gc.freeze()  # what is here now stays: it need not be looked through again and again
+    gc.freeze()  # the garbage collector can skip objects of the start
     gc.set_threshold(_GARBAGE)
     print(f"listening on {scheme}://{host}:{port}", file=sys.stderr, flush=True)  # noqa: T201
     with listening:
@@ -234,7 +233,7 @@ def config_of(collector: Collector) -> Config:
         application(collector),
         seconds=settings.seconds,
         most_connections=max(_FEWEST, descriptors - _FEWEST),
-        log_config=None,  # ours is in force
+        log_config=None,  # logging is configured already
         access_log=False,
         proxy_headers=bool(settings.proxies),
         forwarded_allow_ips=list(settings.proxies),
@@ -247,7 +246,7 @@ def config_of(collector: Collector) -> Config:
 
 
 def _check_certificate(config: Config, settings: CollectorSettings) -> None:
-    """Raise OSError, with the file's name, if TLS does not work with it."""
+    """Raise OSError with the file's name if the certificate or key cannot be used."""
     try:
         config.load()
     except ssl.SSLError as error:
@@ -256,20 +255,20 @@ def _check_certificate(config: Config, settings: CollectorSettings) -> None:
 
 
 def _allow_descriptors() -> None:
-    """Raise the limit of open files and connections as far as the parent process allows."""
+    """Raise the soft limit of open files to the hard limit."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = _DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, _DESCRIPTORS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
 
 
 def _limit_arenas() -> None:
-    """Let the threads share memory: glibc would keep what each of them has freed for that one; mallopt(3)."""
+    """Let threads share malloc arenas (mallopt(3)): memory freed in one arena is not reused in others."""
     with contextlib.suppress(OSError, AttributeError):  # other C libraries have no arenas
         ctypes.CDLL(None).mallopt(_ARENA_MAX, _ARENAS)
 
 
 class Server(uvicorn.Server):
-    """A server that ends endless streams when it shuts down, and reads its files again on SIGHUP."""
+    """A server that ends event streams at shutdown and reloads its files on SIGHUP."""
 
     def __init__(self, config: Config, collector: Collector) -> None:
         super().__init__(config)
@@ -282,7 +281,7 @@ class Server(uvicorn.Server):
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)
 
     def reload(self) -> None:
-        """Read certificate, key, steps and the webhook's secret again; each stays as it is if it is wrong."""
+        """Read certificate, key, steps and the webhook's secret again. An invalid file changes nothing."""
         files = {
             "certificate": self._reload_certificate,
             "steps": self._collector.reload_definitions,
@@ -296,7 +295,7 @@ class Server(uvicorn.Server):
         logs.log().info("reloaded")
 
     def _reload_certificate(self) -> None:
-        """Use the certificate that is in the file now for new connections. Raises OSError."""
+        """Read the certificate again and use it for new connections. Raises OSError."""
         settings, live = self._collector.settings, self.config.ssl
         if live is None or settings.certificate is None:
             return

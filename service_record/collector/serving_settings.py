@@ -1,4 +1,4 @@
-"""Settings of `service-record collector serve`. Values only."""
+"""Settings of `service-record collector serve`."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +9,7 @@ from service_record.collector.domain.verdicts import LOOP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Requests a second that one token may make, and how many at once, before it is asked to wait."""
+    """A rate limit: requests per second, and the size of a burst."""
 
     per_second: float = 50.0
     burst: int = 200
@@ -20,35 +20,35 @@ class CollectorSettings:
     """The settings of a collector."""
 
     data: Path
-    """The folder of all it keeps, where nothing else is said."""
+    """The data folder."""
     database: str = ""
-    """A URL of PostgreSQL; empty for SQLite in `data`."""
+    """URL of PostgreSQL; empty for SQLite in `data`."""
     objects: str = ""
-    """A URL of an object store for bundles, as `s3://bucket/prefix`; empty for a folder in `data`."""
+    """URL of an object store for bundles, such as `s3://bucket/prefix`; empty for a folder in `data`."""
     host: str = "127.0.0.1"
     port: int = 8474
-    """0 for any that is free."""
+    """0 for any free port."""
     certificate: Path | None = None
     key: Path | None = None
     steps: tuple[Path, ...] = ()
-    """Files with the steps that an operator defined: others are refused, and kept nevertheless."""
+    """Files that define the accepted steps. Other steps are refused, but stored."""
     budget: float = DEFAULT
-    """Seconds that a host may say nothing before it counts as stuck, where nothing else tells how long."""
+    """Seconds without a report after which a host is stuck, unless its step has another limit."""
     loop_after: int = LOOP
-    """Beginnings of one step, or boots, in a row without anything new that are a loop."""
+    """Number of starts of a step, or of boots, without progress that count as a loop."""
     rates: Rates = Rates()
     guesses: Rates = Rates(per_second=0.5, burst=50)
     """The rate at which one address may present invalid tokens."""
     most_body: int = 256 * 1024
-    """Bytes of a request that is no bundle and no record."""
+    """Maximum size of a request in bytes, except for bundles and records."""
     most_bundle: int = 250 * 1024 * 1024
-    """Bytes of a bundle: the assisted-service's own limit."""
+    """Maximum size of a bundle in bytes, as in the assisted-service."""
     most_records: int = 64 * 1024 * 1024
-    """Bytes of all records that one host may send live."""
+    """Maximum size of all live records of one host in bytes."""
     most_streams: int = 500
-    """Pages that one process keeps live by a stream; those who look at more are told to ask now and then."""
+    """Maximum number of event streams of a process. Further viewers poll."""
     seconds: float = 30.0
-    """The time limit of a request's body without a bundle in it."""
+    """Time limit for the body of a request, except for bundles."""
     proxies: tuple[str, ...] = ()
     """Addresses or networks of trusted proxies for X-Forwarded-For and -Proto."""
     log_level: str = "info"
@@ -59,10 +59,10 @@ class CollectorSettings:
     keep_bytes: int = 0
     """The size of everything above which the oldest such builds are deleted; 0: no limit."""
     webhook: str = ""
-    """The URL that is told of changes of verdicts; empty for none."""
+    """The URL that receives changes of verdicts; empty for none."""
     webhook_secret: bytes = field(default=b"", repr=False)
-    """The key that signs news; empty: they are not signed."""
+    """The key that signs messages; empty for no signature."""
     webhook_secret_file: Path | None = None
-    """The file from which that secret is read again on SIGHUP."""
+    """The file of the secret. It is read again on SIGHUP."""
     notices: Path | None = None
-    """TOML: the destinations that are notified of changes of verdicts besides."""
+    """TOML file with further destinations of notices."""

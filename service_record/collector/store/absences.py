@@ -1,4 +1,4 @@
-"""Times in which the collector could not take reports: all its processes, or the database, were away."""
+"""Absences: times in which the collector could not receive reports, because no process or no database ran."""
 
 from typing import Final
 
@@ -9,20 +9,22 @@ from service_record.collector.store.dialects import inserting
 from service_record.collector.store.schema import absences, counters
 
 BEAT_SECONDS: Final = 2.0
-"""Each process notes at least this often that it is at work."""
+"""Each process stores a beat at least this often."""
 ABSENT_SECONDS: Final = 5.0
-"""A longer time without a note of any process, before this process started, is an absence."""
+"""A longer time without a beat of any process, before this process started, is an absence."""
 STALLED_SECONDS: Final = 15.0
-"""The same while this process runs. A machine that is only busy takes reports, but may note it late."""
+"""The same limit while this process runs. It is longer because a busy machine still receives reports,
+although its beats are late.
+"""
 _BEAT: Final = "beat"
 _READ_DAYS: Final = 8
 _MOST_READ: Final = 100
 
 
 def note_beat(connection: Connection, now: float, without_beat: float | None) -> Absence | None:
-    """Note that the collector is at work; return the absence that has just ended.
+    """Store a beat. Return the absence that has just ended, or None.
 
-    `without_beat` is how many seconds this process was without a beat, by a clock that nobody sets, so that a
+    `without_beat` is the time in seconds since the last beat of this process, by a monotonic clock, so that a
     changed time of day is no absence. It is None at the start of the process.
     """
     milliseconds = round(now * 1000)
@@ -42,7 +44,7 @@ def note_beat(connection: Connection, now: float, without_beat: float | None) ->
 
 
 def sum_absences(connection: Connection) -> float:
-    """Return the seconds of all absences."""
+    """Return the total duration of all absences in seconds."""
     seconds = func.sum(absences.c.ended_at - absences.c.began_at)
     return float(connection.execute(select(seconds)).scalar_one() or 0.0)
 

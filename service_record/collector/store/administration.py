@@ -1,6 +1,6 @@
-"""Changes by administrators to hosts and tokens, each with its line in the audit log.
+"""Changes by administrators to hosts and tokens, with entries in the audit log.
 
-A change and its line are one transaction, of the writer or of the command line: neither is without the other.
+A change and its entry are written in one transaction.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _LONGEST: Final = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """A line of the audit log. `at` is in seconds since 1970."""
+    """An entry of the audit log. `at` is in seconds since 1970."""
 
     id: int
     at: float
@@ -34,12 +34,12 @@ class Noted:
 
 
 def note(connection: Connection, actor: str, action: str, subject: str, at: float) -> None:
-    """Log what somebody did; never with a secret in it."""
+    """Add an entry to the audit log. It must not contain secrets."""
     connection.execute(insert(audit).values(at=at, actor=actor[:_LONGEST], action=action, subject=subject))
 
 
 def list_audit(connection: Connection, limit: int, before: int | None = None) -> tuple[Noted, ...]:
-    """Return the audit log, latest first; only entries before an id, if given."""
+    """Return entries of the audit log, latest first. With `before`, only entries with smaller ids."""
     query = columns_of(Noted, audit).order_by(audit.c.id.desc()).limit(limit)
     if before is not None:
         query = query.where(audit.c.id < before)
@@ -47,11 +47,11 @@ def list_audit(connection: Connection, limit: int, before: int | None = None) ->
 
 
 class Used(Exception):  # noqa: N818  # a refusal, told as 401
-    """An enrolment token that was used a moment before."""
+    """The enrolment token was used by another request at the same time."""
 
 
 def create_token(connection: Connection, new: tokens.TokenRequest, now: float) -> tuple[int, str]:
-    """Make a token; return its number, and the token, which cannot be read again."""
+    """Create a token. Return its id and the token, which cannot be read again later."""
     created = tokens.create(connection, new, now)
     token = presented(created)
     assert token is not None  # noqa: S101  # it was spelled by us
@@ -60,7 +60,7 @@ def create_token(connection: Connection, new: tokens.TokenRequest, now: float) -
 
 
 def revoke_token(connection: Connection, token_id: int, actor: str, now: float) -> bool:
-    """Revoke a token; return whether it was valid before."""
+    """Revoke a token. Return True if it was valid before."""
     if not tokens.revoke(connection, token_id, now):
         return False
     note(connection, actor, "token revoke", f"token {token_id}", now)
@@ -68,10 +68,10 @@ def revoke_token(connection: Connection, token_id: int, actor: str, now: float) 
 
 
 def enrol(connection: Connection, grant: Grant, host: str, asked_group: str, now: float) -> str:
-    """Exchange an enrolment token, which is invalid afterwards, for the token of a host.
+    """Exchange an enrolment token for the token of a host. The enrolment token is invalid afterwards.
 
-    A host that is not known yet is made, in the group of the enrolment. Raises Forbidden where it is not for
-    that host, Used; neither uses it up.
+    An unknown host is created in the group of the enrolment. Raises Forbidden if the token is not for this
+    host, and Used. Neither uses up the token.
     """
     row = connection.execute(select(hosts.c.group).where(hosts.c.name == host)).one_or_none()
     group = grant.group_of_enrolled(asked_group) if row is None else row.group
@@ -89,7 +89,7 @@ def enrol(connection: Connection, grant: Grant, host: str, asked_group: str, now
 
 
 def put_host(connection: Connection, name: str, fields: dict[str, str], now: float) -> bool:
-    """Make a host, or change its group or release; return whether it was made."""
+    """Create a host, or change its group or release. Return True if it was created."""
     insert_new = inserting(connection, hosts)
     row = connection.execute(
         insert_new.on_conflict_do_nothing(index_elements=["name"]).returning(hosts.c.id),
@@ -102,9 +102,7 @@ def put_host(connection: Connection, name: str, fields: dict[str, str], now: flo
 
 
 def begin_build(connection: Connection, name: str, key: str, action: str, now: float) -> int | None:
-    """Begin a new build of a host, before its first step; return its number, or None if there is no such
-    host.
-    """
+    """Begin a new build of a host. Return its number, or None if the host does not exist."""
     row = connection.execute(select(hosts).where(hosts.c.name == name).with_for_update()).one_or_none()
     if row is None:
         return None
@@ -122,8 +120,8 @@ def begin_build(connection: Connection, name: str, key: str, action: str, now: f
 def delete_host(connection: Connection, name: str, now: float) -> set[int] | None:
     """Delete a host with all that it reported, and revoke its tokens.
 
-    Housekeeping deletes the objects of its bundles. Returns the numbers of the revoked tokens, or None if
-    there is no such host.
+    Housekeeping deletes the objects of its bundles later. Returns the ids of the revoked tokens, or None if
+    the host does not exist.
     """
     host_id = connection.execute(select(hosts.c.id).where(hosts.c.name == name)).scalar_one_or_none()
     if host_id is None:

@@ -1,4 +1,4 @@
-"""Bundles in the database, and the source of a host's records: what it sends live, or its latest bundle."""
+"""Bundles in the database, and the source of a host's records: its live records or its latest bundle."""
 
 import io
 import tarfile
@@ -23,9 +23,9 @@ from service_record.collector.store.selecting import columns_of, rows_as
 from service_record.record.directory import RECORD_DIRECTORIES
 
 TEMPLATE: Final = "template"
-"""The kind of a rendered template: a text, which nobody looks into for records."""
+"""The kind of a rendered template: a text without records."""
 LEASE: Final = 20.0
-"""Seconds for which a claimed bundle is no other process's, unless the one that reads it claims it again."""
+"""How long a claim lasts. The process that reads the bundle renews its claim."""
 _MOST_LISTED: Final = 1000
 
 
@@ -46,18 +46,19 @@ class BundleAdded:
 
     id: int
     is_new: bool
-    """False where the host had sent the same before: an answer was lost on its way."""
+    """False if the host sent the same bundle before, because it did not receive the answer."""
     replaced: tuple[str, ...] = ()
-    """Keys of objects that no bundle has any more."""
+    """Keys of objects to delete: no bundle uses them any more."""
 
 
 MOST_BUNDLES: Final = 100
 MOST_BUNDLE_BYTES: Final = 1 << 30
-"""Limits of the bundles of one host. The first stays, and the latest; those between go, oldest first."""
+"""Quota of a host's bundles. The first and the latest ones are kept; the oldest ones in between are deleted.
+"""
 
 
 def add(connection: Connection, arrival: Arrival, new: NewObject) -> BundleAdded:
-    """Write a bundle down. Raises Forbidden."""
+    """Add a bundle. Raises Forbidden."""
     host = arrive(connection, arrival)
     same = (bundles.c.host_id == host.id) & (bundles.c.kind == new.kind)
     if new.kind == TEMPLATE:  # each build has its own, of each name
@@ -77,7 +78,7 @@ def add(connection: Connection, arrival: Arrival, new: NewObject) -> BundleAdded
 
 
 def _delete_beyond_quota(connection: Connection, host_id: int) -> tuple[str, ...]:
-    """Delete the bundles between the first and the latest that are over the quota; return their keys."""
+    """Delete the bundles that exceed the quota. Return the keys of their objects."""
     query = select(bundles.c.id, bundles.c.key, bundles.c.size).where(bundles.c.host_id == host_id)
     rows = connection.execute(query.order_by(bundles.c.id)).all()
     count, size, surplus = len(rows), sum(row.size for row in rows), []
@@ -92,7 +93,7 @@ def _delete_beyond_quota(connection: Connection, host_id: int) -> tuple[str, ...
 
 
 def claim(connection: Connection, now: float, most: int) -> Sequence[StoredBundle]:
-    """Claim bundles that nobody has read and no other process reads, oldest first, until `now` + LEASE."""
+    """Claim up to `most` unread and unclaimed bundles, oldest first, until `now` + LEASE."""
     is_free = or_(bundles.c.claimed_until.is_(None), bundles.c.claimed_until < now)
     free = (
         columns_of(StoredBundle, bundles)
@@ -108,33 +109,33 @@ def claim(connection: Connection, now: float, most: int) -> Sequence[StoredBundl
 
 
 def claim_until(connection: Connection, bundle_ids: Collection[int], until: float) -> None:
-    """Have bundles that this process has claimed be free from then on."""
+    """Change the time at which the claims of this process end."""
     ours = bundles.c.id.in_(bundle_ids) & bundles.c.is_indexed.is_(False)
     connection.execute(update(bundles).where(ours).values(claimed_until=until))
 
 
 def release(connection: Connection) -> None:
-    """Have all claimed bundles be free: where one process serves, one that is gone has claimed them."""
+    """Release all claims. Only for a single process: they are from a previous process that was killed."""
     claimed = bundles.c.is_indexed.is_(False) & bundles.c.claimed_until.is_not(None)
     connection.execute(update(bundles).where(claimed).values(claimed_until=None))
 
 
 def next_free(connection: Connection) -> float | None:
-    """Return when the next bundle is free that is claimed and not read; None where there is none."""
+    """Return when the earliest unread claim expires, or None."""
     query = select(func.min(bundles.c.claimed_until)).where(bundles.c.is_indexed.is_(False))
     at: float | None = connection.execute(query).scalar_one()
     return at
 
 
 def find(connection: Connection, host: str, bundle_id: int) -> StoredBundle | None:
-    """Return that bundle of that host; None where there is none."""
+    """Return a bundle of a host, or None."""
     query = columns_of(StoredBundle, bundles).join(hosts)
     query = query.where(hosts.c.name == host, bundles.c.id == bundle_id)
     return next(iter(rows_as(connection, StoredBundle, query)), None)
 
 
 def list_bundles(connection: Connection, host: str) -> tuple[BundleShown, ...] | None:
-    """Return the bundles of a host, latest first; None where there is no such host."""
+    """Return the bundles of a host, latest first, or None if the host does not exist."""
     if group_of(connection, host) is None:
         return None
     query = (
@@ -148,7 +149,7 @@ def list_bundles(connection: Connection, host: str) -> tuple[BundleShown, ...] |
 
 
 def latest_with_records(connection: Connection, host: str) -> int | None:
-    """Return the id of the latest bundle of a host that has records in it; None where there is none."""
+    """Return the id of a host's latest bundle with records, or None."""
     query = (
         select(bundles.c.id)
         .join(hosts)
@@ -163,7 +164,7 @@ def latest_with_records(connection: Connection, host: str) -> int | None:
 
 
 def save(connection: Connection, bundle_id: int, look: RecordsLook, analysis: Analysis) -> None:
-    """Keep what was found in a bundle; where its records are the latest of the host, they tell of it."""
+    """Store the analysis of a bundle. If its records are the host's latest, they set the records' verdict."""
     row = connection.execute(
         select(bundles.c.host_id, bundles.c.received_at).where(bundles.c.id == bundle_id)
     ).one_or_none()
@@ -191,7 +192,7 @@ def save(connection: Connection, bundle_id: int, look: RecordsLook, analysis: An
 
 
 def _save_analysis(connection: Connection, host_id: int, bundle_id: int, analysis: Analysis) -> None:
-    """Keep the analysis of a bundle in the place of that of an earlier one of its host."""
+    """Store the analysis of a bundle, replacing the one of an earlier bundle of the host."""
     values = {"bundle_id": bundle_id, "data": zlib.compress(msgspec.json.encode(analysis))}
     of_host = analyses.c.host_id == host_id
     earlier = update(analyses).where(of_host, analyses.c.bundle_id <= bundle_id)
@@ -201,7 +202,7 @@ def _save_analysis(connection: Connection, host_id: int, bundle_id: int, analysi
 
 
 def analysis_of(connection: Connection, bundle_id: int) -> Analysis | None:
-    """Return the analysis of the latest bundle of a host; None until somebody has read it."""
+    """Return the stored analysis of a bundle, or None if it was not read yet."""
     data: bytes | None = connection.execute(
         select(analyses.c.data).where(analyses.c.bundle_id == bundle_id)
     ).scalar_one_or_none()
@@ -209,9 +210,9 @@ def analysis_of(connection: Connection, bundle_id: int) -> Analysis | None:
 
 
 def tell(connection: Connection, host_id: int, look: RecordsLook, at: float) -> None:
-    """Store the verdict of records for their host, unless later ones have given one.
+    """Store the verdict of records for their host, unless later records set one.
 
-    A bundle without any record, whose files do not tell of a failure, takes nothing back.
+    A bundle without records and without signs of a failure changes nothing.
     """
     if not look.verdict or (look.verdict == _UNKNOWN and not look.services):
         return
@@ -229,7 +230,7 @@ def tell(connection: Connection, host_id: int, look: RecordsLook, at: float) -> 
 
 _UNKNOWN: Final = "unknown"
 _MOST_SERVICE: Final = 8 << 20
-"""Bytes of the end of one record that are read."""
+"""Only this much of the end of a record is read."""
 _MOST_HOST: Final = 32 << 20
 
 
@@ -238,25 +239,25 @@ class RecordsSource:
     """The place of records."""
 
     name: str
-    """The name for people."""
+    """The displayed name."""
     mark: str
-    """Changes with the records."""
+    """A key that changes with the records."""
     received_at: float
-    """The time at which the latest of them came."""
+    """The time at which the latest records arrived."""
     bundle_id: int = 0
     """The id of the bundle; 0 for records sent live."""
     host_id: int = 0
-    """The id of the host that sends them live; 0 for a bundle."""
+    """The id of the host for live records; 0 for a bundle."""
 
 
 def source_of(connection: Connection, host: str) -> RecordsSource | None:
-    """Return the records of a host that were received last; None where there are none."""
+    """Return the most recently received records of a host, or None."""
     sources = [source for source in (_live(connection, host), _bundle(connection, host)) if source]
     return max(sources, key=lambda source: source.received_at, default=None)
 
 
 def write_records(connection: Connection, source: RecordsSource, stream: BinaryIO) -> None:
-    """Write records that came live as the archive that they would be in: the ends of long ones."""
+    """Write live records to an archive like that of a bundle. Long records are truncated at the beginning."""
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for service, data in record_rows.ends_of(connection, source.host_id, _MOST_HOST, _MOST_SERVICE):
             member = tarfile.TarInfo(f"{RECORD_DIRECTORIES[-1]}/{service}.json")

@@ -1,7 +1,7 @@
-"""Writes to the database: all changes that wait go into one transaction.
+"""Write changes to the database, with many changes in one transaction.
 
-A change is acknowledged when its transaction is on disk. Many changes share the price of one commit. On
-PostgreSQL, the next transaction begins while the commit of the one before is still on its way to the disk.
+A change is acknowledged when its transaction is on disk. Group commit: all waiting changes share one
+transaction. With PostgreSQL, the next transaction begins while previous commits are still in progress.
 """
 
 import asyncio
@@ -27,29 +27,30 @@ Item_contra = TypeVar("Item_contra", contravariant=True)
 Result_co = TypeVar("Result_co", covariant=True)
 _LOG: Final = logging.getLogger(__name__)
 _LOST: Final = (OperationalError, InterfaceError)
-"""Exceptions when the database fails, not a change."""
+"""Exceptions that mean that the database failed, not a change."""
 _MOST: Final = 512
-"""Changes in one transaction: beyond that the first of them would wait too long."""
+"""Maximum number of changes in one transaction, so that the first ones do not wait too long."""
 _COMMITS_AT_ONCE: Final = 8
-"""Transactions that PostgreSQL may commit at the same time. SQLite has one writer."""
+"""Maximum number of concurrent commits with PostgreSQL. SQLite has only one writer."""
 _GATHER_SECONDS: Final = 0.002
-"""The time for which changes are gathered while another commit is on its way. Where commits are quicker than
-that, a transaction has all that came during the commit before, which costs the least processor time.
+"""How long a transaction waits for more changes while another commit is in progress. If commits are faster
+than this, each transaction contains the changes that arrived during the previous commit, which is most
+efficient.
 """
 _TRIES: Final = 20
-"""The number of tries of a transaction that lost against another one."""
+"""Maximum number of retries after a conflict with another transaction."""
 _REST: Final = 0.01
-"""Seconds before it is, at most, and so many more each time."""
+"""Maximum delay before the first retry; it grows by this much with each retry."""
 _WAITING: Final = 20_000
-"""Changes that may wait; more are refused, for they would be acknowledged long after anybody listens."""
+"""Maximum number of waiting changes. More are refused: their clients would time out anyway."""
 
 
-class Unavailable(Exception):  # noqa: N818  # it is what is told, not a fault of ours
-    """The database cannot be changed at the moment; nothing was acknowledged."""
+class Unavailable(Exception):  # noqa: N818  # an answer, not a bug
+    """The database cannot be changed at the moment. Nothing was acknowledged."""
 
 
 class Batched(Protocol[Item_contra, Result_co]):
-    """A change of many rows at once, cheaper than one by one; each has a result or a refusal."""
+    """A function that writes many items at once. It returns a result or an exception for each."""
 
     def __call__(
         self, connection: Connection, items: Sequence[Item_contra], /
@@ -58,7 +59,7 @@ class Batched(Protocol[Item_contra, Result_co]):
 
 @dataclass(slots=True)
 class _Change:
-    """A change, and the futures of its caller: of a thread (`done`) or of an event loop (`answer`)."""
+    """A waiting change and its caller's future: `done` of a thread, or `answer` of an event loop."""
 
     do: Callable[[Connection], Any] = lambda _: None
     done: "Future[Any] | None" = None
@@ -71,7 +72,7 @@ _Outcomes = list[tuple["asyncio.Future[Any]", Any]]
 
 
 class DatabaseWriter:
-    """Takes changes from any thread. Close it: accepted changes are still written.
+    """Accepts changes from any thread. `close` writes the accepted changes.
 
     `after` is called after each transaction.
     """
@@ -92,10 +93,10 @@ class DatabaseWriter:
         self._is_no_commit = threading.Event()
         self._is_no_commit.set()
         self.commits = 0
-        """Transactions that are on disk, and so on: counted by its threads, read by any."""
+        """Number of committed transactions. Written by the writer's threads, read by any thread."""
         self.changes = 0
         self.conflicts = 0
-        """Transactions that lost against those of another process, and were done again."""
+        """Number of transactions that were repeated after a conflict with another process."""
         self.seconds = 0.0
         self._threads = [
             threading.Thread(target=self._run, name=f"writer {number}")
@@ -105,14 +106,14 @@ class DatabaseWriter:
             thread.start()
 
     def change(self, do: Callable[[Connection], T]) -> "Future[T]":
-        """Queue a change for a transaction. The future ends when it is on disk, or with its exception."""
+        """Queue a change. The future gets the result once it is on disk, or the exception."""
         done: Future[T] = Future()
-        done.set_running_or_notify_cancel()  # whoever goes away meanwhile cannot cancel it
+        done.set_running_or_notify_cancel()  # a caller that gives up cannot cancel it any more
         self._take(_Change(do, done=done))
         return done
 
     async def add(self, batch: "Batched[Any, T]", items: Sequence[Any]) -> Sequence[T | Exception]:
-        """Write items together with those of other callers. Return the result or the refusal of each.
+        """Write items together with those of other callers. Return a result or an exception for each.
 
         Raises Unavailable if none of them is on disk.
         """
@@ -121,11 +122,11 @@ class DatabaseWriter:
         return await answer
 
     def waiting(self) -> int:
-        """Return the number of changes that wait to be written."""
+        """Return the number of waiting changes."""
         return self._waiting.qsize()
 
     def close(self) -> None:
-        """Write the accepted changes, and accept no more."""
+        """Accept no more changes, and write the accepted ones."""
         with self._closing:
             was_open = not self._is_closed.is_set()
             self._is_closed.set()
@@ -154,7 +155,10 @@ class DatabaseWriter:
             self._after()
 
     def _next(self) -> list[_Change] | None:
-        """Return all waiting changes, at least one, and take the turn. None when nothing comes any more."""
+        """Wait for changes and return all of them, holding the lock for statements.
+
+        Returns None after `close`.
+        """
         with self._taking:  # until the last is taken: another thread must not take one between them
             first = self._waiting.get()
             if first is None:
@@ -168,7 +172,7 @@ class DatabaseWriter:
                     change = self._waiting.get_nowait()
                 except queue.Empty:
                     break
-                if change is None:  # the end: it comes again after these
+                if change is None:  # close() was called: handle it after these changes
                     self._waiting.put(None)
                     break
                 batch.append(change)
@@ -176,11 +180,11 @@ class DatabaseWriter:
             return batch
 
     def _write(self, changes: Sequence[_Change]) -> bool:
-        """Write all changes in one transaction, and announce them after the commit; return whether it is on
-        disk. The caller has the turn, which is over when this returns.
+        """Write all changes in one transaction and announce them. Return True if they are on disk.
 
-        A transaction that lost against another process is repeated: nothing of it is on disk. So is one with
-        a change that is at fault, with savepoints then.
+        The caller holds the lock for statements; it is released when this returns. The transaction is
+        repeated after a conflict with another process. If one of the changes fails, the transaction is
+        repeated with a savepoint for each change.
         """
         is_together = True
         for tries_left in range(_TRIES, -1, -1):
@@ -189,7 +193,7 @@ class DatabaseWriter:
             except _NotTogether:
                 is_together = False
                 continue
-            except Exception as fault:  # noqa: BLE001  # everybody is told: nothing of it is on disk
+            except Exception as fault:  # noqa: BLE001  # every caller gets the exception: nothing is on disk
                 if is_conflict(fault) and tries_left:
                     self.conflicts += 1
                     time.sleep(random.uniform(0, _REST * (_TRIES - tries_left + 1)))  # noqa: S311
@@ -203,9 +207,9 @@ class DatabaseWriter:
         return True
 
     def _results(self, changes: Sequence[_Change], *, is_together: bool) -> list[Any]:
-        """Return the result of each change, all of them on disk. Raises _NotTogether.
+        """Execute and commit all changes. Return their results. Raises _NotTogether.
 
-        The turn is over when this returns; after an exception, the caller has it again.
+        The lock for statements is released when this returns, and held again after an exception.
         """
         is_committing = False
         try:
@@ -236,7 +240,10 @@ class DatabaseWriter:
 
 
 def _answer(changes: Sequence[_Change], results: Sequence[Any]) -> None:
-    """Give each caller its result; wake each event loop once, which costs as much as a whole report."""
+    """Give each caller its result.
+
+    Wakes each event loop only once: waking is as expensive as a whole report.
+    """
     by_loop: dict[asyncio.AbstractEventLoop, _Outcomes] = {}
     for change, result in zip(changes, results, strict=True):
         if change.answer is not None:
@@ -247,13 +254,13 @@ def _answer(changes: Sequence[_Change], results: Sequence[Any]) -> None:
             else:
                 change.done.set_result(result)
     for loop, outcomes in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # the loop was closed: its callers are gone
+        with contextlib.suppress(RuntimeError):  # the event loop was closed, so its callers are gone
             loop.call_soon_threadsafe(_set_results, outcomes)
 
 
 def _set_results(outcomes: _Outcomes) -> None:
     for answer, result in outcomes:
-        if answer.done():  # its client went away
+        if answer.done():  # its client disconnected
             continue
         if isinstance(result, Exception):
             answer.set_exception(result)
@@ -261,12 +268,12 @@ def _set_results(outcomes: _Outcomes) -> None:
             answer.set_result(result)
 
 
-class _NotTogether(Exception):  # noqa: N818  # no fault, a detour
-    """One of the changes that were written at once is at fault."""
+class _NotTogether(Exception):  # noqa: N818  # used for control flow
+    """One of the changes in a transaction without savepoints failed."""
 
 
 def _at_once(connection: Connection, changes: Sequence[_Change]) -> list[Any]:
-    """Make all changes without a savepoint, those of a kind at once: a fault undoes all.
+    """Apply all changes without savepoints. Items of one kind share a call. An error undoes everything.
 
     Raises _NotTogether.
     """
@@ -285,7 +292,7 @@ def _at_once(connection: Connection, changes: Sequence[_Change]) -> list[Any]:
 
 
 def _alike(changes: Sequence[_Change]) -> dict[Batched[Any, Any], list[int]]:
-    """Return the numbers of the changes that can be made at once, by their kind."""
+    """Return the indexes of the changes that can be combined, by their function."""
     alike: dict[Batched[Any, Any], list[int]] = {}
     for number, change in enumerate(changes):
         if change.batch is not None:
@@ -294,7 +301,7 @@ def _alike(changes: Sequence[_Change]) -> dict[Batched[Any, Any], list[int]]:
 
 
 def _public_fault(fault: Exception) -> Exception:
-    """Return the error for those whose changes are not on disk; the database's own words are for the log."""
+    """Return the exception for callers. The message of the database is only logged."""
     if not isinstance(fault, SQLAlchemyError):
         return fault
     _LOG.error("the database cannot be changed: %s", str(getattr(fault, "orig", fault)).partition("\n")[0])
@@ -302,7 +309,7 @@ def _public_fault(fault: Exception) -> Exception:
 
 
 def _together(connection: Connection, changes: Sequence[_Change]) -> dict[int, Any]:
-    """Make at once the changes that can be; return the result of each, by its number."""
+    """Apply the changes that can be combined. Return {index: result}."""
     results: dict[int, Any] = {}
     for batch, numbers in _alike(changes).items():
         try:
@@ -310,7 +317,7 @@ def _together(connection: Connection, changes: Sequence[_Change]) -> dict[int, A
                 outcomes = _batched(connection, batch, changes, numbers)
         except _LOST:
             raise
-        except Exception:  # noqa: BLE001, S112  # one of them is at fault: each by itself, then
+        except Exception:  # noqa: BLE001, S112  # one of them failed: they are repeated one by one
             continue
         results |= outcomes
     return results
@@ -319,7 +326,7 @@ def _together(connection: Connection, changes: Sequence[_Change]) -> dict[int, A
 def _batched(
     connection: Connection, batch: Batched[Any, Any], changes: Sequence[_Change], numbers: Sequence[int]
 ) -> dict[int, Any]:
-    """Write the items of these changes at once; return the results of each change, by its number."""
+    """Write the items of these changes with one call. Return {index: results}."""
     results = batch(connection, [item for number in numbers for item in changes[number].items])
     by_number: dict[int, Any] = {}
     at = 0
@@ -331,7 +338,7 @@ def _batched(
 
 
 def _alone(connection: Connection, change: _Change) -> Any:
-    """Return the result of a change, or the exception that undid only this one; of a batch, of each item."""
+    """Apply a change in a savepoint. Return its result or exception, for a batch those of each item."""
     batch = change.batch
     if batch is None:
         return _with_savepoint(connection, change.do)
@@ -350,7 +357,7 @@ def _with_savepoint(connection: Connection, do: Callable[[Connection], Any]) -> 
                 return do(connection)
         except _LOST:
             raise
-        except Exception as fault:  # noqa: BLE001  # whoever asked for it is told
+        except Exception as fault:  # noqa: BLE001  # the caller gets it as the result
             if not (is_duplicate(fault) and tries_left):
                 return fault
     raise AssertionError("it was tried at least once")

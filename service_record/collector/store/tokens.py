@@ -1,4 +1,4 @@
-"""Tokens and sessions of browsers in the database: made, found, revoked; their secrets only as digests."""
+"""Create, look up and revoke tokens and login sessions. Only digests of secrets are stored."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class TokenRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenShown:
-    """A token as it is listed. Times are seconds since 1970."""
+    """A token in a list. Times are seconds since 1970."""
 
     id: int
     kind: str
@@ -36,11 +36,11 @@ class TokenShown:
     expires_at: float | None
     revoked_at: float | None
     used_at: float | None
-    """For an enrolment token: the time at which it was exchanged for its one token of a host."""
+    """The time at which an enrolment token was used."""
 
 
 def create(connection: Connection, new: TokenRequest, now: float) -> str:
-    """Make a token; it is returned only now, and cannot be read again."""
+    """Create a token and return it. It cannot be read again later."""
     secret = new_secret()
     row = {
         "kind": new.kind.value,
@@ -56,7 +56,7 @@ def create(connection: Connection, new: TokenRequest, now: float) -> str:
 
 
 def grant_of(connection: Connection, presented: Presented, now: float) -> Grant | None:
-    """Return the current rights of a token; None if it is not one of ours, or no longer valid."""
+    """Return the rights of a token, or None if it is unknown or no longer valid."""
     row = connection.execute(select(tokens).where(tokens.c.id == presented.id)).one_or_none()
     if row is None or not presented.fits(row.hash) or not _is_good(row, now):
         return None
@@ -64,17 +64,17 @@ def grant_of(connection: Connection, presented: Presented, now: float) -> Grant 
 
 
 def select_bad(connection: Connection, token_ids: Iterable[int], now: float) -> set[int]:
-    """Return those of these tokens that are revoked or expired, whatever a process remembers of them.
+    """Return the revoked and expired ones of these tokens, bypassing the cache.
 
-    To be asked in the transaction that makes a host: a deleted host must not come back by a token that was
-    revoked with it.
+    Call it in the transaction that creates a host: a deleted host must not be created again by a token that
+    was revoked with it.
     """
     rows = connection.execute(select(tokens).where(tokens.c.id.in_(set(token_ids))))
     return {row.id for row in rows if not _is_good(row, now)}
 
 
 def revoke_all_of_host(connection: Connection, names: Iterable[str], now: float) -> set[int]:
-    """Revoke every token that is for this host alone, by any of its names, and return their numbers."""
+    """Revoke all tokens that are valid only for this host, under any of its names. Return their ids."""
     of_host = tokens.c.kind.in_({TokenKind.HOST, TokenKind.BOOT, TokenKind.CLOUD_INIT}) & tokens.c.scope.in_(
         set(names)
     )
@@ -85,25 +85,25 @@ def revoke_all_of_host(connection: Connection, names: Iterable[str], now: float)
 
 
 def list_tokens(connection: Connection) -> tuple[TokenShown, ...]:
-    """Return all tokens, oldest first, without anything that could be presented."""
+    """Return all tokens without their secrets, oldest first."""
     return rows_as(connection, TokenShown, columns_of(TokenShown, tokens).order_by(tokens.c.id))
 
 
 def revoke(connection: Connection, token_id: int, now: float) -> bool:
-    """Revoke a token; return whether it was valid before."""
+    """Revoke a token. Return True if it was valid before."""
     open_ = (tokens.c.id == token_id) & tokens.c.revoked_at.is_(None)
     return connection.execute(update(tokens).where(open_).values(revoked_at=now)).rowcount == 1
 
 
 def use(connection: Connection, token_id: int, now: float) -> bool:
-    """Use up an enrolment token; return False if somebody was faster."""
+    """Mark an enrolment token as used. Return False if it was used already."""
     is_unused = (tokens.c.id == token_id) & tokens.c.used_at.is_(None) & tokens.c.revoked_at.is_(None)
     is_unused &= or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now)
     return connection.execute(update(tokens).where(is_unused).values(used_at=now)).rowcount == 1
 
 
 def count_uses(connection: Connection, counts: Mapping[str, int], now: float) -> dict[str, int]:
-    """Add the uses here to the uses everywhere; return the sums."""
+    """Add this process's counts to the shared counts. Return the sums."""
     new = inserting(connection, allowances)
     more = {"used": allowances.c.used + new.excluded.used, "at": new.excluded.at}
     adding = new.on_conflict_do_update(index_elements=["key"], set_=more)
@@ -126,7 +126,7 @@ SECONDS: Final = 12 * 60 * 60
 
 
 def begin(connection: Connection, token_id: int, now: float) -> str:
-    """Begin a session for a token that was presented; return its id, which cannot be read again."""
+    """Create a session for a token and return its secret, which cannot be read again later."""
     connection.execute(delete(sessions).where(sessions.c.expires_at <= now))
     secret = new_secret()
     connection.execute(
@@ -136,7 +136,7 @@ def begin(connection: Connection, token_id: int, now: float) -> str:
 
 
 def grant_of_session(connection: Connection, session: str, now: float) -> Grant | None:
-    """Return the rights of a session; None if it is over, or its token is no longer valid."""
+    """Return the rights of a session, or None if it has ended or its token is no longer valid."""
     query = (
         select(tokens, sessions.c.expires_at.label("until"))
         .join(sessions, sessions.c.token_id == tokens.c.id)
@@ -149,5 +149,5 @@ def grant_of_session(connection: Connection, session: str, now: float) -> Grant 
 
 
 def end(connection: Connection, session: str) -> None:
-    """End a session, if it is one."""
+    """End a session if it exists."""
     connection.execute(delete(sessions).where(sessions.c.hash == digest_of(session)))
