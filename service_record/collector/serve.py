@@ -1,7 +1,7 @@
 """Run the collector's application with uvicorn, with limits against slow, broken and hostile clients.
 
-uvicorn itself limits only the time between two requests. The limits here apply to connections and to the head of
-a request; those for bodies are in `collector/api/requests.py`.
+uvicorn itself limits only the time between two requests. The limits here apply to connections and to the head
+of a request; those for bodies are in `collector/api/requests.py`.
 """
 
 import asyncio
