@@ -1,4 +1,4 @@
-"""Forgets what need not be kept, now and then: a thread in each process, and `collector prune`."""
+"""Delete old data: a thread in each process, and `collector prune`."""
 
 import random
 import threading
@@ -21,30 +21,30 @@ T = TypeVar("T")
 DAY: Final = 86_400.0
 _EVERY: Final = 3600.0
 _DONE: Final = 0.75 * _EVERY
-"""Seconds for which what one process has done need not be done by another."""
+"""After a round of one process, the others do no housekeeping for this time."""
 _FIRST: Final = 60.0
-"""Seconds after the start: not while hosts come back to a collector that was away."""
+"""Delay after the start, because hosts send many reports to a collector that was down."""
 _DURATIONS_SECONDS: Final = 365 * DAY
-"""Seconds for which it is kept how long steps took: it is small, and what budgets come from."""
+"""How long durations of steps are kept. They are small, and budgets are learnt from them."""
 _NEWS: Final = 7 * DAY
 _ORPHAN: Final = DAY
-"""Seconds after which an object without a row is nobody's: an upload writes its row within an hour."""
+"""Objects without a row are deleted after this time. An upload writes its row within an hour."""
 _KEYS: Final = 500
 _EARLY: Final = 0.05
-"""The share of the size limit that may be stored until the next round is made early."""
+"""If this share of the size limit was stored since the last round, the next one runs early."""
 _PAUSE: Final = 10.0
-"""Seconds between two rounds, at least."""
+"""Minimum time between two rounds."""
 
 
 class Change(Protocol):
-    """Runs a change in a transaction, and waits for it."""
+    """A function that runs a change in a transaction and waits for it."""
 
     def __call__(self, do: Callable[[Connection], T], /) -> T: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepLimits:
-    """Limits of what is kept; 0 is no limit."""
+    """Limits of the stored data; 0 means no limit."""
 
     days: float = 0.0
     size: int = 0
@@ -55,7 +55,7 @@ class KeepLimits:
 
 
 def planned(connection: Connection, limits: KeepLimits, now: float) -> ForgetPlan:
-    """Return a plan for the data that is past these limits now."""
+    """Return the data that exceeds these limits now."""
     if not limits.are_any:
         return ForgetPlan()
     stored = purge.stored(connection)
@@ -89,7 +89,7 @@ def carry_out(what: ForgetPlan, change: Change, objects: Objects, actor: str, no
 
 
 def tidy(change: Change, now: float) -> None:
-    """Delete what nobody needs any more, whatever the limits. Raises Unavailable, SQLAlchemyError."""
+    """Delete unneeded data, regardless of the limits. Raises Unavailable or SQLAlchemyError."""
     change(lambda connection: purge.delete_sessions(connection, now))
     change(lambda connection: notices.forget(connection, now - _NEWS))
     change(lambda connection: purge.delete_allowances(connection, now - DAY))
@@ -109,12 +109,12 @@ def orphans(database: Database, objects: Objects, now: float) -> Iterator[str]:
 
 
 def _an_hour() -> float:
-    """Vary a pause, so that not all processes work at once."""
+    """Return about an hour in seconds, at random, so that not all processes work at the same time."""
     return _EVERY * (0.9 + random.random() / 5)  # noqa: S311
 
 
 class Housekeeper(Background):
-    """Does the housekeeping each hour."""
+    """Deletes old data every hour."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Housekeeper(Background):
         self._new_bytes = 0
 
     def note_bytes(self, number: int) -> None:
-        """Note that so many bytes were stored. Wakes the thread where the limit may soon be reached."""
+        """Count stored bytes. Wakes the thread if the limit may be reached soon."""
         if not self._limits.size:
             return
         with self._lock:
@@ -146,11 +146,11 @@ class Housekeeper(Background):
 
     @property
     def is_early(self) -> bool:
-        """Return whether so much was stored since the last round that the next must not wait for its hour."""
+        """True if so much was stored since the last round that the next one must run early."""
         return 0 < self._limits.size * _EARLY < self._new_bytes
 
     def round(self) -> float:
-        """Delete what is due; return the seconds until the next time."""
+        """Delete what is due. Return the seconds until the next round."""
         now, limits = self._now(), self._limits
         with self._lock:
             is_early, self._new_bytes = self.is_early, 0

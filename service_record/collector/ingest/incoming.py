@@ -1,4 +1,4 @@
-"""Files that are on their way in: in a folder of the collector's own, gone when they are kept or refused."""
+"""Temporary files for uploads. They are deleted when the upload is stored or refused."""
 
 import hashlib
 import os
@@ -14,20 +14,20 @@ from typing import BinaryIO, Final
 FOLDER: Final = "incoming"
 _AT_ONCE: Final = 8
 _OLD: Final = 24 * 3600.0
-"""Seconds after which a file belongs to nobody any more."""
+"""Older files are from a process that was killed."""
 
 
 class TooMany(Exception):  # noqa: N818  # an answer, not a fault
-    """Too many files are coming in already; another has to wait."""
+    """Too many uploads are running."""
 
 
 class TooLong(Exception):  # noqa: N818  # an answer, not a fault
-    """A file is longer than it may be."""
+    """An uploaded file exceeds its limit."""
 
 
 @dataclass(slots=True)
 class Arriving:
-    """A file that comes in, and its known facts so far."""
+    """A file that is being uploaded, with its size and digest so far."""
 
     path: Path
     most: int
@@ -36,7 +36,7 @@ class Arriving:
     digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
 
     def write(self, data: bytes) -> None:
-        """Write more of it. Raises TooLong, OSError."""
+        """Append data. Raises TooLong or OSError."""
         self.size += len(data)
         if self.size > self.most:
             raise TooLong(f"longer than {self.most} bytes")
@@ -49,7 +49,7 @@ class Arriving:
 
 
 class Incoming:
-    """The folder of incoming files. Used from any thread."""
+    """The folder of temporary files. Thread-safe."""
 
     def __init__(self, data: Path) -> None:
         self._folder = data / FOLDER
@@ -59,7 +59,7 @@ class Incoming:
 
     @contextmanager
     def file(self, most: int) -> Iterator[Arriving]:
-        """Yield a file to write to, for as long as the block lasts. Raises TooMany, OSError."""
+        """Yield a temporary file, which is deleted after the block. Raises TooMany or OSError."""
         if not self._room.acquire(blocking=False):
             raise TooMany("too many bundles come in at once")
         try:
@@ -70,9 +70,9 @@ class Incoming:
 
     @contextmanager
     def scratch(self, prefix: str = "look-") -> Iterator[Path]:
-        """Yield the path of an empty file for as long as the block lasts.
+        """Yield the path of an empty file, which is deleted after the block.
 
-        Raises OSError, but not if removal fails.
+        Raises OSError, but not if the deletion fails.
         """
         descriptor, name = tempfile.mkstemp(prefix=prefix, dir=self._folder)
         os.close(descriptor)
@@ -84,7 +84,7 @@ class Incoming:
 
 
 def _remove_old(folder: Path) -> None:
-    """Remove the files that a killed collector has left."""
+    """Delete files of a collector that was killed."""
     for path in folder.iterdir():
         if path.stat().st_mtime < time.time() - _OLD:
             path.unlink(missing_ok=True)

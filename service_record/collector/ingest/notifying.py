@@ -1,4 +1,4 @@
-"""Tells destinations of changes of verdicts: a thread for each, in each process; all share the work."""
+"""Send notices to destinations. Each process has a thread for each destination; processes share the work."""
 
 import random
 import threading
@@ -23,22 +23,21 @@ from service_record.redaction import LeakError, Rules, outgoing_text
 
 T = TypeVar("T")
 MAX_TRIES: Final = 24
-"""The number of tries after which news are given up: more than half a day after the first."""
+"""A notice is dropped after this many attempts, more than half a day after the first."""
 _FIRST_WAIT_SECONDS: Final = 5.0
 _MAX_WAIT_SECONDS: Final = 3600.0
 SEND_SECONDS: Final = 30.0
-"""The time limit of one delivery, whatever it hangs in: a service that is stopped has time for it."""
+"""Time limit of one delivery. It is shorter than the time that a service has to stop."""
 LEASE_SECONDS: Final = SEND_SECONDS + 15.0
-"""The time for which a delivery belongs to one process; after that process was killed, the delivery waits
-as long.
+"""How long a process claims a delivery. If the process is killed, the delivery waits for this time.
 """
 _MAX_IN_DIGEST: Final = 500
 _MAX_SLEEP_SECONDS: Final = 30.0
-"""Another process may have left news."""
+"""Another process may have left deliveries."""
 _MIN_SLEEP_SECONDS: Final = 0.1
 """The wait while an older delivery of the same host is on its way."""
 _AGAIN_SECONDS: Final = 5.0
-"""The wait before the next try to note what was delivered."""
+"""Delay before the next attempt to store the result of a delivery."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,28 +46,28 @@ class SendResult:
 
     is_taken: bool
     is_final: bool = False
-    """True if a refusal is final."""
+    """True if the delivery must not be repeated."""
     pause: float = 0.0
-    """Seconds for which it asks to wait."""
+    """Seconds to wait, as the destination requests (Retry-After)."""
     status: int = 0
     """The status of its answer; 0 if there is none or it is unknown."""
 
 
 class NewsSender(Protocol):
-    """Sends news to one destination."""
+    """Sends notices to one destination."""
 
     at_once: int
-    """Deliveries that may be on their way at once."""
+    """Maximum number of concurrent deliveries."""
 
     def send(self, delivery: Delivery) -> SendResult:
-        """Send it, once; any exception is a refusal."""
+        """Send a delivery once. Any exception counts as a refusal."""
 
     def close(self) -> None:
         """Close the connections."""
 
 
 def wait_after(tries: int, chance: float, requested: float = 0.0) -> float | None:
-    """Return the seconds until it is sent again, after so many tries; None if it is given up.
+    """Return the seconds until the next attempt, or None to give up.
 
     `chance` is from 0 to 1; `requested` are the seconds that the receiver asks for.
     """
@@ -79,9 +78,7 @@ def wait_after(tries: int, chance: float, requested: float = 0.0) -> float | Non
 
 
 def public_reason(reason: str) -> str:
-    """Return a reason without anything like a secret: hosts may have sent records with their secrets in
-    them.
-    """
+    """Return a reason with secrets masked: records from hosts may contain some."""
     try:
         return outgoing_text(reason, Rules())
     except LeakError:
@@ -89,9 +86,9 @@ def public_reason(reason: str) -> str:
 
 
 class Notifier(Background):
-    """Delivers news to one destination; what it accepted is never sent again.
+    """Delivers notices to one destination. An accepted notice is never sent again.
 
-    Only of what is on its way when a process is killed is it unknown whether it came: it is sent again.
+    If the process is killed during a delivery, it is unknown whether it arrived, so it is sent again.
     """
 
     def __init__(
@@ -105,7 +102,7 @@ class Notifier(Background):
         now: Callable[[], float] = time.time,
         send_seconds: float = SEND_SECONDS,
     ) -> None:
-        """Make one for the destination `name`; `filters` has the filters of all destinations."""
+        """Create a notifier for the destination `name`; `filters` contains the filters of all destinations."""
         super().__init__(f"notices-{name}", "notifications are sent later")
         self.name = name
         self.sender = sender
@@ -116,7 +113,7 @@ class Notifier(Background):
         self._send_seconds = send_seconds
 
     def round(self) -> float:
-        """Deliver what is due; return the seconds until something will be again."""
+        """Deliver everything that is due. Return the seconds until the next delivery."""
         self.deliver_due()
         now = self._now()
         with self._database.reading() as connection:
@@ -131,7 +128,7 @@ class Notifier(Background):
         self.sender.close()
 
     def deliver_due(self) -> None:
-        """Deliver all that is due now. Raises Unavailable, SQLAlchemyError when the database fails."""
+        """Deliver everything that is due now. Raises Unavailable or SQLAlchemyError if the database fails."""
         now = self._now()
         while self._writer.change(
             lambda connection: notices.address(connection, self._filters, now)
@@ -180,7 +177,7 @@ class Notifier(Background):
         ).result()
 
     def _mark_delivered(self, delivery: Delivery, now: float) -> None:
-        """Record the delivery, however long the database takes: otherwise it would be sent again."""
+        """Store the result, however long the database takes: otherwise the delivery would be repeated."""
         while True:
             try:
                 self._writer.change(
@@ -194,7 +191,7 @@ class Notifier(Background):
 
 
 def _within(seconds: float, do: Callable[[], T]) -> T:
-    """Return the result of a call. Raises TimeoutError when it takes longer; the call is then abandoned."""
+    """Return the result of a call. After a timeout the call is abandoned and TimeoutError is raised."""
     result: Future[T] = Future()
 
     def run() -> None:

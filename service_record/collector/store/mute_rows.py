@@ -16,7 +16,7 @@ def active_mutes(connection: Connection, now: float) -> tuple[Mute, ...]:
 
 
 def add_mute(connection: Connection, new: Mute) -> int:
-    """Store a mute and return its number; that of `new` does not count. Expired mutes are deleted."""
+    """Store a mute and return its id; the id in `new` is ignored. Deletes expired mutes."""
     connection.execute(delete(mutes).where(mutes.c.until <= new.made_at))
     names = ("kind", "scope", "subject", "until", "by", "note", "made_at")
     row = {name: getattr(new, name) for name in names}
@@ -25,7 +25,7 @@ def add_mute(connection: Connection, new: Mute) -> int:
 
 
 def end_mute(connection: Connection, number: int) -> tuple[str, str] | None:
-    """End a mute; return its scope and subject, or None if there is none."""
+    """End a mute. Return its scope and subject, or None if it does not exist."""
     row = connection.execute(
         delete(mutes).where(mutes.c.id == number).returning(mutes.c.scope, mutes.c.subject)
     ).one_or_none()

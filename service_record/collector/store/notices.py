@@ -1,8 +1,8 @@
-"""News of verdicts in the database, and their deliveries: each destination has a row of its own for each.
+"""Notices of changed verdicts in the database, with a delivery row for each notice and destination.
 
-A delivery is claimed by one process at a time, and never taken up again once it was taken. News of one cause
-that wait at the same time for the same destination are one digest, which stays the same however often it is
-sent.
+A delivery is claimed by one process at a time, and is never repeated once it was accepted. Notices with the
+same cause that wait for the same destination are combined in a digest, which stays the same when it is sent
+again.
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -17,20 +17,20 @@ from service_record.collector.store.schema import deliveries, hosts, notices
 from service_record.diagnosis.failures import signature
 
 STALE_SECONDS: Final = 86_400.0
-"""The age at which news are dropped: a new destination is not notified of last month."""
+"""Older notices are dropped, so that a new destination does not get those of last month."""
 _AT_ONCE: Final = 1_000
-"""News that are addressed in one transaction."""
+"""Maximum number of notices that one transaction addresses."""
 _NOTICE: Final = ("id", "build", "verdict", "before", "reason", "reason_before", "at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """News sent to one destination at once: those of one verdict and cause."""
+    """Notices that are sent to a destination in one message: they have the same verdict and cause."""
 
     notices: Sequence[Notice]
     """At least one, oldest first."""
     tries: int
-    """The number of earlier tries, begun ones included."""
+    """The number of earlier attempts, including unfinished ones."""
 
     @property
     def ids(self) -> Sequence[int]:
@@ -39,10 +39,9 @@ class Delivery:
 
 
 def address(connection: Connection, filters: Mapping[str, DestinationFilter], now: float) -> int:
-    """Make a delivery of each new notice for each destination that wants it; return the number of new
-    notices.
+    """Create the deliveries of new notices for each matching destination. Return the number of new notices.
 
-    News are addressed once, by one process. Others pass over what it holds at the moment.
+    Each notice is addressed once. Notices that another process has locked are skipped.
     """
     query = (
         _with_hosts()
@@ -71,10 +70,10 @@ def address(connection: Connection, filters: Mapping[str, DestinationFilter], no
 def claim_due(
     connection: Connection, destination: str, now: float, until: float, *, most: int, at_once: int
 ) -> Sequence[Delivery]:
-    """Claim so many due deliveries for this process, until then; oldest first.
+    """Claim due deliveries for this process until a time, oldest first.
 
-    Of each host the oldest only, so that its news stay in order. What another process claims at the moment is
-    passed over.
+    Only the oldest of each host is claimed, so that the notices of a host stay in order. Deliveries that
+    another process has locked are skipped.
     """
     ours = deliveries.c.destination == destination
     oldest = (
@@ -117,7 +116,7 @@ def _with_hosts() -> Select[tuple[object, ...]]:
 
 
 def next_due(connection: Connection, destination: str, now: float) -> float | None:
-    """Return the time of the next delivery to a destination; None if nothing waits for it."""
+    """Return the time of the next delivery to a destination, or None."""
     query = (
         select(func.min(deliveries.c.next_at))
         .join(notices, notices.c.id == deliveries.c.notice_id)
@@ -128,7 +127,7 @@ def next_due(connection: Connection, destination: str, now: float) -> float | No
 
 
 def waiting(connection: Connection) -> dict[str, int]:
-    """Return the number of waiting news for each destination that has had any."""
+    """Return the number of waiting notices for each destination."""
     query = select(deliveries.c.destination, func.count(deliveries.c.next_at)).group_by(
         deliveries.c.destination
     )
@@ -136,13 +135,13 @@ def waiting(connection: Connection) -> dict[str, int]:
 
 
 def delivered(connection: Connection, destination: str, ids: Collection[int], now: float) -> None:
-    """Store that a destination took them: it never gets them again."""
+    """Mark a delivery as accepted: it is never sent again."""
     ours = (deliveries.c.destination == destination) & deliveries.c.notice_id.in_(ids)
     connection.execute(update(deliveries).where(ours).values(delivered_at=now, next_at=None))
 
 
 def put_off(connection: Connection, destination: str, ids: Collection[int], next_at: float | None) -> None:
-    """Store that a destination did not take them: it gets them again then, or never."""
+    """Store a failed attempt and the time of the next one; None gives up."""
     ours = (deliveries.c.destination == destination) & deliveries.c.notice_id.in_(ids)
     connection.execute(
         update(deliveries).where(ours, deliveries.c.delivered_at.is_(None)).values(next_at=next_at)
@@ -150,5 +149,5 @@ def put_off(connection: Connection, destination: str, ids: Collection[int], next
 
 
 def forget(connection: Connection, before: float) -> int:
-    """Delete the news older than that, delivered or not; return their number."""
+    """Delete notices from before a time, delivered or not. Return their number."""
     return connection.execute(delete(notices).where(notices.c.at < before)).rowcount

@@ -1,7 +1,7 @@
-"""Bundles as they came: objects in a folder, or in an object store that speaks S3.
+"""Storage of bundles as objects: in a folder, or in an S3 object store.
 
-Where S3's is and who may use it is told by the environment, as its other clients have it: AWS_ENDPOINT_URL,
-AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY.
+The address and the keys of S3 are in the usual environment variables: AWS_ENDPOINT_URL, AWS_REGION,
+AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
 """
 
 import os
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 FOLDER: Final = "objects"
 _PIECE: Final = 1024 * 1024
-"""Bytes of an object in memory, about."""
+"""Approximate size of a piece of an object in memory."""
 _PART: Final = 8 * 1024 * 1024
-"""Bytes of a part of an upload; S3 wants 5 MiB at least."""
+"""Size of a part of an upload. S3 requires at least 5 MiB."""
 _PARTS: Final = 2
-"""The parts of an upload on their way at once."""
+"""Number of parts that are uploaded at the same time."""
 _PATIENCE: Final = timedelta(seconds=20)
 
 
 class ObjectError(Exception):
-    """The reason why objects cannot be kept or read now, in one line."""
+    """Objects cannot be stored or read at the moment. The message is the reason in one line."""
 
 
 class NoSuchObject(ObjectError):  # noqa: N818  # it says what is so
-    """Nothing has that key."""
+    """No object has this key."""
 
 
 class Objects:
@@ -47,7 +47,7 @@ class Objects:
         self._folder = folder
 
     def put(self, key: str, file: Path) -> None:
-        """Store a file's bytes under a key, whole or not at all; they are on disk when this returns.
+        """Store the content of a file under a key, atomically. It is on disk when this returns.
 
         Raises ObjectError.
         """
@@ -57,13 +57,16 @@ class Objects:
             _sync(self._folder, key)
 
     def read(self, key: str) -> Iterator[bytes]:
-        """Return the bytes of an object, in pieces. Raises NoSuchObject at once, ObjectError at any time."""
+        """Return the bytes of an object in pieces.
+
+        Raises NoSuchObject at the call, ObjectError at any time.
+        """
         with _store_faults(key):
             result = obstore.get(self._store, key)
         return _pieces(key, result)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Remove objects; those that are not there are removed already. Raises ObjectError."""
+        """Delete objects. Missing objects are ignored. Raises ObjectError."""
         for key in keys:
             try:
                 with _store_faults(key):
@@ -72,7 +75,7 @@ class Objects:
                 continue
 
     def keys_before(self, when: float) -> Iterator[str]:
-        """Yield the keys of objects that were kept before that time, in seconds since 1970.
+        """Yield the keys of objects that were stored before a time, in seconds since 1970.
 
         Raises ObjectError.
         """
@@ -82,7 +85,7 @@ class Objects:
 
 
 def objects(settings: CollectorSettings) -> Objects:
-    """Return the objects of a collector with these settings. Raises ObjectError, OSError."""
+    """Return the object store for these settings. Raises ObjectError or OSError."""
     if not settings.objects:
         folder = settings.data / FOLDER
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -97,12 +100,12 @@ def objects(settings: CollectorSettings) -> Objects:
 
 
 def new_key(host: str) -> str:
-    """Return a key that nothing has yet, for an object of a host."""
+    """Return a new unique key for an object of a host."""
     return f"{host.replace(':', '_')}/{secrets.token_hex(16)}"
 
 
 def _is_plain() -> bool:
-    """Return whether the administrator's URL asks for a store without TLS."""
+    """Return True if the administrator's URL of the store uses plain HTTP."""
     return os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
 
 
@@ -114,7 +117,7 @@ def _pieces(key: str, result: "GetResult") -> Iterator[bytes]:
 
 @contextmanager
 def _store_faults(what: str) -> Iterator[None]:
-    """Raise faults of the store as ours, in one line; its own have many."""
+    """Convert errors of the store, which have many lines, to ObjectError with one line."""
     try:
         yield
     except (NotFoundError, FileNotFoundError):
@@ -125,7 +128,7 @@ def _store_faults(what: str) -> Iterator[None]:
 
 
 def _sync(folder: Path, key: str) -> None:
-    """Sync a file, and the names that lead to it, to disk; an object store does that by itself."""
+    """Sync a file and its parent folders to disk."""
     path = folder / key
     for part in (path, *path.parents[: len(Path(key).parts)]):
         descriptor = os.open(part, os.O_RDONLY)

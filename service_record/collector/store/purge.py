@@ -22,14 +22,14 @@ from service_record.collector.store.schema import (
 )
 
 AT_ONCE: Final = 5_000
-"""Rows that are deleted in one transaction: hosts that report wait meanwhile."""
+"""Maximum number of rows to delete in one transaction, because reports wait meanwhile."""
 _BUILDS_AT_ONCE: Final = 200
 STEP_BYTES: Final = 300
-"""Bytes that a step takes without its logs, with its places in the indexes: about."""
+"""Approximate size of a step with its index entries, without its logs, in bytes."""
 
 
 def claim_housekeeping(connection: Connection, now: float, seconds: float) -> bool:
-    """Claim the housekeeping; return False if another process does it, or did it less than so long ago."""
+    """Claim the housekeeping. Return False if another process does it, or did it recently."""
     own = counters.c.name == "housekeeping"
     free = select(counters.c.latest).where(own, counters.c.latest <= now - seconds)
     if connection.execute(free.with_for_update(skip_locked=True)).first() is None:
@@ -39,7 +39,7 @@ def claim_housekeeping(connection: Connection, now: float, seconds: float) -> bo
 
 
 def delete_allowances(connection: Connection, before: float) -> int:
-    """Delete the allowances of clients without a request since that time; return their number."""
+    """Delete the counts of clients without a request since a time. Return the number of deleted rows."""
     return connection.execute(delete(allowances).where(allowances.c.at < before)).rowcount
 
 
@@ -102,20 +102,20 @@ def _before_any_build(connection: Connection) -> list[StoredBuild]:
 
 
 def size_of_chunks(connection: Connection) -> int:
-    """Return bytes of records that were sent live."""
+    """Return the size of live records in bytes."""
     query = select(func.coalesce(func.sum(func.length(chunks.c.data)), 0))
     size: int = connection.execute(query).scalar_one()
     return int(size)
 
 
 def delete_steps(connection: Connection, host_id: int, build: int) -> int:
-    """Delete some of the steps of a build; return their number, 0 when there are no more."""
+    """Delete some of the steps of a build. Return their number; 0 means that none are left."""
     some = select(steps.c.id).where(steps.c.host_id == host_id, steps.c.build == build).limit(AT_ONCE)
     return connection.execute(delete(steps).where(steps.c.id.in_(some))).rowcount
 
 
 def batches(forgotten: Iterable[StoredBuild]) -> Iterator[Sequence[StoredBuild]]:
-    """Yield builds in the order given, as many as one transaction deletes with their steps."""
+    """Yield groups of builds, in the given order, that one transaction can delete with their steps."""
     batch: list[StoredBuild] = []
     for build in forgotten:
         if batch and (len(batch) == _BUILDS_AT_ONCE or sum(b.steps for b in batch) + build.steps > AT_ONCE):
@@ -127,7 +127,7 @@ def batches(forgotten: Iterable[StoredBuild]) -> Iterator[Sequence[StoredBuild]]
 
 
 def delete_builds(connection: Connection, forgotten: Iterable[StoredBuild]) -> Sequence[str]:
-    """Delete builds, their steps and the rows of their bundles, whose keys are returned."""
+    """Delete builds, their steps and the rows of their bundles. Return the keys of the bundles."""
     pairs = [{"host": build.host_id, "build": build.number} for build in forgotten]
     of_builds = tuple_(bundles.c.host_id, bundles.c.build).in_(
         [(pair["host"], pair["build"]) for pair in pairs]
@@ -140,7 +140,7 @@ def delete_builds(connection: Connection, forgotten: Iterable[StoredBuild]) -> S
 
 
 def delete_events(connection: Connection, before: float) -> int:
-    """Delete some events that came before that time; return their number."""
+    """Delete some events from before a time. Return their number."""
     deleted = 0
     for table in (events, cluster_events):
         some = select(table.c.id).where(table.c.received_at < before).limit(AT_ONCE)
@@ -149,13 +149,13 @@ def delete_events(connection: Connection, before: float) -> int:
 
 
 def delete_durations(connection: Connection, before: float) -> int:
-    """Delete some of the durations of steps from before that time; return their number."""
+    """Delete some durations of steps from before a time. Return their number."""
     some = select(durations.c.id).where(durations.c.ended_at < before).limit(AT_ONCE)
     return connection.execute(delete(durations).where(durations.c.id.in_(some))).rowcount
 
 
 def delete_replaced_chunks(connection: Connection, before: float) -> int:
-    """Delete files of records that others have replaced and that got nothing since that time."""
+    """Delete replaced record files without new data since a time."""
     file = (chunks.c.host_id, chunks.c.service, chunks.c.file)
     latest = func.max(chunks.c.id)
     of_services: dict[tuple[int, str], int] = {
@@ -180,12 +180,12 @@ def delete_replaced_chunks(connection: Connection, before: float) -> int:
 
 
 def delete_sessions(connection: Connection, now: float) -> int:
-    """Delete the sessions of browsers that have ended; return their number."""
+    """Delete expired login sessions. Return their number."""
     return connection.execute(delete(sessions).where(sessions.c.expires_at < now)).rowcount
 
 
 def without_rows(connection: Connection, keys: Collection[str]) -> set[str]:
-    """Return those of these keys that no bundle and no logs of a cluster have."""
+    """Return the keys that neither a bundle nor logs of a cluster use."""
     unused = set(keys)
     for column in (bundles.c.key, cluster_logs.c.key):
         unused -= set(connection.execute(select(column).where(column.in_(keys))).scalars())
@@ -193,7 +193,7 @@ def without_rows(connection: Connection, keys: Collection[str]) -> set[str]:
 
 
 def _sums(connection: Connection, table: Table, size: Any) -> dict[tuple[int, int], tuple[int, int]]:
-    """Return the number of rows that a table has for a build, and their bytes, by host and build."""
+    """Return the number and size in bytes of a table's rows for each host and build."""
     of = (table.c.host_id, table.c.build)
     query = select(*of, func.count(), func.coalesce(func.sum(size), 0)).group_by(*of)
     return {(row[0], row[1]): (int(row[2]), int(row[3])) for row in connection.execute(query)}

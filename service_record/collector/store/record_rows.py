@@ -1,7 +1,7 @@
-"""Service records live: the bytes of record files, as far as they were sent, in their order.
+"""Live service records: the stored bytes of record files, in order.
 
-A file is held from its beginning without a gap. Small pieces at its end are put together, so that a record
-that is sent entry by entry does not become as many rows.
+Each file is stored from its beginning without gaps. Small pieces are merged into one row, so that a record
+that is sent entry by entry does not become one row for each entry.
 """
 
 from collections.abc import Sequence
@@ -23,19 +23,19 @@ _ROW: Final = 32 << 10
 
 
 class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Some bytes of a record file; in JSON they are in base64."""
+    """A piece of a record file; its bytes are base64 in JSON."""
 
     service: Annotated[str, Meta(pattern=rf"^[^/.{_CONTROLS}][^/{_CONTROLS}]{{0,249}}$(?!\n)")]
-    """Its name, which is that of a file without its ending."""
+    """The service's name: the file name without its suffix."""
     file: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:-]{1,64}$(?!\n)")]
-    """Tells a file from the one that took its place."""
+    """Distinguishes a file from its replacement."""
     offset: Annotated[int, Meta(ge=0, le=1 << 50)]
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class HeldFile:
-    """The part of a file that is stored: all before this offset."""
+    """Number of stored bytes."""
 
     service: str
     file: str
@@ -45,7 +45,7 @@ class HeldFile:
 
 
 class Elsewhere(Exception):  # noqa: N818  # an answer, not a fault
-    """Pieces that do not begin at the end of the stored data; nothing of the batch was stored."""
+    """A piece does not begin at the end of the stored data. Nothing of the batch was stored."""
 
     def __init__(self, files: Sequence[HeldFile]) -> None:
         super().__init__("pieces do not begin where what is held ends: go on from these offsets")
@@ -53,17 +53,16 @@ class Elsewhere(Exception):  # noqa: N818  # an answer, not a fault
 
 
 class TooMuch(Exception):  # noqa: N818  # an answer, not a fault
-    """A host has sent as much as is stored for one."""
+    """The host has reached the limit for its records."""
 
 
 def append(
     connection: Connection, arrival: Arrival, pieces: Sequence[Piece], most: int
 ) -> tuple[int, tuple[HeldFile, ...]]:
-    """Store a batch, all of it or nothing; return the host's id, and the stored size of each file in it.
+    """Store all pieces of a batch, or none. Return the host's id and the stored size of each file.
 
-    `most` is how many bytes are taken of all records of a host.
-
-    What is held already is passed over. Raises Forbidden, Elsewhere, TooMuch.
+    Bytes that are stored already are skipped. `most` is the limit for all records of a host in bytes. Raises
+    Forbidden, Elsewhere or TooMuch.
     """
     host = arrive(connection, arrival)
     before = {(file.service, file.file): file for file in held_of(connection, host.id)}
@@ -102,7 +101,7 @@ def _append(connection: Connection, host_id: int, piece: Piece, at: float) -> No
 
 
 def held_of(connection: Connection, host_id: int) -> tuple[HeldFile, ...]:
-    """Return the stored size of each file of a host, in the order of their beginnings."""
+    """Return the stored size of each file of a host, in the order in which the files began."""
     ends = (
         select(
             chunks.c.service,
@@ -118,14 +117,12 @@ def held_of(connection: Connection, host_id: int) -> tuple[HeldFile, ...]:
 
 
 def host_id_of(connection: Connection, host: str) -> int | None:
-    """Return the id of the host of that name; None if there is none."""
+    """Return the id of a host, or None."""
     return connection.execute(select(hosts.c.id).where(hosts.c.name == host)).scalar_one_or_none()
 
 
 def heard_since(connection: Connection, since: float) -> Sequence[int]:
-    """Return the ids of hosts that have sent records since then and had a running service at the
-    latest look.
-    """
+    """Return hosts with new records since a time that had a running service when last judged."""
     query = select(hosts.c.id, hosts.c.records_verdict).where(
         hosts.c.last_seen >= since, hosts.c.id.in_(select(chunks.c.host_id).distinct())
     )
@@ -139,9 +136,9 @@ def heard_since(connection: Connection, since: float) -> Sequence[int]:
 def places_of(
     connection: Connection, host_id: int, service: str, most: int | None = None
 ) -> list[int | None]:
-    """Return the place of a service's record: the ids of its rows in order, and None where a file ends.
+    """Return the ids of the rows of a service's record, in order, with None at the end of each file.
 
-    `most`: only of about so many bytes of its end.
+    With `most`, only the rows of about the last `most` bytes.
     """
     files = [file for file in held_of(connection, host_id) if file.service == service]
     skipped = 0 if most is None else sum(file.offset for file in files) - most
@@ -159,7 +156,7 @@ def places_of(
 
 
 def ends_of(connection: Connection, host_id: int, most: int, most_each: int) -> list[tuple[str, bytes]]:
-    """Return a host's services with the ends of their records: about so many bytes of all, and of each."""
+    """Return a host's services with the ends of their records, limited to about `most` bytes and `most_each`."""
     texts: list[tuple[str, bytes]] = []
     for service in sorted({file.service for file in held_of(connection, host_id)}):
         places = places_of(connection, host_id, service, min(most, most_each))
@@ -171,7 +168,7 @@ def ends_of(connection: Connection, host_id: int, most: int, most_each: int) -> 
 
 
 def data_at(connection: Connection, places: Sequence[int | None]) -> bytes:
-    """Return the bytes at these places; files are each on lines of their own."""
+    """Return the bytes of these rows. Each file begins on a new line."""
     query = select(chunks.c.id, chunks.c.data).where(chunks.c.id.in_([place for place in places if place]))
     by_id = {row.id: row.data for row in connection.execute(query)}
     return b"".join(b"\n" if place is None else by_id.get(place, b"") for place in places)
