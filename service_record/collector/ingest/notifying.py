@@ -102,7 +102,7 @@ class Notifier(Background):
         now: Callable[[], float] = time.time,
         send_seconds: float = SEND_SECONDS,
     ) -> None:
-        """Create a notifier for the destination `name`; `filters` contains the filters of all destinations."""
+        """Create a notifier for the destination `name`. `filters` has the filters of all destinations."""
         super().__init__(f"notices-{name}", "notifications are sent later")
         self.name = name
         self.sender = sender

@@ -254,7 +254,7 @@ class Judge(Background):
         return min(_REJUDGE_SECONDS, max(0.0, next_due - time.monotonic()))
 
     def _restore_watched(self) -> None:
-        """Schedule all hosts with recent records: a previous process may not have judged them."""
+        """Schedule the hosts with recent records whose services were running when last judged."""
         with self._database.reading() as connection:
             host_ids = record_rows.heard_since(connection, self._now() - _FORGET_SECONDS)
         for host in host_ids:

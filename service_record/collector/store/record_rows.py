@@ -156,7 +156,10 @@ def places_of(
 
 
 def ends_of(connection: Connection, host_id: int, most: int, most_each: int) -> list[tuple[str, bytes]]:
-    """Return a host's services with the ends of their records, limited to about `most` bytes and `most_each`."""
+    """Return a host's services, each with the end of its record.
+
+    The limits are about `most_each` bytes for a record and `most` bytes for all of them.
+    """
     texts: list[tuple[str, bytes]] = []
     for service in sorted({file.service for file in held_of(connection, host_id)}):
         places = places_of(connection, host_id, service, min(most, most_each))
