@@ -1,4 +1,4 @@
-"""Queries of readers: the fleet, from the hosts' table alone, and one host, by its indexes.
+"""Queries for the fleet. They read only the table of hosts, by its indexes.
 
 Times are seconds since 1970 by the collector's clock.
 """
@@ -17,39 +17,42 @@ from service_record.collector.store.schema import clusters, hosts, installations
 from service_record.collector.store.selecting import names_of, row_as, rows_as
 
 SHOWN_DONE: Final = 86_400.0
-"""Seconds for which a host that is done is shown where nobody asks for all."""
+"""Hosts that were done earlier than this are hidden by default."""
 _ORDER: Final = ("failed", "looping", "stuck", "silent", "progressing", "done")
 _WILD: Final = {"*": "%", "?": "_", "%": r"\%", "_": r"\_", "\\": r"\\"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """Filters of hosts; without any, all hosts. Of several groups (machines, verdicts) any may match."""
+    """Filters of hosts.
+
+    A host must pass each filter; if a filter has several values, any of them may match.
+    """
 
     groups: tuple[str, ...] = ()
-    """Only these groups and those below them: `dc1` has the hosts of `dc1/rack2`."""
+    """Only hosts of these groups and their subgroups: `dc1` includes `dc1/rack2`."""
     machines: tuple[str, ...] = ()
-    """Only these names; `*` and `?` stand for any characters, and for any one."""
+    """Only hosts with these names; `*` matches any characters, `?` any single one."""
     verdicts: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
-    """Only the clusters of these ids or names."""
+    """Only hosts of the clusters with these ids or names."""
     causes: tuple[str, ...] = ()
-    """Only hosts in trouble of one of these causes."""
+    """Only hosts in trouble with one of these causes."""
     confined_to: str = ""
-    """Only this group and those below it, whatever else is asked for; the scope of a reader's token."""
+    """The scope of a reader's token: only this group and its subgroups, regardless of other filters."""
     done_since: float | None = None
     """Only hosts whose latest build was not complete before this time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSummary:
-    """A host and its latest build, in a line."""
+    """A host and its latest build, for a row of a table."""
 
     name: str
     group: str
     release: str
     build: int
-    """0 where none was begun: only an assisted-service, a bundle or records tell of it."""
+    """0 if the host has reported no step yet."""
     action: str
     percentage: float | None
     message: str
@@ -60,9 +63,9 @@ class HostSummary:
     reason: str
     verdict_since: float | None
     cause: str
-    """The key that hosts in the same trouble share; empty for those in none."""
+    """A key that hosts in the same trouble share; empty for hosts without trouble."""
     revision: int
-    """Counts up with every change of the host."""
+    """Increases with every change of the host."""
 
     def seconds(self, now: float) -> float | None:
         """Return the duration of the build: until its end, until now, or until its last update if it cannot
@@ -76,14 +79,14 @@ class HostSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Some hosts of many."""
+    """A page of hosts."""
 
     hosts: tuple[HostSummary, ...]
     """The hosts in the chosen order."""
     counts: Mapping[str, int]
-    """Verdict -> how many hosts pass the other filters; every verdict is there."""
+    """Number of hosts by verdict that pass the other filters. All verdicts are included."""
     total: int
-    """The number of hosts that pass all filters, shown here or not."""
+    """The number of hosts that pass all filters, on all pages."""
     next: "Cursor | None" = None
     """The beginning of the next page; None on the last page."""
 
@@ -105,23 +108,23 @@ class Sort(StrEnum):
 
 
 _CHANGED: Final = "changed"
-"""The value of a cursor among the hosts that moved since the first page, which come last and by name."""
+"""The value of a cursor within the hosts that moved since the first page. They are listed last, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The host behind which a page begins, in an order, as of the time of the first page."""
+    """The last host of a page, after which the next page begins."""
 
     sort: Sort
     at: float
     """The time of the first page, in seconds since 1970."""
     value: str
-    """By which the host was sorted: its verdict, group, or a number; `_CHANGED` among those that moved."""
+    """The sort value of the host: its verdict, group, or a number; `_CHANGED` within the hosts that moved."""
     name: str
 
     @classmethod
     def of(cls, text: str) -> "Cursor | None":
-        """Parse a cursor; None for a text that is not one."""
+        """Parse a cursor. Returns None for an invalid text."""
         sort, _, rest = text.partition(":")
         at, _, rest = rest.partition(":")
         value, _, name = rest.partition(":")
@@ -159,9 +162,10 @@ def fleet(
 ) -> Fleet:
     """Return a page of the hosts that pass the filters, and the number of hosts of each verdict.
 
-    `now` is the time of a first page. Hosts that moved in the order since then are not skipped: they come
-    after all others. `counts` are those of a moment ago, where they are known. With `is_grouped`, the hosts
-    of `list_causes` and, unless they are asked for, those that are done are not among the rows, but counted.
+    `now` is the time of the first page. Hosts that moved in the order since then are listed after all others,
+    so that none is missed. `counts` are cached counts, if known. With `is_grouped`, the rows do not include
+    hosts of `list_causes`, nor hosts that are done unless a filter selects them; they are counted
+    nevertheless.
     """
     conditions = _conditions(filters)
     if is_grouped:
@@ -196,7 +200,7 @@ def fleet(
 
 
 def _moved(start: Cursor) -> ColumnElement[bool] | None:
-    """Return the condition that a host has moved since the first page; None where hosts do not move."""
+    """Return the condition that a host has moved since the first page, or None if hosts cannot move."""
     has_verdict = func.coalesce(hosts.c.verdict_since, 0.0) > start.at
     has_report = func.coalesce(hosts.c.updated_at, 0.0) > start.at
     match start.sort:
@@ -216,7 +220,7 @@ def _by_verdict(
     limit: int,
     verdicts: Collection[str],
 ) -> list[tuple[str, HostSummary]]:
-    """Return hosts with their verdicts, by the index: no page costs more than the first."""
+    """Return hosts with their verdicts, in the order of the index, so that all pages are equally fast."""
     page: list[tuple[str, HostSummary]] = []
     for verdict in _ORDER[_ORDER.index(start.value) if start.value else 0 :]:
         if verdict not in verdicts:
@@ -256,14 +260,14 @@ def _by_value(
 
 
 MOST_CAUSES: Final = 100
-"""Causes that are listed: those of the newest trouble."""
+"""Maximum number of listed causes, those of the newest trouble."""
 MOST_OF_CAUSE: Final = 50
-"""Hosts that are listed with a cause: those that got into it last."""
+"""Maximum number of listed hosts of a cause, those that got into trouble last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseSummary:
-    """Hosts in the same trouble. Times are in seconds since 1970."""
+    """A group of hosts in the same trouble. Times are in seconds since 1970."""
 
     cause: str
     verdict: str
@@ -274,9 +278,9 @@ class CauseSummary:
     first_since: float
     """The time at which the first of these hosts got into it."""
     last_since: float
-    """and when the last did."""
+    """The time at which the last of these hosts got into it."""
     revision: int
-    """Another one after each change of one of them."""
+    """Changes with each change of one of the hosts."""
     hosts: tuple[HostSummary, ...]
     """The latest of them."""
 
@@ -374,7 +378,7 @@ def _covered(mute: Mute) -> ColumnElement[bool]:
 
 
 def groups(connection: Connection, confined_to: str = "") -> tuple[str, ...]:
-    """Return the names of the groups that have hosts, in order; if confined, of that group and below it."""
+    """Return the sorted names of all groups with hosts; if confined, only of that group and its subgroups."""
     named = select(hosts.c.group).where(hosts.c.group != "").distinct().order_by(hosts.c.group)
     if confined_to:
         named = named.where(is_within(hosts.c.group, confined_to))
@@ -402,7 +406,7 @@ def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
 
 
 def is_within(column: Column[str], group: str) -> ColumnElement[bool]:
-    """Return the condition that a column of groups has this one, or one below it."""
+    """Return the condition that a column contains a group or one of its subgroups."""
     return or_(column == group, column.startswith(f"{group}/", autoescape=True))
 
 

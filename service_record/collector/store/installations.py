@@ -1,7 +1,7 @@
-"""Installations in the database: what an assisted-service knows of hosts, and the steps that stages are.
+"""Installations in the database: the assisted-service's view of hosts.
 
-A stage that is new is written down as a step of the host's build, too, so that a host has one history. A host
-that sends anything but steps is found or made here, and marked as heard of.
+A new stage is also stored as a step of the host's build, so that a host has one history. Hosts that send
+anything but steps are looked up or created here, and their latest report is noted.
 """
 
 import secrets
@@ -34,7 +34,7 @@ from service_record.collector.store.tokens import select_bad
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """The host of a report, the token it came with, and its time."""
+    """The host of a report, the rights of its token, and its time."""
 
     host: str
     grant: Grant
@@ -52,9 +52,9 @@ class HostRef:
 
 
 def arrive(connection: Connection, arrival: Arrival) -> HostRef:
-    """Return the host, made if it is new, and locked; note that it reported, and that its verdict is due.
+    """Lock a host, or create it, and note its report, so that it is judged again.
 
-    Raises Forbidden where the token is not for it.
+    Raises Forbidden if the token may not write for it.
     """
     host = locked_host(connection, arrival.host)
     if host is None:
@@ -73,12 +73,12 @@ def arrive(connection: Connection, arrival: Arrival) -> HostRef:
 
 
 def _later(column: Column[float], at: float) -> ColumnElement[float]:
-    """Return the later of a time and the one that is stored: the clock may have gone back since."""
+    """Return the later of a time and the stored one: the clock may have been set back."""
     return case((column > at, column), else_=at)
 
 
 def locked_host(connection: Connection, name: str) -> HostRef | None:
-    """Return the host of that name, locked against other processes; None if there is none."""
+    """Return and lock the row of a host, or None."""
     row = connection.execute(
         select(hosts.c.id, hosts.c.name, hosts.c.group, hosts.c.build)
         .where(hosts.c.name == name)
@@ -88,7 +88,7 @@ def locked_host(connection: Connection, name: str) -> HostRef | None:
 
 
 def group_of(connection: Connection, name: str) -> str | None:
-    """Return the group of the host of that name; None if there is no such host."""
+    """Return the group of a host, or None if the host does not exist."""
     return connection.execute(select(hosts.c.group).where(hosts.c.name == name)).scalar_one_or_none()
 
 
@@ -113,11 +113,11 @@ _ACTION: Final = "install"
 
 
 class TakenId(Exception):  # noqa: N818  # an answer, not a fault
-    """Another host has that id already."""
+    """Another host already has this id."""
 
 
 def put(connection: Connection, host_id: int, mapped: Mapped, now: float) -> Installation:
-    """Store the ids of a host at an assisted-service. Its stage stays, unless it gets into another cluster.
+    """Store the assisted-service's ids of a host. Its stage is kept unless the cluster changes.
 
     Raises TakenId.
     """
@@ -144,19 +144,19 @@ def put(connection: Connection, host_id: int, mapped: Mapped, now: float) -> Ins
 
 
 def map_host(connection: Connection, host: str, mapped: Mapped, now: float) -> None:
-    """Map the host of that name, which exists, in the same way. Raises TakenId."""
+    """Store the assisted-service's ids of an existing host, by its name. Raises TakenId."""
     ref = locked_host(connection, host)
     if ref is not None:
         put(connection, ref.id, mapped, now)
 
 
 def find(connection: Connection, installed_id: str) -> HostInstallation | None:
-    """Return the installation of the host that has that id; None if there is none."""
+    """Return the installation of the host with this id, or None."""
     return next(iter(select_installed(connection, installations.c.id == installed_id)), None)
 
 
 def register(connection: Connection, arrival: Arrival, cluster_id: str) -> None:
-    """Register a host that asks for a cluster as one that reboots from its disk, unless it is known there.
+    """Create the installation of a host in the stage `Rebooting`, unless it exists in that cluster.
 
     Its name is its id. Raises Forbidden.
     """
@@ -202,7 +202,7 @@ def change(
 def register_agent(connection: Connection, arrival: Arrival, infra_env_id: str) -> Installation:
     """Store that the agent of a host registered: it booted the discovery image.
 
-    A host that nobody knows is one of the cluster whose hosts are in that infra-env.
+    An unknown host is added to the cluster whose hosts are in that infra-env.
 
     Raises Refused, Forbidden.
     """
@@ -225,7 +225,7 @@ def register_agent(connection: Connection, arrival: Arrival, infra_env_id: str) 
 
 
 def add_event(connection: Connection, event: Event, grant: Grant, now: float) -> None:
-    """Store an event of a host, which may be known by its id or by its name. Raises Refused, Forbidden."""
+    """Store an event of a host, looked up by id or name. Raises CallRefused or Forbidden."""
     installation = find(connection, event.host_id)
     if installation is None and not grant.scope:
         raise _unknown(event.host_id, grant)

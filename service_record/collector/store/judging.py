@@ -1,7 +1,6 @@
-"""Hosts whose verdict is due: found, judged and written down, each by one process.
+"""Find the hosts whose verdict is due, judge them and store the verdicts. Each host is judged by one process.
 
-They are judged by what earlier builds took, of the latest builds only: no answer grows with the age of a
-collector.
+Time limits are learnt from the latest builds only, so that queries do not become slower over the years.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -46,15 +45,15 @@ class Judged:
 
 
 def next_due(connection: Connection) -> float | None:
-    """Return the time at which the next verdict is due; None if none ever is."""
+    """Return the time at which the next verdict is due, or None."""
     at: float | None = connection.execute(select(func.min(hosts.c.due_at))).scalar_one()
     return at
 
 
 def labels_due(connection: Connection, now: float, most: int, ours: Sequence[int] = ()) -> Sequence[str]:
-    """Return the latest step of each host that is due: their budgets will be needed.
+    """Return the labels of the latest steps of due hosts: their budgets are needed to judge them.
 
-    `ours` are hosts that this process has heard of a moment ago: others leave them to it.
+    `ours` are hosts that just reported to this process. Other processes do not judge them yet.
     """
     due = _progress_due(is_sqlite(connection))
     return [
@@ -74,7 +73,7 @@ def judge_due(
 ) -> Sequence[Judged] | None:
     """Judge the hosts that are due and whose steps are among `labels`, and store the changes.
 
-    None where there were none. Those that another process judges or changes at the moment are left to it.
+    Returns None if no host was due. Hosts that another process has locked are skipped.
     """
     query, values = _due(is_sqlite(connection)), _parameters(connection, ours, now, most)
     due = [(row, _host_facts(row, budgets, now)) for row in connection.execute(query, values)]
@@ -97,7 +96,9 @@ def judge_due(
 def final_verdicts(
     connection: Connection, overtaken: Sequence[tuple[Any, Progress]]
 ) -> Sequence[dict[str, Any]]:
-    """Return the values of UPDATE_VERDICTS for builds that others overtake, each with its host's row."""
+    """Return the parameters of UPDATE_VERDICTS for builds that a newer build replaces, given (host row,
+    build).
+    """
     is_judged = _have_judged_builds(
         connection, [row for row, build in overtaken if build.number == row.build]
     )
@@ -119,7 +120,7 @@ def _final_verdict(row: Any, progress: Progress, *, is_judged: bool) -> dict[str
 
 
 def _have_judged_builds(connection: Connection, rows: Sequence[Any]) -> set[int]:
-    """Return the hosts whose verdict belongs to their present build: until it is judged, it does not."""
+    """Return the hosts whose verdict belongs to their latest build. Before it is judged, it does not."""
     if not rows:
         return set()
     query = _of_present_builds(is_sqlite(connection))
@@ -143,7 +144,7 @@ def _of_present_builds(is_on_sqlite: bool) -> Select[Any]:
 
 
 class _Latest(msgspec.Struct):
-    """Of a `Progress` only what budgets depend on: the rest is skipped faster than it is read."""
+    """The fields of `Progress` that budgets depend on. Decoding only these is faster."""
 
     label: str = ""
 
@@ -209,14 +210,14 @@ def _is_changed(row: Any, verdict: HostVerdict) -> bool:
 
 
 def _is_news(row: Any, verdict: HostVerdict) -> bool:
-    """Return whether a verdict is news: a host that has just turned up and is progressing is none."""
+    """Return True if a changed verdict is worth a notice. A new host that is progressing is not."""
     return row.verdict_since is not None or verdict.verdict is not FleetVerdict.PROGRESSING
 
 
 def _unmuted(
     connection: Connection, news: Sequence[tuple[Any, HostVerdict]], now: float
 ) -> Sequence[tuple[Any, HostVerdict]]:
-    """Leave out muted news."""
+    """Remove changes that are muted."""
     mutes = active_mutes(connection, now) if news else ()
     if not mutes:
         return news
@@ -267,7 +268,7 @@ def _notice(row: Any, verdict: HostVerdict, now: float) -> dict[str, Any]:
 
 
 _AFTER: Final = 0.01
-"""Seconds after the end of a limit: it is not over before."""
+"""A host is judged this long after its limit, because the limit must be exceeded."""
 _INSTALLATION: Final = {
     field.name: "installation_id" if field.name == "id" else field.name
     for field in fields(installation_rules.Installation)
@@ -276,7 +277,7 @@ _INSTALLATION: Final = {
 
 
 def _is_due(is_on_sqlite: bool) -> ColumnElement[bool]:
-    """Return the condition that a host is due, or that this process got a report of it a moment ago."""
+    """Return the condition that a host is due or among `ours`."""
     is_due = hosts.c.due_at <= bindparam("now")
     if is_on_sqlite:  # one process writes at a time
         return is_due
@@ -322,16 +323,17 @@ _INSERT_NOTICES: Final = ManyRows(
 
 
 LATEST: Final = 1_000
-"""Executions of a step that its budget is learnt from."""
+"""Number of latest executions of a step from which its budget is learnt."""
 LATEST_OF_ALL: Final = 50_000
-"""Executions of any steps that statistics are made of."""
+"""Number of latest executions from which statistics are made."""
 _FAILED: Final = StepStatus.FAILED.value
 _GOOD: Final = (StepStatus.DONE.value, StepStatus.REPORTED.value)
 
 
 def took(connection: Connection, label: str) -> tuple[Took, ...]:
-    """Return durations of a step that did not fail: the longest of each build, so that a loop does not
-    outvote the rest.
+    """Return the durations of successful executions of a step.
+
+    Only the longest of each build is used, so that a loop does not dominate.
     """
     latest = (
         select(
@@ -354,8 +356,9 @@ def took(connection: Connection, label: str) -> tuple[Took, ...]:
 
 
 def executions(connection: Connection, groups: Iterable[str], releases: Iterable[str]) -> list[Execution]:
-    """Return the latest executions of all steps, of these groups and those below them, and of these releases;
-    of all where none is named.
+    """Return the latest executions of all steps in these groups, their subgroups, and these releases.
+
+    Without groups or releases, all are included.
     """
     wanted_groups, of_releases = tuple(groups), frozenset(releases)
     latest = (
