@@ -1,7 +1,7 @@
-"""Tokens: what they are good for, the form they have, and the groups that they may name. Pure.
+"""Tokens: their format, kinds and rights.
 
-A token is `srt_ID_SECRET`, 256 bits of chance; what is kept of it is the SHA-256 of the secret, which nobody
-can guess back, so that no slower hash is needed.
+A token is `srt_ID_SECRET` with a random secret of 256 bits. Only the SHA-256 of the secret is stored. A slow
+password hash is not needed, because a random secret of this length cannot be guessed.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _LONGEST_GROUP: Final = 255
 
 
 def is_group(name: str) -> bool:
-    """Return whether an administrator may give a group this name; a report may name its group by any text."""
+    """Return True if an administrator may use this name for a group. Reports may use any text."""
     return len(name) <= _LONGEST_GROUP and _GROUP.fullmatch(name) is not None
 
 
@@ -37,24 +37,22 @@ class TokenKind(StrEnum):
     """The purpose of a token."""
 
     HOST = "host"
-    """Writes for one host, and reads nothing."""
+    """Reports for one host. Cannot read."""
     GROUP = "group"
-    """Writes for the hosts of a group and of the groups below it, and reads nothing."""
+    """Reports for the hosts of a group and its subgroups. Cannot read."""
     READER = "reader"
-    """Reads everything, or with a scope the hosts of a group and of the groups below it."""
+    """Reads everything, or with a scope only a group and its subgroups."""
     ADMIN = "admin"
     ENROLMENT = "enrolment"
-    """Gets one token of a host, once. Its scope is none, `host:NAME` or `group:NAME`."""
+    """Creates the token of one host, once. The scope is empty, `host:NAME` or `group:NAME`."""
     BOOT = "boot"
-    """Reports one step of one host, that its image was downloaded; it stands in an address."""
+    """Reports that one host downloaded its image. The token is part of a URL."""
     CLOUD_INIT = "cloud-init"
-    """Reports what cloud-init of one host does; it stands in an address."""
+    """Reports events of one host's cloud-init. The token is part of a URL."""
 
     @property
     def is_in_templates(self) -> bool:
-        """Return whether a new token of this kind expires by itself, because many people can read its
-        template.
-        """
+        """True if tokens of this kind expire by default, because many people can read a template."""
         return self in {TokenKind.ENROLMENT, TokenKind.BOOT, TokenKind.CLOUD_INIT}
 
 
@@ -65,11 +63,11 @@ _SORTS: Final = {
     TokenKind.GROUP: "group",
     TokenKind.READER: "group",
 }
-"""The kind of name that the scope of a token is."""
+"""What the scope of a token names."""
 
 
 class Forbidden(Exception):  # noqa: N818  # a refusal, told as 403
-    """A valid token without the right to do this."""
+    """The token is valid, but does not have this right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ class Grant:
 
     @property
     def holder(self) -> str:
-        """Return the name of the actor, as written into the audit log."""
+        """Return the owner of the token, for the audit log."""
         return f"token {self.token_id} ({self.name})" if self.name else f"token {self.token_id}"
 
     @property
@@ -96,17 +94,17 @@ class Grant:
 
     @property
     def confined_to(self) -> str:
-        """Return the group that a reader is confined to; empty for a reader of everything."""
+        """Return the group that a reader is confined to, or empty."""
         return self.scope if self.kind is TokenKind.READER else ""
 
     def may_read_group(self, group: str) -> bool:
-        """Return whether it may read about the hosts in that group."""
+        """Return True if the token may read the hosts of a group."""
         return self.may_read and (not self.confined_to or is_within(group, self.confined_to))
 
     def readable_groups(self, requested: Sequence[str]) -> tuple[str, ...]:
-        """Narrow the requested groups to those it may read; without a request, return all of these.
+        """Return the requested groups that the token may read; without a request, all that it may read.
 
-        Raises Forbidden when it may read none of them.
+        Raises Forbidden if it may read none of the requested ones.
         """
         confined_to = self.confined_to
         if not confined_to or not requested:
@@ -121,7 +119,7 @@ class Grant:
         return tuple(dict.fromkeys(groups))
 
     def may_write(self, host: str, group: str) -> bool:
-        """Return whether it may report for that host in that group."""
+        """Return True if the token may report for a host in a group."""
         match self.kind:
             case TokenKind.ADMIN:
                 return True
@@ -132,7 +130,7 @@ class Grant:
         return False
 
     def may_enrol(self, host: str, group: str) -> bool:
-        """Return whether it may get a token of that host in that group."""
+        """Return True if the enrolment token may create a token of a host in a group."""
         if self.kind is not TokenKind.ENROLMENT:
             return False
         sort, _, name = self.scope.partition(":")
@@ -158,7 +156,7 @@ class Grant:
 
 
 def scope_of(kind: TokenKind, text: str) -> str:
-    """Return the scope of a new token. Raises ValueError, with the valid forms."""
+    """Check and return the scope of a new token. Raises ValueError, which names the valid forms."""
     sort, _, name = text.partition(":") if kind is TokenKind.ENROLMENT else (_SORTS.get(kind, ""), "", text)
     match kind:
         case TokenKind.ADMIN if text:
@@ -175,10 +173,9 @@ def scope_of(kind: TokenKind, text: str) -> str:
 
 
 def expiry_of(kind: TokenKind, text: str, now: float) -> float | None:
-    """Return the expiry of a new token, given a duration such as `30d`, or `never`. Raises ValueError with
-    the fault.
+    """Return the expiry of a new token from a duration such as `30d`, or `never`. Raises ValueError.
 
-    A token of kind enrolment, boot or cloud-init stands in templates and ends after a week; others do not.
+    By default, tokens for templates (enrolment, boot, cloud-init) expire after a week, and others never.
     """
     if text == "never" or (not text and not kind.is_in_templates):
         return None
@@ -189,19 +186,19 @@ def expiry_of(kind: TokenKind, text: str, now: float) -> float | None:
 
 
 def is_within(group: str, scope: str) -> bool:
-    """Return whether a group is `scope`, or below it: `dc1/rack2` is below `dc1`."""
+    """Return True if a group is `scope` or a subgroup of it: `dc1/rack2` is a subgroup of `dc1`."""
     return group == scope or group.startswith(f"{scope}/")
 
 
 @dataclass(frozen=True, slots=True)
 class Presented:
-    """A token in the form in which a client presents it."""
+    """A token as a client presents it."""
 
     id: int
     secret: str = field(repr=False)
 
     def fits(self, digest: str) -> bool:
-        """Return whether it matches the stored digest, in a time that reveals nothing."""
+        """Return True if the secret matches the stored digest. The comparison takes constant time."""
         return hmac.compare_digest(digest_of(self.secret), digest)
 
 
@@ -216,12 +213,12 @@ def digest_of(secret: str) -> str:
 
 
 def spelled(token_id: int, secret: str) -> str:
-    """Return a token in the form in which it is handed out."""
+    """Return the text of a token."""
     return f"{_PREFIX}_{token_id}_{secret}"
 
 
 def presented(text: str) -> Presented | None:
-    """Parse a token that a client presents; None if it does not have the form of one."""
+    """Parse a presented token. Returns None if it does not have the format."""
     prefix, _, rest = text.partition("_")
     number, _, secret = rest.partition("_")
     if prefix != _PREFIX or not secret.isascii() or not (number.isascii() and number.isdecimal()):

@@ -1,6 +1,6 @@
-"""The steps that an operator defined: the strict way of the RFC. Pure.
+"""Definitions of steps by an operator (`serve --steps`): the strict mode of the RFC.
 
-A report of any other step is refused, and kept nevertheless: what a host says is never lost for its spelling.
+Reports of other steps are refused, but stored, so that no report is lost because of a misspelt label.
 """
 
 import re
@@ -29,7 +29,7 @@ _EXPECTED: Final = {
 
 
 class DefinitionError(Exception):
-    """A fault of a file of definitions, with its line."""
+    """An error in a file of definitions, with its line."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)
@@ -41,10 +41,10 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     label: Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,255}\Z")]
     name: Annotated[str, Meta(max_length=255)] = ""
-    """The name for people; if it is empty, the reported name is used."""
+    """The displayed name; if empty, the reported name is used."""
     priority: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] = 0
     budget: Annotated[float, Meta(gt=0, le=1e9)] | None = None
-    """Seconds that it may take before the host is called stuck."""
+    """Seconds after which the host is stuck in this step."""
     percentage: Annotated[float, Meta(ge=0, le=100)] | None = None
     """The host's progress, in per cent, when this step is done and the report does not name it."""
     last: bool = False
@@ -63,7 +63,7 @@ class Definitions:
 
     @property
     def budgets(self) -> Mapping[str, float]:
-        """Return the seconds that a step may take by its label, for steps with a budget."""
+        """Return the budgets in seconds by label."""
         return {
             label: definition.budget
             for label, definition in self.by_label.items()
@@ -71,12 +71,12 @@ class Definitions:
         }
 
     def is_last(self, step: ReportedStep) -> bool:
-        """Return whether a build is complete when this step is done."""
+        """Return True if this step completes the build."""
         definition = self.of(step.label)
         return definition is not None and definition.last
 
     def applied(self, step: ReportedStep) -> ReportedStep:
-        """Return a step in its stored form: with its definition, or marked as undefined."""
+        """Return a step with the values of its definition, or marked as undefined."""
         if not self.by_label:
             return step
         definition = self.of(step.label)
@@ -128,13 +128,13 @@ def _definition(text: str, number: int, table: object) -> Definition:
 
 
 def wrong_field(error: msgspec.ValidationError) -> str:
-    """Return the field of a table that msgspec refuses; empty if it refuses the table."""
+    """Return the field that msgspec refused, or empty if it refused the whole table."""
     named = _FIELD.search(str(error))
     return (named[1] or named[2]) if named else ""
 
 
 def _reason(table: object, name: str) -> str:
-    """Describe what is wrong with a field, for its author."""
+    """Describe the error in a field."""
     if not isinstance(table, dict):
         return f"a step is a table: [[{_TABLE}]]"
     if not name:
@@ -154,7 +154,7 @@ def _syntax_error(text: str, message: str) -> DefinitionError:
 
 
 def _line_of_field(text: str, number: int, name: str) -> int:
-    """Return the line of a field of a table, or of the table's beginning if it has no such field."""
+    """Return the line of a field, or of the beginning of its table if the field is missing."""
 
     def has_table(document: Mapping[str, Any]) -> bool:
         return len(document.get(_TABLE, [])) > number
@@ -169,7 +169,7 @@ def _line_of_field(text: str, number: int, name: str) -> int:
 
 
 def _line(text: str, is_there: Callable[[Mapping[str, Any]], bool], default: int = 1) -> int:
-    """Return the line on which something first appears, as the parser does not tell."""
+    """Return the first line that matches, because the parser gives no positions."""
     lines = text.splitlines()
     for number in range(1, len(lines) + 1):
         try:

@@ -1,4 +1,4 @@
-"""News of verdicts: which destinations want which of them, and how people are told. Pure."""
+"""Notices of verdicts: destinations with their filters, and the texts of messages."""
 
 import re
 import tomllib
@@ -21,7 +21,7 @@ from service_record.record.visible import visible
 _BAD: Final = tuple(verdict for verdict in FleetVerdict if verdict.is_bad)
 _NAME_RULE: Final = r"^[a-z0-9][a-z0-9_-]{0,31}\Z"
 WEBHOOK: Final = "webhook"
-"""The destination of `serve --webhook`; no other one has this name."""
+"""The name of the destination of `serve --webhook`. It is reserved."""
 _MAX_TITLE_CHARACTERS: Final = 200
 _MAX_REASON_CHARACTERS: Final = 2_000
 _MAX_HOSTS_NAMED: Final = 20
@@ -46,18 +46,18 @@ class Notice:
 
 
 class DestinationFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The filter of a destination's notifications; by default all pass."""
+    """The filter of a destination. By default all notices pass."""
 
     verdicts: Annotated[tuple[FleetVerdict, ...], Meta(min_length=1)] = tuple(FleetVerdict)
     groups: tuple[str, ...] = ()
-    """The groups whose news it gets, with those below them; empty for all."""
+    """Only hosts of these groups and their subgroups; empty for all."""
     causes: tuple[str, ...] = ()
-    """Patterns of a reason, or marks of causes; empty for all."""
+    """Patterns of reasons, or ids of causes; empty for all."""
     ends: bool = True
-    """True if it is also notified of the end of trouble that passes the other filters."""
+    """True if the end of trouble that passes the other filters is sent too."""
 
     def admits(self, notice: Notice) -> bool:
-        """Return whether a destination gets these news."""
+        """Return True if the destination gets this notice."""
         if self.groups and not any(is_within(notice.group, group) for group in self.groups):
             return False
         now, before = FleetVerdict(notice.verdict), FleetVerdict(notice.before)
@@ -76,27 +76,27 @@ class DestinationFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class NewsDestination(DestinationFilter, frozen=True, kw_only=True):
-    """A place that gets news, and which, as an operator's file defines it. Its URL may hold secrets."""
+    """A destination in the operator's file. Its URL may contain secrets."""
 
     name: Annotated[str, Meta(pattern=_NAME_RULE)]
     url: Annotated[str, Meta(min_length=1, max_length=4096)]
     verdicts: Annotated[tuple[FleetVerdict, ...], Meta(min_length=1)] = _BAD
 
     def __repr__(self) -> str:
-        """Return its name alone."""
+        """Return only the name, because the URL contains secrets."""
         return f"NewsDestination({self.name!r})"
 
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """All destinations of a file, and the public address of the collector's page."""
+    """All destinations of a file, and the public URL of the collector's page."""
 
     all: tuple[NewsDestination, ...] = ()
     page: str = ""
 
 
 class DestinationError(Exception):
-    """A fault of a file of destinations, in one line, without its URLs."""
+    """An error in a file of destinations, in one line without URLs."""
 
 
 _EXPECTED: Final = {
@@ -158,9 +158,9 @@ class Message:
 
 
 def message_of(together: Sequence[Notice], reason: str, page: str = "") -> Message:
-    """Return the message for people about hosts that got one verdict for one reason.
+    """Return the message about hosts with the same verdict and reason.
 
-    `reason` is that of the first without secrets. What chats take for mentions or markup is made harmless.
+    `reason` is the first host's reason without secrets. Mentions and markup of chats are made harmless.
     """
     first, verdict = together[0], FleetVerdict(together[0].verdict)
     harmless = _without_markup(reason)
@@ -207,10 +207,10 @@ def _some(names: Sequence[str], most: int) -> str:
 
 
 def alerts_of(together: Sequence[Notice], reason: str, page: str, lasts: float) -> list[dict[str, Any]]:
-    """Return news as alerts for Alertmanager: new trouble begins, and the trouble before it ends.
+    """Return alerts for Alertmanager: new trouble begins, and the previous trouble ends.
 
-    An alert is known by its labels, so that its end finds it. `lasts` are the seconds after which an alert
-    ends of which nobody tells any more.
+    Alertmanager identifies an alert by its labels, so its end must have the same ones. `lasts`: seconds until
+    an unrefreshed alert expires.
     """
     alerts = []
     for notice in together:
@@ -230,5 +230,5 @@ def _alert(notice: Notice, verdict: str, *, ends_at: float) -> dict[str, Any]:
 
 
 def rfc3339(at: float) -> str:
-    """Return a time in seconds since 1970 as RFC 3339 writes it."""
+    """Format a time in seconds since 1970 as RFC 3339."""
     return utc(datetime.fromtimestamp(at, UTC))

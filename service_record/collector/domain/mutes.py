@@ -1,4 +1,4 @@
-"""Trouble of a host, a group or a cause that somebody took on or wants no news of, until a time. Pure."""
+"""Acknowledgements, mutes and maintenance of a host, a group or a cause, until a given time."""
 
 import re
 from collections.abc import Iterable
@@ -16,14 +16,14 @@ _LONGEST_SECONDS: Final = 366 * 86_400.0
 
 
 class MuteKind(StrEnum):
-    """The way in which trouble is treated."""
+    """The kind of a mute."""
 
     ACKNOWLEDGED = "acknowledged"
-    """Somebody works on it: no news of the trouble, but of its end."""
+    """Somebody works on the trouble: only its end is announced."""
     MUTED = "muted"
     """No news."""
     MAINTENANCE = "maintenance"
-    """No news: what happens there is meant to happen."""
+    """No notices: the trouble is expected."""
 
 
 class MuteScope(StrEnum):
@@ -36,20 +36,20 @@ class MuteScope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mute:
-    """A host, a group with those below it, or a cause, treated so until a time. Times are since 1970."""
+    """A mute of a host, a group with its subgroups, or a cause. Times are in seconds since 1970."""
 
     id: int
     kind: MuteKind
     scope: MuteScope
     subject: str
-    """The host's name, the group's, or the mark of the cause."""
+    """The name of the host or group, or the id of the cause."""
     until: float
     by: str
     note: str
     made_at: float
 
     def covers(self, host: str, group: str, cause: str) -> bool:
-        """Return whether it covers a host of that group, in trouble of that cause."""
+        """Return True if the mute covers a host of a group in trouble with a cause."""
         match self.scope:
             case MuteScope.HOST:
                 return host == self.subject
@@ -60,7 +60,7 @@ class Mute:
 
 
 def mute_of(mutes: Iterable[Mute], host: str, group: str, cause: str) -> Mute | None:
-    """Return the mute that holds longest among those that cover a host; None if none does."""
+    """Return the mute of a host that lasts longest, or None."""
     covering = (mute for mute in mutes if mute.covers(host, group, cause))
     return max(covering, key=lambda mute: mute.until, default=None)
 
@@ -68,9 +68,9 @@ def mute_of(mutes: Iterable[Mute], host: str, group: str, cause: str) -> Mute | 
 def has_news(
     mutes: Iterable[Mute], host: str, group: str, *, before: str, cause: str, verdict: FleetVerdict
 ) -> bool:
-    """Return whether a host's new verdict is news, given the cause of both and the trouble `before`.
+    """Return True if a changed verdict is announced, given the new cause and the trouble `before`.
 
-    Whoever mutes a cause does not want to hear of its end either; of other trouble after it, yes.
+    The end of a muted cause is not announced, but other trouble after it is.
     """
     if verdict.is_bad:
         return not any(mute.covers(host, group, cause) for mute in mutes)
@@ -80,7 +80,7 @@ def has_news(
 
 
 def subject_of(scope: MuteScope, text: str) -> str:
-    """Return the stored form of a new mute's subject. Raises ValueError, with the valid forms."""
+    """Check and return the subject of a new mute. Raises ValueError, which names the valid forms."""
     match scope:
         case MuteScope.HOST if not is_host_name(text):
             raise ValueError(HOST_RULE)
@@ -92,7 +92,7 @@ def subject_of(scope: MuteScope, text: str) -> str:
 
 
 def seconds_of(text: str) -> float:
-    """Return the seconds for which a new mute holds, from a duration such as `4h`. Raises ValueError."""
+    """Parse the duration of a mute, such as `4h`, to seconds. Raises ValueError."""
     seconds = parse_duration(text)
     if not 0 < seconds <= _LONGEST_SECONDS:
         raise ValueError(f"{text!r} is not a duration of at most 366 days, such as 4h")

@@ -1,4 +1,4 @@
-"""Sends news over HTTP: to a URL, signed after https://www.standardwebhooks.com, and to Alertmanager."""
+"""Send notices over HTTP: to a webhook, signed as by https://www.standardwebhooks.com, or to Alertmanager."""
 
 import base64
 import binascii
@@ -22,13 +22,13 @@ from service_record.http.proxies import read_proxies
 
 _PREFIX: Final = b"whsec_"
 _PART_SECONDS: Final = 10.0
-"""The time limit of each part of a delivery: to connect, to send, to be answered."""
+"""Time limit for each part of a delivery: connecting, sending, and waiting for the answer."""
 _ALERT_SECONDS: Final = 7 * 86_400.0
 """The time after which Alertmanager ends an alert whose end was never reported."""
 
 
 def body_of(together: Sequence[Notice]) -> bytes:
-    """Return the body for news that are sent at once: the same bytes each time."""
+    """Return the body of a message about these notices. It is the same for each attempt."""
     first, *others = together
     data = (
         _digest(together)
@@ -40,7 +40,7 @@ def body_of(together: Sequence[Notice]) -> bytes:
 
 
 def _digest(together: Sequence[Notice]) -> dict[str, Any]:
-    """Describe several hosts: what they have in common in a sentence, then each one."""
+    """Return the data of a message about several hosts: a summary, and each host."""
     verdict, reason = together[0].verdict, public_reason(together[0].reason)
     return {
         "summary": f"{len(together)} hosts {verdict}: {reason}",
@@ -58,7 +58,7 @@ def _host(notice: Notice) -> dict[str, Any]:
 
 
 def headers_of(notice_id: int, body: bytes, secret: bytes, now: float) -> dict[str, str]:
-    """Return the id, the same each time, so that receivers drop repeats; and with a secret the signature."""
+    """Return the headers: the id, which is the same for each attempt, and with a secret the signature."""
     message_id, timestamp = f"notice_{notice_id}", str(int(now))
     headers = {"Content-Type": "application/json", "Webhook-Id": message_id, "Webhook-Timestamp": timestamp}
     if secret:
@@ -69,7 +69,7 @@ def headers_of(notice_id: int, body: bytes, secret: bytes, now: float) -> dict[s
 
 
 def secret_of(text: bytes) -> bytes:
-    """Return the secret in a file: after `whsec_` as base64, else as it stands. Raises ValueError."""
+    """Parse a secret: plain text, or base64 after `whsec_`. Raises ValueError."""
     text = text.strip()
     if not text.startswith(_PREFIX):
         return text
@@ -83,7 +83,7 @@ class _HttpSender:
     """Posts to one URL."""
 
     at_once = 8
-    """The number of deliveries at once: a slow one holds up few others."""
+    """Maximum number of concurrent deliveries, so that a slow one does not delay the others."""
 
     def __init__(self, url: str) -> None:
         from service_record.http.transport import Transport  # only where something is sent
@@ -116,7 +116,7 @@ class _HttpSender:
 
 
 class WebhookSender(_HttpSender):
-    """Sends news as JSON, signed."""
+    """Sends notices as signed JSON."""
 
     def __init__(self, url: str, secret: bytes, now: Callable[[], float] = time.time) -> None:
         super().__init__(url)
@@ -124,7 +124,7 @@ class WebhookSender(_HttpSender):
         self._now = now
 
     def set_secret(self, secret: bytes) -> None:
-        """Sign with another secret from the next delivery on."""
+        """Change the secret for further deliveries."""
         self._secret = secret
 
     def send(self, delivery: Delivery) -> SendResult:
@@ -134,17 +134,17 @@ class WebhookSender(_HttpSender):
 
 
 ALERTMANAGER: Final = {"alertmanager": "http", "alertmanagers": "https"}
-"""Schemes of its URLs -> what is spoken."""
+"""Scheme of a destination's URL -> scheme of its requests."""
 
 
 class AlertmanagerSender(_HttpSender):
-    """Sends news as alerts of https://prometheus.io/docs/alerting/latest/alerts_api/."""
+    """Sends notices as alerts (https://prometheus.io/docs/alerting/latest/alerts_api/)."""
 
     at_once = 1
     """The end of an alert must not overtake its beginning."""
 
     def __init__(self, url: str, page: str) -> None:
-        """Make one for `alertmanager://[USER:PASSWORD@]HOST[:PORT][/PREFIX]`. Raises ValueError."""
+        """Create a sender for `alertmanager://[USER:PASSWORD@]HOST[:PORT][/PREFIX]`. Raises ValueError."""
         parts = urlsplit(url)
         if not parts.hostname or parts.query or parts.fragment:
             raise ValueError("expected alertmanager://HOST[:PORT][/PREFIX]")
@@ -164,7 +164,7 @@ class AlertmanagerSender(_HttpSender):
 
 
 def read_secret(file: Path) -> bytes:
-    """Return the secret in a file. Raises OSError, or ValueError when it holds none."""
+    """Read the secret from a file. Raises OSError, or ValueError if the file contains none."""
     secret = secret_of(file.read_bytes())
     if not secret:
         raise ValueError("the file is empty; write the secret into it")
