@@ -1,8 +1,8 @@
-"""The states of a host of an assisted-service, its moves between them, and its stages with limits. Pure.
+"""The assisted-service's states of a host, the transitions between them, and its stages with time limits.
 
-Names and moves are those of its API, meanings those of its documentation. The stages are those of its
-releases of 2026, and the two that the enhancement "boot-status-reporter" adds: booted with local ignition,
-and with that of the control plane. Limits are those of its internal/host/config.
+Names and transitions follow the service's API, meanings its documentation. The stages are those of its
+releases of 2026, and the two of the enhancement "boot-status-reporter": booted with local ignition, and with
+control plane ignition. The limits are those of its internal/host/config.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class HostState(StrEnum):
 
 
 class Signal(StrEnum):
-    """A signal of a host, as a receiver sees it."""
+    """A signal from or about a host that can change its state."""
 
     REGISTERED = "its agent registers"
     SILENT = "its agent has not called for three minutes"
@@ -48,7 +48,7 @@ class Signal(StrEnum):
 
 
 class Position(StrEnum):
-    """The position of a host on its way, counted from the reboot into its disk."""
+    """The position of a host relative to its reboot into its disk."""
 
     BEFORE = "before its reboot"
     REBOOTING = "rebooting"
@@ -57,7 +57,7 @@ class Position(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A row of the table: where a signal brings a host."""
+    """A row of the transition table."""
 
     signal: Signal
     sources: frozenset[HostState]
@@ -91,7 +91,7 @@ MEANINGS: Final = {
 DISCOVERY: Final = frozenset(
     {HostState.DISCOVERING, HostState.PENDING_FOR_INPUT, HostState.KNOWN, HostState.INSUFFICIENT}
 )
-"""The states before anybody asks for the installation, while the agent calls."""
+"""The states before the installation, while the agent calls."""
 PREPARATION: Final = frozenset({HostState.PREPARING, HostState.PREPARED, HostState.PREPARING_FAILED})
 INSTALLATION: Final = frozenset({HostState.INSTALLING, HostState.IN_PROGRESS, HostState.PENDING_ACTION})
 RESET: Final = frozenset({HostState.RESETTING, HostState.RESETTING_PENDING_ACTION})
@@ -100,7 +100,7 @@ FAILED: Final = frozenset({HostState.ERROR, HostState.CANCELLED})
 WAITING: Final = frozenset(
     {HostState.DISCONNECTED, HostState.PENDING_ACTION, HostState.RESETTING_PENDING_ACTION}
 )
-"""States in which somebody has to act."""
+"""States that need user action."""
 
 _BEGUN: Final = frozenset({HostState.INSTALLING, HostState.IN_PROGRESS})
 _BEFORE: Final = frozenset({Position.BEFORE})
@@ -178,17 +178,17 @@ MOVES: Final = (
         info="Reset the host by booting it from the live image",
     ),
 )
-"""The first row that fits counts. What no row has changes nothing."""
+"""The first matching row is used. Without a matching row, the state does not change."""
 
 
 def move_of(state: str, signal: Signal, position: Position) -> Move | None:
-    """Return the move that a signal causes in a state; None if the host stays."""
+    """Return the transition that a signal causes in a state, or None."""
     rows = (row for row in MOVES if row.signal is signal and position in row.at)
     return next((row for row in rows if state in row.sources), None)
 
 
 def meaning_of(state: str) -> str:
-    """Return the meaning of a state, in one sentence; empty for a state that no table has."""
+    """Return the meaning of a state in one sentence, or empty for an unknown state."""
     return MEANINGS.get(HostState(state), "") if state in set(HostState) else ""
 
 
@@ -239,7 +239,7 @@ ALL_STAGES: Final = frozenset({*_MASTER, *_WORKER, *_BOOTSTRAP, *_SINGLE_NODE, F
 
 
 def stages_of(role: str, *, is_bootstrap: bool = False, is_single_node: bool = False) -> tuple[str, ...]:
-    """Return the stages of a host of that role, in order; none while the role is yet to be assigned."""
+    """Return the stages of a role in order; empty while no role is assigned."""
     if is_single_node:
         return _SINGLE_NODE
     if is_bootstrap:
@@ -248,14 +248,12 @@ def stages_of(role: str, *, is_bootstrap: bool = False, is_single_node: bool = F
 
 
 def percentage_of(stage: str, stages: tuple[str, ...]) -> int:
-    """Return the progress of a host that has reached a stage, in per cent; 0 for a stage that is not its
-    own.
-    """
+    """Return the progress in per cent of a host in a stage; 0 if the role does not have the stage."""
     return (stages.index(stage) + 1) * 100 // len(stages) if stage in stages else 0
 
 
 def limit_of(stage: str, *, is_single_node: bool = False) -> float:
-    """Return the seconds from the last news of a stage after which the host is late in it."""
+    """Return the seconds since the last report of a stage after which the host is late."""
     if stage == REBOOTING and is_single_node:
         return _REBOOTING_SINGLE_NODE
     return _LIMITS.get(stage, _USUAL)

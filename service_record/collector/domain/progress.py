@@ -1,6 +1,6 @@
-"""The progress of a build: what is kept of its steps, whatever their number. Pure.
+"""The progress of a build, in a size that does not grow with the number of its steps.
 
-Reports that come again and again, as a host in a loop sends them, are told once, with how often.
+Repeated rounds of reports, which a host in a loop sends, are listed once with their number.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -16,7 +16,7 @@ COMPLETE: Final = 100.0
 _MOST_LABELS: Final = 256
 _MOST_BOOTS: Final = 32
 _AFTERWARDS: Final = 3600.0
-"""Seconds after its end in which a build may still report steps that it had not."""
+"""New steps within this time after its end still belong to a complete build."""
 
 
 class StepFailure(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,7 +38,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     started_at: float
     updated_at: float
     key: str = ""
-    """The name that its template gives it."""
+    """The template's name of the build."""
     action: str = ""
     label: str = ""
     """The label of the latest step."""
@@ -51,23 +51,23 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     farthest: float = 0.0
     """The highest that was."""
     fresh_at: float = 0.0
-    """The time of its last progress: a report of something new in this build."""
+    """The time of the last progress: a report that is new in this build."""
     fresh_name: str = ""
     """The step that was reported then."""
     open: dict[str, float] = {}
-    """Label -> since when, of steps that began and did not end."""
+    """Label -> start time of each unfinished step."""
     seen: dict[str, int] = {}
-    """Label and status -> how often they were reported."""
+    """Label and status -> number of reports."""
     repeats: dict[str, int] = {}
-    """Label -> how often that step began anew since the build last got further."""
+    """Label -> number of restarts of the step since the last progress."""
     again_name: str = ""
-    """The step that did so most often."""
+    """The step with the most restarts."""
     boots: tuple[str, ...] = ()
-    """Boot ids since the build last got further, in order."""
+    """Boot ids since the last progress, in order."""
     failure: StepFailure | None = None
     """The latest failure, unless that step was done later."""
     ended_at: float | None = None
-    """The time at which it was complete; it stays so until another build begins."""
+    """The time at which the build was complete. It stays complete until another build begins."""
 
     @property
     def again(self) -> int:
@@ -76,21 +76,21 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StepFinished(msgspec.Struct, frozen=True):
-    """A step that ended with this report."""
+    """A step that a report finished."""
 
     label: str
     status: StepStatus
     seconds: float | None
-    """The duration; None if its beginning was not reported."""
+    """The duration, or None if the start was not reported."""
     logs: str
 
 
 def begins_build(progress: Progress | None, step: ReportedStep, now: float) -> bool:
-    """Return whether a step is the first of a new build: a host installed anew, not one that tries again.
+    """Return True if a step begins a new build of a host, rather than a retry.
 
-    It is when its template names another build or action than before. It is, too, when the build before is
-    complete and the step starts over: it was reported in that build, and is not the one that completed it.
-    A step that is new then comes after the end, as a first boot does, unless that was long ago.
+    It does if its build name or action differs from the present build. It also does if the present build is
+    complete and already had this step, except for the step that completed it. A step that is new to a
+    complete build, such as a first boot, belongs to that build for an hour.
     """
     if progress is None:
         return True
@@ -105,16 +105,16 @@ def begins_build(progress: Progress | None, step: ReportedStep, now: float) -> b
 
 
 def first(step: ReportedStep, number: int, now: float) -> Progress:
-    """Return a build that begins with a step; `advance` still has to process that step."""
+    """Return the progress of a new build. Call `advance` with the step afterwards."""
     return Progress(
         number=number, started_at=now, updated_at=now, key=step.build, action=step.action, fresh_at=now
     )
 
 
 def advance(progress: Progress, step: ReportedStep, now: float, *, is_last: bool = False) -> Progress:
-    """Return the build with one more report.
+    """Return the progress after a report.
 
-    `is_last`: of the steps that an operator defined it is the last.
+    `is_last`: an operator defined this step as the last one.
     """
     report = f"{step.label}:{step.status}"
     is_further = report not in progress.seen or (step.percentage or 0.0) > progress.farthest
@@ -147,10 +147,10 @@ def advance(progress: Progress, step: ReportedStep, now: float, *, is_last: bool
 
 
 def ended(progress: Progress, step: ReportedStep, now: float) -> tuple[StepFinished, ...]:
-    """Return the steps that a report ends, seen from the build before it.
+    """Return the steps that a report finishes, given the progress before it.
 
-    That is the step it tells the end of, and a step before it of which only was told that it happened: of
-    those nothing else tells how long they took.
+    These are the step whose end is reported, and a previous step that was reported without a status: it
+    lasted until this report.
     """
     finished = []
     if progress.label and progress.status is StepStatus.REPORTED and progress.label != step.label:
@@ -164,7 +164,7 @@ def ended(progress: Progress, step: ReportedStep, now: float) -> tuple[StepFinis
 
 
 def _passed(since: float | None, now: float) -> float | None:
-    """Return the seconds since then; None if that is unknown, or the clock was set back meanwhile."""
+    """Return the seconds since a time; None if it is unknown or the clock was set back."""
     return None if since is None or now < since else now - since
 
 
@@ -200,7 +200,7 @@ def _repeats(progress: Progress, step: ReportedStep) -> dict[str, int]:
 
 
 def _boots(progress: Progress, step: ReportedStep, *, is_further: bool) -> tuple[str, ...]:
-    """Return the number of boots in a row without anything new, after the last with news."""
+    """Return the number of consecutive boots without progress."""
     if is_further:
         return (step.boot_id,) if step.boot_id else progress.boots[-1:]
     if not step.boot_id or step.boot_id in progress.boots:
@@ -220,12 +220,12 @@ def _failure(progress: Progress, step: ReportedStep, now: float) -> StepFailure 
 
 T = TypeVar("T")
 _LONGEST: Final = 32
-"""Reports of a round that is recognised when it comes again."""
+"""Maximum number of reports in a round whose repetition is recognized."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repeated(Generic[T]):
-    """A round of reports, of one at least, that came so often in a row."""
+    """A round of one or more reports, and how often it was repeated in a row."""
 
     first: tuple[T, ...]
     """The first round."""
@@ -259,7 +259,7 @@ def repeated(items: Iterable[T], key: Callable[[T], Hashable]) -> tuple[Repeated
 
 
 def _round_at(keys: Sequence[Hashable], at: int) -> tuple[int, int]:
-    """Return length and count of the round that begins there: the shortest of those that repeat."""
+    """Return the length and count of the shortest repeated round that begins at an index."""
     for length in range(1, min(_LONGEST, (len(keys) - at) // 2) + 1):
         count = 1
         while keys[at + count * length : at + (count + 1) * length] == keys[at : at + length]:

@@ -1,6 +1,6 @@
-"""Reports of steps as templates write them: JSON, forms, queries, and the body in the RFC's thread. Pure.
+"""Parse reports of steps: JSON, forms, queries, cloud-init's events, and the body in the RFC's thread.
 
-What can be made sense of is taken, with a note of what was wrong: a template that is refused tells nothing.
+Invalid values are dropped or corrected with a note, because a refused report would be lost.
 """
 
 import math
@@ -32,11 +32,11 @@ _NO_FAILURE: Final = re.compile(
 
 
 class UnreadableReport(Exception):  # noqa: N818  # what is told of a report, not a fault of ours
-    """The reason why a report cannot be used, in one line."""
+    """A report cannot be used. The message is the reason in one line."""
 
 
 def step_of(fields: Mapping[str, Any]) -> ReportedStep:
-    """Return the step in the members of a JSON object, of a form or of a query. Raises UnreadableReport."""
+    """Return the step in the fields of a JSON object, a form or a query. Raises UnreadableReport."""
     notes: list[str] = []
     label = _text(fields, "label", notes)
     name = _text(fields, "name", notes) or label
@@ -61,8 +61,9 @@ def step_of(fields: Mapping[str, Any]) -> ReportedStep:
 
 
 def update_of(fields: Mapping[str, Any]) -> tuple[str, ReportedStep]:
-    """Return host and step of the body in use in the RFC's thread: its `name` is the host's, its `status` a
-    text.
+    """Return the host and the step in the body of the RFC's thread.
+
+    Its `name` is the host's name, its `status` a text.
     """
     host = str(fields.get("name") or "")
     if not host:
@@ -86,8 +87,8 @@ LAST_STAGE: Final = "modules-final"
 def event_of(fields: Mapping[str, Any], *, has_failed: bool) -> ReportedStep:
     """Return the step in an event of cloud-init's reporting webhook. Raises UnreadableReport.
 
-    The end of cloud-init completes the build, unless something in it has failed. Fields and results are those
-    of cloudinit/reporting/events.py.
+    The end of cloud-init completes the build, unless a step failed. Fields and results are those of
+    cloudinit/reporting/events.py.
     """
     name, kind = str(fields.get("name") or ""), str(fields.get("event_type") or "")
     if not name or kind not in {"start", "finish"}:
@@ -110,7 +111,7 @@ _RESULTS: Final = {"SUCCESS": StepStatus.DONE, "WARN": StepStatus.DONE, "FAIL": 
 
 
 def _status_in(text: str) -> str:
-    """Return the status; that webhook reports failures in words, at any percentage."""
+    """Return the status. The texts report failures in words, at any percentage."""
     words = _NO_FAILURE.sub(" ", text.lower().replace("_", " "))
     return StepStatus.FAILED if _FAILURE.search(words) else StepStatus.REPORTED
 

@@ -1,5 +1,6 @@
-"""Choice of builds to delete, by age and by size: of each host its first and its last failure stay, and its
-latest build, as long as there is space. Pure.
+"""Choose the builds to delete by age and size.
+
+The first and the last failure and the latest build of each host are kept as long as there is space.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -8,12 +9,12 @@ from itertools import groupby
 from typing import Final
 
 FAILURES: Final = frozenset({"failed", "looping", "stuck"})
-"""Verdicts of a build that did not end well."""
+"""Verdicts of failed builds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBuild:
-    """A build as it is stored."""
+    """A stored build."""
 
     host_id: int
     number: int
@@ -24,7 +25,7 @@ class StoredBuild:
     steps: int
     bundles: int
     size: int
-    """Bytes that it takes, its bundles included: an estimate."""
+    """Estimated size in bytes, including bundles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +33,9 @@ class ForgetPlan:
     """The builds to delete."""
 
     builds: tuple[StoredBuild, ...] = ()
-    """Oldest first; after them, largest first, those that only a lack of space deletes."""
+    """Oldest first; then, largest first, builds that are deleted only for lack of space."""
     before: float | None = None
-    """The age limit, as a time, of rows that have no build: events, and files of records that others have
-    replaced.
-    """
+    """Rows without a build from before this time are deleted: events, and replaced record files."""
 
     @property
     def size(self) -> int:
@@ -44,10 +43,10 @@ class ForgetPlan:
 
 
 def plan(builds: Collection[StoredBuild], *, before: float | None, excess: int) -> ForgetPlan:
-    """Plan to delete builds without a report since that time, and more, oldest first, until `excess` bytes
-    are free.
+    """Plan to delete builds without a report since a time, and more, oldest first, to free `excess` bytes.
 
-    Where that is too little, what would stay is deleted too, largest first: a full disk refuses every host.
+    If that is not enough, builds that are normally kept are deleted too, largest first: with a full disk, all
+    reports would be refused.
     """
     ordered = sorted(_forgettable(builds), key=lambda build: (build.updated_at, build.host_id, build.number))
     chosen: list[StoredBuild] = []

@@ -1,4 +1,4 @@
-"""Budgets for silence before a host counts as stuck: given, of a stage, learnt, or by default. Pure."""
+"""Budgets: the silence after which a host is stuck. They are given, of a stage, learnt, or the default."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,15 +9,14 @@ from service_record.collector.domain.host_states import limit_of
 from service_record.collector.domain.statistics import percentile
 
 DEFAULT: Final = 15 * 60.0
-"""Seconds: what the RFC's thread gives a host after its network boot."""
+"""In seconds. The RFC's thread gives this time to a host after its network boot."""
 SILENT: Final = 24 * 3600.0
-"""Seconds after which a stuck host counts as silent, at least."""
+"""Minimum time in seconds after which a stuck host is silent."""
 FEWEST: Final = 10
-"""Earlier builds that something is learnt from."""
+"""Minimum number of earlier builds to learn from."""
 LEAST_LEARNT: Final = 120.0
 TIMES: Final = 2
-"""The multiple of its p99 that a step may take: at the p99 itself one host of a hundred would be called
-stuck.
+"""A learnt budget is this multiple of the p99. With the p99 itself, one of a hundred hosts would be stuck.
 """
 
 
@@ -37,10 +36,10 @@ class SilenceBudget:
     seconds: float
     basis: SilenceBasis
     builds: int = 0
-    """The number of earlier builds behind it."""
+    """The number of earlier builds that it is learnt from."""
 
     def __str__(self) -> str:
-        """Return the reason of its length, as part of a sentence."""
+        """Return the source of the budget as part of a sentence."""
         match self.basis:
             case SilenceBasis.GIVEN:
                 return "as given for this step"
@@ -62,7 +61,7 @@ class Took:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """A time in which the collector could not take reports."""
+    """A time in which the collector could not receive reports."""
 
     began_at: float
     ended_at: float
@@ -72,7 +71,7 @@ def count_from(since: float, seconds: float, absences: Sequence[Absence]) -> flo
     """Return the time from which a limit of `seconds` counts.
 
     That is `since`, or the end of an absence that began before the limit had passed: reports may have been
-    lost meanwhile, so the host has its whole time again. `absences` are in order.
+    lost meanwhile, so the limit starts again. `absences` are in order.
     """
     for absence in absences:
         if absence.ended_at > since and absence.began_at < since + seconds:
@@ -88,15 +87,15 @@ class SilenceBudgets:
     given: Mapping[str, float] = field(default_factory=dict)
     """Label -> seconds, as an operator defined them."""
     took: Mapping[str, tuple[Took, ...]] = field(default_factory=dict)
-    """Label -> what it took in earlier builds, the latest of them."""
+    """Label -> durations in the latest earlier builds."""
     absences: Sequence[Absence] = ()
     """Absences of the collector, oldest first."""
 
     def of_step(self, label: str, group: str, release: str) -> SilenceBudget:
-        """Return the time that a step may take on a host of that group with that release.
+        """Return the budget of a step on a host of this group and release.
 
-        It is learnt from hosts of the same group and release; where these are too few, from those of the
-        same release, of the same group, or from all.
+        It is learnt from hosts of the same group and release; if there are too few, from those of the same
+        release, then of the same group, then from all.
         """
         if label in self.given:
             return SilenceBudget(self.given[label], SilenceBasis.GIVEN)
@@ -107,12 +106,12 @@ class SilenceBudgets:
         return SilenceBudget(max(TIMES * percentile(seconds, 99), least), SilenceBasis.LEARNT, len(seconds))
 
     def typical_of_step(self, label: str, group: str, release: str) -> float | None:
-        """Return the seconds in which half of the earlier builds did it; None if these are too few."""
+        """Return the median duration in seconds in earlier builds; None if there are too few."""
         seconds = self._alike(label, group, release)
         return percentile(seconds, 50) if seconds else None
 
     def _alike(self, label: str, group: str, release: str) -> Sequence[float]:
-        """Return the durations of a step in the most similar builds, in order; none if these are too few."""
+        """Return the sorted durations of a step in the most similar builds; empty if there are too few."""
         durations = self.took.get(label, ())
         for alike in (
             (one.seconds for one in durations if (one.group, one.release) == (group, release)),

@@ -1,4 +1,4 @@
-"""Statistics of the steps of many builds: how long they take, how often they fail, and why. Pure."""
+"""Statistics of the steps of many builds: durations, number of failures, and their causes."""
 
 import math
 from collections import Counter
@@ -11,7 +11,7 @@ _TOP: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """A step that ended, in some build of some host."""
+    """A finished execution of a step."""
 
     label: str
     group: str
@@ -19,7 +19,7 @@ class Execution:
     seconds: float | None
     is_failed: bool
     signature: str = ""
-    """The signature of a failure: its message without the parts that differ each time."""
+    """The signature of a failure: its message without variable parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True)
 class FailureSeen:
-    """A failure with the number of times that it was seen."""
+    """A failure and its number of occurrences."""
 
     signature: str
     count: int
@@ -41,18 +41,18 @@ class FailureSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStatistics:
-    """One step, over all hosts or over those of one group or release."""
+    """The statistics of a step, for all hosts or those of a group or release."""
 
     label: str
     group: str | None
-    """The group; None if groups are not told apart."""
+    """The group, or None if the statistics are not split by group."""
     release: str | None
     count: int
     failed: int
     failure_rate: float
     """0 to 1."""
     times: Percentiles | None
-    """Times of the executions that did not fail; None if no beginning was reported."""
+    """Durations of successful executions; None if no start was reported."""
     failures: tuple[FailureSeen, ...]
     """The most frequent first."""
 
@@ -76,9 +76,7 @@ class _Sum:
 def statistics(
     executions: Iterable[Execution], *, by_group: bool = False, by_release: bool = False
 ) -> tuple[StepStatistics, ...]:
-    """Return the statistics of each step, those that fail most often first, then by label, group
-    and release.
-    """
+    """Return the statistics of each step, sorted by number of failures, label, group and release."""
     sums: dict[tuple[str, str | None, str | None], _Sum] = {}
     for execution in executions:
         group = execution.group if by_group else None
@@ -91,7 +89,7 @@ def statistics(
 
 
 def percentile(ordered: Sequence[float], per_cent: float) -> float:
-    """Return the nearest rank of at least one ordered value: one of the values, never between two."""
+    """Return a percentile of sorted values by the nearest-rank method: always one of the values."""
     return ordered[max(0, math.ceil(len(ordered) * per_cent / 100) - 1)]
 
 

@@ -1,6 +1,6 @@
-"""A step of a host's provisioning as it was reported. Pure.
+"""A reported step of a host's provisioning.
 
-The words are those of the RFC "Tracking provisioning progress of hosts": name, label, priority, status, logs.
+The names of fields are those of the RFC "Tracking provisioning progress of hosts".
 """
 
 import hashlib
@@ -12,9 +12,9 @@ from operator import attrgetter
 from typing import Final
 
 LONGEST_LOGS: Final = 65_535
-"""Bytes of a report's logs that are kept, of its end, as Foreman keeps of a failed build's output."""
+"""Only the last part of a report's logs is stored, of the same size as in Foreman."""
 LONGEST_NAME: Final = 255
-"""Characters of a name, a label or an action."""
+"""Maximum number of characters of a name, a label or an action."""
 TRIMMED: Final = "Output trimmed"
 
 _NOT_A_LABEL: Final = re.compile(r"[^a-z0-9]+")
@@ -28,21 +28,21 @@ class StepStatus(StrEnum):
     DONE = "done"
     FAILED = "failed"
     REPORTED = "reported"
-    """A step that happened, and no more: the RFC's simple reports have no status."""
+    """The step happened; nothing else is known. The RFC's simple reports have no status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedStep:
-    """One report, within its limits and free of control characters."""
+    """A report within the limits and without control characters."""
 
     label: str
     """The key of a step: lower case, digits and `_`."""
     name: str
-    """The name for people."""
+    """The displayed name."""
     status: StepStatus
     priority: int = 0
     percentage: float | None = None
-    """0 to 100, of the whole provisioning."""
+    """0 to 100, progress of the whole provisioning."""
     action: str = ""
     """The kind of work on the host: `install`, `rebuild` and the like."""
     logs: str = ""
@@ -50,30 +50,30 @@ class ReportedStep:
     """The time by the host's own clock, in seconds since 1970."""
     boot_id: str = ""
     build: str = ""
-    """The template's name of this build; another one than before begins a new build."""
+    """The template's name of this build. A different name begins a new build."""
     sequence: int | None = None
     """The number of this report among the reports of its host in one boot."""
     group: str = ""
     release: str = ""
     notes: tuple[str, ...] = ()
-    """Faults of the report, and how each was mended."""
+    """Remarks on invalid values and their corrections."""
     is_known: bool = True
-    """False where an operator has defined the steps, and this is not one of them."""
+    """False if an operator defined the steps, and this is not one of them."""
 
 
 # `dataclasses.astuple` copies each value and was a third of the time to store a report.
 _all_fields: Final = attrgetter(*(field.name for field in fields(ReportedStep)))
 
 REPEAT_SECONDS: Final = 60.0
-"""A report without an id counts once if it comes again, unchanged, within this time."""
+"""An unchanged report without an id counts once within this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportIdentity:
-    """Recognizes a report that is sent again."""
+    """The identity by which repeated reports are recognized."""
 
     number: int
-    """63 bits of a digest; compare it only among the reports of one host."""
+    """63 bits of a digest. It is unique only within the reports of one host."""
     has_id: bool
     """True if the sender named the report. Otherwise all its fields are compared, for REPEAT_SECONDS."""
 
@@ -92,10 +92,10 @@ def identify_report(step: ReportedStep, key: str = "") -> ReportIdentity:
 
 @lru_cache(4096)  # hosts report the same steps again and again
 def label_of(name: str) -> str:
-    """Return the label of a step that has only a name, as the snippets make it."""
+    """Return the label of a step with only a name, as the snippets make it."""
     return _NOT_A_LABEL.sub("_", name.lower()).strip("_")[:LONGEST_NAME] or "step"
 
 
 def readable(text: str) -> str:
-    """Return a text without control characters; those that would end a line become spaces."""
+    """Return a text without control characters. Line breaks become spaces."""
     return text if text.isprintable() else _CONTROL.sub(" ", text)

@@ -1,6 +1,6 @@
-"""Verdicts on a host: progressing, stuck, looping, failed, done or silent, and why. Pure.
+"""Verdicts on hosts (progressing, stuck, looping, failed, done or silent) and their reasons.
 
-Whatever is looked at is as it was last told; a verdict changes with news, or when `due_at` has come.
+The inputs are the last reported facts. A host is judged again after new reports, or at `due_at`.
 """
 
 import hashlib
@@ -24,9 +24,10 @@ from service_record.diagnosis.budget import DEFAULT_SECONDS
 from service_record.diagnosis.failures import signature
 
 LOOP: Final = 3
-"""Beginnings of one step, or boots, in a row without anything new: two may be a second try. The default."""
+"""Default number of starts of a step, or of boots, without progress that count as a loop. Two may be a retry.
+"""
 _LONGEST_CAUSE: Final = 300
-"""Characters of a failure's logs in a reason."""
+"""Maximum number of characters of a failure's logs in a reason."""
 
 
 class FleetVerdict(StrEnum):
@@ -45,25 +46,25 @@ class FleetVerdict(StrEnum):
 
 
 ABANDONED: Final = "abandoned"
-"""The verdict of a build that another build overtook before it was complete or had failed. No host has it."""
+"""The verdict of a build that was replaced before it was complete or failed. Hosts never have it."""
 
 
 class RecordsVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The verdict on the service records of a host; `hosts.records_verdict` has it as JSON."""
+    """The verdict on the service records of a host, stored as JSON in `hosts.records_verdict`."""
 
     verdict: str
-    """A word of `diagnosis.findings.Verdict`."""
+    """A value of `diagnosis.findings.Verdict`."""
     reason: str
     """The root cause, as a sentence."""
     service: str = ""
     stage: str = ""
     at: float = 0.0
-    """The time at which the latest of the evidence behind it was received."""
+    """The time at which its latest evidence was received."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallationSeen:
-    """The progress of a host, as its assisted-service sees it."""
+    """The installation of a host as the assisted-service sees it."""
 
     stage: str
     status: str
@@ -78,7 +79,7 @@ class HostFacts:
 
     first_seen: float
     heard_at: float
-    """The time at which anything of it was received last: a step, a stage, entries, a bundle."""
+    """The time of the latest report: a step, a stage, record entries or a bundle."""
     group: str = ""
     release: str = ""
     progress: Progress | None = None
@@ -92,17 +93,17 @@ class HostVerdict:
 
     verdict: FleetVerdict
     reason: str
-    """One sentence for a person."""
+    """One sentence."""
     since: float
-    """The time of its last other news: progress, a report, completion, failure."""
+    """The time of the event behind the verdict: the last progress, report, completion or failure."""
     due_at: float | None = None
-    """The time at which this changes without further reports; None if it would not."""
+    """The time at which the verdict changes if there are no more reports, or None."""
 
 
 def judge(facts: HostFacts, budgets: SilenceBudgets, now: float, loop_after: int = LOOP) -> HostVerdict:
-    """Return the verdict of the first rule that has one; without one, time decides.
+    """Return the verdict of the first matching rule, or else that of the silence rules.
 
-    `loop_after` is how many beginnings of one step, or boots, in a row without anything new are a loop.
+    `loop_after`: number of starts of a step, or of boots, without progress that count as a loop.
     """
     return (
         _done(facts)
@@ -115,10 +116,9 @@ def judge(facts: HostFacts, budgets: SilenceBudgets, now: float, loop_after: int
 
 
 def cause_of(verdict: FleetVerdict, reason: str, host: str) -> str:
-    """Return the key that hosts in the same trouble share: same verdict, same reason except for variable
-    parts.
+    """Return the key of a host's trouble: its verdict and its reason without variable parts.
 
-    Numbers, times, addresses, disks and the host's own name vary. Empty for a host that is in no trouble.
+    Variable parts are numbers, times, addresses, disks and the host's name. Empty for a host without trouble.
     """
     if not verdict.is_bad:
         return ""
@@ -127,10 +127,9 @@ def cause_of(verdict: FleetVerdict, reason: str, host: str) -> str:
 
 
 def judge_overtaken(facts: HostFacts, last: HostVerdict | None) -> tuple[str, str]:
-    """Return the final verdict and reason of a build when another build of its host begins.
+    """Return the final verdict and reason of a build that a newer build replaces.
 
-    `last` is the latest verdict of the host in this build, if it was judged. It counts unless it is out of
-    date.
+    `last` is the latest verdict of the host in this build, or None. It is used unless it is out of date.
     """
     if (done := _done(facts)) is not None:
         return done.verdict.value, done.reason
@@ -148,14 +147,16 @@ def judge_overtaken(facts: HostFacts, last: HostVerdict | None) -> tuple[str, st
 
 
 def _is_current(last: HostVerdict, progress: Progress | None) -> bool:
-    """Return whether a bad verdict still holds: a loop until something new comes, others until any report."""
+    """Return True if a bad verdict is still valid: a loop until there is progress, others until the next
+    report.
+    """
     if progress is None or not last.verdict.is_bad:
         return False
     return last.since >= (progress.fresh_at if last.verdict is FleetVerdict.LOOPING else progress.updated_at)
 
 
 def duration(seconds: float) -> str:
-    """Return a budget in a sentence: `8 s`, `15 min`, `1 h 30 min`, `24 h`."""
+    """Format a budget for a sentence: `8 s`, `15 min`, `1 h 30 min`, `24 h`."""
     if seconds < 2 * 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -173,7 +174,7 @@ _BECAME: Final = {
 
 
 def _done(facts: HostFacts) -> HostVerdict | None:
-    """Return the verdict of a complete build, which stays complete until another build begins."""
+    """Return `done` for a complete build. It stays complete until another build begins."""
     progress, installation = facts.progress, _installation(facts)
     if progress is not None and progress.ended_at is not None:
         return HostVerdict(FleetVerdict.DONE, f"{progress.name} completed it.", progress.ended_at)
@@ -213,7 +214,7 @@ def _failed(facts: HostFacts) -> HostVerdict | None:
 
 
 def _records_are_bad(facts: HostFacts) -> HostVerdict | None:
-    """Return the verdict over service records, unless the host got further after them."""
+    """Return the verdict by service records, unless the host made progress after them."""
     records = _records(facts)
     fresh_at = facts.progress.fresh_at if facts.progress else 0.0
     calm = {"running", "stopped", "unknown", "succeeded"}
@@ -241,8 +242,9 @@ def _asks_for_help(facts: HostFacts) -> HostVerdict | None:
 
 
 def _waiting(facts: HostFacts, budgets: SilenceBudgets, now: float) -> HostVerdict:
-    """Return the verdict over time: progressing until the budget is spent, then stuck (or failed, if
-    something has), then silent.
+    """Return the verdict by silence.
+
+    A host is progressing until its budget is spent, then stuck (failed if a step failed), then silent.
     """
     what, since, budget = _latest(facts, budgets)
     progress = facts.progress
@@ -264,7 +266,7 @@ def _waiting(facts: HostFacts, budgets: SilenceBudgets, now: float) -> HostVerdi
 
 
 def _latest(facts: HostFacts, budgets: SilenceBudgets) -> tuple[str, float, SilenceBudget]:
-    """Return the last news, the time since which nothing is new, and the budget for that."""
+    """Return the last report, the time since which there is no other, and the budget."""
     progress, installation = facts.progress, _installation(facts)
     since = max(facts.heard_at, progress.updated_at if progress else 0.0)
     if installation is not None and (progress is None or installation.updated_at >= progress.updated_at):
@@ -284,7 +286,7 @@ def _failure(failure: StepFailure, more: str = "") -> HostVerdict:
 
 
 def _failed_with(failure: StepFailure) -> str:
-    """Return the step that failed, the number of times, and the end of its logs."""
+    """Describe a failure: the step, the number of failures, and the end of its logs."""
     times = f" {failure.count} times, the last time" if failure.count > 1 else ""
     last_line = next((line.strip() for line in reversed(failure.logs.splitlines()) if line.strip()), "")
     cause = last_line if len(last_line) <= _LONGEST_CAUSE else f"…{last_line[1 - _LONGEST_CAUSE :]}"
@@ -292,12 +294,15 @@ def _failed_with(failure: StepFailure) -> str:
 
 
 def _joined(what: str, why: str) -> str:
-    """Return the text without its final punctuation, as the sentence may have to go on."""
+    """Return the text without final punctuation, so that a sentence can continue."""
     return f"{what}: {why.strip()}".rstrip(".: ")
 
 
 def _installation(facts: HostFacts) -> InstallationSeen | None:
-    """Return the installation of this build: a host that is installed again still has the earlier one."""
+    """Return the installation if it belongs to this build.
+
+    After a reinstallation it may be that of an earlier build.
+    """
     installation = facts.installation
     return None if installation is None or installation.updated_at < _began(facts) else installation
 
