@@ -1,4 +1,4 @@
-"""Cached answers from many rows: budgets and statistics of earlier builds, counts of hosts."""
+"""Cached results of expensive queries: budgets and statistics of earlier builds, counts of hosts."""
 
 import threading
 import time
@@ -16,11 +16,11 @@ from service_record.collector.store.database import Database
 from service_record.collector.store.fleet import Filters, count_by_verdict
 
 _FRESH: Final = 60.0
-"""Seconds for which what a step took stands."""
+"""How long durations of a step are cached."""
 _MOST_LABELS: Final = 10_000
 _MOST_ANSWERS: Final = 32
 _RESTS: Final = 20
-"""Statistics stand so many times as long as they took to make: they cost a twentieth of a core at most."""
+"""Results are cached for this many times the duration of their query, so queries use at most 5% of a core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +29,15 @@ class Statistics:
 
     steps: tuple[StepStatistics, ...]
     executions: int
-    """The number of executions behind it: the latest ones."""
+    """The number of executions used, the latest ones."""
 
 
 _Question = tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]
-"""Groups of steps, releases of steps, and what tells them apart."""
+"""Groups, releases, and the columns that split the statistics."""
 
 
 class LearnedBaselines:
-    """Durations learned from earlier builds. Asks the database no more often than necessary. Thread-safe."""
+    """Cached durations of steps in earlier builds. Thread-safe."""
 
     def __init__(self, database: Database, default: float, budgets: Mapping[str, float]) -> None:
         self._database = database
@@ -48,13 +48,13 @@ class LearnedBaselines:
         self._lock = threading.Lock()
 
     def set_given(self, budgets: Mapping[str, float]) -> None:
-        """Replace the budgets that an operator gave, in seconds by the label of a step."""
+        """Replace the operator's budgets: label of a step -> seconds."""
         self._given = budgets
 
     def budgets(self, labels: Collection[str], *, with_given: bool = False) -> SilenceBudgets:
         """Return the budgets of these steps.
 
-        `with_given`: also look up what steps with a given budget took, so that their typical time is known.
+        `with_given`: also query durations of steps with an operator's budget, to know their typical duration.
         """
         now = time.monotonic()
         if len(self._took) > _MOST_LABELS:
@@ -68,8 +68,9 @@ class LearnedBaselines:
         return SilenceBudgets(default=self._default, given=self._given, took=took)
 
     def statistics(self, groups: Iterable[str], releases: Iterable[str], by: Iterable[str]) -> Statistics:
-        """Return the durations learned from steps of these groups and releases, by `group`, `release` or
-        both. Groups and releases that are empty are all.
+        """Return statistics of steps, split by `group`, `release` or both.
+
+        Only these groups and releases are included; empty means all.
         """
         question = (tuple(groups), tuple(releases), frozenset(by))
         with self._lock:  # who asks meanwhile gets the same answer
@@ -83,7 +84,7 @@ class LearnedBaselines:
         return answer
 
     def _ask(self, question: _Question) -> tuple[float, Statistics]:
-        """Return the answer, and the time until which it is valid."""
+        """Query the statistics. Return them and the time until which they are valid."""
         began = time.monotonic()
         groups, releases, by = question
         with self._database.reading() as connection:
@@ -95,18 +96,18 @@ class LearnedBaselines:
 
 
 _CHEAP: Final = 0.005
-"""Seconds that an answer may take without being kept."""
+"""Results of faster queries are not cached."""
 
 
 class FleetCounts:
-    """The number of hosts of each verdict, counted no more often than is cheap. Thread-safe."""
+    """Cached number of hosts by verdict. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._answers: OrderedDict[Filters, tuple[float, Mapping[str, int]]] = OrderedDict()
 
     def of(self, connection: Connection, filters: Filters) -> Mapping[str, int]:
-        """Return the counts of a moment ago; for a small fleet the current ones."""
+        """Return the counts, which may be cached if counting is slow."""
         key = replace(filters, verdicts=(), done_since=None if filters.done_since is None else 0.0)
         with self._lock:
             until, counts = self._answers.get(key, (0.0, None))

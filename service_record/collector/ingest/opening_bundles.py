@@ -1,6 +1,6 @@
-"""Opens bundles of anybody once, in a process with so much memory and time, and no more.
+"""Read untrusted bundles in a separate process with limits on memory and time.
 
-It makes both the summary and the page of the records in them.
+One pass produces both the summary and the page of the records.
 """
 
 import os
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value", bound=msgspec.Struct)
 _MIB: Final = 1 << 20
 _LOOK: Final = 0.2
-"""Seconds between two looks whether it is to stop."""
+"""Interval at which the parent checks whether to stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,17 +48,17 @@ class Allowed:
     """Limits on reading one file."""
 
     memory: int = 1024 * _MIB
-    """Bytes, the interpreter's own included."""
+    """Maximum memory in bytes, including the interpreter."""
     seconds: int = 60
-    """The limit of processor time; three times as many of the clock."""
+    """Maximum processor time in seconds. The limit of elapsed time is three times this."""
 
 
 class ReadingStopped(Exception):  # noqa: N818  # what was asked for
-    """Reading was stopped before a file was read."""
+    """The collector stops; the file was not read."""
 
 
 class _NotRead(Exception):  # noqa: N818  # what is told of a file, not a fault of ours
-    """The reason why a file could not be read, in one line."""
+    """A file could not be read. The message is the reason in one line."""
 
 
 def _run_confined(
@@ -69,7 +69,7 @@ def _run_confined(
 ) -> bytes:
     """Run this module with a file as its standard input, and return its output.
 
-    It has `arguments` from `sys.argv[3]` on. Raises OSError, ReadingStopped, _NotRead.
+    `arguments` begin at `sys.argv[3]`. Raises OSError, ReadingStopped or _NotRead.
     """
     allowed = allowed or Allowed()
     command = (sys.executable, "-m", __name__, str(allowed.memory), str(allowed.seconds), *arguments)
@@ -91,7 +91,7 @@ def _run_confined(
 
 
 def _confine(arguments: list[str]) -> int:
-    """Limit the process by the arguments from `_run_confined`; return the bytes of memory that it has."""
+    """Apply the limits in the arguments from `_run_confined`. Return the memory limit in bytes."""
     memory, seconds = map(int, arguments[1:3])
     for limit, most in (
         (resource.RLIMIT_AS, memory),
@@ -123,7 +123,7 @@ def _told_by(
 
 
 def _environment() -> dict[str, str]:
-    """Return the variables by which Python finds our modules again, without the collector's secrets."""
+    """Return the environment that Python needs to find the modules, without the collector's secrets."""
     return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -135,7 +135,7 @@ LIMITS: Final = Limits(
     kept_bytes=64 * _MIB,
     decoder_bytes=128 * _MIB,
 )
-"""Limits far above the bundles of the boot reporter, which have at most 12 MiB."""
+"""Limits of a bundle's content, far above those of the boot reporter, whose bundles have at most 12 MiB."""
 _PACKED_ONLY: Final = "not an archive: it has no named records"
 
 
@@ -160,9 +160,9 @@ def read_bundle(
     allowed: Allowed | None = None,
     is_stopped: threading.Event | None = None,
 ) -> BundleSeen:
-    """Return the contents of a bundle, or why it could not be read. Raises OSError, ReadingStopped.
+    """Return the content of a bundle, or the reason why it was not read. Raises OSError or ReadingStopped.
 
-    `source` is what the bundle is called. `silence`: it is judged so many seconds after its latest entry.
+    `source` is the bundle's name. Records are judged `silence` seconds after their latest entry.
     """
     silence_and_source = ("" if silence is None else str(silence), source)
     try:
@@ -174,14 +174,14 @@ def read_bundle(
 
 
 def _files_in(stream: BufferedReader) -> HostFiles:
-    """Read the files beside the records, in a second pass; the first has reported what is left out."""
+    """Read the other files of the bundle in a second pass. The first pass reported omitted parts."""
     stream.seek(0)
     for content in archive_contents(stream, "", 0.0, lambda _: None, LIMITS):
         yield content.path, content.read
 
 
 def _masked(summary: BundleSeen) -> BundleSeen:
-    """Return the same without secrets: others make bundles too, and not all mask what they quote."""
+    """Return a copy with masked secrets. Bundles of other programs may contain some."""
     rules = Rules()
     try:
         look = _with_masked_texts(summary.look, ("reason", "why"), outgoing_text, rules)
@@ -198,7 +198,7 @@ def _with_masked_texts(
 
 
 def judge_stream(stream: BufferedReader, silence: float | None = None) -> JudgedRecords:
-    """Judge the bundle in a file that can be read twice."""
+    """Judge the bundle in a seekable file."""
     bundle = open_bundle(stream, LIMITS)
     left_out = [str(part) for part in bundle.left_out]
     if bundle.unpacked is not None:

@@ -1,4 +1,4 @@
-"""Sends news to people through `apprise`: mail, chats, pagers. It is imported only where it is used."""
+"""Send notices to mail, chats and pagers with `apprise`, which is imported only if it is used."""
 
 import logging
 import re
@@ -25,8 +25,9 @@ _SILENT: Final = logging.CRITICAL + 1
 
 
 def senders(destinations: Destinations) -> Mapping[str, NewsSender]:
-    """Return the sender for each destination, by its name. Raises DestinationError, which has no
-    URL in it.
+    """Return the senders by name of their destination.
+
+    Raises DestinationError, without URLs in its message.
     """
     by_name: dict[str, NewsSender] = {}
     for one in destinations.all:
@@ -42,7 +43,7 @@ def senders(destinations: Destinations) -> Mapping[str, NewsSender]:
 
 
 def try_all(destinations: Destinations, now: float) -> Mapping[str, bool]:
-    """Send a test to each destination; return by name whether it was accepted. Raises DestinationError."""
+    """Send a test to each destination. Return {name: accepted}. Raises DestinationError."""
     return {name: _is_tried(sender, now) for name, sender in senders(destinations).items()}
 
 
@@ -64,13 +65,13 @@ def _test(before: FleetVerdict, verdict: FleetVerdict, now: float) -> Delivery:
 
 
 class AppriseSender:
-    """Sends news to one URL of apprise's."""
+    """Sends notices to an apprise URL."""
 
     at_once = 1
-    """apprise keeps a pace of its own towards each service."""
+    """One at a time, because apprise limits its own rate for each service."""
 
     def __init__(self, destination: NewsDestination, page: str) -> None:
-        """Make one. Raises DestinationError when apprise does not understand the URL."""
+        """Create a sender. Raises DestinationError if apprise does not accept the URL."""
         self._page = page
         self._service = _service(destination)
 
@@ -92,8 +93,9 @@ class AppriseSender:
 
 
 def _service(destination: NewsDestination) -> "NotifyBase":
-    """Return apprise's own object. The logs of apprise and its libraries have URLs in them: they are
-    dropped.
+    """Return apprise's object for a URL.
+
+    Disables the logs of apprise and its libraries: they contain URLs.
     """
     from apprise import Apprise, AppriseAsset  # 44 MB, only where a destination needs it
 

@@ -1,1 +1,1 @@
-"""The pages: rendered here, styled by one file, live by a stream of events, and whole without a script."""
+"""The web pages: rendered on the server, usable without script, and updated by server-sent events."""

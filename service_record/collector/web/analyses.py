@@ -1,6 +1,6 @@
-"""Analyses of hosts' records for pages: of bundles from the database, of live records made in the background.
+"""Analyses of records for pages: of bundles from the database, of live records made in the background.
 
-No page waits for one: it is shown without at first, and has it as news.
+No page waits for an analysis: it is first shown without one, and updated when it is ready.
 """
 
 import logging
@@ -19,9 +19,9 @@ from service_record.collector.process import Collector
 from service_record.collector.store.bundle_rows import RecordsSource, analysis_of, source_of, write_records
 
 _MOST: Final = 64
-"""Hosts whose analyses are kept."""
+"""Maximum number of hosts with cached analyses."""
 _REST: Final = 5.0
-"""Seconds between two analyses of a host that sends records as they are written."""
+"""Minimum time between two analyses of a host that sends live records."""
 _log: Final = logging.getLogger(__name__)
 
 
@@ -32,18 +32,18 @@ class AnalysisSeen:
     source: RecordsSource | None
     """The source of the records; None if the host has sent none."""
     analysis: Analysis | None = None
-    """The analysis of this source, or of the one before while `is_pending`."""
+    """The analysis of this source, or of a previous one while `is_pending`."""
     is_pending: bool = False
 
     @property
     def mark(self) -> str:
-        """Return a key that tells one state from another."""
+        """Return a key that changes with the analysis."""
         return "" if self.source is None else f"{self.source.mark} {self.is_pending}"
 
 
 @dataclass(frozen=True, slots=True)
 class _MadeAnalysis:
-    """An analysis, its source, and the time at which it was made, by the monotonic clock."""
+    """An analysis, its source, and the monotonic time at which it was made."""
 
     mark: str
     analysis: Analysis
@@ -55,7 +55,7 @@ class _MadeAnalysis:
 
 
 class Analyses:
-    """The analyses that were requested lately. Close it before the collector."""
+    """A cache of requested analyses. Close it before the collector."""
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
@@ -71,7 +71,7 @@ class Analyses:
         self._pool.shutdown(cancel_futures=True)
 
     def of(self, host: str) -> AnalysisSeen:
-        """Return the known analysis; if it is old or missing, start making it."""
+        """Return the cached analysis. If it is missing or out of date, start making one."""
         with self._collector.database.reading() as connection:
             source = source_of(connection, host)
             if source is None:

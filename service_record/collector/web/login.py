@@ -1,4 +1,4 @@
-"""Signing in with a token that may read, the session in a cookie, and signing out."""
+"""Log in with a token, session cookies, and log out."""
 
 from http import HTTPStatus
 from typing import Final
@@ -26,7 +26,7 @@ _COOKIE: Final = "service-record"
 
 
 def for_anybody(handler: Handler) -> Handler:
-    """Return the page for people without a session, too. Refusals are pages."""
+    """Return a handler that needs no session and shows refusals as pages."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -38,7 +38,7 @@ def for_anybody(handler: Handler) -> Handler:
 
 
 def for_readers(handler: Handler) -> Handler:
-    """Return the page for whoever is signed in; others are asked to."""
+    """Return a handler that needs a session, and otherwise redirects to the login form."""
 
     async def answer(request: Request) -> Response:
         grant = await grant_of(request)
@@ -55,7 +55,7 @@ def for_readers(handler: Handler) -> Handler:
 
 
 def _sign_in(request: Request) -> Response:
-    """Redirect people to the login form; refuse programs."""
+    """Redirect browsers to the login form, and refuse other clients."""
     if "text/html" in request.headers.get("accept", ""):
         place = _place(request) if request.method == "GET" else "/"
         return RedirectResponse(f"/login?next={quote(place, safe='')}", HTTPStatus.SEE_OTHER)
@@ -63,7 +63,7 @@ def _sign_in(request: Request) -> Response:
 
 
 def refused_page(refusal: Refusal) -> Response:
-    """Return a page for people with the refusal and its reason."""
+    """Return an error page with the reason of a refusal."""
     answer = page(
         "refused.html", refusal.status, title=refusal.status.phrase, reason=str(refusal), signed_in=""
     )
@@ -72,7 +72,7 @@ def refused_page(refusal: Refusal) -> Response:
 
 
 async def grant_of(request: Request) -> Grant | None:
-    """Return the rights of a request's session; None without one that is good."""
+    """Return the rights of a request's session, or None without a valid session."""
     session = request.cookies.get(cookie_name(request), "")
     if not session:
         return None
@@ -90,14 +90,14 @@ def cookie_name(request: Request) -> str:
 
 
 def is_local(place: str) -> bool:
-    """Return whether a redirect there stays here: `//host` is another host, and a backslash counts as `/`."""
+    """Return True if a redirect stays on this host. `//host` does not; browsers read a backslash as `/`."""
     return (
         place.startswith("/") and place[1:2] not in {"/", "\\"} and place.isprintable() and "\\" not in place
     )
 
 
 def check_origin(request: Request) -> None:
-    """Refuse a form that another site sent. Raises Refusal."""
+    """Raise Refusal if another site sent the form."""
     if request.headers.get("sec-fetch-site") == "same-origin":  # the browser's word, no page can set it
         return
     host = _host(request.headers.get("origin", ""))
@@ -106,7 +106,7 @@ def check_origin(request: Request) -> None:
 
 
 def _host(origin: str) -> str:
-    """Return the host with its port; nothing if it is no origin, such as `http://[`."""
+    """Return host and port of an origin; empty if it is invalid, such as `http://[`."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -118,12 +118,12 @@ def _place(request: Request) -> str:
 
 
 async def get_login(request: Request) -> Response:
-    """`GET /login?next=...`: the form."""
+    """`GET /login?next=...`: the login form."""
     return _form(request.query_params.get("next", "/"))
 
 
 async def post_login(request: Request) -> Response:
-    """`POST /login`: begins a session for a good token."""
+    """`POST /login`: start a session with a valid token."""
     serving = Serving.of(request)
     check_origin(request)
     fields = parse_form((await plain_body(request)).decode(errors="replace"))
@@ -151,7 +151,7 @@ async def post_login(request: Request) -> Response:
 
 
 async def post_logout(request: Request) -> Response:
-    """`POST /logout`: ends the session."""
+    """`POST /logout`: end the session."""
     serving = Serving.of(request)
     check_origin(request)
     session = request.cookies[cookie_name(request)]
@@ -165,7 +165,7 @@ async def post_logout(request: Request) -> Response:
 async def _grant(request: Request, text: str) -> Grant:
     """Return the rights of a token.
 
-    Raises Refusal where it is worth nothing, or too many of its kind came.
+    Raises Refusal if it is invalid or exceeds its rate limit.
     """
     token = presented(text)
     if token is None:
@@ -174,7 +174,7 @@ async def _grant(request: Request, text: str) -> Grant:
 
 
 def _form(place: str, problem: Refusal | None = None) -> Response:
-    """Return the form, with what was wrong when it was sent before."""
+    """Return the login form, with the error of the previous attempt."""
     status = problem.status if problem else HTTPStatus.OK
     target = place if is_local(place) else "/"
     return page("login.html", status, place=target, problem=str(problem or ""), signed_in="")

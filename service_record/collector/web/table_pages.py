@@ -1,4 +1,4 @@
-"""Pages of one table: statistics of steps; mutes and the like, with forms to begin and end one."""
+"""Pages with one table: statistics of steps, and mutes with forms to create and end them."""
 
 from http import HTTPStatus
 from typing import Final
@@ -26,7 +26,7 @@ _MOST: Final = 2**53
 
 
 async def get_mutes(request: Request) -> Response:
-    """`GET /mutes?scope=...&subject=...`: the list, and a form that is filled in with these."""
+    """`GET /mutes?scope=...&subject=...`: the list, and a form with these values."""
     serving, grant = _administrator(request)
     return page(
         "mutes.html",
@@ -43,7 +43,7 @@ async def get_mutes(request: Request) -> Response:
 
 
 async def post_mute(request: Request) -> Response:
-    """`POST /mutes`: begin a mute; with `end`, the number of a mute, end that."""
+    """`POST /mutes`: create a mute, or with `end` end the mute of that id."""
     serving, grant = _administrator(request)
     check_origin(request)
     sent = parse_form((await plain_body(request)).decode(errors="replace"))
