@@ -153,6 +153,8 @@ HOSTILE: Final[Mapping[str, bytes]] = {
     "password= without an end": b'password="',
     "one line of names": b"password token secret key ",
     "brackets": b'{"password":[',
+    "a password, then brackets": b"password=Qw7rT2yU9 " + b"[" * 4096 + b"\n",
+    "a password, then two kinds of brackets": b"password=Qw7rT2yU9 " + b"[{" * 2048 + b"\n",
     "escapes": b'\\\\\\"password\\\\\\":',
     "base64": b"c2VjcmV0IGtleTogYWJjZGVmZ2hpams",
     "base64 in short lines": b"c2VjcmV0IGtleTogYWJjZGVmZ2hpams\n",

@@ -228,6 +228,7 @@ REPEATED = [
     *(
         b"<redacted:",
         b"<redacted:x>",
+        b"<redacted:aaaaaaaa",
         b"-----BEGIN PRIVATE KEY-----",
         b"abcdef.",
         b"aaaaa-",
@@ -242,6 +243,8 @@ REPEATED = [
         b"ter2hunter3",
     ),
 ]
+BEHIND_A_PASSWORD = [b"[", b"[{"]
+"""Brackets that never close. A line is searched for JSON only if it may hold a secret."""
 
 
 def seconds(text: bytes, rules: Rules) -> float:
@@ -251,12 +254,16 @@ def seconds(text: bytes, rules: Rules) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unit", REPEATED)
-def test_time_is_linear_for_repeated_text(unit: bytes) -> None:
+@pytest.mark.parametrize(
+    ("head", "unit"),
+    [*((b"", unit) for unit in REPEATED), *((b"password=Qw7rT2yU9 ", unit) for unit in BEHIND_A_PASSWORD)],
+)
+def test_time_is_linear_for_repeated_text(head: bytes, unit: bytes) -> None:
     """Ten times the text takes ten times as long; a quadratic case would take a hundred times."""
     rules = Rules([Secret("some", b"hunter2hunter3")])
     small, large = (
-        min(seconds(unit * (size // len(unit)), rules) for _ in range(2)) for size in (MIB // 40, MIB // 4)
+        min(seconds(head + unit * (size // len(unit)), rules) for _ in range(2))
+        for size in (MIB // 40, MIB // 4)
     )
     assert large < 30 * small + 0.1
     assert large < 3, "seconds for a quarter of a MiB, on any machine"
@@ -499,7 +506,8 @@ def test_base64_is_read_in_either_alphabet(text: bytes, plain: bytes, strict: by
         ("token=aB3dE9fG5iJk or aB3dE9fG5iJk, xaB3dE9fG5iJk", "token=T or T, xT", {"T": 3}),
         ("token=aB3dE9fG5iJ or aB3dE9fG5iJ", "token=T or aB3dE9fG5iJ", {"T": 1}),
         ("public key: u1SU1LfVLPHCozMxH2Mo4l", "public key: u1SU1LfVLPHCozMxH2Mo4l", {}),
-        ("<redacted:password=hunter22>", "<redacted:password=hunter22>", {}),
+        ("<redacted:password=hunter22>", "<redacted:password=P>", {"P": 1}),
+        ("curl -u <redacted:token>", "curl -u <redacted:token>", {}),
         ("token=T password=${X}", "token=T password=${X}", {}),
         ('password: incorrect "password": "incorrect"', 'password: incorrect "password": "P"', {"P": 1}),
     ],

@@ -30,6 +30,8 @@ MAX_DEPTH: Final = 6
 _MIN_TEXT_BYTES: Final = 6
 """A shorter string cannot hold a name with a value."""
 _MAX_MASK_BYTES: Final = 64
+_MASK: Final = re.compile(MASK_BEGIN + rb"[a-z0-9-]{0,64}(?:>|[\r\n]|\Z)")
+"""Matches a mask, which the end of a line or of the text may cut. Any other text may contain a secret."""
 _MAX_NAME_BYTES: Final = 64
 _NAME_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 _QUOTES: Final = (b'"', b"'", b"`")
@@ -519,8 +521,9 @@ def _blank_out(text: bytes, documents: Sequence[Document]) -> bytes:
 
 
 def _is_in_mask(line: bytes, position: int) -> bool:
-    start = max(0, position - _MAX_MASK_BYTES)
-    return line.rfind(MASK_BEGIN, start, position) > line.rfind(b">", start, position)
+    begin = line.rfind(MASK_BEGIN, max(0, position - _MAX_MASK_BYTES), position)
+    mask = _MASK.match(line, begin) if begin >= 0 else None
+    return mask is not None and position < mask.end()
 
 
 def _join_triggers(triggers: Iterable[bytes]) -> bytes:

@@ -99,26 +99,26 @@ def find_documents(text: bytes, start: int) -> list[Document]:
     position = start
     if _FIELD.match(text, start) or text[start : start + 1] in (b"}", b"]"):
         document = _read_document(text, start)
-        if document is not None:
+        if document.leaves:
             documents.append(document)
-            position = document.end
+        position = document.end
     while (begin := _DOCUMENT.search(text, position)) is not None:
         if _INDEX.match(text, begin.start()):
             position = begin.end()
             continue
         document = _read_document(text, begin.start(), is_whole=True)
-        if document is None:
-            position = begin.start() + 1
-        else:
+        if document.leaves:
             documents.append(document)
-            position = document.end
+        # Without leaves there are only brackets and commas up to the end. Reading from an inner bracket ends
+        # in the same way, so continue after all of them: otherwise `[[[[...` would take quadratic time.
+        position = document.end
     return documents
 
 
 def _read_document(  # noqa: C901 - one branch for each kind of token
     text: bytes, start: int, *, is_whole: bool = False
-) -> Document | None:
-    """Read tokens to the end of the document or to the first invalid one. Returns None if it has no leaves.
+) -> Document:
+    """Read tokens to the end of the document or to the first invalid one.
 
     `is_whole`: the document begins with a bracket, and ends with the matching one. Otherwise it is the rest
     of a document that began in an earlier line.
@@ -161,7 +161,7 @@ def _read_document(  # noqa: C901 - one branch for each kind of token
         end = position  # the line ends after a key
     leaves = [leaf for leaf in leaves if leaf.end <= end]
     is_complete = not open_ and not name and (is_whole or not text[end:].strip())
-    return Document(start, end, leaves, is_complete) if leaves else None
+    return Document(start, end, leaves, is_complete)
 
 
 _JSON_ESCAPE: Final = re.compile(rb"\\(?:u[0-9A-Fa-f]{4}|.)", re.DOTALL)

@@ -60,6 +60,28 @@ def test_value_ends_where_its_syntax_says(text: str) -> None:
     assert re.sub("<redacted:[a-z-]*>", "<redacted>", after) == wanted
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<redacted:foo password=«hunter2Xy9Q»",
+        "<redacted:tok «ghp_abcdefghijklmnopqrstuvwxyz0123456789»",
+        "<redacted:Foo> password=«hunter2Xy9Q»",
+        "see <redacted:foo curl -u admin:«hunter2Xy9Q» https://x",
+        "curl -u <redacted:passw",
+        "curl -u <redacted:password> x",
+        "password=<redacted:passw",
+        "password=<redacted:password> x",
+        '{"password":"<redacted:passw"}',
+    ],
+)
+def test_only_a_mask_or_its_cut_end_stays(text: str) -> None:
+    """A mask is lower-case letters, digits and hyphens up to `>`. A cut one ends the text."""
+    wanted = re.sub("«.*?»", "<redacted>", text)
+    after = redact(re.sub("[«»]", "", text).encode(), RULES).decode()
+    masks = "<redacted:[a-z-]+>"
+    assert re.sub(masks, "<redacted>", after) == re.sub(masks, "<redacted>", wanted)
+
+
 @pytest.mark.parametrize("width", [32, 64, 120, 1000])
 @pytest.mark.parametrize("case", [str.lower, str.upper])
 def test_digests_stay(width: int, case: Callable[[str], str]) -> None:
