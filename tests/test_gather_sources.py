@@ -301,6 +301,25 @@ def test_records_are_arrays_with_what_is_damaged_beside_them(host: Host) -> None
     assert b"torn {" in damaged
 
 
+@pytest.mark.parametrize("kind", ["directory", "link"])
+def test_bad_damaged_file_costs_no_other_record(host: Host, kind: str) -> None:
+    host.file("/var/log/openshift/a.json", entry().to_line() + b"torn {\n")
+    host.file("/var/log/openshift/b.json", entry().to_line())
+    bad = host.root / "var/log/openshift/a.json.damaged"
+    if kind == "directory":
+        bad.mkdir()
+    else:
+        bad.symlink_to(host.file("/root/secret", "secret"))
+
+    result = gathered(host, ServiceRecords(), "services/")
+
+    assert result.bundle.paths == ["services/a.json", "services/a.json.damaged", "services/b.json"]
+    assert b"torn {" in result.data("services/a.json.damaged")
+    assert b"secret" not in result.data("services/a.json.damaged")
+    assert result.only.status is GatherStatus.FAILED
+    assert "a.json.damaged: " in str(result.only.reason)
+
+
 def test_a_record_longer_than_its_limit_is_an_array_of_the_last_entries(host: Host) -> None:
     many = [entry(at=number) for number in range(1000)]
     host.file("/var/log/openshift/release-image.json", b"".join(each.to_line() for each in many))

@@ -40,6 +40,8 @@ class ServiceRecords:
                 yield from _read_record(records, service, task, used_names)
             except OSError as error:
                 trouble.append(f"{service}: {error.strerror or error}")
+            except GatherError as error:
+                trouble.append(str(error))
             if task.deadline.seconds_left() == 0:
                 raise GatherError(
                     GatherStatus.TIMED_OUT, f"{service} and what comes after it was not read in time"
@@ -64,7 +66,11 @@ def _read_record(records: Records, service: str, task: Task, used_names: set[str
     copy = path.with_name(path.name + DAMAGED_SUFFIX)
     if damage.pieces or copy.exists():
         yield Begin(f"{member}{DAMAGED_SUFFIX}", written, damage.skipped)
-        yield from _read_damaged_file(copy, task.collector.bytes)
+        try:
+            yield from _read_damaged_file(copy, task.collector.bytes)
+        except (GatherError, OSError):
+            yield as_text(damage.pieces)
+            raise
         yield as_text(damage.pieces)
 
 
