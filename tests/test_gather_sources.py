@@ -172,6 +172,20 @@ def test_no_file_of_many_is_a_link_or_behind_one(host: Host) -> None:
     assert result.bundle.paths == ["agent/good.log"]
 
 
+def test_files_of_a_linked_subdirectory_keep_the_names_of_their_patterns(host: Host) -> None:
+    host.file("/etc/etcd/ca.crt", "etcd\n")
+    host.file("/etc/kubernetes/pki/ca.crt", "cluster\n")
+    (host.root / "etc/kubernetes/pki/etcd").symlink_to("/etc/etcd")
+    (host.root / "etc/kubernetes/loop").symlink_to("loop")
+
+    patterns = tuple(f"/etc/kubernetes/{directory}/*.crt" for directory in ("loop", "pki", "pki/etcd"))
+    result = gathered(host, Tree("/etc/kubernetes", patterns), "kubernetes/")
+
+    assert sorted(result.bundle.paths) == ["kubernetes/pki/ca.crt", "kubernetes/pki/etcd/ca.crt"]
+    assert result.data("kubernetes/pki/etcd/ca.crt") == b"etcd\n"
+    assert result.only.status is GatherStatus.GIVEN
+
+
 def test_one_bad_file_of_many_is_told_and_the_others_are_members(host: Host) -> None:
     host.file("/var/log/agent/a.log", "a\n")
     os.mkfifo(host.root / "var/log/agent/b.log")

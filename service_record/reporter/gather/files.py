@@ -98,20 +98,26 @@ def _chunks(descriptor: int, offset: int, most: int) -> Iterator[bytes]:
         yield chunk
 
 
-def find_files(root: Path, patterns: tuple[str, ...], deadline: Deadline) -> list[Path]:
+def find_files(root: Path, patterns: tuple[str, ...], deadline: Deadline) -> dict[Path, str]:
     """Return the files that match absolute patterns of the host, newest first.
 
-    Links before the first wildcard of a pattern are resolved. Matches that are links, or are below a link,
-    are left out. Returns the matches found so far when the deadline expires.
+    Each real path is mapped to the path on the host that begins like its pattern. They differ if there is a
+    link before the first wildcard of the pattern: it is resolved. Matches that are links, or are below a
+    link, are left out. Returns the matches found so far when the deadline expires.
     """
     times: dict[Path, float] = {}
+    names: dict[Path, str] = {}
     for pattern in patterns:
         fixed = re.split(r"[*?\[]", pattern, maxsplit=1)[0].rpartition("/")[0]
-        base = real_path(resolve_in_root(root, fixed or "/"))
+        try:
+            base = real_path(resolve_in_root(root, fixed or "/"))
+        except GatherError:  # links in a circle lead to no file
+            continue
         for match in islice(base.glob(pattern[len(fixed) + 1 :]), _MAX_MATCHES):
             if deadline.seconds_left() == 0:
                 break
             with suppress(OSError):
                 if real_path(match) == match:
                     times[match] = match.stat().st_mtime
-    return sorted(times, key=lambda path: (-times[path], path))
+                    names.setdefault(match, f"{fixed}/{match.relative_to(base)}")
+    return {path: names[path] for path in sorted(times, key=lambda path: (-times[path], path))}

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from itertools import islice
+from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeAlias
 
 from service_record.reporter.gather import files
@@ -111,13 +112,12 @@ class Tree:
     def __call__(self, task: Task) -> Pieces:
         """Yield the files. Raises GatherError: absent if nothing matches, failed if a file is unreadable."""
         paths = _find_files(self.patterns, task)
-        base = files.real_path(files.resolve_in_root(task.context.root, self.base))
         trouble: list[GatherError] = []
-        for path in paths[: self.most]:
+        for path, name in islice(paths.items(), self.most):
             if task.deadline.seconds_left() == 0:
                 raise GatherError(GatherStatus.TIMED_OUT, "not all files were read within the time")
             try:
-                member = f"{task.collector.member}{path.relative_to(base)}"
+                member = f"{task.collector.member}{PurePosixPath(name).relative_to(self.base)}"
                 yield from _read_file(member, path, task.collector.bytes, self.mask)
             except GatherError as error:
                 trouble.append(error)
@@ -127,7 +127,7 @@ class Tree:
             raise GatherError(GatherStatus.CUT, f"the newest {self.most} of {len(paths)} files")
 
 
-def _find_files(patterns: tuple[str, ...], task: Task) -> list[Path]:
+def _find_files(patterns: tuple[str, ...], task: Task) -> dict[Path, str]:
     paths = files.find_files(task.context.root, patterns, task.deadline)
     if not paths:
         more = f", nor any of {len(patterns) - 1} others" if len(patterns) > 1 else ""
