@@ -68,6 +68,38 @@ def test_a_bad_url_is_told_without_what_is_in_it(host: Host, url: str) -> None:
     assert "secret" not in told
 
 
+@pytest.mark.parametrize("name", ["a" * 64 + ".example", "a..example", "\u00fc" * 63 + ".example"])
+def test_unusable_host_name_does_not_end_the_checks(host: Host, port: int, name: str) -> None:
+    told = reached(host, f"https://{name}", f"http://127.0.0.1:{port}/next")
+
+    first, _, rest = told.partition("http://127.0.0.1")
+    assert "\n  name     " in first
+    assert "  connect  " not in first
+    assert "  http     GET /next: 403 (" in rest
+
+
+@pytest.mark.parametrize(
+    ("path", "requested"),
+    [
+        ("/\u00fc", "/%C3%BC"),
+        ("/a b", "/a%20b"),
+        ("/%C3%BC%2F", "/%C3%BC%2F"),
+        ("/~a;b=(c),d:e@f!$&'*+", "/~a;b=(c),d:e@f!$&'*+"),
+    ],
+)
+def test_path_is_percent_encoded(host: Host, port: int, path: str, requested: str) -> None:
+    assert f"  http     GET {requested}: 403 (" in reached(host, f"http://127.0.0.1:{port}{path}")
+
+
+def test_proxy_with_an_unusable_name_does_not_end_the_checks(host: Host, port: int) -> None:
+    environ = {"http_proxy": f"http://{'a' * 64}.example:3128"}
+
+    told = reached(host, f"http://127.0.0.1:{port}", environ=environ)
+
+    assert "  past the proxy:\n  name " in told
+    assert "  http     GET /: 403 (" in told
+
+
 def test_a_service_that_is_no_service_of_tls_is_told(host: Host, port: int) -> None:
     assert "  failed   " in reached(host, f"https://127.0.0.1:{port}")
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Final, TypeVar
-from urllib.parse import SplitResult
+from urllib.parse import SplitResult, quote
 
 from service_record.http.proxies import read_proxies, split_url
 from service_record.reporter.gather import files
@@ -21,6 +21,10 @@ _STEP_SECONDS: Final = 5.0
 """The time limit of each step: name, connection, TLS and HTTP."""
 _MAX_ADDRESSES: Final = 4
 _PORTS: Final = {"http": 80, "https": 443}
+_PATH_CHARACTERS: Final = "/%:@!$&'()*+,;="
+"""Characters that a path may contain unencoded, in addition to those that `quote` keeps; see RFC 3986, 3.3.
+The percent sign is one of them: it begins an encoded character.
+"""
 _RTC: Final = "/sys/class/rtc/rtc0/since_epoch"
 
 _Value = TypeVar("_Value")
@@ -78,6 +82,8 @@ def _connect(host: str, port: int) -> tuple[socket.socket | None, list[str]]:
         addresses = _call_in_time(lambda: _resolve(host, port))
     except OSError as error:
         return None, [f"  name     {_reason(error)}{_elapsed(began)}"]
+    except ValueError as error:  # from the codec for host names: a part is empty or too long
+        return None, [f"  name     not resolvable: {error}{_elapsed(began)}"]
     lines = [f"  name     {', '.join(addresses)}{_elapsed(began)}"]
     for address in addresses[:_MAX_ADDRESSES]:
         began = time.monotonic()
@@ -99,6 +105,7 @@ def _check_tls_and_http(
     connection: socket.socket, parts: SplitResult, host: str, context: Context
 ) -> Iterator[str]:
     """Yield the results of TLS, if the scheme is https, and of the GET. Close the connection."""
+    path = quote(parts.path or "/", safe=_PATH_CHARACTERS, errors="replace")
     with connection:
         began = time.monotonic()
         try:
@@ -106,13 +113,13 @@ def _check_tls_and_http(
                 connection, trust = _call_in_time(lambda: _start_tls(connection, host, context))
                 yield f"  tls      {trust}{_elapsed(began)}"
             began = time.monotonic()
-            answer = _call_in_time(lambda: _get(connection, parts))
-        except (OSError, HTTPException) as error:
+            answer = _call_in_time(lambda: _get(connection, parts, path))
+        except (OSError, ValueError, HTTPException) as error:  # such as a name that TLS refuses
             yield f"  failed   {_reason(error)}{_elapsed(began)}"
             return
         finally:
             connection.close()
-        yield f"  http     GET {parts.path or '/'}: {answer.status}{_elapsed(began)}"
+        yield f"  http     GET {path}: {answer.status}{_elapsed(began)}"
         yield from _compare_clocks(answer)
 
 
@@ -141,10 +148,10 @@ def _start_tls(connection: socket.socket, host: str, context: Context) -> tuple[
     return encrypted, f"{encrypted.version()}, {distrust}; SHA-256 of the certificate {digest}"
 
 
-def _get(connection: socket.socket, parts: SplitResult) -> HTTPResponse:
+def _get(connection: socket.socket, parts: SplitResult, path: str) -> HTTPResponse:
     http = HTTPConnection(parts.hostname or "", parts.port, timeout=_STEP_SECONDS)
     http.sock = connection
-    http.request("GET", parts.path or "/", headers={"User-Agent": "service-record", "Connection": "close"})
+    http.request("GET", path, headers={"User-Agent": "service-record", "Connection": "close"})
     return http.getresponse()
 
 
