@@ -117,7 +117,7 @@ def prepare_command(
     _check_options(discovery=discovery, options=options)
     check_one_input(token_file, options["reporter_token_file"], options["settings"], *options["added"])
     ca_bundle = options["ca_bundle"]
-    with _installer(url, token_file, ca_bundle) as installer:
+    with _installer(url, _user_token(token_file), ca_bundle) as installer:
         recipients = installer.infra_envs(cluster_id) if discovery else installer.hosts(cluster_id)
         if not recipients:
             raise Unreadable(_no_recipients_message(cluster_id, discovery=discovery))
@@ -162,7 +162,7 @@ def undo_command(
     require_extra("reporter")
     from service_record.deploy.assisted.overrides import plan, undone  # needs the extra
 
-    with _installer(url, token_file, ca_bundle) as installer:
+    with _installer(url, _user_token(token_file), ca_bundle) as installer:
         recipients = (*installer.hosts(cluster_id), *installer.infra_envs(cluster_id))
         changes = plan(recipients, lambda each: undone(each.override))
         for change in changes:
@@ -216,6 +216,7 @@ def follow_command(
     from service_record.http.collector_client import connect
 
     forwarded: set[bytes] = set()
+    token = _user_token(token_file)  # standard input can be read only once
     bundle = Path(ca_bundle) if ca_bundle else None
     try:
         client = connect(collector, token_file=collector_token_file, ca_bundle=bundle)
@@ -224,7 +225,7 @@ def follow_command(
     with client:
         while True:
             try:
-                with _installer(url, token_file, ca_bundle) as installer:
+                with _installer(url, token, ca_bundle) as installer:
                     events = installer.events(cluster_id)
                 count = _forward(client, events, forwarded)
                 if count or once:
@@ -285,7 +286,7 @@ def _no_recipients_message(cluster_id: str, *, discovery: bool) -> str:
 
 
 @contextmanager
-def _installer(url: str, token_file: str | None, ca_bundle: str | None) -> Iterator["Installer"]:
+def _installer(url: str, token: str | None, ca_bundle: str | None) -> Iterator["Installer"]:
     """Yield a client of the service. Its errors, and those of overrides, become one line and an exit code."""
     from service_record.deploy.assisted.overrides import PlanError  # needs the extra
     from service_record.deploy.assisted.service import (
@@ -297,7 +298,6 @@ def _installer(url: str, token_file: str | None, ca_bundle: str | None) -> Itera
     if ca_bundle == "-":
         raise click.UsageError("--ca-bundle is read twice, which standard input cannot be; give a file")
     bundle = Path(ca_bundle) if ca_bundle else None
-    token = _user_token(token_file)
     with Installer(url, token, ca_bundle=bundle, proxies=read_proxies(os.environ)) as installer:
         try:
             yield installer

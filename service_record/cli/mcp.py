@@ -32,6 +32,7 @@ _TRIAGE_TIMEOUT_SECONDS: Final = 600.0
 _MAX_CHARACTERS: Final = 100_000  # in one answer: assistants have a limited context
 _MAX_AROUND: Final = 200  # lines before and after the requested one
 _MAX_LINE_CHARACTERS: Final = 2_000
+_MAX_LINE_BYTES: Final = 4 * _MAX_LINE_CHARACTERS
 _PAGE_ITEMS: Final = 200
 _MAX_CAUSES: Final = 50
 _PROGRAM: Final = (sys.executable, "-c", "from service_record.cli import main; main()")
@@ -176,7 +177,7 @@ class Questions:
         name = self.real_name(source)
         if name == _HERE:
             raise QuestionError("triage reads folders of bundles and collectors; analyze is for this host")
-        answer = await self.ask("triage", "-o", "json", name, seconds=_TRIAGE_TIMEOUT_SECONDS)
+        answer = await self.ask("triage", "-o", "json", "--", name, seconds=_TRIAGE_TIMEOUT_SECONDS)
         for part in ("unknown", "unexpected", "unreadable", "incomplete", "wrongClocks", "copies", "skipped"):
             answer |= {f"{part}Total": len(answer[part]), part: answer[part][:_MAX_CAUSES]}
         return answer | page("causes", answer["causes"], start)
@@ -234,10 +235,12 @@ def _is_named(path: str, query: str) -> bool:
 
 
 def _lines_of(content: Content) -> Iterator[str]:
+    """Yield the beginning of each line: a file of any size can be one line."""
     rest = b""
     while piece := content.read(1 << 16):
         *lines, rest = (rest + piece).split(b"\n")
-        yield from (line.decode(errors="replace") for line in lines)
+        yield from (line[:_MAX_LINE_BYTES].decode(errors="replace") for line in lines)
+        rest = rest[:_MAX_LINE_BYTES]
     if rest:
         yield rest.decode(errors="replace")
 

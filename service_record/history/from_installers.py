@@ -362,8 +362,10 @@ class _Clock:
 
     def __init__(self) -> None:
         self._first: float | None = None
+        self._days = 0
+        self._latest = 0.0
         self.seconds: float | None = None
-        """Seconds since the first line. Assumes that an installation lasts less than a day."""
+        """Seconds since the first line. Never decreases: installers correct the clock of a host."""
 
     def read(self, text: str) -> str:
         """Read the time at the start of a line, and return the rest of the line."""
@@ -372,8 +374,11 @@ class _Clock:
             return text
         hours, minutes, seconds = int(match["hours"]), int(match["minutes"]), int(match["seconds"])
         now = hours * 3600 + minutes * 60 + seconds + int(match["milliseconds"]) / 1000
+        if now < self._latest - _DAY_SECONDS / 2:  # past midnight
+            self._days += 1
+        self._latest = now
         self._first = now if self._first is None else self._first
-        self.seconds = round((now - self._first) % _DAY_SECONDS, 3)
+        self.seconds = max(round(now + self._days * _DAY_SECONDS - self._first, 3), self.seconds or 0.0)
         return match["text"]
 
 

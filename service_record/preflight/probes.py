@@ -93,13 +93,17 @@ def _has_neighbour(address: str) -> bool:
     return any(row[0] == address and int(row[2], 16) & 2 for row in rows if len(row) > 3)  # noqa: PLR2004
 
 
+_RTF_REJECT: Final = 0x200
+"""The flag of `unreachable` and `prohibit` routes in /proc/net/route; see linux/route.h."""
+
+
 def _is_on_link(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Return True if the most specific route to the address has no gateway."""
+    """Return True if the most specific route to the address has no gateway, and is not `unreachable`."""
     best: tuple[int, bool] = (-1, False)
     for row in (line.split() for line in _lines(Path("/proc/net/route"))[1:]):
         network, gateway, mask = (int.from_bytes(bytes.fromhex(row[n])[::-1]) for n in (1, 2, 7))
         if int(address) & mask == network:
-            best = max(best, (mask, gateway == 0))
+            best = max(best, (mask, gateway == 0 and not int(row[3], 16) & _RTF_REJECT))
     return best[1]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer, Says
 from tests.collector.installing import Clock, map_host
 from tests.collector.serving import Served, served
-from tests.command_line import Answer, service_record
+from tests.command_line import PROGRAM, Answer, environment, service_record
 
 BEGIN = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)
 
@@ -55,6 +56,21 @@ def followed(sqlite_settings: CollectorSettings, tmp_path: Path) -> Iterator[Fol
         cluster = Followed(tmp_path, service, collector)
         clock.now += 7200
         yield cluster
+
+
+def test_token_of_standard_input_serves_every_round(followed: Followed) -> None:
+    arguments = [
+        *("assisted", "follow", "--every", "1", "--url", followed.service.url),
+        *("--cluster-id", followed.host.cluster_id or "", "--token-file", "-"),
+        *("--to", followed.collector.url, "--collector-token-file", str(followed.token)),
+    ]
+    with (
+        followed.user.open() as token,
+        Popen([*PROGRAM, *arguments], stdin=token, stderr=PIPE, env=environment(), text=True) as following,
+    ):
+        came = followed.service.wait_for(len(followed.service.journal) + 3, 20)
+        following.terminate()
+        assert came, following.communicate()
 
 
 def test_events_are_forwarded_in_time_order_and_once(followed: Followed) -> None:

@@ -200,6 +200,19 @@ def test_thread_of_anaconda_fails_with_its_exception() -> None:
     assert (location.line, location.function) == (410, "run_installation")
 
 
+def test_clock_set_back_makes_no_stage_of_a_day() -> None:
+    text = """\
+12:00:00,000 INF threading: Running Thread: AnaTimeThread (1)
+12:00:05,000 INF threading: Thread Done: AnaTimeThread (1)
+11:55:00,000 INF threading: Running Thread: AnaPayloadThread (2)
+11:55:30,000 INF threading: Thread Done: AnaPayloadThread (2)
+12:05:00,000 INF threading: Running Thread: AnaInstallThread (3)
+12:06:00,000 INF threading: Thread Done: AnaInstallThread (3)
+"""
+    run = only_run(read("tmp/anaconda.log", text), "anaconda")
+    assert [stage.duration for stage in run.stages] == [5.0, 0.0, 60.0]
+
+
 ANACONDA_TASKS = """\
 23:59:00,000 INFO anaconda: Running Thread: AnaInstallThread (139)
 23:59:30,000 INF installation: Task started: Generate initramfs (40/44)
