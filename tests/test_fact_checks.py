@@ -88,6 +88,18 @@ CASES = [
         },
         None,
     ),
+    *(
+        (
+            "name-servers-without-route",
+            {
+                "resolv.conf": f"nameserver {server}",
+                "ip-addr.txt": f"{LINKS}{IPV4}",
+                "ip-route.txt": "192.0.2.0/24 dev ens3\n10.0.0.53 via 192.0.2.1 dev ens3",
+            },
+            None,
+        )
+        for server in ("10.0.0.53", "::1")
+    ),
     ("no-time-source", {"chrony-tracking.txt": "Leap status     : Not synchronised"}, {}),
     ("no-time-source", {"chrony-tracking.txt": "Leap status     : Normal"}, None),
     (

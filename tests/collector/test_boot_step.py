@@ -48,6 +48,15 @@ def test_only_get_reports(sqlite_settings: CollectorSettings, method: str) -> No
         assert server.client("admin").get("/api/v1/hosts/web1").status == 404
 
 
+def test_head_request_reports_no_step(server: Served) -> None:
+    admin = server.client("admin")
+    step = "/api/v1/hosts/web1/steps?name=Disk%20setup&status=failed"
+
+    assert admin.ask("HEAD", step).status == 405
+    assert admin.get("/api/v1/hosts/web1").status == 404
+    assert admin.get(step).status == 201
+
+
 def test_boot_token_expires_and_ends_with_its_host(server: Served) -> None:
     admin = server.client("admin")
     made = admin.post("/api/v1/tokens", kind="boot", scope="web1").json

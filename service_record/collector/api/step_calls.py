@@ -47,8 +47,15 @@ async def post_step(request: Request) -> Response:
 
 async def get_step(request: Request) -> Response:
     """`GET /api/v1/hosts/{host}/steps?name=...`: report a step in a query, for a wget without POST."""
+    _refuse_head(request)
     step = step_of(parse_form(request.url.query))
     return await _store_step(request, caller(request)[1], request.path_params["host"], step)
+
+
+def _refuse_head(request: Request) -> None:
+    """Raise Refusal for HEAD, which Starlette also routes to a GET: a look must not report anything."""
+    if request.method != "GET":
+        raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "only GET reports", {"Allow": "GET"})
 
 
 async def post_update(request: Request) -> Response:
@@ -66,8 +73,7 @@ async def get_boot(request: Request) -> Response:
     The token is in the path, because iPXE cannot send headers. Only tokens of kind `boot` are accepted, and
     they are accepted nowhere else. The answer is an empty script, so that iPXE can fetch it or chain to it.
     """
-    if request.method != "GET":  # a HEAD must not report
-        raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "only GET reports a download", {"Allow": "GET"})
+    _refuse_head(request)
     grant = await _check_token_in_path(request, TokenKind.BOOT)
     await _store_step(request, replace(grant, kind=TokenKind.HOST), grant.scope, _DOWNLOADED)
     return PlainTextResponse("#!ipxe\n")  # 200, because older versions of iPXE treat 201 as an error

@@ -143,6 +143,8 @@ def name_servers_without_route(facts: KnownFacts, _: History) -> Iterator[Findin
     is_reachable = (
         (":" in server.value) in has_default
         or server.value.startswith("127.")
+        or server.value == "::1"
+        or server.value in networks  # `ip route` prints a route to one host without a prefix
         or any("/" in network and lies_in(server.value, network) for network in networks)
         for server in servers
     )

@@ -183,12 +183,14 @@ class Scanner:
         self._lines += number
 
     def _read_facts(self, stream: LogStream, read: Callable[[int], bytes]) -> None:
+        if stream.host:
+            return  # facts of another host
         data = bytearray()
         while len(data) < MAX_FACT_BYTES and (chunk := read(MAX_FACT_BYTES - len(data))):
             data += chunk
         del data[MAX_FACT_BYTES:]
         self._fact_bytes += len(data)
-        if not stream.host and self._fact_bytes <= _MAX_TOTAL_FACT_BYTES:
+        if self._fact_bytes <= _MAX_TOTAL_FACT_BYTES:
             self._texts.append((stream.path, stream.name, data.decode(errors="replace")))
 
     def _search_block(self, stream: LogStream, block: bytes, number: int) -> int:
