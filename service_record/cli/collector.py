@@ -1,6 +1,7 @@
 """`service-record collector`: receive from many hosts."""
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,7 @@ def serve_command(
     from service_record.collector.store.objects import ObjectError
 
     _check_webhook(webhook)
+    _check_proxies(options["proxies"])
     if options["key"] and not options["certificate"]:
         raise click.UsageError("--key needs --certificate; name the file with its certificate")
     settings = CollectorSettings(
@@ -147,6 +149,17 @@ def _check_webhook(url: str) -> None:
 
     if url and split_url(url) is None:
         raise click.UsageError("--webhook: not a valid URL; use http://HOST/... or https://HOST/...")
+
+
+def _check_proxies(proxies: Iterable[str]) -> None:
+    from ipaddress import ip_network
+
+    for proxy in proxies:
+        try:
+            ip_network(proxy, strict=False)
+        except ValueError:
+            reason = f"{visible(proxy)!r} is no address of a proxy, and no network such as 10.0.0.0/8"
+            raise click.UsageError(f"--proxy: {reason}") from None
 
 
 def _secret_in(file: Path | None) -> bytes:

@@ -73,6 +73,8 @@ def ended_when_it_serves() -> Iterator[None]:
 @example({"--host": "\udcff"}, b"")
 @example({"--host": "x" * 300}, b"")
 @example({"--port": "65536"}, b"")
+@example({"--proxy": ""}, b"")
+@example({"--proxy": "10.0.0.0/99"}, b"")
 @given(st.dictionaries(OPTIONS, TEXTS, min_size=1, max_size=2), st.binary(max_size=40) | STEP_FILES)
 def test_a_collector_serves_as_it_is_told_or_says_in_a_line_why_not(
     options: dict[str, str], given_: bytes
