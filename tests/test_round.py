@@ -227,6 +227,7 @@ def test_next_round_retries_the_deletion_of_a_bundle(host: ReportingHost, server
 
 
 PLACE = "Boot logs kept on the host: /var/lib/service-record/spool"
+VOLATILE_PLACE = "Boot logs kept on the host until it reboots: /run/boot-reporter/spool"
 
 
 @pytest.fixture
@@ -862,6 +863,48 @@ def test_manual_stop_keeps_and_reports_an_undelivered_bundle(
     assert host.report("--stop", "--purge").status == 0
     assert host.spooled() == []
     assert not host.places.issue.exists()
+
+
+@pytest.mark.parametrize("disk", [FULL_DISK, READ_ONLY_DISK], ids=["full", "read-only"])
+def test_manual_stop_keeps_an_undelivered_bundle_in_memory(
+    host: ReportingHost, server: AssistedServer, disk: str
+) -> None:
+    host.fail()
+    host.places.state_directory.mkdir(parents=True)
+    server.fail(Says(503, headers=AT_ONCE), times=99)
+    before = ("unshare", "--mount", "sh", "-c", disk, "sh", str(host.places.state_directory))
+    if host.report(before=before).status == 99:
+        pytest.skip("this root may mount nothing")
+    memory = host.places.volatile
+    (bundle,) = memory.spool_directory.iterdir()
+    answer = host.report("--stop", before=before)
+    assert f"{bundle} stays until this host reboots: not every destination has it" in answer.err
+    assert f"{host.places.tombstone}: " in answer.err, "the tombstone cannot be written"
+    assert bundle.exists()
+    answer = host.report("--stop")
+    assert answer.status == 0, "there is space again"
+    assert f"{bundle} stays until this host reboots: " in answer.err
+    assert bundle.exists()
+    note = service_record("show", "--from", str(host.places.records)).err
+    assert str(bundle) in note
+    assert host.report("--stop", "--purge").status == 0
+    assert not memory.state_directory.exists()
+
+
+def test_automatic_stop_logs_an_undelivered_bundle_in_memory(
+    host: ReportingHost, server: AssistedServer
+) -> None:
+    host.fail()
+    host.settle(server.url, 'lifetime = "1m"')
+    host.places.state_directory.mkdir(parents=True)
+    server.rules.tokens.clear()
+    before = ("unshare", "--mount", "sh", "-c", FULL_DISK, "sh", str(host.places.state_directory))
+    answer = host.report(before=before)
+    if answer.status == 99:
+        pytest.skip("this root may mount nothing")
+    (bundle,) = host.places.volatile.spool_directory.iterdir()
+    assert f"{bundle} stays until this host reboots: not every destination has it" in answer.err
+    assert VOLATILE_PLACE in host.places.issue.read_text()
 
 
 def test_manual_stop_with_purge_keeps_nothing(host: ReportingHost, server: AssistedServer) -> None:

@@ -97,8 +97,19 @@ def undelivered_bundle(places: Places) -> Path | None:
     tombstone = read_tombstone(places)
     if tombstone is None or not set(UNDELIVERED) <= set(tombstone.keep):
         return None
-    with suppress(OSError):
-        return max(places.spool_directory.glob("[!.]*"), default=None)
+    return newest_bundle(places)
+
+
+def newest_bundle(places: Places) -> Path | None:
+    """Return the bundle in memory, else the one on the disk, else None.
+
+    The one in memory is newer: it is made only while the disk cannot be written.
+    """
+    for spool in (places.volatile.spool_directory, places.spool_directory):
+        with suppress(OSError):
+            bundle = max(spool.glob("[!.]*"), default=None)
+            if bundle is not None:
+                return bundle
     return None
 
 

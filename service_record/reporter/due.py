@@ -10,7 +10,7 @@ from typing import Final
 from service_record.record import systemd
 from service_record.reporter.paths import Places, is_there
 from service_record.reporter.settings import Settings, read_settings
-from service_record.reporter.state import ReporterState, read
+from service_record.reporter.state import ReporterState, newest_state_file, read
 
 TIMER_SLACK_SECONDS: Final = 5.0  # AccuracySec= of boot-reporter.timer
 
@@ -26,8 +26,7 @@ def is_anything_due(places: Places, environ: Mapping[str, str]) -> bool:
     if settings.records_to:
         return True  # records are sent each minute
     try:
-        in_memory = places.volatile.state_file
-        state = read(in_memory if is_there(in_memory) else places.state_file)
+        state = read(newest_state_file(places))
     except OSError:
         return True  # a round logs the unreadable state
     boot_id, uptime = systemd.boot_id(), systemd.uptime()

@@ -23,7 +23,7 @@ from service_record.reporter.host_state import HostEvidence, observe
 from service_record.reporter.host_view import HostView, View
 from service_record.reporter.log import Log, outcome_text, plan_lines, view_text
 from service_record.reporter.paths import Places, is_there
-from service_record.reporter.policy.deciding import PLACE, decide
+from service_record.reporter.policy.deciding import PLACE, VOLATILE_PLACE, decide
 from service_record.reporter.policy.round_context import (
     RoundPlan,
     Shipment,
@@ -46,7 +46,7 @@ from service_record.reporter.policy.transitions import (
 from service_record.reporter.record_care import rotate_records, send_records
 from service_record.reporter.settings import Settings, read_settings, secrets_in
 from service_record.reporter.shipping import Clients
-from service_record.reporter.state import ReporterState, load, save
+from service_record.reporter.state import ReporterState, load, newest_state_file, save
 from service_record.reporter.stopping import HeldError, hold_lock, log_undelivered, stop_as_configured
 
 _MAX_PLANS: Final = 8
@@ -290,32 +290,34 @@ class Round:
         if service is not None and not service.is_usable:
             return "Not reported: the token is unusable. Log in: journalctl -u boot-reporter"
         if self.plan.keeps:
-            return f"{PLACE}. Log in: service-record analyze"
+            return f"{self._bundle_place()}. Log in: service-record analyze"
         if self.view is None and self.state.denial is not None:
             return "Not reported: the service refuses this host. Log in: service-record analyze"
         if self.view is None or isinstance(self.view, HostView):
             return "Log in: service-record analyze"
         return f"Not reported: {view_text(self.view)}. Log in: service-record analyze"
 
+    def _bundle_place(self) -> str:
+        bundle = self.state.bundle
+        return VOLATILE_PLACE if bundle is not None and bundle.is_volatile else PLACE
+
     def _stop(self, end: Stop) -> RoundResult:
         self.say.notice(f"stopped permanently: {end.reason}")
         if end.is_undelivered:
-            self.show_verdict(f"{PLACE}. Log in: service-record analyze")
+            self.show_verdict(f"{self._bundle_place()}. Log in: service-record analyze")
         remains = stop_as_configured(
             self.places, self.settings, end.reason, is_undelivered=end.is_undelivered
         )
         for line in remains:
             self.say.error(line)
-        log_undelivered(self.places, self.say)
+        log_undelivered(self.places, self.say, is_undelivered=end.is_undelivered)
         return RoundResult.STOPPED
 
 
 def _load_state(places: Places, say: Log) -> tuple[ReporterState, bool]:
     """Return the state, and whether it could be read; if not, it must not be saved."""
-    in_memory = places.volatile.state_file
     try:
-        # The one in memory is newer: it exists only while the disk cannot be written.
-        state = load(in_memory if is_there(in_memory) else places.state_file)
+        state = load(newest_state_file(places))
     except OSError as error:
         say.error(f"{places.state_file}: {error.strerror}; without it nothing is reported or shipped")
         return ReporterState(is_careful=True), False
@@ -352,7 +354,7 @@ def dry_run_lines(places: Places, environ: Mapping[str, str]) -> Iterator[str]:
     settings, state = read_settings(places, environ), ReporterState(is_careful=True)
     yield from settings.faults
     try:
-        state = load(places.state_file, sets_aside=False)
+        state = load(newest_state_file(places), sets_aside=False)
     except OSError as error:
         yield f"{places.state_file}: {error.strerror}; without it nothing is reported or shipped"
     evidence = observe(places, own=(places.service.name,))

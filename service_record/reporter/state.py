@@ -11,6 +11,7 @@ import msgspec
 
 from service_record.record.appending import DAMAGED_SUFFIX
 from service_record.record.atomic_write import set_aside, write_whole
+from service_record.reporter.paths import Places, is_there
 from service_record.reporter.token import read_small
 
 VERSION: Final = 1
@@ -156,6 +157,12 @@ class ReporterState:
 
     def spent_at(self, destination: str) -> Spent:
         return self.spent.get(destination, Spent())
+
+
+def newest_state_file(places: Places) -> Path:
+    """Return the state file in memory if there is one: it exists only while the disk cannot be written."""
+    in_memory = places.volatile.state_file
+    return in_memory if is_there(in_memory) else places.state_file
 
 
 def read(path: Path) -> ReporterState | None:

@@ -9,13 +9,13 @@ from typing import Final
 from service_record.record import systemd
 from service_record.record.array_file import is_locked
 from service_record.record.atomic_write import clear_the_way_of_all
-from service_record.reporter.cleanup import PURGE, UNDELIVERED, purge, stop, undelivered_bundle
+from service_record.reporter.cleanup import PURGE, UNDELIVERED, newest_bundle, purge, stop, undelivered_bundle
 from service_record.reporter.console import run_systemctl
 from service_record.reporter.log import Log
 from service_record.reporter.paths import Places
 from service_record.reporter.policy.round_context import Fact
 from service_record.reporter.settings import Settings, read_settings
-from service_record.reporter.state import read
+from service_record.reporter.state import newest_state_file, read
 
 
 class HeldError(Exception):
@@ -72,26 +72,30 @@ def stop_by_hand(places: Places, environ: Mapping[str, str], say: Log, *, purges
         say.error(line)
     if not remains:
         say.notice(f"stopped permanently: {places.tombstone} stays, and the records")
-    log_undelivered(places, say)
+    log_undelivered(places, say, is_undelivered=is_undelivered)
     return not remains
 
 
-def log_undelivered(places: Places, say: Log) -> None:
-    """Log the path of the undelivered bundle, if there is one."""
-    bundle = undelivered_bundle(places)
+def log_undelivered(places: Places, say: Log, *, is_undelivered: bool) -> None:
+    """Log the path of the bundle if it is undelivered: now, or at an earlier stop by the tombstone.
+
+    The tombstone alone does not show it: on a full or read-only disk there is none.
+    """
+    bundle = newest_bundle(places) if is_undelivered else undelivered_bundle(places)
     if bundle is not None:
-        say.notice(f"{bundle} stays: not every destination has it; remove it with: {PURGE}")
+        how_long = " until this host reboots" if bundle.parent == places.volatile.spool_directory else ""
+        say.notice(f"{bundle} stays{how_long}: not every destination has it; remove it with: {PURGE}")
 
 
 def _has_undelivered(places: Places) -> bool:
-    """Return whether the spool holds a bundle that is not known to be delivered.
+    """Return whether a spool, on the disk or in memory, holds a bundle that is not known to be delivered.
 
     A bundle whose path was reported to the service counts as undelivered: somebody may look for it.
     """
-    if not any(places.spool_directory.glob("[!.]*")):
+    if newest_bundle(places) is None:
         return False
     try:
-        state = read(places.state_file)
+        state = read(newest_state_file(places))
     except OSError:
         return True
     if state is None or state.bundle is None:
