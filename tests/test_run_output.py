@@ -289,13 +289,24 @@ def test_new_window_size_reaches_the_command(tmp_path: Path) -> None:
         assert ended(process) == 0
 
 
-def test_modes_set_on_the_output_apply_to_the_keys(tmp_path: Path) -> None:
+LATE = """
+import time
+from service_record.cli import command_output, main
+run = command_output._Relay.run
+command_output._Relay.run = lambda relay: (time.sleep(0.5), run(relay))
+main()
+"""
+"""The command, with a relay that begins late, as on a busy machine."""
+
+
+@pytest.mark.parametrize("program", [RUN, [sys.executable, "-c", LATE, "run", "--"]], ids=["at once", "late"])
+def test_modes_set_on_the_output_apply_to_the_keys(tmp_path: Path, program: list[str]) -> None:
     """ncurses turns off echo and line buffering on the terminal that it writes to."""
     script = (
         "exec 3>&1; saved=$(stty -g <&3); stty -echo -icanon <&1; echo ready; dd bs=1 count=1 2>/dev/null; "
         "stty $saved <&1; echo; echo restored; read line; echo $line"
     )
-    with terminal(tmp_path, *RUN, "sh", "-c", script) as (process, screen):
+    with terminal(tmp_path, *program, "sh", "-c", script) as (process, screen):
         before = termios.tcgetattr(screen)
         read_until(screen, b"ready")
         time.sleep(0.2)

@@ -268,7 +268,8 @@ class _Relay:
         poll.register(stream.target, 0)  # reports that its reader has closed it, even before a write
         poll.register(self._ended, 0)
         buffer = bytearray(_BUFFER_BYTES)
-        modes = _input_modes(stream.reader) if stream.terminal_name else None
+        # Those of the real terminal: the command may have set its own before this process ran.
+        modes = _input_modes(stream.target) if stream.terminal_name else None
         quiet_ms, until = None, None
         while True:
             ready = dict(poll.poll(quiet_ms))

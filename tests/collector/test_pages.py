@@ -411,5 +411,7 @@ def test_large_pages_are_compressed(sqlite_server: Served) -> None:
     )
 
     assert packed.headers["content-encoding"] == "gzip"
-    assert len(gzip.decompress(packed.body)) == len(whole.body)
-    assert len(packed.body) < len(whole.body) / 2
+    page = gzip.decompress(packed.body)
+    assert page.startswith(whole.body[:500])  # it has times further below
+    assert page.rstrip().endswith(b"</html>")
+    assert len(packed.body) < len(page) / 2

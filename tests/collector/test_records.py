@@ -211,7 +211,7 @@ def test_records_during_a_judgement_are_judged_soon(tmp_path: Path, monkeypatch:
                 judge.tell(host_id)
             return "failed"
 
-        monkeypatch.setattr(judge, "_look", look)
+        monkeypatch.setattr(judge, "_judge_records", look)
         judge.start()
         judge.tell(7)
         wait_for(lambda: len(looks) == 2)
