@@ -413,6 +413,20 @@ def test_boots_that_get_no_further_are_a_boot_loop() -> None:
     assert (trouble.service, trouble.stage) == ("a", "join")
 
 
+def test_boot_loop_has_true_times() -> None:
+    loop = history(a=in_boots([failed_run("join", n * 100) for n in range(4)]))
+    local = replace(loop, services=(replace(loop.services[0], utc_offset=timedelta(hours=-5)),))
+    (of_utc,), (of_local,) = troubles_of(loop), troubles_of(local)
+    found_utc, found_local = diagnose(loop, now=at(HOUR)), diagnose(local, now=at(HOUR))
+
+    assert of_utc.run_started is not None
+    assert of_local.run_started == of_utc.run_started + timedelta(hours=5)
+    assert found_utc is not None
+    assert found_local is not None
+    assert root(found_local).since == root(found_utc).recorded_since + timedelta(hours=5)  # type: ignore[operator]
+    assert root(found_local).recorded_since == root(found_utc).since
+
+
 def test_power_losses_in_the_same_stage_are_a_boot_loop_while_the_next_boot_gets_no_further() -> None:
     lost = [running("join", n * 100) for n in range(3)]
     trouble = root(diagnosis(a=in_boots([*lost, running("join", 300)])))

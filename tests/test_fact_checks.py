@@ -223,6 +223,8 @@ def test_a_boot_from_the_medium_after_an_installation_is_found(
         ("slow-pull", {"bytes": "5000000", "took": "5s"}, None),
         ("slow-pull", {"bytes": "5000000", "took": "5001ms"}, {"rate": "1.0"}),
         ("slow-pull", {"bytes": "5000000", "took": ""}, None),
+        ("slow-pull", {"bytes": "image", "took": "3s"}, None),
+        ("slow-probe", {"ms": "many"}, None),
         ("slow-pull", {}, None),
         ("slow-probe", {"ms": "20"}, None),
         ("slow-probe", {"ms": "20.1"}, {}),

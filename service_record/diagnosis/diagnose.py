@@ -224,13 +224,17 @@ def _add_boot_loop(troubles: list[Trouble], history: History) -> list[Trouble]:
     if not ends:
         return troubles
     last = ends[-1]
+    offsets = {service.name: service.utc_offset for service in history.services}
+    ahead = offsets.get(last.service) or timedelta()
+    since = ends[0].last_entry
     loop = Trouble(
         kind=Verdict.LOOPING,
         service=last.service,
         run=last,
         facts=last.facts,
         stage=last.in_stage,
-        since=ends[0].last_entry,
+        since=since and since - ahead,
+        ahead=ahead,
         loop=Loop(
             of=LoopOf.BOOTS,
             count=len(ends),

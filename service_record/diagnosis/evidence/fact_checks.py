@@ -401,7 +401,7 @@ def parse_go_duration(duration: str) -> float:
 
 def slow_pull(values: Values) -> Values | None:
     """Return the `rate` of a pull in MB/s, from `bytes` and `took`; None if it is fast enough."""
-    size, seconds = float(values.get("bytes", 0)), parse_go_duration(values.get("took", ""))
+    size, seconds = _parse_number(values.get("bytes", "")), parse_go_duration(values.get("took", ""))
     if size < _LEAST_IMAGE_BYTES or not seconds or size / seconds / 1e6 >= _LEAST_MB_PER_SECOND:
         return None
     return {"rate": f"{size / seconds / 1e6:.1f}"}
@@ -409,7 +409,12 @@ def slow_pull(values: Values) -> Values | None:
 
 def slow_probe(values: Values) -> Values | None:
     """Return {} if a sync, as the installer measures it, took longer than `_SLOW_SYNC_MS`; else None."""
-    return {} if float(values.get("ms", 0)) > _SLOW_SYNC_MS else None
+    return {} if _parse_number(values.get("ms", "")) > _SLOW_SYNC_MS else None
+
+
+def _parse_number(text: str) -> float:
+    """Return a number in a log line; 0 for any other text, because patterns of users may match anything."""
+    return float(text) if re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,15})?", text) else 0.0
 
 
 class Measure(msgspec.Struct, frozen=True):
