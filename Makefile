@@ -45,7 +45,7 @@ demo: $(DEMO) ## record a failing bootstrap and show what failed, where, and why
 demo-collector: $(DEMO_COLLECTOR) ## have thirty simulated hosts and a cluster of five report to a collector, and show which are in trouble
 	@$(dir $(DEMO_COLLECTOR))bin/python -m demo.collector
 
-test: $(READY) ## run what a change should pass before it is committed (three minutes); PYTEST_ARGS='-k name' for some
+test: $(READY) ## run what a change should pass before it is committed (five minutes on two processors); PYTEST_ARGS='-k name' for some
 	@$(PYTEST) -m 'not thorough' $(PYTEST_ARGS)
 
 test-thorough: $(READY) ## run the other tests: other versions of bash, systemd, browsers, PostgreSQL, packages, faults
