@@ -25,7 +25,7 @@ from tests.programs import REPOSITORY
 from tests.reporting_host import FULL_DISK, POINTER, READ_ONLY_DISK, TOKEN, ReportingHost
 from tests.running_server import nobody
 from tests.torture.injection import cannot_trace
-from tests.waiting import wait_until_gone
+from tests.waiting import wait_for, wait_until_gone
 
 GET_HOSTS = "GET /v2/clusters/hosts"
 PUT_PROGRESS = "PUT /v2/infra-envs/hosts/progress"
@@ -450,7 +450,7 @@ def test_round_that_is_ended_while_shipping_loses_nothing(
     host.fail()
     server.fail(Silence(), path="/logs")
     with host.reporting() as report:
-        assert server.wait_for(5)  # question, fact in two forms, look, upload
+        wait_for(lambda: POST_LOGS in server.calls())
         os.killpg(report.pid, number)
         _, errors = report.communicate(timeout=60)
     assert b"Traceback" not in errors

@@ -42,7 +42,7 @@ TOKENS = (
 )
 ONE_IN_EIGHT = st.integers(0, 7).map(lambda number: number == 0)
 _ACTING: Final = re.compile(f"{UNSEEN.pattern}|[\x00-\x1f]")
-_PLACE: Final = re.compile(r"(.+):(\d+): \S.*|environment:\w+: \S.*")
+_PLACE: Final = re.compile(r"(.+):(\d+): .*\S|environment:\w+: .*\S")
 _VIEW: Final = {"id": ID, "status": "installing-in-progress", "progress": {"current_stage": "Rebooting"}}
 
 
