@@ -73,7 +73,7 @@ _EXIT_CODES: Final[dict[str, dict[int, str]]] = {
     "preflight": {1: "a check failed"},
     "install": {1: "a file was kept", 3: "not allowed"},
     "uninstall": {1: "a file was kept", 3: "not allowed"},
-    "bundle": {3: "made, but without records that could not be read", 6: _REFUSAL},
+    "bundle": {3: "a record, or what is to be redacted, cannot be read", 6: _REFUSAL},
     "report": {6: _REFUSAL, 75: "with --stop something could not be removed"},
     "ship": {3: "no token, or a file cannot be read", 6: _REFUSAL, 75: "not delivered"},
     "assisted": {1: "a host was left alone", 3: "refused", 75: "the service cannot be reached"},

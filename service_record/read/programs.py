@@ -222,7 +222,7 @@ def printed(command: Sequence[str], environ: Mapping[str, str], deadline: Deadli
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a program: no secret, and no reason for colours, a pager or a question."""
+    """Return an environment that holds no secrets and turns colours and pagers off."""
     environment = {"PATH": environ.get("PATH") or _DEFAULT_PATH, "HOME": environ.get("HOME") or "/root"}
     environment |= {"LC_ALL": "C.UTF-8", "TZ": "UTC", "TERM": "dumb", "NO_COLOR": "1"}
     return environment | {"SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "cat", "SYSTEMD_URLIFY": "0"}

@@ -31,7 +31,7 @@ _LONG_WORD: Final = 18
 _VOWELS: Final = 4
 """A random word has a share of vowels below 1/4. Among random letters it is 1/5, in words more than 1/3."""
 _CHANGES: Final = 3
-"""Random letters change their case at every second letter; `SomeNamesLikeThis` at about every fourth."""
+"""The case changes at about every second random letter, and at every fourth of `SomeNamesLikeThis`."""
 
 _UPPER: Final = re.compile(rb"[A-Z]")
 _LOWER: Final = re.compile(rb"[a-z]")

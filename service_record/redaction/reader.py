@@ -448,13 +448,29 @@ _IN_QUOTES: Final[Mapping[Callable[[bytes], bool], Callable[[bytes], bool]]] = {
 """The checks to use for a value in quotes, which is seldom prose."""
 
 
+def _iterate_matches(
+    shape: SecretShape, pattern: types.Finder, text: bytes
+) -> Iterator[list[tuple[int, int]]]:
+    """Yield the matches of a shape, and after each the further options of the same command."""
+    again = _compile_shape(b"(?m)" + shape.again) if shape.again else None
+    match = pattern.groups(text)
+    while match is not None:
+        yield match
+        begin, position = match[0]
+        position += begin == position
+        more = again.groups(text, position) if again is not None else None
+        is_same = more is not None and _COMMAND_END.search(text, position, more[0][0]) is None
+        match = more if is_same else pattern.groups(text, position)
+
+
+_COMMAND_END: Final = re.compile(rb"[;|\n]")
+
+
 def _find_matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Iterator[Found]:
     """Yield the spans of a shape's groups that pass its check."""
     quotes: Text | None = None
-    position = 0
-    while (match := pattern.groups(text, position)) is not None:
-        begin, position = match[0]
-        position += begin == position
+    for match in _iterate_matches(shape, pattern, text):
+        begin = match[0][0]
         if text.startswith(MASK_BEGIN, begin) and shape.kind != "private-key":
             continue  # a mask looks like an XML element
         for first, last in match[1:]:

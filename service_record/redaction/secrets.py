@@ -245,6 +245,8 @@ class SecretShape:
     """True if the trigger is a run of letters and digits without a fixed word. See `reader.RUNS`."""
     is_word: bool = False
     """True if a group begins a word of a command line. The syntax of the text decides where it ends."""
+    again: bytes = b""
+    """A pattern of the same option, without its command: the command takes the option several times."""
 
 
 OURS: Final = "shapes.toml"
@@ -293,6 +295,9 @@ def shapes_in(name: str) -> Iterator[SecretShape]:
             is_certain=row.get("certain", False),
             is_run=row.get("run", False),
             named=_expand(row.get("named", "").encode(), parts),
+            again=_expand(rf"""[\s"']{row["pattern"].partition("<<OPTIONS>>")[2]}""".encode(), parts)
+            if row.get("repeats")
+            else b"",
             is_word="<<WORD>>" in row.get("pattern", "") or "<<VALUE>>" in row.get("pattern", ""),
         )
 

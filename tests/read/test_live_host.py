@@ -54,7 +54,7 @@ def test_program_without_end_is_left_out_at_the_deadline(programs: Path) -> None
 
 def test_end_of_a_flood_is_kept_within_bounded_memory(programs: Path) -> None:
     write_program(programs / "flood", "head -c 300000000 /dev/zero; echo the end")
-    # VmHWM, not ru_maxrss, which begins with the size of the process that started this one.
+    # VmHWM is the peak of this process. ru_maxrss would also count the parent from before the exec.
     code = """if True:
         import os, re
         from pathlib import Path

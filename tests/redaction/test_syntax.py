@@ -29,6 +29,8 @@ RULES = Rules()
         "password: «[a] {b} #c» ",
         "Nov 21 00:54:19 boot0 app[2213]:   password: «;a&b|c,9»",
         "password=«a&b;c|d»",
+        "curl -b «sid=Qw7rT2yU9» -s -b «tok=Zx8vB3nM1» -b «c=Kl4jH6gF2» https://h/",
+        "curl -u a:«Qw7rT2yU9iP» -x http://p -U b:«Zx8vB3nM1oL» https://h/",
         "mount -o username=x,password=«a;b|c»,uid=0",
         "Server=db;Pwd=«a,b&c»;Database=x",
         "GET /?user=x&password=«a;b,c»&v=1 HTTP/1.1",

@@ -128,7 +128,7 @@ def next_free(connection: Connection) -> float | None:
 
 
 def find(connection: Connection, host: str, bundle_id: int) -> StoredBundle | None:
-    """Return a bundle of a host, or None."""
+    """Return a stored bundle of a host, or None if the host has no bundle with this ID."""
     query = columns_of(StoredBundle, bundles).join(hosts)
     query = query.where(hosts.c.name == host, bundles.c.id == bundle_id)
     return next(iter(rows_as(connection, StoredBundle, query)), None)

@@ -125,7 +125,7 @@ class _Channel:
             await self.wait_for_change(_KEEPALIVE_SECONDS)
 
     async def wait_for_change(self, seconds: float) -> None:
-        """Wait until the page was read again, for at most `seconds`."""
+        """Wait for the next reading of the page, for at most `seconds`."""
         was_read = self._was_read
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(was_read.wait(), seconds)
