@@ -1,9 +1,12 @@
 """Patterns of lines: the words that a match certainly has, and looking for many patterns at once."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from service_record.diagnosis.causes import built_in_rules
 from service_record.diagnosis.line_patterns import LineSet, Pattern, find_needles
@@ -108,10 +111,36 @@ TWELVE = tuple(f"{letter}of" for letter in "abcdefghijkl")
         (r"größer als", ("er als",)),
         (r"ab", ()),
         ("(", ()),
+        (r"(?i)permission denied", ("permission denied",)),
+        (r"first line\nsecond", ("first line",)),
+        (r"a[]x]b*cde+fgh", ("cde",)),
+        (r"(?P<name>abc|(?:def|g(?:hij|klm)))n", ("abc", "def", "hij", "klm")),
     ],
 )
 def test_a_needle_is_in_every_match(pattern: str, needles: tuple[str, ...]) -> None:
     assert find_needles(pattern) == needles
+
+
+_WORDS = st.text("abcX.", min_size=1, max_size=4).map(re.escape)
+_PATTERNS = st.recursive(
+    _WORDS | st.sampled_from(["[abc]", r"\w", "."]),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3).map("".join),
+        st.lists(inner, min_size=1, max_size=3).map(lambda parts: f"(?:{'|'.join(parts)})"),
+        st.tuples(inner, st.sampled_from(["?", "*", "+", "{0,2}", "{2}"])).map(
+            lambda part: f"(?:{part[0]}){part[1]}"
+        ),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60)
+@given(pattern=_PATTERNS, data=st.data())
+def test_every_match_of_any_pattern_contains_a_needle(pattern: str, data: st.DataObject) -> None:
+    text = data.draw(st.from_regex(re.compile(pattern, re.ASCII | re.IGNORECASE), fullmatch=True))
+    needles = find_needles(pattern)
+    assert not needles or any(needle in text.lower() for needle in needles)
 
 
 @pytest.mark.parametrize("text", ["\u212aernel", "di\u017fk full", "caf\udcff DISK FULL"])

@@ -9,14 +9,13 @@ needle in the text are compiled and tried.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from re import _parser  # undocumented; used only when rules are read from YAML
 from typing import Any, Final, Self, TypeAlias
 
 import msgspec
 
 _GROUP: Final = re.compile(r"\(\?P?<([A-Za-z_]\w*)>")
-_NAMED_CLASS: Final = re.compile(r"\[:\^?[a-z]+:\]")
-"""A character class of RE2 such as [:alpha:], which Python parses differently."""
+_UNUSUAL: Final = re.compile(r"(?a)\[:|\\[QpPxC\d]|\(\?\w*x")
+"""Syntax that `_parse` does not know: [[:alpha:]], \\Q..\\E, \\p{Greek}, \\x{41}, (?x)."""
 _LEAST_NEEDLE_CHARACTERS: Final = 3
 _MOST_NEEDLES: Final = 12
 _HEAD_CHARACTERS: Final = 12
@@ -184,13 +183,9 @@ def _compile_set(patterns: Iterable[str]) -> Any:
 
 def find_needles(pattern: str) -> tuple[str, ...]:
     """Return lower-case words of which every match contains at least one; empty if there are none."""
-    if _NAMED_CLASS.search(pattern):
+    if _UNUSUAL.search(pattern):
         return ()
-    try:
-        parts = _parser.parse(pattern)
-    except (re.error, OverflowError):  # RE2 syntax that Python does not know, or not valid
-        return ()
-    return max(_needles(parts), key=_rate, default=())
+    return max(_find_needles(_parse(_TOKENS.finditer(pattern))), key=_rate, default=())
 
 
 _RARE_LENGTH: Final = 5
@@ -230,31 +225,68 @@ def _rate(needles: Sequence[str]) -> tuple[bool, int]:
     return is_rare, shortest
 
 
-def _needles(parts: Any) -> Iterator[tuple[str, ...]]:
+_TOKENS: Final = re.compile(
+    r"""(?xs) (?P<none> \(\?[A-Za-z-]+\) | [\^$] | \\[bBAzZ] )  # flags and positions match no character
+      | (?P<group> \( (?: \?P?<\w+> | \?[a-z-]*: )? )
+      | (?P<gap> \. | \\[dDsSwWantrfv] | \[ \^? \]? (?: \\. | [^\]\\] )* \] )
+      | (?P<repeat> [*+?]\?? | \{ (?P<least>\d+) (?:,\d*)? \} \?? )
+      | \\? (?P<literal> . )"""
+)
+_Sequence: TypeAlias = "list[str | list[_Sequence] | None]"
+"""Literal characters, None for anything else, and groups with their alternatives."""
+
+
+def _parse(tokens: Iterator[re.Match[str]]) -> list[_Sequence]:
+    """Return the alternatives of a pattern up to the end of the group.
+
+    Only as much is parsed as the needles need, so a pattern that is not valid gives needles nobody uses.
+    """
+    alternatives: list[_Sequence] = [[]]
+    for token in tokens:
+        sequence = alternatives[-1]
+        if token["group"]:
+            sequence.append(_parse(tokens))
+        elif token["gap"]:
+            sequence.append(None)
+        elif token["repeat"]:
+            if token["repeat"][0] in "*?" or token["least"] == "0":
+                sequence[-1:] = [None]
+            else:
+                sequence.append(None)  # "ab+c" has "ab", but not always "abc"
+        elif token.group() == ")":
+            break
+        elif token.group() == "|":
+            alternatives.append([])
+        elif token["literal"]:
+            literal = token["literal"]
+            sequence.append(literal.lower() if literal.isascii() else None)
+    return alternatives
+
+
+def _find_needles(alternatives: list[_Sequence]) -> Iterator[tuple[str, ...]]:
     """Yield possible sets of needles: every match contains at least one word of each set."""
+    if len(alternatives) > 1:
+        best = [max(_find_needles([one]), key=_rate, default=()) for one in alternatives]
+        choice = tuple(dict.fromkeys(needle for needles in best for needle in needles))
+        if all(best) and len(choice) <= _MOST_NEEDLES:
+            yield choice
+        return
     run = ""
-    for kind, value in [*_flatten(parts), (None, None)]:
-        if kind is _parser.LITERAL and chr(value).isascii():
-            run += chr(value).lower()
-            continue
-        if kind is _parser.AT:  # has no width
+    for part in [*_flatten(alternatives[0]), None]:
+        if isinstance(part, str):
+            run += part
             continue
         if len(run) >= _LEAST_NEEDLE_CHARACTERS:
             yield (run,)
         run = ""
-        if kind is _parser.BRANCH:
-            best = [max(_needles(branch), key=_rate, default=()) for branch in value[1]]
-            choice = tuple(dict.fromkeys(needle for needles in best for needle in needles))
-            if all(best) and len(choice) <= _MOST_NEEDLES:
-                yield choice
-        elif kind in {_parser.MAX_REPEAT, _parser.MIN_REPEAT} and value[0] >= 1:
-            yield from _needles(value[2])
+        if part is not None:
+            yield from _find_needles(part)
 
 
-def _flatten(parts: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the parts of a parsed pattern, with groups replaced by their parts."""
-    for kind, value in parts:
-        if kind is _parser.SUBPATTERN:
-            yield from _flatten(value[3])
+def _flatten(sequence: _Sequence) -> Iterator[str | list[_Sequence] | None]:
+    """Yield the parts of a sequence, with groups that have one alternative replaced by their parts."""
+    for part in sequence:
+        if isinstance(part, list) and len(part) == 1:
+            yield from _flatten(part[0])
         else:
-            yield kind, value
+            yield part
