@@ -29,7 +29,7 @@ from service_record.recorder import (
 from service_record.recorder.failure import Failure
 from service_record.version import __version__
 
-TYPE_CHECKING = False  # `typing` takes as long to load as all the rest
+TYPE_CHECKING = False  # see service_record/record/__init__.py
 if TYPE_CHECKING:
     from service_record.record.directory import Records
     from service_record.record.entry import Entry, Malformed, Phase, Result

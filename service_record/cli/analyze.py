@@ -1,6 +1,5 @@
 """`service-record analyze`: diagnose a host; with `--wait`, when its services have ended."""
 
-import gc
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -156,11 +155,7 @@ def command(
     judges = judging(budget, baseline, rules)
     expected = expected_services(expectations, judges.budgets.baseline)
     question = _Question(request, judges, expected, is_waiting=wait)
-    if wait:
-        answer = _waited(question, timeout)
-    else:
-        gc.disable()  # no cycles are made here, and the collector would take a third of the time
-        answer = question.answer()
+    answer = _waited(question, timeout) if wait else question.answer()
     if answer.diagnosis is None:
         raise Unreadable(answer.refusal)
     emit(_Analysis(answer.diagnosis, answer, explain), form)

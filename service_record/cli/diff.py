@@ -1,6 +1,5 @@
 """`service-record diff`: what a bad host did differently from a good one."""
 
-import gc
 from collections.abc import Iterable, Sequence
 
 import click
@@ -69,7 +68,6 @@ def command(
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     if good == bad == "-":
         raise click.UsageError("standard input is one source: name a directory, file or bundle for the other")
-    gc.disable()  # nothing here forms cycles
     sources = opened([good], (), derives=True), opened([bad], (), derives=True)
     before, after = history_of(sources[0]), history_of(sources[1])
     recorded = {service.name for history in (before, after) for service in history.services}

@@ -1,6 +1,5 @@
 """`service-record timeline`: when everything ran, as bars."""
 
-import gc
 from collections.abc import Iterable
 
 import click
@@ -43,7 +42,6 @@ def command(*, request: ReadRequest, form: OutputForm, by_duration: bool, startu
       service-record timeline --from bundle.tar.gz
       service-record timeline --from example:boot-loop
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
-    gc.disable()  # nothing here forms cycles
     source = opened(request.places, request.services, derives=True, reads_journal=request.journal)
     whole = history_of(source)
     history = request.select(whole).of(whole)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from _contextvars import ContextVar  # the class that `contextvars`, another file to load, gives away
+from contextvars import ContextVar
 
 from service_record.record import is_foreign
 from service_record.recorder.failure import (

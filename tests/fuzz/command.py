@@ -1,6 +1,5 @@
 """The command line in this process: as a person starts it, but hundreds of times a second, and watched."""
 
-import gc
 import os
 import signal
 import sys
@@ -101,8 +100,6 @@ def _status(arguments: tuple[str, ...]) -> int:
         main(arguments, prog_name="service-record")
     except SystemExit as end:
         return int(end.code or 0)
-    finally:
-        gc.enable()  # show does without for its own short life
     return 0
 
 

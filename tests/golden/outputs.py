@@ -1,7 +1,6 @@
 """Every output of the reading verbs on every example, whatever this host's clock and zone are."""
 
 import contextlib
-import gc
 import re
 from collections.abc import Iterator
 from importlib import import_module
@@ -137,7 +136,6 @@ def _answer(*arguments: str) -> tuple[int, str]:
     with contextlib.redirect_stdout(text):
         status = main(arguments, standalone_mode=False)
     text.flush()
-    gc.enable()  # verbs that end with their process leave it off
     return status or 0, written.getvalue().decode()
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from service_record.read.source import open_source
-from service_record.record import array_file, inbox
+from service_record.record import appending, array_file, inbox
 from service_record.record.appending import Writer, record_name, writing_path
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Malformed
@@ -186,6 +186,10 @@ def test_processes_writing_at_once_lose_nothing(records: Records) -> None:
     assert [writer.wait(60) for writer in writers] == [0] * 8
     written = sorted((found.stage, found.exit_code) for found in whole(records))
     assert written == [(f"writer {number}", count) for number in range(8) for count in range(200)]
+
+
+def test_lock_of_a_writer_is_that_of_threading() -> None:
+    assert vars(appending)["RLock"] is type(threading.RLock())
 
 
 def test_threads_sharing_a_writer_lose_nothing(records: Records) -> None:

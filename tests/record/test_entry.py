@@ -19,7 +19,7 @@ from service_record.record.entry import (
     describe_value,
 )
 from service_record.record.layout import read_entries
-from service_record.record.line import MAX_LINE_BYTES, line_of
+from service_record.record.line import MAX_LINE_BYTES, encoded, line_of
 from tests.builders import START, entry, timestamp, upstream_entry
 from tests.faults import Faults
 from tests.strategies import entries
@@ -28,6 +28,13 @@ from tests.strategies import entries
 @given(entries())
 def test_an_entry_survives_the_way_through_json(written: Entry) -> None:
     assert Entry.from_json(written.to_json()) == written
+
+
+@given(entries())
+def test_line_is_what_json_writes(written: Entry) -> None:
+    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+    text = encode(written.to_json()).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert encoded(written.to_json()).decode() == f"{text}\n"
 
 
 @given(entries(), st.integers(1024, 2 * MAX_LINE_BYTES))
