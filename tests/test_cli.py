@@ -133,18 +133,24 @@ def test_interrupt_exits_130_without_traceback() -> None:
     assert (show.returncode, errors) == (130, b"")
 
 
-def test_without_verb_records_are_analyzed(tmp_path: Path) -> None:
+def test_without_verb_the_verdict_is_shown_in_brief(tmp_path: Path) -> None:
     write_lines(tmp_path / "job.json", *failed_run())
     answer = service_record(SERVICE_RECORDS_DIR=str(tmp_path))
-    assert answer.status == 1
-    assert answer.out.startswith("✗ failed: job")
-    assert answer.err.startswith("service-record analyze ")
+    in_full = service_record("analyze", SERVICE_RECORDS_DIR=str(tmp_path))
+    lines = answer.out.splitlines()
+
+    assert (answer.status, answer.err) == (1, "")
+    assert lines[:2] == in_full.out.splitlines()[:2]
+    assert lines[-1].split() == ["service-record", "analyze"]
+    assert len(lines) < len(in_full.out.splitlines())
 
 
-def test_without_verb_and_records_help_is_shown(tmp_path: Path) -> None:
+def test_without_verb_and_records_first_commands_are_named(tmp_path: Path) -> None:
     answer = service_record(SERVICE_RECORDS_DIR=str(tmp_path))
-    assert answer.status == 2
-    assert "analyze" in answer.out + answer.err
+    error, advice = answer.err.splitlines()
+    assert (answer.status, answer.out) == (3, "")
+    assert error.startswith("Error: no records in ")
+    assert "service-record doctor" in advice
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ class Verbs(click.Group):
         return context
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Run `analyze` if no verb is given on a host with records.
+        """Run `analyze --brief` if no verb is given.
 
         `help`, `help show` and `version` also work, because everybody tries them.
         """
@@ -158,9 +158,8 @@ class Verbs(click.Group):
             args = [*args[1:2], "--help"]
         elif args == ["version"]:
             args = ["--version"]
-        elif not args and _has_records():
-            click.echo("service-record analyze (service-record --help lists what else there is)", err=True)
-            args = ["analyze"]
+        elif not args:
+            args = ["analyze", "--brief"]
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -217,15 +216,6 @@ def _errors_in_a_line() -> Iterator[None]:
         raise missing_extra(error) or error from None
 
 
-def _has_records() -> bool:
-    from service_record.record.directory import Records  # most calls name a verb
-
-    try:
-        return bool(Records().services())
-    except OSError:  # perhaps only root may read them; the help says what there is
-        return False
-
-
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--version",
@@ -240,6 +230,7 @@ def main() -> None:
 
     \b
     Examples:
+      service-record                         what is wrong here, in a few lines
       service-record show                    what ran here, failures first
       service-record show bootkube           one service
       service-record show --from DIR         records copied from another host

@@ -1,5 +1,6 @@
 """`service-record analyze`: diagnose a host; with `--wait`, when its services have ended."""
 
+import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -81,6 +82,9 @@ def _state(directory: Path) -> frozenset[tuple[str, int, int]]:
 
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+_FIRST_STEPS: Final = (
+    "\nTry: service-record doctor, service-record analyze example:stuck, or service-record --help"
+)
 _NEEDS_DIRECTORY: Final = "--wait needs one directory of records that a host writes"
 
 
@@ -88,6 +92,11 @@ _NEEDS_DIRECTORY: Final = "--wait needs one directory of records that a host wri
 @service_or_source_argument
 @source_options
 @output_option(about="table: one screen; wide: every trouble in full")
+@click.option(
+    "--brief",
+    is_flag=True,
+    help="Print only the verdict, up to three lines of evidence and what to run next.",
+)
 @click.option("--wait", is_flag=True, help="Wait until all services have ended, or something is wrong.")
 @click.option(
     "--timeout",
@@ -126,6 +135,7 @@ def command(
     *,
     request: ReadRequest,
     form: OutputForm,
+    brief: bool,
     wait: bool,
     timeout: float | None,
     explain: bool,
@@ -155,10 +165,17 @@ def command(
     judges = judging(budget, baseline, rules)
     expected = expected_services(expectations, judges.budgets.baseline)
     question = _Question(request, judges, expected, is_waiting=wait)
-    answer = _waited(question, timeout) if wait else question.answer()
+    try:
+        answer = _waited(question, timeout) if wait else question.answer()
+    except Unreadable as refusal:
+        if not brief or request.places:
+            raise
+        raise Unreadable(refusal.message + _FIRST_STEPS) from None
     if answer.diagnosis is None:
         raise Unreadable(answer.refusal)
-    emit(_Analysis(answer.diagnosis, answer, explain), form)
+    sources = [word for place in request.places for word in ("--from", place)]
+    in_full = shlex.join(["service-record", "analyze", *request.services, *sources]) if brief else None
+    emit(_Analysis(answer.diagnosis, answer, explain, in_full), form)
     if wait and answer.diagnosis.verdict is Verdict.RUNNING:
         raise click.exceptions.Exit(TIMED_OUT)
     if answer.diagnosis.verdict.is_bad or answer.diagnosis.host is not None:
@@ -304,11 +321,15 @@ class _Analysis(msgspec.Struct, frozen=True):
     diagnosis: Diagnosis
     answer: _Answer
     explains: bool
+    in_full: str | None = None
+    """The command that prints everything, if only the brief form is wanted."""
 
     def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:
-        from service_record.display.verdict_page import analysis, weighed_lines
+        from service_record.display.verdict_page import analysis, brief_analysis, weighed_lines
 
         answer = self.answer
+        if self.in_full is not None:
+            return brief_analysis(self.diagnosis, answer.history, view, self.in_full)
         lines = list(analysis(self.diagnosis, answer.history, answer.source, view, whole=is_wide))
         return [*lines, *(weighed_lines(self.diagnosis, view) if self.explains else ())]
 

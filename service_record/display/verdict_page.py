@@ -12,6 +12,7 @@ from service_record.display.phrases import (
     glyph,
     ink,
     labelled,
+    location_text,
     name,
     rank_label,
     run_summary,
@@ -51,6 +52,7 @@ _MAX_ROWS: Final = 3
 """The rows of the verdict, at most: the last words of a service can be very long."""
 _MAX_LISTED: Final = 6
 _MAX_HANDLED: Final = 3
+_MAX_BRIEF_COMMANDS: Final = 3
 
 
 def analysis(
@@ -89,6 +91,28 @@ def analysis(
             yield BLANK
             yield from wrapped(trouble_sentence(trouble), Ink.STRONG, view)
             yield from _in_full(trouble, view, whole=True)
+
+
+def brief_analysis(diagnosis: Diagnosis, history: History, view: View, in_full: str) -> Iterator[Line]:
+    """Yield the verdict, up to three lines of evidence and the next commands, `in_full` as the last."""
+    yield from _verdict(diagnosis, view, _MAX_ROWS)
+    if history.services:
+        yield next(iter(summary(history, "", view)))
+    root, commands = diagnosis.root, host_commands(diagnosis)
+    facts = {}
+    if root is not None:
+        commands = next_commands(root)
+        facts["run"] = ", ".join(filter(None, (name(root.service), run_summary(root.run, view))))
+        if root.facts.location is not None:
+            facts["at"] = location_text(root.facts.location)
+        elif root.telling is not None:
+            facts["line"] = root.telling.line
+    elif diagnosis.host is not None and diagnosis.host.cause.line is not None:
+        facts["line"] = diagnosis.host.cause.line
+    for label, text in facts.items():
+        room = max(view.width - _INDENT - LABEL_WIDTH, 20)
+        yield from labelled(label, [(cut(visible(text), room, view.glyphs.cut), Ink.PLAIN)], view, _INDENT)
+    yield from _commands([*commands[:_MAX_BRIEF_COMMANDS], in_full])
 
 
 def analysis_text(diagnosis: Diagnosis, history: History, source: str, at: datetime) -> str:
