@@ -25,6 +25,7 @@ from service_record.cli.diagnosing import verdict_page
 from service_record.cli.options import SIZE
 from service_record.cli.terminal import check_new, rules_with, secrets_in
 from service_record.display.text import count
+from service_record.read.examples import PREFIX, resolve_example
 from service_record.read.source import ForeignError, refuse_unpacked
 from service_record.record import systemd
 from service_record.record.atomic_write import put_in_place, sync_names
@@ -96,6 +97,7 @@ def command(
       sudo service-record bundle -o /mnt/usb/host.tar.gz
       service-record bundle --redact log-bundle.tar.gz -o for-the-forum.tar.gz
       service-record bundle --redact must-gather/ --secret pull-secret.txt
+      service-record bundle --redact example:failed-stage
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     if no_redact and (foreign is not None or secrets):
         raise click.UsageError("--no-redact masks nothing; it goes with neither --redact nor --secret")
@@ -103,6 +105,7 @@ def command(
         raise click.UsageError(f"--max-size is from {size_text(_MIN_BYTES)} to {size_text(SERVER_BYTES)}")
     at = datetime.now(UTC)
     path = output or Path(_default_name(foreign, at))
+    foreign = resolve_example(foreign) if foreign is not None else None
     check_new(path)
     has_records = True
     with _politely():
@@ -235,7 +238,7 @@ def _default_name(foreign: str | None, at: datetime) -> str:
     if foreign is None:
         host = re.sub(r"[^A-Za-z0-9.-]", "_", platform.node()) or "host"
         return f"log-bundle-{host}-{at:%Y%m%d%H%M%S}{SUFFIX}"
-    name = "bundle" if foreign == "-" else Path(foreign).resolve().name or "root"
+    name = "bundle" if foreign == "-" else Path(foreign.removeprefix(PREFIX)).resolve().name or "root"
     return f"{_PACKED.sub('', name)}-redacted{SUFFIX}"
 
 

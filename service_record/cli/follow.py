@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import click
 import jsonlines
 
-from service_record.cli.options import complete_stages, directory_option, live_options, service_argument
+from service_record.cli.options import complete_stages, live_options, read_directory_option, service_argument
 from service_record.cli.terminal import paint, view
 from service_record.display.entries import Ticker
 from service_record.display.machine import encoded, piece_document
@@ -41,7 +41,7 @@ class LineCount(click.ParamType[int | None]):
 
 @click.command("follow")
 @service_argument
-@directory_option
+@read_directory_option
 @click.option(
     "-n", "--lines", metavar="N|all", type=LineCount(), default=10, help="Show the last N entries first. [10]"
 )
@@ -78,6 +78,7 @@ def command(
       service-record follow bootkube -n 0         one service, from now on
       service-record follow --failed -o wide      failures, with all that is known of them
       service-record follow -o jsonl | jq .phase
+      service-record follow --from example:stuck -n all
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     records = Records(directory)
     selection = Selection(stage=stage, failed=failed)

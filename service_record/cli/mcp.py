@@ -18,6 +18,7 @@ import click
 from service_record.bundle.contents import Content, archive_contents, directory_contents
 from service_record.cli import require_extra
 from service_record.http.address import is_collector
+from service_record.read.examples import resolve_example
 from service_record.read.source import recorded_services
 from service_record.record.directory import Records
 from service_record.record.visible import visible
@@ -72,8 +73,10 @@ def command(*, sources: tuple[str, ...], token_file: Path | None) -> None:
     Examples:
       service-record mcp                          this host
       service-record mcp bundles/ collector://fleet.example
+      service-record mcp example:stuck            records that come with the command
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     require_extra("mcp")
+    sources = tuple(map(resolve_example, sources))
     for source in sources:
         if not is_collector(source) and not Path(source).exists():
             click.echo(f"Warning: {visible(source)}: no such file or directory yet", err=True)

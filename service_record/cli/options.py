@@ -1,5 +1,6 @@
 """Options that several verbs share, and the completion of services and stages in shells."""
 
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -209,15 +210,34 @@ journal_option = click.option(
 )
 
 
-def directory_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the option for the one directory of records: `directory`, None for this host's."""
+class _RecordsDirectory(click.Path):
+    """A directory, or `example:NAME`."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        from service_record.read.examples import resolve_example  # most commands read none
+
+        return super().convert(resolve_example(os.fspath(value)), param, ctx)
+
+
+def directory_option(kind: click.Path) -> _Decorator:
+    """Return the option for the one directory of records: `directory`, None for this host's."""
     return click.option(
         "--from",
         "directory",
         metavar="DIRECTORY",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=kind,
         help="Records of this directory. [default: $SERVICE_RECORDS_DIR, else /var/log/openshift]",
-    )(function)
+    )
+
+
+read_directory_option: Final = directory_option(_RecordsDirectory(path_type=Path, file_okay=False))
+changed_directory_option: Final = directory_option(click.Path(path_type=Path, file_okay=False))
+"""Without examples: these are files of the program."""
 
 
 def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:

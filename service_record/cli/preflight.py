@@ -130,6 +130,7 @@ def command(
 
     \b
     Examples:
+      service-record preflight                                 what needs no domain
       service-record preflight --domain sno.example.com --disk /var/lib/etcd
       service-record preflight --role control-plane --domain lab.example.com --free 192.0.2.10
       service-record preflight --release-image quay.io/openshift-release-dev/ocp-release:4.16.0-x86_64 \\

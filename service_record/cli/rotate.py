@@ -7,7 +7,7 @@ import click
 
 from service_record.cli import FAILED, system_error_line
 from service_record.cli.inputs import check_names
-from service_record.cli.options import SIZE, directory_option, service_argument
+from service_record.cli.options import SIZE, changed_directory_option, service_argument
 from service_record.display.text import count
 from service_record.record.directory import Records
 from service_record.record.visible import visible
@@ -16,7 +16,7 @@ from service_record.rotation import Rotation, RotationError, max_bytes, rotate
 
 @click.command("rotate")
 @service_argument
-@directory_option
+@changed_directory_option
 @click.option(
     "--max-size",
     type=SIZE,

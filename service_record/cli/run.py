@@ -160,6 +160,7 @@ def command(
     \b
     Examples:
       service-record run -- /usr/local/bin/etcd-bootstrap
+      service-record run --service try -- false; service-record show try
       service-record run --service image --stage pull -- podman pull quay.io/x
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     if pre_command and post_command:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import click
 
 from service_record.cli import LeakRefused, NotDelivered, Unreadable, require_extra
-from service_record.cli.options import directory_option, service_argument
+from service_record.cli.options import read_directory_option, service_argument
 from service_record.cli.terminal import rules_with
 from service_record.display.text import count
 from service_record.export.trace_endpoint import is_otlp, read_headers, traces_url
@@ -76,7 +76,7 @@ class _Shipment:
     help="Send this rendered template instead of records: a kickstart, a preseed. Repeatable.",
 )
 @click.option("--follow", is_flag=True, help="Keep sending new entries until SIGTERM.")
-@directory_option
+@read_directory_option
 @click.option(
     "--token-file",
     type=_FILE,
@@ -118,6 +118,7 @@ def command(
     \b
     Examples:
       service-record ship --to https://collector.example --follow
+      service-record ship --to https://collector.example --host try --from example:failed-stage
       service-record ship --to collector://collector.example/web1 bootkube
       service-record ship --to https://collector.example --template /root/anaconda-ks.cfg
       service-record ship --to otlp+https://tempo.example:4318 --headers-file headers --follow

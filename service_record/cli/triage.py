@@ -98,6 +98,7 @@ def command(
       service-record triage --index shelf s3://support/2026/ bundles/*.tar.gz
       service-record triage --index shelf --against last-week
       service-record triage --index shelf --cause disk-missing
+      service-record triage example:failed-stage
       service-record triage sql --index shelf "select cause, count(*) from bad group by all"
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     form = OutputForm(output, "utc", color, pager)

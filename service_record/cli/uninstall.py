@@ -22,8 +22,9 @@ def command(root: Path, *, is_trial: bool) -> None:
     in any case, and so do the settings of the reporter and what it keeps.
 
     \b
-    Example:
+    Examples:
       sudo service-record uninstall
+      service-record uninstall --dry-run     what that would do
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     try:
         outcome = uninstall(Root(root), is_trial=is_trial)

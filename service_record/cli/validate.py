@@ -26,7 +26,7 @@ from service_record.cli.terminal import (
     write_new,
 )
 from service_record.export import FORMS
-from service_record.read.examples import PREFIX, example_path
+from service_record.read.examples import resolve_example
 from service_record.read.source import ForeignError, SourceError, beside, records_directory, refuse_foreign
 from service_record.record.appending import DAMAGED_SUFFIX
 from service_record.record.conformance import FormatFault, examine, is_array
@@ -64,7 +64,7 @@ def command(*, places: tuple[str, ...], salvage: Path | None, form: OutputForm) 
       service-record validate bootkube.json --salvage whole.json
       service-record validate example:failed-stage
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
-    places = tuple(str(example_path(each)) if each.startswith(PREFIX) else each for each in places)
+    places = tuple(map(resolve_example, places))
     if salvage is not None:
         if len(places) != 1 or Path(places[0]).is_dir():
             raise click.UsageError(_ONE_RECORD)

@@ -26,6 +26,11 @@ def example_path(place: str) -> Path:
     return example if isinstance(example, Path) else _unpacked(example)
 
 
+def resolve_example(place: str) -> str:
+    """Return the path of `example:NAME`, and any other place as it is."""
+    return str(example_path(place)) if place.startswith(PREFIX) else place
+
+
 def _directory() -> "Traversable":
     """Return the directory of the examples: the wheel carries them, a checkout has them in its docs."""
     installed = files("service_record").joinpath("host", "examples")

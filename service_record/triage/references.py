@@ -17,6 +17,7 @@ import msgspec
 
 from service_record.http.address import is_collector, parse_address
 from service_record.http.collector_client import CollectorClient, connect, host_path
+from service_record.read.examples import resolve_example
 from service_record.read.source import SourceError, recorded_services
 from service_record.record.recognition import ARCHIVES, HEAD_BYTES, LOGS, FileForm, recognise
 from service_record.triage.rows import Reference, printable
@@ -208,6 +209,7 @@ def _host_in_collector(client: CollectorClient, place: str, name: str) -> Iterat
 
 
 def _on_disk(source: str, skip: Skip) -> Iterator[Reference]:
+    source = resolve_example(source)
     path = Path(source)
     matches = [source] if path.exists() else sorted(glob(source, recursive=True))  # noqa: PTH207  # of any path
     if not matches:
