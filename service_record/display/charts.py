@@ -1,6 +1,7 @@
-"""Build charts from a history: for each boot, rows of bars with offsets in seconds since the boot. Pure.
+"""The model of a chart, rows of bars on one axis of time, and the charts of a history. Pure.
 
-The terminal, the documents and the HTML page are all drawn from these charts.
+`timeline` draws them in a terminal and as documents, `drawing` on a page. The collector makes rows of the
+same kind from the reports of a build.
 """
 
 from bisect import bisect_left
@@ -15,6 +16,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from service_record.display.phrases import VERBS, headline, is_rough, name, seconds_text
 from service_record.history import History, ServiceHistory
 from service_record.history.build import Now, true_time
 from service_record.history.critical_chain import Link, critical_chain, startup_end, startup_seconds
@@ -186,30 +188,50 @@ class RowKind(StrEnum):
     POST_COMMAND = "post-command"
 
 
-class Bar(msgspec.Struct, frozen=True):
-    """One execution. `start`, `end` and `ready` are seconds since the boot."""
+class Bar(msgspec.Struct, frozen=True, kw_only=True):
+    """One execution. Its offsets are seconds since the zero of the chart."""
 
     start: float | None
     """None if the entry of the start was lost."""
     end: float | None
     """None while it is running; the last known offset if it was interrupted."""
-    seconds: float | None
-    """The duration; a lower limit if it is running or was interrupted."""
-    span: Span
-    run: Run
-    time: datetime | None
-    """The displayed time of its start, or of its end if the start is unknown."""
     ready: float | None = None
     """The end of its start-up, if a journal has it. `seconds` is then the duration of the start-up."""
+    seconds: float | None = None
+    """The duration, if it is known."""
+    is_whole: bool = True
+    """False if `seconds` is only a lower limit: it is running or was interrupted."""
+    is_rough: bool = False
+    """True if its times are whole seconds, because the recorder's clock has no fractions."""
+    look: str
+    """The class of its colour and pattern on a page: an outcome, `told` for a report, or `boot`."""
+    sign: str | None = None
+    """None for the sign of its look."""
+    word: str
+    """The outcome in a word."""
+    headline: str = ""
+    """The outcome with its place: `failed in stage pull`."""
+    number: int
+    """Its attempt."""
+    time: datetime | None = None
+    """The displayed time of its start, or of its end if the start is unknown."""
+    started: datetime | None = None
+    """The time of its start entry, as recorded."""
+    ended: datetime | None = None
+    """The time of its end entry, as recorded."""
+    target: str = ""
+    """The id of a part of the page that says more about it than the table."""
+    marks: tuple[tuple[str, float], ...] = ()
+    """Kind and offset of each mark on it: `typical`, its typical end, and `budget`, when it is overdue."""
+    text: str = ""
+    """The bar in words, for its title; empty for the words of a run."""
 
     @property
-    def outcome(self) -> Outcome:
-        return self.span.outcome
-
-    @property
-    def is_whole(self) -> bool:
-        """False if `seconds` is only a lower limit."""
-        return self.ready is not None or self.outcome in {Outcome.SUCCESS, Outcome.FAILURE, Outcome.STOPPED}
+    def took(self) -> str:
+        """The duration as text: `9.5s`, or `9.5s+` if that is a lower limit. Empty if it is unknown."""
+        if self.seconds is None:
+            return ""
+        return seconds_text(self.seconds, is_rough=self.is_rough) + ("" if self.is_whole else "+")
 
     @property
     def first(self) -> float:
@@ -221,22 +243,31 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """The executions of one service, stage or command that share a row, in order."""
 
     kind: RowKind
-    service: str
+    service: str = ""
+    """Empty for a step that a host reported."""
     name: str
-    depth: int
+    depth: int = 0
     """0 for a service, 1 for its commands and stages, 2 or more for nested stages."""
     command: str | None = None
     """The pre- or post-command that the stage is part of."""
     bars: tuple[Bar, ...]
 
     @property
-    def outcome(self) -> Outcome:
-        """The outcome of the latest execution."""
-        return self.bars[-1].outcome
+    def latest(self) -> Bar:
+        return self.bars[-1]
 
     @property
     def longest(self) -> Bar:
         return max(self.bars, key=_length)
+
+    def title(self, *, flat: bool) -> str:
+        """Return the displayed name; with `flat`, preceded by the names of its service and command."""
+        lead = {RowKind.PRE_COMMAND: "pre: ", RowKind.POST_COMMAND: "post: "}.get(self.kind, "")
+        text = lead + name(self.name)
+        if not flat or self.kind is RowKind.SERVICE or not self.service:
+            return text
+        within = f"{name(self.command)}: " if self.command is not None else ""
+        return f"{name(self.service)}: {within}{text}"
 
 
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
@@ -324,7 +355,7 @@ def _chart(
     rows = _all_rows(placed, clock, apart=apart)
     bars = [bar for row in rows for bar in row.bars]
     offsets = [offset for bar in bars for offset in (bar.start, bar.end) if offset is not None]
-    if clock.now is not None and any(bar.outcome is Outcome.RUNNING for bar in bars):
+    if clock.now is not None and any(bar.look == Outcome.RUNNING for bar in bars):
         offsets.append(clock.now)
     end = max([*offsets, clock.last])
     begin = round_begin(min(offsets, default=0.0), end)
@@ -399,12 +430,12 @@ def _rows(service: ServiceHistory, runs: Iterable[Run], clock: BootClock) -> lis
         Row(
             kind=kind,
             service=service.name,
-            name=name,
+            name=name_,
             depth=depth,
             command=command or None,
             bars=tuple(sorted(bars, key=attrgetter("first"))),
         )
-        for (kind, command, depth, name), bars in in_order
+        for (kind, command, depth, name_), bars in in_order
     ]
 
 
@@ -429,6 +460,10 @@ def _stages(stages: Iterable[Stage], command: str, depth: int) -> Iterator[tuple
         yield (RowKind.STAGE, command, depth + stage.depth, stage.name), stage
 
 
+_WHOLE: Final = frozenset({Outcome.SUCCESS, Outcome.FAILURE, Outcome.STOPPED})
+"""Outcomes of executions whose end is known."""
+
+
 def _make_bar(span: Span, run: Run, service: ServiceHistory, clock: BootClock) -> Bar:
     start, end = clock.offsets(span, run, service)
     seconds = believable(span.duration)
@@ -443,7 +478,22 @@ def _make_bar(span: Span, run: Run, service: ServiceHistory, clock: BootClock) -
         seconds = startup
     recorded = span.started or span.ended
     time = clock.corrected(recorded, service) if recorded is not None else None
-    return Bar(start, end, seconds, span, run, time, ready)
+    is_whole = ready is not None or span.outcome in _WHOLE
+    return Bar(
+        start=start,
+        end=end,
+        ready=ready,
+        seconds=seconds,
+        is_whole=is_whole,
+        is_rough=is_rough(span),
+        look=span.outcome.value,
+        word=VERBS[span.outcome],
+        headline=headline(run) if span is run else VERBS[span.outcome],
+        number=run.attempt,
+        time=time,
+        started=span.started,
+        ended=span.ended,
+    )
 
 
 def _longest_first(rows: Iterable[Row]) -> tuple[Row, ...]:

@@ -8,16 +8,16 @@ began or ended, are nearly all of a chart, they are drawn as narrow bands.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from itertools import chain, groupby, pairwise
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from service_record.display.charts import Bar, Chart, Row, RowKind, offset, ticks
-from service_record.display.phrases import VERBS, glyph, headline
-from service_record.display.text import View, count, utc
-from service_record.display.timeline import bar_duration, boot_title, chart_notes, row_name
+from service_record.display.charts import Bar, Chart, Row, offset, ticks
+from service_record.display.text import Glyphs, View, count, utc
+from service_record.display.timeline import boot_title, chart_notes
 from service_record.history.outcome import Outcome
 
 _MAX_CUTS: Final = 3
@@ -84,7 +84,7 @@ def _within(at: float, begin: float, end: float) -> float:
     return min(max((at - begin) / (end - begin), 0.0), 1.0) if end > begin else 0.0
 
 
-def axis_for(begin: float, end: float, reached: float, rows: "Iterable[ChartRow]") -> Axis:
+def axis_for(begin: float, end: float, reached: float, rows: Iterable[Row]) -> Axis:
     """Return the axis of these rows, with as few cuts as make the rest readable.
 
     Bars without an end are drawn until `reached`.
@@ -172,55 +172,7 @@ _LEAST_APART: Final = 0.005
 """Of the whole time: bars that are closer and shorter are drawn as one."""
 _DEEPEST: Final = 4
 _GOES_ON: Final = "→"
-
-
-class ChartBar(msgspec.Struct, frozen=True, kw_only=True):
-    """One execution, in seconds on the axis of its chart."""
-
-    start: float | None
-    """None when that was lost."""
-    end: float | None
-    """None while it goes on."""
-    look: str
-    """The class of its colour and pattern."""
-    sign: str
-    word: str
-    took: str
-    text: str
-    """The bar in words, for its title."""
-    number: int
-    """Its attempt."""
-    target: str = ""
-    """The id of a part of the page that says more about it than the table."""
-    marks: tuple[tuple[str, float], ...] = ()
-    """Kind and time of each mark on it: its typical end, its budget."""
-    started: str = ""
-    """The time of its start entry, as recorded."""
-    ended: str = ""
-    """The time of its end entry, as recorded."""
-
-    @property
-    def first(self) -> float:
-        """Return the first time that is known of it."""
-        return self.start if self.start is not None else self.end or 0.0
-
-
-class ChartRow(msgspec.Struct, frozen=True, kw_only=True):
-    """All executions of one thing, in their order."""
-
-    name: str
-    whole_name: str
-    """The name that says enough where the row stands alone."""
-    is_strong: bool
-    service: str = ""
-    depth: int = 0
-    took: str
-    """The longest duration."""
-    bars: Sequence[ChartBar]
-
-    @property
-    def latest(self) -> ChartBar:
-        return self.bars[-1]
+_BAD: Final = frozenset(outcome for outcome in Outcome if outcome.is_bad)
 
 
 class JoinedBars(msgspec.Struct):
@@ -228,7 +180,7 @@ class JoinedBars(msgspec.Struct):
 
     begin: float
     end: float
-    bar: ChartBar
+    bar: Bar
     """The latest of them, or the latest that failed."""
     index: int
     """The number of that bar in its row, from 0."""
@@ -239,7 +191,7 @@ class JoinedBars(msgspec.Struct):
     """True when the next bar leaves no room behind this one."""
 
 
-def thinned(bars: Iterable[ChartBar], least: float, edge: float) -> list[JoinedBars]:
+def thinned(bars: Iterable[Bar], least: float, edge: float) -> list[JoinedBars]:
     """Join bars that look alike, are short, and are less than `least` seconds apart.
 
     In a row of more than `MAX_BARS`, bars of different looks are joined as well. Bars without an end are
@@ -270,12 +222,14 @@ class DrawnBar(msgspec.Struct, frozen=True, kw_only=True):
 
     begin: float
     width: float
-    bar: ChartBar
+    bar: Bar
     index: int
     """The number of the bar in its row, from 0."""
     text: str
     sign: str
     """Drawn behind the bar, unless it is empty."""
+    target: str
+    """The id of the part of the page that it links to; empty for its row of the table."""
     silence: float
     """The width of the time after it without a report."""
     marks: Sequence[tuple[str, float]]
@@ -296,7 +250,12 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
     """Of seconds, in the table."""
     rest: str = ""
     """A note on where to find what the table leaves out."""
-    rows: Sequence[ChartRow]
+    rows: Sequence[Row]
+    is_flat: bool = False
+    """True if rows are not below their service, so that each names it."""
+    glyphs: Glyphs = msgspec.field(default_factory=Glyphs)
+    targets: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Service -> the id of its failures on the page. Its bad bars link there."""
 
     @property
     def ticks(self) -> list[Tick]:
@@ -333,6 +292,18 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
         """Return True if the times of entries are known."""
         return any(bar.started or bar.ended for row in self.rows for bar in row.bars)
 
+    def name(self, row: Row) -> str:
+        return row.title(flat=self.is_flat)
+
+    def depth(self, row: Row) -> int:
+        return 0 if self.is_flat else min(row.depth, _DEEPEST)
+
+    def sign(self, bar: Bar) -> str:
+        return str(getattr(self.glyphs, bar.look)) if bar.sign is None else bar.sign
+
+    def entry_time(self, time: datetime | None) -> str:
+        return utc(time) if time is not None else ""
+
     @property
     def head(self) -> str:
         return "longest" if any(len(row.bars) > 1 for row in self.rows) else "took"
@@ -344,10 +315,10 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def label_width(self) -> int:
         """Return the characters of the longest label, with all that stands around the name."""
-        lengths = (len(row.name) + 3 * row.depth + len("✗  times") for row in self.rows)
+        lengths = (len(self.name(row)) + 3 * self.depth(row) + len("✗  times") for row in self.rows)
         return min(max(lengths, default=0), _MAX_LABEL)
 
-    def bars(self, row: ChartRow) -> list[DrawnBar]:
+    def bars(self, row: Row) -> list[DrawnBar]:
         least = self.axis.seconds_per_width * _LEAST_APART
         return [self._bar(joined, row) for joined in thinned(row.bars, least, self.reached)]
 
@@ -358,14 +329,16 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
     def _percent(self, at: float) -> float:
         return self.axis.part(at) * ROOM
 
-    def _bar(self, joined: JoinedBars, row: ChartRow) -> DrawnBar:
+    def _bar(self, joined: JoinedBars, row: Row) -> DrawnBar:
         bar, begin = joined.bar, self._percent(joined.begin)
         width = max(self._percent(joined.end) - begin, _LEAST_WIDTH)
-        text, sign = bar.text, _GOES_ON if bar.look == "running" else bar.sign
+        title = row.title(flat=True)
+        text = bar.text or _described(bar, title)
+        sign = _GOES_ON if bar.look == Outcome.RUNNING else self.sign(bar)
         if joined.count > 1:
             some = "some of which" if joined.is_mixed else ""
             several = " ".join(filter(None, (count(joined.count, "execution"), some, bar.word)))
-            text = f"{row.whole_name}: {several}, from {_seconds(joined.begin)} to {_seconds(joined.end)}"
+            text = f"{title}: {several}, from {_seconds(joined.begin)} to {_seconds(joined.end)}"
         return DrawnBar(
             begin=begin,
             width=width,
@@ -373,6 +346,7 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
             index=joined.index,
             text=text,
             sign="" if joined.is_followed else sign,
+            target=bar.target or (self.targets.get(row.service, "") if bar.look in _BAD else ""),
             silence=max(ROOM - begin - width, 0.0) if self.is_overdue and bar.end is None else 0.0,
             marks=[(kind, self._percent(at)) for kind, at in bar.marks if at <= self.axis.end],
         )
@@ -387,10 +361,9 @@ def boot_drawing(
     `MAX_ROWS` rows, those of services with troubles and the latest others are drawn.
     """
     title = boot_title(chart, boots)
-    shown = _most_telling(chart.rows)
-    rows = [_row(row, targets.get(row.service, ""), view, flat=flat) for row in shown]
+    rows = _most_telling(chart.rows)
     remarks = list(chart_notes(chart, view))
-    if hidden := len(chart.rows) - len(shown):
+    if hidden := len(chart.rows) - len(rows):
         remarks.append(f"{count(hidden, 'row')} left out: name services to see theirs; --output json has all")
     return Drawing(
         id=f"boot-{chart.number}",
@@ -400,6 +373,9 @@ def boot_drawing(
         reached=chart.end,
         rest="--output json has them",
         rows=rows,
+        is_flat=flat,
+        glyphs=view.glyphs,
+        targets=targets,
     )
 
 
@@ -410,7 +386,7 @@ def _most_telling(rows: Sequence[Row]) -> Sequence[Row]:
     blocks = [list(block) for _, block in groupby(rows, key=lambda row: row.service)]
     by_interest = sorted(
         range(len(blocks)),
-        key=lambda n: (not any(bar.outcome.is_bad for row in blocks[n] for bar in row.bars), -n),
+        key=lambda n: (not any(bar.look in _BAD for row in blocks[n] for bar in row.bars), -n),
     )
     kept: dict[int, list[Row]] = {}
     room = MAX_ROWS
@@ -422,42 +398,14 @@ def _most_telling(rows: Sequence[Row]) -> Sequence[Row]:
     return [row for number in sorted(kept) for row in kept[number]]
 
 
-def _row(row: Row, target: str, view: View, *, flat: bool) -> ChartRow:
-    return ChartRow(
-        name=row_name(row, flat=flat),
-        whole_name=row_name(row, flat=True),
-        is_strong=row.kind is RowKind.SERVICE,
-        service=row.service,
-        depth=0 if flat else min(row.depth, _DEEPEST),
-        took=bar_duration(row.longest),
-        bars=[
-            ChartBar(
-                start=bar.start,
-                end=bar.end,
-                look=bar.outcome.value,
-                sign=glyph(bar.outcome, view.glyphs),
-                word=VERBS[bar.outcome],
-                took=bar_duration(bar),
-                text=_described(bar, row),
-                number=bar.run.attempt,
-                target=target if bar.outcome.is_bad else "",
-                started=utc(bar.span.started) if bar.span.started is not None else "",
-                ended=utc(bar.span.ended) if bar.span.ended is not None else "",
-            )
-            for bar in row.bars
-        ],
-    )
-
-
-def _described(bar: Bar, row: Row) -> str:
+def _described(bar: Bar, title: str) -> str:
     """Describe a bar in words: `bootkube, attempt 2: failed, from 2m to 2m 30s, 30.0s`."""
-    parts = [f"{row_name(row, flat=True)}, attempt {bar.run.attempt}: "]
-    parts.append(headline(bar.run) if row.kind is RowKind.SERVICE else VERBS[bar.outcome])
+    parts = [f"{title}, attempt {bar.number}: {bar.headline}"]
     parts.append(f", from {_seconds(bar.start)}" if bar.start is not None else ", start not recorded")
     if bar.end is not None:
         parts.append(f" to {_seconds(bar.end)}")
     if bar.seconds is not None:
-        parts.append(f", {bar_duration(bar)}")
+        parts.append(f", {bar.took}")
     return "".join(parts)
 
 

@@ -1,7 +1,7 @@
 """Texts for outcomes, exits, places, counts and damage, shared by all output formats for people."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -53,7 +53,7 @@ VERBS: Final = {
 }
 """Outcome -> its verb, worst first."""
 
-_INKS: Final = {
+_INKS: Final[Mapping[str, Ink]] = {
     Outcome.FAILURE: Ink.BAD,
     Outcome.INTERRUPTED: Ink.WORRYING,
     Outcome.RUNNING: Ink.BUSY,
@@ -69,11 +69,11 @@ _ORDINARY_RESULTS: Final = {None, "success", "exit-code", "signal", "core-dump"}
 """Values of $SERVICE_RESULT that add nothing to the exit status or signal; see systemd.exec(5)."""
 
 
-def ink(outcome: Outcome) -> Ink:
+def ink(outcome: str) -> Ink:
     return _INKS[outcome]
 
 
-def glyph(outcome: Outcome, glyphs: Glyphs) -> str:
+def glyph(outcome: str, glyphs: Glyphs) -> str:
     return str(getattr(glyphs, outcome))
 
 
@@ -103,12 +103,19 @@ def duration_text(span: Span, seconds: float | None = None) -> str:
     Whole seconds if the recorder's clock has no fractions, like that of upstream's shim.
     """
     length = span.duration if seconds is None else seconds
-    if length is None:
-        return ""
-    is_rough = span.uptime is None and span.started is not None and not span.started.microsecond
-    if not is_rough or not length.is_integer() or length >= _MINUTE:
-        return duration(length)
-    return f"{length:.0f}s" if length else "<1s"
+    return "" if length is None else seconds_text(length, is_rough=is_rough(span))
+
+
+def is_rough(span: Span) -> bool:
+    """Return True if the times of a span have whole seconds."""
+    return span.uptime is None and span.started is not None and not span.started.microsecond
+
+
+def seconds_text(seconds: float, *, is_rough: bool) -> str:
+    """Return a duration as text: of whole seconds if it is the difference of such times."""
+    if not is_rough or not seconds.is_integer() or seconds >= _MINUTE:
+        return duration(seconds)
+    return f"{seconds:.0f}s" if seconds else "<1s"
 
 
 def name(text: str) -> str:

@@ -1,6 +1,6 @@
 """Draw charts in the cells of a terminal, and write them as a document for programs. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
 
 from service_record.display.charts import Bar, Chart, Row, RowKind, offset, ticks
-from service_record.display.phrases import VERBS, damages, duration_text, glyph, ink, name, summary
+from service_record.display.phrases import VERBS, damages, glyph, ink, name, summary
 from service_record.display.text import (
     BLANK,
     Glyphs,
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 
 _MIN_TICK_CELLS: Final = 10
-_WORST_LAST: Final = tuple(reversed(VERBS))
+_RANKS: Final[Mapping[str, int]] = {outcome: -number for number, outcome in enumerate(VERBS)}
+"""Outcome -> its rank, worst last."""
 
 
 class Scale(msgspec.Struct, frozen=True):
@@ -81,10 +82,10 @@ def bar_line(bars: Iterable[Bar], scale: Scale, glyphs: Glyphs) -> Line:
     for bar in bars:
         first, last = _cells(bar, scale)
         ready = last if bar.ready is None else min(max(scale.cell(bar.ready), first), last)
-        cells[first:ready] = [(glyphs.bar, ink(bar.outcome))] * (ready - first)
+        cells[first:ready] = [(glyphs.bar, ink(bar.look))] * (ready - first)
         cells[ready:last] = [(glyphs.up, Ink.FAINT)] * (last - ready)
-    for bar in sorted(bars, key=lambda bar: _WORST_LAST.index(bar.outcome)):
-        cells[_cells(bar, scale)[1]] = (_sign(bar, glyphs), ink(bar.outcome))
+    for bar in sorted(bars, key=lambda bar: _RANKS[bar.look]):
+        cells[_cells(bar, scale)[1]] = (_sign(bar, glyphs), ink(bar.look))
     return _joined(cells)
 
 
@@ -95,7 +96,7 @@ def _cells(bar: Bar, scale: Scale) -> tuple[int, int]:
 
 
 def _sign(bar: Bar, glyphs: Glyphs) -> str:
-    return glyphs.ongoing if bar.outcome is Outcome.RUNNING else glyph(bar.outcome, glyphs)
+    return glyphs.ongoing if bar.look == Outcome.RUNNING else glyph(bar.look, glyphs)
 
 
 def _joined(cells: Sequence[tuple[str, Ink]]) -> Line:
@@ -153,7 +154,7 @@ def _row(row: Row) -> "Document":
     document: Document = {"service": row.service, "kind": row.kind.value}
     if row.command is not None:
         document["command"] = row.command
-    document |= {"name": row.name, "depth": row.depth, "outcome": row.outcome.value}
+    document |= {"name": row.name, "depth": row.depth, "outcome": row.latest.look}
     if row.longest.seconds is not None:
         document["longest"] = row.longest.seconds
     return {**document, "bars": [_bar(bar) for bar in row.bars]}
@@ -161,7 +162,7 @@ def _row(row: Row) -> "Document":
 
 def _bar(bar: Bar) -> "Document":
     offsets = {"start": bar.start, "end": bar.end, "duration": bar.seconds}
-    document: Document = {"attempt": bar.run.attempt, "outcome": bar.outcome.value}
+    document: Document = {"attempt": bar.number, "outcome": bar.look}
     return document | {field: round(value, 3) for field, value in offsets.items() if value is not None}
 
 
@@ -239,7 +240,7 @@ def _chart(chart: Chart, boots: int, view: View, *, wide: bool, flat: bool) -> I
         yield from wrapped(text, Ink.FAINT, view)
     labels = [_label(row, view.glyphs, flat=flat) for row in chart.rows]
     times = [_started(row, view) if wide else "" for row in chart.rows]
-    lasted = [bar_duration(row.longest) for row in chart.rows]
+    lasted = [row.longest.took for row in chart.rows]
     took_width = max(_MIN_DURATION_CELLS, *(len(each) + 1 for each in lasted))
     fixed = took_width + max(map(cell_len, times)) + len(_GAP)
     room = min(max(map(_width, labels)), max(view.width * 3 // 8, 24), view.width - fixed - _MIN_BAR_CELLS)
@@ -273,29 +274,13 @@ def chart_notes(chart: Chart, view: View) -> Iterator[str]:
         yield f"clock set {duration(abs(step.seconds))} {way}, before {offset(round(step.uptime))}"
 
 
-def bar_duration(bar: Bar) -> str:
-    """Return the duration of a bar: `9.5s`, or `9.5s+` if that is a lower limit."""
-    if bar.seconds is None:
-        return ""
-    return duration_text(bar.span, bar.seconds) + ("" if bar.is_whole else "+")
-
-
-def row_name(row: Row, *, flat: bool = False) -> str:
-    """Return the name of a row; with `flat`, preceded by the names of its service and command."""
-    lead = {RowKind.PRE_COMMAND: "pre: ", RowKind.POST_COMMAND: "post: "}.get(row.kind, "")
-    if not flat or row.kind is RowKind.SERVICE:
-        return lead + name(row.name)
-    within = f"{name(row.service)}: " + (f"{name(row.command)}: " if row.command is not None else "")
-    return within + lead + name(row.name)
-
-
 def _label(row: Row, glyphs: Glyphs, *, flat: bool) -> Line:
     """Return the sign and the name of a row, and the number of its bars if there are several."""
     indent = 0 if flat else min(row.depth, _MAX_NESTING) * _INDENT
-    lead = f"{' ' * indent}{glyph(row.outcome, glyphs)} "
+    lead = f"{' ' * indent}{glyph(row.latest.look, glyphs)} "
     strength = Ink.STRONG if row.kind is RowKind.SERVICE else Ink.PLAIN
     times = f" {glyphs.times}{len(row.bars)}" if len(row.bars) > 1 else ""
-    return (lead, ink(row.outcome)), (row_name(row, flat=flat), strength), (times, Ink.FAINT)
+    return (lead, ink(row.latest.look)), (row.title(flat=flat), strength), (times, Ink.FAINT)
 
 
 def _fitted(label: Line, room: int, glyphs: Glyphs) -> Line:

@@ -15,7 +15,8 @@ from service_record.collector.domain.silence import FEWEST, SilenceBudgets, Took
 from service_record.collector.domain.summary_of_records import RecordsLook, judge_records, summarise
 from service_record.collector.store.host_rows import Boot, BuildSummary, StepShown
 from service_record.collector.web.build_chart import Pace, build_drawing, service_rows
-from service_record.display.drawing import ChartRow, Drawing
+from service_record.display.charts import Row
+from service_record.display.drawing import Drawing
 from service_record.history.outcome import Outcome
 from service_record.record.entry import Entry
 from tests.builders import START, entry, failed_run
@@ -64,7 +65,7 @@ def drawn(
     return build_drawing(of or build(), folded, (), (), BEGAN + now, pace=pace)
 
 
-def row_of(found: Drawing, name: str) -> ChartRow:
+def row_of(found: Drawing, name: str) -> Row:
     (row,) = [row for row in found.rows if row.name == name]
     return row
 
@@ -111,6 +112,7 @@ def test_update_of_running_step_adds_no_bar() -> None:
 
     assert bars(found, "packages") == [(5, 30, "success")]
     assert bars(found, "note") == [(40, 40, "told")]
+    assert row_of(found, "note").latest.took == ""
 
 
 def test_every_try_of_a_loop_is_drawn() -> None:
@@ -178,7 +180,7 @@ def test_axis_of_overdue_host_ends_at_last_report(verdict: str) -> None:
     assert (found.reached, found.axis.end, found.is_overdue) == (60, 90, True)
     assert bars(found, "disk") == [(40, None, "running")]
     row = row_of(found, "disk")
-    assert row.took == "20.0s+"
+    assert row.longest.took == "20.0s+"
     (bar,) = found.bars(row)
     silence = (bar.begin + bar.width, bar.silence)
     assert silence == pytest.approx((95 * 60 / 90, 95 * 30 / 90), abs=0.01)

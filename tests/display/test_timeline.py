@@ -44,7 +44,7 @@ def only(found: History, **options: bool) -> Chart:
 
 
 def bars(row: Row) -> list[tuple[str, float | None, float | None]]:
-    return [(bar.outcome.value, bar.start, bar.end) for bar in row.bars]
+    return [(bar.look, bar.start, bar.end) for bar in row.bars]
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,19 @@ The result is a `Drawing`, like the charts of `analyze --output html`. The bars 
 reports, those of services from service records.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec.structs import replace
 
 from service_record.collector.domain.progress import Repeated
 from service_record.collector.domain.records_page import ServiceRan
 from service_record.collector.domain.silence import SilenceBudgets
 from service_record.collector.store.host_rows import Boot, BuildSummary, StepShown
 from service_record.collector.web.pages import LOOKS, SIGNS
-from service_record.display.charts import offset
-from service_record.display.drawing import ChartBar, ChartRow, Drawing, axis_for
+from service_record.display.charts import Bar, Row, RowKind, offset
+from service_record.display.drawing import Drawing, axis_for
 from service_record.display.text import duration
 
 _SIGNS_AND_WORDS: Final = {
@@ -29,53 +31,25 @@ _SIGNS_AND_WORDS: Final = {
 _LOOKS: Final = {"done": "success", "failed": "failure", "init": "running", "reported": "told"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildBar:
-    """A bar. Times are seconds since 1970."""
-
-    begin: float
-    end: float | None
-    """None if it has not ended yet."""
-    look: str
-    target: str = ""
-    """The id of the page's element with details, or empty."""
-    verdict: str = ""
-    """The verdict, for the bar of a whole build: it replaces the word and sign of `look`."""
-    marks: Mapping[str, float] = field(default_factory=dict)
-    """`typical`: time when such a step typically ends; `budget`: time from which it is overdue."""
-
-    @property
-    def sign(self) -> str:
-        return SIGNS[self.verdict] if self.verdict in SIGNS else _SIGNS_AND_WORDS[self.look][0]
-
-    @property
-    def word(self) -> str:
-        return self.verdict or _SIGNS_AND_WORDS[self.look][1]
-
-    def seconds(self, reached: float) -> float:
-        """Return the duration in seconds, up to `reached` if it has not ended."""
-        return max(reached - self.begin, 0.0) if self.end is None else self.end - self.begin
+def _bar(begin: float, end: float | None, look: str, target: str = "") -> Bar:
+    """Return a bar, in seconds since 1970."""
+    sign, word = _SIGNS_AND_WORDS[look]
+    return Bar(start=begin, end=end, look=look, sign=sign, word=word, number=1, target=target)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildRow:
-    """A row of bars with its name."""
+def service_rows(services: Iterable[ServiceRan], begin: float, end: float) -> Iterator[Row]:
+    """Yield a row for each service that ran between `begin` and `end`, by the host's clock.
 
-    name: str
-    bars: tuple[BuildBar, ...]
-    is_step: bool = False
-
-
-def service_rows(services: Iterable[ServiceRan], begin: float, end: float) -> Iterator[BuildRow]:
-    """Yield a row for each service that ran between `begin` and `end`, by the host's clock."""
+    The times of its bars are seconds since 1970.
+    """
     for service in services:
         bars = tuple(
-            BuildBar(begin=max(first, begin), end=last, look=look)
+            _bar(max(first, begin), last, look)
             for first, last, look in service.runs
             if first <= end and (last is None or last >= begin)
         )
         if bars:
-            yield BuildRow(name=service.name, bars=bars)
+            yield Row(kind=RowKind.SERVICE, name=service.name, bars=bars)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +71,12 @@ class Pace:
 
 def step_rows(
     steps: Sequence[Repeated[StepShown]], *, is_over: bool, end: float, pace: Pace
-) -> Iterator[BuildRow]:
+) -> Iterator[Row]:
     """Yield a row for each step, ordered by priority and then by first report.
 
-    `end` is the time of the last report.
+    `end` is the time of the last report. The times of the bars are seconds since 1970.
     """
-    bars: dict[str, list[BuildBar]] = {}
+    bars: dict[str, list[Bar]] = {}
     reports: dict[str, StepShown] = {}
     latest = ""
     for step in (step for group in steps for step in group.reports):
@@ -113,40 +87,38 @@ def step_rows(
     for label, row in sorted(bars.items(), key=lambda item: reports[item[0]].priority):
         last = row[-1]
         if is_over and last.end is None:
-            row[-1] = replace(last, end=max(end, last.begin), look="interrupted")
+            row[-1] = _bar(last.first, max(end, last.first), "interrupted", last.target)
         elif last.end is None:
-            typical = pace.typical(label)
-            marks = {} if typical is None else {"typical": last.begin + typical}
+            marks: list[tuple[str, float]] = []
+            if (typical := pace.typical(label)) is not None:
+                marks.append(("typical", last.first + typical))
             if label == latest:
-                marks["budget"] = max(end, last.begin) + pace.budget(label)
-            row[-1] = replace(last, marks=marks)
+                marks.append(("budget", max(end, last.first) + pace.budget(label)))
+            row[-1] = replace(last, marks=tuple(marks))
         linked = (bar if bar.target in targets else replace(bar, target="") for bar in row)
-        yield BuildRow(name=reports[label].name, bars=tuple(linked), is_step=True)
+        yield Row(kind=RowKind.STAGE, name=reports[label].name, bars=tuple(linked))
 
 
-def _apply_report(bars: list[BuildBar], step: StepShown) -> None:
+def _apply_report(bars: list[Bar], step: StepShown) -> None:
     """Apply one report to a row: it begins a bar, ends the open bar, or is a point outside of all bars."""
     at, look, target = step.received_at, _LOOKS[step.status], f"step-{step.id}"
     last = bars[-1] if bars and bars[-1].end is None else None
     if last is not None and step.status == "init":
-        bars[-1] = replace(last, end=at, look="interrupted")
+        bars[-1] = _bar(last.first, at, "interrupted", last.target)
     if last is not None and step.status in {"done", "failed"}:
-        bars[-1] = replace(last, end=at, look=look, target=target)
+        bars[-1] = _bar(last.first, at, look, target)
         return
     if last is not None and step.status == "reported":
         return
-    bars.append(BuildBar(begin=at, end=None if step.status == "init" else at, look=look, target=target))
+    bars.append(_bar(at, None if step.status == "init" else at, look, target))
 
 
-def boot_rows(boots: Sequence[Boot], end: float | None) -> Iterator[BuildRow]:
+def boot_rows(boots: Sequence[Boot], end: float | None) -> Iterator[Row]:
     """Yield a row with a bar for each boot until the next one, or nothing if there are no boots."""
     if boots:
         ends = [*(boot.begin for boot in boots[1:]), end]
-        bars = (
-            BuildBar(begin=boot.begin, end=until, look="boot")
-            for boot, until in zip(boots, ends, strict=True)
-        )
-        yield BuildRow(name="boots" if len(boots) > 1 else "boot", bars=tuple(bars))
+        bars = (_bar(boot.begin, until, "boot") for boot, until in zip(boots, ends, strict=True))
+        yield Row(kind=RowKind.SERVICE, name="boots" if len(boots) > 1 else "boot", bars=tuple(bars))
 
 
 _MAX_AHEAD_FACTOR: Final = 4
@@ -159,7 +131,7 @@ def build_drawing(
     build: BuildSummary,
     steps: Sequence[Repeated[StepShown]],
     boots: Sequence[Boot],
-    services: Iterable[BuildRow],
+    services: Iterable[Row],
     now: float,
     *,
     is_latest: bool = True,
@@ -181,22 +153,24 @@ def build_drawing(
         reached = max([build.ended_at or build.updated_at, *ends])
     else:
         reached = last_report if is_overdue else max(now, last_report)
-    whole = BuildBar(
-        begin=build.started_at,
+    whole = Bar(
+        start=build.started_at,
         end=reached if is_over else None,
         look=LOOKS.get(build.verdict, "running"),
-        verdict=build.verdict,
+        sign=SIGNS.get(build.verdict, "→"),
+        word=build.verdict or "not done yet",
+        number=1,
     )
     rows = [
-        BuildRow(name=f"build {build.number}", bars=(whole,)),
+        Row(kind=RowKind.SERVICE, name=f"build {build.number}", bars=(whole,)),
         *boot_rows(boots, reached if is_over else None),
         *step_rows(steps, is_over=is_over, end=build.updated_at, pace=pace),
         *ran,
     ]
     farthest = reached + _MAX_AHEAD_FACTOR * (reached - build.started_at)
-    marks = (at for row in rows for bar in row.bars for at in bar.marks.values())
+    marks = (at for row in rows for bar in row.bars for _, at in bar.marks)
     end = max([reached, *(at for at in marks if at <= farthest)])
-    drawn = [_chart_row(row, build.started_at, reached) for row in rows]
+    drawn = [_place_row(row, build.started_at, reached) for row in rows]
     return Drawing(
         id="timeline",
         title="Timeline",
@@ -208,45 +182,34 @@ def build_drawing(
     )
 
 
-def _chart_row(row: BuildRow, zero: float, reached: float) -> ChartRow:
-    longest = max(row.bars, key=lambda bar: bar.seconds(reached))
-    is_whole = longest.end is not None and longest.look != "interrupted"
-    is_point = longest.look == "told" or (longest.end is None and longest.seconds(reached) == 0)
-    return ChartRow(
-        name=row.name,
-        whole_name=row.name,
-        is_strong=not row.is_step,
-        took="" if is_point else duration(longest.seconds(reached)) + ("" if is_whole else "+"),
-        bars=[
-            ChartBar(
-                start=bar.begin - zero,
-                end=None if bar.end is None else bar.end - zero,
-                look=bar.look,
-                sign=bar.sign,
-                word=bar.word,
-                took=duration(bar.seconds(reached)),
-                text=_describe(row.name, bar, zero),
-                number=number,
-                target=bar.target,
-                marks=tuple((kind, at - zero) for kind, at in bar.marks.items()),
-            )
-            for number, bar in enumerate(row.bars, start=1)
-        ],
-    )
+def _place_row(row: Row, zero: float, reached: float) -> Row:
+    """Return a row with offsets from `zero`, and with the durations and the texts of its bars."""
+    bars = []
+    for number, bar in enumerate(row.bars, start=1):
+        start, end = bar.first - zero, None if bar.end is None else bar.end - zero
+        seconds = max(reached - bar.first, 0.0) if end is None else end - start
+        placed = replace(
+            bar,
+            start=start,
+            end=end,
+            seconds=None if bar.look == "told" or (end is None and seconds == 0) else seconds,
+            is_whole=end is not None and bar.look != "interrupted",
+            number=number,
+            marks=tuple((kind, at - zero) for kind, at in bar.marks),
+        )
+        bars.append(replace(placed, text=_describe(row.name, placed)))
+    return replace(row, bars=tuple(bars))
 
 
-def _describe(name: str, bar: BuildBar, zero: float) -> str:
+def _describe(name: str, bar: Bar) -> str:
     """Return the text of a bar, such as `Disk setup: done, from 10s to 2m 30s, 2m 20s`."""
-
-    def at(time: float) -> str:
-        return offset(round(time - zero))
-
-    what = f"{name}: {bar.word}"
+    what, begin = f"{name}: {bar.word}", offset(round(bar.first))
     if bar.look == "told":
-        return f"{what}, at {at(bar.begin)}"
-    if "typical" in bar.marks:
-        what += f", which typically takes {duration(bar.marks['typical'] - bar.begin)}"
-    if "budget" in bar.marks:
-        what += f", overdue at {at(bar.marks['budget'])}"
-    until = f"to {at(bar.end)}, {duration(bar.end - bar.begin)}" if bar.end is not None else "on"
-    return f"{what}, from {at(bar.begin)} {until}"
+        return f"{what}, at {begin}"
+    for kind, at in bar.marks:
+        if kind == "typical":
+            what += f", which typically takes {duration(at - bar.first)}"
+        else:
+            what += f", overdue at {offset(round(at))}"
+    until = f"to {offset(round(bar.end))}, {duration(bar.end - bar.first)}" if bar.end is not None else "on"
+    return f"{what}, from {begin} {until}"
