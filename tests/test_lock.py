@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from service_record.reporter.stopping import HeldError, hold_lock
+from service_record.reporter.log import Log
+from service_record.reporter.paths import Places
+from service_record.reporter.stopping import HeldError, hold_lock, lock_rounds
 from tests.builders import some
 from tests.programs import REPOSITORY
 
@@ -51,6 +53,17 @@ def test_who_waits_gets_it_when_the_first_ends(tmp_path: Path) -> None:
     with holder(tmp_path) as first:
         some(first.stdin).close()
         with hold_lock(tmp_path, wait=60):
+            pass
+
+
+def test_round_and_stop_share_a_lock_in_memory_if_the_disk_fails(tmp_path: Path) -> None:
+    (tmp_path / "var").mkdir()
+    (tmp_path / "var/lib").symlink_to("/proc")  # nobody can create a directory there
+    places = Places(tmp_path)
+    with (tmp_path / "log").open("wb") as log, lock_rounds(places, say := Log(log.fileno(), False)):
+        with pytest.raises(HeldError), lock_rounds(places, say):
+            pass
+        with pytest.raises(HeldError), hold_lock(places.volatile.state_directory):
             pass
 
 

@@ -717,7 +717,12 @@ def test_only_an_upload_as_host_logs_makes_them_ours() -> None:
     (step,) = Case(state=TOLD, evidence=WRONG).plan().ship
     counted = count_step(TOLD, step, WRONG, SMALL)
     assert counted.host_uploads == step.tries
-    for outcome, uploads in ((Answered(503), 0), (Unreachable("reset", sent=SMALL), 1)):
+    for outcome, uploads in (
+        (Answered(503), 0),
+        (Unreachable("refused"), 0),
+        (Unreachable("reset", sent=300), 1),
+        (Unreachable("reset", sent=SMALL), 1),
+    ):
         result = StepResult(step=step, outcome=outcome, size=SMALL)
         assert apply_results(counted, RoundPlan(ship=(step,)), [result], WRONG).host_uploads == uploads
 

@@ -89,6 +89,7 @@ def test_failing_host_ships_one_bundle(host: ReportingHost, server: AssistedServ
     assert {"bootstrap/services/bootkube.json", "manifest.json", "redaction.json"} <= set(found)
     assert TOKEN.encode() not in b"".join(found.values())
     assert host.installed.logs_info == "completed"
+    assert host.installed.info.count("/usr/local/bin/job.sh:12") == 1
     assert host.spooled() == []
     calls = server.calls()
     assert host.report().status == 0

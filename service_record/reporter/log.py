@@ -85,8 +85,10 @@ def describe_cause(evidence: HostEvidence) -> str:
     facts = diagnosis.root.facts if diagnosis is not None and diagnosis.root is not None else None
     if facts is None or facts.location is None:
         return describe_verdict(evidence)
+    sentence, place = describe_verdict(evidence), location_text(facts.location)
     near = "near" if facts.is_approximate else "at"
-    return f"{describe_verdict(evidence)} ({near} {location_text(facts.location)})"
+    # A failure without a message is described by its place already.
+    return sentence if place in sentence else f"{sentence} ({near} {place})"
 
 
 def render_page(evidence: HostEvidence, source: str, at: datetime) -> str:

@@ -7,14 +7,14 @@ do.
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from service_record.http.answers import Answered
 from service_record.record import systemd
-from service_record.record.atomic_write import clear_the_way, clear_the_way_of_all
+from service_record.record.atomic_write import clear_the_way
 from service_record.reporter import console, log
 from service_record.reporter.bundle_queue import BundleQueue
 from service_record.reporter.cleanup import finish, read_tombstone
@@ -47,7 +47,7 @@ from service_record.reporter.record_care import rotate_records, send_records
 from service_record.reporter.settings import Settings, read_settings, secrets_in
 from service_record.reporter.shipping import Clients
 from service_record.reporter.state import ReporterState, load, newest_state_file, save
-from service_record.reporter.stopping import HeldError, hold_lock, log_undelivered, stop_as_configured
+from service_record.reporter.stopping import HeldError, lock_rounds, log_undelivered, stop_as_configured
 
 _MAX_PLANS: Final = 8
 """The limit of plans in one round. The rules need at most seven: two forms of a fact, both again after the
@@ -75,7 +75,7 @@ def run_round(
             say.error(line)
         return RoundResult.STOPPED
     try:
-        with _lock_out_others(places, say):
+        with lock_rounds(places, say):
             settings, (state, is_known) = read_settings(places, environ), _load_state(places, say)
             now = systemd.boot_id() or "unknown", systemd.uptime() or 0.0
             if only_if_due and not is_due_at(settings, state, *now):
@@ -327,22 +327,6 @@ def _load_state(places: Places, say: Log) -> tuple[ReporterState, bool]:
             "`.damaged`, and at most one bundle is shipped"
         )
     return state, True
-
-
-@contextmanager
-def _lock_out_others(places: Places, say: Log) -> Iterator[None]:
-    """Hold the lock of rounds. If the disk prevents locking, continue without. Raises HeldError."""
-    with ExitStack() as stack:
-        for directory in (places.state_directory, places.volatile.state_directory):
-            try:
-                moved = clear_the_way_of_all(directory)
-                if moved is not None:
-                    say.warning(f"{directory}: not a directory; moved to {moved}")
-                stack.enter_context(hold_lock(directory))
-                break
-            except OSError as error:
-                say.warning(f"{directory}: {error.strerror}; another round may run beside this one")
-        yield
 
 
 def dry_run_lines(places: Places, environ: Mapping[str, str]) -> Iterator[str]:

@@ -39,6 +39,25 @@ def hold_lock(directory: Path, wait: float = 0.0) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def lock_rounds(places: Places, say: Log, wait: float = 0.0) -> Iterator[None]:
+    """Hold the lock of rounds, in memory if the disk prevents locking; without it if both do.
+
+    A file in the place of the directory is moved aside. Raises HeldError after `wait` seconds.
+    """
+    with ExitStack() as stack:
+        for directory in (places.state_directory, places.volatile.state_directory):
+            try:
+                moved = clear_the_way_of_all(directory)
+                if moved is not None:
+                    say.warning(f"{directory}: not a directory; moved to {moved}")
+                stack.enter_context(hold_lock(directory, wait))
+                break
+            except OSError as error:
+                say.warning(f"{directory}: {error.strerror}; another round may run beside this one")
+        yield
+
+
 BY_HAND: Final = "by hand (report --stop)"
 _SETTINGS: Final = Places().settings_file.parent
 _WAIT_SECONDS: Final = 20.0
@@ -56,12 +75,9 @@ def stop_by_hand(places: Places, environ: Mapping[str, str], say: Log, *, purges
     run_systemctl(places, "stop", *units)
     with ExitStack() as stack:
         try:
-            clear_the_way_of_all(places.state_directory)
-            stack.enter_context(hold_lock(places.state_directory, _WAIT_SECONDS))
+            stack.enter_context(lock_rounds(places, say, _WAIT_SECONDS))
         except HeldError:
             say.warning(f"a round still runs after {_WAIT_SECONDS:.0f} s; it is not waited for")
-        except OSError as error:
-            say.warning(f"{places.state_directory}: {error.strerror}")
         is_undelivered = not purges and _has_undelivered(places)
         purged = purge(places) if purges else ()
         remains = (

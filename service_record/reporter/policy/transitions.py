@@ -284,7 +284,9 @@ def _after_shipment(
     elif step.last_word is not None and uploads == 0:
         corrected = replace(corrected, last_word=None)
     state = replace(state, spent=_with(state.spent, step.destination, corrected))
-    state = _with_host_uploads(state, step, uploads - step.tries)
+    # The service may have stored the beginning of a broken upload. Then the logs there are the reporter's.
+    broken = isinstance(result.outcome, Unreachable) and result.outcome.sent > 0
+    state = _with_host_uploads(state, step, max(uploads, broken) - step.tries)
     if meaning is ResponseClass.NEVER_AGAIN:
         return replace(state, refused=_with(state.refused, step.kind, _status(result)))
     if meaning is ResponseClass.DONE:
