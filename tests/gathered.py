@@ -49,13 +49,13 @@ class DirectoryBundle:
         *,
         limit: int | None = None,
         mtime: float | None = None,
-        opening: Callable[[int], bytes] = lambda dropped: b"(cut)\n",
+        opening: Callable[[int], bytes] | None = None,
     ) -> Iterator[DirectoryMember]:
         member = DirectoryMember(limit)
         try:
             yield member
         finally:
-            before = opening(member.cut) if member.cut else b""
+            before = b"" if not member.cut else b"(cut)\n" if opening is None else opening(member.cut)
             self.add(path, before + member.data)
 
     def add(self, path: str, data: bytes) -> None:
@@ -95,7 +95,7 @@ class Host:
     def gather(self, *collectors: GatherRow, seconds: float = 60, **more: Any) -> "Result":
         bundle = DirectoryBundle(self.bundles / str(len(list(self.bundles.glob("*")))))
         bundle.directory.mkdir(parents=True)
-        gathered = gather(collectors, self.context(**more), bundle, seconds=seconds)
+        gathered = gather(collectors, self.context(**more), bundle, seconds=seconds)  # type: ignore[arg-type]
         return Result(bundle, gathered)
 
 

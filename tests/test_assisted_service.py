@@ -31,8 +31,7 @@ from service_record.http.transport import trusted
 from service_record.reporter.assisted_service import _MOST_HOSTS, LONGEST_INFO, AssistedService, base_url
 from service_record.reporter.host_view import HostView, NoHost, Refused, view_of
 from service_record.reporter.policy.round_context import DENIED_ROUNDS, DENIED_SECONDS, MOST_TRIES
-from service_record.reporter.setting_table import SERVICE_LIMIT
-from service_record.reporter.settings import AssistedServiceSettings
+from service_record.reporter.settings import SERVICE_LIMIT, AssistedServiceSettings
 from service_record.reporter.shipping import ASKING, SHIPPING
 from tests.assisted_contract import assert_contract_kept
 from tests.assisted_installation import Host, new_id

@@ -322,7 +322,7 @@ def test_what_the_bundle_raises_ends_the_round_and_what_runs(host: Host) -> None
     host.program("journalctl", f"echo $$ >{host.root}/pid; echo line; sleep 1000")
 
     with pytest.raises(OSError, match="No space left"):
-        gather([command("journalctl")], host.context(), FullBundle(host.bundles))
+        gather([command("journalctl")], host.context(), FullBundle(host.bundles))  # type: ignore[arg-type]
 
     wait_until_gone(int((host.root / "pid").read_text()))
 

@@ -22,8 +22,7 @@ from service_record.reporter.host_view import (
     is_own_error,
     view_of,
 )
-from service_record.reporter.setting_table import SERVICE_LIMIT
-from service_record.reporter.settings import AssistedServiceSettings
+from service_record.reporter.settings import SERVICE_LIMIT, AssistedServiceSettings
 
 BASE_PATH: Final = "/api/assisted-install"
 LONGEST_INFO: Final = 2048

@@ -28,8 +28,7 @@ from service_record.reporter.policy.transitions import (
     withheld,
     without_bundle,
 )
-from service_record.reporter.setting_table import COLLECTOR
-from service_record.reporter.settings import Settings, secrets_in
+from service_record.reporter.settings import COLLECTOR, Settings, secrets_in
 from service_record.reporter.shipping import Clients
 from service_record.reporter.state import ReporterState
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from enum import IntEnum
 from typing import Final
 
 from service_record.display.phrases import location_text
@@ -19,40 +18,31 @@ from service_record.reporter.policy.round_context import RoundPlan
 _STDERR: Final = 2
 
 
-class Priority(IntEnum):
-    """The levels of syslog(3)."""
-
-    ERROR = 3
-    WARNING = 4
-    NOTICE = 5
-    INFO = 6
-
-
 @dataclass(frozen=True, slots=True)
 class Log:
     """Writes lines to a file descriptor, unbuffered. Errors are ignored: the reader may have exited."""
 
     descriptor: int
     is_journal: bool
-    """True if lines begin with their priority, as in `<4>`; see sd-daemon(3)."""
+    """True if lines begin with their priority, a level of syslog(3), as in `<4>`; see sd-daemon(3)."""
 
     def error(self, text: str) -> None:
         """Log a problem that somebody has to solve. The round continues."""
-        self._write(Priority.ERROR, text)
+        self._write(3, text)
 
     def warning(self, text: str) -> None:
         """Log a failure that a later round may not have."""
-        self._write(Priority.WARNING, text)
+        self._write(4, text)
 
     def notice(self, text: str) -> None:
         """Log an action that is visible outside the reporter."""
-        self._write(Priority.NOTICE, text)
+        self._write(5, text)
 
     def info(self, text: str) -> None:
-        self._write(Priority.INFO, text)
+        self._write(6, text)
 
-    def _write(self, priority: Priority, text: str) -> None:
-        mark = f"<{priority.value}>" if self.is_journal else ""
+    def _write(self, priority: int, text: str) -> None:
+        mark = f"<{priority}>" if self.is_journal else ""
         with suppress(OSError):
             os.write(self.descriptor, f"{mark}{visible(text)}\n".encode())
 

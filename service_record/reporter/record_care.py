@@ -14,8 +14,7 @@ from service_record.record.directory import Records
 from service_record.record.visible import visible
 from service_record.reporter.log import Log
 from service_record.reporter.paths import Places
-from service_record.reporter.setting_table import COLLECTOR
-from service_record.reporter.settings import Settings, secrets_in
+from service_record.reporter.settings import COLLECTOR, Settings, secrets_in
 from service_record.rotation import RotationError, max_bytes, rotate
 
 if TYPE_CHECKING:

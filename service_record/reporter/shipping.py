@@ -24,8 +24,7 @@ from service_record.record.atomic_write import place_copy, remove_torn
 from service_record.reporter.assisted_service import AssistedService, not_sendable, succeeded
 from service_record.reporter.host_view import View
 from service_record.reporter.policy.round_context import HOST, HOST_BOOT, Shipment, kind_of
-from service_record.reporter.setting_table import COLLECTOR
-from service_record.reporter.settings import Settings
+from service_record.reporter.settings import COLLECTOR, Settings
 
 _STORED_STATUSES: Final = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT})
 """The statuses with which object stores accept a PUT. A 200 without a body counts only with an ETag."""

@@ -110,6 +110,7 @@ def analyze(directory: Path, server: Served, host: str) -> Answer:
     return service_record("analyze", "--from", place, SERVICE_RECORD_TOKEN_FILE=str(token))
 
 
+@pytest.mark.slow
 def test_additional_collector_gets_bundle_with_own_token(tmp_path: Path, server: Served) -> None:
     with local_server() as assisted:
         installed = assisted.rules.expect(TOKEN)
@@ -127,6 +128,7 @@ def test_additional_collector_gets_bundle_with_own_token(tmp_path: Path, server:
     assert (indexed(server, installed.id).verdict, len(rows(server, installed.id))) == ("failed", 1)
 
 
+@pytest.mark.slow
 def test_records_are_streamed_in_every_round(tmp_path: Path, server: Served) -> None:
     reported = Reported(tmp_path, server, f'records_to = ["collector+{server.url}"]')
     own = reported.agent.client.token
@@ -144,6 +146,7 @@ def test_records_are_streamed_in_every_round(tmp_path: Path, server: Served) -> 
     assert at_the_collector(server, reported.name) == record.read_text().splitlines()
 
 
+@pytest.mark.slow
 def test_sent_entries_contain_no_secret(tmp_path: Path, server: Served) -> None:
     reported = Reported(tmp_path, server, f'records_to = ["collector+{server.url}"]')
     own = reported.agent.client.token
@@ -159,6 +162,7 @@ def test_sent_entries_contain_no_secret(tmp_path: Path, server: Served) -> None:
     assert own not in sent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("login", [None, "Basic bWU6c2VjcmV0"], ids=["open", "with a login"])
 def test_entries_use_the_configured_proxy(tmp_path: Path, server: Served, login: str | None) -> None:
     with ForwardProxy(urlsplit(server.url).port or 0, login=login) as proxy:
@@ -181,6 +185,7 @@ def test_entries_use_the_configured_proxy(tmp_path: Path, server: Served, login:
     assert at_the_collector(server, reported.name) == record.read_text().splitlines()
 
 
+@pytest.mark.slow
 def test_entries_bypass_proxy_for_other_addresses(tmp_path: Path, server: Served) -> None:
     with ForwardProxy(urlsplit(server.url).port or 0) as proxy:
         to, past = f'records_to = ["collector+{server.url}"]', f'proxies.http = "{proxy.url}"'
@@ -196,6 +201,7 @@ def test_entries_bypass_proxy_for_other_addresses(tmp_path: Path, server: Served
     assert at_the_collector(server, reported.name) == record.read_text().splitlines()
 
 
+@pytest.mark.slow
 def test_refused_entries_do_not_end_the_round(tmp_path: Path, server: Served) -> None:
     reported = Reported(tmp_path, server, f'records_to = ["collector+{server.url}/web1"]')
     token = server.client("host", "web2").token
@@ -215,6 +221,7 @@ def at_the_collector(server: Served, host: str) -> list[str]:
     return [line for line in reply.body.decode().splitlines() if line]
 
 
+@pytest.mark.slow
 def test_unknown_host_stops_reporting_with_reason(tmp_path: Path, server: Served) -> None:
     reported = Reported(tmp_path, server)
     other = server.client("host", "web1").token

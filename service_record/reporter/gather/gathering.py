@@ -9,8 +9,8 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, suppress
-from typing import Final, TypeAlias
+from contextlib import ExitStack, closing, suppress
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from service_record.read.programs import Deadline, program_path
 from service_record.reporter.gather.files import resolve_in_root
@@ -18,8 +18,6 @@ from service_record.reporter.gather.model import (
     Begin,
     Context,
     Gathered,
-    GatheredBundle,
-    GatheredMember,
     GatherError,
     GatherRow,
     GatherStatus,
@@ -28,6 +26,10 @@ from service_record.reporter.gather.model import (
     Pieces,
     Task,
 )
+
+if TYPE_CHECKING:
+    from service_record.bundle.archive import MemberWriter
+    from service_record.bundle.writing import BundleWriter
 
 _GRACE_SECONDS: Final = 3.0
 """The time after its deadline in which a thread has to end its programs before it is abandoned."""
@@ -112,7 +114,7 @@ _REASON_CHARACTERS: Final = 300
 def gather(
     collectors: Iterable[GatherRow],
     context: Context,
-    bundle: GatheredBundle,
+    bundle: "BundleWriter",
     *,
     seconds: float = ROUND_SECONDS,
 ) -> tuple[Gathered, ...]:
@@ -125,7 +127,7 @@ def gather(
     return tuple(_gather_row(collector, context, bundle, whole) for collector in collectors)
 
 
-def _gather_row(collector: GatherRow, context: Context, bundle: GatheredBundle, whole: Deadline) -> Gathered:
+def _gather_row(collector: GatherRow, context: Context, bundle: "BundleWriter", whole: Deadline) -> Gathered:
     began = time.monotonic()
     files = _Files(collector, bundle)
     end = _find_obstacle(collector, context, whole)
@@ -191,13 +193,13 @@ def _write_pieces(pieces: Pieces, files: "_Files") -> GatherError | None:
 class _Files:
     """Writes the files of one row. A file is created with its first byte, so that none is empty."""
 
-    def __init__(self, collector: GatherRow, bundle: GatheredBundle) -> None:
+    def __init__(self, collector: GatherRow, bundle: "BundleWriter") -> None:
         self.given: list[GivenMember] = []
         self._collector = collector
         self._bundle = bundle
         self._begin = Begin(collector.member)
         self._bytes = 0
-        self._member: GatheredMember | None = None
+        self._member: MemberWriter | None = None
         self.members = ExitStack()
 
     def take(self, piece: Piece) -> None:
@@ -205,18 +207,14 @@ class _Files:
             self.close()
             self._begin = piece
         elif piece:
-            self._open().write(piece)
+            if self._member is None:
+                begin, limit = self._begin, self._collector.bytes
+                member = self._bundle.member(
+                    begin.member, limit=limit, mtime=begin.mtime, opening=begin.opening
+                )
+                self._member = self.members.enter_context(member)
+            self._member.write(piece)
             self._bytes += len(piece)
-
-    def _open(self) -> GatheredMember:
-        if self._member is None:
-            self._member = self.members.enter_context(self._begin_member(self._begin, self._collector.bytes))
-        return self._member
-
-    def _begin_member(self, begin: Begin, limit: int) -> AbstractContextManager[GatheredMember]:
-        if begin.opening is None:
-            return self._bundle.member(begin.member, limit=limit, mtime=begin.mtime)
-        return self._bundle.member(begin.member, limit=limit, mtime=begin.mtime, opening=begin.opening)
 
     def close(self) -> None:
         """Close the current file, if one is open."""

@@ -20,8 +20,7 @@ from service_record.reporter.gather.model import (
     Task,
 )
 from service_record.reporter.gather.record_pieces import records_directory, until_deadline
-from service_record.reporter.gather.running import GatheredProgram
-from service_record.reporter.gather.take import ProgramSource, run_program
+from service_record.reporter.gather.take import GatheredProgram, ProgramSource, run_program
 
 _JOURNALCTL: Final = ("journalctl", "--quiet", "--no-pager")
 _LINES: Final = ("--all", "--utc", "--output=short-iso-precise")

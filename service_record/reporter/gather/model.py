@@ -4,12 +4,11 @@
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -50,41 +49,6 @@ class Context:
     """A file of further trusted certificates for these checks."""
 
 
-Opening: TypeAlias = Callable[[int], bytes]
-"""Returns the bytes to write in place of a file's missing beginning, given the number of missing bytes."""
-
-
-class GatheredMember(Protocol):
-    """One file of a bundle, open for writing."""
-
-    @property
-    def written_bytes(self) -> int:
-        """Return the number of bytes written so far."""
-
-    @property
-    def cut(self) -> int:
-        """Return the number of these bytes that a limit dropped; the oldest are dropped."""
-
-    def write(self, data: bytes, /) -> object:
-        """Append data. Raises OSError if the bundle is full."""
-
-
-class GatheredBundle(Protocol):
-    """A bundle that is written one file after the other."""
-
-    def member(
-        self, path: str, *, limit: int | None = None, mtime: float | None = None, opening: Opening = ...
-    ) -> AbstractContextManager[GatheredMember]:
-        """Begin a file. Its last `limit` bytes are kept; `mtime` is in seconds since 1970.
-
-        The path is relative to the top directory of the bundle. If the beginning is cut off, the result of
-        `opening` replaces it; by default that is a line with the number of missing bytes.
-        """
-
-    def add(self, path: str, data: bytes) -> None:
-        """Add a complete small file."""
-
-
 @dataclass(frozen=True, slots=True)
 class Begin:
     """Marks that the following chunks belong to this file of the bundle."""
@@ -94,8 +58,10 @@ class Begin:
     """The file's modification time, in seconds since 1970. None for now."""
     skipped: int = 0
     """The number of bytes at the file's beginning that were not read, because of its limit."""
-    opening: Opening | None = None
-    """Makes a beginning for a format that needs one, such as JSON. None for a line of text."""
+    opening: Callable[[int], bytes] | None = None
+    """Returns the text in place of a beginning that was cut off, given the number of missing bytes. Formats
+    such as JSON need one; None for a line of text.
+    """
 
 
 Piece: TypeAlias = Begin | bytes

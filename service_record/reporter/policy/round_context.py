@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 from service_record.http.answers import Outcome
 from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.host_view import HostView, View
-from service_record.reporter.setting_table import COLLECTOR
-from service_record.reporter.settings import Settings
+from service_record.reporter.settings import COLLECTOR, Settings
 from service_record.reporter.state import BootSeen, ReporterState
 
 HOST_BOOT: Final = "host_boot"
