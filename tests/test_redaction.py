@@ -322,6 +322,11 @@ def test_first_pass_is_about_as_fast_as_later_ones() -> None:
             "correct|Correct|correct.",
         ),
         (
+            ordinary_words.is_password_without_separator,
+            "hunter22|Qw7rT2yU|pA#x!zQk|'Qw#rT$yU",
+            "incorrect|for|Enter|created_at|--Password1|Config{Aa#b|DB_USER=Ab#c|https://Ab#c1@x|a1b2",
+        ),
+        (
             ordinary_words.is_flag_value,
             "x1",
             "-x1|incorrect",
@@ -357,7 +362,7 @@ def test_first_pass_is_about_as_fast_as_later_ones() -> None:
             ),
             (
                 "a1b2c3d|123456789|12345.67890|abcdefgh|QzXkVjWpRtNmB|0x12345678|2026-11-21T01:05:10Z|"
-                "2026-11-21|a1b2*3d4e|default-dockercfg-x7k2p|Token{df0798e|/etc/a1b2c3|correct.horse|"
+                "2026-11-21|a1b2**3d4e|default-dockercfg-x7k2p|Token{df0798e|/etc/a1b2c3|correct.horse|"
                 "x7k2-p9|a1b2-word|word-a1b2|qzxkvjwprtnmbdfgh|correcthorsebattery|"
                 "abcdefghijklmnopqrsu"
             ),
@@ -370,7 +375,7 @@ def test_first_pass_is_about_as_fast_as_later_ones() -> None:
         (
             ordinary_words.is_mixed,
             "correct1|QzXkVjWpRtNmBdFg|abCdefGhijklmNO",
-            "correcthorse|correct-horse-1|<redacted1>|<redacted:a1>|abCdefGhijklmno",
+            "correcthorse|correct-horse-1|<redacted:a1>|abCdefGhijklmno",
         ),
         (
             ordinary_words.is_dense,
@@ -432,8 +437,8 @@ def test_first_pass_is_about_as_fast_as_later_ones() -> None:
         ),
         (
             ordinary_words.is_not_mask,
-            "x",
-            "<redacted:x>|<redacted",
+            "x|<redacted|<redacted:Qw7rT2yU|<redactedx>",
+            "<redacted:x>|<redacted:x",
         ),
     ],
 )

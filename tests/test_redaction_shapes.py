@@ -177,6 +177,12 @@ def test_text_that_resembles_a_secret_stays(text: bytes) -> None:
         ('"user" * "aB3dE9fG5iJ"', "aB3dE9fG5iJ"),
         ('"keyFile":{"source":"data:,correct%20horse"}', "horse"),
         ("found NRAK-GDJSS4QZORUYIC1OGTRNGQMT5VH", "GDJSS4QZORUY"),
+        (
+            "<property>\n  <name>db.password</name>\n  <value>correct;horse</value>\n</property>",
+            "correct;horse",
+        ),
+        ("<Password>\n  <Value>correct;horse</Value>\n</Password>", "correct;horse"),
+        ('variable "db_password" {\n  type = string\n  default = "correct;horse"\n}', "correct;horse"),
     ],
 )
 def test_value_is_masked_in_every_syntax(text: str, secret: str) -> None:

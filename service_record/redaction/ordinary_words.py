@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-from service_record.redaction.types import MASK_BEGIN, from_base64
+from service_record.redaction.types import from_base64, mask_end
 
-_MASKED: Final = MASK_BEGIN.rstrip(b":")
 _TOKEN_BYTES: Final = 8
 _BODY_BYTES: Final = 12
 _CREDENTIAL_BYTES: Final = 3
@@ -47,8 +46,9 @@ _PUBLIC: Final = re.compile(
     rb"(?:MII|LS0tLS1CRUdJTi|AAAA[BCEI]|ssh-|ecdsa-|(?i:(?:sha|md)[0-9]+|crio|docker|libpod|overlay|img)[-:_~]).*"
 )
 """Matches certificates, public keys, and names of digests and containers, by their prefixes."""
+_GLOB: Final = re.compile(rb"^\*|\*\*|\*$")
 _PORT: Final = re.compile(rb"\d{1,5}(?:/|$)")
-_STRUCTURE: Final = re.compile(rb"[A-Za-z.]+[{(]")
+_STRUCTURE: Final = re.compile(rb"[A-Za-z.]{3,}[{(]")
 _JOINTS: Final = re.compile(rb"[^A-Za-z0-9]+")
 _WORD: Final = re.compile(rb"[A-Z]?[a-z]{3,}(?:[A-Z][a-z]{2,})*|[A-Z]{3,}")
 
@@ -79,7 +79,7 @@ _PATH: Final = re.compile(
 
 def is_not_mask(value: bytes) -> bool:
     """Accept everything except a mask. The pattern alone proves a secret."""
-    return not value.startswith(_MASKED)
+    return not mask_end(value)
 
 
 def is_anything(value: bytes) -> bool:
@@ -95,7 +95,7 @@ def is_random(value: bytes) -> bool:
 def is_value(value: bytes) -> bool:
     """Accept everything except masks, placeholders and file paths."""
     bare = value.strip(b" \t\r\n\0\"'\\")
-    if not bare or bare.startswith(_MASKED):
+    if not bare or mask_end(bare):
         return False
     is_variable = _PLACEHOLDER.fullmatch(bare.rstrip(b",;")) and not _HEX_NAME.fullmatch(bare)
     return not is_variable and not _PATH.fullmatch(bare)
@@ -260,7 +260,7 @@ def is_token(value: bytes) -> bool:
         return bool(value.strip(b"\\\"' {["))  # a lone bracket opens a block of source code
     if (
         len(value) < _TOKEN_BYTES
-        or b"*" in value
+        or _GLOB.search(value)
         or _HEX_NUMBER.fullmatch(value)
         or _TIME.fullmatch(value.strip(b"[]()"))
     ):
@@ -276,6 +276,32 @@ def is_token(value: bytes) -> bool:
 def is_random_value(value: bytes) -> bool:
     """Accept only random values. For names that are also words of prose."""
     return is_token(value) and is_password(value) and not _UUID.fullmatch(value)
+
+
+def is_password_without_separator(value: bytes) -> bool:
+    """Accept random values, and other words of letters and signs or digits in random order.
+
+    For words after a name without `=` or `:`, where prose is more likely than a value.
+    """
+    if _NO_SECRET_WORD.search(value):
+        return False
+    if is_random_value(value):
+        return True
+    classes = sum(pattern.search(value) is not None for pattern in (_UPPER, _LOWER, _ANY_DIGIT, _SIGN))
+    return (
+        len(value) >= _TOKEN_BYTES
+        and classes >= _MIN_CLASSES
+        and _SIGN.search(value) is not None
+        and is_password(value)
+    )
+
+
+_MIN_CLASSES: Final = 3
+_SIGN: Final = re.compile(rb"[^A-Za-z0-9\s_./:,-]")
+_NO_SECRET_WORD: Final = re.compile(
+    rb"^--?[A-Za-z][A-Za-z0-9-]*$|^[A-Za-z_.]{3,}[({=\[]|[A-Za-z0-9]\(\)|://|\s|%[0-9A-F][0-9A-F]"
+)
+"""Matches options, calls, assignments and URLs."""
 
 
 def is_mixed(value: bytes) -> bool:

@@ -216,16 +216,20 @@ _FORM_NAME: Final = types.Finder(
 )
 _ENV_NAME: Final = types.Finder(
     expand_parts(
-        rb"""^([^\n]*?)(?:-[ \t]+)?\{?["']?(?:name|key)["']?[ \t]*:[ \t]*"""
+        rb"""^([^\n]*?)(?:(?:-[ \t]+)?\{?["']?(?:name|key)["']?[ \t]*:|<(?:name|key)>|variable)[ \t]*"""
         + _NAME
-        + rb"""[ \t]*,?[ \t\r]*$"""
+        + rb"""(?:[ \t]*,?|</(?:name|key)>|[ \t]*\{)[ \t\r]*$"""
     ),
     groups=True,
 )
 _ENV_VALUE: Final = types.Finder(
-    rb"""^[^\n]*?["']?\b[Vv]alue["']?[ \t]*:[ \t]*"""
-    rb"""(?:"([^"\n]+)|'([^'\n]+)|([^\s"'{\[|>][^\n]*?))[ \t\r,"'}]*$""",
+    rb"""^[^\n]*?(?:["']?\b(?:[Vv]alue|default)["']?[ \t]*[:=][ \t]*"""
+    rb"""(?:"((?:[^"\\\n]|\\[^\n])+)|'([^'\n]+)|([^\s"'{\[|>][^\n]*?))[ \t\r,"'}]*"""
+    rb"""|<(?:value|string)>([^<\n]+)</[^\n]*)$""",
     groups=True,
+)
+_XML_VALUE: Final = types.Finder(
+    rb"""^[ \t\r]*(?:<(?i:value|string)>([^<\n]+)</|([^\s"'{\[|>#<-][^\s"']*)[ \t\r]*$)""", groups=True
 )
 _MAP: Final = types.Finder(
     rb"""^([^\n]*?)["']?(stringData|data)["']?[ \t]*:[ \t]*\{?[ \t\r]*$""", groups=True
@@ -243,7 +247,7 @@ _ANY_NAME: Final = types.Finder(
     expand_parts(
         rb"""(?m)"""
         + _NAME
-        + rb"""[ \t]*(?:[:=][ \t]*(?:[|>][-+0-9]*)?|,|>|[ \t][^<>\n]*>)?[ \t\r]*$"""
+        + rb"""[ \t]*(?:[:=][ \t]*(?:[|>][-+0-9]*)?|,|\{|>|[ \t][^<>\n]*>|</(?:name|key)>)?[ \t\r]*$"""
         + rb"""|chpasswd["']?:|-[ \t]+["']?--?[a-z0-9-]*(?:pass|token|secret|psk|key)"""
         + rb"""|form-data;|[dD]ata["']?[ \t]*:[ \t]*(?:\{|\r?$)"""
     ),
@@ -277,6 +281,8 @@ _LETTERS: Final = {
     "form": b"form-data",
 }
 _BLOCKS: Final = frozenset({"block", "stringData", "data", "users"})
+_MAX_FIELDS: Final = 3
+_FIELD: Final = types.Finder(rb"""^[ \t]+(?:type|description|sensitive)[ \t]*[:=]""")
 _KEY: Final = types.Finder(rb"^[A-Za-z0-9_.-]+:(?:[ \t]|$)")
 
 
@@ -349,6 +355,8 @@ class ValueFollower:
                 return
         elif name.form == "form" and _KEY.find(text) is not None:
             return
+        elif name.form == "env" and self._lines < _MAX_FIELDS and _FIELD.find(text) is not None:
+            return  # another field of the same item, before the value
         else:
             self._open = None
         if start is None or not (is_deeper or name.form in {"xml", "env", "form", "argument"}):
@@ -420,6 +428,7 @@ _VALUES: Final = {
     "argument": (_ARGUMENT_VALUE, ordinary_words.is_password),
     "users": (_USER, ordinary_words.is_password),
     "env": (_ENV_VALUE, ordinary_words.is_value),
+    "xml": (_XML_VALUE, ordinary_words.is_value),
     "stringData": (_PAIR, ordinary_words.is_value),
     "data": (_PAIR, _is_encoded),
 }

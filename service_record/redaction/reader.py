@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from service_record.redaction import encodings, ordinary_words, types
@@ -17,21 +18,20 @@ from service_record.redaction.syntax import (
     Document,
     Text,
     ValueSpan,
+    break_end,
     clip_to_strings,
     find_documents,
     prefix_end,
     quoted_parts,
-    starts_with_break,
+    xml_values,
 )
-from service_record.redaction.types import MASK_BEGIN, Found, UnescapedText, unescape
+from service_record.redaction.types import MASK_BEGIN, Found, UnescapedText, mask_end, unescape
 
 MAX_DEPTH: Final = 6
 """The limit of nesting: escapes in escapes, JSON in JSON, base64 in base64."""
 _MIN_TEXT_BYTES: Final = 6
 """A shorter string cannot hold a name with a value."""
 _MAX_MASK_BYTES: Final = 64
-_MASK: Final = re.compile(MASK_BEGIN + rb"[a-z0-9-]{0,64}(?:>|[\r\n]|\Z)")
-"""Matches a mask, which the end of a line or of the text may cut. Any other text may contain a secret."""
 _MAX_NAME_BYTES: Final = 64
 _NAME_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 _QUOTES: Final = (b'"', b"'", b"`")
@@ -56,7 +56,9 @@ _LOCATION: Final = re.compile(rb"[A-Za-z0-9_./-]+:\d+(?::\d+)?[\]:]*")
 _LABEL: Final = re.compile(rb"[A-Za-z][A-Za-z0-9_.@\[\]-]*:")
 _URL: Final = re.compile(rb"[a-z][a-z0-9+.-]*://|[a-z][a-z_]{2,}=(?![=>])|[A-Za-z_][A-Za-z0-9_.-]*=\"")
 """Matches a URL or the next field of logfmt. Neither is a password."""
-_BLANKS: Final = re.compile(rb"[ \t]*")
+_BLANKS: Final = re.compile(rb"[ \t]*(?:(?:&[A-Za-z][A-Za-z0-9_-]*|!!?[a-z]+)[ \t]+(?=\S))?")
+"""Matches blanks, and an anchor or a tag of YAML."""
+_WORD: Final = re.compile(rb"""[^\s"'\\,;]+""")
 _ReadText: TypeAlias = tuple[UnescapedText, Sequence[Document], int]
 """A text, its JSON documents, and a bit mask of the groups of shapes that it may contain."""
 
@@ -286,7 +288,10 @@ class LineReader:
                 return
             view = UnescapedText(text, [0], [0], view)
         if groups & NAMES and not self._certain:
-            for start, end, kind in _add_repeats(text, self._find_assigned(text)):
+            assigned = chain(
+                self._find_xml(text) if b"</" in text or b"/>" in text else (), self._find_assigned(text)
+            )
+            for start, end, kind in _add_repeats(text, assigned):
                 found.append((view.place(start), view.place(end), kind))
         if depth < MAX_DEPTH:
             if groups & ENCODED:
@@ -315,7 +320,7 @@ class LineReader:
                 shapes_ = (
                     shape
                     for shape in self._patterns.shapes_named(leaf.name)
-                    if _is_secret(shape, value, is_quoted=True) and not value.startswith(MASK_BEGIN)
+                    if _is_secret(shape, value, is_quoted=True)
                 )
                 if (shape := next(shapes_, None)) is not None:
                     found.append((view.place(leaf.start), view.place(leaf.end), shape.kind))
@@ -328,6 +333,14 @@ class LineReader:
                         self._find_known(plain, found)
                     self._explore(plain or inside, depth + 1, found, texts)
 
+    def _find_xml(self, text: bytes) -> Iterator[Found]:
+        """Yield the secret texts and attributes of XML."""
+        for name, start, end in xml_values(text):
+            for shape in self._patterns.shapes_named(name):
+                if _is_secret(shape, text[start:end], is_quoted=True):
+                    yield start, end, shape.kind
+                    break
+
     def _find_assigned(self, text: bytes) -> Iterator[Found]:
         """Yield the secret values after names in a text that is not JSON."""
         quotes = Text(text)
@@ -337,8 +350,11 @@ class LineReader:
             name += text[name] not in _NAME_BYTES  # some patterns of names match one byte before the name
             start = _BLANKS.match(text, match[0][1]).end()  # type: ignore[union-attr]
             position = max(start, position + 1)
-            if starts_with_break(text, start) or _is_in_mask(text, start):
+            # An escaped line break usually ends an empty value, but a password may begin with a backslash.
+            first = break_end(text, start)
+            if (first and not _is_scrambled(text, first)) or _is_in_mask(text, start):
                 continue
+            first = first or start
             head = text[max(0, name - _MAX_NAME_BYTES) : name]
             name -= len(head) - len(head.rstrip(_NAME_BYTES))
             # In `/etc/passwd: Permission denied` the name belongs to a path, and an error follows.
@@ -348,11 +364,11 @@ class LineReader:
                 has_blanks = shape.check is ordinary_words.is_password
                 value = values.get(has_blanks)
                 if value is None:
-                    value = values[has_blanks] = quotes.value(name, start, has_blanks=has_blanks)
-                if is_path and not ordinary_words.is_random_value(_value_head(text, value)):
+                    value = values[has_blanks] = quotes.value(name, first, has_blanks=has_blanks)
+                if is_path and not ordinary_words.is_shuffled(_value_head(text, value)):
                     continue
                 if _is_value(shape, quotes, name, value):
-                    yield value.start, value.end, shape.kind
+                    yield start if first > start else value.start, value.end, shape.kind
                     position = max(position, value.end)
                     break
 
@@ -395,7 +411,7 @@ def _is_value(  # noqa: PLR0911 - one return for each reason
     """Return True if the value after a name is a secret. Prose, error messages and URLs are not."""
     text = line.data
     secret = _value_head(text, value)
-    if value.end - value.start < shape.least or secret.startswith(MASK_BEGIN):
+    if value.end - value.start < shape.least or mask_end(secret):
         return False
     if shape.kind == "token" and _PUBLIC_NAME.search(text[max(0, name - 16) : value.start]):
         return False
@@ -414,7 +430,8 @@ def _is_value(  # noqa: PLR0911 - one return for each reason
     is_failure = _FAILURE.search(text, max(0, name - _MAX_NAME_BYTES), name) is not None
     if text[value.end : value.end + 1] == b":":  # the prefix of an error message, or a value in a sentence
         is_error = is_failure or ordinary_words.is_error(text[value.end + 1 :].lstrip())
-        return not is_error and ordinary_words.is_shuffled(secret) and ordinary_words.is_random_value(secret)
+        is_sure = (shape.kind == "password" and secret.isalnum()) or ordinary_words.is_shuffled(secret)
+        return not is_error and is_sure and ordinary_words.is_random_value(secret)
     if is_failure:
         is_log = secret.startswith(b"{") or _LOCATION.fullmatch(secret) is not None
         return not is_log and ordinary_words.is_random_value(secret)
@@ -423,6 +440,18 @@ def _is_value(  # noqa: PLR0911 - one return for each reason
     is_field = is_joined and line.has_structure(name)
     is_prose = is_joined or _WORD_AFTER.match(text, value.end) is not None
     return is_field or not is_prose or ordinary_words.is_random_value(secret)
+
+
+def _is_scrambled(text: bytes, start: int) -> bool:
+    """Return True if the word at `start` has letters of both cases and digits, and is not the next name."""
+    word = _WORD.match(text, start, start + _MAX_CHECKED_BYTES)
+    return (
+        word is not None
+        and ordinary_words.is_random(word[0])
+        and ordinary_words.is_password_without_separator(word[0])
+        and _URL.match(word[0]) is None
+        and _LABEL.match(word[0]) is None
+    )
 
 
 def _value_head(text: bytes, value: ValueSpan) -> bytes:
@@ -454,16 +483,22 @@ def _iterate_matches(
     """Yield the matches of a shape, and after each the further options of the same command."""
     again = _compile_shape(b"(?m)" + shape.again) if shape.again else None
     match = pattern.groups(text)
+    is_more = False
     while match is not None:
-        yield match
+        value = next((text[start:end] for start, end in match[1:] if start >= 0), b"")
+        if not (
+            is_more and _PORT.fullmatch(value)
+        ):  # another program in the command may have the same option
+            yield match
         begin, position = match[0]
         position += begin == position
         more = again.groups(text, position) if again is not None else None
-        is_same = more is not None and _COMMAND_END.search(text, position, more[0][0]) is None
-        match = more if is_same else pattern.groups(text, position)
+        is_more = more is not None and _COMMAND_END.search(text, position, more[0][0]) is None
+        match = more if is_more else pattern.groups(text, position)
 
 
-_COMMAND_END: Final = re.compile(rb"[;|\n]")
+_COMMAND_END: Final = re.compile(rb"[;|&\n]")
+_PORT: Final = re.compile(rb"[0-9]{1,5}")
 
 
 def _find_matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Iterator[Found]:
@@ -471,7 +506,7 @@ def _find_matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Ite
     quotes: Text | None = None
     for match in _iterate_matches(shape, pattern, text):
         begin = match[0][0]
-        if text.startswith(MASK_BEGIN, begin) and shape.kind != "private-key":
+        if mask_end(text, begin) and shape.kind != "private-key":
             continue  # a mask looks like an XML element
         for first, last in match[1:]:
             start, end = first, last
@@ -537,9 +572,8 @@ def _blank_out(text: bytes, documents: Sequence[Document]) -> bytes:
 
 
 def _is_in_mask(line: bytes, position: int) -> bool:
-    begin = line.rfind(MASK_BEGIN, max(0, position - _MAX_MASK_BYTES), position)
-    mask = _MASK.match(line, begin) if begin >= 0 else None
-    return mask is not None and position < mask.end()
+    begin = line.rfind(MASK_BEGIN, max(0, position - _MAX_MASK_BYTES), position + len(MASK_BEGIN))
+    return begin >= 0 and position < mask_end(line, begin)
 
 
 def _join_triggers(triggers: Iterable[bytes]) -> bytes:

@@ -295,10 +295,10 @@ def shapes_in(name: str) -> Iterator[SecretShape]:
             is_certain=row.get("certain", False),
             is_run=row.get("run", False),
             named=_expand(row.get("named", "").encode(), parts),
-            again=_expand(rf"""[\s"']{row["pattern"].partition("<<OPTIONS>>")[2]}""".encode(), parts)
-            if row.get("repeats")
+            again=_expand(rf"""[\s"'](?:{row["pattern"].partition("<<OPTIONS>>")[2]})""".encode(), parts)
+            if row.get("pattern", "").count("<<OPTIONS>>") == 1
             else b"",
-            is_word="<<WORD>>" in row.get("pattern", "") or "<<VALUE>>" in row.get("pattern", ""),
+            is_word=any(part in row.get("pattern", "") for part in ("<<WORD>>", "<<VALUE>>", "<<QUOTED>>")),
         )
 
 

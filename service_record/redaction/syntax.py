@@ -18,7 +18,7 @@ _PREFIX: Final = re.compile(
     rb"(?:<\d{1,3}>)?(?:"
     # syslog and journalctl: time, host, program
     rb"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*) "
-    rb"[A-Za-z0-9_.:-]+ [^\s:\[\]=\"'{]+(?:\[\d+\])?: "
+    rb"(?!(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR) )[A-Za-z0-9_.:-]+ [^\s:\[\]=\"'{]+(?:\[\d+\])?: "
     # container logs (CRI)
     rb"|\d{4}-\d\d-\d\dT\S+ (?:stdout|stderr) [FP] "
     # klog
@@ -63,6 +63,9 @@ class Leaf:
 @dataclass(slots=True)
 class _OpenContainer:
     name: bytes
+    """The key of an array, for the values in it."""
+    outer: bytes = b""
+    """The key of an object, for a `value` in it."""
     label: bytes = b""
     value: Leaf | None = None
 
@@ -88,8 +91,9 @@ _TOKEN: Final = re.compile(
     re.DOTALL,
 )
 _STRING, _COLON, _OPEN, _CLOSE, _COMMA, _SCALAR = range(1, 7)
-_LABELS: Final = frozenset({b"name", b"key", b"Name", b"Key"})
-_LABELLED: Final = frozenset({b"value", b"Value"})
+_LABELS: Final = (b"name", b"key", b"Name", b"Key")
+_LABELLED: Final = (b"value", b"Value")
+"""The ends of the keys of a name and of its value: `{"ParameterKey": …, "ParameterValue": …}`."""
 
 
 @lru_cache(maxsize=16)
@@ -138,13 +142,15 @@ def _read_document(  # noqa: C901 - one branch for each kind of token
         if kind in (_STRING, _SCALAR):
             leaf = Leaf(*token.span(kind), is_string=kind == _STRING, name=name or current.name)
             leaves.append(leaf)
-            if name in _LABELS and leaf.is_string:
+            if name.endswith(_LABELS) and leaf.is_string:
                 current.label = token[_STRING]
-            elif name in _LABELLED:
+            elif name.endswith(_LABELLED):
                 current.value = leaf
+                leaf.name = current.outer if name in _LABELLED and current.outer else leaf.name
         elif kind == _OPEN:
             open_.append(current)
-            current = _OpenContainer(name if token[_OPEN] == b"[" else b"")
+            is_array = token[_OPEN] == b"["
+            current = _OpenContainer(name if is_array else b"", b"" if is_array else name)
         elif kind == _CLOSE:
             if current.label and current.value is not None:
                 current.value.name = current.label
@@ -219,6 +225,7 @@ _DOUBLE_QUOTED: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _SHELL_QUOTED: Final = re.compile(rb"""'([^']*(?:'(?:\\'|"'")'[^']*){0,64})'""")
 _BACK_QUOTED: Final = re.compile(rb"`([^`\n]*)`")
 _ESCAPE_QUOTED: Final = re.compile(rb"'((?:[^'\\]|\\.)*)'", re.DOTALL)
+_ESCAPE_QUOTED_PART: Final = re.compile(rb"(?<![A-Za-z0-9\\\"'$])" + _ESCAPE_QUOTED.pattern, re.DOTALL)
 _AFTER_QUOTE: Final = frozenset(b" \t\r\n\0,;:.)}]>|&<\\@%/+?!#*=")
 _LINE_HEAD: Final = re.compile(
     rb"[ \t]*(?:[-?>*|+#][ \t]+)*"
@@ -246,8 +253,8 @@ _MAX_PIECES: Final = 16
 _MAX_HEAD_BYTES: Final = 1 << 12
 _COUNTED_BYTES: Final = 1 << 8
 _NOWHERE: Final = 1 << 62
-_LITERAL: Final = re.compile(rb"(?:\$|[bBrRuUfF]{1,2})(?=[\"'])")
-"""Matches the prefix of a string literal in Python (`rb"`) or in a shell (`$'`)."""
+_LITERAL: Final = re.compile(rb"(?:\$|[bBrRuUfFN]{1,2})(?=[\"'])")
+"""Matches the prefix of a string literal in Python (`rb"`), a shell (`$'`) or SQL (`N'`)."""
 _MAX_NAME_BYTES: Final = 64
 _NAME_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-="
 _OPENING: Final = {b")": b"(", b"]": b"[", b"}": b"{", b">": b"<"}
@@ -283,6 +290,10 @@ def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:  # noqa: C901,
                 joined = list(_JOINED_QUOTES.finditer(part.text))
                 if joined:
                     yield part.replace_spans([each.span() for each in joined], b"'")
+    if b"\\'" in text:
+        for match in _ESCAPE_QUOTED_PART.finditer(text):
+            if text.find(b"\\'", *match.span(1)) >= 0:
+                yield _unescaped_part(view, *match.span(1))
     if b"%" in text:
         for match in _ESCAPED_PART.finditer(text):
             part = view.part(*match.span(match.lastindex or 0))
@@ -298,6 +309,45 @@ def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:  # noqa: C901,
 
 
 _DOUBLE_QUOTE: Final = ord('"')
+
+
+_XML_TAG: Final = re.compile(
+    rb"<([A-Za-z_][A-Za-z0-9_:.-]*)((?:\s+[A-Za-z_:][A-Za-z0-9_:.-]*=(?:\"[^\"<]*\"|'[^'<]*'))*)\s*/?>"
+)
+_XML_ATTRIBUTE: Final = re.compile(rb"([A-Za-z0-9_.-]+)=(?:\"([^\"]*)\"|'([^']*)')")
+_XML_TEXT: Final = re.compile(rb"\s*(?:<!\[CDATA\[([^\n]*?)\]\]>|([^<>\n]*?))\s*</")
+_XML_NAMES: Final = frozenset({b"name", b"key", b"id"})
+_XML_VALUES: Final = frozenset({b"value", b"string"})
+
+
+def xml_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the name and the span of each text and value of XML elements.
+
+    The name is an attribute `name`, `key` or `id`, or the text of such an element before a `value` or
+    `string`, or else the element's own.
+    """
+    label = b""
+    for tag in _XML_TAG.finditer(text):
+        element = tag[1].rpartition(b":")[2]
+        name = b""
+        value: tuple[int, int] | None = None
+        for attribute in _XML_ATTRIBUTE.finditer(text, *tag.span(2)) if tag[2] else ():
+            span = attribute.span(attribute.lastindex or 0)
+            if attribute[1].lower() in _XML_NAMES:
+                name = text[slice(*span)]
+            elif attribute[1].lower() == b"value":
+                value = span
+        if name and value is not None:
+            yield name, *value
+        content = _XML_TEXT.match(text, tag.end())
+        if content is None:
+            continue
+        span = content.span(content.lastindex or 0)
+        if element.lower() in _XML_NAMES:
+            label = text[slice(*span)]
+            continue
+        yield name or (label if element.lower() in _XML_VALUES else b"") or element, *span
+        label = b""
 
 
 def _unescaped_part(view: UnescapedText, start: int, end: int) -> UnescapedText:
@@ -456,8 +506,11 @@ class Text:
             match = _DOUBLE_QUOTED.match(text, start, limit)
         elif quote == b"'":
             match = _SHELL_QUOTED.match(text, start, limit)
-            if match is not None and match.end() < limit and text[match.end()] not in _AFTER_QUOTE:
+            if match is not None and not _ends_word(text, match.end(), limit):
                 match = _ESCAPE_QUOTED.match(text, start, limit) or match
+            elif match is not None and text[match.end() - 2] == _BACKSLASH:  # an escape, except in a shell
+                longer = _ESCAPE_QUOTED.match(text, start, limit)
+                match = longer if longer is not None and _ends_word(text, longer.end(), limit) else match
         elif quote == b"`":
             match = _BACK_QUOTED.match(text, start, limit)
         else:
@@ -465,11 +518,20 @@ class Text:
         if match is None:
             return None
         end = match.end()
-        if end < limit and text[end] not in _AFTER_QUOTE:  # a shell joins adjacent text to the same word
+        if not _ends_word(text, end, limit):  # a shell joins adjacent text to the same word
             return ValueSpan(start + 1, self._word_end(end, limit), is_quoted=True)
         return ValueSpan(*match.span(1), is_quoted=True)
 
 
-def starts_with_break(text: bytes, start: int) -> bool:
-    """Return True if a value begins with an escaped line break, tab or quote. Such a value is empty."""
-    return text.startswith(b"\\", start) and _ESCAPED_BREAK.match(text, start) is not None
+_BACKSLASH: Final = ord("\\")
+
+
+def _ends_word(text: bytes, end: int, limit: int) -> bool:
+    """Return True if a closing quote before `end` may also end the word."""
+    return end >= limit or text[end] in _AFTER_QUOTE
+
+
+def break_end(text: bytes, start: int) -> int:
+    """Return the end of the escaped line break, tab or quote at `start`, or 0. It ends an empty value."""
+    found = _ESCAPED_BREAK.match(text, start) if text.startswith(b"\\", start) else None
+    return found.end() if found is not None else 0

@@ -93,6 +93,16 @@ MASK_BEGIN: Final = b"<redacted:"
 """`<` may begin a plain YAML scalar and needs no escape in JSON. `[` would begin a YAML list."""
 
 
+_MASK: Final = re.compile(MASK_BEGIN + rb"[a-z0-9-]{0,64}(?:>|[\r\n]|\Z)")
+"""Matches a mask, which the end of a line or of the text may cut. Any other text may contain a secret."""
+
+
+def mask_end(text: bytes, start: int = 0) -> int:
+    """Return the end of the mask that begins at `start`, or 0 if none does."""
+    found = _MASK.match(text, start)
+    return found.end() if found is not None else 0
+
+
 def mask(kind: str) -> bytes:
     """Return the mask for a kind of secret: `<redacted:pull-secret>`. It has no quote and no backslash."""
     return MASK_BEGIN + kind.encode() + b">"
