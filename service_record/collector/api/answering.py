@@ -101,10 +101,22 @@ def _raw(headers: Mapping[str, str]) -> tuple[tuple[bytes, bytes], ...]:
 
 
 _PLAIN: Final = _raw({**ALWAYS, "Cache-Control": "no-store"})
-_TLS: Final = (*_PLAIN, *_raw({"Strict-Transport-Security": f"max-age={_YEAR}"}))
+_DATA: Final = _raw(
+    {
+        "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+)
+"""For JSON, which browsers never render as a page. The server checks each header of each report's answer, so
+they are few; https://cheatsheetseries.owasp.org/cheatsheets/REST_Security_Cheat_Sheet.html lists them.
+"""
+_STRICT: Final = _raw({"Strict-Transport-Security": f"max-age={_YEAR}"})
+_JSON: Final = {b"application/json", b"application/problem+json"}
 
 
 def add_safe_headers(headers: list[tuple[bytes, bytes]], *, is_tls: bool) -> None:
     """Add the security headers that the handler did not set. This runs for every report: keep it fast."""
-    there = {name for name, _ in headers}
-    headers.extend(pair for pair in (_TLS if is_tls else _PLAIN) if pair[0] not in there)
+    there = dict(headers)
+    safe = _DATA if there.get(b"content-type") in _JSON else _PLAIN
+    headers.extend(pair for pair in (safe + _STRICT if is_tls else safe) if pair[0] not in there)

@@ -82,25 +82,26 @@ class Metrics:
 
     def count(self, route: str, method: str, status: int, seconds: float, results: "Results | None") -> None:
         """Count a finished request. `results` is set for batches of reports."""
-        requests, times = self._children(route, method if method in _METHODS else "other", status)
+        requests, times, taken = self._children(route, method if method in _METHODS else "other", status)
         requests.inc()
         times.observe(seconds)
-        kind = self._counted.get(route)
-        if kind is None:
+        if taken is None:
             return
         if results is None:
             is_taken = HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
             is_taken = is_taken and (method != "GET" or status == HTTPStatus.CREATED)
             results = Results(int(is_taken), {status: 1} if status in OVERLOADED else {})
         if results.taken:
-            self._taken.labels(kind).inc(results.taken)
+            taken.inc(results.taken)
         for refusal, number in results.refused.items():
             self._refused.labels(str(refusal)).inc(number)
             self._refusals.count(number)
 
     @lru_cache(4096)  # noqa: B019  # lives as long as the process; labels() is slow
-    def _children(self, route: str, method: str, status: int) -> tuple[Counter, Histogram]:
-        return self._requests.labels(route, method, str(status)), self._seconds.labels(route)
+    def _children(self, route: str, method: str, status: int) -> tuple[Counter, Histogram, Counter | None]:
+        kind = self._counted.get(route)
+        taken = None if kind is None else self._taken.labels(kind)
+        return self._requests.labels(route, method, str(status)), self._seconds.labels(route), taken
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format. Queries the database."""

@@ -149,19 +149,22 @@ _NEXT: Final = select(step_numbers.next_value().label("number")).select_from(
 
 
 def ask_with_numbers(
-    connection: Connection, query: Select[Any], values: Mapping[str, Any], count: int
-) -> tuple[Sequence[Any], Sequence[int]]:
-    """Return the rows of a query that locks hosts, and `count` new step numbers in ascending order.
+    connection: Connection, locking: Question, count: int, *others: Question
+) -> tuple[Any, ...]:
+    """Ask a query that locks hosts, and others after it.
+
+    Returns the rows of the first query, `count` new step numbers in ascending order, and the rows of each
+    other query.
 
     The numbers must be drawn while the hosts are locked: only then do the steps of a host have numbers in the
     order of their commits. SQLite has no sequences, so a row of `counters` is used there.
     """
     if is_sqlite(connection):
-        (rows,) = ask(connection, (query, values))
+        rows, *more = ask(connection, locking, *others)
         latest: int = connection.execute(_NEXT_NUMBERS, {"count": count}).scalar_one()
-        return rows, range(latest - count + 1, latest + 1)
-    rows, numbers = ask(connection, (query, values), (_NEXT, {"count": count}))
-    return rows, sorted(row.number for row in numbers)
+        return rows, range(latest - count + 1, latest + 1), *more
+    rows, numbers, *more = ask(connection, locking, (_NEXT, {"count": count}), *others)
+    return rows, sorted(row.number for row in numbers), *more
 
 
 class ManyRows:

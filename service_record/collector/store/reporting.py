@@ -332,13 +332,13 @@ def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequen
 
     The result of a report that is not stored is an exception: `Forbidden` or `ReusedKeyError`.
     """
-    by_name, numbers = _lock_hosts(connection, reports)
-    seen = _Seen(connection, by_name, reports)
+    identities = [identify_report(report.step, report.key) for report in reports]
+    by_name, numbers, seen = _lock_hosts(connection, reports, identities)
     earlier = _EarlierBuilds(connection, by_name, reports)
     rows: list[dict[str, Any]] = []
     ends: list[dict[str, Any]] = []
     results: list[Accepted | Exception] = []
-    for number, report, identity in zip(numbers, reports, seen.identities, strict=True):
+    for number, report, identity in zip(numbers, reports, identities, strict=True):
         host = by_name.get(report.host)
         if host is None or not report.grant.may_write(report.host, host.row.group):
             results.append(Forbidden(f"this token may not write for {report.host}"))
@@ -374,29 +374,17 @@ class _SeenReport:
 class _Seen:
     """Finds repeated reports: earlier reports with the same identity, all found with one query.
 
-    The hosts are locked, so no other process can store a report of them meanwhile.
+    The query runs while the hosts are locked, so no other process can store a report of them meanwhile.
     """
 
-    def __init__(
-        self, connection: Connection, by_name: "Mapping[str, _Host]", reports: Sequence["Report"]
-    ) -> None:
-        self.identities = [identify_report(report.step, report.key) for report in reports]
-        """The identity of each report, in order."""
-        self._reports: dict[tuple[int, int], _SeenReport] = {}
-        numbers = [
-            identity.number
-            for report, identity in zip(reports, self.identities, strict=True)
-            if report.host in by_name
-        ]
-        if not numbers:
-            return
-        query = _seen_statement(is_sqlite(connection))
-        (rows,) = ask(connection, (query, {"identities": among(connection, numbers)}))
-        for row in rows:  # ordered by id: the latest report of an identity wins
-            accepted = Accepted(row.id, row.build, row.host_id)
-            self._reports[row.host_id, row.identity] = _SeenReport(
-                accepted, row.label, row.status, row.received_at
+    def __init__(self, rows: Sequence[Any]) -> None:
+        self._reports = {
+            # Ordered by id: the latest report of an identity wins.
+            (row.host_id, row.identity): _SeenReport(
+                Accepted(row.id, row.build, row.host_id), row.label, row.status, row.received_at
             )
+            for row in rows
+        }
 
     def find(
         self, host: "_Host", report: "Report", identity: ReportIdentity
@@ -436,15 +424,20 @@ def _seen_statement(is_on_sqlite: bool) -> Select[Any]:
     return select(*columns).where(is_among(is_on_sqlite, steps.c.identity, "identities")).order_by(steps.c.id)
 
 
-def _lock_hosts(connection: Connection, reports: Sequence[Report]) -> tuple[dict[str, _Host], Sequence[int]]:
+def _lock_hosts(
+    connection: Connection, reports: Sequence[Report], identities: Sequence[ReportIdentity]
+) -> tuple[dict[str, _Host], Sequence[int], _Seen]:
     """Lock the hosts of these reports, and create missing ones.
 
-    Returns the hosts by name, and one new step number for each report. A host is missing from the result if
-    the sender may not create it.
+    Returns the hosts by name, one new step number for each report, and the earlier reports with the same
+    identities. A host is missing from the result if the sender may not create it.
     """
+    is_on_sqlite = is_sqlite(connection)
     firsts = {report.host: report for report in reversed(reports)}
-    query, names = _lock_statement(is_sqlite(connection)), {"names": among(connection, list(firsts))}
-    rows, numbers = ask_with_numbers(connection, query, names, len(reports))
+    query, names = _lock_statement(is_on_sqlite), {"names": among(connection, list(firsts))}
+    numbers_of_identities = among(connection, [identity.number for identity in identities])
+    seen_query = (_seen_statement(is_on_sqlite), {"identities": numbers_of_identities})
+    rows, numbers, seen = ask_with_numbers(connection, (query, names), len(reports), seen_query)
     rows_by_name = {row.name: row for row in rows}
     missing = [report for name, report in firsts.items() if name not in rows_by_name and _may_create(report)]
     if missing:
@@ -456,17 +449,17 @@ def _lock_hosts(connection: Connection, reports: Sequence[Report]) -> tuple[dict
         making = inserting(connection, hosts).on_conflict_do_nothing(index_elements=["name"])
         new_ids = connection.execute(making.returning(hosts.c.id), new).all()
         # If another process created a host meanwhile, its steps may have higher numbers than those drawn
-        # above. New numbers keep the steps of each host in order.
+        # above, and may be the same reports. New numbers keep the steps of each host in order.
         count = len(reports) if len(new_ids) < len(new) else 0
         names = {"names": among(connection, [str(row["name"]) for row in new])}
-        rows, later_numbers = ask_with_numbers(connection, query, names, count)
+        rows, later_numbers, seen = ask_with_numbers(connection, (query, names), count, seen_query)
         rows_by_name |= {row.name: row for row in rows}
         numbers = later_numbers or numbers
     by_name = {
         name: _Host(row, _PROGRESS.decode(row.progress) if row.progress else None)
         for name, row in rows_by_name.items()
     }
-    return by_name, numbers
+    return by_name, numbers, _Seen(seen)
 
 
 @cache
@@ -578,8 +571,10 @@ def _delete_middle_reports(connection: Connection, host_id: int, build: int) -> 
         of_build = (table.c.host_id == host_id) & (table.c.build == build)
         ids = select(table.c.id).where(of_build)
         last = connection.execute(ids.order_by(table.c.id.desc()).offset(LAST_KEPT - 1).limit(1)).scalar()
+        if last is None:
+            return  # a build has no more durations than steps, and no index finds those of one build
         first = connection.execute(ids.order_by(table.c.id).offset(FIRST_KEPT - 1).limit(1)).scalar()
-        if first is not None and last is not None and first < last:
+        if first is not None and first < last:
             connection.execute(delete(table).where(of_build, table.c.id > first, table.c.id < last))
 
 
