@@ -31,7 +31,9 @@ class StepCollector:
 
 
 @contextlib.contextmanager
-def step_collector(status: int = 201, first: Sequence[int] = ()) -> Iterator[StepCollector]:
+def step_collector(
+    status: int = 201, first: Sequence[int] = (), retry_after: int = 1
+) -> Iterator[StepCollector]:
     """A collector that answers with `status`, and with the statuses `first` before."""
     statuses = iter(first)
 
@@ -48,7 +50,7 @@ def step_collector(status: int = 201, first: Sequence[int] = ()) -> Iterator[Ste
             key, said = self.headers.get("Idempotency-Key"), next(statuses, status)
             authorization = self.headers.get("Authorization")
             collector.reported.append(Reported(self.command, path, authorization, fields, key, said))
-            self.say(said, headers={"Retry-After": "1"} if said >= 400 else {})
+            self.say(said, headers={"Retry-After": str(retry_after)} if said >= 400 else {})
 
     with serving(Handler) as port:
         collector = StepCollector(f"http://127.0.0.1:{port}")

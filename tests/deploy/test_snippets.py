@@ -114,7 +114,6 @@ def test_steps_are_reported_and_recorded_whatever_is_in_their_names(
     assert (first["name"], first["status"], first["percentage"]) == (HOSTILE, "init", "10")
     assert (second["name"], second["status"], second["logs"]) == (HOSTILE, "failed", HOSTILE)
     assert (first["action"], first["priority"]) == ("install", "0")
-    assert re.fullmatch(r"[a-z0-9_]+", first["label"])
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", first["time"])
     told = [(str(entry.phase), entry.stage, entry.result) for entry in host.entries()]
     assert [(phase, stage, result and str(result)) for phase, stage, result in told] == [
@@ -190,6 +189,20 @@ def test_report_that_is_never_accepted_blocks_no_other(client: str, tmp_path: Pa
         host.run(f"{script}service_record_step one init; service_record_step two init", "-eu")
 
     assert [report.fields["name"] for report in collector.reported] == ["one", "two"]
+
+
+@pytest.mark.parametrize("client", ["curl", "wget"])
+def test_steps_send_nothing_before_retry_after(client: str, tmp_path: Path) -> None:
+    host = Installer(tmp_path, "dash", client)
+    with step_collector(first=[429], retry_after=250) as collector:
+        script = f"{functions('--url', collector.url)}\nservice_record_background=0\n"
+        host.run(f"{script}service_record_step one init; service_record_step two init", "-eu")
+        assert [report.fields["name"] for report in collector.reported] == ["one"]
+        (wait,) = host.records.directory.glob(".*.reports.wait")
+        wait.write_text("0\n")  # the time has passed
+        host.run(f"{script}service_record_step three init", "-eu")
+
+    assert [report.fields["name"] for report in collector.reported[1:]] == ["one", "two", "three"]
 
 
 def test_next_script_sends_the_reports_of_the_last(tmp_path: Path) -> None:

@@ -8,7 +8,12 @@
 # Neither fails, writes to the terminal, or takes longer than service_record_limit seconds. A report that did not
 # arrive is kept and sent again in the background and with the next steps, in order; these wait for two seconds only.
 # The collector counts it once: each report has an id.
+#
+# A thousand hosts on one machine report in a minute because a report starts few processes: prefer the shell's own
+# words to a program or a subshell.
 
+service_record_newline=$(printf '\n.')
+service_record_newline=${service_record_newline%.}
 service_record_patience=$service_record_limit
 service_record_begun=no
 service_record_number=0
@@ -41,21 +46,29 @@ service_record_now() {
   [ -z "${BASH_VERSION-}" ] || trap - ERR DEBUG
   unset IFS
   export LC_ALL=C
-  newline=$(printf '\n.')
-  newline=${newline%.}
+  newline=$service_record_newline
   what=$1 name=$2 status=$3 percentage=$4 logs=$5
   if [ "${#logs}" -gt 1000 ]; then
     logs=$(printf '%s' "$logs" | tail -c 1000)
   fi
-  time=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+  time=$(date -u '+%Y-%m-%dT%H:%M:%SZ %s')
+  now=${time##* } time=${time% *}
+  case $now in
+  # An installer without `date` has no time.
+  '' | *[!0-9]*) now=0 ;;
+  esac
   directory=${SERVICE_RECORDS_DIR:-$service_record_directory}
   boot=''
   read -r boot </proc/sys/kernel/random/boot_id
   spool=$directory/.$service_record_service.reports
-  [ "$what" = again ] || (service_record_write)
+  target=''
+  umask 027
+  [ -d "$directory" ] || mkdir -p "$directory"
+  [ "$what" = again ] || service_record_write
+  umask 077
   case $what in
   step) service_record_report ;;
-  again) service_record_drain "$service_record_patience" ;;
+  again) service_record_drain "$service_record_patience" "$now" ;;
   end) service_record_clean ;;
   esac
 }
@@ -101,9 +114,8 @@ service_record_write() {
     esac
     before=$newline
   fi
-  umask 027
-  mkdir -p "$directory"
-  ids="\"bootId\":\"$(printf '%s' "$boot" | tr -d -)\",\"pid\":$$"
+  IFS=- read -r one two three four five </proc/sys/kernel/random/boot_id
+  ids="\"bootId\":\"$one$two$three$four$five\",\"pid\":$$"
   [ -n "$boot" ] || ids="\"pid\":$$"
   if [ "$service_record_begun" != "$$" ]; then
     printf '%s{"timestamp":"%s","phase":"service start",%s,"recorder":"snippet/1"}\n' "$before" "$time" "$ids" >>"$file"
@@ -130,7 +142,7 @@ service_record_clock() {
 
 # Queue a report, and send what is queued. Without a place for the queue it is sent once.
 service_record_report() {
-  [ -n "$(service_record_url)" ] || return 0
+  service_record_find_target || return 0
   query=action=$service_record_action
   for field in name status percentage logs time; do
     case $field in
@@ -143,24 +155,32 @@ service_record_report() {
     service_record_spell "$value"
     query=$query${in_url:+"&$field=$in_url"}
   done
-  label=$(printf '%s' "$name" | tr '[:upper:]' '[:lower:]' | tr -c '[:lower:][:digit:]' _)
-  query="$query&label=$label&priority=${service_record_priority:-0}"
+  query="$query&priority=${service_record_priority:-0}"
   key=$boot-$$-$time-$service_record_number
-  if ! (umask 077 && mkdir -p "$directory" && printf '%s %s\n' "$key" "$query" >>"$spool"); then
+  if ! printf '%s %s\n' "$key" "$query" >>"$spool"; then
     spool='' limit=$service_record_patience
     service_record_send
     return
   fi
-  service_record_drain "$service_record_patience" && return
+  service_record_drain "$service_record_patience" "$now" && return
   service_record_continue
   return 1
 }
 
-# Send the reports that are queued, in order, for so many seconds; fail when one did not arrive.
+# Send the reports that are queued, in order, for $1 seconds from the time $2; fail when one did not arrive.
 # The queue only grows: a file beside it has the number of reports that arrived. Two shells that send at the same
 # time may send a report twice, which the collector recognizes.
 service_record_drain() {
-  stop=$(($(service_record_clock) + $1))
+  service_record_find_target || return 0
+  now=${2:-$(service_record_clock)}
+  stop=$((now + $1))
+  # The collector's Retry-After: until then nothing is sent, unless the clock was set back.
+  wait=0
+  [ ! -r "$spool.wait" ] || read -r wait <"$spool.wait"
+  case $wait in
+  '' | *[!0-9]*) wait=0 ;;
+  esac
+  [ "$wait" -le "$now" ] || [ "$wait" -gt "$((now + 300))" ] || return 1
   sent=0
   [ ! -r "$spool.sent" ] || read -r sent <"$spool.sent"
   case $sent in
@@ -170,8 +190,10 @@ service_record_drain() {
   while IFS=' ' read -r key query; do
     line=$((line + 1))
     [ "$line" -gt "$sent" ] || continue
-    limit=$((stop - $(service_record_clock)))
+    now=${now:-$(service_record_clock)}
+    limit=$((stop - now))
     [ "$limit" -gt 0 ] || return 1
+    now=''
     service_record_send || return 1
     printf '%s\n' "$line" >"$spool.sent"
   done <"$spool"
@@ -208,9 +230,11 @@ service_record_resend() {
   done
 }
 
-# Send one report within $limit seconds. A report that the collector will never take counts as sent.
-service_record_send() {
-  url=$(service_record_url)
+# Set $target, where this host's reports go, and $token. Fail without a collector.
+service_record_find_target() {
+  [ -z "$target" ] || return 0
+  target=$(service_record_url)
+  [ -n "$target" ] || return 1
   host=$(service_record_host)
   [ -n "$host" ] || read -r host </proc/sys/kernel/hostname
   token=$(service_record_token)
@@ -218,15 +242,24 @@ service_record_send() {
   *[\"\\]*) token='' ;;
   esac
   service_record_spell "$host"
-  url=${url%/}/api/v1/hosts/$in_url/steps
+  target=${target%/}/api/v1/hosts/$in_url/steps
+}
+
+# Send one report within $limit seconds. A report that the collector will never take counts as sent.
+service_record_send() {
   headers=${spool:+$spool.answer}
-  service_record_fetch >/dev/null 2>"${headers:-/dev/null}" &
-  fetching=$!
-  service_record_guard &
-  guarding=$!
-  wait "$fetching"
-  answer=$?
-  kill "$guarding"
+  if command -v curl >/dev/null; then
+    service_record_curl >/dev/null 2>"${headers:-/dev/null}"
+    answer=$?
+  else
+    service_record_fetch >/dev/null 2>"${headers:-/dev/null}" &
+    fetching=$!
+    service_record_guard &
+    guarding=$!
+    wait "$fetching"
+    answer=$?
+    kill "$guarding"
+  fi
   status='' after=''
   [ "$answer" -ne 0 ] || return 0
   [ -r "$headers" ] || return 1
@@ -241,34 +274,38 @@ service_record_send() {
   done <"$headers"
   case $after in
   0 | ?????*) after='' ;;
+  ???? | [3-9]??) after=300 ;;
   esac
   case $status in
   400 | 413 | 422) return 0 ;;
   esac
+  now=$(service_record_clock)
+  [ -z "$after" ] || [ "$now" -eq 0 ] || printf '%s\n' "$((now + after))" >"$spool.wait"
   return 1
 }
 
-# curl keeps its limit itself. To others the guard sees; they take the place of their shell, so that it finds them.
+# curl keeps its limit itself. The token is no argument, which all users could read.
+service_record_curl() {
+  printf '%s\n' "${token:+header = \"Authorization: Bearer $token\"}" "header = \"Idempotency-Key: $key\"" \
+    "${service_record_ca:+cacert = \"$service_record_ca\"}" "${headers:+dump-header = \"$headers\"}" |
+    curl -f -s -m "$limit" --connect-timeout 5 -K - --data "$query" "$target"
+}
+
+# The guard limits the others; they take the place of their shell, so that it finds them.
 # Status and headers of the answer come to a file, or to stderr.
 service_record_fetch() {
   header="Authorization: Bearer $token"
-  if command -v curl; then
-    printf '%s\n' "${token:+header = \"$header\"}" "header = \"Idempotency-Key: $key\"" \
-      "${service_record_ca:+cacert = \"$service_record_ca\"}" "${headers:+dump-header = \"$headers\"}" |
-      curl -f -s -m "$limit" --connect-timeout 5 -K - --data "$query" "$url"
-    return
-  fi
   case $(wget --version) in
   *GNU*)
     exec wget -S -O /dev/null -T "$limit" -t 1 ${service_record_ca:+"--ca-certificate=$service_record_ca"} \
-      ${token:+"--header=$header"} "--header=Idempotency-Key: $key" --post-data "$query" "$url"
+      ${token:+"--header=$header"} "--header=Idempotency-Key: $key" --post-data "$query" "$target"
     ;;
   esac
   # Of busybox; some builds of it crash at -T, and not all of them can POST.
   if command -v wget; then
-    exec wget -q -O /dev/null ${token:+--header "$header"} --header "Idempotency-Key: $key" "$url?$query"
+    exec wget -q -O /dev/null ${token:+--header "$header"} --header "Idempotency-Key: $key" "$target?$query"
   fi
-  exec busybox wget -q -O /dev/null ${token:+--header "$header"} --header "Idempotency-Key: $key" "$url?$query"
+  exec busybox wget -q -O /dev/null ${token:+--header "$header"} --header "Idempotency-Key: $key" "$target?$query"
 }
 
 service_record_guard() {
