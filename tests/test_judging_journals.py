@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,3 +134,68 @@ def test_line_of_baseline_does_not_stand_out(tmp_path: Path) -> None:
     assert "extra.conf" in lines[0]
     assert "extra.conf" not in lines[1]
     assert "the tunnel" in lines[1]
+
+
+CLOUD_INIT = "2026-11-21 10:00:01,430 - util.py[WARNING]: Running module scripts-user (<module 'x'>) failed\n"
+TOKEN = 'k3s[5]: time="2026-11-21T10:00:00Z" level=error msg="failed to get CA certs: {}: 401 Unauthorized"\n'
+BOTH_KEYS = (
+    "provision[7]: Public key for moon-1.rpm is not installed. Failing package is: moon-1",
+    "provision[7]: Error: GPG check FAILED",
+)
+
+
+def test_module_that_failed_in_an_excerpt_of_cloud_init_is_a_failure(tmp_path: Path) -> None:
+    row = judged(tmp_path, CLOUD_INIT)
+    assert row.says.startswith("failed: cloud-init in stage config-scripts-user: ")
+
+
+def test_events_of_cloud_init_need_no_warning_to_be_counted_twice(tmp_path: Path) -> None:
+    events = "".join(
+        f"2026-11-21 10:00:0{number},430 - handlers.py[DEBUG]: {event}\n"
+        for number, event in enumerate(
+            ("start: modules-final: running", "finish: modules-final: SUCCESS: running")
+        )
+    )
+    assert judged(tmp_path, events + CLOUD_INIT).verdict == "succeeded"
+
+
+def test_fragment_without_units_points_to_a_cause(tmp_path: Path) -> None:
+    text = STAMP.format(1) + TOKEN.format("https://127.0.0.1:6444/cacerts")
+    document = analyzed(tmp_path, text)
+    assert "k3s: points to: " in document["says"]
+    assert document["root"]["cause"]["name"] == "join-token"
+
+
+def test_line_of_a_host_whose_units_work_points_to_nothing(tmp_path: Path) -> None:
+    text = journal("Started app.service.") + STAMP.format(1) + TOKEN.format("https://127.0.0.1:6444/cacerts")
+    document = analyzed(tmp_path, text)
+    assert (document["verdict"], document.get("root")) == ("succeeded", None)
+
+
+def test_commands_for_a_line_of_a_file_name_no_unit(tmp_path: Path) -> None:
+    text = "Err:4 https://x InRelease\n  Signatures couldn't be verified: NO_PUBKEY 2273699AFD56A556\n"
+    document = analyzed(tmp_path, text)
+    assert document["root"]["cause"]["name"] == "package-key-missing"
+    assert not [command for command in document["root"]["next"] if "out" in command]
+
+
+@pytest.mark.parametrize(
+    ("unit", "line"),
+    [
+        ("systemd-fsck@dev-sdb2.service", "systemd-fsck[9]: error: the moon is missing"),
+        ("ignition-disks.service", "ignition[9]: disks: error: the moon is missing"),
+    ],
+)
+def test_program_of_a_unit_may_have_the_name_of_its_template(tmp_path: Path, unit: str, line: str) -> None:
+    assert "the moon is missing" in judged(tmp_path, journal(line, *failed(unit))).says
+
+
+def test_likely_cause_is_the_one_that_explains_the_other(tmp_path: Path) -> None:
+    document = analyzed(tmp_path, journal(*BOTH_KEYS, *failed("setup.service")))
+    assert document["root"]["cause"]["name"] == "package-key-missing"
+
+
+def analyzed(directory: Path, text: str) -> dict[str, Any]:
+    (directory / "out.txt").write_text(text)
+    answer = service_record("analyze", str(directory / "out.txt"), "-o", "json")
+    return dict(json.loads(answer.out))

@@ -125,13 +125,16 @@ class Causes:
         """Return a cause that blocks this host although no service has failed."""
         if self.evidence is NO_EVIDENCE:
             return None
-        cause, self.log[""], _ = _choose_cause(self, None)
+        cause, self.log[""], self.doubtful[""] = _choose_cause(self, None)
         return cause
 
 
 def _applies_without_failure(rule: CauseRule) -> bool:
-    """Return True if a rule can name the cause on a host where no service has failed."""
-    needs_trouble = any(one.is_of_trouble for one in (rule.condition, *rule.needs))
+    """Return True if a rule can name the cause on a host where no service has failed.
+
+    Its lines then need a source in which they prove the cause; without one, the match has a doubt.
+    """
+    needs_trouble = any(one.texts or one.words for one in (rule.condition, *rule.needs))
     is_of_facts = rule.rank is Rank.SYMPTOM and rule.condition.check is not None
     return not needs_trouble and (rule.rank is Rank.CAUSE or is_of_facts)
 
@@ -177,7 +180,11 @@ def _choose_cause(
         fits = [replace(fit, match=replace(fit.match, doubt=fit.match.doubt or doubt)) for fit in fits]
     ranked = sorted(fits, key=_sort_key)
     doubtful = [fit for fit in ranked if fit.rule.rank is Rank.CAUSE and fit.match.doubt is not None]
-    pointers = tuple(matcher.cause(fit.rule, fit.match) for fit in doubtful)
+    pointers = tuple(
+        matcher.cause(fit.rule, fit.match)
+        for fit in doubtful
+        if not any(fit.rule.name in one.rule.over and one.rule.name not in fit.rule.over for one in doubtful)
+    )
     weighed += [_weigh(fit.rule, fit.match, fit.match.doubt) for fit in doubtful]
     ranked = [fit for fit in ranked if fit not in doubtful]
     if not ranked:
@@ -359,7 +366,7 @@ def _add_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:
         diagnosis,
         failed_units=tuple(add_likely_cause_to_unit(failed, causes) for failed in diagnosis.failed_units),
     )
-    host = None if root is not None else _find_host_cause(diagnosis, causes)
+    host = None if root is not None else _find_host_cause(diagnosis, causes, ranked)
     name = causes.evidence.facts.first("hostname")
     named = root.cause if root is not None else host.cause if host is not None else None
     return replace(
@@ -367,7 +374,11 @@ def _add_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:
         stands_out=tuple(
             QuotedLine(one.text, str(one.line.place), one.line.name, one.count)
             for one in lines_to_show(
-                ranked, named, root.telling if root is not None else None, has_failed=bool(failures)
+                ranked,
+                named,
+                root.telling if root is not None else None,
+                has_failed=bool(failures),
+                is_fragment=_is_fragment(diagnosis, causes),
             )
         ),
         host_name=name.value if name is not None else None,
@@ -380,11 +391,11 @@ def _add_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:
     )
 
 
-def _find_host_cause(diagnosis: Diagnosis, causes: Causes) -> HostCause | None:
+def _find_host_cause(diagnosis: Diagnosis, causes: Causes, ranked: Sequence[StandingOut]) -> HostCause | None:
     """Return the cause to show if no trouble is the root.
 
     The order: a certain cause of a failed unit, of a unit that did not start, of the host, and then a likely
-    cause of a failed unit.
+    cause of a failed unit, or of the problem in a fragment of a log.
     """
     of_units = {
         is_certain: next(
@@ -408,7 +419,17 @@ def _find_host_cause(diagnosis: Diagnosis, causes: Causes) -> HostCause | None:
     cause = causes.explain_host()
     if cause is not None:
         return HostCause(service=cause.of or "host", cause=cause)
-    return of_units[False]
+    if of_units[False] is not None or not _is_fragment(diagnosis, causes):
+        return of_units[False]
+    # Only a fragment of a log was given, and people choose fragments that show a problem. On a host whose
+    # units are known and work, the same line would be harmless.
+    cause = likely_cause("", None, None, causes.doubtful.get("", ()), ranked, is_fragment=True)
+    return None if cause is None else HostCause(service=cause.of or "host", cause=cause)
+
+
+def _is_fragment(diagnosis: Diagnosis, causes: Causes) -> bool:
+    """Return True if only logs were given that do not show which services of the host failed."""
+    return diagnosis.has_no_records and not causes.evidence.has_systemd and not diagnosis.failed_units
 
 
 def _failure_contexts(diagnosis: Diagnosis) -> list[FailureContext]:

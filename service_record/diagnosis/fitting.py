@@ -27,6 +27,7 @@ from service_record.diagnosis.evidence.known_facts import KnownFacts
 from service_record.diagnosis.evidence.log_lines import (
     INSTALLER,
     KERNEL,
+    OTHER,
     SYSTEMD,
     LinePlace,
     LogLine,
@@ -55,6 +56,8 @@ _LEAST_HEALED_LINES: Final = 50
 the failure: five minutes and a quarter of the run. Without times: 50 lines and a quarter of the file."""
 _LEAST_CONTINUED: Final = timedelta(seconds=30)  # longer than usual pauses between two tries
 _CONTINUED: Final = "healthy hosts log it as often, and the service went on"
+_OF_UNIT: Final = frozenset({"service", "unit"})
+"""Placeholders of commands about the unit of the failed service."""
 _UNIT_NAME: Final = r"(?a)[\w:.\\@-]+\.(?:service|socket|target|device|mount|swap|timer|path): "
 
 
@@ -367,7 +370,7 @@ class CauseMatcher:
         is_named = any(matches_source(line, where) for where in test.elsewhere)
         if trouble is None:
             # Nothing has failed: only a line in a source that the rule names shows that the host is blocked.
-            return (Proximity.ELSEWHERE, "") if is_named else None
+            return (Proximity.ELSEWHERE, "") if is_named else (Proximity.UNEXPECTED, "no service failed")
         is_own = is_own_line(line, trouble.service)
         if not is_named and not is_own and rule.rank is not Rank.CAUSE:
             return None
@@ -460,19 +463,23 @@ class CauseMatcher:
 
     def cause(self, rule: CauseRule, match: Match) -> KnownCause:
         """Return the cause that a rule names, with its texts and commands filled in from the match."""
-        values = {**_common_values(self._trouble, match.by), **match.values}
+        by = match.by
+        values = {**_common_values(self._trouble, by), **match.values}
+        # A line of a file names no program: its file is not a unit that systemd knows.
+        is_of_file = self._trouble is None and by is not None and by.kind in {OTHER, INSTALLER}
+        pasted = {name: value for name, value in values.items() if not is_of_file or name not in _OF_UNIT}
         return KnownCause(
             name=rule.name,
             says=rule.says.fill(values),
             explains=rule.explains.fill(values).strip() or None if rule.explains else None,
-            commands=unrepeated(self._host.adapt(fill_commands(rule.next, values))),
+            commands=unrepeated(self._host.adapt(fill_commands(rule.next, pasted))),
             rank=str(rule.rank) if match.doubt is None or rule.rank is not Rank.CAUSE else POINTS_TO,
             doubt=match.doubt,
             is_last=rule.is_last,
             line=match.line,
             found=match.found,
             place=str(match.place) if match.place is not None else None,
-            of=match.by.name if match.by is not None else None,
+            of=None if by is None else "" if is_of_file else by.name,
         )
 
 

@@ -23,6 +23,8 @@ from service_record.diagnosis.trouble_facts import OTHER_ERROR, OWN_ERROR, POINT
 
 LEAST_POINTER: Final = 4.5
 """A likely cause scores more than this. A labelled error without any relation to the failure scores 4."""
+LEAST_IN_FRAGMENT: Final = 3.9
+"""The least score of a line that a rule knows, in a fragment of a log: a warning with the bonus scores 4."""
 LEAST_ELSEWHERE: Final = 6.0
 """The least score of another program's line. An unrelated error close to the failure in time scores 5.5."""
 _OWN_LINE_SCORE: Final = 4.5
@@ -30,6 +32,8 @@ _OWN_LINE_SCORE: Final = 4.5
 _RULE_BONUS: Final = 1.5
 """Added to the score of a line that a rule knows."""
 _FACT_SCORE: Final = 5.0
+LEAST_IN_FRAGMENT_SHOWN: Final = -2.0
+"""A line that only reports the failure of a part scores more than this; a line of healthy hosts, less."""
 LEAST_UNEXPLAINED: Final = 6.5
 """The least score of an error line that is listed in addition to a certain cause."""
 
@@ -40,14 +44,17 @@ def likely_cause(
     known: KnownCause | None,
     doubtful: Sequence[KnownCause],
     ranked: Sequence[StandingOut],
+    *,
+    is_fragment: bool = False,
 ) -> KnownCause | None:
     """Return the most likely cause of a failure; None if no candidate scores enough.
 
     `telling` is the telling line of the service. `known` is the symptom or form of death that a rule found.
+    In a fragment of a log, in which no service is known to have failed, only rules count.
     """
-    best_score, best = LEAST_POINTER, None
+    best_score, best = LEAST_IN_FRAGMENT if is_fragment else LEAST_POINTER, None
     for score, cause in _score_candidates(service, telling, doubtful, ranked):
-        if score > best_score:
+        if score > best_score and (cause.is_of_rule or not is_fragment):
             best_score, best = score, cause
     if best is None or known is None:
         return best
@@ -94,12 +101,17 @@ def _unknown_line_cause(name: str, line: str, place: str | None, by: str) -> Kno
 
 
 def lines_to_show(
-    ranked: Sequence[StandingOut], cause: KnownCause | None, telling: QuotedLine | None, *, has_failed: bool
+    ranked: Sequence[StandingOut],
+    cause: KnownCause | None,
+    telling: QuotedLine | None,
+    *,
+    has_failed: bool,
+    is_fragment: bool = False,
 ) -> tuple[StandingOut, ...]:
     """Return the lines that stand out and are not shown elsewhere on the page.
 
     In addition to a certain cause, only lines with a high score are shown. Without a failure no line gets
-    points for being near one, so the limit is lower.
+    points for being near one, so the limit is lower. In a fragment of a log, weak lines are better than none.
     """
     shown = {cause.line.strip()} if cause is not None and cause.line is not None else set()
     if telling is not None:
@@ -108,4 +120,7 @@ def lines_to_show(
     if cause is not None and cause.is_cause:
         least = LEAST_UNEXPLAINED if has_failed else LEAST_UNEXPLAINED - NEAR_IN_TIME
         rest = [one for one in rest if one.score >= least and not is_shallow(one.text)]
-    return choose_shown(rest)
+    shown_lines = choose_shown(rest)
+    if not shown_lines and cause is None and is_fragment:
+        return choose_shown(rest, LEAST_IN_FRAGMENT_SHOWN)
+    return shown_lines

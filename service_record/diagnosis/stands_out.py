@@ -112,21 +112,21 @@ def _time(one: NotableLine) -> float:
     return one.line.time.timestamp() if one.line.time is not None else float("inf")
 
 
-def choose_shown(ranked: Iterable[StandingOut]) -> tuple[StandingOut, ...]:
-    """Return at most three lines to show: at most two of each program, and none below `LEAST_SCORE`."""
+LEAST_SCORE: Final = 1.0
+"""Lines up to this score are not worth reading."""
+
+
+def choose_shown(ranked: Iterable[StandingOut], least: float = LEAST_SCORE) -> tuple[StandingOut, ...]:
+    """Return at most three lines to show: at most two of each program, all with a score above `least`."""
     shown: list[StandingOut] = []
     for one in ranked:
         of_program = [other for other in shown if other.line.name == one.line.name]
         is_repeated = any(_are_alike(other.text, one.text) for other in shown)
-        if one.score > LEAST_SCORE and len(of_program) < _PER_PROGRAM and not is_repeated:
+        if one.score > least and len(of_program) < _PER_PROGRAM and not is_repeated:
             shown.append(one)
         if len(shown) == MOST_SHOWN:
             break
     return tuple(shown)
-
-
-LEAST_SCORE: Final = 1.0
-"""Lines up to this score are not worth reading."""
 
 
 def _are_alike(text: str, other: str) -> bool:
@@ -195,6 +195,7 @@ _HARMLESS: Final = r"""(?xia)
     | Unable \s to \s register \s node | failed \s to \s list \s \*v | failed \s to \s watch \s \*v | Failed \s to \s create .* already \s exists
     | dbus- (?:broker|daemon) [^:]*: .* (?:Activation|Ignoring|Invalid) | systemd-udevd | uncleanly \s shut \s down | NXDOMAIN
     | mitigating | fallback | deprecated | DVE-2018 | no \s container \s with | Timed \s out \s waiting \s for \s reply
+    | sshd .{0,40} error: \s Bind \s to \s port
     | libgpg-error | error-report | panic=\d | crashkernel | collector \s (?:initialized|started) | --\w*(?:fail|error)
     | ERST: | HEST: | RAS: | BERT: | errors=\w+-?\w* | failed=0 | PCIe \s Bus \s Error: \s severity=Corrected
     | scrubbed | cleanfsync | \bnscd\b | hid-generic | \bPNP0 | Bluetooth | iwlwifi | nouveau | snd_

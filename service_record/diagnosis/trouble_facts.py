@@ -18,7 +18,8 @@ from service_record.diagnosis.units import UnitLog
 from service_record.history.outcome import Facts
 
 _ERROR_WORDS: Final = (
-    "error", "fatal", "fail", "denied", "refused", "cannot", "can't", "could not", "unable", "no such",
+    "error", "fatal", "fail", "denied", "refused", "cannot", "can't", "could not", "couldn't", "unable",
+    "no such",
     "not found", "timed out", "timeout", "panic", "invalid", "unauthorized", "forbidden", "no space",
     "killed", "not permitted", "unreachable", "exception", "unknown", "expired", "unsupported",
     "not supported", "does not exist", "not enough", "rejected", "mismatch", "corrupt", "in use", "held by",
@@ -31,6 +32,7 @@ _ERROR_LABELS: Final = r"""(?xia)
     | \b (?:level|lvl|severity) [=:] \s? "? (?:error|fatal|panic|crit)             # logfmt, JSON
     | ^ [EF] \d{4} \s \d\d:\d\d:\d\d                                              # klog
     | ^ (?:ERROR|FATAL|CRITICAL|PANIC) \b
+    | ^ [\d:,\s-]{8,24} (?:ERR|ERROR|CRT|CRITICAL) \s                              # Anaconda, subiquity
     """
 """Labels by which programs mark an error line."""
 
@@ -73,7 +75,8 @@ _WRAPPERS: Final = r"""(?xia)
 """Lines of a caller that only report a failed part. The line of the part itself says more."""
 
 _OTHER_ERRORS: Final = r"""(?xia)
-      ^ stderr: \s* [^\s'\"-]                     # curtin and cloud-init pass on the output of a command
+      ^ (?:stdout|stderr): \s* (?!['\"]{2}) [^\s-]  # curtin and cloud-init pass on the output of a command
+    | ^ command: \s \[
     | \b no \s (?:\S+ \s){1,3} (?:available|found)
     """
 

@@ -220,10 +220,13 @@ class _BannerRun:
         self._service = ""
         self._events: list[StepEvent] = []
         self._has_failed = False
+        self._unplaced: list[StepEvent] = []
+        """Failed modules before any banner, as in an excerpt of a log."""
+        self._has_run = False
 
     def drop(self) -> None:
         """Forget the run, because it has events."""
-        self._service, self._events = "", []
+        self._service, self._events, self._has_run = "", [], True
 
     def read(self, line: InstallerLine) -> Iterator[StepEvent]:
         """Read a line without an event. Yield the events of a run when the next run starts."""
@@ -241,19 +244,27 @@ class _BannerRun:
             if self._service:
                 start = StepEvent(service=self._service, phase=Phase.SERVICE_START, at=at, seconds=seconds)
                 self._events = [start]
+                self._has_run = True
             return
-        failed = re.search(_MODULE_FAILED, line.text) if self._service else None
+        failed = re.search(_MODULE_FAILED, line.text) if self._service or not self._has_run else None
         if failed is not None and ("[WARNING]" in line.text or "[ERROR]" in line.text):
             self._has_failed = True
-            start = StepEvent(service=self._service, phase=Phase.STAGE_START, name=f"config-{failed['name']}")
+            service = self._service or "cloud-init"
+            start = StepEvent(service=service, phase=Phase.STAGE_START, name=f"config-{failed['name']}")
             message = line.text.partition("]: ")[2] or line.text
             end = msgspec.structs.replace(start, phase=Phase.STAGE_END, result=FAILURE, message=message)
-            self._events += [start, end]
+            (self._events if self._service else self._unplaced).extend((start, end))
 
     def finish(self) -> Iterator[StepEvent]:
-        """Yield the events that are known of an unfinished run."""
+        """Yield the events that are known of an unfinished run, or of the failed modules in an excerpt."""
         yield from self._events
-        self._events = []
+        if self._unplaced and not self._has_run:
+            yield StepEvent(service="cloud-init", phase=Phase.SERVICE_START)
+            yield from self._unplaced
+            yield msgspec.structs.replace(
+                self._unplaced[-1], phase=Phase.SERVICE_END, name="", result=FAILURE
+            )
+        self._events, self._unplaced = [], []
 
 
 class _StatusStage(msgspec.Struct):
@@ -630,7 +641,8 @@ INSTALLERS: Final = (
     InstallerLog(
         "cloud-init",
         r"(?:^|/)cloud-init[^/]*\.log[^/]*$",
-        r"\[DEBUG\]: start: init-(?:local|network)|Cloud-init v\. \S+ running 'init",
+        r"\[DEBUG\]: start: init-(?:local|network)|Cloud-init v\. \S+ running '"
+        r"|(?:^|\n)(?:[^\n]{0,60} )?(?:util|subp|stages|handlers|cc_\w+)\.py\[[A-Z]+\]: ",
         read_reported_events,
     ),
     InstallerLog(

@@ -113,18 +113,40 @@ _SUBIQUITY: Final = (
     *("subiquity-server", "subiquity", "snap.subiquity.subiquity-server"),
     *("curtin-install", "curtin"),
 )
-_IGNITION: Final = tuple(f"ignition-{stage}" for stage in ("fetch", "fetch-offline", "disks", "files"))
+_IGNITION: Final = tuple(
+    f"ignition-{stage}" for stage in ("fetch", "fetch-offline", "kargs", "disks", "mount", "files")
+)
 _INSTALLERS: Final = (
     (
         r"(?:^|/)(?:anaconda|packaging|program|storage|ks-script|dnf\.librepo)[^/]*$|(?:^|/)anaconda/",
+        (
+            rb"^[\d:,]{8,12} (?:INFO?|DBG|DEBUG|WARN(?:ING)?|WRN|ERR(?:OR)?|CRT|CRITICAL) [\w.]+:"
+            rb"|^anaconda [\w.-]+ exception report"
+        ),
         _ANACONDA,
     ),
-    (r"(?:^|/)cloud-(?:init|config)", _CLOUD_INIT),
-    (r"(?:^|/)(?:subiquity|curtin|autoinstall)", _SUBIQUITY),
-    (r"(?:^|/)ignition[^/]*$", _IGNITION),
-    (r"(?:^|/)partman[^/]*$", ("partman", "debian-installer")),
+    (
+        r"(?:^|/)cloud-(?:init|config)",
+        (
+            rb"^(?:[^\n]{0,60} )?(?:util|subp|stages|handlers|main|helpers|schema|cc_\w+|DataSource\w+)\.py"
+            rb"\[[A-Z]+\]: "
+            rb"|^Cloud-init v\. \d"
+        ),
+        _CLOUD_INIT,
+    ),
+    (
+        r"(?:^|/)(?:subiquity|curtin|autoinstall)",
+        (
+            rb"^[^\n]{0,80}\b(?:start|finish): (?:subiquity/|cmd-install)"
+            rb"|^[^\n]{0,80}\bcurtin\.util\.\w+Error:"
+            rb"|^[\d-]+ [\d:,]+ [A-Z]+ (?:subiquity|root|curtin)[\w.]*:\d+ "
+        ),
+        _SUBIQUITY,
+    ),
+    (r"(?:^|/)ignition[^/]*$", None, _IGNITION),
+    (r"(?:^|/)partman[^/]*$", None, ("partman", "debian-installer")),
 )
-"""Path of an installer's log -> the services that write it."""
+"""Path of an installer's log, its lines under any other path, and the services that write it."""
 _STATUS_DOCUMENTS: Final = r"(?:^|/)(?:status|result)\.json$"
 """Status files of cloud-init with the errors of its stages: `{"v1": {"init": {"errors": []}}}`."""
 _EVENTS: Final = r"(?:^|/)events\.json$"
@@ -199,6 +221,8 @@ def classify_file(path: str, head: bytes = b"") -> LogStream | None:
         kind = {FileForm.KERNEL: KERNEL, FileForm.CONTAINER: CONTAINERS}.get(form, OTHER)
     is_earlier = re.search(_EARLIER_BOOT, path) is not None
     services = _installer_services(path) if kind == INSTALLER else ()
+    if kind == OTHER and (services := _recognise_installer(head)):
+        kind = INSTALLER
     return LogStream(path, kind, name, other, is_earlier, form, services)
 
 
@@ -208,7 +232,14 @@ _JOURNALS: Final = frozenset(
 
 
 def _installer_services(path: str) -> tuple[str, ...]:
-    return next((services for pattern, services in _INSTALLERS if re.search(pattern, path)), ())
+    return next((services for pattern, _, services in _INSTALLERS if re.search(pattern, path)), ())
+
+
+def _recognise_installer(head: bytes) -> tuple[str, ...]:
+    """Return the services that write such lines; empty for any other file."""
+    return next(
+        (services for _, lines, services in _INSTALLERS if lines and re.search(lines, head, re.MULTILINE)), ()
+    )
 
 
 class LinePlace(msgspec.Struct, frozen=True, order=True):
@@ -287,6 +318,7 @@ _OTHER_NAMES: Final = {
     "containerd": frozenset({"dockerd", "k3s", "k3s-agent"}),
     "keepalived": frozenset({"Keepalived", "Keepalived_vrrp"}),
     "docker": frozenset({"dockerd"}),
+    **{stage: frozenset({"ignition"}) for stage in _IGNITION},
     "ssh": frozenset({"sshd"}),
     "cron": frozenset({"CRON", "crond"}),
     "rpm-ostreed": frozenset({"rpm-ostree"}),
@@ -475,9 +507,12 @@ def is_own_line(line: LogLine, service: str) -> bool:
 def _is_written_by(line: LogLine, unit: str) -> bool:
     """Return True if a unit or one of its programs wrote a line."""
     program = re.sub(_SCRIPT, "", line.name)
-    return unit in {program, line.unit} or program in _OTHER_NAMES.get(unit, ())
+    return unit == line.unit or program in program_names(unit)
 
 
 def program_names(unit: str) -> frozenset[str]:
-    """Return the names under which the programs of a unit may log."""
-    return _OTHER_NAMES.get(unit, frozenset()) | {unit}
+    """Return the names under which the programs of a unit may log.
+
+    An instance logs as its template: `systemd-fsck@dev-sdb2` as `systemd-fsck`.
+    """
+    return _OTHER_NAMES.get(unit, frozenset()) | {unit, unit.partition("@")[0]}

@@ -19,10 +19,10 @@ _MAX_OF_FILE: Final = 600
 NOTABLE: Final = -1
 """The number of the test for these lines in a `LineSet`."""
 _WORDS: Final = (
-    "error|fatal|fail|panic|denied|refuse|cannot|can't|could not|unable|no such|not found|timed out|timeout|time-out"
+    "error|fatal|fail|panic|denied|refuse|cannot|can't|could not|couldn't|unable|no such|not found|timed out|timeout|time-out"
     "|invalid|unauthorized|unauthorised|forbidden|no space|not enough|killed|not permitted|not allowed|unreachable|exception"
     "|expired|BUG: |oops|corrupt|reject|duplicate|not supported|unsupported|missing|does not exist|doesn't exist|conflict"
-    "|deleted to break|mismatch|unknown|illegal|segfault|violat|broken|exceed|out of memory|in use|held by|substitution"
+    "|command: [|malformed|critical|deleted to break|mismatch|unknown|illegal|segfault|violat|broken|exceed|out of memory|in use|held by|substitution"
     "|bad |wrong|incorrect|not available|unexpected|must |abort|did not|not known|not a |warning"
 )
 _PHRASE: Final = r"no \S+ (?:\S+ )?available"
