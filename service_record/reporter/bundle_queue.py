@@ -12,9 +12,10 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from service_record.http.answers import Answered, Outcome, Unreachable, printable
+from service_record.http.answers import Outcome, Unreachable, printable
 from service_record.record.atomic_write import clear_the_way, place_by_moving, remove_torn, sync_names
 from service_record.reporter import log
+from service_record.reporter.assisted_service import succeeded
 from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.log import Log, outcome_text
 from service_record.reporter.paths import Places
@@ -225,7 +226,7 @@ class BundleQueue:
                 outcome = destination.ship(spooled.path, shipment.tries)
         except ValueError as error:
             outcome = Unreachable(str(error), tries=0)
-        if isinstance(outcome, Answered) and outcome.good:
+        if succeeded(outcome):
             self._say.notice(f"{shipment.kind}: shipped {spooled.path.name}, {spooled.bytes} bytes")
         elif classify(Call.UPLOAD, outcome) is ResponseClass.NEVER_AGAIN:
             self._say.warning(f"{shipment.kind}: refused, and not tried again: {outcome_text(outcome)}")
@@ -241,15 +242,12 @@ class BundleQueue:
         """
         if not spool_is_delivered(RoundContext(self._settings, state, self._evidence)):
             return state
-        self._empty()
+        self._spool.drop()
+        self._in_memory.drop()
         if state.bundle is None:
             return state
         goes_on = self._cursor is not None and self._is_incremental()
         return replace(without_bundle(state), cursor=self._cursor if goes_on else state.cursor)
-
-    def _empty(self) -> None:
-        self._spool.drop()
-        self._in_memory.drop()
 
     def _is_incremental(self) -> bool:
         """Return whether a bundle may have only new entries: every destination keeps earlier bundles."""

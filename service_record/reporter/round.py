@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from service_record.http.answers import Answered
 from service_record.record import systemd
 from service_record.record.atomic_write import clear_the_way
 from service_record.reporter import console, log
+from service_record.reporter.assisted_service import succeeded
 from service_record.reporter.bundle_queue import BundleQueue
 from service_record.reporter.cleanup import finish, read_tombstone
 from service_record.reporter.due import is_due_at
@@ -48,6 +48,9 @@ from service_record.reporter.settings import Settings, read_settings, secrets_in
 from service_record.reporter.shipping import Clients
 from service_record.reporter.state import ReporterState, load, newest_state_file, save
 from service_record.reporter.stopping import HeldError, lock_rounds, log_undelivered, stop_as_configured
+
+if TYPE_CHECKING:
+    from service_record.redaction import Rules
 
 _MAX_PLANS: Final = 8
 """The limit of plans in one round. The rules need at most seven: two forms of a fact, both again after the
@@ -107,6 +110,8 @@ class Round:
     """The steps that this round has tried."""
     is_saved: bool = True
     """True if the present state is saved."""
+    rules: "Rules | None" = None
+    """The rules that mask the verdict. They are made once, because that takes a tenth of a second."""
     words: str = ""
     """The verdict with the script line of the failure, masked. Empty if a secret could not be masked."""
     may_save: bool = True
@@ -190,9 +195,8 @@ class Round:
             if service is None:
                 return
             outcome = service.report_stage(report.stage, report.words(self.words))
-        good = isinstance(outcome, Answered) and outcome.good
         text = f"{'the verdict' if report.place else report.fact} (stage {report.stage})"
-        if good:
+        if succeeded(outcome):
             self.is_view_old = True
             self.say.notice(f"reported to the service: {text}")
         elif classify(Call.STAGE if report.is_new_stage else Call.INFO, outcome) is ResponseClass.OTHER_FORM:
@@ -263,7 +267,10 @@ class Round:
         """Show the masked verdict and the advice on the consoles."""
         from service_record.redaction import LeakError, Rules, known_secrets, outgoing_text
 
-        rules = Rules((*known_secrets(self.places.root, self.environ).secrets, *secrets_in(self.settings)))
+        if self.rules is None:
+            secrets = known_secrets(self.places.root, self.environ).secrets
+            self.rules = Rules((*secrets, *secrets_in(self.settings)))
+        rules = self.rules
         diagnosis = self.evidence.diagnosis
         root = diagnosis.root if diagnosis is not None else None
         parts = [root.stage or "", *(root.facts.message or "").splitlines()] if root is not None else []

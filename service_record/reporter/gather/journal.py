@@ -1,7 +1,6 @@
 """Gather the journal, failed units and failed runs with journalctl(1) and systemctl(1)."""
 
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
@@ -71,33 +70,27 @@ class Journal:
             raise
 
     def _read_in_order(self, task: Task) -> Pieces:
-        if task.context.cursor is None:
-            yield from self._last_lines(self.lines)(task)
-            return
-        try:
-            yield from self._lines_after(task.context.cursor)(task)
-        except GatherError as error:
-            if _BAD_CURSOR not in str(error):
-                raise
-            yield from self._last_lines(self.lines)(task)
+        if task.context.cursor is not None:
+            try:
+                yield from self._read(f"--after-cursor={task.context.cursor}")(task)
+            except GatherError as error:
+                if _BAD_CURSOR not in str(error):
+                    raise
+            else:
+                return
+        yield from self._last_lines(self.lines)(task)
 
     def _last_lines(self, lines: int) -> ProgramSource:
         boot = () if self.invocation else (f"--boot={self.boot}",)
-        span = (*boot, f"--lines={lines}")
-        return ProgramSource((*_JOURNALCTL, *_LINES, *self._match_options(), *span), absent=_NO_JOURNAL)
+        return self._read(*boot, f"--lines={lines}")
 
-    def _lines_after(self, cursor: str) -> ProgramSource:
-        span = f"--after-cursor={cursor}"
-        return ProgramSource(
-            (*_JOURNALCTL, *_LINES, *self._match_options(), span), absent=(*_NO_JOURNAL, _BAD_CURSOR)
-        )
-
-    def _match_options(self) -> Iterator[str]:
-        yield from (f"--unit={unit}" for unit in self.units)
+    def _read(self, *span: str) -> ProgramSource:
+        matches = [f"--unit={unit}" for unit in self.units]
         if self.kernel:
-            yield "_TRANSPORT=kernel"
+            matches.append("_TRANSPORT=kernel")
         if self.invocation:
-            yield from (f"_SYSTEMD_INVOCATION_ID={self.invocation}", "+", f"INVOCATION_ID={self.invocation}")
+            matches += [f"_SYSTEMD_INVOCATION_ID={self.invocation}", "+", f"INVOCATION_ID={self.invocation}"]
+        return ProgramSource((*_JOURNALCTL, *_LINES, *matches, *span), absent=(*_NO_JOURNAL, _BAD_CURSOR))
 
 
 def newest_cursor(context: Context) -> str | None:

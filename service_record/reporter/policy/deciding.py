@@ -4,7 +4,7 @@ Each accepted PUT of a stage restarts the timer by which the service finds the s
 reported once, and nothing is reported periodically.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -59,24 +59,15 @@ _BOOTED: Final = (Fact.LOCAL, Fact.CONTROL_PLANE)
 _OVER: Final = frozenset({"Failed", "Done"})
 
 
-def _host_view(context: RoundContext) -> HostView | None:
-    return context.view if isinstance(context.view, HostView) else None
-
-
 def _has_it(context: RoundContext) -> bool:
     """Return whether the service has the fact already, from a round that was killed before it saved that."""
-    view = _host_view(context)
+    view = context.host_view
     return view is not None and (view.stage == context.fact or view.info.startswith(context.fact))
 
 
 def _is_installing(context: RoundContext) -> bool:
-    view = _host_view(context)
+    view = context.host_view
     return view is not None and view.status in _INSTALLING
-
-
-def _current_stage(context: RoundContext) -> str:
-    view = _host_view(context)
-    return view.stage if view else ""
 
 
 def _knows_no_stages(context: RoundContext) -> bool:
@@ -101,7 +92,7 @@ def limit_is_near(context: RoundContext) -> bool:
 
     The service counts from the latest report of the stage, and only in the status `installing-in-progress`.
     """
-    view = _host_view(context)
+    view = context.host_view
     if view is None or view.stage_age is None or view.status != "installing-in-progress":
         return False
     limits = [60.0 * minutes for minutes in _STAGE_MINUTES.get(view.stage, _OTHER_STAGE_MINUTES)]
@@ -126,7 +117,7 @@ SILENCES: Final = (
     ),
     PolicyRule(
         "no-view",
-        lambda context: _host_view(context) is None,
+        lambda context: context.host_view is None,
         "the host's stage at the service is not known",
     ),
     PolicyRule("has-it", _has_it, "the service has this fact already, from a round that was killed"),
@@ -137,12 +128,12 @@ SILENCES: Final = (
     ),
     PolicyRule(
         "no-stage",
-        lambda context: not _current_stage(context),
+        lambda context: not context.stage,
         "the installation has not begun; the service answers 409 to a report without a stage",
     ),
     PolicyRule(
         "over",
-        lambda context: _current_stage(context) in _OVER,
+        lambda context: context.stage in _OVER,
         "`Failed` is never sent, because it ends the installation; after `Done` nothing is sent",
     ),
     PolicyRule(
@@ -179,7 +170,7 @@ def stage_report(context: RoundContext) -> StageReport:
     place = bundle_place(context) if context.told_verdicts and context.is_wrong else ""
     if as_stage:
         return StageReport(fact=fact, stage=fact.value, info="", place=place)
-    return StageReport(fact=fact, stage=_current_stage(context), info=info(fact), place=place)
+    return StageReport(fact=fact, stage=context.stage, info=info(fact), place=place)
 
 
 def verdict_report(context: RoundContext) -> StageReport | None:
@@ -189,7 +180,7 @@ def verdict_report(context: RoundContext) -> StageReport | None:
     The service accepts it in any status of the host. A verdict that differs only in numbers or times is the
     same verdict. There are at most `MOST_VERDICTS` reports, because each one restarts the service's timer.
     """
-    view, state = _host_view(context), context.state
+    view, state = context.host_view, context.state
     if view is None or not view.stage or not context.is_wrong or limit_is_near(context):
         return None
     # On day two a host is `Done` before it boots from its disk. Information on that stage changes nothing.
@@ -262,7 +253,7 @@ def _is_installed(context: RoundContext) -> bool:
 
     A host that is added on day two is `Done` before it boots from its disk, and may still fail after that.
     """
-    view = _host_view(context)
+    view = context.host_view
     if view is None or _is_day_two(view):
         return False
     return view.status == "installed" or view.stage == "Done"
@@ -281,7 +272,7 @@ def _can_stop_for_kubelet(context: RoundContext) -> bool:
 
     It does not while the fact may still be reported, or while a host that has not joined has a trouble.
     """
-    has_joined = _current_stage(context) in _IN_CLUSTER
+    has_joined = context.stage in _IN_CLUSTER
     if not _is_up(context) or (context.is_wrong and not has_joined):
         return False
     silence = first(SILENCES, context)
@@ -401,42 +392,31 @@ def _with_stages(plan: RoundPlan, context: RoundContext) -> RoundPlan:
     return replace(plan, report=(report,), why=(*plan.why, f"reported: {report.fact}"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    target: Target
-    reason: Want
-    shipment: Shipment | None
-
-
-def _wishes(context: RoundContext, rows: tuple[Want, ...], *, is_end: bool) -> Iterator[_Wish]:
-    for target in shipments.targets(context):
-        reason = shipments.want(context, target, rows)
-        if reason is not None:
-            yield _Wish(target, reason, shipments.shipment(context, target, reason, is_last=is_end))
-
-
 def _with_shipments(
     plan: RoundPlan, context: RoundContext, rows: tuple[Want, ...] = shipments.WANTS
 ) -> RoundPlan:
-    wishes = list(_wishes(context, rows, is_end=plan.stop is not None))
-    affordable = [(want, want.shipment) for want in wishes if want.shipment is not None]
-    newer = [want for want, _ in affordable if want.reason is not shipments.SPOOLED]
-    if newer:  # the spool holds one bundle, and a newer one replaces it
-        affordable = [(want, shipment) for want, shipment in affordable if want in newer]
-    gather = any(not shipments.is_fresh(context, want.reason) for want in newer)
-    why = [
-        f"{want.target.kind}: {want.reason.name}: {want.reason.reason}"
-        + ("" if want.shipment else ", but its budget is spent")
-        for want in wishes
-    ]
+    why: list[str] = []
+    affordable: list[tuple[Target, Want, Shipment]] = []
+    for target in shipments.targets(context):
+        reason = shipments.want(context, target, rows)
+        if reason is None:
+            continue
+        found = shipments.shipment(context, target, reason, is_last=plan.stop is not None)
+        spent = "" if found else ", but its budget is spent"
+        why.append(f"{target.kind}: {reason.name}: {reason.reason}{spent}")
+        if found is not None:
+            affordable.append((target, reason, found))
+    newer = [row for row in affordable if row[1] is not shipments.SPOOLED]
+    # The spool holds one bundle, and a newer one replaces it.
+    affordable = newer or affordable
     keeps = shipments.keeps_bundle(context)
     if keeps:
         why.append("host: left: the agent's own logs are there; the bundle stays on the host")
     return replace(
         plan,
-        gather=gather,
+        gather=any(not shipments.is_fresh(context, reason) for _, reason, _ in newer),
         keeps=keeps,
-        bundle_bytes=min((shipment.most for _, shipment in affordable), default=0),
-        ship=tuple(shipment for want, shipment in affordable if shipments.is_reachable(context, want.target)),
+        bundle_bytes=min((found.most for *_, found in affordable), default=0),
+        ship=tuple(found for target, _, found in affordable if shipments.is_reachable(context, target)),
         why=(*plan.why, *why),
     )

@@ -168,6 +168,16 @@ class RoundContext:
     evidence: HostEvidence
     view: View | None = None
 
+    @property
+    def host_view(self) -> HostView | None:
+        """Return the view if it has this host, else None."""
+        return self.view if isinstance(self.view, HostView) else None
+
+    @property
+    def stage(self) -> str:
+        """Return the current stage at the service; empty if it is unknown."""
+        return self.host_view.stage if self.host_view else ""
+
     @cached_property
     def boot(self) -> BootSeen:
         boot = self.state.boot(self.evidence.boot_id)
@@ -193,8 +203,7 @@ class RoundContext:
         has_run = traces.has_kubelet or self.evidence.kubelet_healthy
         if self.is_later_boot or (traces.is_applied and has_run):
             return Fact.CONTROL_PLANE
-        is_joined = isinstance(self.view, HostView) and self.view.stage == _JOINED
-        return Fact.CONTROL_PLANE if is_joined else Fact.LOCAL
+        return Fact.CONTROL_PLANE if self.stage == _JOINED else Fact.LOCAL
 
     @cached_property
     def is_last_boot(self) -> bool:

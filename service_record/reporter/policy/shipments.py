@@ -9,7 +9,6 @@ from math import floor, log2
 from typing import Final
 
 from service_record.reporter.host_state import HostEvidence
-from service_record.reporter.host_view import HostView
 from service_record.reporter.policy.round_context import (
     HOST,
     HOST_BOOT,
@@ -139,8 +138,8 @@ def protects_agent_logs(context: RoundContext) -> bool:
 
     By default only the reporter's own uploads are replaced; on a healthy host, not those of a trouble.
     """
-    view, settings, state = context.view, context.settings, context.state
-    if not (isinstance(view, HostView) and view.logs_info):
+    view, settings, state = context.host_view, context.settings, context.state
+    if view is None or not view.logs_info:
         return False
     is_ours = state.host_uploads > 0
     if not context.is_wrong and settings.send is Send.WHEN_WRONG:
@@ -198,7 +197,7 @@ def is_reachable(context: RoundContext, target: Target) -> bool:
     """Return whether to try the destination now. For the service, that requires a view in this round."""
     if context.is_paused(target.destination) or (target.kind == HOST and protects_agent_logs(context)):
         return False
-    return target.destination != SERVICE or isinstance(context.view, HostView)
+    return target.destination != SERVICE or context.host_view is not None
 
 
 def is_fresh(context: RoundContext, reason: Want) -> bool:
@@ -265,7 +264,7 @@ def waits_for_delivery(context: RoundContext) -> bool:
         if any(found and not is_held_up(context, target) for target, found in rows):
             return True
     service = context.settings.service
-    if isinstance(context.view, HostView) or service is None or not service.is_usable or not context.is_wrong:
+    if context.host_view is not None or service is None or not service.is_usable or not context.is_wrong:
         return False
     is_told = any(name.startswith(context.verdict_name) for name in context.told_verdicts)
     return not (is_told or STAGE_CALLS in state.refused or len(context.told_verdicts) >= MOST_VERDICTS)
