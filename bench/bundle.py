@@ -113,7 +113,7 @@ def pack(root: Path) -> Mapping[str, float]:
         begun = time.perf_counter()
         bundle = make_bundle(work, [collector], context, verdict="", at=datetime.now(UTC), seconds=3600)
         whole_seconds = time.perf_counter() - begun
-    processor = processor_of(resource.RUSAGE_SELF)
+    processor = processor_of(resource.RUSAGE_SELF) - disk.processor
     memory = resident(os.getpid())  # getrusage(2) would count its parent's memory, too
     if bundle.leak or bundle.gathered[0].reason:
         raise SystemExit(f"no bundle: {bundle.leak or bundle.gathered[0].reason}")
@@ -157,6 +157,8 @@ class _Disk:
 
     def __init__(self, directory: Path) -> None:
         self.most = 0
+        self.processor = 0.0
+        """Seconds of processor time that the polling itself took."""
         self._directory = directory
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch)
@@ -172,6 +174,7 @@ class _Disk:
     def _watch(self) -> None:
         while not self._stop.wait(0.02):
             self.most = max(self.most, disk_use(self._directory))
+            self.processor = time.thread_time()
 
 
 def disk_use(directory: Path) -> int:

@@ -121,7 +121,9 @@ def finish(places: Places, tombstone: Tombstone) -> tuple[str, ...]:
         write_whole(rule, _format_rule(places, tombstone), mode=0o644)
     run_systemctl(places, "stop", "--no-block", places.timer.name)
     problems = [line for path in _list_removals(places, tombstone) for line in _remove(path)]
-    _remove_if_empty(places.settings_file.parent)
+    with suppress(OSError):  # it may hold files that are not the reporter's
+        places.settings_file.parent.rmdir()
+        sync_directory(places.settings_file.parent.parent)
     problems += [
         f"{path}: too much would go with it; remove it by hand" for path in _list_refused(places, tombstone)
     ]
@@ -205,13 +207,6 @@ def _remove(path: Path) -> Iterator[str]:
         return
     except OSError as error:
         yield _failure_line(path, error)
-
-
-def _remove_if_empty(directory: Path) -> None:
-    """Remove a directory if it is empty. It may hold files that are not the reporter's."""
-    with suppress(OSError):
-        directory.rmdir()
-        sync_directory(directory.parent)
 
 
 def _failure_line(path: Path, error: OSError) -> str:

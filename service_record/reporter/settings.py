@@ -448,10 +448,8 @@ def _read_file(path: Path) -> _Read:
         line = error.object[: error.start].count(b"\n") + 1
         return _Read(faults=(f"{path}:{line}: not UTF-8; the file is ignored until it is",))
     except tomllib.TOMLDecodeError as error:
-        line = line_of_error(error, text)
-        return _Read(
-            faults=(f"{path}:{line}: not TOML: {_syntax_fault(error)}; the file is ignored until it is",)
-        )
+        line, what = line_of_error(error, text), str(error).partition(" (at ")[0]
+        return _Read(faults=(f"{path}:{line}: not TOML: {what}; the file is ignored until it is",))
     except (OSError, ValueError, RecursionError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else reason(error)
         return _Read(faults=(f"{path}:1: cannot be read: {why}; make it a file that root can read",))
@@ -470,11 +468,6 @@ def _read_document(path: Path, text: str, document: Mapping[str, Any]) -> _Read:
             line = line_of(text, name)
             bad[name] = line, f"{path}:{line}: {visible(name)}: {error}"
     return _Read(values, tuple(fault for _, fault in sorted(bad.values())), frozenset(bad))
-
-
-def _syntax_fault(error: tomllib.TOMLDecodeError) -> str:
-    """Return the message of a syntax error without its position."""
-    return str(error).partition(" (at ")[0]
 
 
 def _flatten(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

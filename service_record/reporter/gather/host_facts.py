@@ -4,12 +4,12 @@ import hashlib
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from typing import Final, TypeVar
+from typing import Final
 from urllib.parse import SplitResult, quote
 
 from service_record.http.proxies import read_proxies, split_url
@@ -19,6 +19,7 @@ from service_record.reporter.gather.network import Question
 
 _STEP_SECONDS: Final = 5.0
 """The time limit of each step: name, connection, TLS and HTTP."""
+_MAX_WAIT_SECONDS: Final = _STEP_SECONDS + 1  # for steps that may ignore their own limit
 _MAX_ADDRESSES: Final = 4
 _PORTS: Final = {"http": 80, "https": 443}
 _PATH_CHARACTERS: Final = "/%:@!$&'()*+,;="
@@ -26,8 +27,6 @@ _PATH_CHARACTERS: Final = "/%:@!$&'()*+,;="
 The percent sign is one of them: it begins an encoded character.
 """
 _RTC: Final = "/sys/class/rtc/rtc0/since_epoch"
-
-_Value = TypeVar("_Value")
 
 
 def reachability(task: Task) -> Pieces:
@@ -79,7 +78,7 @@ def _connect(host: str, port: int) -> tuple[socket.socket | None, list[str]]:
     """Return a connection to the first address that accepts one, or None; and a line for each step."""
     began = time.monotonic()
     try:
-        addresses = _call_in_time(lambda: _resolve(host, port))
+        addresses = Question(lambda: _resolve(host, port)).answer(_MAX_WAIT_SECONDS)
     except OSError as error:
         return None, [f"  name     {_reason(error)}{_elapsed(began)}"]
     except ValueError as error:  # from the codec for host names: a part is empty or too long
@@ -110,10 +109,12 @@ def _check_tls_and_http(
         began = time.monotonic()
         try:
             if parts.scheme == "https":
-                connection, trust = _call_in_time(lambda: _start_tls(connection, host, context))
+                connection, trust = Question(lambda: _start_tls(connection, host, context)).answer(
+                    _MAX_WAIT_SECONDS
+                )
                 yield f"  tls      {trust}{_elapsed(began)}"
             began = time.monotonic()
-            answer = _call_in_time(lambda: _get(connection, parts, path))
+            answer = Question(lambda: _get(connection, parts, path)).answer(_MAX_WAIT_SECONDS)
         except (OSError, ValueError, HTTPException) as error:  # such as a name that TLS refuses
             yield f"  failed   {_reason(error)}{_elapsed(began)}"
             return
@@ -172,11 +173,6 @@ def clocks(task: Task) -> Pieces:
         moment = datetime.fromtimestamp(hardware, UTC).isoformat()
         yield f"hardware {moment} (the system is {now - hardware:.0f} s ahead)\n".encode()
     yield f"uptime   {time.clock_gettime(time.CLOCK_BOOTTIME):.2f} s\n".encode()
-
-
-def _call_in_time(ask: Callable[[], _Value]) -> _Value:
-    """Call `ask` in a thread with a time limit. Raises its exceptions, or TimeoutError."""
-    return Question(ask).answer(_STEP_SECONDS + 1)
 
 
 def _reason(error: Exception) -> str:

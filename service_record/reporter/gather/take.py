@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -295,32 +295,22 @@ class ContainerLogs:
 def parse_containers(printed: bytes) -> list[_Container]:
     """Parse the JSON list of crictl or podman. Raises GatherError if it is not JSON; skips invalid rows."""
     try:
-        containers = json.loads(printed or b"[]")
+        rows: Any = json.loads(printed or b"[]")
     except ValueError as error:
         raise GatherError(
             GatherStatus.FAILED, f"the list of containers is not valid JSON: {error}"
         ) from error
-    if isinstance(containers, dict):
-        containers = containers.get("containers")
-    return list(_parse_rows(containers if isinstance(containers, list) else []))
-
-
-def _parse_rows(containers: Iterable[Any]) -> Iterator[_Container]:
-    for each in containers:
+    if isinstance(rows, dict):
+        rows = rows.get("containers")
+    found: list[_Container] = []
+    for row in rows if isinstance(rows, list) else []:
         with suppress(AttributeError, KeyError, IndexError, TypeError):
-            container = _parse_crictl_row(each) if "metadata" in each else _parse_podman_row(each)
-            if container.id.isalnum():  # it becomes an argument, and must not look like an option
-                yield container
-
-
-def _parse_crictl_row(each: dict[str, Any]) -> _Container:
-    return _make_container(each["id"], each["metadata"]["name"], each["state"], each["createdAt"])
-
-
-def _parse_podman_row(each: dict[str, Any]) -> _Container:
-    return _make_container(each["Id"], each["Names"][0], each["State"], each["Created"])
-
-
-def _make_container(id_: object, name: object, state: object, created: object) -> _Container:
-    is_running = str(state).lower() not in _ENDED_STATES
-    return _Container(str(id_), str(name).replace("/", "_"), is_running, str(created))
+            if "metadata" in row:  # crictl
+                values = row["id"], row["metadata"]["name"], row["state"], row["createdAt"]
+            else:  # podman
+                values = row["Id"], row["Names"][0], row["State"], row["Created"]
+            id_, name, state, created = map(str, values)
+            if id_.isalnum():  # it becomes an argument, and must not look like an option
+                is_running = state.lower() not in _ENDED_STATES
+                found.append(_Container(id_, name.replace("/", "_"), is_running, created))
+    return found
