@@ -1,11 +1,14 @@
-"""`make rpm`: packages for Fedora and its relatives, by the spec beside this file."""
+"""`make rpm`: packages for Fedora and its relatives, by the spec beside this file.
+
+The same sources and executable give the same bytes; see https://reproducible-builds.org/specs/source-date-epoch.
+"""
 
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from datetime import date
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +17,7 @@ from packages.standalone.glibc import needs_of, written
 from service_record.version import RELEASED, __version__
 
 _HERE: Final = Path(__file__).parent
+_RELEASED: Final = datetime.fromisoformat(RELEASED).replace(tzinfo=UTC)
 
 
 def build(directory: Path, executable: Path) -> list[Path]:
@@ -21,21 +25,25 @@ def build(directory: Path, executable: Path) -> list[Path]:
 
     Raises BadZipFile for a file that is no standalone executable.
     """
+    # The build finds this Python first, which has what the man pages are made with.
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "SOURCE_DATE_EPOCH": str(int(_RELEASED.timestamp())),
+    }
     with tempfile.TemporaryDirectory() as scratch:
         top = Path(scratch)
         sources = [sys.executable, "-m", "hatchling", "build", "--target", "sdist"]
         sources += ["--directory", f"{top}/SOURCES"]
-        subprocess.run(sources, cwd=_HERE.parent, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(sources, cwd=_HERE.parent, check=True, env=environment, stdout=subprocess.DEVNULL)
         shutil.copy(executable, top / "SOURCES/service-record")
         definitions = {"_topdir": scratch, "version_of_sources": __version__, "_buildhost": "localhost"}
         definitions |= {"packager": maintainer(), **({"url_of_project": homepage()} if homepage() else {})}
-        definitions["day_of_release"] = f"{date.fromisoformat(RELEASED):%a %b %d %Y}"
+        definitions["day_of_release"] = f"{_RELEASED:%a %b %d %Y}"
+        definitions |= {"use_source_date_epoch_as_buildtime": "1", "clamp_mtime_to_source_date_epoch": "1"}
         definitions["glibc_of_executable"] = written(needs_of(executable)[0].version)
         command = ["rpmbuild", "--quiet", "-bb", "--nodeps"]
         command += [text for pair in definitions.items() for text in ("--define", " ".join(pair))]
-        # The build finds this Python first, which has what the man pages are made with.
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        subprocess.run([*command, _HERE / "service-record.spec"], check=True, env=os.environ | {"PATH": path})
+        subprocess.run([*command, _HERE / "service-record.spec"], check=True, env=environment)
         directory.mkdir(parents=True, exist_ok=True)
         packages = sorted((top / "RPMS").glob("*/*.rpm"), key=lambda package: package.parent.name != "noarch")
         return [Path(shutil.copy(package, directory)) for package in packages]

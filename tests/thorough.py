@@ -58,6 +58,7 @@ FILES: Final = (
     "tests/export/test_traces.py",
     "tests/test_triage_planted.py",
     "tests/test_wheel.py",
+    "tests/test_wrong_commands.py",
 )
 """Files that take long, or that are about packages."""
 BOOTED: Final = ("tests/system/test_lives.py", "tests/system/test_users.py")

@@ -57,6 +57,8 @@ def collected(work: Path) -> Path:
     program.write_text("from service_record.cli import main\n")
     # PYTHONPATH might name a checkout, which has no service_record/host.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # The same modules give the same bytecode: sets in it are written in the order of their hashes.
+    environment["PYTHONHASHSEED"] = "0"
     subprocess.run([*command, str(program)], check=True, cwd=work, env=environment)
     return work / "dist/service-record/_internal"
 

@@ -9,7 +9,7 @@ import importlib
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import IO, Any, Final
@@ -107,13 +107,26 @@ class WrongUsage(click.ClickException):
 
     exit_code = click.UsageError.exit_code
 
-    def __init__(self, error: click.UsageError) -> None:
-        super().__init__(" ".join(error.format_message().split()))
-        self._command = error.ctx.command_path if error.ctx is not None else "service-record"
+    def __init__(self, error: click.UsageError, command: str) -> None:
+        super().__init__(" ".join(_usage_message(error).split()))
+        self._command = error.ctx.command_path if error.ctx is not None else command
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(f"Try: {self._command} --help", file=file, err=file is None)
         super().show(file)
+
+
+def _usage_message(error: click.UsageError) -> str:
+    """Return click's message, with a suggestion where click has none."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and isinstance(error.ctx.command, click.Group):
+        return f"Missing command. Choose from: {', '.join(error.ctx.command.list_commands(error.ctx))}"
+    if isinstance(error, click.NoSuchOption) and not error.possibilities and error.ctx is not None:
+        # click compares whole names: `--all` is not similar enough to `--all-services`.
+        names = [name for each in error.ctx.command.get_params(error.ctx) for name in each.opts]
+        longer = sorted(name for name in names if name.startswith(error.option_name))
+        if longer and error.option_name.startswith("--"):
+            return f"{error.message} Did you mean {' or '.join(map(repr, longer))}?"
+    return error.format_message()
 
 
 class LeakRefused(click.ClickException):
@@ -142,7 +155,7 @@ class Verbs(click.Group):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Parse the command line."""
-        with _errors_in_a_line():
+        with _errors_in_a_line(lambda: "service-record"):
             context = super().make_context(info_name, args, parent, **extra)
             _flush_output()
         return context
@@ -180,7 +193,8 @@ class Verbs(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as error:
-            raise click.NoSuchCommand(error.command_name, possibilities=list(VERBS), ctx=ctx) from None
+            names = [*VERBS, "help"]
+            raise click.NoSuchCommand(error.command_name, possibilities=names, ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         for name, verbs in GROUPS.items():
@@ -189,19 +203,20 @@ class Verbs(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the verb."""
-        with _errors_in_a_line():
+        # Errors of an option without its value do not say which verb it is of.
+        with _errors_in_a_line(lambda: " ".join(filter(None, [ctx.command_path, ctx.invoked_subcommand]))):
             result = super().invoke(ctx)
             _flush_output()
         return result
 
 
 @contextmanager
-def _errors_in_a_line() -> Iterator[None]:
+def _errors_in_a_line(command: Callable[[], str]) -> Iterator[None]:
     """Turn wrong usage, system errors and missing libraries into a line and an exit code."""
     try:
         yield
     except click.UsageError as error:
-        raise WrongUsage(error) from None
+        raise WrongUsage(error, command()) from None
     except KeyboardInterrupt:
         raise click.exceptions.Exit(_INTERRUPTED) from None
     except BrokenPipeError:
@@ -218,6 +233,7 @@ def _errors_in_a_line() -> Iterator[None]:
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
+    "-V",
     "--version",
     is_flag=True,
     is_eager=True,

@@ -240,7 +240,7 @@ def test_page_of_show_has_failures_first_and_every_service_folded() -> None:
     history = build_history(host().items())
     text = show_html(history, "here", (), VIEW)
 
-    folded = re.findall('<details class="service"><summary>(.*?)</summary>', text, re.DOTALL)
+    folded = re.findall('<details class="service"[^>]*><summary>(.*?)</summary>', text, re.DOTALL)
     names = sorted(service.name for service in history.services if service.runs)
     assert sorted(re.sub("<.*?>", "", each).split()[1] for each in folded) == names
     assert parsed(text).texts("h2")[:2] == ["Failures", "Services"]
@@ -271,4 +271,9 @@ def test_page_of_diff_has_a_card_for_each_service_that_differs() -> None:
 
     assert answer.status == 1
     assert len(found.all("article")) == 4  # three that differ, and those that are alike
+    named = [article.attributes["id"] for article in found.all("article") if "id" in article.attributes]
+    assert [link.attributes["href"] for link in found.all("a", "anchor")][1:] == [
+        f"#{each}" for each in named
+    ]
+    assert found.all("article")[0].classes == ["card", "failure"]
     assert found.texts("title") == ["example:failed-stage compared with example:good"]

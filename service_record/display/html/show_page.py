@@ -15,9 +15,9 @@ from service_record.display.html.rendering import (
     section,
 )
 from service_record.display.html.timeline_page import failure_section
-from service_record.display.phrases import damages, left_out_sentences, summary, title
+from service_record.display.phrases import damages, left_out_sentences, name, summary, title
 from service_record.display.table import by_importance, run_lines, table
-from service_record.display.text import BLANK, Line, View, count
+from service_record.display.text import BLANK, Ink, Line, View, count
 from service_record.history import History, ServiceHistory
 
 _MAX_RUNS = 50
@@ -27,9 +27,20 @@ _MAX_RUNS = 50
 class _FoldedService(msgspec.Struct, frozen=True):
     """A service, folded: the line of its latest run, and the lines of its newest runs."""
 
+    id: str
+    name: str
     heading: Line
     lines: list[Line]
     note: str
+
+
+class _Difference(msgspec.Struct, frozen=True):
+    """The lines of a service that differs. The card of all services that are alike has no name and id."""
+
+    lines: Sequence[Line]
+    look: str
+    name: str
+    id: str
 
 
 def show_html(history: History, source: str, units: Iterable[Line], view: View) -> str:
@@ -42,7 +53,9 @@ def show_html(history: History, source: str, units: Iterable[Line], view: View) 
         sections.append(failed)
     if lines := [line for line in units if line != BLANK]:
         sections.append(section("units", "Units", "parts.html", "paragraphs", lines=lines))
-    services, more = bounded([_service(each, view) for each in by_importance(history.services)])
+    services, more = bounded(
+        [_service(number, each, view) for number, each in enumerate(by_importance(history.services))]
+    )
     if services:
         values = {"services": services, "more": more}
         sections.append(section("services", "Services", "parts.html", "folded_services", **values))
@@ -51,24 +64,32 @@ def show_html(history: History, source: str, units: Iterable[Line], view: View) 
     return page(f"Services of {source}", lead, sections, view.now, summary=plain)
 
 
-def _service(service: ServiceHistory, view: View) -> _FoldedService:
+def _service(number: int, service: ServiceHistory, view: View) -> _FoldedService:
     runs = service.runs[-_MAX_RUNS:]
     columns = replace(view, width=SUMMARY_COLUMNS)
     lines = [line for run in reversed(runs) for line in (*run_lines(run, columns), BLANK)]
     notes = list(left_out_sentences(service))
     if hidden := len(service.runs) - len(runs):
         notes.insert(0, f"and {count(hidden, 'earlier run')}: --output json has them")
-    return _FoldedService(title(service.runs[-1], view), lines[:-1], "; ".join(notes))
+    heading = title(service.runs[-1], view)
+    return _FoldedService(f"service-{number}", name(service.name), heading, lines[:-1], "; ".join(notes))
 
 
 def difference_html(lines: Iterable[Line], hosts: tuple[str, str], view: View) -> str:
     """Return the page of `diff`: a card for each service, of the lines that the terminal shows."""
     plain = list(lines)
     lead, *groups = _groups(plain)
-    cards, more = bounded(groups)
+    cards, more = bounded([_difference(number, group) for number, group in enumerate(groups)])
     values = {"groups": cards, "more": more}
     sections = [section("services", "Differences", "parts.html", "cards_of_lines", **values)] if cards else []
     return page(f"{hosts[1]} compared with {hosts[0]}", lead, sections, view.now, summary=plain)
+
+
+def _difference(number: int, lines: Sequence[Line]) -> _Difference:
+    first = lines[0]
+    service = next((text for text, ink in first if ink is Ink.STRONG), "")
+    look = {Ink.BAD: "failure", Ink.WORRYING: "interrupted"}.get(first[0][1], "")
+    return _Difference(lines, look, service, f"difference-{number}" if service else "")
 
 
 def _groups(lines: Iterable[Line]) -> Iterator[Sequence[Line]]:

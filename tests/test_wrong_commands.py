@@ -1,0 +1,18 @@
+"""Each wrong command of docs/project/first-minutes.md has the answer that the page shows, in two lines."""
+
+from pathlib import Path
+
+from tests.faults import Faults
+from tests.wrong_commands import make_host, rows, run
+
+
+def test_wrong_commands_are_answered_as_the_page_shows(tmp_path: Path) -> None:
+    make_host(tmp_path)
+    known = rows()
+    assert known
+    with Faults() as faults:
+        for row in known:
+            with faults.of(row.command):
+                now = run(row, tmp_path)
+                assert now.lines <= 2
+                assert (now.status, now.message) == (row.status, row.message)
