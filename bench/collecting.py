@@ -59,8 +59,27 @@ def fleet_rows(folder: Path) -> list[Row]:
                 )
             if is_all:
                 rows.append(memory("collector: memory then", resident(pid), fleet.MOST_MEMORY))
+    rows += _large_fleet_rows(folder / "fleet-large")
     lines = [Line(name=name, points=points) for name, points in drawn.items()]
     PLOT.write_text(Plot(title="A page by how many hosts there are", amount="hosts", lines=lines).svg())
+    return rows
+
+
+def _large_fleet_rows(data: Path) -> list[Row]:
+    session, token = fleet.fill(data, fleet.LARGE, most_steps=2)
+    fleet.put_in_trouble(data)
+    rows = []
+    with collector(data) as (port, _):
+        for what, path, limit in fleet.LARGE_REQUESTS:
+            seconds = fleet.median(port, path, session, token)
+            rows.append(
+                Row(
+                    what=f"collector: {what}, {fleet.LARGE:,} hosts, many in trouble",
+                    measured=f"{seconds * 1e3:.0f} ms",
+                    limit=f"{limit * 1e3:.0f} ms",
+                    holds=seconds <= limit,
+                )
+            )
     return rows
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, Text, case, cast, func, insert, literal, select, update
 
 from service_record.collector.domain.access import TokenKind, presented
 from service_record.collector.domain.progress import Progress, advance, ended, first
@@ -24,6 +24,13 @@ GROWTH: Final = (1, 100, 1_000, 10_000)
 """Numbers of hosts: what is promised is promised of the last."""
 MOST_MEMORY: Final = 300_000_000
 """Bytes."""
+LARGE: Final = 100_000
+"""Hosts of a large fleet, with two steps each; two of five are in trouble."""
+LARGE_REQUESTS: Final = (
+    ("fleet page", "/", 0.3),
+    ("fleet page, those in trouble", "/?verdict=failed&verdict=stuck&verdict=looping", 0.3),
+    ("fleet page, one rack", "/?group=dc1%2Frack2", 0.3),
+)
 REQUESTS: Final = (
     ("fleet page", "/?all=1", 0.3),
     ("fleet page, those in trouble", "/?verdict=failed&verdict=stuck&verdict=looping", 0.3),
@@ -53,6 +60,27 @@ def fill(data: Path, count: int, most_steps: int = STEPS) -> tuple[str, str]:
         session = tokens.begin(connection, holder.id, now)
     database.close()
     return session, token
+
+
+def put_in_trouble(data: Path) -> None:
+    """Give two of five hosts one of 200 causes, as if they had been judged."""
+    now, digit = time.time(), hosts.c.id % 10
+    words = {0: "failed", 1: "stuck", 2: "looping", 3: "silent", 4: "progressing"}
+    verdict = case(words, value=digit, else_="done")
+    cause = case((digit < 4, literal("cause") + cast(hosts.c.id % 200, Text)), else_="")
+    database = Database(sqlite_url(data))
+    with database.changing() as connection:
+        connection.execute(
+            update(hosts).values(
+                verdict=verdict,
+                cause=cause,
+                reason="Disk setup failed: no space left on device",
+                verdict_since=now,
+                updated_at=now,
+                due_at=None,
+            )
+        )
+    database.close()
 
 
 def wait_for_verdicts(data: Path) -> None:

@@ -263,6 +263,9 @@ MOST_CAUSES: Final = 100
 """Maximum number of listed causes, those of the newest trouble."""
 MOST_OF_CAUSE: Final = 50
 """Maximum number of listed hosts of a cause, those that got into trouble last."""
+_LEAST_OF_CAUSE: Final = 5
+_MOST_OF_ALL_CAUSES: Final = 500
+"""Number of listed hosts on a page with many causes: rendering them takes longer than finding them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +283,7 @@ class CauseSummary:
     last_since: float
     """The time at which the last of these hosts got into it."""
     revision: int
-    """Changes with each change of one of the hosts."""
+    """Changes with each change of one of the listed hosts."""
     hosts: tuple[HostSummary, ...]
     """The latest of them."""
 
@@ -289,9 +292,10 @@ def list_causes(connection: Connection, filters: Filters) -> tuple[CauseSummary,
     """Return the causes of hosts in trouble, the newest trouble first: one more than `MOST_CAUSES`
     at most.
     """
-    passing = and_(hosts.c.cause != "", *_conditions(filters))
+    passing = and_(hosts.c.cause > "", *_conditions(filters))  # not `!=`: SQLite would not use the index
     if filters.verdicts:
-        passing &= hosts.c.verdict.in_(filters.verdicts)
+        # As an expression, because SQLite would otherwise search by verdict and read all long rows.
+        passing &= func.coalesce(hosts.c.verdict, "").in_(filters.verdicts)
     since = func.coalesce(hosts.c.verdict_since, 0.0)
     last = func.max(since).label("last")
     of_group = (
@@ -301,7 +305,6 @@ def list_causes(connection: Connection, filters: Filters) -> tuple[CauseSummary,
             func.count().label("hosts"),
             func.min(since).label("first"),
             last,
-            func.sum(hosts.c.revision).label("revision"),
         )
         .where(passing)
         .group_by(hosts.c.cause, hosts.c.group)
@@ -311,7 +314,7 @@ def list_causes(connection: Connection, filters: Filters) -> tuple[CauseSummary,
         parts.setdefault(row.cause, []).append(row)
     newest = sorted(parts, key=lambda cause: (-max(row.last for row in parts[cause]), cause))
     marks = newest[: MOST_CAUSES + 1]
-    by_mark = _latest_of(connection, and_(passing, hosts.c.cause.in_(marks)), since) if marks else {}
+    by_mark = _latest_of(connection, passing, marks, since)
     return tuple(
         CauseSummary(
             cause=mark,
@@ -321,7 +324,7 @@ def list_causes(connection: Connection, filters: Filters) -> tuple[CauseSummary,
             groups=tuple(sorted(row.group for row in parts[mark] if row.group)),
             first_since=min(row.first for row in parts[mark]),
             last_since=max(row.last for row in parts[mark]),
-            revision=int(sum(row.revision for row in parts[mark])),
+            revision=sum(host.revision for host in by_mark[mark]),
             hosts=tuple(by_mark[mark]),
         )
         for mark in marks
@@ -329,18 +332,25 @@ def list_causes(connection: Connection, filters: Filters) -> tuple[CauseSummary,
 
 
 def _latest_of(
-    connection: Connection, passing: ColumnElement[bool], since: ColumnElement[float]
+    connection: Connection,
+    passing: ColumnElement[bool],
+    causes: Sequence[str],
+    since: ColumnElement[float],
 ) -> Mapping[str, Sequence[HostSummary]]:
     """Return the hosts of each cause that got into it last.
 
     The numbers of all are sorted, and only those of the latest are looked up: rows are long.
     """
+    if not causes:
+        return {}
+    most = min(max(_MOST_OF_ALL_CAUSES // len(causes), _LEAST_OF_CAUSE), MOST_OF_CAUSE)
+    passing = and_(passing, hosts.c.cause.in_(causes))
     place = func.row_number().over(partition_by=hosts.c.cause, order_by=(since.desc(), hosts.c.name))
     placed = select(hosts.c.id, place.label("place")).where(passing).subquery()
     latest = (
         select(*_SUMMARY)
         .join(placed, placed.c.id == hosts.c.id)
-        .where(placed.c.place <= MOST_OF_CAUSE)
+        .where(placed.c.place <= most)
         .order_by(hosts.c.cause, placed.c.place)
     )
     by_mark: dict[str, list[HostSummary]] = {}

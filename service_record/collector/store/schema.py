@@ -58,12 +58,16 @@ hosts = Table(
     # Until it is judged, a host is progressing. SQLite cannot change the default of a column that it has.
     Column("verdict", String(16), nullable=False, default="progressing", server_default="silent"),
     Column("reason", Text, nullable=False, server_default=""),
-    Column("cause", String(16), nullable=False, server_default="", index=True),  # verdicts.cause_of
+    Column("cause", String(16), nullable=False, server_default=""),  # verdicts.cause_of
     Column("verdict_since", Double),
     Column("due_at", Double, index=True),  # when the verdict changes if nothing is heard
     Column("revision", BigInteger, nullable=False, server_default="0"),  # counts up with every change
     Column("records_verdict", LargeBinary),  # collector.verdicts.RecordsVerdict, as JSON
-    Index("ix_hosts_verdict_name", "verdict", "name"),  # the order of the fleet's pages
+    # The order of the fleet's pages, and its causes. Rows of hosts are long, so the indexes have all columns
+    # that the pages search and count by. Do not add a column that changes with each report: PostgreSQL would
+    # then update every index of the table each time.
+    Index("ix_hosts_fleet", "verdict", "name", "cause", "group", "ended_at"),
+    Index("ix_hosts_causes", "cause", "group", "verdict", "verdict_since", "ended_at", "name", "id"),
 )
 
 builds = Table(
