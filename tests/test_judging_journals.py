@@ -199,3 +199,20 @@ def analyzed(directory: Path, text: str) -> dict[str, Any]:
     (directory / "out.txt").write_text(text)
     answer = service_record("analyze", str(directory / "out.txt"), "-o", "json")
     return dict(json.loads(answer.out))
+
+
+KERNEL = f"{STAMP.format(1)}kernel: Linux version 6.1.0\n{STAMP.format(1)}kernel: Command line: ro {{}}\n"
+NO_MEMORY = journal("kubelet[7]: error: no memory controller", *failed("kubelet.service"))
+
+
+@pytest.mark.parametrize(
+    ("argument", "is_known"), [("cgroup_disable=memory", True), ("cgroup_enable=memory", False)]
+)
+def test_kernel_in_a_journal_states_facts_of_the_host(tmp_path: Path, argument: str, is_known: bool) -> None:
+    document = analyzed(tmp_path, KERNEL.format(argument) + NO_MEMORY)
+    assert ("the memory cgroup is turned off" in document["root"]["cause"]["explains"]) == is_known
+
+
+def test_facts_of_an_earlier_boot_do_not_count(tmp_path: Path) -> None:
+    kernels = KERNEL.format("cgroup_disable=memory") + KERNEL.format("quiet")
+    assert "the memory cgroup" not in analyzed(tmp_path, kernels + NO_MEMORY)["root"]["cause"]["explains"]

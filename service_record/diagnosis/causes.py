@@ -377,6 +377,7 @@ def _add_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:
                 ranked,
                 named,
                 root.telling if root is not None else None,
+                explained=_find_explained(diagnosis),
                 has_failed=bool(failures),
                 is_fragment=_is_fragment(diagnosis, causes),
             )
@@ -425,6 +426,12 @@ def _find_host_cause(diagnosis: Diagnosis, causes: Causes, ranked: Sequence[Stan
     # units are known and work, the same line would be harmless.
     cause = likely_cause("", None, None, causes.doubtful.get("", ()), ranked, is_fragment=True)
     return None if cause is None else HostCause(service=cause.of or "host", cause=cause)
+
+
+def _find_explained(diagnosis: Diagnosis) -> frozenset[str]:
+    """Return the lines by which the causes of unrelated failures are known: the page shows these causes."""
+    causes = [one.cause for one in diagnosis.others] + [one.cause for one in diagnosis.failed_units]
+    return frozenset(cause.line for cause in causes if cause is not None and cause.line is not None)
 
 
 def _is_fragment(diagnosis: Diagnosis, causes: Causes) -> bool:

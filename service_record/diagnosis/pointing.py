@@ -4,7 +4,7 @@ Candidates are the error line of the service, the causes of rules with doubtful 
 stands out most. The candidate with the highest score is shown as `points to`, if it reaches a minimum.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -49,7 +49,8 @@ def likely_cause(
 ) -> KnownCause | None:
     """Return the most likely cause of a failure; None if no candidate scores enough.
 
-    `telling` is the telling line of the service. `known` is the symptom or form of death that a rule found.
+    `telling` is the telling line of the service. `known` is the symptom, form of death or contributing
+    cause that a rule found.
     In a fragment of a log, in which no service is known to have failed, only rules count.
     """
     best_score, best = LEAST_IN_FRAGMENT if is_fragment else LEAST_POINTER, None
@@ -58,7 +59,12 @@ def likely_cause(
             best_score, best = score, cause
     if best is None or known is None:
         return best
-    context = f"The service itself shows a symptom only: {known.says}."
+    shows = (
+        "It may contribute that"
+        if known.rank == "contributing"
+        else "The service itself shows a symptom only:"
+    )
+    context = f"{shows} {known.says}."
     return replace(best, explains=f"{context} {best.explains or ''}".strip())
 
 
@@ -105,15 +111,20 @@ def lines_to_show(
     cause: KnownCause | None,
     telling: QuotedLine | None,
     *,
+    explained: Collection[str] = (),
     has_failed: bool,
     is_fragment: bool = False,
 ) -> tuple[StandingOut, ...]:
     """Return the lines that stand out and are not shown elsewhere on the page.
 
+    `explained` are the lines by which the causes of other failures are known.
+
     In addition to a certain cause, only lines with a high score are shown. Without a failure no line gets
     points for being near one, so the limit is lower. In a fragment of a log, weak lines are better than none.
     """
-    shown = {cause.line.strip()} if cause is not None and cause.line is not None else set()
+    shown = {line.strip() for line in explained}
+    if cause is not None and cause.line is not None:
+        shown.add(cause.line.strip())
     if telling is not None:
         shown.add(telling.line.strip())
     rest = [one for one in ranked if one.text not in shown]

@@ -54,7 +54,7 @@ _SYSTEMD_LINES: Final = r"""(?xa)
       ^ (?:systemd\[\d+\]: \s)? [\w:.\\@-]{1,200}
         \.(?:service|socket|mount|swap|device|timer|path|slice|scope|target): \s
         (?: (?:Main|Control) \s process \s exited | Failed \s with \s result | Consumed \s
-          | Scheduled \s restart | Start \s request \s repeated | Unit \s entered \s failed
+          | Scheduled \s restart | Unit \s entered \s failed
           | Deactivated | Succeeded | Service \s \S+ \s expired )
     | ^ (?:systemd\[\d+\]: \s)?
         (?: Failed \s to \s start | Dependency \s failed \s for | Start(?:ed|ing) | Stopp(?:ed|ing)
@@ -64,7 +64,8 @@ _SYSTEMD_LINES: Final = r"""(?xa)
 """Lines of systemd about the end of a unit. Lines of its program say more."""
 
 _WRAPPERS: Final = r"""(?xia)
-      unexpected \s error \s while \s running \s command | ^ finish: \s .{1,200} : \s FAIL: \s   # curtin
+      Start \s request \s repeated \s too \s quickly                                        # systemd
+    | unexpected \s error \s while \s running \s command | ^ finish: \s .{1,200} : \s FAIL: \s   # curtin
     | ^ E: \s Sub-process \s \S+ \s returned \s an \s error                                    # apt
     | ^ E: \s Some \s index \s files \s failed
     | subprocess \s returned \s error \s exit \s status | ^ Errors \s were \s encountered \s while  # dpkg

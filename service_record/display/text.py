@@ -1,5 +1,6 @@
 """Texts, times and durations as people read them, safe to print whatever they hold."""
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -58,8 +59,11 @@ def cut(text: str, width: int, mark: str) -> str:
 def cut_within(text: str, width: int, mark: str) -> str:
     """Return the text in one line of at most `width` cells, with `mark` for its middle when it was longer.
 
-    A quarter of it is the beginning: programs that say why they failed come to the point at the end.
+    A quarter of it is the beginning: programs that say why they failed come to the point at the end. Digests
+    are cut first, because they say nothing.
     """
+    if cell_len(text) > width:
+        text = _cut_digests(text, mark)
     if cell_len(text) <= width:
         return text
     head = set_cell_size(text, width // 4)
@@ -69,12 +73,17 @@ def cut_within(text: str, width: int, mark: str) -> str:
     return f"{head}{mark}{tail}"
 
 
+def _cut_digests(text: str, mark: str) -> str:
+    return re.sub(r"(?a)\b([0-9a-f]{8})[0-9a-f]{24,}\b", rf"\1{mark}", text)
+
+
 def cut_around(text: str, part: str, width: int, mark: str) -> str:
     """Return the text in one line of at most `width` cells, cut so that a part of it can be read.
 
     If the part is longer than that, its beginning is shown.
     """
     cut_text = cut_within(text, width, mark)
+    text, part = _cut_digests(text, mark), _cut_digests(part, mark)
     at = text.find(part)
     if part in cut_text or at < 0:
         return cut_text

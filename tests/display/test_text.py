@@ -139,3 +139,12 @@ def test_cut_line_keeps_the_part_that_tells() -> None:
     assert cut_around(text, "time=7", 60, "~").startswith("time=7")
     assert cut_around(text, "elsewhere", 60, "~") == cut_within(text, 60, "~")
     assert len(cut_around(text, text[50:], 60, "~")) == 60
+
+
+def test_digest_is_cut_before_other_words() -> None:
+    text = f"Error: reading image@sha256:{'5c437aa0' * 8} from mirror.lab.example.net: connection refused"
+    assert cut_within(text, 90, "…") == (
+        "Error: reading image@sha256:5c437aa0… from mirror.lab.example.net: connection refused"
+    )
+    assert "5c437aa0…" in cut_around(text, f"sha256:{'5c437aa0' * 8}", 40, "…")
+    assert cut_within(text, 200, "…") == text

@@ -175,6 +175,21 @@ def _command_line(text: str) -> Iterator[NamedFact]:
             yield "live-medium", medium[0], 1, ""
 
 
+STATED: Final = rb"(?:kernel: |\] )(?:Command line: |Memory: \d+K/\d+K available)"
+"""RE2 pattern of the kernel's lines that state a fact of the host."""
+
+
+def read_stated_facts(text: str) -> Iterator[NamedFact]:
+    """Yield the facts that a line of the kernel states. The line number is always 0.
+
+    Addresses are not read from logs of DHCP clients: the host may have lost them since.
+    """
+    if text.startswith("Command line: "):
+        yield from ((name, value, 0, of) for name, value, _, of in _command_line(text.partition(": ")[2]))
+    elif (memory := re.match(r"Memory: \d+K/(\d{1,18})K available", text)) is not None:
+        yield "memory-kb", memory[1], 0, ""
+
+
 _AMOUNTS: Final = {"MemTotal": "memory-kb", "MemAvailable": "available-kb", "SwapTotal": "swap-kb"}
 
 

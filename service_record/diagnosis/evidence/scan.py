@@ -12,9 +12,14 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from service_record.diagnosis.evidence.fact_files import MAX_FACT_BYTES, read_facts
+from service_record.diagnosis.evidence.fact_files import (
+    MAX_FACT_BYTES,
+    STATED,
+    read_facts,
+    read_stated_facts,
+)
 from service_record.diagnosis.evidence.journal_forms import convert_to_lines
-from service_record.diagnosis.evidence.known_facts import KnownFact
+from service_record.diagnosis.evidence.known_facts import KnownFact, KnownFacts
 from service_record.diagnosis.evidence.log_lines import (
     CONTAINERS,
     FACTS,
@@ -53,6 +58,8 @@ _BOOTED: Final = (
 """RE2 pattern of the lines that begin a boot. The lines before the last of them are from earlier boots."""
 _PROGRAM_NAME: Final = rb"\s([A-Za-z][\w.@-]{1,40})\[\d{1,10}\]: "
 _MAX_VERSION_BYTES: Final = 400
+_MAX_STATED: Final = 100
+"""The number of latest lines kept that state a fact of the host."""
 _MAX_UNIT_LINES: Final = 20_000
 """The number of latest lines of systemd about units that are kept."""
 
@@ -134,6 +141,8 @@ class Scanner:
         self._kernel: tuple[KnownFact, ...] = ()
         self._logged: Any = re2.compile(LOGGED, options)
         self._booted: Any = re2.compile(_BOOTED, options)
+        self._stating: Any = re2.compile(STATED, options)
+        self._stated: deque[tuple[LogStream, int, bytes]] = deque(maxlen=_MAX_STATED)
         self._boots: dict[LogStream, int] = {}
         """File -> number of the line that begins its latest boot."""
         self._era = era
@@ -203,12 +212,9 @@ class Scanner:
                 self._kept.setdefault((test, stream), _FirstAndLastLines()).add(line, raw)
         if not number and not stream.host:  # the first block names most programs
             self._programs.update(re.findall(_PROGRAM_NAME, block))
-        for match in self._booted.finditer(block):
-            self._boots[stream] = number + 1 + block.count(b"\n", 0, match.start())
-            version = block[match.start() : end_of_line(block, match.start())].partition(b"Linux version ")[2]
-            if version and not stream.host:
-                place = LinePlace(stream.path, self._boots[stream])
-                self._kernel = (KnownFact(version[:_MAX_VERSION_BYTES].decode(errors="replace"), place),)
+        self._note_boots(stream, block, number)
+        for line, raw, _ in _number_lines(block, number + 1, self._find_stating_lines(stream, block)):
+            self._stated.append((stream, line, raw))
         for line, raw, service in _number_lines(block, number + 1, self._find_own_lines(stream, block)):
             own = self._own.get((service, stream))
             if own is None:
@@ -217,6 +223,20 @@ class Scanner:
         for line, raw, _ in _number_lines(block, number + 1, self._find_systemd_lines(stream, block)):
             self._unit_lines.append((stream, line, raw))
         return number + block.count(b"\n") + (not block.endswith(b"\n"))
+
+    def _note_boots(self, stream: LogStream, block: bytes, number: int) -> None:
+        """Keep the line that begins the latest boot, and its kernel."""
+        for match in self._booted.finditer(block):
+            self._boots[stream] = number + 1 + block.count(b"\n", 0, match.start())
+            version = block[match.start() : end_of_line(block, match.start())].partition(b"Linux version ")[2]
+            if version and not stream.host:
+                place = LinePlace(stream.path, self._boots[stream])
+                self._kernel = (KnownFact(version[:_MAX_VERSION_BYTES].decode(errors="replace"), place),)
+
+    def _find_stating_lines(self, stream: LogStream, block: bytes) -> Iterator[tuple[int, int, None]]:
+        """Yield the start and the end of each line of this host's kernel that states a fact."""
+        for match in () if stream.host else self._stating.finditer(block):
+            yield block.rfind(b"\n", 0, match.start()) + 1, end_of_line(block, match.end()), None
 
     def _find_own_lines(self, stream: LogStream, block: bytes) -> Iterator[tuple[int, int, str]]:
         """Yield the start, the end and the service of each line that a service logged."""
@@ -273,6 +293,18 @@ class Scanner:
         }
         return tuple(KnownFact(name, LinePlace(stream.path)) for name, stream in names.items())
 
+    def _add_stated(self, facts: KnownFacts) -> KnownFacts:
+        """Add the facts that lines of the latest boot state, unless a file has them."""
+        stated: dict[str, dict[tuple[str, str], KnownFact]] = {}
+        for stream, number, raw in self._stated:
+            line = self._parse_line(stream, number, raw)
+            for name, value, _, of in () if line.is_earlier_boot else read_stated_facts(line.text.strip()):
+                stated.setdefault(name, {})[value, of] = KnownFact(value, line.place, of)
+        for name, found in stated.items():
+            if not facts.all(name):
+                facts = facts.with_facts(name, tuple(reversed(found.values())))  # the latest is the first
+        return facts
+
     def _program_names(self) -> Iterator[str]:
         """Yield the programs that log, and the units with their own journal file."""
         yield from (name.decode() for name in self._programs)
@@ -300,7 +332,7 @@ class Scanner:
             },
             unit_logs=read_logs(_sort_lines(log_line(*one, self._era) for one in self._unit_lines)),
             programs=frozenset(self._program_names()),
-            facts=read_facts(self._own_texts())
+            facts=self._add_stated(read_facts(self._own_texts()))
             .with_facts("container", self._container_facts())
             .with_facts("kernel", self._kernel),
             has_systemd=self._has_systemd or bool(self._unit_lines),
