@@ -8,6 +8,7 @@ set -eu
 folder=$(cd "$(dirname "$0")" && pwd)
 prefix=${PREFIX:-/usr/local}
 program=$prefix/bin/service-record
+pythons='python3 python3.14 python3.13 python3.12 python3.11'
 environment=${ENVIRONMENT:-/opt/service-record}
 
 say() { # <text>
@@ -41,7 +42,7 @@ install_executable() {
 
 # Python 3.11 or newer, and a package index for the libraries.
 install_wheel() {
-  for python in python3 python3.14 python3.13 python3.12 python3.11; do
+  for python in $pythons; do
     "$python" -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue
     wheel=$(echo "$folder"/service_record-*.whl)
     [ -f "$wheel" ] || return 1
@@ -54,12 +55,23 @@ install_wheel() {
   return 1
 }
 
+# Print what to install, in one sentence.
+advice() {
+  for python in $pythons; do
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue
+    printf '%s cannot make a virtual environment with pip: install its venv (Debian: apt-get install python3-venv)' "$python"
+    return
+  done
+  printf 'no Python 3.11 or newer: get a folder with service-record-%s, or install Python (%s; %s)' "$(uname -m)" \
+    'RHEL 9: dnf install python3.11' 'Ubuntu 22.04: apt-get install python3.11 python3.11-venv'
+}
+
 [ "$(id -u)" = 0 ] || {
   say 'not root: run it as root, or set PREFIX= to a directory of yours and have PATH name its bin'
   [ "${PREFIX-}" ] || exit 3
 }
 install_executable || install_wheel || {
-  say "no executable for $(uname -m) here, and no Python 3.11 or newer with venv and pip. Install one of them (RHEL 9: dnf install python3.11; Debian: apt-get install python3-venv)"
+  say "no executable for $(uname -m) here that starts, and $(advice)"
   exit 1
 }
 say "$("$program" --version) is $program"

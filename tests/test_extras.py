@@ -100,6 +100,26 @@ def test_a_missing_extra_is_one_line_with_the_command_that_installs_it(
     assert answer.err.endswith(f" install 'service-record[{extra}]'\n")
 
 
+@pytest.mark.parametrize(
+    ("file", "install"),
+    [
+        ("pip/__init__.py", f"{sys.executable} -m pip install"),
+        ("pipx_metadata.json", "pipx runpip environment install"),
+        ("uv-receipt.toml", f"uv pip install --python {sys.executable}"),
+    ],
+    ids=["pip", "pipx", "uv tool"],
+)
+def test_message_has_the_whole_command_of_the_environment(
+    libraries: Path, tmp_path: Path, file: str, install: str
+) -> None:
+    environment_folder = tmp_path / "environment"
+    (environment_folder / file).parent.mkdir(parents=True)
+    (environment_folder / file).touch()
+    setup = f"sys.prefix = {str(environment_folder)!r}; sys.path.append(sys.prefix)"
+    answer = plain(libraries, "report", setup=setup)
+    assert answer.err.endswith(f" not installed: {install} 'service-record[reporter]'\n")
+
+
 def test_timer_round_without_its_extra_logs_one_line_and_exits_successfully(
     libraries: Path, tmp_path: Path
 ) -> None:

@@ -79,4 +79,18 @@ def test_host_with_neither_is_told_what_to_install(host: Path) -> None:
     done = run(host, "sh", "/release/install.sh")
 
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
-    assert "Python 3.11" in done.stderr
+    assert "no Python 3.11 or newer" in done.stderr
+
+
+def test_missing_module_of_debian_is_named(host: Path) -> None:
+    """Debian's Python has no ensurepip; its package python3-venv has it."""
+    for program in (host / "release").glob("service-record-*"):
+        program.unlink()
+    python = host / "usr/local/bin/python3"
+    python.write_text("#!/bin/sh\ncase $2 in *ensurepip*) exit 1 ;; esac\n")
+    python.chmod(0o755)
+
+    done = run(host, "sh", "/release/install.sh")
+
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert "python3-venv" in done.stderr

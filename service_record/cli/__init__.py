@@ -324,13 +324,18 @@ class MissingExtra(click.ClickException):
         names = " and ".join(filter(None, (", ".join(modules[:-1]), modules[-1])))
         is_executable = "_standalone" in sys.builtin_module_names  # to which nothing can be added
         missing = "not in this executable: on a host with Python," if is_executable else "not installed:"
-        # There is often no `pip` on PATH, and in a tool's environment of uv or pipx none at all.
-        pip = "pip" if is_executable else f"{shlex.quote(sys.executable)} -m pip"
-        if not is_executable and find_spec("pip") is None:
-            pip = "uv tool"
+        # There is often no `pip` on PATH, and none at all in environments of pipx and `uv tool install`.
+        python = shlex.quote(sys.executable)
+        if is_executable:
+            install = "pip install"
+        elif find_spec("pip") is not None:
+            install = f"{python} -m pip install"
+        elif os.path.exists(f"{sys.prefix}/pipx_metadata.json"):  # noqa: PTH110  # pathlib is not loaded yet
+            install = f"pipx runpip {shlex.quote(os.path.basename(sys.prefix))} install"  # noqa: PTH119
+        else:
+            install = f"uv pip install --python {python}"
         super().__init__(
-            f"the extra '{extra}' is needed, and {names} {verb} {missing} "
-            f"{pip} install 'service-record[{extra}]'"
+            f"the extra '{extra}' is needed, and {names} {verb} {missing} {install} 'service-record[{extra}]'"
         )
 
 

@@ -200,7 +200,7 @@ def _check_reporter(places: Places, settings: Settings) -> CheckResult:  # noqa:
         )
     missing = [name for name in _REPORTER_MODULES if find_spec(name) is None]
     if missing and places.root == Path("/"):
-        advice = "Install the extra: `pip install 'service-record[reporter]'`."
+        advice = "Install the extra `reporter`: `service-record report` prints the command."
         return _failed(check, f"{' and '.join(missing)} not installed", advice)
     return _passed(check, "enabled, and its settings are complete")
 
