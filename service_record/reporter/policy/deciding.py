@@ -70,10 +70,6 @@ def _is_installing(context: RoundContext) -> bool:
     return view is not None and view.status in _INSTALLING
 
 
-def _knows_no_stages(context: RoundContext) -> bool:
-    return context.settings.stages is Stages.NEW and context.state.stages_known is False
-
-
 _STAGE_MINUTES: Final[Mapping[str, tuple[int, ...]]] = {
     "Starting installation": (30,),
     "Writing image to disk": (30,),
@@ -141,7 +137,11 @@ SILENCES: Final = (
         limit_is_near,
         "the service's limit for the stage expires soon, and each report would restart it",
     ),
-    PolicyRule("no-such-stages", _knows_no_stages, "`stages = new`, and the service does not have them"),
+    PolicyRule(
+        "no-such-stages",
+        lambda context: context.settings.stages is Stages.NEW and context.state.stages_known is False,
+        "`stages = new`, and the service does not have them",
+    ),
     PolicyRule(
         "deferred",
         lambda context: context.fact in context.state.deferred,
@@ -185,13 +185,8 @@ def verdict_report(context: RoundContext) -> StageReport | None:
         return None
     # On day two a host is `Done` before it boots from its disk. Information on that stage changes nothing.
     is_final = view.stage in _OVER and not (view.stage == "Done" and _is_day_two(view))
-    silence = first(SILENCES, context)
-    waits = silence is None or silence.name in WAITING
-    if (
-        is_final
-        or STAGE_CALLS in state.refused
-        or (waits and is_outstanding(context) and _is_installing(context))
-    ):
+    is_due = is_outstanding(context) and _is_installing(context)
+    if is_final or STAGE_CALLS in state.refused or is_due:
         return None
     place, told = bundle_place(context), context.told_verdicts
     name = f"{context.verdict_name}{place}"
@@ -211,7 +206,12 @@ def bundle_place(context: RoundContext) -> str:
     """Return the place of the bundle, as text for people who may be unable to log in to the host."""
     state, fingerprint = context.state, context.evidence.fingerprint
     has_it = [name for name, spent in state.spent.items() if fingerprint in spent.fingerprints]
-    elsewhere = [_display_name(name) for name in has_it if name != SERVICE]
+    # The digest of a URL is left out.
+    elsewhere = [
+        name if name.startswith("directory:") else name.rpartition(":")[0]
+        for name in has_it
+        if name != SERVICE
+    ]
     places = []
     if state.bundle is not None and (not has_it or keeps_bundle(context)):
         places.append(VOLATILE_PLACE if state.bundle.is_volatile else PLACE)
@@ -222,16 +222,10 @@ def bundle_place(context: RoundContext) -> str:
     return joined(*places) or NO_BUNDLE
 
 
-def _display_name(destination: str) -> str:
-    """Return the name of a destination without the digest of its URL."""
-    return destination if destination.startswith("directory:") else destination.rpartition(":")[0]
-
-
 def is_outstanding(context: RoundContext) -> bool:
-    """Return whether the present fact may still be reported in a later round."""
-    if context.settings.service is None or STAGE_CALLS in context.state.refused:
-        return False
-    return context.fact not in {*context.state.told, *context.state.dropped}
+    """Return whether the present fact may still be reported, in this round or in a later one."""
+    silence = first(SILENCES, context)
+    return context.settings.service is not None and (silence is None or silence.name in WAITING)
 
 
 def facts_with_service(context: RoundContext) -> tuple[Fact, ...]:
@@ -263,10 +257,6 @@ def _is_up(context: RoundContext) -> bool:
     return context.evidence.kubelet_healthy and context.fact is Fact.CONTROL_PLANE
 
 
-def _is_up_and_well(context: RoundContext) -> bool:
-    return _is_up(context) and not context.is_wrong
-
-
 def _can_stop_for_kubelet(context: RoundContext) -> bool:
     """Return whether the running kubelet means that the reporter can stop.
 
@@ -275,9 +265,7 @@ def _can_stop_for_kubelet(context: RoundContext) -> bool:
     has_joined = context.stage in _IN_CLUSTER
     if not _is_up(context) or (context.is_wrong and not has_joined):
         return False
-    silence = first(SILENCES, context)
-    waits = silence is None or silence.name in WAITING
-    return not (waits and is_outstanding(context))
+    return not is_outstanding(context)
 
 
 def _is_final_denial(context: RoundContext, rule: str, answer: type[Refused | NoHost]) -> bool:
@@ -367,7 +355,7 @@ def decide(
     if end is None and QUIET.holds(context):
         return RoundPlan(why=(QUIET.line,))
     plan = _with_stages(RoundPlan(stop=stop, why=(end.line,) if end else ()), context)
-    is_well = _is_up_and_well(context)
+    is_well = _is_up(context) and not context.is_wrong
     if stop is not None and (is_well or not (context.is_wrong or stop.rule in _LIMITS)):
         return _with_shipments(plan, context, (shipments.SPOOLED,)) if undelivered else plan
     plan = plan if is_well else _with_shipments(plan, context)

@@ -58,10 +58,6 @@ def _is_new(context: RoundContext, spent: Spent) -> bool:
     return context.evidence.fingerprint not in spent.fingerprints
 
 
-def _is_near(context: RoundContext, spent: Spent) -> bool:
-    return context.limit_near is not None and spent.last_word != context.limit_near
-
-
 def _is_spooled(context: RoundContext, spent: Spent) -> bool:
     bundle = context.state.bundle
     return bundle is not None and bundle.fingerprint not in {*spent.fingerprints, *context.state.withheld}
@@ -82,7 +78,11 @@ def _has_no_baseline(context: RoundContext, spent: Spent) -> bool:
     return bundle is None or not bundle.is_wrong or is_current
 
 
-NEAR: Final = Want("limit-near", _is_near, "the last round before a limit; once for each limit")
+NEAR: Final = Want(
+    "limit-near",
+    lambda context, spent: context.limit_near is not None and spent.last_word != context.limit_near,
+    "the last round before a limit; once for each limit",
+)
 WRONG: Final = Want(
     "wrong",
     lambda context, spent: context.is_wrong and _is_new(context, spent),
