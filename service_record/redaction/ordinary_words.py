@@ -299,9 +299,10 @@ def is_password_without_separator(value: bytes) -> bool:
 _MIN_CLASSES: Final = 3
 _SIGN: Final = re.compile(rb"[^A-Za-z0-9\s_./:,-]")
 _NO_SECRET_WORD: Final = re.compile(
-    rb"^--?[A-Za-z][A-Za-z0-9-]*$|^[A-Za-z_.]{3,}[({=\[]|[A-Za-z0-9]\(\)|://|\s|%[0-9A-F][0-9A-F]"
+    rb"^--?[A-Za-z][A-Za-z0-9-]*$|^[\[{(]?[A-Za-z_.]{3,}[({=|\[]|^[a-z0-9_.-]+(?:/[a-z0-9_.-]+)+$"
+    rb"|[A-Za-z0-9]\(\)|://|\s|%[0-9A-F][0-9A-F]|&#?[A-Za-z0-9]+;"
 )
-"""Matches options, calls, assignments and URLs."""
+"""Matches options, calls, assignments, types, paths, entities of HTML and URLs."""
 
 
 def is_mixed(value: bytes) -> bool:

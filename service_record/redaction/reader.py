@@ -42,6 +42,7 @@ _PUBLIC_NAME: Final = re.compile(
     rb"""(?:["'`>\]\s:=?,({-]|string|base64)*$)"""
 )
 """Matches names whose values are not secret although they end in `key` or `id`: `public_key`, `token_id`."""
+_MIN_XML_BYTES: Final = 4
 _MIN_REPEATED_BYTES: Final = 12
 """A shorter value may occur elsewhere in its line by chance."""
 _NESTED: Final = frozenset(b"([")
@@ -128,9 +129,14 @@ class Patterns:
         return sorted(found)
 
     def suspects(self, text: bytes, *, certain: bool = False) -> list[tuple[int, int, int]]:
-        """Return start, end and groups of shapes of each line that may contain a secret, in order."""
+        """Return start, end and groups of shapes of each line that may contain a secret, in order.
+
+        The groups may be too many. Whether a line has TOKENS or ENCODED is exact, because each digit of such
+        a line matters, and it is not read from a cache.
+        """
+        searches, exact = self._certain_searches if certain else self._searches
         lines: dict[int, tuple[int, int]] = {}
-        for numbers, trigger, narrower in self._certain_searches if certain else self._searches:
+        for numbers, trigger in searches:
             find = trigger.find
             position = 0
             while (hit := find(text, position)) is not None:
@@ -138,14 +144,20 @@ class Patterns:
                 start = text.rfind(b"\n", position, place) + 1 or position
                 position = text.find(b"\n", place) + 1
                 end, groups = lines.get(start) or (position - 1 if position else len(text), 0)
-                for number, narrow in narrower:
-                    # Include the line breaks around the line: a trigger may begin or end with one.
-                    if narrow.find(text, max(start - 1, 0), min(end + 1, len(text))) is not None:
-                        groups |= number
                 lines[start] = end, groups | numbers
                 if not position:
                     break
-        return [(start, *lines[start]) for start in sorted(lines)]
+        suspects: list[tuple[int, int, int]] = []
+        for start in sorted(lines):
+            end, groups = lines[start]
+            # Include the line breaks around the line: a trigger may begin or end with one.
+            first, last = max(start - 1, 0), min(end + 1, len(text))
+            if exact.find(text, first, last) is not None:
+                for number, group in (self._certain if certain else self._groups).items():
+                    if number & (TOKENS | ENCODED) and group.trigger.find(text, first, last) is not None:
+                        groups |= number
+            suspects.append((start, end, groups))
+        return suspects
 
     def matching_shapes(
         self, text: bytes, groups: int, *, certain: bool
@@ -191,23 +203,20 @@ def _make_groups(every: Sequence[SecretShape], others: Mapping[int, bytes]) -> d
     return groups
 
 
-def _make_searches(
-    groups: Mapping[int, _Group],
-) -> list[tuple[int, types.Finder, list[tuple[int, types.Finder]]]]:
-    """Return the searches that a block needs. Each has the groups that a hit proves, the finder, and the
-    groups to search for in a line with a hit.
+def _make_searches(groups: Mapping[int, _Group]) -> tuple[list[tuple[int, types.Finder]], types.Finder]:
+    """Return the searches that a block needs, each with the groups that a hit may mean, and the search that a
+    line with a hit needs.
 
     One search of a block takes half as long as compressing it. Groups share a search if this adds few states
     to the automaton. One search for all groups takes twice as long as these two.
     """
 
-    def make_search(sure: int, *narrower: int) -> tuple[int, types.Finder, list[tuple[int, types.Finder]]]:
-        numbers = [number for number in GROUPS if number & sure or number in narrower]
-        triggers = [trigger for number in numbers for trigger in groups[number].triggers]
-        others = [(number, groups[number].trigger) for number in narrower if groups[number].triggers]
-        return sure, types.Finder(_join_triggers(triggers)), others
+    def make_finder(numbers: int) -> types.Finder:
+        shared = (group.triggers for number, group in groups.items() if number & numbers)
+        return types.Finder(_join_triggers(chain.from_iterable(shared)))
 
-    return [make_search(NAMES | WORDS, TOKENS), make_search(0, RUNS, ENCODED)]
+    searches = [(NAMES | WORDS, make_finder(NAMES | WORDS | TOKENS)), (RUNS, make_finder(RUNS | ENCODED))]
+    return searches, make_finder(TOKENS | ENCODED)
 
 
 def _group_number(shape: SecretShape, named: Container[bytes]) -> int:
@@ -337,8 +346,10 @@ class LineReader:
         """Yield the secret texts and attributes of XML."""
         for name, start, end in xml_values(text):
             for shape in self._patterns.shapes_named(name):
-                if _is_secret(shape, text[start:end], is_quoted=True):
-                    yield start, end, shape.kind
+                value = text[start:end]
+                if end - start >= _MIN_XML_BYTES and _is_secret(shape, value, is_quoted=True):
+                    if not ordinary_words.is_sentence(value):
+                        yield start, end, shape.kind
                     break
 
     def _find_assigned(self, text: bytes) -> Iterator[Found]:

@@ -285,7 +285,7 @@ class Redactor:
     def _remembered_secrets(self, line: bytes, groups: int) -> Sequence[Found] | None:
         """Return the secrets of a line with the same `_line_key` that was read before, or None."""
         read = self._remembered.get((self._values.name, groups, _line_key(line, groups)))
-        if read is None or not _are_single(line, read[0]):
+        if read is None:
             return None
         secrets, self._values.name = read
         return secrets
@@ -315,10 +315,12 @@ class Redactor:
         secrets = clip_and_merge(line, [*found, *shapes]) if found or shapes else []
         if secrets and not over_lines:
             self._body.follow(line, secrets[-1])
-        if is_free and not found and not self._body.is_open and _is_repeatable(line, groups, secrets):
-            if len(self._remembered) >= _MAX_REMEMBERED_LINES:
-                self._remembered.clear()
-            self._remembered[name, groups, _line_key(line, groups)] = secrets, self._values.name
+        if is_free and groups and not found and not self._body.is_open:
+            key = _line_key(line, groups)
+            if _is_repeatable(key, secrets):
+                if len(self._remembered) >= _MAX_REMEMBERED_LINES:
+                    self._remembered.clear()
+                self._remembered[name, groups, key] = secrets, self._values.name
         return secrets
 
     def _mask(self, text: bytes, start: int, line: bytes, secrets: Sequence[Found]) -> bytes:
@@ -342,11 +344,19 @@ def _line_key(line: bytes, groups: int) -> bytes:
     return line if groups & (TOKENS | ENCODED) else line.translate(ZEROS_FOR_DIGITS)
 
 
-def _is_repeatable(line: bytes, groups: int, secrets: Sequence[Found]) -> bool:
-    """Return True if all lines with the same key have the same secrets, so that the line may be cached."""
-    if not groups or len(line) > _MAX_REMEMBERED_BYTES or not _are_single(line, secrets):
-        return False
-    return not _DEPENDS_ON_DIGITS.search(_line_key(line, groups))
+def _is_repeatable(key: bytes, secrets: Sequence[Found]) -> bool:
+    """Return True if all lines with this key have the same secrets, so that they may be cached.
+
+    A secret that occurs twice in a line is masked twice. If it occurs once in the key, in which all digits
+    are equal, it occurs once in each of these lines.
+    """
+    return (
+        len(key) <= _MAX_REMEMBERED_BYTES
+        and all(
+            end - start < _MIN_REPEATED_BYTES or key.count(key[start:end]) == 1 for start, end, _ in secrets
+        )
+        and not _DEPENDS_ON_DIGITS.search(key)
+    )
 
 
 def _extend_keys(line: bytes, known: Sequence[Found]) -> list[Found]:
@@ -379,13 +389,6 @@ _MIN_REST_BYTES: Final = 8
 
 def _is_rest(text: bytes) -> bool:
     return len(text) >= _MIN_REST_BYTES and is_random(text)
-
-
-def _are_single(line: bytes, secrets: Sequence[Found]) -> bool:
-    """Return True if no secret occurs twice in the line. Both places would be masked."""
-    return all(
-        end - start < _MIN_REPEATED_BYTES or line.count(line[start:end]) == 1 for start, end, _ in secrets
-    )
 
 
 def _end_outside_secret(text: bytes, spans: Sequence[MaskedSpan], end: int) -> int:

@@ -298,8 +298,12 @@ def shapes_in(name: str) -> Iterator[SecretShape]:
             again=_expand(rf"""[\s"'](?:{row["pattern"].partition("<<OPTIONS>>")[2]})""".encode(), parts)
             if row.get("pattern", "").count("<<OPTIONS>>") == 1
             else b"",
-            is_word=any(part in row.get("pattern", "") for part in ("<<WORD>>", "<<VALUE>>", "<<QUOTED>>")),
+            is_word=any(f"<<{part}>>" in row.get("pattern", "") for part in _WORDS),
         )
+
+
+_WORDS: Final = ("WORD", "VALUE", "QUOTED", "STRING")
+"""The parts of patterns that begin a word."""
 
 
 @cache

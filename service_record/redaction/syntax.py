@@ -316,14 +316,14 @@ _XML_TAG: Final = re.compile(
 )
 _XML_ATTRIBUTE: Final = re.compile(rb"([A-Za-z0-9_.-]+)=(?:\"([^\"]*)\"|'([^']*)')")
 _XML_TEXT: Final = re.compile(rb"\s*(?:<!\[CDATA\[([^\n]*?)\]\]>|([^<>\n]*?))\s*</")
-_XML_NAMES: Final = frozenset({b"name", b"key", b"id"})
+_XML_NAMES: Final = frozenset({b"name", b"key"})
 _XML_VALUES: Final = frozenset({b"value", b"string"})
 
 
 def xml_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Yield the name and the span of each text and value of XML elements.
 
-    The name is an attribute `name`, `key` or `id`, or the text of such an element before a `value` or
+    The name is an attribute `name` or `key`, or the text of such an element before a `value` or
     `string`, or else the element's own.
     """
     label = b""

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import accumulate
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -103,6 +103,7 @@ def mask_end(text: bytes, start: int = 0) -> int:
     return found.end() if found is not None else 0
 
 
+@cache
 def mask(kind: str) -> bytes:
     """Return the mask for a kind of secret: `<redacted:pull-secret>`. It has no quote and no backslash."""
     return MASK_BEGIN + kind.encode() + b">"
