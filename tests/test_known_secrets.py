@@ -203,6 +203,17 @@ def test_only_plain_files_below_the_root_are_read(
     assert known_secrets(host.root) == HostSecrets((), ())
 
 
+def test_absolute_links_begin_at_the_root(host: Host) -> None:
+    host.write("data/rancher/rke2/config.yaml", f"token: {host.secret('behind a linked directory', 40)}\n")
+    host.write("var/keep/config.json", host.registries("behind a linked file"))
+    for link, target in (("etc/rancher", "/data/rancher"), ("root/.docker", "../../../var/docker")):
+        (host.root / link).parent.mkdir(parents=True, exist_ok=True)
+        (host.root / link).symlink_to(target)
+    (host.root / "var/docker").mkdir()
+    (host.root / "var/docker/config.json").symlink_to("/var/keep/config.json")
+    assert left(host, said(host)) == []
+
+
 def test_unreadable_file_is_reported(host: Host) -> None:
     host.write("etc/shadow", "")
     (host.root / "etc/shadow").chmod(stat.S_IWUSR)

@@ -4,12 +4,13 @@ No other module of redaction reads files of the host.
 """
 
 import contextlib
+import fnmatch
 import json
 import os
+import re
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -200,6 +201,7 @@ def known_secrets(root: Path, environ: Mapping[str, str] | None = None) -> HostS
 
 
 def _read_places(root: Path, contents: Contents, unread: list[str]) -> Iterator[Secret]:
+    root = Path(os.path.realpath(root))
     remaining = _ALL_BYTES
     for number, (path, place) in enumerate(_find_files(root)):
         if number == _MAX_FILES or remaining <= 0:
@@ -227,31 +229,83 @@ def _read_places(root: Path, contents: Contents, unread: list[str]) -> Iterator[
 def _find_files(root: Path) -> Iterator[tuple[Path, Place]]:
     paths: set[Path] = set()
     for place in PLACES:
-        try:
-            for path in sorted(root.glob(place.pattern)):
-                if path not in paths:
-                    paths.add(path)
-                    yield path, place
-        except OSError:
-            continue  # a directory was removed during the search
+        for path in _expand_pattern(root, root, place.pattern.split("/")):
+            if path not in paths:
+                paths.add(path)
+                yield path, place
+
+
+def _expand_pattern(root: Path, directory: Path, parts: Sequence[str]) -> Iterator[Path]:
+    """Yield the files below a directory that match the parts of a pattern.
+
+    `Path.glob` would follow links out of the root, and miss files whose absolute links are valid only in it.
+    """
+    name, *rest = parts
+    directory = _resolve(root, directory)
+    if name == "**":
+        for below, _, _ in sorted(os.walk(directory)):
+            yield from _expand_pattern(root, Path(below), rest)
+    elif _WILDCARD.search(name):
+        with contextlib.suppress(OSError):  # not a directory, or not readable
+            for path in sorted(directory.iterdir()):
+                if fnmatch.fnmatch(path.name, name):
+                    yield from _expand_pattern(root, path, rest) if rest else [path]
+    elif rest:
+        yield from _expand_pattern(root, directory / name, rest)
+    elif os.path.lexists(directory / name):
+        yield directory / name
+
+
+_WILDCARD: Final = re.compile(r"[*?\[]")
 
 
 def _find_place(path: str) -> Place | None:
     """Return the first place whose pattern matches the path of a file, or None."""
     name = path.removeprefix("/")
-    return next((place for place in PLACES if fnmatch(name, place.pattern)), None)
+    return next((place for place in PLACES if fnmatch.fnmatch(name, place.pattern)), None)
 
 
 def _read_file(root: Path, path: Path) -> bytes:
     """Return up to 8 MiB and one byte of a regular file below the root; empty if it is not one.
 
-    The extra byte shows that the file is larger. Links that leave the root are not followed.
+    The extra byte shows that the file is larger.
     """
-    real = Path(os.path.realpath(path))
-    if not real.is_relative_to(os.path.realpath(root)) or not real.is_file():
+    real = _resolve(root, path)
+    if not real.is_file():
         return b""
     try:
-        with open_inside(Path(os.path.realpath(root)), real) as file:
+        with open_inside(root, real) as file:
             return file.read(_FILE_BYTES + 1)
     except FileNotFoundError:
         return b""
+
+
+def _resolve(root: Path, path: Path) -> Path:
+    """Return a path below the root without links. They are read as on the host: `/x` is below the root.
+
+    A path with too many links stays as it is. The root itself must have no links.
+    """
+    waiting = list(path.relative_to(root).parts)[::-1]
+    real = root
+    links = 0
+    while waiting:
+        part = waiting.pop()
+        if part == "..":
+            real = real.parent if real != root else root
+            continue
+        try:
+            target = str((real / part).readlink())
+        except OSError:  # not a link
+            real /= part
+            continue
+        links += 1
+        if links > _MAX_LINKS:
+            return path
+        if target.startswith("/"):
+            real = root
+        waiting += [step for step in target.split("/") if step not in {"", "."}][::-1]
+    return real
+
+
+_MAX_LINKS: Final = 40
+"""The limit of Linux for one path."""
