@@ -242,6 +242,16 @@ REPEATED = [
         b"hunter2hun",
         b"ter2hunter3",
     ),
+    *(
+        b"<password>",
+        b"<password> <![CDATA[",
+        b"<a name='password' ",
+        b'setPassword("',
+        b"password 1 ",
+        b"password=\\nA1b",
+        b"mysql -pa ",
+        b" '\\'",
+    ),
 ]
 BEHIND_A_PASSWORD = [b"[", b"[{"]
 """Brackets that never close. A line is searched for JSON only if it may hold a secret."""
@@ -256,7 +266,11 @@ def seconds(text: bytes, rules: Rules) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "unit"),
-    [*((b"", unit) for unit in REPEATED), *((b"password=Qw7rT2yU9 ", unit) for unit in BEHIND_A_PASSWORD)],
+    [
+        *((b"", unit) for unit in REPEATED),
+        *((b"password=Qw7rT2yU9 ", unit) for unit in BEHIND_A_PASSWORD),
+        (b"<password>", b" "),
+    ],
 )
 def test_time_is_linear_for_repeated_text(head: bytes, unit: bytes) -> None:
     """Ten times the text takes ten times as long; a quadratic case would take a hundred times."""

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final
 
-from service_record.redaction.types import UnescapedText, unescape
+from service_record.redaction.types import UnescapedText, mask_end, unescape
 
 _PREFIX: Final = re.compile(
     rb"(?:<\d{1,3}>)?(?:"
@@ -315,7 +315,7 @@ _XML_TAG: Final = re.compile(
     rb"<([A-Za-z_][A-Za-z0-9_:.-]*)((?:\s+[A-Za-z_:][A-Za-z0-9_:.-]*=(?:\"[^\"<]*\"|'[^'<]*'))*)\s*/?>"
 )
 _XML_ATTRIBUTE: Final = re.compile(rb"([A-Za-z0-9_.-]+)=(?:\"([^\"]*)\"|'([^']*)')")
-_XML_TEXT: Final = re.compile(rb"\s*(?:<!\[CDATA\[([^\n]*?)\]\]>|([^<>\n]*?))\s*</")
+_XML_TEXT: Final = re.compile(rb"<!\[CDATA\[([^\n]{0,256}?)\]\]></|([^<>\n]*)</")
 _XML_NAMES: Final = frozenset({b"name", b"key"})
 _XML_VALUES: Final = frozenset({b"value", b"string"})
 
@@ -328,6 +328,8 @@ def xml_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
     """
     label = b""
     for tag in _XML_TAG.finditer(text):
+        if mask_end(text, tag.start()):
+            continue  # a mask looks like an element
         element = tag[1].rpartition(b":")[2]
         name = b""
         value: tuple[int, int] | None = None
@@ -342,7 +344,8 @@ def xml_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
         content = _XML_TEXT.match(text, tag.end())
         if content is None:
             continue
-        span = content.span(content.lastindex or 0)
+        start, end = content.span(content.lastindex or 0)
+        span = end - len(text[start:end].lstrip()), start + len(text[start:end].rstrip())
         if element.lower() in _XML_NAMES:
             label = text[slice(*span)]
             continue

@@ -86,7 +86,7 @@ RULES = Rules()
         "2026-11-21 00:54:19,123 INFO password: «Mi$NBonR$</j;=>^»",
         "password\t[success=1 default=ignore]\tpam_unix.so obscure yescrypt",
         "* `password` {string|ArrayBuffer|Buffer}, see man5/passwd.5 man5/proc.5",
-        '<a href="#keys" id="pre-shared-key">#</a> <passphrase>optional; leave empty</passphrase>',
+        '<a href="#keys" id="pre-shared-key">#</a> <passphrase>empty if not used</passphrase>',
         'INSERT INTO columns VALUES ("username", "password", "created_at")',
         'getPassword("user", "service") failed for password "root"',
     ],
