@@ -222,7 +222,9 @@ class _HostAnswer(msgspec.Struct, frozen=True):
     def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:  # noqa: ARG002  # no line is cut
         from service_record.display.host_detail import host_detail
 
-        return host_detail(self.detail, self.source, time.time(), view)
+        now = time.time() if self.detail.now is None else self.detail.now
+        at = replace(view, now=datetime.fromtimestamp(now, UTC))
+        return host_detail(self.detail, self.source, now, at)
 
     def page(self, view: View) -> str:
         from service_record.display.html.rendering import SUMMARY_COLUMNS, page, section
@@ -233,6 +235,7 @@ class _HostAnswer(msgspec.Struct, frozen=True):
 
     def document(self) -> dict[str, object]:
         document: dict[str, object] = msgspec.to_builtins(self.detail)
+        del document["now"]
         return {"version": 1} | document
 
     def documents(self) -> Iterable[dict[str, object]]:

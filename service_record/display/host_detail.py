@@ -63,6 +63,8 @@ class HostDetail(msgspec.Struct, frozen=True):
     shown_build: int
     steps: tuple[RepeatedReports, ...]
     installation: ShownInstallation | None = None
+    now: float | None = None
+    """The time of the collector's clock, which all times follow; None from an older collector."""
 
 
 class _Reports(msgspec.Struct):

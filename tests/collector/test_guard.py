@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.collector.api.guard import Bucket, Buckets, Sharing, Uses, address_of
+from service_record.collector.api.guard import Bucket, Buckets, address_of
 from service_record.collector.domain.access import (
     Forbidden,
     Grant,
@@ -20,7 +20,6 @@ from service_record.collector.domain.access import (
     scope_of,
     spelled,
 )
-from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings, Rates
 from testing.collector import process
 from tests.collector.browsing import signed_in
@@ -116,7 +115,7 @@ def test_bucket_never_exceeds_burst_and_rate(waits: list[float]) -> None:
 
 
 def test_failures_of_an_address_expire() -> None:
-    guesses = Buckets("address", FEW, Uses())
+    guesses = Buckets(FEW)
     for _ in range(3):
         guesses.take("192.0.2.1", 0.0)
 
@@ -167,25 +166,6 @@ def test_invalid_scope_is_refused(kind: TokenKind, said: str) -> None:
     assert scope
     assert not set(scope) & set("'\"%;\x00\n \\")
     assert ".." not in scope.split("/")
-
-
-def test_limits_hold_across_processes(settings: CollectorSettings) -> None:
-    rates = Rates(per_second=8, burst=20)
-    with Collector(settings) as collector:
-        processes = []
-        for _ in range(4):
-            uses = Uses()
-            processes.append((uses, Bucket(20.0, 0.0), Sharing(collector.writer, uses)))
-        given = 0
-        for second in range(1, 31):
-            for uses, bucket, sharing in processes:
-                for _ in range(20):
-                    if not bucket.take(rates, float(second)):
-                        uses.count("token 1", bucket, rates)
-                        given += 1
-                sharing.round()
-    alone = 30 * 8 + 20
-    assert alone * 0.8 <= given <= alone + 4 * 20 + 2 * 4 * 8
 
 
 _DAY = 86_400.0

@@ -315,6 +315,12 @@ def test_show_lists_steps_by_priority_with_logs(fleet: Fleet) -> None:
     assert fleet.hosts("show", "web1", "--build", "1").out.endswith("    left\n")
 
 
+def test_show_measures_ages_by_the_collectors_clock(fleet: Fleet) -> None:
+    shown = " ".join(fleet.hosts("show", "web3").out.split())
+
+    assert "duration 16m 42s" in shown
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [

@@ -144,3 +144,47 @@ def test_document_has_the_pattern_of_host_names() -> None:
     ]
     for name in ("web1", "Web1.example.com", "a b", "-web", "web/1", "", "x" * 254):
         assert Draft202012Validator(host).is_valid(name) == is_host_name(name), name
+
+
+_ID = "01234567-89ab-cdef-0123-456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("call", "good", "bad"),
+    [
+        ("PUT /api/v1/hosts/{host}", {"group": "dc1/rack2", "release": "9.6"}, {"group": "dc1//rack2"}),
+        ("PUT /api/v1/hosts/{host}", {}, {"release": "x" * 256}),
+        ("PUT /api/v1/hosts/{host}", {"id": _ID, "cluster_id": _ID}, {"id": "1", "cluster_id": _ID}),
+        ("PUT /api/v1/hosts/{host}", {"role": ""}, {"id": _ID, "cluster_id": _ID, "role": "odd"}),
+        ("PUT /api/v1/hosts/{host}", {"status": ""}, {"id": _ID, "cluster_id": _ID, "status": "odd"}),
+        ("POST /api/v1/hosts/{host}/builds", {"build": "b1"}, {"build": "x" * 256}),
+        ("POST /api/v1/hosts/{host}/steps", {"name": "Disk setup"}, {"name": " "}),
+        ("POST /api/update", {"name": "web1", "status": "installing"}, {"name": "a b", "status": "x"}),
+        ("POST /api/v1/tokens", {"kind": "reader", "expires": "1h 30m"}, {"kind": "odd"}),
+        ("POST /api/v1/tokens", {"kind": "admin", "expires": "never"}, {"kind": "admin", "expires": "soon"}),
+        (
+            "POST /api/v1/mutes",
+            {"kind": "muted", "scope": "group", "subject": "dc1", "duration": "4h"},
+            {"kind": "muted", "scope": "group", "subject": "dc1", "duration": "later"},
+        ),
+        (
+            "POST /api/v1/mutes",
+            {"kind": "muted", "scope": "host", "subject": "web1", "duration": "1.5h"},
+            {"kind": "muted", "scope": "host", "subject": "", "duration": "4h"},
+        ),
+        ("PUT /api/v1/clusters/{cluster}", {"control_planes": 3, "workers": 0}, {"control_planes": 0}),
+        ("PUT /api/v1/clusters/{cluster}", {"name": "prod"}, {"workers": 10_001}),
+    ],
+)
+def test_document_has_the_limits_of_bodies(
+    server: Served, call: str, good: dict[str, object], bad: dict[str, object]
+) -> None:
+    method, _, template = call.partition(" ")
+    document = openapi_document()
+    content = document["paths"][template][method.lower()]["requestBody"]["content"]
+    schema = {**content["application/json"]["schema"], "components": document["components"]}
+    path = template.replace("{host}", "web1").replace("{cluster}", _ID)
+    for body, is_valid in ((good, True), (bad, False)):
+        reply = server.client("admin").ask(method, path, data=body)
+        assert Draft202012Validator(schema).is_valid(body) == is_valid, body
+        assert (reply.status < 300) == is_valid, reply.body

@@ -27,7 +27,7 @@ from service_record.collector.api.answering import (
     refused,
 )
 from service_record.collector.api.assisted_calls import BASE
-from service_record.collector.api.guard import Guard, Sharing
+from service_record.collector.api.guard import Guard
 from service_record.collector.api.metrics import Metrics, Observed
 from service_record.collector.api.operation import AgentError, Handler, Operation
 from service_record.collector.api.operations import OPERATIONS
@@ -119,16 +119,13 @@ def application(collector: Collector) -> Starlette:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         collector.start()
-        sharing.start()
         try:
             yield
         finally:
-            await run_in_threadpool(sharing.close)
             await run_in_threadpool(app.state.analyses.close)
             await run_in_threadpool(collector.close)
 
     guard = Guard(collector, collector.settings.rates)
-    sharing = Sharing(collector.writer, guard.uses, collector.now)
     environment()  # compiles all templates: a broken one must prevent the start
     counted = Metrics(collector, {one.path: one.counted for one in OPERATIONS if one.counted})
     routes = [route_of(operation) for operation in OPERATIONS]

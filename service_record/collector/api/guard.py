@@ -8,10 +8,9 @@ import hmac
 import ipaddress
 import math
 import random
-import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, TypeVar
@@ -21,12 +20,9 @@ from starlette.requests import Request
 
 from service_record.collector.api.answering import Refusal
 from service_record.collector.domain.access import Grant, Presented, TokenKind, presented
-from service_record.collector.ingest.rounds import Background
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import Rates
 from service_record.collector.store import tokens
-from service_record.collector.store.row_writer import DatabaseWriter
-from service_record.collector.store.tokens import count_uses
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -36,10 +32,6 @@ dropped first.
 """
 
 
-_SHARE_SECONDS: Final = 1.0
-"""Interval at which processes exchange their counts."""
-_PUBLISH_FACTOR: Final = _SHARE_SECONDS / 8
-"""A client's count is published if it used at least this many seconds' worth of its rate."""
 _NEW_HOSTS_FACTOR: Final = 10
 """A token's limit for hosts that are new to this process, as a multiple of one host's limit."""
 _PATIENCE_SECONDS: Final = 2.0
@@ -48,8 +40,6 @@ _MAX_WAITING: Final = 2_000
 _SPREAD_SECONDS: Final = 5.0
 _MAX_NAME_CHARS: Final = 200
 """Characters of a host's name in the key of its bucket. The database column holds 255."""
-_FRESH_SECONDS: Final = 10.0
-"""If the last exchange is longer ago, counts of other processes are not deducted: the bucket has refilled."""
 
 
 @dataclass(slots=True)
@@ -72,34 +62,6 @@ class Bucket:
         return wait
 
 
-@dataclass(slots=True)
-class Use:
-    """The number of tokens taken from a bucket since the last update of other processes."""
-
-    bucket: Bucket
-    rates: Rates
-    count: int = 0
-
-
-class Uses:
-    """The tokens taken from all buckets since the last update of other processes. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._uses: dict[str, Use] = {}
-
-    def count(self, key: str, bucket: Bucket, rates: Rates) -> None:
-        with self._lock:
-            self._uses.setdefault(key, Use(bucket, rates)).count += 1
-
-    def take(self) -> dict[str, Use]:
-        """Return the counts of frequent clients, and reset all counts."""
-        with self._lock:
-            uses, self._uses = self._uses, {}
-        # Publishing every client would cost a database row each; rare clients are far from their limit.
-        return {key: use for key, use in uses.items() if use.count >= use.rates.per_second * _PUBLISH_FACTOR}
-
-
 def _remember(memory: OrderedDict[K, V], key: K, value: V) -> None:
     memory[key] = value
     memory.move_to_end(key)
@@ -110,10 +72,8 @@ def _remember(memory: OrderedDict[K, V], key: K, value: V) -> None:
 class Buckets:
     """The buckets of one kind of client, such as tokens, sessions or addresses with failed logins."""
 
-    def __init__(self, kind: str, rates: Rates, uses: Uses) -> None:
-        self._kind = kind
+    def __init__(self, rates: Rates) -> None:
         self._rates = rates
-        self._uses = uses
         self._buckets: OrderedDict[object, Bucket] = OrderedDict()
 
     @property
@@ -127,10 +87,7 @@ class Buckets:
         """Return the seconds until the client's bucket has a token; see `Bucket.take`."""
         bucket = self._buckets.get(client) or Bucket(float(self._rates.burst), now)
         _remember(self._buckets, client, bucket)
-        wait = bucket.take(self._rates, now, patience)
-        if wait <= patience:
-            self._uses.count(f"{self._kind} {client}", bucket, self._rates)
-        return wait
+        return bucket.take(self._rates, now, patience)
 
 
 def address_of(host: str) -> str:
@@ -166,22 +123,25 @@ class _CachedToken:
 
 
 class Guard:
-    """Authenticates requests and applies the rate limits of this process."""
+    """Authenticates requests and applies the rate limits of this process.
+
+    Processes do not share their counts: that cost a transaction a second for each of them, and a client that
+    finds several processes can gain no more than their number.
+    """
 
     def __init__(self, collector: Collector, rates: Rates) -> None:
         self._collector = collector
         self._rates = rates
         self._known: OrderedDict[int, _CachedToken] = OrderedDict()
-        self.uses = Uses()
-        self._tokens = Buckets("token", rates, self.uses)
-        self._hosts = Buckets("host", rates, self.uses)
+        self._tokens = Buckets(rates)
+        self._hosts = Buckets(rates)
         new_hosts = Rates(
             per_second=rates.per_second * _NEW_HOSTS_FACTOR, burst=rates.burst * _NEW_HOSTS_FACTOR
         )
-        self._new_hosts = Buckets("new hosts of token", new_hosts, self.uses)
+        self._new_hosts = Buckets(new_hosts)
         self._waiting = 0
-        self._sessions = Buckets("session", rates, self.uses)
-        self._guesses = Buckets("address", collector.settings.guesses, self.uses)
+        self._sessions = Buckets(rates)
+        self._guesses = Buckets(collector.settings.guesses)
 
     async def grant(self, request: Request, *, is_counted: bool = True) -> Grant:
         """Return the rights of a request's token.
@@ -324,39 +284,3 @@ def _too_many_requests(reason: str, wait: float) -> Refusal:
     # Random: clients that are refused at the same time must not all retry at the same time.
     later = wait + random.uniform(0, max(wait, _SPREAD_SECONDS))  # noqa: S311
     return Refusal(HTTPStatus.TOO_MANY_REQUESTS, reason, {"Retry-After": str(math.ceil(later))})
-
-
-class Sharing(Background):
-    """Shares rate limits between processes.
-
-    Each process publishes its counts and deducts those of the others. A client that spreads its requests over
-    several processes gets one burst from each at first, and then about the rate of one process.
-    """
-
-    def __init__(self, writer: DatabaseWriter, uses: Uses, now: Callable[[], float] = time.time) -> None:
-        super().__init__("sharing", "throttles hold for each process alone", first=_SHARE_SECONDS)
-        self._writer = writer
-        self._uses = uses
-        self._now = now
-        self._sums: OrderedDict[str, tuple[int, float]] = OrderedDict()
-        """Bucket key -> (count of all processes, monotonic time when it was read)."""
-
-    def round(self) -> float:
-        """Publish our counts and deduct those of others. Return the seconds until the next round."""
-        uses = self._uses.take()
-        if uses:
-            counts = {key: use.count for key, use in uses.items()}
-            sums = self._writer.change(
-                lambda connection: count_uses(connection, counts, self._now())
-            ).result()
-            for key, use in uses.items():
-                self._deduct(key, use, sums[key])
-        return _SHARE_SECONDS
-
-    def _deduct(self, key: str, use: Use, used: int) -> None:
-        now = time.monotonic()
-        before, at = self._sums.get(key, (0, -_FRESH_SECONDS))
-        _remember(self._sums, key, (used, now))
-        if now - at < _FRESH_SECONDS:
-            others = max(used - before - use.count, 0)
-            use.bucket.left = max(use.bucket.left - others, -float(use.rates.burst))

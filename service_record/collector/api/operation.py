@@ -9,8 +9,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service_record.collector.domain.access import TokenKind
+from service_record.collector.domain.access import GROUP_PATTERN, TokenKind
+from service_record.collector.domain.host_states import HostState
+from service_record.collector.domain.installation_rules import ROLES
 from service_record.collector.domain.mutes import MuteKind, MuteScope
+from service_record.collector.domain.steps import LONGEST_NAME
+from service_record.http.address import HOST_PATTERN
 
 TEXT: Final = "text/plain"
 BYTES: Final = "application/octet-stream"
@@ -45,10 +49,26 @@ STRING: Final = {"type": "string"}
 OBJECT: Final = {"type": "object"}
 
 
+# The limits that the handlers enforce, for the document. Handlers read fields one by one, so that a report
+# with an invalid field is stored without it.
+_DURATION: Final = r"[0-9]{1,9}(?:\.[0-9]{1,3})?(?:[smhd](?: ?[0-9]{1,9}[smhd])?)?"
+Short = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
+HostName = Annotated[str, msgspec.Meta(pattern=f"^(?:{HOST_PATTERN})$", examples=["web1.example.com"])]
+GroupName = Annotated[
+    str, msgspec.Meta(pattern=f"^(?:{GROUP_PATTERN})?$", max_length=LONGEST_NAME, examples=["dc1/rack2"])
+]
+Duration = Annotated[
+    str, msgspec.Meta(pattern=f"^(?:{_DURATION})$", max_length=LONGEST_NAME, examples=["4h"])
+]
+Uuid = Annotated[str, msgspec.Meta(pattern="^(?:[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})?$")]
+Some = Annotated[str, msgspec.Meta(pattern="[!-~\u00a1-\u167f\u3040-\ud7ff]", examples=["Disk setup"])]
+"""A text with at least one visible character."""
+
+
 class StepReport(msgspec.Struct, omit_defaults=True):
     """A step as a template reports it. All but `name` or `label` may be left out, and more may be there."""
 
-    name: str
+    name: Some
     label: str = ""
     priority: int = 0
     status: str = ""
@@ -69,7 +89,7 @@ class StepReport(msgspec.Struct, omit_defaults=True):
 class HostReport(StepReport, kw_only=True, omit_defaults=True):
     """A step in a batch of reports."""
 
-    host: str
+    host: HostName
     key: str = ""
     """The sender's id of this report, as `Idempotency-Key` is for a report by itself."""
 
@@ -83,9 +103,8 @@ class Reports(msgspec.Struct):
 class CloudInitEvent(msgspec.Struct, omit_defaults=True):
     """An event as cloud-init's webhook sends it."""
 
-    name: str
-    event_type: str
-    """`start` or `finish`."""
+    name: Some
+    event_type: Annotated[str, msgspec.Meta(extra_json_schema={"enum": ["start", "finish"]})]
     description: str = ""
     origin: str = ""
     timestamp: float = 0.0
@@ -96,7 +115,7 @@ class CloudInitEvent(msgspec.Struct, omit_defaults=True):
 class Update(msgspec.Struct, omit_defaults=True):
     """The request body in use in the RFC's thread; `name` is the host's."""
 
-    name: str
+    name: HostName
     status: str = ""
     percentage: str = ""
     action: str = ""
@@ -107,40 +126,43 @@ class NewToken(msgspec.Struct, omit_defaults=True):
     """A token to make."""
 
     kind: TokenKind
-    scope: str = ""
-    name: str = ""
-    expires: str = ""
+    scope: Short = ""
+    """A host's name for `host`, `boot` and `cloud-init`; a group for `group` and `reader`; nothing,
+    `host:NAME` or `group:NAME` for `enrolment`; nothing for `admin`.
+    """
+    name: Short = ""
+    expires: Annotated[str, msgspec.Meta(pattern=f"^(?:never|{_DURATION})?$", max_length=LONGEST_NAME)] = ""
     """The lifetime, such as `30d`, or `never`."""
 
 
 class HostFields(msgspec.Struct, omit_defaults=True):
     """An administrator's fields of a host; `id` and `cluster_id` are those of an assisted-service."""
 
-    group: str = ""
-    release: str = ""
-    id: str = ""
-    cluster_id: str = ""
-    infra_env_id: str = ""
-    role: str = ""
+    group: GroupName = ""
+    release: Short = ""
+    id: Uuid = ""
+    cluster_id: Uuid = ""
+    infra_env_id: Uuid = ""
+    role: Annotated[str, msgspec.Meta(extra_json_schema={"enum": ["", *sorted(ROLES)]})] = ""
     bootstrap: bool = False
     single_node: bool = False
-    status: str = ""
+    status: Annotated[str, msgspec.Meta(extra_json_schema={"enum": ["", *HostState]})] = ""
     """A state of the assisted-service, as `discovering`; nothing for a host that reboots into its disk."""
 
 
 class ClusterFields(msgspec.Struct, omit_defaults=True):
     """An administrator's fields of a cluster."""
 
-    name: str = ""
-    control_planes: int | None = None
-    workers: int | None = None
+    name: Short = ""
+    control_planes: Annotated[int, msgspec.Meta(ge=1, le=10_000)] | None = None
+    workers: Annotated[int, msgspec.Meta(ge=0, le=10_000)] | None = None
 
 
 class NewBuild(msgspec.Struct, omit_defaults=True):
     """A build to begin."""
 
-    build: str = ""
-    action: str = ""
+    build: Short = ""
+    action: Short = ""
 
 
 class NewMute(msgspec.Struct, omit_defaults=True):
@@ -148,17 +170,18 @@ class NewMute(msgspec.Struct, omit_defaults=True):
 
     kind: MuteKind
     scope: MuteScope
-    subject: str
-    duration: str
-    """The duration, such as `4h`."""
-    note: str = ""
+    subject: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
+    """The name of the host or group, or the 16 digits of the cause."""
+    duration: Duration
+    """At most 366 days."""
+    note: Short = ""
 
 
 class Enrolment(msgspec.Struct, omit_defaults=True):
     """A request for a token."""
 
-    host: str
-    group: str = ""
+    host: HostName
+    group: GroupName = ""
 
 
 class AgentError(msgspec.Struct):

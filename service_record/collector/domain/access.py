@@ -18,7 +18,8 @@ from service_record.record.quantities import parse_duration
 
 GROUP_RULE: Final = "a group's name has letters, digits and . _ : - only, and / before a group below it"
 
-_GROUP: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*(?:/[A-Za-z0-9][A-Za-z0-9._:-]*)*")
+GROUP_PATTERN: Final = "[A-Za-z0-9][A-Za-z0-9._:-]*(?:/[A-Za-z0-9][A-Za-z0-9._:-]*)*"
+_GROUP: Final = re.compile(GROUP_PATTERN)
 _LONGEST_GROUP: Final = 255
 
 

@@ -92,7 +92,6 @@ def tidy(change: Change, now: float) -> None:
     """Delete unneeded data, regardless of the limits. Raises Unavailable or SQLAlchemyError."""
     change(lambda connection: purge.delete_sessions(connection, now))
     change(lambda connection: notices.forget(connection, now - _NEWS))
-    change(lambda connection: purge.delete_allowances(connection, now - DAY))
     while change(lambda connection: purge.delete_durations(connection, now - _DURATIONS_SECONDS)):
         pass
 

@@ -144,6 +144,8 @@ class InstallationShown:
 class StoredHostDetail:
     """Everything shown about a host at once."""
 
+    now: float
+    """The time of the collector's clock, which all times follow."""
     summary: HostSummary
     first_seen: float
     last_seen: float
@@ -177,6 +179,7 @@ def host(connection: Connection, name: str, now: float, build: int | None = None
             return None
         shown_builds = (*shown_builds, requested)
     return StoredHostDetail(
+        now=now,
         summary=row_as(HostSummary, row),
         first_seen=row.first_seen,
         last_seen=row.last_seen,

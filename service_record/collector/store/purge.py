@@ -7,7 +7,6 @@ from sqlalchemy import Connection, Table, bindparam, delete, func, select, tuple
 
 from service_record.collector.domain.retention import FAILURES, StoredBuild
 from service_record.collector.store.schema import (
-    allowances,
     builds,
     bundles,
     chunks,
@@ -36,11 +35,6 @@ def claim_housekeeping(connection: Connection, now: float, seconds: float) -> bo
         return False
     connection.execute(update(counters).where(own).values(latest=int(now)))
     return True
-
-
-def delete_allowances(connection: Connection, before: float) -> int:
-    """Delete the counts of clients without a request since a time. Return the number of deleted rows."""
-    return connection.execute(delete(allowances).where(allowances.c.at < before)).rowcount
 
 
 def stored(connection: Connection) -> list[StoredBuild]:

@@ -288,14 +288,6 @@ cluster_logs = Table(  # one of each kind, the latest, as the assisted-service h
     PrimaryKeyConstraint("cluster_id", "kind"),
 )
 
-allowances = Table(  # requests of those who ask often, of all processes
-    "allowances",
-    metadata,
-    Column("key", String(255), primary_key=True),
-    Column("used", BigInteger, nullable=False),
-    Column("at", Double, nullable=False),
-)
-
 events = Table(
     "events",
     metadata,

@@ -1,14 +1,13 @@
 """Create, look up and revoke tokens and login sessions. Only digests of secrets are stored."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import Connection, Row, delete, insert, or_, select, update
 
 from service_record.collector.domain.access import Grant, Presented, TokenKind, digest_of, new_secret, spelled
-from service_record.collector.store.dialects import inserting
-from service_record.collector.store.schema import allowances, sessions, tokens
+from service_record.collector.store.schema import sessions, tokens
 from service_record.collector.store.selecting import columns_of, rows_as
 
 
@@ -100,17 +99,6 @@ def use(connection: Connection, token_id: int, now: float) -> bool:
     is_unused = (tokens.c.id == token_id) & tokens.c.used_at.is_(None) & tokens.c.revoked_at.is_(None)
     is_unused &= or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now)
     return connection.execute(update(tokens).where(is_unused).values(used_at=now)).rowcount == 1
-
-
-def count_uses(connection: Connection, counts: Mapping[str, int], now: float) -> dict[str, int]:
-    """Add this process's counts to the shared counts. Return the sums."""
-    new = inserting(connection, allowances)
-    more = {"used": allowances.c.used + new.excluded.used, "at": new.excluded.at}
-    adding = new.on_conflict_do_update(index_elements=["key"], set_=more)
-    rows = [{"key": key, "used": count, "at": now} for key, count in sorted(counts.items())]
-    connection.execute(adding, rows)
-    query = select(allowances.c.key, allowances.c.used).where(allowances.c.key.in_(counts))
-    return {row.key: row.used for row in connection.execute(query)}
 
 
 def _is_good(row: Row[tuple[object, ...]], now: float) -> bool:
