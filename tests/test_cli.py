@@ -204,6 +204,23 @@ def test_help_of_verb_without_input_has_no_exit_code_3(verb: str) -> None:
     assert " 3 " not in exit_codes_of(verb)
 
 
-def exit_codes_of(verb: str) -> str:
-    """Return the section on exit codes in the help of a verb."""
-    return " ".join(service_record(verb, "--help").out.partition("Exit code")[2].split())
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("hosts show", ["host", "--from", "collector+http://127.0.0.1:1", "--token-file", "/etc/hostname"]),
+        ("collector audit", ["--data", NOTHING]),
+        ("collector backup", ["copy.db", "--data", NOTHING]),
+        ("collector prune", ["--data", NOTHING, "--keep-days", "1"]),
+        ("collector token list", ["--data", NOTHING]),
+        ("collector token revoke", ["--data", NOTHING, "1"]),
+    ],
+)
+def test_subcommand_exits_3_as_in_its_help(command: str, arguments: list[str], tmp_path: Path) -> None:
+    answer = service_record(*command.split(), *arguments, cwd=tmp_path)
+    assert (answer.status, answer.err.count("\n")) == (3, 1), answer
+    assert "3 " in exit_codes_of(*command.split())
+
+
+def exit_codes_of(*command: str) -> str:
+    """Return the section on exit codes in the help of a command."""
+    return " ".join(service_record(*command, "--help").out.partition("Exit code")[2].split())

@@ -111,6 +111,8 @@ def members(root: Path) -> Iterator[tuple[str, bytes]]:
     ):
         yield f"{name}.pyc", bytecode(text, name)
     for path in sorted(root.rglob("*")):
+        if path.match("*.dist-info/RECORD"):
+            continue  # its checksums are of scripts that name the environment's directory
         if path.is_dir():  # without its entry, one that has no __init__.py would not be seen as a package
             yield f"{path.relative_to(root)}/", b""
         elif path.name != PYTHON_LIBRARY:

@@ -60,6 +60,7 @@ GROUPS: Final = {
 VERBS: Final = {verb: summary for group in GROUPS.values() for verb, summary in group.items()}
 _REFUSAL: Final = "refused: a secret would have left the host"
 _NOTHING: Final = "nothing to read there"
+_NO_DATA: Final = "its folder or database cannot be used"
 _EXIT_CODES: Final[dict[str, dict[int, str]]] = {
     "show": {1: "with --fail a service failed", 3: _NOTHING},
     "analyze": {1: "something is wrong", 3: _NOTHING, 124: "--wait ran out of time"},
@@ -79,10 +80,20 @@ _EXIT_CODES: Final[dict[str, dict[int, str]]] = {
     "ship": {3: "no token, or a file cannot be read", 6: _REFUSAL, 75: "not delivered"},
     "assisted": {1: "a host was left alone", 3: "refused", 75: "the service cannot be reached"},
     "triage": {3: "something was not judged, or there is nothing to judge"},
-    "collector": {1: "a test failed, or there is no such token", 3: "its folder or database cannot be used"},
+    "collector": {1: "a test failed, or there is no such token", 3: _NO_DATA},
     "hosts": {1: "with --fail a host is in trouble", 3: "the collector did not answer"},
+    "hosts show": {3: "the collector did not answer, or knows no such host"},
+    "assisted prepare": {1: "a host was left alone", 3: "refused", 75: "the service cannot be reached"},
+    "assisted undo": {1: "a host was left alone", 3: "refused", 75: "the service cannot be reached"},
+    "assisted follow": {3: "refused", 75: "the service or the collector cannot be reached"},
+    "collector notices": {1: "a destination did not take it", 3: "the file is wrong"},
+    "collector token revoke": {1: "there is no such token", 3: _NO_DATA},
+    **{
+        f"collector {name}": {3: _NO_DATA}
+        for name in ("serve", "audit", "backup", "restore", "prune", "token create", "token list")
+    },
 }
-"""Verb -> the exit codes that are its own. docs/cli.md has all of them."""
+"""Command -> the exit codes that are its own. docs/cli.md has all of them."""
 _COMMON_CODES: Final = {0: "done", 2: "wrong usage"}
 
 FAILED: Final = 1
@@ -182,9 +193,7 @@ class Verbs(click.Group):
         if cmd_name not in VERBS:
             return None
         command: click.Command = importlib.import_module(f"service_record.cli.{cmd_name}").command
-        codes = sorted((_COMMON_CODES | _EXIT_CODES.get(cmd_name, {})).items())
-        meanings = ", ".join(f"{code} {meaning}" for code, meaning in codes)
-        command.epilog = "Exit code: that of CMD." if cmd_name == "run" else f"Exit codes: {meanings}."
+        _add_exit_codes(command, cmd_name)
         return command
 
     def resolve_command(
@@ -208,6 +217,16 @@ class Verbs(click.Group):
             result = super().invoke(ctx)
             _flush_output()
         return result
+
+
+def _add_exit_codes(command: click.Command, name: str) -> None:
+    """End the help of a command, and of the commands below it, with their exit codes."""
+    codes = sorted((_COMMON_CODES | _EXIT_CODES.get(name, {})).items())
+    meanings = ", ".join(f"{code} {meaning}" for code, meaning in codes)
+    command.epilog = "Exit code: that of CMD." if name == "run" else f"Exit codes: {meanings}."
+    if isinstance(command, click.Group):
+        for below, each in command.commands.items():
+            _add_exit_codes(each, f"{name} {below}")
 
 
 @contextmanager

@@ -179,8 +179,6 @@ def notices_command(file: Path) -> None:
     \b
     Example:
       service-record collector notices /etc/service-record/notices.toml
-
-    Exit 1 when a destination did not take it, 3 when the file is wrong.
     """  # noqa: D301
     require_extra("collector")
     require_extra("notices")
