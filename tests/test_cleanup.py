@@ -93,7 +93,7 @@ def holds_the_token(root: Path) -> bool:
     return subprocess.run(["grep", "-r", TOKEN, root], check=False, stdout=subprocess.DEVNULL).returncode == 0
 
 
-def test_nothing_is_left_but_the_tombstone_and_what_is_not_ours(tmp_path: Path) -> None:
+def test_only_tombstone_and_foreign_files_stay(tmp_path: Path) -> None:
     places = host(tmp_path)
     assert stop(places, REASON, [EXTRA]) == ()
     assert files(tmp_path) == KEPT
@@ -101,7 +101,7 @@ def test_nothing_is_left_but_the_tombstone_and_what_is_not_ours(tmp_path: Path) 
     assert not holds_the_token(tmp_path)
 
 
-def test_the_units_of_a_package_stay_and_are_disabled(tmp_path: Path) -> None:
+def test_packaged_units_stay_and_are_disabled(tmp_path: Path) -> None:
     places = host(tmp_path)
     packaged = [tmp_path / "usr/lib/systemd/system" / unit.name for unit in (places.service, places.timer)]
     for unit, own in zip((places.service, places.timer), packaged, strict=True):
@@ -111,7 +111,7 @@ def test_the_units_of_a_package_stay_and_are_disabled(tmp_path: Path) -> None:
     assert files(tmp_path) - KEPT == {str(own.relative_to(tmp_path)) for own in packaged}
 
 
-def test_the_tombstone_says_why_and_when(tmp_path: Path) -> None:
+def test_tombstone_has_reason_and_time(tmp_path: Path) -> None:
     places = host(tmp_path)
     stop(places, REASON)
     tombstone = some(read_tombstone(places))
@@ -120,7 +120,7 @@ def test_the_tombstone_says_why_and_when(tmp_path: Path) -> None:
     assert places.tombstone.stat().st_mode & 0o777 == 0o600
 
 
-def test_who_stops_twice_keeps_the_first_reason(tmp_path: Path) -> None:
+def test_second_stop_keeps_the_first_reason(tmp_path: Path) -> None:
     places = host(tmp_path)
     stop(places, REASON)
     assert stop(places, "another") == ()
@@ -136,7 +136,7 @@ def test_who_stops_twice_keeps_the_first_reason(tmp_path: Path) -> None:
         ("units", "etc/systemd/system/boot-reporter.service"),
     ],
 )
-def test_what_settings_want_to_keep_stays_and_the_tokens_go(tmp_path: Path, word: str, kept: str) -> None:
+def test_keep_after_keeps_parts_but_no_token(tmp_path: Path, word: str, kept: str) -> None:
     places = host(tmp_path)
     assert stop(places, REASON, [EXTRA], [word]) == ()
     left = files(tmp_path) - KEPT
@@ -146,13 +146,13 @@ def test_what_settings_want_to_keep_stays_and_the_tokens_go(tmp_path: Path, word
     assert not places.collector_credential_file.exists()
 
 
-def test_a_host_without_a_reporter_can_be_stopped(tmp_path: Path) -> None:
+def test_host_without_a_reporter_can_be_stopped(tmp_path: Path) -> None:
     assert stop(Places(tmp_path), REASON) == ()
     assert files(tmp_path) == {"var/lib/service-record/reporter.stopped"}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"reason": 1}', "\x00" * 100])
-def test_a_damaged_tombstone_counts(tmp_path: Path, text: str) -> None:
+def test_damaged_tombstone_is_valid(tmp_path: Path, text: str) -> None:
     places = host(tmp_path)
     write(places.tombstone, text)
     tombstone = some(read_tombstone(places))
@@ -160,14 +160,14 @@ def test_a_damaged_tombstone_counts(tmp_path: Path, text: str) -> None:
     assert files(tmp_path) - {path for path in files(tmp_path) if path.startswith("opt/")} == KEPT
 
 
-def test_files_of_somebody_else_in_the_settings_directory_stay_with_it(tmp_path: Path) -> None:
+def test_foreign_files_keep_the_settings_directory(tmp_path: Path) -> None:
     places = host(tmp_path)
     theirs = write(places.settings_file.with_name("collector.toml"))
     assert stop(places, REASON) == ()
     assert theirs.exists()
 
 
-def test_a_directory_at_the_top_is_not_removed_for_anybody(tmp_path: Path) -> None:
+def test_top_level_directory_is_never_removed(tmp_path: Path) -> None:
     places = host(tmp_path)
     (line,) = stop(places, REASON, [Path("/opt"), Path("/")][:1])
     assert line == "/opt: too much would go with it; remove it by hand"
@@ -175,7 +175,7 @@ def test_a_directory_at_the_top_is_not_removed_for_anybody(tmp_path: Path) -> No
     assert not holds_the_token(tmp_path)
 
 
-def test_a_link_is_removed_and_not_what_it_points_to(tmp_path: Path) -> None:
+def test_link_is_removed_without_its_target(tmp_path: Path) -> None:
     places = host(tmp_path)
     shutil.rmtree(places.spool_directory)
     theirs = write(tmp_path / "home/precious")
@@ -185,7 +185,7 @@ def test_a_link_is_removed_and_not_what_it_points_to(tmp_path: Path) -> None:
     assert not places.spool_directory.is_symlink()
 
 
-def test_what_cannot_be_removed_is_told_and_all_else_goes(tmp_path: Path) -> None:
+def test_failed_removal_is_reported_and_others_continue(tmp_path: Path) -> None:
     places = host(tmp_path)
     places.issue.unlink()
     places.issue.mkdir()
@@ -243,9 +243,7 @@ def killed(found_after_kills: list[Path], tmp_path: Path) -> list[Places]:
     return [Places(shutil.copytree(root, tmp_path / root.name, symlinks=True)) for root in found_after_kills]
 
 
-def test_after_a_kill_there_is_a_tombstone_or_else_everything_and_the_next_call_finishes(
-    killed: list[Places], tmp_path: Path
-) -> None:
+def test_cleanup_continues_after_a_kill_at_any_step(killed: list[Places], tmp_path: Path) -> None:
     everything = files(host(tmp_path / "untouched").root)
     for places in killed:
         tombstone = read_tombstone(places)
@@ -260,7 +258,7 @@ def test_after_a_kill_there_is_a_tombstone_or_else_everything_and_the_next_call_
     assert len(killed) > 15
 
 
-def test_of_what_there_is_the_token_goes_first_and_the_units_last(killed: list[Places]) -> None:
+def test_token_is_removed_first_and_units_last(killed: list[Places]) -> None:
     def is_whole(places: Places) -> tuple[bool, bool, bool]:
         others = (places.settings_file, places.state_file, places.spool_directory, places.issue)
         units = (*places.unit_links, places.service, places.timer)
@@ -274,7 +272,7 @@ def test_of_what_there_is_the_token_goes_first_and_the_units_last(killed: list[P
     }
 
 
-def test_what_a_kill_left_once_no_round_could_go_on_is_removed_by_the_next_boot(killed: list[Places]) -> None:
+def test_next_boot_removes_files_left_by_a_kill(killed: list[Places]) -> None:
     needs("systemd-tmpfiles")
     cut_short = [
         places
@@ -297,7 +295,7 @@ def remove_by_rules_below(root: Path, *options: str) -> None:
         subprocess.run(["systemd-tmpfiles", f"--root={root}", "--remove", *options, rule], check=True)
 
 
-def test_a_full_disk_gets_room_for_the_tombstone_from_what_goes_anyway(tmp_path: Path) -> None:
+def test_full_disk_is_cleared_for_the_tombstone(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("not root")
     script = """
@@ -319,7 +317,7 @@ def test_a_full_disk_gets_room_for_the_tombstone_from_what_goes_anyway(tmp_path:
     assert "spool" not in done.stdout
 
 
-def test_what_was_delivered_nowhere_stays_over_any_boot_until_it_is_purged(tmp_path: Path) -> None:
+def test_undelivered_bundle_stays_until_purged(tmp_path: Path) -> None:
     places = host(tmp_path)
     kept = {
         str(path.relative_to(tmp_path)) for path in (places.spool_directory / "bundle.tar.gz", places.issue)
@@ -339,7 +337,7 @@ def test_what_was_delivered_nowhere_stays_over_any_boot_until_it_is_purged(tmp_p
     assert purge(places) == ()
 
 
-def test_a_tombstone_that_was_written_is_read_again(tmp_path: Path) -> None:
+def test_written_tombstone_is_read_again(tmp_path: Path) -> None:
     places = Places(tmp_path)
     whole = Tombstone(REASON, "2026-11-21T01:05:10Z", "b0" * 16, (str(EXTRA),), ("spool",), is_finished=True)
     write(places.tombstone, msgspec.json.encode(whole).decode())

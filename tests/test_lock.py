@@ -34,14 +34,14 @@ def holder(directory: Path) -> "subprocess.Popen[bytes]":
     return process
 
 
-def test_a_second_round_does_not_wait_for_the_first(tmp_path: Path) -> None:
+def test_second_round_does_not_wait(tmp_path: Path) -> None:
     with holder(tmp_path) as first:
         with pytest.raises(HeldError), hold_lock(tmp_path):
             pass
         first.communicate()
 
 
-def test_a_round_that_was_killed_holds_nothing(tmp_path: Path) -> None:
+def test_killed_round_releases_the_lock(tmp_path: Path) -> None:
     with holder(tmp_path) as first:
         first.kill()
         first.wait()
@@ -49,7 +49,7 @@ def test_a_round_that_was_killed_holds_nothing(tmp_path: Path) -> None:
             pass
 
 
-def test_who_waits_gets_it_when_the_first_ends(tmp_path: Path) -> None:
+def test_waiting_process_gets_the_released_lock(tmp_path: Path) -> None:
     with holder(tmp_path) as first:
         some(first.stdin).close()
         with hold_lock(tmp_path, wait=60):
@@ -67,7 +67,7 @@ def test_round_and_stop_share_a_lock_in_memory_if_the_disk_fails(tmp_path: Path)
             pass
 
 
-def test_it_makes_its_directory_and_leaves_nothing_in_it(tmp_path: Path) -> None:
+def test_lock_creates_its_directory_and_no_file(tmp_path: Path) -> None:
     directory = tmp_path / "var/lib/service-record"
     with hold_lock(directory):
         assert list(directory.iterdir()) == []

@@ -71,9 +71,7 @@ def settings(server: AssistedServer, **more: Any) -> Settings:
 # The assisted-service
 
 
-def test_logs_of_a_boot_are_asked_about_with_a_small_archive_that_says_so(
-    knowing: AssistedServer, bundle: Path
-) -> None:
+def test_host_boot_logs_are_probed_first(knowing: AssistedServer, bundle: Path) -> None:
     host = knowing.rules.add_host()
     outcome = must_be(Answered, HostBootLogs(talk(knowing, host)).ship(bundle))
     asked, shipped = (entry.asked for entry in knowing.journal)
@@ -85,7 +83,7 @@ def test_logs_of_a_boot_are_asked_about_with_a_small_archive_that_says_so(
     assert host.logs_info == ""
 
 
-def test_the_question_is_an_archive_that_whoever_finds_it_can_open(knowing: AssistedServer) -> None:
+def test_probe_is_a_readable_archive(knowing: AssistedServer) -> None:
     assert talk(knowing).upload(make_probe(), "host_boot") == replace(
         Answered(204), sent=knowing_size(knowing)
     )
@@ -99,13 +97,13 @@ def knowing_size(server: AssistedServer) -> int:
     return len(probe)
 
 
-def test_a_server_that_took_logs_of_a_boot_is_not_asked_again(knowing: AssistedServer, bundle: Path) -> None:
+def test_known_server_is_not_probed_again(knowing: AssistedServer, bundle: Path) -> None:
     assert HostBootLogs(talk(knowing), is_known=True).ship(bundle) == Answered(204, sent=len(CONTENT))
     assert len(knowing.journal) == 1
 
 
 @pytest.mark.parametrize("body", [None, b"bad request"], ids=["the service", "a proxy before it"])
-def test_a_server_without_logs_of_boots_never_gets_the_bundle(
+def test_server_without_host_boot_logs_gets_no_bundle(
     server: AssistedServer, bundle: Path, body: bytes | None
 ) -> None:
     if body:
@@ -116,12 +114,12 @@ def test_a_server_without_logs_of_boots_never_gets_the_bundle(
     assert server.rules.objects == {}
 
 
-def test_nobody_is_asked_for_a_bundle_that_is_gone(knowing: AssistedServer, tmp_path: Path) -> None:
+def test_missing_bundle_sends_no_request(knowing: AssistedServer, tmp_path: Path) -> None:
     assert isinstance(HostBootLogs(talk(knowing)).ship(tmp_path / "gone"), Unreachable)
     assert knowing.journal == []
 
 
-def test_logs_of_a_host_are_complete_once_they_are_there(server: AssistedServer, bundle: Path) -> None:
+def test_host_logs_are_completed_after_their_upload(server: AssistedServer, bundle: Path) -> None:
     host = server.rules.add_host(status="error")
     assert HostLogsSlot(talk(server, host)).ship(bundle) == Answered(204, sent=len(CONTENT))
     assert server.calls() == ["POST /v2/clusters/logs", "PUT /v2/infra-envs/hosts/logs-progress"]
@@ -131,13 +129,13 @@ def test_logs_of_a_host_are_complete_once_they_are_there(server: AssistedServer,
 
 
 @pytest.mark.parametrize("status", [400, 404, 503])
-def test_logs_that_were_not_taken_are_not_complete(server: AssistedServer, bundle: Path, status: int) -> None:
+def test_refused_host_logs_are_not_completed(server: AssistedServer, bundle: Path, status: int) -> None:
     server.fail(Says(status), path="/logs", times=9)
     assert must_be(Answered, HostLogsSlot(talk(server)).ship(bundle)).status == status
     assert set(server.calls()) == {"POST /v2/clusters/logs"}
 
 
-def test_logs_that_are_there_but_not_marked_are_there(server: AssistedServer, bundle: Path) -> None:
+def test_stored_logs_count_even_if_not_completed(server: AssistedServer, bundle: Path) -> None:
     server.fail(Says(404, b"no such host"), path="/logs-progress")
     outcome = HostLogsSlot(talk(server)).ship(bundle)
     assert outcome == Answered(204, "(not marked as completed: 404 no such host)", sent=len(CONTENT))
@@ -146,7 +144,7 @@ def test_logs_that_are_there_but_not_marked_are_there(server: AssistedServer, bu
 # Directories
 
 
-def test_a_directory_keeps_each_bundle_under_the_hosts_name(tmp_path: Path, bundle: Path) -> None:
+def test_directory_keeps_each_bundle_by_host_name(tmp_path: Path, bundle: Path) -> None:
     share = tmp_path / "share"
     share.mkdir()
     directory = Directory(share, "host-7")
@@ -160,13 +158,13 @@ def test_a_directory_keeps_each_bundle_under_the_hosts_name(tmp_path: Path, bund
     assert sorted(path.name for path in share.iterdir()) == [other.name, target.name]
 
 
-def test_a_directory_that_is_not_mounted_is_not_made(tmp_path: Path, bundle: Path) -> None:
+def test_missing_directory_is_not_created(tmp_path: Path, bundle: Path) -> None:
     missing = tmp_path / "mnt" / "stick"
     assert Directory(missing, "h").ship(bundle) == Unreachable(f"{missing}: No such file or directory")
     assert not missing.parent.exists()
 
 
-def test_a_full_disk_leaves_nothing_of_the_bundle(tmp_path: Path, bundle: Path) -> None:
+def test_full_disk_keeps_no_part_of_the_bundle(tmp_path: Path, bundle: Path) -> None:
     share = tmp_path / "share"
     share.mkdir()
     with full_beyond(len(CONTENT) // 2):
@@ -174,7 +172,7 @@ def test_a_full_disk_leaves_nothing_of_the_bundle(tmp_path: Path, bundle: Path) 
     assert list(share.iterdir()) == []
 
 
-def test_what_was_torn_is_removed_if_it_is_this_hosts(tmp_path: Path, bundle: Path) -> None:
+def test_only_torn_files_of_this_host_are_removed(tmp_path: Path, bundle: Path) -> None:
     share = tmp_path / "share"
     share.mkdir()
     ours, theirs = share / ".h-log-bundle-0.tar.gz.part", share / ".other-log-bundle-0.tar.gz.part"
@@ -184,9 +182,7 @@ def test_what_was_torn_is_removed_if_it_is_this_hosts(tmp_path: Path, bundle: Pa
     assert (ours.exists(), theirs.exists()) == (False, True)
 
 
-def test_a_name_of_a_host_leads_out_of_no_directory(
-    server: AssistedServer, tmp_path: Path, bundle: Path
-) -> None:
+def test_host_name_cannot_leave_the_directory(server: AssistedServer, tmp_path: Path, bundle: Path) -> None:
     share = tmp_path / "share"
     share.mkdir()
     service = replace(service_of(server.rules.add_host(), server.url), host_id="../../etc/x")
@@ -208,7 +204,7 @@ def put_url(server: AssistedServer, query: str = SIGNATURE) -> PutUrl:
     [Says(200, headers={"ETag": '"d41d8"'}), Says(200, b"stored"), Says(201), Says(204)],
     ids=["200 with an ETag", "200 with a word", "201", "204"],
 )
-def test_a_url_is_put_to_as_it_is_signed(server: AssistedServer, bundle: Path, says: Says) -> None:
+def test_signed_url_is_used_unchanged(server: AssistedServer, bundle: Path, says: Says) -> None:
     server.fail(says)
     status, text = says.status, says.body.decode()
     assert put_url(server).ship(bundle) == Answered(status, text, sent=len(CONTENT))
@@ -219,7 +215,7 @@ def test_a_url_is_put_to_as_it_is_signed(server: AssistedServer, bundle: Path, s
     assert {"content-type", "transfer-encoding", "x-secret-key"}.isdisjoint(entry.asked.headers)
 
 
-def test_a_signature_is_in_no_text(
+def test_signature_appears_in_no_text(
     server: AssistedServer, bundle: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("", "httpx2", "httpcore2", "httpcore2.http11", "httpcore2.connection", "stamina"):
@@ -239,7 +235,7 @@ def test_a_signature_is_in_no_text(
         assert secret not in text
 
 
-def test_a_put_that_breaks_is_repeated_whole(server: AssistedServer, bundle: Path) -> None:
+def test_broken_put_is_repeated_completely(server: AssistedServer, bundle: Path) -> None:
     server.fail(Resets())
     server.fail(Says(201))
     outcome = must_be(Answered, put_url(server).ship(bundle))
@@ -247,7 +243,7 @@ def test_a_put_that_breaks_is_repeated_whole(server: AssistedServer, bundle: Pat
     assert server.journal[-1].asked.body == CONTENT
 
 
-def test_a_bundle_is_sent_no_more_often_than_its_budget_allows(
+def test_uploads_stay_within_their_budget(
     server: AssistedServer, knowing: AssistedServer, bundle: Path
 ) -> None:
     for place in (server, knowing):
@@ -268,7 +264,7 @@ def all_destinations(server: AssistedServer, knowing: AssistedServer) -> list[De
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 413, 429, 503])
-def test_who_refuses_before_the_bundle_is_sent_none_of_it(
+def test_early_refusal_prevents_sending_the_bundle(
     server: AssistedServer, knowing: AssistedServer, bundle: Path, status: int
 ) -> None:
     for one in all_destinations(server, knowing):
@@ -291,7 +287,7 @@ def test_who_refuses_before_the_bundle_is_sent_none_of_it(
         pytest.param(Refuses(302, b"", {"Location": "http://log.in"}), id="a redirect"),
     ],
 )
-def test_a_portal_acknowledges_no_bundle(
+def test_answer_of_a_portal_is_no_acknowledgement(
     server: AssistedServer, knowing: AssistedServer, bundle: Path, fault: Says
 ) -> None:
     for one in all_destinations(server, knowing):
@@ -305,7 +301,7 @@ def test_a_portal_acknowledges_no_bundle(
 
 
 @pytest.mark.parametrize("status", [200, 201, 202])
-def test_the_services_and_collectors_acknowledge_a_bundle_with_204_only(
+def test_service_and_collector_acknowledge_only_with_204(
     server: AssistedServer, knowing: AssistedServer, bundle: Path, status: int
 ) -> None:
     for one in all_destinations(server, knowing)[1:]:
@@ -313,7 +309,7 @@ def test_the_services_and_collectors_acknowledge_a_bundle_with_204_only(
         assert "no acknowledgement" in must_be(Unreachable, one.ship(bundle, 1)).reason
 
 
-def test_who_knows_nothing_of_leave_is_sent_the_bundle_after_a_second(
+def test_server_without_expect_gets_the_bundle_after_a_second(
     server: AssistedServer, knowing: AssistedServer, bundle: Path
 ) -> None:
     knowing.gives_leave = False
@@ -323,14 +319,14 @@ def test_who_knows_nothing_of_leave_is_sent_the_bundle_after_a_second(
     assert list(knowing.rules.objects.values()) == [CONTENT]
 
 
-def test_who_cannot_be_asked_first_is_sent_the_bundle_without(knowing: AssistedServer, bundle: Path) -> None:
+def test_answer_417_repeats_the_upload_without_expect(knowing: AssistedServer, bundle: Path) -> None:
     knowing.fail(Refuses(417))
     assert HostLogsSlot(talk(knowing)).ship(bundle) == Answered(204, sent=len(CONTENT))
     assert ["expect" in entry.asked.headers for entry in knowing.journal] == [True, False, False]
 
 
 @pytest.mark.parametrize("is_refused", [True, False])
-def test_leave_is_asked_for_through_tls_and_a_proxy(tmp_path: Path, bundle: Path, is_refused: bool) -> None:
+def test_expect_works_through_tls_and_a_proxy(tmp_path: Path, bundle: Path, is_refused: bool) -> None:
     authority = Authority(tmp_path / "authority")
     certificate = authority.issue("127.0.0.1", "assisted.example")
     with AssistedServer(certificate=certificate) as server, ForwardProxy(server.port) as proxy:
@@ -344,7 +340,7 @@ def test_leave_is_asked_for_through_tls_and_a_proxy(tmp_path: Path, bundle: Path
     assert list(server.rules.objects.values()) == ([] if is_refused else [CONTENT])
 
 
-def test_a_put_goes_through_the_proxy(server: AssistedServer, bundle: Path) -> None:
+def test_put_uses_the_proxy(server: AssistedServer, bundle: Path) -> None:
     server.fail(Says(201))
     with ForwardProxy(server.port) as proxy:
         behind = settings(server, proxies=Proxies(http=proxy.url))
@@ -353,7 +349,7 @@ def test_a_put_goes_through_the_proxy(server: AssistedServer, bundle: Path) -> N
     assert proxy.seen == ["PUT http://bucket.example/x?a=b"]
 
 
-def test_a_url_where_nobody_listens_is_unreachable(server: AssistedServer, bundle: Path) -> None:
+def test_url_without_a_server_is_unreachable(server: AssistedServer, bundle: Path) -> None:
     url = nobody()
     outcome = make_destination(f"{url}/x", settings(server), QUICK).ship(bundle)
     assert outcome == Unreachable("no connection: Connection refused", tries=2)
@@ -362,7 +358,7 @@ def test_a_url_where_nobody_listens_is_unreachable(server: AssistedServer, bundl
 # Collectors
 
 
-def test_a_collector_gets_the_logs_of_a_boot_and_not_the_key(knowing: AssistedServer, bundle: Path) -> None:
+def test_collector_gets_the_bundle_without_the_token(knowing: AssistedServer, bundle: Path) -> None:
     host = knowing.rules.add_host()
     service = service_of(host, "http://not.asked.invalid", TOKEN)
     found = make_destination(f"collector+{knowing.url}", Settings(service=service), QUICK)
@@ -373,7 +369,7 @@ def test_a_collector_gets_the_logs_of_a_boot_and_not_the_key(knowing: AssistedSe
     assert list(knowing.rules.objects.values()) == [CONTENT]
 
 
-def test_a_collector_gets_a_key_of_its_own(knowing: AssistedServer, bundle: Path) -> None:
+def test_collector_gets_its_own_token(knowing: AssistedServer, bundle: Path) -> None:
     service = service_of(knowing.rules.add_host(), "http://not.asked.invalid", TOKEN)
     sending = Settings(service=service, collector_token="its-own")
     make_destination(f"collector+{knowing.url}", sending, QUICK).ship(bundle)
@@ -382,7 +378,7 @@ def test_a_collector_gets_a_key_of_its_own(knowing: AssistedServer, bundle: Path
     assert TOKEN not in str(entry)
 
 
-def test_a_collector_needs_the_hosts_ids(server: AssistedServer) -> None:
+def test_collector_needs_the_ids_of_the_host(server: AssistedServer) -> None:
     with pytest.raises(ValueError, match="a collector knows a host by its ids"):
         make_destination("collector+http://c", Settings(), QUICK)
 
@@ -390,7 +386,7 @@ def test_a_collector_needs_the_hosts_ids(server: AssistedServer) -> None:
 # All
 
 
-def test_destinations_have_names_of_their_own_that_tell_no_secret(server: AssistedServer) -> None:
+def test_destination_names_are_unique_and_without_secrets(server: AssistedServer) -> None:
     here = settings(server)
     targets = [
         "/srv/a",
@@ -410,7 +406,7 @@ def test_destinations_have_names_of_their_own_that_tell_no_secret(server: Assist
 
 
 @pytest.mark.parametrize("target", ["", "relative/path", "ftp://x", "collector+/srv", "collector+ftp://x"])
-def test_what_is_no_destination_is_told_without_repeating_it(server: AssistedServer, target: str) -> None:
+def test_invalid_destination_is_reported_without_its_value(server: AssistedServer, target: str) -> None:
     with pytest.raises(ValueError, match="ship_to takes") as raised:
         make_destination(target + "?secret", settings(server), QUICK)
     assert "secret" not in str(raised.value)

@@ -38,13 +38,13 @@ def held(spool: Spool) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in spool.directory.iterdir()}
 
 
-def test_a_spool_that_was_never_used_is_empty(spool: Spool) -> None:
+def test_unused_spool_is_empty(spool: Spool) -> None:
     assert spool.newest() is None
     spool.drop()
     assert not spool.directory.exists()
 
 
-def test_a_bundle_moves_into_the_spool_under_its_name(spool: Spool, tmp_path: Path) -> None:
+def test_bundle_is_moved_into_the_spool(spool: Spool, tmp_path: Path) -> None:
     path = bundle(tmp_path)
     kept = SpooledFile(spool.directory / path.name, 6)
     assert spool.keep(path) == kept
@@ -54,26 +54,26 @@ def test_a_bundle_moves_into_the_spool_under_its_name(spool: Spool, tmp_path: Pa
     assert stat.S_IMODE(spool.directory.stat().st_mode) == 0o700
 
 
-def test_a_newer_bundle_takes_the_place_of_the_one_before(spool: Spool, tmp_path: Path) -> None:
+def test_newer_bundle_replaces_the_previous_one(spool: Spool, tmp_path: Path) -> None:
     spool.keep(bundle(tmp_path, "log-bundle-2.tar.gz", b"old"))
     newer = spool.keep(bundle(tmp_path, "log-bundle-1.tar.gz", b"new"))
     assert spool.newest() == newer
     assert held(spool) == {"log-bundle-1.tar.gz": b"new"}
 
 
-def test_the_same_name_again_is_replaced(spool: Spool, tmp_path: Path) -> None:
+def test_bundle_of_the_same_name_is_replaced(spool: Spool, tmp_path: Path) -> None:
     spool.keep(bundle(tmp_path, content=b"old"))
     spool.keep(bundle(tmp_path, content=b"new"))
     assert list(held(spool).values()) == [b"new"]
 
 
-def test_what_is_in_the_spool_already_stays(spool: Spool, tmp_path: Path) -> None:
+def test_keeping_a_spooled_bundle_changes_nothing(spool: Spool, tmp_path: Path) -> None:
     kept = must_be(SpooledFile, spool.keep(bundle(tmp_path)))
     assert spool.keep(kept.path) == kept
     assert list(held(spool).values()) == [b"bundle"]
 
 
-def test_a_bundle_larger_than_the_cap_is_not_kept_and_the_one_before_is(spool: Spool, tmp_path: Path) -> None:
+def test_too_large_bundle_leaves_the_previous_one(spool: Spool, tmp_path: Path) -> None:
     kept = spool.keep(bundle(tmp_path))
     large = bundle(tmp_path, "large.tar.gz", b"x" * ((1 << 20) + 1))
     assert spool.keep(large) == "large.tar.gz: 1048577 bytes are more than the spool's 1048576"
@@ -81,13 +81,11 @@ def test_a_bundle_larger_than_the_cap_is_not_kept_and_the_one_before_is(spool: S
     assert large.exists()
 
 
-def test_a_bundle_that_is_gone_is_not_kept(spool: Spool, tmp_path: Path) -> None:
+def test_missing_bundle_is_not_kept(spool: Spool, tmp_path: Path) -> None:
     assert spool.keep(tmp_path / "gone.tar.gz") == "gone.tar.gz: No such file or directory"
 
 
-def test_the_newest_is_the_one_kept_last_although_the_clock_was_set_back(
-    spool: Spool, tmp_path: Path
-) -> None:
+def test_last_kept_bundle_is_newest_despite_clock_changes(spool: Spool, tmp_path: Path) -> None:
     spool.keep(bundle(tmp_path, "a.tar.gz", b"old"))
     os.utime(spool.directory / "a.tar.gz", (4e9, 4e9))
     newer = bundle(tmp_path, "b.tar.gz", b"new")
@@ -100,7 +98,7 @@ def test_the_newest_is_the_one_kept_last_although_the_clock_was_set_back(
     assert list(held(spool)) == ["b.tar.gz"]
 
 
-def test_what_a_loss_of_power_left_torn_is_removed(spool: Spool, tmp_path: Path) -> None:
+def test_torn_files_of_a_power_loss_are_removed(spool: Spool, tmp_path: Path) -> None:
     kept = spool.keep(bundle(tmp_path))
     torn = spool.directory / ".log-bundle-2.tar.gz.part"
     torn.write_bytes(b"to")
@@ -111,21 +109,21 @@ def test_what_a_loss_of_power_left_torn_is_removed(spool: Spool, tmp_path: Path)
     assert list(held(spool)) == ["log-bundle-3.tar.gz"]
 
 
-def test_a_dropped_spool_is_empty(spool: Spool, tmp_path: Path) -> None:
+def test_dropped_spool_is_empty(spool: Spool, tmp_path: Path) -> None:
     spool.keep(bundle(tmp_path))
     (spool.directory / ".torn.part").write_bytes(b"to")
     spool.drop()
     assert held(spool) == {}
 
 
-def test_a_spool_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_impossible_spool_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     spool = Spool(tmp_path / "file" / "spool", 1000)
     assert spool.keep(bundle(tmp_path)) == "log-bundle-1.tar.gz: Not a directory"
     assert spool.newest() is None
 
 
-def test_a_bundle_comes_from_another_file_system_and_stays_there_when_the_disk_is_full(
+def test_bundle_from_another_file_system_survives_a_full_disk(
     tmp_path: Path,
 ) -> None:
     if not SHARED_MEMORY.is_dir() or SHARED_MEMORY.stat().st_dev == tmp_path.stat().st_dev:
@@ -145,14 +143,14 @@ def test_a_bundle_comes_from_another_file_system_and_stays_there_when_the_disk_i
         elsewhere.unlink(missing_ok=True)
 
 
-def test_a_copy_that_finds_the_disk_full_leaves_nothing(tmp_path: Path) -> None:
+def test_copy_to_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     source, target = bundle(tmp_path, content=b"x" * 100_000), tmp_path / "target.tar.gz"
     with full_beyond(50_000), pytest.raises(OSError, match="File too large"):
         place_copy(source, target)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["work"]
 
 
-def test_a_link_in_the_way_of_a_copy_is_not_followed(tmp_path: Path) -> None:
+def test_copy_follows_no_link(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
     (tmp_path / ".target.part").symlink_to(victim)
@@ -163,7 +161,7 @@ def test_a_link_in_the_way_of_a_copy_is_not_followed(tmp_path: Path) -> None:
 
 @needs_strace
 @pytest.mark.parametrize("function", [place_copy, place_by_moving], ids=["copied", "moved"])
-def test_a_file_has_its_name_only_once_its_content_is_on_disk(tmp_path: Path, function: object) -> None:
+def test_content_is_synced_before_the_file_is_named(tmp_path: Path, function: object) -> None:
     source, log = bundle(tmp_path), tmp_path / "calls"
     name = getattr(function, "__name__", "")
     program = f"""
@@ -183,9 +181,7 @@ from service_record.record.atomic_write import {name}
 @pytest.mark.parametrize(
     "step", ["fsync:when=1", "rename:when=1", "fsync:when=2", "unlink:when=1", "fsync:when=3"]
 )
-def test_a_bundle_is_whole_somewhere_after_a_death_at_any_step(
-    spool: Spool, tmp_path: Path, step: str
-) -> None:
+def test_bundle_survives_a_kill_at_any_step(spool: Spool, tmp_path: Path, step: str) -> None:
     spool.keep(bundle(tmp_path, "log-bundle-1.tar.gz", b"old"))
     newer = bundle(tmp_path, "log-bundle-2.tar.gz", b"new")
     program = f"""
