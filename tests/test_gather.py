@@ -80,7 +80,7 @@ ENDED: dict[str, tuple[str, dict[str, Any], GatherStatus, str | None, bytes | No
 }
 
 
-def test_a_program_that_ends_has_its_status_its_reason_and_its_member(host: Host) -> None:
+def test_program_exit_status_is_recorded(host: Host) -> None:
     with Faults() as faults:
         for name, (body, more, status, reason, data) in ENDED.items():
             with faults.of(name):
@@ -91,13 +91,13 @@ def test_a_program_that_ends_has_its_status_its_reason_and_its_member(host: Host
                 assert data is None or result.data("lsblk.txt").startswith(data)
 
 
-def test_an_error_of_a_program_stands_in_its_member(host: Host) -> None:
+def test_error_output_is_in_the_member(host: Host) -> None:
     host.program("crictl", "echo half; echo 'connection refused' >&2; exit 7")
 
     assert b"connection refused" in host.gather(command("crictl")).data("crictl.txt")
 
 
-def test_a_program_that_is_not_there_is_absent(host: Host) -> None:
+def test_missing_program_is_absent(host: Host) -> None:
     result = host.gather(command("nmcli"))
 
     assert (result.only.status, result.only.reason) == (ABSENT, "no program nmcli")
@@ -105,7 +105,7 @@ def test_a_program_that_is_not_there_is_absent(host: Host) -> None:
 
 
 @pytest.mark.parametrize("need", ["/run/systemd/system", "dbus-send"])
-def test_a_collector_whose_needs_are_not_there_is_absent_and_not_run(host: Host, need: str) -> None:
+def test_row_with_missing_needs_is_not_run(host: Host, need: str) -> None:
     host.program("systemctl", f"touch {host.root}/run-anyway")
 
     result = host.gather(GatherRow("units", "units.txt", ProgramSource(("systemctl",)), needs=(need,)))
@@ -115,7 +115,7 @@ def test_a_collector_whose_needs_are_not_there_is_absent_and_not_run(host: Host,
     assert not (host.root / "run-anyway").exists()
 
 
-def test_a_collector_whose_needs_are_there_is_run(host: Host) -> None:
+def test_row_with_its_needs_is_run(host: Host) -> None:
     host.program("systemctl", "echo running")
     host.file("/run/systemd/system/nothing")
 
@@ -126,7 +126,7 @@ def test_a_collector_whose_needs_are_there_is_run(host: Host) -> None:
 
 
 @pytest.mark.slow
-def test_a_program_that_hangs_is_killed_and_what_it_printed_is_kept(host: Host) -> None:
+def test_hanging_program_is_killed_and_its_output_kept(host: Host) -> None:
     hang = f"trap '' TERM; echo first; echo slow >&2; echo $$ >{host.root}/pid; while :; do sleep 1000; done"
     host.program("df", hang)
 
@@ -139,7 +139,7 @@ def test_a_program_that_hangs_is_killed_and_what_it_printed_is_kept(host: Host) 
     wait_until_gone(int((host.root / "pid").read_text()))
 
 
-def test_a_program_that_prints_for_ever_is_stopped_and_its_end_kept(host: Host) -> None:
+def test_endless_output_is_stopped_and_its_end_kept(host: Host) -> None:
     host.program("journalctl", "exec yes 'and again'")
 
     result = host.gather(command("journalctl", size=100_000))
@@ -150,7 +150,7 @@ def test_a_program_that_prints_for_ever_is_stopped_and_its_end_kept(host: Host) 
     assert result.data("journalctl.txt").count(b"and again\n") >= 9_900
 
 
-def test_errors_for_ever_are_stopped_too(host: Host) -> None:
+def test_endless_error_output_is_stopped(host: Host) -> None:
     host.program("journalctl", "exec yes >&2")
 
     result = host.gather(command("journalctl", size=100_000))
@@ -159,7 +159,7 @@ def test_errors_for_ever_are_stopped_too(host: Host) -> None:
     assert len(result.data("journalctl.txt")) < 5000
 
 
-def test_of_more_than_the_limit_the_end_is_kept_and_the_rest_counted(host: Host) -> None:
+def test_output_beyond_the_limit_loses_its_beginning(host: Host) -> None:
     host.program("journalctl", "seq 1 10000")
 
     result = host.gather(command("journalctl", size=20_000))
@@ -172,7 +172,7 @@ def test_of_more_than_the_limit_the_end_is_kept_and_the_rest_counted(host: Host)
     assert (result.only.bytes, result.only.dropped_bytes) == (len(whole), len(whole) - len(kept))
 
 
-def test_a_grandchild_that_keeps_the_pipe_holds_nobody_and_does_not_stay(host: Host) -> None:
+def test_child_that_keeps_the_pipe_is_killed(host: Host) -> None:
     host.program("podman", f"sleep 1000 & echo $! >{host.root}/pid; echo started")
 
     result = host.gather(command("podman"))
@@ -184,7 +184,7 @@ def test_a_grandchild_that_keeps_the_pipe_holds_nobody_and_does_not_stay(host: H
 
 
 @pytest.mark.slow
-def test_the_grandchildren_of_a_hanging_program_do_not_stay(host: Host) -> None:
+def test_children_of_a_hanging_program_are_killed(host: Host) -> None:
     host.program("podman", f"sleep 1000 & echo $! >{host.root}/pid; wait")
 
     assert host.gather(command("podman", seconds=3)).only.status is GatherStatus.TIMED_OUT
@@ -192,7 +192,7 @@ def test_the_grandchildren_of_a_hanging_program_do_not_stay(host: Host) -> None:
 
 
 @pytest.mark.slow
-def test_a_program_that_closes_its_output_and_goes_on_is_stopped(host: Host) -> None:
+def test_program_without_output_is_stopped_in_time(host: Host) -> None:
     host.program("podman", "echo done; exec >&- 2>&-; sleep 1000")
 
     result = host.gather(command("podman", seconds=3))
@@ -201,7 +201,7 @@ def test_a_program_that_closes_its_output_and_goes_on_is_stopped(host: Host) -> 
     assert result.data("podman.txt") == b"done\n"
 
 
-def test_a_program_has_nothing_to_read_and_no_secrets_in_its_environment(host: Host) -> None:
+def test_program_has_no_input_and_no_secrets(host: Host) -> None:
     host.program("ip", "cat; env")
 
     environ = {"PULL_SECRET_TOKEN": "secret", "LC_ALL": "de_DE.UTF-8"}
@@ -212,7 +212,7 @@ def test_a_program_has_nothing_to_read_and_no_secrets_in_its_environment(host: H
     assert not [line for line in shown if "secret" in line]
 
 
-def test_a_program_runs_in_a_session_of_its_own_at_the_lowest_priority(host: Host) -> None:
+def test_program_has_its_own_session_and_lowest_priority(host: Host) -> None:
     host.program("ps", "set -- $(cat /proc/$$/stat); echo $1 $6 ${19}")
     ours = os.getpriority(os.PRIO_PROCESS, 0)
 
@@ -224,13 +224,13 @@ def test_a_program_runs_in_a_session_of_its_own_at_the_lowest_priority(host: Hos
 
 
 @pytest.mark.skipif(shutil.which("ionice") is None, reason="there is no ionice to do it")
-def test_a_program_has_the_lowest_priority_for_disks_that_still_lets_it_end(host: Host) -> None:
+def test_program_has_the_lowest_disk_priority(host: Host) -> None:
     host.program("ps", "ionice -p $$")
 
     assert host.gather(command("ps")).data("ps.txt") == b"best-effort: prio 7\n"
 
 
-def test_what_a_collector_raises_is_its_own_failure(host: Host) -> None:
+def test_exception_of_a_row_fails_only_that_row(host: Host) -> None:
     def broken(task: Task) -> Pieces:
         yield b"before\n"
         raise KeyError("no such thing")
@@ -245,7 +245,7 @@ def test_what_a_collector_raises_is_its_own_failure(host: Host) -> None:
 
 
 @pytest.mark.slow
-def test_python_that_hangs_is_left_behind(host: Host) -> None:
+def test_hanging_thread_is_abandoned(host: Host) -> None:
     def hanging(task: Task) -> Pieces:
         yield b"before\n"
         time.sleep(MUCH)
@@ -260,7 +260,7 @@ def test_python_that_hangs_is_left_behind(host: Host) -> None:
 
 
 @pytest.mark.slow
-def test_python_that_gives_for_ever_is_left_behind(host: Host) -> None:
+def test_endless_thread_is_abandoned(host: Host) -> None:
     def endless(task: Task) -> Pieces:
         while True:
             yield b"again\n"
@@ -271,7 +271,7 @@ def test_python_that_gives_for_ever_is_left_behind(host: Host) -> None:
 
 
 @pytest.mark.slow
-def test_when_the_time_of_all_is_over_the_rest_is_not_begun(host: Host) -> None:
+def test_no_row_begins_after_the_time_limit(host: Host) -> None:
     host.program("df", "sleep 1000")
     host.program("ip", "echo address")
 
@@ -297,7 +297,7 @@ class Several:
         yield b"three"
 
 
-def test_a_collector_may_give_several_files_and_those_without_content_are_left_out(host: Host) -> None:
+def test_empty_files_of_a_row_are_left_out(host: Host) -> None:
     result = host.gather(GatherRow("logs", "logs/", Several()))
 
     assert [(file.path, file.bytes) for file in result.only.files] == [("logs/a", 6), ("logs/b", 5)]
@@ -318,7 +318,7 @@ class FullBundle(DirectoryBundle):
         yield FullMember(None)
 
 
-def test_what_the_bundle_raises_ends_the_round_and_what_runs(host: Host) -> None:
+def test_bundle_error_ends_gathering_and_its_programs(host: Host) -> None:
     host.program("journalctl", f"echo $$ >{host.root}/pid; echo line; sleep 1000")
 
     with pytest.raises(OSError, match="No space left"):
@@ -349,7 +349,7 @@ host.gather(GatherRow("df", "df.txt", ProgramSource(("df",)), seconds=1000))
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
-def test_when_we_are_stopped_what_runs_is_stopped(tmp_path: Path, number: int, status: int) -> None:
+def test_signal_ends_running_programs(tmp_path: Path, number: int, status: int) -> None:
     root = tmp_path / "root"
     with subprocess.Popen([sys.executable, "-c", STOPPED, tmp_path], cwd=REPOSITORY) as process:
         try:

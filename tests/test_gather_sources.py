@@ -43,13 +43,13 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
-def test_a_file_is_a_member(host: Host) -> None:
+def test_file_is_a_member(host: Host) -> None:
     host.file("/etc/os-release", "ID=rhcos\n")
 
     assert gathered(host, File("/etc/os-release")).data("facts.txt") == b"ID=rhcos\n"
 
 
-def test_a_file_may_be_elsewhere_instead(host: Host) -> None:
+def test_fallback_path_is_used(host: Host) -> None:
     host.file("/usr/lib/os-release", "ID=rhcos\n")
 
     result = gathered(host, File("/etc/os-release", "/usr/lib/os-release"))
@@ -57,7 +57,7 @@ def test_a_file_may_be_elsewhere_instead(host: Host) -> None:
     assert result.data("facts.txt") == b"ID=rhcos\n"
 
 
-def test_of_a_huge_file_only_the_end_is_read(host: Host) -> None:
+def test_only_the_end_of_a_huge_file_is_read(host: Host) -> None:
     with host.file("/var/log/huge.log").open("r+b") as file:
         file.truncate(1 << 40)
         file.seek(0, os.SEEK_END)
@@ -71,13 +71,13 @@ def test_of_a_huge_file_only_the_end_is_read(host: Host) -> None:
     assert result.data("facts.txt").endswith(b"\0the end\n")
 
 
-def test_a_file_of_the_kernel_has_no_size_and_is_read_all_the_same(host: Host) -> None:
+def test_kernel_file_without_a_size_is_read(host: Host) -> None:
     host.root = Path("/")
 
     assert b"MemTotal" in gathered(host, File("/proc/meminfo")).data("facts.txt")
 
 
-def test_a_link_leads_to_where_it_does_on_the_host(host: Host) -> None:
+def test_links_are_resolved_as_on_the_host(host: Host) -> None:
     host.file("/run/resolv/stub.conf", "nameserver 192.0.2.53\n")
     host.file("/etc/other")
     (host.root / "etc" / "resolv.conf").symlink_to("/run/../run/resolv/stub.conf")
@@ -87,7 +87,7 @@ def test_a_link_leads_to_where_it_does_on_the_host(host: Host) -> None:
         assert gathered(host, File(path)).data("facts.txt") == b"nameserver 192.0.2.53\n"
 
 
-def test_links_in_a_circle_are_no_file(host: Host) -> None:
+def test_circular_links_lead_to_no_file(host: Host) -> None:
     host.file("/etc/other")
     (host.root / "etc" / "resolv.conf").symlink_to("resolv.conf")
 
@@ -100,7 +100,7 @@ def test_links_in_a_circle_are_no_file(host: Host) -> None:
     assert result.of("conf").reason == "/etc/resolv.conf: too many links, or links in a circle"
 
 
-def test_what_is_no_regular_file_is_a_failure_and_holds_nobody(host: Host) -> None:
+def test_irregular_file_fails_without_blocking(host: Host) -> None:
     host.file("/var/log/other")
     os.mkfifo(host.root / "var" / "log" / "pipe")
 
@@ -110,7 +110,7 @@ def test_what_is_no_regular_file_is_a_failure_and_holds_nobody(host: Host) -> No
     assert "not a regular file" in str(result.only.reason)
 
 
-def test_a_file_that_is_not_ours_to_read_is_a_failure_with_its_name() -> None:
+def test_unreadable_file_fails_with_its_name() -> None:
     with TemporaryDirectory() as directory:
         Path(directory).chmod(0o755)
         host = Host(Path(directory))
@@ -138,7 +138,7 @@ def nobody() -> Iterator[None]:
         os.seteuid(0)
 
 
-def test_a_file_whose_disk_fails_is_a_failure(host: Host) -> None:
+def test_file_on_a_failing_disk_fails(host: Host) -> None:
     host.root = Path("/")
 
     result = gathered(host, File("/proc/self/mem"))  # which has nothing at its beginning
@@ -147,7 +147,7 @@ def test_a_file_whose_disk_fails_is_a_failure(host: Host) -> None:
     assert str(result.only.reason).endswith("/mem: Input/output error")
 
 
-def test_of_many_files_the_newest_are_members(host: Host) -> None:
+def test_newest_files_of_many_are_members(host: Host) -> None:
     for number in range(5):
         path = host.file(f"/var/log/pods/a_b_{number}/etcd/0.log", f"log {number}\n")
         os.utime(path, (number, number))
@@ -159,7 +159,7 @@ def test_of_many_files_the_newest_are_members(host: Host) -> None:
     assert (result.only.status, result.only.reason) == (GatherStatus.CUT, "the newest 2 of 5 files")
 
 
-def test_no_file_of_many_is_a_link_or_behind_one(host: Host) -> None:
+def test_linked_files_of_a_tree_are_left_out(host: Host) -> None:
     secret = host.file("/root/secret/shadow.log", "root:$6$...\n")
     host.file("/var/log/agent/good.log", "good\n")
     (host.root / "var/log/agent/link.log").symlink_to(secret)
@@ -186,7 +186,7 @@ def test_files_of_a_linked_subdirectory_keep_the_names_of_their_patterns(host: H
     assert result.only.status is GatherStatus.GIVEN
 
 
-def test_one_bad_file_of_many_is_told_and_the_others_are_members(host: Host) -> None:
+def test_bad_file_is_reported_and_others_are_gathered(host: Host) -> None:
     host.file("/var/log/agent/a.log", "a\n")
     os.mkfifo(host.root / "var/log/agent/b.log")
     host.file("/var/log/agent/c.log", "c\n")
@@ -198,7 +198,7 @@ def test_one_bad_file_of_many_is_told_and_the_others_are_members(host: Host) -> 
     assert "b.log: not a regular file" in str(result.only.reason)
 
 
-def test_a_listing_has_names_and_digests_and_no_contents(host: Host) -> None:
+def test_listing_has_names_and_digests_only(host: Host) -> None:
     path = host.file("/etc/machine-config-daemon/currentconfig", "pull secret\n")
     os.utime(path, (0, 0))
     path.chmod(0o600)
@@ -212,7 +212,7 @@ def test_a_listing_has_names_and_digests_and_no_contents(host: Host) -> None:
     assert "pull secret" not in listed
 
 
-def test_a_listing_may_be_without_digests(host: Host) -> None:
+def test_listing_without_digests(host: Host) -> None:
     host.file("/etc/NetworkManager/system-connections/wifi.nmconnection", "psk=12345678")
 
     listed = gathered(host, Listing(("/etc/NetworkManager/system-connections/*",), has_digests=False))
@@ -220,14 +220,14 @@ def test_a_listing_may_be_without_digests(host: Host) -> None:
     assert len(listed.data("facts.txt").split()) == 5
 
 
-def test_nothing_that_matches_is_absent(host: Host) -> None:
+def test_pattern_without_matches_is_absent(host: Host) -> None:
     result = gathered(host, Listing(("/etc/kubernetes/*", "/etc/mcs/*")))
 
     assert result.only.status is GatherStatus.ABSENT
     assert result.only.reason == "no file /etc/kubernetes/*, nor any of 1 others"
 
 
-def test_the_journal_without_a_cursor_is_that_of_the_boot_from_its_end(host: Host) -> None:
+def test_journal_without_cursor_has_the_end_of_the_boot(host: Host) -> None:
     host.program("journalctl", JOURNALCTL)
 
     asked = gathered(host, Journal(("kubelet.service",), lines=7)).data("facts.txt").decode().split()
@@ -235,7 +235,7 @@ def test_the_journal_without_a_cursor_is_that_of_the_boot_from_its_end(host: Hos
     assert {"--unit=kubelet.service", "--boot=0", "--lines=7", "--utc"} <= set(asked)
 
 
-def test_the_journal_with_a_cursor_is_what_is_after_it(host: Host) -> None:
+def test_journal_with_cursor_has_only_newer_lines(host: Host) -> None:
     host.program("journalctl", JOURNALCTL)
 
     asked = gathered(host, Journal(kernel=True), cursor="s=17;i=3").data("facts.txt").decode().split()
@@ -244,7 +244,7 @@ def test_the_journal_with_a_cursor_is_what_is_after_it(host: Host) -> None:
     assert not [argument for argument in asked if argument.startswith(("--boot", "--lines"))]
 
 
-def test_a_cursor_that_the_journal_does_not_know_is_none(host: Host) -> None:
+def test_unknown_cursor_is_ignored(host: Host) -> None:
     host.program("journalctl", JOURNALCTL)
 
     result = gathered(host, Journal(), cursor="bad")
@@ -253,7 +253,7 @@ def test_a_cursor_that_the_journal_does_not_know_is_none(host: Host) -> None:
     assert b"--boot=0" in result.data("facts.txt")
 
 
-def test_earlier_boots_are_not_told_again_after_a_cursor(host: Host) -> None:
+def test_earlier_boots_are_left_out_after_a_cursor(host: Host) -> None:
     host.program("journalctl", "echo old")
 
     assert gathered(host, Journal(boot=-1)).data("facts.txt") == b"old\n"
@@ -265,9 +265,7 @@ def test_earlier_boots_are_not_told_again_after_a_cursor(host: Host) -> None:
     ("endless", "cursor"),
     [("sleep 1000", None), ("exec yes 'and again'", None), ("exec yes 'and again'", "s=17;i=3")],
 )
-def test_of_a_journal_that_is_too_long_the_last_lines_are_there(
-    host: Host, endless: str, cursor: str | None
-) -> None:
+def test_last_lines_of_a_long_journal_are_kept(host: Host, endless: str, cursor: str | None) -> None:
     host.program("journalctl", f"[[ $* == *--lines=2000* ]] && echo the end && exit; echo begin; {endless}")
 
     row = GatherRow("journal", "journal.log", Journal(("kubelet.service",), lines=9), seconds=8, bytes=90_000)
@@ -278,13 +276,13 @@ def test_of_a_journal_that_is_too_long_the_last_lines_are_there(
 
 
 @pytest.mark.parametrize("journal", [Journal(boot=-1), Journal(("none*.service",))])
-def test_a_boot_or_a_unit_that_the_journal_does_not_know_is_absent(host: Host, journal: Journal) -> None:
+def test_unknown_boot_or_unit_is_absent(host: Host, journal: Journal) -> None:
     host.program("journalctl", JOURNALCTL)
 
     assert gathered(host, journal).only.status is GatherStatus.ABSENT
 
 
-def test_the_newest_cursor_is_asked_for(host: Host) -> None:
+def test_newest_cursor_is_read(host: Host) -> None:
     assert newest_cursor(host.context()) is None
 
     host.program("journalctl", JOURNALCTL)
@@ -294,7 +292,7 @@ def test_the_newest_cursor_is_asked_for(host: Host) -> None:
     assert newest_cursor(host.context()) is None
 
 
-def test_records_are_arrays_with_what_is_damaged_beside_them(host: Host) -> None:
+def test_records_are_arrays_beside_their_damaged_parts(host: Host) -> None:
     lines = b"".join(each.to_line() for each in failed_run())
     host.file("/var/log/openshift/bootkube.json", lines + b"torn {\n" + entry(at=60).to_line())
     host.file("/var/log/openshift/bootkube.json.damaged", b"older damage")
@@ -334,7 +332,7 @@ def test_bad_damaged_file_costs_no_other_record(host: Host, kind: str) -> None:
     assert "a.json.damaged: " in str(result.only.reason)
 
 
-def test_a_record_longer_than_its_limit_is_an_array_of_the_last_entries(host: Host) -> None:
+def test_long_record_keeps_its_last_entries(host: Host) -> None:
     many = [entry(at=number) for number in range(1000)]
     host.file("/var/log/openshift/release-image.json", b"".join(each.to_line() for each in many))
 
@@ -347,7 +345,7 @@ def test_a_record_longer_than_its_limit_is_an_array_of_the_last_entries(host: Ho
     assert read == [each.to_json() for each in many[-len(read) :]]
 
 
-def test_records_may_be_elsewhere(host: Host) -> None:
+def test_records_directory_of_the_environment_is_used(host: Host) -> None:
     host.file("/srv/records/job.json", entry().to_line())
 
     result = gathered(host, ServiceRecords(), "services/", environ={"SERVICE_RECORDS_DIR": "/srv/records"})
@@ -355,11 +353,11 @@ def test_records_may_be_elsewhere(host: Host) -> None:
     assert result.bundle.paths == ["services/job.json"]
 
 
-def test_a_host_without_records_has_none(host: Host) -> None:
+def test_host_without_records_is_absent(host: Host) -> None:
     assert gathered(host, ServiceRecords(), "services/").only.status is GatherStatus.ABSENT
 
 
-def test_failed_units_have_their_status_and_their_journal(host: Host) -> None:
+def test_failed_units_have_status_and_journal(host: Host) -> None:
     host.program(
         "systemctl",
         """
@@ -402,7 +400,7 @@ def test_unit_properties_have_the_assertions_of_stopped_units(host: Host) -> Non
     assert (unit.name, unit.assertions) == ("job.service", ("AssertPathExists=/srv/a",))
 
 
-def test_what_cannot_be_had_of_one_failed_unit_does_not_cost_the_others(host: Host) -> None:
+def test_unreadable_failed_unit_costs_no_other(host: Host) -> None:
     host.program(
         "systemctl",
         """
@@ -420,7 +418,7 @@ def test_what_cannot_be_had_of_one_failed_unit_does_not_cost_the_others(host: Ho
     assert result.only.reason == "gone.service: exit status 4: Unit gone.service could not be found."
 
 
-def test_of_each_failed_service_the_journal_of_its_latest_failed_run_is_there(host: Host) -> None:
+def test_latest_failed_run_has_its_journal(host: Host) -> None:
     first, second = "a1" * 16, "b2" * 16
     loop = [*failed_run(invocation_id=first), *failed_run(invocation_id=second), entry(at=90)]
     mended = [*failed_run(), entry(Phase.SERVICE_END, at=90, result=Result.SUCCESS)]
@@ -438,7 +436,7 @@ def test_of_each_failed_service_the_journal_of_its_latest_failed_run_is_there(ho
     assert not [argument for argument in asked if argument.startswith("--boot")]
 
 
-def test_of_too_many_failed_runs_some_are_left_out_and_it_is_said(host: Host) -> None:
+def test_number_of_failed_runs_is_limited(host: Host) -> None:
     assert gathered(host, FailedRuns(), "invocations/").only.status is GatherStatus.ABSENT
     for service in ("a", "b"):
         host.file(f"/var/log/openshift/{service}.json", b"".join(each.to_line() for each in failed_run()))
@@ -484,7 +482,7 @@ CRICTL = f"""
 """
 
 
-def test_containers_that_ended_are_first_and_one_without_log_is_told(host: Host) -> None:
+def test_ended_containers_come_first(host: Host) -> None:
     host.program("crictl", CRICTL)
 
     result = gathered(host, ContainerLogs("crictl"), "containers/")
@@ -496,7 +494,7 @@ def test_containers_that_ended_are_first_and_one_without_log_is_told(host: Host)
     assert str(result.only.reason).startswith("kube-apiserver: exit status 1")
 
 
-def test_containers_of_podman_are_known_by_its_own_names(host: Host) -> None:
+def test_podman_container_list_is_parsed(host: Host) -> None:
     listed = '[{"Id": "f00d", "Names": ["bootkube-render"], "State": "exited", "Created": 1780000000}]'
     host.program("podman", f"[[ $1 == ps ]] && echo '{listed}' || echo said")
 
@@ -506,7 +504,7 @@ def test_containers_of_podman_are_known_by_its_own_names(host: Host) -> None:
 
 
 @pytest.mark.parametrize("listed", ["no json", "{}", "[7, null, {}]", '{"containers": null}', ""])
-def test_a_list_of_containers_that_is_none_raises_nothing(host: Host, listed: str) -> None:
+def test_invalid_container_list_raises_nothing(host: Host, listed: str) -> None:
     host.program("crictl", f"echo '{listed}'")
 
     result = gathered(host, ContainerLogs("crictl"), "containers/")
@@ -514,7 +512,7 @@ def test_a_list_of_containers_that_is_none_raises_nothing(host: Host, listed: st
     assert result.only.status in {GatherStatus.EMPTY, GatherStatus.FAILED}
 
 
-def test_a_runtime_that_does_not_answer_is_a_failure(host: Host) -> None:
+def test_failing_container_runtime_fails_the_row(host: Host) -> None:
     host.program("crictl", "echo 'connect: connection refused' >&2; exit 1")
 
     result = gathered(host, ContainerLogs("crictl"), "containers/")
