@@ -6,9 +6,12 @@ PostgreSQL, and PostgreSQL itself, are killed less often.
 
 import contextlib
 import http.client
+import json
 import os
 import random
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -19,7 +22,7 @@ from sqlalchemy import select, text
 
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.database import Database, sqlite_url
-from service_record.collector.store.schema import steps
+from service_record.collector.store.schema import hosts, notices, steps
 from testing import postgresql
 from testing.collector import process
 from testing.postgresql import Cluster
@@ -163,3 +166,69 @@ def test_killed_database_loses_nothing_acknowledged(lasting_cluster: Cluster, tm
         assert going.broken == 0
         assert_nothing_is_lost(database, [going])
         database.close()
+
+
+def test_repeated_and_reordered_reports_are_stored_once(lasting: CollectorSettings) -> None:
+    """Senders repeat reports whose answer was lost, in any order, while the collector is killed."""
+    database = opened(lasting)
+    token = tokens_in(database)[0]
+    reports = [(f"web{number % 4}", f"Step {number}") for number in range(60)]
+    answers: dict[str, int] = {}
+    for _ in range(KILLS if database.is_sqlite else LESS):
+        sent = random.choices(reports, k=150)
+        with process(lasting) as collector:
+            kill = threading.Timer(random.uniform(0.05, 1.0), collector.end, [signal.SIGKILL])
+            kill.start()
+            for host, name in sent:
+                with contextlib.suppress(OSError, http.client.HTTPException):
+                    answer = report_with_key(collector.url, token, host, name)
+                    assert answers.setdefault(name, answer) == answer
+            kill.join()
+    found = [(name, number) for number, name in kept(database)]
+    assert len(dict(found)) == len(found), "a step was kept twice"
+    assert answers.items() <= dict(found).items()
+    assert answers
+    database.close()
+
+
+def report_with_key(url: str, token: str, host: str, name: str) -> int:
+    """Report a step; return the number in its answer."""
+    address = urlsplit(url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
+    headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": f"key of {name}"}
+    with contextlib.closing(connection):
+        connection.request("POST", f"/api/v1/hosts/{host}/steps", json.dumps({"name": name}), headers)
+        response = connection.getresponse()
+        body = response.read()
+    assert response.status == 201, body
+    return int(json.loads(body)["id"])
+
+
+def test_absence_beyond_the_budget_sends_no_notice(lasting: CollectorSettings) -> None:
+    database = opened(lasting)
+    token = tokens_in(database)[0]
+    budget = 8.0
+    options = ("--budget", f"{budget:.0f}s")
+    names = {f"web{number}" for number in range(20)}
+    with process(lasting, *options) as collector:
+        for host in names:
+            report_with_key(collector.url, token, host, f"Packages of {host}")
+        collector.end(signal.SIGKILL)
+    time.sleep(budget + 4)  # the time that the collector is away is the subject
+    with process(lasting, *options):
+        back = time.monotonic()
+        while time.monotonic() < back + budget / 2:
+            assert news(database) == []
+            time.sleep(0.1)
+        while set(news(database)) != names:  # the hosts had their time again
+            assert time.monotonic() < back + 100
+            time.sleep(0.1)
+        assert time.monotonic() >= back + budget - 1
+    database.close()
+
+
+def news(database: Database) -> list[str]:
+    """Return the hosts of all notices."""
+    with database.reading() as connection:
+        query = select(hosts.c.name).join(notices, notices.c.host_id == hosts.c.id)
+        return list(connection.execute(query).scalars())
