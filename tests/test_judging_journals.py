@@ -184,6 +184,7 @@ def test_commands_for_a_line_of_a_file_name_no_unit(tmp_path: Path) -> None:
     [
         ("systemd-fsck@dev-sdb2.service", "systemd-fsck[9]: error: the moon is missing"),
         ("ignition-disks.service", "ignition[9]: disks: error: the moon is missing"),
+        ("snap.moon.daemon.service", "moon.daemon[9]: error: the moon is missing"),
     ],
 )
 def test_program_of_a_unit_may_have_the_name_of_its_template(tmp_path: Path, unit: str, line: str) -> None:
@@ -216,3 +217,8 @@ def test_kernel_in_a_journal_states_facts_of_the_host(tmp_path: Path, argument: 
 def test_facts_of_an_earlier_boot_do_not_count(tmp_path: Path) -> None:
     kernels = KERNEL.format("cgroup_disable=memory") + KERNEL.format("quiet")
     assert "the memory cgroup" not in analyzed(tmp_path, kernels + NO_MEMORY)["root"]["cause"]["explains"]
+
+
+def test_output_of_a_script_says_more_than_the_module_that_ran_it(tmp_path: Path) -> None:
+    text = "/var/lib/cloud/instance/scripts/part-001: line 7: /etc/moon.sh: No such file or directory\n"
+    assert "/etc/moon.sh, which is not there" in analyzed(tmp_path, text + CLOUD_INIT)["says"]

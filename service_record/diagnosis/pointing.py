@@ -23,8 +23,8 @@ from service_record.diagnosis.trouble_facts import OTHER_ERROR, OWN_ERROR, POINT
 
 LEAST_POINTER: Final = 4.5
 """A likely cause scores more than this. A labelled error without any relation to the failure scores 4."""
-LEAST_IN_FRAGMENT: Final = 3.9
-"""The least score of a line that a rule knows, in a fragment of a log: a warning with the bonus scores 4."""
+LEAST_IN_FRAGMENT: Final = 3.4
+"""The least score of a line that a rule knows, in a fragment of a log. A known warning scores 3.5."""
 LEAST_ELSEWHERE: Final = 6.0
 """The least score of another program's line. An unrelated error close to the failure in time scores 5.5."""
 _OWN_LINE_SCORE: Final = 4.5

@@ -139,9 +139,9 @@ def score_text(text: str, *, is_kernel: bool = False) -> float:
     if (is_kernel and re.search(_CRASH, text)) or "ordering cycle" in text:
         severity = _CRASH_SCORE
     elif re.search(_INFORMATION, text):
-        severity = min(severity, 1.5)
+        severity = min(severity, 1.0)
     elif re.search(_WARNING, text):
-        severity = min(severity, 2.5)
+        severity = min(severity, 2.0)
     if is_shallow(text):
         severity -= 1.5
     # A path, an address or a quoted name makes a line specific.

@@ -31,7 +31,7 @@ _ERROR_LABELS: Final = r"""(?xia)
       (?:^|[\s"'\]:]) (?:error|fatal|panic) (?:\[[^\]]{0,40}\]|\([^)]{0,40}\))? :   # Error: ..., fatal: ...
     | \b (?:level|lvl|severity) [=:] \s? "? (?:error|fatal|panic|crit)             # logfmt, JSON
     | ^ [EF] \d{4} \s \d\d:\d\d:\d\d                                              # klog
-    | ^ (?:ERROR|FATAL|CRITICAL|PANIC) \b
+    | ^ (?:ERROR|FATAL|CRITICAL|PANIC) \b | ^ \[ (?:alert|emerg|crit|critical|error|fatal) \]
     | ^ [\d:,\s-]{8,24} (?:ERR|ERROR|CRT|CRITICAL) \s                              # Anaconda, subiquity
     """
 """Labels by which programs mark an error line."""
@@ -65,6 +65,8 @@ _SYSTEMD_LINES: Final = r"""(?xa)
 
 _WRAPPERS: Final = r"""(?xia)
       Start \s request \s repeated \s too \s quickly                                        # systemd
+    | \b (?:Failed \s to \s run | Running) \s (?:module \s)? [\w-]+ \s \( .{0,400} \) (?:\s failed)? $
+    | \b Failed \s running \s /\S+ \s \[-?\d+\] $                                        # cloud-init
     | unexpected \s error \s while \s running \s command | ^ finish: \s .{1,200} : \s FAIL: \s   # curtin
     | ^ E: \s Sub-process \s \S+ \s returned \s an \s error                                    # apt
     | ^ E: \s Some \s index \s files \s failed
@@ -78,7 +80,7 @@ _WRAPPERS: Final = r"""(?xia)
 _OTHER_ERRORS: Final = r"""(?xia)
       ^ (?:stdout|stderr): \s* (?!['\"]{2}) [^\s-]  # curtin and cloud-init pass on the output of a command
     | ^ command: \s \[
-    | \b no \s (?:\S+ \s){1,3} (?:available|found)
+    | \b can'?t \s find \s | \b no \s (?:\S+ \s){1,3} (?:available|found)
     """
 
 

@@ -513,6 +513,7 @@ def _is_written_by(line: LogLine, unit: str) -> bool:
 def program_names(unit: str) -> frozenset[str]:
     """Return the names under which the programs of a unit may log.
 
-    An instance logs as its template: `systemd-fsck@dev-sdb2` as `systemd-fsck`.
+    An instance logs as its template, and a snap's program without the prefix: `systemd-fsck@dev-sdb2` as
+    `systemd-fsck`, `snap.microk8s.daemon-kubelite` as `microk8s.daemon-kubelite`.
     """
-    return _OTHER_NAMES.get(unit, frozenset()) | {unit, unit.partition("@")[0]}
+    return _OTHER_NAMES.get(unit, frozenset()) | {unit, unit.partition("@")[0], unit.removeprefix("snap.")}

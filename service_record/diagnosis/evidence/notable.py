@@ -22,7 +22,7 @@ _WORDS: Final = (
     "error|fatal|fail|panic|denied|refuse|cannot|can't|could not|couldn't|unable|no such|not found|timed out|timeout|time-out"
     "|invalid|unauthorized|unauthorised|forbidden|no space|not enough|killed|not permitted|not allowed|unreachable|exception"
     "|expired|BUG: |oops|corrupt|reject|duplicate|not supported|unsupported|missing|does not exist|doesn't exist|conflict"
-    "|command: [|too quickly|malformed|critical|deleted to break|mismatch|unknown|illegal|segfault|violat|broken|exceed|out of memory|in use|held by|substitution"
+    "|command: [|too quickly|cant find|malformed|critical|deleted to break|mismatch|unknown|illegal|segfault|violat|broken|exceed|out of memory|in use|held by|substitution"
     "|bad |wrong|incorrect|not available|unexpected|must |abort|did not|not known|not a |warning"
 )
 _PHRASE: Final = r"no \S+ (?:\S+ )?available"
