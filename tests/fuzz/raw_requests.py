@@ -16,7 +16,7 @@ from tests.collector.routes import PARAMETER
 from tests.fuzz.corpus import grown
 from tests.fuzz.hostile import ARCHIVES
 from tests.fuzz.odd_json import odd_json, odd_values
-from tests.reporter import ID
+from tests.reporter_builders import ID
 
 _STEP: Final = {
     "name": "Disk setup", "label": "disk_setup", "priority": 3, "status": "failed", "logs": "no disk",

@@ -26,7 +26,7 @@ from tests.fuzz.corpus import with_seeds
 from tests.fuzz.places import around
 from tests.fuzz.raw_answers import answers
 from tests.fuzz.raw_server import RawServer
-from tests.reporter import ID
+from tests.reporter_builders import ID
 
 TOKEN: Final = "canary-9f31c2-of-the-answers"
 AT_ONCE: Final = RetryPolicy(

@@ -35,7 +35,7 @@ from tests.fuzz.places import around, inside
 from tests.fuzz.raw_answers import whole
 from tests.fuzz.raw_server import RawServer
 from tests.fuzz.walls import walled
-from tests.reporter import ID, SERVICE
+from tests.reporter_builders import ID, SERVICE
 
 TOKENS = (
     st.just(b"raw-token") | st.binary(max_size=40) | st.sampled_from([b"{", b"{" * 5000, b'{"auths": 1}'])

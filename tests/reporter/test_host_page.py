@@ -16,7 +16,7 @@ from tests.builders import entry, failed_run, some, write_lines
 from tests.reporting_host import FULL_DISK, POINTER, READ_ONLY_DISK, TOKEN, ReportingHost
 from tests.running_server import nobody
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "boot-reporter.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "boot-reporter.md"
 HEAD: Final = "| the host | the page shows | when |\n|---|---|---|\n"
 FAILED: Final = f"{LOCAL_IGNITION}. failed: bootkube in stage pull-image"
 AWAY: Final = Says(503, headers={"Retry-After": "0"})

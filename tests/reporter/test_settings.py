@@ -19,9 +19,9 @@ from service_record.reporter.settings import (
     read_settings,
 )
 from tests.builders import some
-from tests.reporter import ID, SERVICE, places_with
+from tests.reporter_builders import ID, SERVICE, places_with
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "boot-reporter.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "boot-reporter.md"
 PULL_SECRET = json.dumps({"auths": {"cloud.openshift.com": {"auth": "c2VjcmV0", "email": "a@b"}}})
 VARIABLES = {
     "ASSISTED_SERVICE_URL": "https://from.environment",

@@ -41,9 +41,9 @@ from service_record.reporter.policy.transitions import (
 from service_record.reporter.settings import HostLogsPolicy, Send, Settings, Stages
 from service_record.reporter.state import BootSeen, Denial, Pause, ReporterState, Spent
 from tests.builders import some
-from tests.reporter import APPLIED, BOOT, NEXT_BOOT, PENDING, evidence, host_view, seen, settings
+from tests.reporter_builders import APPLIED, BOOT, NEXT_BOOT, PENDING, evidence, host_view, seen, settings
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "boot-reporter.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "boot-reporter.md"
 FIRST = evidence()
 SECOND = evidence(boot_id=NEXT_BOOT, traces=APPLIED)
 LOST = Unreachable("no connection")

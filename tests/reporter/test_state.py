@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from service_record.reporter.policy.transitions import begin_round
 from service_record.reporter.state import Denial, Pause, ReporterState, Spent, SpooledBundle, load, save
 from tests.full_disk import full_beyond
-from tests.reporter import BOOT, NEXT_BOOT, evidence, seen
+from tests.reporter_builders import BOOT, NEXT_BOOT, evidence, seen
 
 FULL = ReporterState(
     told=("a",),

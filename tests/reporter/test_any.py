@@ -18,7 +18,7 @@ from service_record.reporter.host_view import HostView, NoHost, Refused, View
 from service_record.reporter.policy.round_context import Fact, RoundPlan
 from service_record.reporter.settings import HostLogsPolicy, Send, Settings, Stages
 from service_record.reporter.state import ReporterState
-from tests.reporter import evidence
+from tests.reporter_builders import evidence
 
 MIB = 1 << 20
 STATUSES = (200, 204, 301, 400, 401, 404, 408, 409, 413, 429, 500, 502, 503)

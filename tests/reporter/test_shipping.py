@@ -32,8 +32,8 @@ from tests.assisted_server import AssistedServer, Authority, HangsUp, Refuses, R
 from tests.builders import must_be, some
 from tests.forward_proxy import ForwardProxy
 from tests.full_disk import full_beyond
+from tests.reporter.test_assisted_service import QUICK, TOKEN
 from tests.running_server import nobody
-from tests.test_assisted_service import QUICK, TOKEN
 
 CONTENT = bytes(range(256)) * 256
 SIGNATURE = "X-Amz-Credential=AKIAIOSFODNN7%2F20261121&X-Amz-Signature=fe5f80f77d5fa3beca038a248ff027d0"
