@@ -29,7 +29,7 @@ FILES: Final = (
     "tests/reporter/test_cleanup.py",
     "tests/test_cli_bundle.py",
     "tests/test_container.py",
-    "tests/test_diagnosis_any.py",
+    "tests/diagnosis/test_any_diagnosis.py",
     "tests/test_executables.py",
     "tests/export/test_export.py",
     "tests/test_follow.py",

@@ -1,4 +1,4 @@
-"""Sizes as people write them; `test_budget.py` has durations."""
+"""Sizes as people write them; `diagnosis/test_budget.py` has durations."""
 
 import pytest
 

@@ -22,8 +22,8 @@ from service_record.record.entry import Entry
 from service_record.record.layout import read_entries
 from service_record.record.visible import visible
 from tests.builders import BOOT_ID, START
+from tests.diagnosis.test_causes import BUILT_IN
 from tests.strategies import RECORD_BYTES, entries
-from tests.test_causes import BUILT_IN
 
 RECORDS = st.dictionaries(
     st.sampled_from(["a", "b", "\u202ec"]), st.lists(entries(), max_size=12), max_size=3

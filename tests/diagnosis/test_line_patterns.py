@@ -12,7 +12,7 @@ from service_record.diagnosis.causes import built_in_rules
 from service_record.diagnosis.line_patterns import LineSet, Pattern, find_needles
 from tests.cause_cases import cause_cases
 
-EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
 def all_patterns() -> Iterator[Pattern]:

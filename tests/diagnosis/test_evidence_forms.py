@@ -19,8 +19,8 @@ from service_record.diagnosis.evidence.scan import Scanner
 from service_record.diagnosis.line_patterns import LineSet, Pattern
 from tests.builders import failed_run, must_be
 from tests.command_line import Answer, service_record
+from tests.diagnosis.test_evidence_layouts import tar, unpacked
 from tests.exam_journals import as_export, as_json
-from tests.test_evidence_layouts import tar, unpacked
 
 TELLING = "frobnicator gave up: no sprocket left"
 RULE = f"""

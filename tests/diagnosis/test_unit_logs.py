@@ -18,7 +18,7 @@ from service_record.history.outcome import Facts
 from service_record.record.entry import Phase, Result
 from tests.builders import START, entry, some, write_lines
 from tests.command_line import service_record
-from tests.test_diagnosis import history
+from tests.diagnosis.test_diagnosis import history
 
 JOURNAL = LogStream("journals/journal.log", "journal")
 

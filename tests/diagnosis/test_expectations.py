@@ -23,7 +23,7 @@ from service_record.display.sentences import verdict_sentence
 from service_record.history.outcome import Facts, Outcome
 from service_record.record.entry import Malformed, Phase, Result
 from tests.builders import START, entry, failed_run, some
-from tests.test_diagnosis import history, running, succeeded
+from tests.diagnosis.test_diagnosis import history, running, succeeded
 
 EXEC = (
     "{{ path={path} ; argv[]={path} ; ignore_errors={ignored} ; start_time=[n/a] ; stop_time=[n/a] ; pid=7 ;"
