@@ -56,7 +56,7 @@ FILES: Final = (
     "tests/reporter/test_spool.py",
     "tests/test_standalone.py",
     "tests/export/test_traces.py",
-    "tests/test_triage_planted.py",
+    "tests/triage/test_planted.py",
     "tests/test_wheel.py",
     "tests/test_wrong_commands.py",
 )

@@ -17,8 +17,8 @@ from tests.collector.chromium import chromium, signed_in
 from tests.collector.serving import Served, served, settings_in
 from tests.command_line import service_record
 from tests.faults import Faults
-from tests.test_triage import NO_IMAGE, NO_SPACE, failing
 from tests.timelines import write_host
+from tests.triage.test_triage import NO_IMAGE, NO_SPACE, failing
 
 pytestmark = pytest.mark.xdist_group("pages for axe")
 SIZES: Final = ((1400, 900), (360, 740))

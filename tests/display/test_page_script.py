@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.collector.chromium import chromium
 from tests.command_line import service_record
-from tests.test_triage import NO_IMAGE, failing
+from tests.triage.test_triage import NO_IMAGE, failing
 
 pytestmark = pytest.mark.xdist_group("script of pages")
 BAR = '.chart li[data-name="bootkube: cvo-bootstrap"] a'

@@ -12,7 +12,7 @@ from pyarrow import dataset
 
 from bench.planted import plant, table, triaged
 from tests.command_line import environment
-from tests.test_triage import NO_SPACE, counts, failing, program
+from tests.triage.test_triage import NO_SPACE, counts, failing, program
 from tests.waiting import wait_for
 
 BUNDLES = 2000
