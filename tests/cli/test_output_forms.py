@@ -17,7 +17,7 @@ from tests.command_line import service_record
 from tests.faults import Faults
 from tests.schemas import check
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 VERBS = ("show", "analyze", "timeline", "diff")
 
 

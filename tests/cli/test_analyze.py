@@ -97,7 +97,7 @@ PAGE = """\
 def test_the_cause_is_in_the_first_line_and_its_evidence_below(records: Path) -> None:
     answer = analyze(records)
     assert (answer.out, answer.err, answer.status) == (PAGE.format(directory=records), "", 1)
-    manual = Path(__file__).parents[1].joinpath("docs/analyze.md").read_text()
+    manual = Path(__file__).parents[2].joinpath("docs/analyze.md").read_text()
     assert textwrap.indent(PAGE.format(directory="/var/log/openshift"), "    ") in manual
 
 
@@ -262,7 +262,7 @@ def test_a_budget_file_decides_what_is_stuck(records: Path, tmp_path: Path) -> N
 
 def documented(name: str) -> str:
     """The file of that name in docs/analyze.md."""
-    page = Path(__file__).parents[1].joinpath("docs/analyze.md").read_text()
+    page = Path(__file__).parents[2].joinpath("docs/analyze.md").read_text()
     return textwrap.dedent(page[page.index(f"    # {name}") :].partition("\n\n")[0])
 
 

@@ -43,7 +43,7 @@ from tests.builders import (
 from tests.command_line import Answer, service_record
 from tests.timelines import attempt, host, stage, write_host
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 LENIENT = Tolerance()
 NO_SUCH_IMAGE = "pulling quay.io/a@sha256:{} failed at 10:0{}:00: 10.0.0.{}: no such image"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from tests.test_output_forms import commands
+from tests.cli.test_output_forms import commands
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+REPOSITORY = Path(__file__).resolve().parents[2]
 OF_ALL_VERBS = {"--help", "--utc", "--local", "--relative", "--color", "--no-pager", "--pager"}
 """Options that docs/cli.md explains once."""
 OTHERS = {
