@@ -19,7 +19,7 @@ from tests.shape_examples import SURROUNDINGS, leaking, redacted, shape_examples
 
 RULES = Rules()
 EXAMPLES = list(shape_examples())
-ORDINARY = Path(__file__).with_name("ordinary_lines.txt").read_bytes().splitlines()
+ORDINARY = Path(__file__).parents[1].joinpath("ordinary_lines.txt").read_bytes().splitlines()
 """Made up by us after what installers and hosts log: words about secrets, and no secret."""
 LEAST_SURROUNDINGS = 12
 LEAST_WRAPPINGS = 60

@@ -15,7 +15,7 @@ import pytest
 from service_record.redaction import HostMask, HostSecrets, Rules, Secret, known_secrets
 from service_record.redaction.host_secrets import Contents, inline_files
 from testing.made_up import draw, pem, pull_secret
-from tests.test_redaction import redacted
+from tests.redaction.test_masking import redacted
 
 GZIP_AND_NO_MORE = b"\x1f\x8b\x08\0\0\0\0\0\0\3\xff"
 

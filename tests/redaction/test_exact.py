@@ -19,8 +19,8 @@ from service_record.redaction.secrets import forms as forms_of
 from service_record.redaction.secrets import is_searchable
 from service_record.redaction.types import merge_adjacent
 from testing.made_up import pem, pull_secret
+from tests.redaction.test_masking import redacted
 from tests.secret_forms import FORMS, PREFIX
-from tests.test_redaction import redacted
 
 _PULL_SECRET, _AUTHS = pull_secret()
 SECRETS: Final[Mapping[str, bytes]] = {

@@ -590,7 +590,7 @@ def test_password_of_a_preseed_is_masked_or_refused() -> None:
 
 @pytest.mark.parametrize("certain", [True, False])
 def test_search_of_a_block_misses_no_group_of_a_line(certain: bool) -> None:
-    texts = (Path(__file__).parent / name for name in ("secret_shapes.txt", "ordinary_lines.txt"))
+    texts = (Path(__file__).parents[1] / name for name in ("secret_shapes.txt", "ordinary_lines.txt"))
     lines = [line for text in texts for line in text.read_bytes().splitlines() if line][:5000]
     text = b"\n".join(lines)
     groups = {text[start:end]: found for start, end, found in patterns().suspects(text, certain=certain)}

@@ -20,10 +20,10 @@ from testing.clean_lines import clean_lines
 from testing.made_up import pem
 from tests.archives import COMPRESSIONS, member, tar
 from tests.builders import some
+from tests.redaction.test_exact import RULES, SECRETS, planted
+from tests.redaction.test_masking import redacted
 from tests.secret_forms import FORMS
 from tests.secret_shapes import EXAMPLES
-from tests.test_redaction import redacted
-from tests.test_redaction_exact import RULES, SECRETS, planted
 
 SECRET = SECRETS["kubeadmin-password"]
 TOKEN_RULES = Rules([Secret("kubeadmin-password", SECRET)])
