@@ -238,7 +238,8 @@ def exit_description(facts: Facts) -> str:
         command = f'"{visible(facts.command)}"'
         words = f"{words} of {command}" if words else f"{command} failed"
     if facts.location is not None:
-        words = f"{words} at {location_text(facts.location)}".lstrip()
+        near = "near" if facts.is_approximate else "at"
+        words = f"{words} {near} {location_text(facts.location)}".lstrip()
     return words
 
 

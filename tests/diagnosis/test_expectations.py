@@ -19,8 +19,8 @@ from service_record.diagnosis.units import (
     read_texts,
 )
 from service_record.display.analysis_document import analysis_document
-from service_record.display.sentences import verdict_sentence
-from service_record.history.outcome import Facts, Outcome
+from service_record.display.sentences import exit_description, verdict_sentence
+from service_record.history.outcome import Facts, Location, Outcome
 from service_record.record.entry import Malformed, Phase, Result
 from tests.builders import START, entry, failed_run, some
 from tests.diagnosis.test_diagnosis import history, running, succeeded
@@ -262,6 +262,11 @@ def test_a_failure_that_is_recorded_is_told_once() -> None:
     found = some(added([Unit(name="job.service", is_failed=True)], job=failed_run()))
     assert found.root is not None
     assert found.failed_units == ()
+
+
+def test_approximate_place_is_near() -> None:
+    facts = Facts(exit_code=1, location=Location(12, "main", "/usr/local/bin/job.sh"), is_approximate=True)
+    assert exit_description(facts) == "exit 1 near /usr/local/bin/job.sh:12 in main"
 
 
 def test_a_failure_of_which_no_record_says_how_is_explained_by_systemd() -> None:
