@@ -19,13 +19,15 @@ from typing import Final
 from packages.project import homepage, licences, maintainer
 from packages.stage import Package, place_package
 from packages.standalone.__main__ import leave_out
-from packages.standalone.glibc import needs_of, written
+from packages.standalone.glibc import host_libraries, needs_of, written
 from service_record.version import RELEASED, __version__
 
 _HERE: Final = Path(__file__).parent / "debian"
 _ZLIB: Final = "libz.so.1"
 """Of zlib1g. Debian wants its own copy of a library to be used. Other libraries stay in: their names
 differ between releases, and one package should install on all of them."""
+_LIBRARIES: Final = {"libexpat.so.1": "libexpat1"}
+"""Library that libpython may take from the host -> its package."""
 _RELEASED: Final = datetime.fromisoformat(RELEASED).replace(tzinfo=UTC)
 
 
@@ -50,6 +52,9 @@ def build_command(directory: Path, executable: Path) -> Path:
         place_package(Package.COMMAND, root, program)
         values = {
             "@GLIBC@": written(needs_of(program)[0].version),
+            "@LIBRARIES@": "".join(
+                f", {_LIBRARIES[name]}" for name in host_libraries(program) if name != _ZLIB
+            ),
             "@LICENCES@": "".join(f"\n   {line}" for line in licences()),
         }
         return _pack(Package.COMMAND, root, directory, _architecture(), values)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from packages.project import homepage, maintainer
-from packages.standalone.glibc import needs_of, written
+from packages.standalone.glibc import host_libraries, needs_of, written
 from service_record.version import RELEASED, __version__
 
 _HERE: Final = Path(__file__).parent
@@ -40,6 +40,8 @@ def build(directory: Path, executable: Path) -> list[Path]:
         definitions |= {"packager": maintainer(), **({"url_of_project": homepage()} if homepage() else {})}
         definitions["day_of_release"] = f"{_RELEASED:%a %b %d %Y}"
         definitions |= {"use_source_date_epoch_as_buildtime": "1", "clamp_mtime_to_source_date_epoch": "1"}
+        if libraries := host_libraries(executable):
+            definitions["libraries_of_executable"] = " ".join(f"{name}()(64bit)" for name in libraries)
         definitions["glibc_of_executable"] = written(needs_of(executable)[0].version)
         command = ["rpmbuild", "--quiet", "-bb", "--nodeps"]
         command += [text for pair in definitions.items() for text in ("--define", " ".join(pair))]

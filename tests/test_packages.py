@@ -15,7 +15,7 @@ from packages import deb, rpm
 from packages.manual import pages
 from packages.stage import Package, items_of
 from packages.standalone.__main__ import StandaloneError, leave_out
-from packages.standalone.glibc import needs_of, written
+from packages.standalone.glibc import host_libraries, needs_of, written
 from service_record.cli import main
 from service_record.deploy.delivered import Option, below, contents
 from service_record.record.directory import Records
@@ -178,6 +178,7 @@ def test_both_debian_packages_record_and_show_with_what_they_depend_on(
     fields = run("dpkg-deb", "--show", "--showformat", "${Depends}", command).split(", ")
     assert f"libc6 (>= {written(needs_of(program)[0].version)})" in fields
     assert f"service-record-shim (= {__version__})" in fields
+    assert ("libexpat1" in fields) == ("libexpat.so.1" in host_libraries(program))
     copy_libraries(root, (field.split(" ")[0] for field in fields if not field.startswith("service-record")))
 
     script = root / "usr/bin/job.sh"

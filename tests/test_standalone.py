@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from packages.standalone.__main__ import StandaloneError, oldest_libc
+from packages.standalone.glibc import host_libraries, needs, parsed, written
 from packages.standalone.glibc import inside as inside_of
-from packages.standalone.glibc import needs, parsed, written
 from service_record.version import __version__
 from tests.command_line import Answer, service_record
 from tests.programs import REPOSITORY
@@ -92,6 +92,8 @@ def test_make_says_which_glibc_it_needs_and_a_program_says_what_for(tmp_path: Pa
     names = {part.name for part in parts}
     assert reasons
     assert all(reason.strip().partition(":")[0] in names for reason in reasons)
+    taken = host_libraries(executable)
+    assert all(name in executable.with_name("make.txt").read_text() for name in taken)
     assert parsed(newest) <= parsed(str(os.confstr("CS_GNU_LIBC_VERSION")).removeprefix("glibc "))
 
 

@@ -27,7 +27,6 @@ from packages.standalone import glibc
 
 HERE: Final = Path(__file__).resolve().parent
 PYTHON_LIBRARY: Final = str(sysconfig.get_config_var("INSTSONAME") or "")
-LIBC: Final = re.compile(r"(libc|libm|libdl|libpthread|librt|libutil|ld-linux.*)\.so.*")
 # Imported by name only for other systems, other programs' tests, or colours of source code.
 LEFT_OUT: Final = (
     *("PyInstaller", "pip", "pkg_resources", "setuptools"),
@@ -67,11 +66,7 @@ def needed(library: Path, bundled: Iterable[str]) -> tuple[str, ...]:
     """Return which of the bundled libraries it needs. Raises StandaloneError if it needs one of the
     host's.
     """
-    output = subprocess.run(
-        ["readelf", "--dynamic", library], check=True, capture_output=True, text=True
-    ).stdout
-    names = re.findall(r"\(NEEDED\).*\[(.+)\]", output)
-    others = [name for name in names if not LIBC.fullmatch(name)]
+    others = [name for name in glibc.needed_libraries(library) if not glibc.LIBC.fullmatch(name)]
     missing = set(others) - {*bundled, PYTHON_LIBRARY}
     if missing:
         raise StandaloneError(f"{library.name} needs {', '.join(sorted(missing))}, which was not collected")
@@ -202,6 +197,8 @@ def build(target: Path) -> str:
         appended(launcher(work), root, path)
         libc = oldest_libc([path, *root.rglob("*.so*")], limit)
         summary = f"{target}: {path.stat().st_size / (1 << 20):.1f} MiB, needs glibc {libc}"
+        if libraries := glibc.host_libraries(path):
+            summary += f"; of the host it takes {', '.join(libraries)}"
         took = start_time(path)
         path.replace(target)
     return f"{summary}; --version takes {took:.0f} ms"

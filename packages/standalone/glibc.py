@@ -17,6 +17,7 @@ from typing import Final
 
 PLACE: Final = struct.Struct("<QQ")
 """The last bytes of an executable: where in it libpython begins, and how long it is."""
+LIBC: Final = re.compile(r"(libc|libm|libdl|libpthread|librt|libutil|ld-linux.*)\.so.*")
 _VERSION: Final = re.compile(r"\bGLIBC_(\d+(?:\.\d+)+)")
 _SYMBOL: Final = re.compile(r"\bUND (\S+?)@{1,2}GLIBC_(\d+(?:\.\d+)+)")
 
@@ -77,6 +78,24 @@ def needs_of(executable: Path) -> tuple[Need, ...]:
     """Return what the launcher and all libraries of an executable ask for, the newest first."""
     with TemporaryDirectory() as directory:
         return needs(inside(executable, Path(directory)))
+
+
+def host_libraries(executable: Path) -> tuple[str, ...]:
+    """Return the libraries besides glibc that libpython takes from the host.
+
+    They cannot be in the executable, which loads libpython first. Debian's libpython takes `libexpat.so.1`
+    and `libz.so.1`; one that is compiled with its own copies takes none.
+    """
+    with TemporaryDirectory() as directory:
+        python = next(file for file in inside(executable, Path(directory)) if file.name == "libpython")
+        return tuple(name for name in needed_libraries(python) if not LIBC.fullmatch(name))
+
+
+def needed_libraries(library: Path) -> list[str]:
+    """Return the names of the libraries that a library is linked with."""
+    command = ["readelf", "--dynamic", str(library)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return re.findall(r"\(NEEDED\).*\[(.+)\]", output)
 
 
 def main(executable: Path) -> None:

@@ -334,7 +334,9 @@ def _always(trouble: Trouble) -> Iterator[str]:
     if run.invocation_id is not None:
         yield f"journalctl _SYSTEMD_INVOCATION_ID={shlex.quote(run.invocation_id)}"
     elif run.boot_id is not None and re.fullmatch("[0-9a-f-]{32,36}", run.boot_id):
-        yield f"journalctl --boot={shlex.quote(run.boot_id)} --unit={unit}"
+        boot = f"journalctl --boot={shlex.quote(run.boot_id)}"
+        # A script that a shell started has no unit, and systemd before 232 tells a service no invocation.
+        yield f"{boot} --unit={unit}" if run.pid is None else f"{boot} _PID={run.pid} + _SYSTEMD_UNIT={unit}"
     else:
         yield f"journalctl --unit={unit}"
 

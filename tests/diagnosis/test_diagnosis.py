@@ -902,7 +902,10 @@ def test_commands_look_where_the_trouble_is() -> None:
     failed = attempt(0, failed_run())
     assert commands(diagnosis(a=failed)) == (journal,)
     plain = [replace(one, invocation_id=None) for one in failed]
-    assert commands(diagnosis(a=plain)) == (f"journalctl --boot={BOOT_ID} --unit=a.service",)
+    by_boot = f"journalctl --boot={BOOT_ID}"
+    assert commands(diagnosis(a=plain)) == (f"{by_boot} _PID=0 + _SYSTEMD_UNIT=a.service",)
+    from_upstream = [replace(one, pid=None) for one in plain]
+    assert commands(diagnosis(a=from_upstream)) == (f"{by_boot} --unit=a.service",)
     nowhere = root(diagnosis(a=[replace(one, boot_id=None) for one in plain]))
     assert next_commands(replace(nowhere, service="a b")) == ("journalctl --unit='a b.service'",)
     assert commands(diagnosis(HOUR, a=attempt(0, running()))) == ("systemctl status a.service", journal)
