@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeAlias
 import msgspec
 
 _GROUP: Final = re.compile(r"\(\?P?<([A-Za-z_]\w*)>")
-_UNUSUAL: Final = re.compile(r"(?a)\[:|\\[QpPxC\d]|\(\?\w*x")
+_UNUSUAL: Final = re.compile(r"(?a)\[:\^?[a-z]+:\]|\\[QpPxC\d]|\(\?\w*x")
 """Syntax that `_parse` does not know: [[:alpha:]], \\Q..\\E, \\p{Greek}, \\x{41}, (?x)."""
 _LEAST_NEEDLE_CHARACTERS: Final = 3
 _MOST_NEEDLES: Final = 12

@@ -112,6 +112,8 @@ TWELVE = tuple(f"{letter}of" for letter in "abcdefghijkl")
         (r"ab", ()),
         ("(", ()),
         (r"(?i)permission denied", ("permission denied",)),
+        (r"(?:^|[:\]] )out of memory", ("out of memory",)),
+        (r"[0-9]+: \[\[: not found", (": [[: not found",)),
         (r"first line\nsecond", ("first line",)),
         (r"a[]x]b*cde+fgh", ("cde",)),
         (r"(?P<name>abc|(?:def|g(?:hij|klm)))n", ("abc", "def", "hij", "klm")),
