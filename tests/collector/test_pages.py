@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from sqlalchemy import Connection, insert
@@ -22,7 +23,17 @@ from tests.pages import Page
 from tests.waiting import wait_for
 
 FAILED, LOOPING, DONE = "web03.dc2.example.com", "web07.dc2.example.com", "web05.dc2.example.com"
-EVERY = ("/", "/login", "/statistics", f"/hosts/{FAILED}", f"/hosts/{LOOPING}", f"/hosts/{FAILED}/analysis")
+EVERY = (
+    "/",
+    "/login",
+    "/groups",
+    "/groups?by=site",
+    "/?search=mirror",
+    "/statistics",
+    f"/hosts/{FAILED}",
+    f"/hosts/{LOOPING}",
+    f"/hosts/{FAILED}/analysis",
+)
 
 
 @pytest.fixture(scope="module")
@@ -291,6 +302,23 @@ def test_statistics_show_failures_of_steps(visitor: Visitor) -> None:
     assert "disk_setup" in page.texts("th")
     assert any("no disk for the hardware RAID" in text for text in page.texts("p"))
     assert not any("dc1" in text for text in page.texts("td"))
+
+
+@pytest.mark.parametrize(("by", "first"), [("site", "dc1"), ("group", "dc1/rack1"), ("release", "")])
+def test_groups_page_counts_hosts_by_verdict(visitor: Visitor, by: str, first: str) -> None:
+    page = visitor.page(f"/groups?by={by}")
+
+    totals = [node.text for node in page.all("td") if node.attributes["data-head"] == "Hosts"]
+    assert sum(map(int, totals)) == 30
+    assert not first or first in page.texts("a")
+
+
+def test_search_finds_hosts_by_any_field(visitor: Visitor) -> None:
+    for text, host in (("NO MIRROR", "web14.dc1"), ("web14", "web14.dc1"), ("over 14 boots", "web07.dc2")):
+        found = visitor.page(f"/?each=1&search={quote(text)}").texts("a")
+        assert any(name.startswith(host) for name in found), text
+        assert not any(name.startswith("web03.dc2") for name in found)
+    assert not any(name.startswith("web") for name in visitor.page("/?search=100%25_none").texts("a"))
 
 
 @pytest.mark.parametrize("path", EVERY)

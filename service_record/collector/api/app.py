@@ -61,6 +61,7 @@ PAGES: Final = (
     Route("/clusters/{cluster}", for_readers(cluster_page.get_cluster)),
     Route("/clusters/{cluster}/logs/{kind}", for_readers(bundle_calls.get_cluster_logs)),
     Route(f"/hosts/{{host}}/templates/{{template:{NUMBER}}}", for_readers(bundle_calls.show_template)),
+    Route("/groups", for_readers(table_pages.get_groups)),
     Route("/statistics", for_readers(table_pages.get_statistics)),
     Route("/fleet.csv", for_readers(fleet_page.get_export)),
     Route("/fleet.json", for_readers(fleet_page.get_export)),

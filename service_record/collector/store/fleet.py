@@ -4,6 +4,7 @@ Times are seconds since 1970 by the collector's clock.
 """
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,6 +20,7 @@ from service_record.collector.store.selecting import names_of, row_as, rows_as
 SHOWN_DONE: Final = 86_400.0
 """Hosts that were done earlier than this are hidden by default."""
 _ORDER: Final = ("failed", "looping", "stuck", "silent", "progressing", "done")
+_BAD: Final = ("failed", "looping", "stuck", "silent")
 _WILD: Final = {"*": "%", "?": "_", "%": r"\%", "_": r"\_", "\\": r"\\"}
 
 
@@ -42,6 +44,8 @@ class Filters:
     """The scope of a reader's token: only this group and its subgroups, regardless of other filters."""
     done_since: float | None = None
     """Only hosts whose latest build was not complete before this time."""
+    search: str = ""
+    """Only hosts with this text in one of the shown fields, regardless of case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,6 +399,41 @@ def groups(connection: Connection, confined_to: str = "") -> tuple[str, ...]:
     return tuple(connection.execute(named).scalars())
 
 
+@dataclass(frozen=True, slots=True)
+class RollUp:
+    """The hosts of one group, site or release."""
+
+    name: str
+    counts: Mapping[str, int]
+    """Number of hosts by verdict. All verdicts are included."""
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+
+class RollUpBy(StrEnum):
+    """What hosts are summed up by."""
+
+    SITE = "site"
+    """The first part of the group's name."""
+    GROUP = "group"
+    RELEASE = "release"
+
+
+def roll_up(connection: Connection, filters: Filters, by: RollUpBy) -> tuple[RollUp, ...]:
+    """Return the number of hosts of each verdict by group, site or release, most trouble first."""
+    column = hosts.c.release if by is RollUpBy.RELEASE else hosts.c.group
+    counted = select(column.label("name"), hosts.c.verdict, func.count().label("hosts"))
+    counted = counted.where(and_(true(), *_conditions(filters))).group_by(column, hosts.c.verdict)
+    sums: dict[str, Counter[str]] = {}
+    for row in connection.execute(counted):
+        name = row.name.partition("/")[0] if by is RollUpBy.SITE else row.name
+        sums.setdefault(name, Counter())[row.verdict] += row.hosts
+    rolled = [RollUp(name, dict.fromkeys(_ORDER, 0) | counts) for name, counts in sums.items()]
+    return tuple(sorted(rolled, key=lambda one: (-sum(one.counts[verdict] for verdict in _BAD), one.name)))
+
+
 def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
     conditions = []
     if filters.confined_to:
@@ -410,6 +449,9 @@ def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
         of = select(clusters.c.id).where(func.lower(clusters.c.name).in_(named))
         in_clusters = or_(installations.c.cluster_id.in_(named), installations.c.cluster_id.in_(of))
         conditions.append(hosts.c.id.in_(select(installations.c.host_id).where(in_clusters)))
+    if filters.search:
+        fields = ("name", "group", "release", "action", "verdict", "reason", "message")
+        conditions.append(or_(*(hosts.c[name].icontains(filters.search, autoescape=True) for name in fields)))
     if filters.done_since is not None:
         conditions.append(or_(hosts.c.ended_at.is_(None), hosts.c.ended_at >= filters.done_since))
     return conditions

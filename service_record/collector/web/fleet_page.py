@@ -42,6 +42,7 @@ ROWS: Final = 100
 """Hosts on one page."""
 _EXPORTED_AT_ONCE: Final = 1000
 _MOST_WORDS: Final = 50
+_MAX_SEARCH_CHARS: Final = 100
 _NAMES: Final = re.compile(r"[\s,]+")
 """The separators between the names of machines in one field."""
 
@@ -71,6 +72,7 @@ class FleetFilters(Filters):
             verdicts=tuple(verdict for verdict in VERDICTS if verdict in query.getlist("verdict")),
             clusters=field_values(query.getlist("cluster")),
             causes=field_values(query.getlist("cause")),
+            search=next(iter(field_values(query.getlist("search"))), "")[:_MAX_SEARCH_CHARS],
             each=query.get("each", "") not in {"", "0"},
             all=query.get("all", "") not in {"", "0"},
             after=after if after is not None and after.sort == sort else None,
@@ -84,6 +86,7 @@ class FleetFilters(Filters):
         fields += [("verdict", verdict) for verdict in self.verdicts]
         fields += [("cluster", cluster) for cluster in self.clusters]
         fields += [("cause", cause) for cause in self.causes]
+        fields += [("search", self.search)] * bool(self.search)
         fields += [("each", "1")] * self.each
         fields += [("all", "1")] * self.all
         fields += [("sort", self.sort)] * (self.sort is not Sort.VERDICT)
@@ -93,13 +96,14 @@ class FleetFilters(Filters):
     @property
     def is_narrowed(self) -> bool:
         """Return whether the filters leave out hosts."""
-        return bool(self.groups or self.machines or self.verdicts or self.clusters or self.causes)
+        return bool(
+            self.groups or self.machines or self.verdicts or self.clusters or self.causes or self.search
+        )
 
     @property
     def shows_clusters(self) -> bool:
         """Return whether clusters are shown above the hosts: all of them, or the requested ones."""
-        is_whole = self.after is None and not (self.groups or self.machines or self.verdicts or self.causes)
-        return is_whole or bool(self.clusters)
+        return bool(self.clusters) or (self.after is None and not self.is_narrowed)
 
     @property
     def is_grouped(self) -> bool:

@@ -1,4 +1,4 @@
-"""Pages with one table: statistics of steps, and mutes with forms to create and end them."""
+"""Pages with one table: hosts by group, statistics of steps, and mutes with forms to create and end them."""
 
 from http import HTTPStatus
 from typing import Final
@@ -15,13 +15,14 @@ from service_record.collector.api.serving import Serving, caller, plain_body
 from service_record.collector.domain.access import Grant
 from service_record.collector.domain.mutes import MuteKind, MuteScope
 from service_record.collector.domain.steps import readable
-from service_record.collector.store.fleet import groups
+from service_record.collector.store.fleet import Filters, RollUpBy, groups, roll_up
 from service_record.collector.web.fleet_page import field_values
 from service_record.collector.web.login import check_origin
 from service_record.collector.web.pages import page
 
 _DURATIONS: Final = ("1h", "4h", "8h", "1d", "3d", "7d", "30d")
 _LONGEST: Final = 255
+_MOST_SUMS: Final = 500
 _MOST: Final = 2**53
 
 
@@ -64,6 +65,24 @@ def _administrator(request: Request) -> tuple[Serving, Grant]:
     if not grant.may_administer:
         raise Refusal(HTTPStatus.FORBIDDEN, "this needs a token of kind admin: sign in with one")
     return serving, grant
+
+
+async def get_groups(request: Request) -> Response:
+    """`GET /groups?by=site|group|release`: the number of hosts of each verdict."""
+    serving, grant = caller(request)
+    word = request.query_params.get("by", "")
+    by = RollUpBy(word) if word in set(RollUpBy) else RollUpBy.GROUP
+    filters = Filters(confined_to=grant.confined_to)
+    sums = await serving.ask(lambda connection: roll_up(connection, filters, by))
+    return page(
+        "groups.html",
+        sums=sums[:_MOST_SUMS],
+        has_more=len(sums) > _MOST_SUMS,
+        by=by,
+        kinds=tuple(RollUpBy),
+        here="groups",
+        signed_in=grant.name or "session",
+    )
 
 
 async def get_statistics(request: Request) -> Response:
