@@ -15,6 +15,7 @@ from service_record.redaction import encodings, ordinary_words, types
 from service_record.redaction.over_lines import TRIGGER
 from service_record.redaction.secrets import SecretShape, expand_parts, shapes
 from service_record.redaction.syntax import (
+    SQL_TRIGGER,
     Document,
     Text,
     ValueSpan,
@@ -23,6 +24,7 @@ from service_record.redaction.syntax import (
     find_documents,
     prefix_end,
     quoted_parts,
+    sql_values,
     xml_values,
 )
 from service_record.redaction.types import MASK_BEGIN, Found, UnescapedText, mask_end, unescape
@@ -42,7 +44,7 @@ _PUBLIC_NAME: Final = re.compile(
     rb"""(?:["'`>\]\s:=?,({-]|string|base64)*$)"""
 )
 """Matches names whose values are not secret although they end in `key` or `id`: `public_key`, `token_id`."""
-_MIN_XML_BYTES: Final = 4
+_MIN_APART_BYTES: Final = 4
 _MIN_REPEATED_BYTES: Final = 12
 """A shorter value may occur elsewhere in its line by chance."""
 _NESTED: Final = frozenset(b"([")
@@ -54,6 +56,8 @@ _FAILURE: Final = re.compile(
 )
 """Matches the text before a name in an error message. The reason follows the colon there, not a value."""
 _LOCATION: Final = re.compile(rb"[A-Za-z0-9_./-]+:\d+(?::\d+)?[\]:]*")
+_PROGRAM: Final = re.compile(rb"[A-Za-z0-9_./@-]+(?:\[[0-9]+\])?")
+"""Matches the name of a program in an error message, with its process ID."""
 _LABEL: Final = re.compile(rb"[A-Za-z][A-Za-z0-9_.@\[\]-]*:")
 _URL: Final = re.compile(rb"[a-z][a-z0-9+.-]*://|[a-z][a-z_]{2,}=(?![=>])|[A-Za-z_][A-Za-z0-9_.-]*=\"")
 """Matches a URL or the next field of logfmt. Neither is a password."""
@@ -102,7 +106,7 @@ class Patterns:
         named = b"|".join(shape.named for shape in self.names)
         self.scanner = types.Finder(expand_parts(b"(?i:(" + named + b"))<<IS>>"), groups=True)
         self._bare = [types.Finder(b"(?i:" + shape.named + b")$") for shape in self.names]
-        others = {ENCODED: encodings.TRIGGER, WORDS: TRIGGER, TOKENS: encodings.ESCAPED}
+        others = {ENCODED: encodings.TRIGGER, WORDS: TRIGGER + b"|" + SQL_TRIGGER, TOKENS: encodings.ESCAPED}
         self._groups = _make_groups(every, others)
         certain = [shape for shape in every if shape.is_certain]
         self._certain = _make_groups(certain, {ENCODED: encodings.TRIGGER})
@@ -296,10 +300,8 @@ class LineReader:
             if not text.strip(b"\x02 \t\r,"):
                 return
             view = UnescapedText(text, [0], [0], view)
-        if groups & NAMES and not self._certain:
-            assigned = chain(
-                self._find_xml(text) if b"</" in text or b"/>" in text else (), self._find_assigned(text)
-            )
+        if groups & (NAMES | WORDS) and not self._certain:
+            assigned = chain(self._find_apart(text), self._find_assigned(text))
             for start, end, kind in _add_repeats(text, assigned):
                 found.append((view.place(start), view.place(end), kind))
         if depth < MAX_DEPTH:
@@ -342,12 +344,13 @@ class LineReader:
                         self._find_known(plain, found)
                     self._explore(plain or inside, depth + 1, found, texts)
 
-    def _find_xml(self, text: bytes) -> Iterator[Found]:
-        """Yield the secret texts and attributes of XML."""
-        for name, start, end in xml_values(text):
+    def _find_apart(self, text: bytes) -> Iterator[Found]:
+        """Yield the secret values of XML and SQL, whose names may be far away."""
+        xml = xml_values(text) if b"</" in text or b"/>" in text else ()
+        for name, start, end in chain(xml, sql_values(text)):
             for shape in self._patterns.shapes_named(name):
                 value = text[start:end]
-                if end - start >= _MIN_XML_BYTES and _is_secret(shape, value, is_quoted=True):
+                if end - start >= _MIN_APART_BYTES and _is_secret(shape, value, is_quoted=True):
                     if not ordinary_words.is_sentence(value):
                         yield start, end, shape.kind
                     break
@@ -441,8 +444,9 @@ def _is_value(  # noqa: PLR0911 - one return for each reason
     is_failure = _FAILURE.search(text, max(0, name - _MAX_NAME_BYTES), name) is not None
     if text[value.end : value.end + 1] == b":":  # the prefix of an error message, or a value in a sentence
         is_error = is_failure or ordinary_words.is_error(text[value.end + 1 :].lstrip())
-        is_sure = (shape.kind == "password" and secret.isalnum()) or ordinary_words.is_shuffled(secret)
-        return not is_error and is_sure and ordinary_words.is_random_value(secret)
+        is_word = secret.isalnum() or _PROGRAM.fullmatch(secret) is None
+        is_sure = (shape.kind == "password" and is_word) or ordinary_words.is_shuffled(secret)
+        return not is_error and is_sure and ordinary_words.is_password_without_separator(secret)
     if is_failure:
         is_log = secret.startswith(b"{") or _LOCATION.fullmatch(secret) is not None
         return not is_log and ordinary_words.is_random_value(secret)
@@ -450,7 +454,7 @@ def _is_value(  # noqa: PLR0911 - one return for each reason
     is_joined = text[value.start - 1 : value.start] == b":"
     is_field = is_joined and line.has_structure(name)
     is_prose = is_joined or _WORD_AFTER.match(text, value.end) is not None
-    return is_field or not is_prose or ordinary_words.is_random_value(secret)
+    return is_field or not is_prose or ordinary_words.is_password_without_separator(secret)
 
 
 def _is_scrambled(text: bytes, start: int) -> bool:

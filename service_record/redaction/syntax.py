@@ -16,8 +16,10 @@ from service_record.redaction.types import UnescapedText, mask_end, unescape
 
 _PREFIX: Final = re.compile(
     rb"(?:<\d{1,3}>)?(?:"
+    # syslog of RFC 5424
+    rb"1 \d{4}-\d\d-\d\dT\S+ \S+ \S+ \S+ \S+ (?:-|\[[^\]]*\]) "
     # syslog and journalctl: time, host, program
-    rb"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*) "
+    rb"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*) "
     rb"(?!(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR) )[A-Za-z0-9_.:-]+ [^\s:\[\]=\"'{]+(?:\[\d+\])?: "
     # container logs (CRI)
     rb"|\d{4}-\d\d-\d\dT\S+ (?:stdout|stderr) [FP] "
@@ -356,6 +358,28 @@ def xml_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
 def _unescaped_part(view: UnescapedText, start: int, end: int) -> UnescapedText:
     part = view.part(start, end)
     return unescape(part, is_quoted=True) or part
+
+
+SQL_TRIGGER: Final = rb"(?i:values)[ \t]*\("
+_SQL_INSERT: Final = re.compile(rb"(?i:\binto)\s+[^\s()']{1,128}\s*\(([^()']{1,4096})\)\s*(?i:values)\s*\(")
+_SQL_VALUE: Final = re.compile(
+    rb"\s*(?:[A-Za-z0-9_]{0,32}(?:\(\s*)?'((?:[^'\\]|''|\\.)*)'\s*\)?|[^,'()]*)\s*([,)])", re.DOTALL
+)
+
+
+def sql_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the column and the span of each string in the first row of an INSERT statement."""
+    for insert in _SQL_INSERT.finditer(text):
+        position = insert.end()
+        for column in insert[1].split(b","):
+            value = _SQL_VALUE.match(text, position)
+            if value is None:
+                break
+            if value[1]:
+                yield column.strip(b' \t`"[]'), *value.span(1)
+            if value[2] == b")":
+                break
+            position = value.end()
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,6 +251,8 @@ REPEATED = [
         b"password=\\nA1b",
         b"mysql -pa ",
         b" '\\'",
+        b"into password (",
+        b"into a(password) values ('",
     ),
 ]
 BEHIND_A_PASSWORD = [b"[", b"[{"]
