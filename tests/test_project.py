@@ -34,6 +34,7 @@ FROZEN_VERBS = {
         "follow",
         "hosts",
         "ignition",
+        "initrd",
     ),
     *("install", "mcp", "preflight", "report", "rotate", "run", "ship", "show", "snippet", "timeline"),
     *("triage", "uninstall", "validate"),

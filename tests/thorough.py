@@ -38,6 +38,7 @@ FILES: Final = (
     "tests/reporter/test_host_page.py",
     "tests/test_hostile_inputs.py",
     "tests/deploy/test_installing.py",
+    "tests/initramfs/test_boots.py",
     "tests/test_lasting.py",
     "tests/test_packages.py",
     "tests/test_patterns.py",

@@ -83,7 +83,7 @@ def command(*, kind: str, steps: tuple[str, ...], **options: Any) -> None:
             f"--host: {visible(values.host)} would be refused by the collector: {HOST_RULE}"
         )
     if values.url:
-        _check_url(values.url)
+        check_url(values.url)
     _check_kind(values, steps)
     _check_parameter(values)
     click.echo(snippet(kind, values, steps or STEPS.get(kind, ())), nl=False)
@@ -120,7 +120,7 @@ def _check_text(option: str, text: str) -> None:
         )
 
 
-def _check_url(url: str) -> None:
+def check_url(url: str) -> None:
     if split_url(url) is None or " " in url:
         raise click.UsageError("--url: not a URL of a collector; use http://HOST or https://HOST")
     if "?" in url or "#" in url or "@" in url:

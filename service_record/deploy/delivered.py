@@ -31,6 +31,18 @@ _PARTS: Final = ("service-record-failure.sh", "service-record-close.sh")
 """The files that these scripts read or run when a service has failed; they look for them in `templates`."""
 
 
+MODULE_FILES: Final = (
+    "service-record-initramfs.sh",
+    "module-setup.sh",
+    "failure-hook.sh",
+    "handover-hook.sh",
+)
+"""The scripts of dracut's module `service-record`, in `shell/initramfs`."""
+MODULE_UNITS: Final = tuple(
+    f"service-record-initramfs-{name}.service" for name in ("failure", "handover", "retry")
+)
+
+
 class Option(StrEnum):
     """The parts that can be installed; the values are the options of the command line."""
 
@@ -147,6 +159,7 @@ def _everything(layout: Layout, pages: Iterable[tuple[str, str]]) -> Iterator[It
     if layout.is_package:
         for name in ("service-record-metrics.service", "service-record-metrics.timer"):
             yield Item(f"{layout.units}/{name}", Option.REPORTER, _unit(name, layout))
+        yield from _dracut_module(layout)
     yield Item(f"{layout.units}/collector.service", Option.COLLECTOR, _unit("collector.service", layout))
 
 
@@ -166,6 +179,15 @@ def _script(path: str, name: str, layout: Layout) -> Item:
     if layout.is_package:
         data = data.replace(b"#!/usr/bin/env bash", b"#!/bin/bash", 1)
     return Item(path, Option.SHIM, data, _PROGRAM if data.startswith(b"#!") else _FILE)
+
+
+def _dracut_module(layout: Layout) -> Iterator[Item]:
+    """Yield dracut's module. Only packages have it: dracut looks for modules below `/usr/lib` alone."""
+    directory = f"{layout.prefix}/lib/dracut/modules.d/95service-record"
+    for name in MODULE_FILES:
+        yield Item(f"{directory}/{name}", Option.SHIM, source(f"shell/initramfs/{name}"), _PROGRAM)
+    for name in MODULE_UNITS:
+        yield Item(f"{directory}/{name}", Option.SHIM, source(f"units/initramfs/{name}"))
 
 
 def _reporter(layout: Layout) -> Iterator[Item]:

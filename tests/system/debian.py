@@ -52,25 +52,25 @@ class DebianMachine(Machine):
         yield from (f"--directory={self.disk}", "--resolv-conf=off", "--timezone=off")
 
 
-def rootfs() -> Path:
-    """The tree, made when it is not there; who comes meanwhile waits for it. Raises NoDebianError."""
-    recipe = " ".join((SUITE, *PACKAGES, "without", *_OF_NO_USE))
+def rootfs(packages: tuple[str, ...] = PACKAGES) -> Path:
+    """Return a tree with these packages. It is made once; others wait for it. Raises NoDebianError."""
+    recipe = " ".join((SUITE, *packages, "without", *_OF_NO_USE))
     tree = _CACHE / f"{SUITE}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
     _CACHE.mkdir(parents=True, exist_ok=True)
     with (_CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not tree.exists():
-            _make(tree)
+            _make(tree, packages)
     return tree
 
 
-def _make(tree: Path) -> None:
+def _make(tree: Path, packages: tuple[str, ...]) -> None:
     program = shutil.which("debootstrap", path=_PATH)
     if program is None:
         raise NoDebianError("debootstrap is not installed")
     part = tree.with_name("part")
     shutil.rmtree(part, ignore_errors=True)
-    command = [program, "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(part), *_mirror()]
+    command = [program, "--variant=minbase", f"--include={','.join(packages)}", SUITE, str(part), *_mirror()]
     try:
         done = subprocess.run(
             command,

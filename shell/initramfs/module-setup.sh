@@ -1,0 +1,41 @@
+#!/bin/bash
+# shellcheck disable=SC2154 # dracut sets moddir, initdir and systemdsystemunitdir
+# dracut's module service-record: record the units of the initramfs, and report its failure.
+# `dracut --add service-record` adds it; see service-record(1), `service-record initrd`.
+
+check() {
+  # Only when it is asked for: installing the package changes no initramfs.
+  return 255
+}
+
+depends() {
+  return 0
+}
+
+install() {
+  local unit
+  inst_multiple cat ln mkdir rm sed sleep
+  # bash sends over http where there is no curl.
+  inst_multiple -o curl bash dmesg
+  inst_simple "$moddir/service-record-initramfs.sh" /usr/lib/service-record/service-record-initramfs.sh
+  # Settings of this host: url, host, token, ca.pem, cluster, infra_env, host_id.
+  inst_multiple -o /etc/service-record/initramfs/*
+  inst_hook emergency 95 "$moddir/failure-hook.sh"
+  inst_hook shutdown-emergency 95 "$moddir/failure-hook.sh"
+  inst_hook pre-pivot 95 "$moddir/handover-hook.sh"
+  dracut_module_included systemd || return 0
+  for unit in failure retry handover; do
+    inst_simple "$moddir/service-record-initramfs-$unit.service" \
+      "$systemdsystemunitdir/service-record-initramfs-$unit.service"
+  done
+  for unit in failure retry; do
+    add_want emergency.target "$unit"
+    add_want dracut-emergency.service "$unit"
+  done
+  add_want initrd.target handover
+}
+
+add_want() { # <unit> <unit of ours>
+  mkdir -p "$initdir$systemdsystemunitdir/$1.wants"
+  ln -sf "../service-record-initramfs-$2.service" "$initdir$systemdsystemunitdir/$1.wants/"
+}
