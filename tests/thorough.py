@@ -34,6 +34,7 @@ FILES: Final = (
     "tests/export/test_export.py",
     "tests/cli/test_follow.py",
     "tests/read/test_live_file.py",
+    "tests/test_gatherers.py",
     "tests/test_growth.py",
     "tests/reporter/test_host_page.py",
     "tests/test_hostile_inputs.py",

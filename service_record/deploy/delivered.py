@@ -160,6 +160,8 @@ def _everything(layout: Layout, pages: Iterable[tuple[str, str]]) -> Iterator[It
         for name in ("service-record-metrics.service", "service-record-metrics.timer"):
             yield Item(f"{layout.units}/{name}", Option.REPORTER, _unit(name, layout))
         yield from _dracut_module(layout)
+        plugin = source("packages/sos_plugin.py")
+        yield Item(f"{layout.templates}/sos/service_record.py", Option.REPORTER, plugin)
     yield Item(f"{layout.units}/collector.service", Option.COLLECTOR, _unit("collector.service", layout))
 
 

@@ -167,7 +167,7 @@ def boot(
             env={"QEMU_MODULE_DIR": str(tree / "usr/lib/x86_64-linux-gnu/qemu")},
         )
         running = Boot(process, disk)
-        reader = threading.Thread(target=_read, args=(running,))
+        reader = threading.Thread(target=_read, args=(running, directory / "console"))
         reader.start()
         try:
             yield running
@@ -175,13 +175,15 @@ def boot(
             process.kill()
             process.wait()
             reader.join()
-            (directory / "console").write_bytes(running.console)
 
 
-def _read(running: Boot) -> None:
+def _read(running: Boot, file: Path) -> None:
+    """Keep the console, also in a file for whoever looks at a test that runs or has failed."""
     assert running.process.stdout is not None
-    while data := os.read(running.process.stdout.fileno(), 1 << 16):
-        running.console += data
+    with file.open("wb", buffering=0) as copy:
+        while data := os.read(running.process.stdout.fileno(), 1 << 16):
+            running.console += data
+            copy.write(data)
 
 
 def read_file(images: Images, disk: Path, path: str) -> bytes:
