@@ -8,7 +8,7 @@ import pytest
 from tests.shell.scripts import every_bash
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
-FOLDERS: Final = ("tests/fuzz/", "tests/torture/", "tests/endings/", "tests/matrix/")
+FOLDERS: Final = ("tests/fuzz/", "tests/initramfs/", "tests/torture/", "tests/endings/", "tests/matrix/")
 FILES: Final = (
     "tests/collector/test_demo.py",
     "tests/collector/test_durability.py",
@@ -39,7 +39,6 @@ FILES: Final = (
     "tests/reporter/test_host_page.py",
     "tests/test_hostile_inputs.py",
     "tests/deploy/test_installing.py",
-    "tests/initramfs/test_boots.py",
     "tests/test_lasting.py",
     "tests/test_packages.py",
     "tests/test_patterns.py",

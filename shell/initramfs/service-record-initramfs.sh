@@ -26,15 +26,11 @@ readonly ended_badly=d9b373ed55a64feb8242e02dbe79a49c
 
 main() { # <what> [argument...]
   case $1 in
-  failure | handover)
+  failure | retry | handover)
     read_settings
     [ "$enabled" = yes ] || return 0
     [ -d "$work" ] || mkdir -p "$work" || return 0
     "$1"
-    ;;
-  retry)
-    read_settings
-    [ "$enabled" = no ] || retry
     ;;
   record) record ;;
   post_by_bash) "$@" ;;
@@ -89,11 +85,13 @@ has_systemd() {
 }
 
 failure() {
+  rm -f "$work/report" "$work/recorded"
   since=0
   [ ! -r "$work/last-failure" ] || read -r since <"$work/last-failure"
   now=$(uptime_microseconds)
-  printf '%s\n' "$now" >"$work/last-failure"
   add_run failure
+  printf '%s\n' "$now" >"$work/last-failure"
+  : >"$work/recorded"
   read_cause
   say "the initramfs failed: $summary"
   last_lines "$cause" "$cause_invocation" 3 | while IFS= read -r line; do
@@ -106,7 +104,9 @@ failure() {
 }
 
 # Send the report again: an operator may bring up the network. After half an hour nobody waits for it.
+# On a very slow host `failure` may have been stopped by its time limit: then do its work, without a limit.
 retry() {
+  [ -e "$work/recorded" ] || failure
   [ -r "$work/report" ] || return 0
   tries=0
   while [ ! -e "$work/posted" ] && [ "$tries" -lt 120 ]; do
@@ -472,11 +472,13 @@ write_report() {
     ;;
   *)
     target=${url%/}/api/v1/hosts/$host/steps
-    printf '{"name":"Initramfs","label":"initramfs","status":"failed","boot":"%s","sequence":1,"time":"%s","logs":"%s"}' \
+    printf '{"name":"Initramfs","label":"initramfs","status":"failed","boot":"%s","time":"%s","logs":"%s"}' \
       "$boot" "$formatted" "$text" >"$work/report"
     ;;
   esac
   printf '%s\n' "$target" >"$work/target"
+  # A report that arrives twice counts once; another failure in this boot is another report.
+  printf '%s\n' "initramfs-$boot-$now" >"$work/key"
   printf '%s\n' "$type" >"$work/type"
 }
 
@@ -499,6 +501,7 @@ post() { # <seconds>
 
 post_by_curl() { # <seconds>
   read -r target <"$work/target"
+  read -r key <"$work/key"
   IFS= read -r type <"$work/type"
   header='Authorization: Bearer'
   case $target in
@@ -508,7 +511,7 @@ post_by_curl() { # <seconds>
   ca=''
   [ ! -r "$settings/ca.pem" ] || ca="cacert = \"$settings/ca.pem\""
   printf '%s\n' "${token:+header = \"$header $token\"}" "$ca" |
-    curl -sS -m "$1" --connect-timeout 5 -K - -H "Content-Type: $type" --data-binary "@$work/report" \
+    curl -sS -m "$1" --connect-timeout 5 -K - -H "Content-Type: $type" -H "Idempotency-Key: $key" --data-binary "@$work/report" \
       -o "$work/body" -w '%{http_code}\n' "$target" >"$work/answer" 2>"$work/error" || cat "$work/error" >"$work/answer"
 }
 
@@ -516,6 +519,7 @@ post_by_curl() { # <seconds>
 # shellcheck disable=SC3025
 post_by_bash() { # <seconds> <token>
   read -r target <"$work/target"
+  read -r key <"$work/key"
   IFS= read -r type <"$work/type"
   case $target in
   http://*) ;;
@@ -543,8 +547,8 @@ post_by_bash() { # <seconds> <token>
   guard=$!
   echo "no connection to $rest"
   if exec 3<>"/dev/tcp/${rest%%:*}/$port"; then
-    printf 'POST %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Type: %s\r\nContent-Length: %s\r\n%s\r\n%s' \
-      "$path" "$rest" "$type" "${#body}" "${2:+$header $2$end}" "$body" >&3
+    printf 'POST %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Type: %s\r\nIdempotency-Key: %s\r\nContent-Length: %s\r\n%s\r\n%s' \
+      "$path" "$rest" "$type" "$key" "${#body}" "${2:+$header $2$end}" "$body" >&3
     IFS=' ' read -r _ answer _ <&3
   fi
   kill "$guard"

@@ -19,7 +19,7 @@ from tests.system.debian import NoDebianError
 
 pytestmark = [
     pytest.mark.xdist_group("qemu"),  # one machine runs at a time
-    pytest.mark.timeout(1200),  # the first test installs Debian's packages
+    pytest.mark.timeout(1500),  # the first test installs Debian's packages
 ]
 HOST = "node1"
 NETWORK = ("rd.neednet=1", "ip=10.0.2.15::10.0.2.2:255.255.255.0::ens3:none")

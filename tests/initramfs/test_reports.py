@@ -1,0 +1,156 @@
+"""Reports of the initramfs to each kind of server, by each shell and client, without a boot."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service_record.deploy.delivered import source
+from tests.collector.serving import Served, served, settings_in
+from tests.programs import needs
+
+CLUSTER, HOST_ID = "11111111-2222-4333-8444-555555555555", "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"
+STARTING, NOT_STARTED = "7d4958e842da4a758f6c1cdc7b36dcc5", "be02cf6855d2428ba40df7e9d022f03d"
+EXITED, ENDED_BADLY = "98e322203f7a4ed290d09fe03c09fe15", "d9b373ed55a64feb8242e02dbe79a49c"
+STARTED = "39f53479d3a045ac8e11786248231fbf"
+SHELLS = {"dash": ["dash"], "bash": ["bash"], "busybox": ["busybox", "sh"]}
+LOGGED = 'GET "https://user:s3cr3t@h/?token=abc": \\ no such host'
+
+
+def event(seconds: int, kind: str, unit: str, **fields: str) -> str:
+    """Return a message of systemd as `journalctl --output=export` prints it."""
+    lines = {
+        "__REALTIME_TIMESTAMP": str(1_795_900_000_000_000 + seconds * 1_000_000),
+        "__MONOTONIC_TIMESTAMP": str(seconds * 1_000_000),
+        "MESSAGE_ID": kind,
+        "UNIT": unit,
+        "INVOCATION_ID": f"{len(unit):032x}",
+    }
+    return "".join(f"{name}={value}\n" for name, value in {**lines, **fields}.items()) + "\n"
+
+
+EVENTS = (
+    event(1, STARTING, "systemd-fsck@dev-disk\\x2dby.service"),
+    event(2, STARTED, "systemd-fsck@dev-disk\\x2dby.service", JOB_RESULT="done"),
+    event(3, STARTING, "ignition-fetch.service"),
+    event(4, EXITED, "ignition-fetch.service", EXIT_CODE="exited", EXIT_STATUS="1"),
+    event(5, ENDED_BADLY, "ignition-fetch.service", UNIT_RESULT="exit-code"),
+    event(5, NOT_STARTED, "ignition-fetch.service", JOB_RESULT="failed"),
+    event(6, NOT_STARTED, "sysroot.mount", JOB_RESULT="dependency"),
+)
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Iterator[Served]:
+    with served(settings_in(tmp_path / "collector")) as running:
+        yield running
+
+
+class Initramfs:
+    """The script with its directories below one of the test's, and a journal of its own."""
+
+    def __init__(self, root: Path, shell: str, client: str) -> None:
+        for program in (SHELLS[shell][0], client):
+            needs(program)
+        self.root = root
+        self.command = [*SHELLS[shell], str(root / "script.sh")]
+        programs = root / "bin"
+        for directory in ("bin", "run/systemd/system", "etc"):
+            (root / directory).mkdir(parents=True)
+        text = source("shell/initramfs/service-record-initramfs.sh").decode()
+        for path in ("/etc/service-record/initramfs", "/run/service-record", "/run/systemd", "/dev/console"):
+            text = text.replace(path, f"{root}{path}")
+        (root / "script.sh").write_text(text)
+        (root / "dev").mkdir()
+        (root / "events").write_text("".join(EVENTS))
+        (root / "logged").write_text(f"{LOGGED}\n")
+        (programs / "journalctl").write_text(
+            f"#!/bin/sh\ncase $* in\n*output=export*) cat {root}/events ;;\n*) cat {root}/logged ;;\nesac\n"
+        )
+        (programs / "journalctl").chmod(0o755)
+        for name in ("cat", "ln", "mkdir", "rm", "sed", "sleep", "sh", "bash", client):
+            (programs / name).unlink(missing_ok=True)
+            (programs / name).symlink_to(shutil.which(name) or "")
+
+    def fail(self, **settings: str) -> str:
+        """Run the script as before the emergency shell; return what it prints on the console."""
+        directory = self.root / "etc/service-record/initramfs"
+        directory.mkdir(parents=True)
+        for name, value in settings.items():
+            (directory / name).write_text(f"{value}\n")
+        program = shutil.which(self.command[0]) or ""
+        subprocess.run(
+            [program, *self.command[1:], "failure"],
+            check=True,
+            env={"PATH": str(self.root / "bin")},
+            timeout=60,
+        )
+        return (self.root / "dev/console").read_text()
+
+
+@pytest.mark.parametrize("client", ["curl", "bash"])
+@pytest.mark.parametrize("shell", SHELLS)
+def test_failed_unit_is_recorded_and_reported(
+    tmp_path: Path, collector: Served, shell: str, client: str
+) -> None:
+    initramfs = Initramfs(tmp_path / "initramfs", shell, client)
+    reader = collector.client()
+    console = initramfs.fail(url=collector.url, host="node1", token=reader.token)
+
+    assert f"reported to {collector.url}" in console
+    ((step,),) = (group["latest"] for group in reader.get("/api/v1/hosts/node1").json["steps"])
+    assert (step["label"], step["status"]) == ("initramfs", "failed")
+    assert step["logs"].startswith("initramfs failed: ignition-fetch.service (exit-code)")
+    assert "\\ no such host" in step["logs"]
+    assert not [word for word in ("s3cr3t", "abc", reader.token) if word in step["logs"]]
+
+    lines = (initramfs.root / "run/service-record/initramfs.json").read_text().splitlines()
+    entries = [json.loads(line) for line in lines]
+    ended = {e["stage"]: e for e in entries if e["phase"] == "stage end"}
+    assert ended["systemd-fsck@dev-disk\\x2dby"]["result"] == "success"
+    failed = ended["ignition-fetch"]
+    assert (failed["result"], failed["exitCode"], failed["serviceResult"]) == ("failure", 1, "exit-code")
+    assert (failed["timestamp"], failed["uptime"]) == ("2026-11-28T21:06:45.000Z", 5.0)
+    assert "sysroot.mount" not in ended
+    assert (entries[0]["phase"], entries[-1]["phase"]) == ("service start", "service end")
+    assert entries[-1]["result"] == "failure"
+
+
+@pytest.mark.parametrize("client", ["curl", "bash"])
+def test_assisted_service_gets_the_log(tmp_path: Path, collector: Served, client: str) -> None:
+    initramfs = Initramfs(tmp_path / "initramfs", "dash", client)
+    admin = collector.client()
+    console = initramfs.fail(
+        url=f"{collector.url}/api/assisted-install", token=admin.token, cluster=CLUSTER, host_id=HOST_ID
+    )
+
+    assert f"reported to {collector.url}" in console
+
+
+def test_update_call_gets_the_reason(tmp_path: Path, collector: Served) -> None:
+    initramfs = Initramfs(tmp_path / "initramfs", "dash", "curl")
+    admin = collector.client()
+    initramfs.fail(url=f"{collector.url}/api/update", host="node1", token=admin.token)
+
+    ((step,),) = (group["latest"] for group in admin.get("/api/v1/hosts/node1").json["steps"])
+    assert step["status"] == "failed"
+    assert step["name"].startswith("initramfs failed: ignition-fetch.service")
+
+
+def test_refused_report_is_said_on_the_console(tmp_path: Path, collector: Served) -> None:
+    initramfs = Initramfs(tmp_path / "initramfs", "dash", "curl")
+    console = initramfs.fail(url=collector.url, host="node1", token="srt_9_wrong")
+
+    assert f"not reported to {collector.url}: refused with 401" in console
+
+
+def test_nothing_happens_without_settings(tmp_path: Path) -> None:
+    initramfs = Initramfs(tmp_path / "initramfs", "dash", "bash")
+    before = sorted(initramfs.root.rglob("*"))
+    program = shutil.which("dash") or ""
+    for what in ("failure", "retry", "handover", "record"):
+        subprocess.run([program, *initramfs.command[1:], what], check=True, env={"PATH": ""})
+    assert sorted(initramfs.root.rglob("*")) == before
