@@ -17,6 +17,9 @@ umask 077
 readonly settings=/etc/service-record/initramfs
 readonly work=/run/service-record-initramfs
 readonly records=/run/service-record
+newline='
+'
+readonly newline
 # systemd's messages about units, by MESSAGE_ID: see sd-messages.h.
 readonly starting=7d4958e842da4a758f6c1cdc7b36dcc5
 readonly started=39f53479d3a045ac8e11786248231fbf
@@ -438,13 +441,15 @@ say() {
 
 # Write the body of the report, the type of its content, and where it goes.
 write_report() {
+  # A server that shortens the text keeps its end, so that what matters most is there.
   {
-    printf 'initramfs failed: %s\n' "$summary"
-    last_lines "$cause" "$cause_invocation" 20
     if has_systemd; then
-      printf '\nlast lines of the journal:\n'
+      printf 'last lines of the journal:\n'
       journalctl --boot --quiet --no-pager --output=short-monotonic --lines=40 2>/dev/null | mask
+      printf '\nlast lines of the failed unit:\n'
     fi
+    lines=$(last_lines "$cause" "$cause_invocation" 20)
+    printf '%s\n%s: %s\n' "$lines" "$summary" "${lines##*"$newline"}"
   } | sed 's/^\(.\{1000\}\).*/\1/' >"$work/log"
   format_time $((clock + now))
   boot=''
@@ -488,7 +493,8 @@ post() { # <seconds>
   if command -v curl >/dev/null 2>&1; then
     post_by_curl "$1"
   elif command -v bash >/dev/null 2>&1; then
-    bash "$0" post_by_bash "$1" "$token" >"$work/answer" 2>/dev/null
+    # Arguments can be seen by every process.
+    SERVICE_RECORD_TOKEN=$token bash "$0" post_by_bash "$1" >"$work/answer" 2>/dev/null
   else
     echo 'neither curl nor bash is in the initramfs' >"$work/answer"
   fi
@@ -507,7 +513,7 @@ post_by_curl() { # <seconds>
   case $target in
   */api/assisted-install*) header='X-Secret-Key:' ;;
   esac
-  # The token comes by standard input: arguments can be seen by every process.
+  # The token comes by standard input, for the same reason.
   ca=''
   [ ! -r "$settings/ca.pem" ] || ca="cacert = \"$settings/ca.pem\""
   printf '%s\n' "${token:+header = \"$header $token\"}" "$ca" |
@@ -517,7 +523,8 @@ post_by_curl() { # <seconds>
 
 # HTTP without TLS, by bash's own sockets. Only bash runs this function.
 # shellcheck disable=SC3025
-post_by_bash() { # <seconds> <token>
+post_by_bash() { # <seconds>
+  token=${SERVICE_RECORD_TOKEN-}
   read -r target <"$work/target"
   read -r key <"$work/key"
   IFS= read -r type <"$work/type"
@@ -548,7 +555,7 @@ post_by_bash() { # <seconds> <token>
   echo "no connection to $rest"
   if exec 3<>"/dev/tcp/${rest%%:*}/$port"; then
     printf 'POST %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Type: %s\r\nIdempotency-Key: %s\r\nContent-Length: %s\r\n%s\r\n%s' \
-      "$path" "$rest" "$type" "$key" "${#body}" "${2:+$header $2$end}" "$body" >&3
+      "$path" "$rest" "$type" "$key" "${#body}" "${token:+$header $token$end}" "$body" >&3
     IFS=' ' read -r _ answer _ <&3
   fi
   kill "$guard"
