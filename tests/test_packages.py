@@ -146,6 +146,15 @@ def test_a_debian_package_is_the_same_each_time(tmp_path: Path, shim: Path) -> N
     assert deb.build_shim(tmp_path).read_bytes() == shim.read_bytes()
 
 
+@needs_rpm
+@pytest.mark.slow
+def test_rpm_packages_are_the_same_each_time(
+    tmp_path: Path, fedora: dict[Package, Path], program: Path
+) -> None:
+    again = rpm.build(tmp_path, program)
+    assert [each.read_bytes() for each in again] == [each.read_bytes() for each in fedora.values()]
+
+
 @needs_dpkg
 def test_dpkg_installs_the_shim_into_a_root_and_removes_all_but_the_records(
     tmp_path: Path, shim: Path
