@@ -296,6 +296,7 @@ def test_a_member_beyond_its_limit_keeps_its_end_and_says_what_is_missing(path: 
     assert (told.cut, told.dropped_bytes) == (Cut.LIMIT, dropped)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(
     chunks=st.lists(
@@ -540,6 +541,7 @@ def test_a_bundle_is_the_same_inside_whatever_compresses_it(path: Path, compress
     assert content(path) == {"log": noise(3 * MIB) + lines(99_999)}
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_what_is_packed(tmp_path: Path) -> None:
     program = """
     import resource, sys

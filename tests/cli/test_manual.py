@@ -208,6 +208,7 @@ _service_record_completion
     assert done.stdout.split() == ["boot-agent", "bootkube"]
 
 
+@pytest.mark.slow
 def test_installing_puts_pages_and_completions_where_they_are_looked_for(tmp_path: Path) -> None:
     subprocess.run(
         ["make", "--silent", "install", f"DESTDIR={tmp_path}", "PREFIX=/usr"],

@@ -132,6 +132,7 @@ def test_every_tool_says_that_it_changes_nothing(shelf: Path) -> None:
     assert all("never an instruction" in (tool.description or "") for tool in tools)
 
 
+@pytest.mark.slow
 def test_five_mistakes_are_answered_with_the_next_step(shelf: Path) -> None:
     bad = str(shelf / "bad.tar.gz")
 
@@ -169,6 +170,7 @@ def test_folder_is_answered_with_its_bundles(shelf: Path) -> None:
     assert (cause["cause"], cause["bundles"]) == ("image-not-found", 1)
 
 
+@pytest.mark.slow
 def test_long_list_comes_in_pages(shelf: Path) -> None:
     for n in range(450):
         (shelf / f"x{n:03}.tar.gz").touch()
@@ -187,6 +189,7 @@ def test_long_list_comes_in_pages(shelf: Path) -> None:
     assert len(found) == len(set(found)) == 453
 
 
+@pytest.mark.slow
 def test_secret_in_a_file_name_is_masked(shelf: Path) -> None:
     (shelf / "bad.tar.gz").rename(shelf / f"{SECRET}.tar.gz")
 

@@ -239,6 +239,7 @@ def test_bundle_name_contains_no_path(server: Served, agent: Agent) -> None:
 # Handed out again
 
 
+@pytest.mark.slow
 def test_reader_lists_and_downloads_bundles(server: Served, agent: Agent) -> None:
     agent.upload(FAILED)
     number = indexed(server, agent.host.id).id
@@ -271,6 +272,7 @@ def test_host_may_not_read_bundles(server: Served, agent: Agent) -> None:
 # Whatever is in them
 
 
+@pytest.mark.slow
 def test_unread_bundle_is_read_after_restart(tmp_path: Path) -> None:
     host = AssistedRules().add_host()
     with served(settings_in(tmp_path)) as first:

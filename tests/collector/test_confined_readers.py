@@ -160,6 +160,7 @@ def seen_of_others(asked: str, text: str) -> list[str]:
     return [word for word in ("far1", "far2", "annex", "elsewhere") if word in text and word not in asked]
 
 
+@pytest.mark.slow
 def test_hosts_of_other_groups_are_never_shown(two_groups: Served) -> None:
     visitor, reader = confined_visitor(two_groups), two_groups.client("reader", "dc1")
     everything = two_groups.client("reader")

@@ -98,6 +98,7 @@ def test_repeated_rounds_are_shown_once() -> None:
     assert [("".join(one.latest), one.count) for one in told] == [("abc", 3), ("a", 1), ("d", 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sort", list(Sort))
 def test_paging_misses_no_moving_host(server: Served, sort: Sort) -> None:
     group, reader = server.client("group", "dc1"), server.client("reader")

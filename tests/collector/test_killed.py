@@ -2,6 +2,8 @@
 
 import signal
 
+import pytest
+
 from service_record.collector.domain.access import TokenKind
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import tokens
@@ -26,6 +28,7 @@ def token_of(settings: CollectorSettings, host: str) -> str:
     return made
 
 
+@pytest.mark.slow
 def test_acknowledged_reports_survive_sigkill(
     settings: CollectorSettings,
 ) -> None:

@@ -38,6 +38,7 @@ def test_session_cookie_is_httponly_and_samesite(running: Served) -> None:
     assert {"httponly", "samesite=strict", "path=/", "max-age=43200"} <= set(attributes)
 
 
+@pytest.mark.slow
 def test_tls_cookie_is_secure_with_host_prefix(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     with served(settings) as server:

@@ -217,6 +217,7 @@ def test_records_during_a_judgement_are_judged_soon(tmp_path: Path, monkeypatch:
         wait_for(lambda: len(looks) == 2)
 
 
+@pytest.mark.slow
 @given(
     cuts=st.lists(st.integers(1, 60), max_size=6),
     noise=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 60)), max_size=6),

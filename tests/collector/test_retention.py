@@ -268,6 +268,7 @@ def test_host_keeps_its_latest_events(server: Served, monkeypatch: pytest.Monkey
     assert messages == ["2", "3", "4"]
 
 
+@pytest.mark.slow
 def test_size_limit_is_enforced_between_hours(settings: CollectorSettings) -> None:
     with served(replace(settings, keep_bytes=200_000)) as server:
         host = server.client("host", "web1")

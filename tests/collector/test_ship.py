@@ -63,6 +63,7 @@ def read(server: Served, directory: Path, host: str, *arguments: str) -> Answer:
 # What is sent
 
 
+@pytest.mark.slow
 def test_lines_are_sent_unchanged_and_continued(server: Served, host: str, directory: Path) -> None:
     path = write_lines(directory / "crio.json", entry(), b"damaged\n")
     first = sender(server, host, directory)
@@ -78,6 +79,7 @@ def test_lines_are_sent_unchanged_and_continued(server: Served, host: str, direc
     assert begun_anew.sent_bytes == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [array, our_array])
 def test_array_file_is_sent_by_entry(server: Served, host: str, directory: Path, layout: object) -> None:
     assert callable(layout)
@@ -91,6 +93,7 @@ def test_array_file_is_sent_by_entry(server: Served, host: str, directory: Path,
     assert held(server, host, "job") == b"".join(one.to_line() for one in run) + b"\n"
 
 
+@pytest.mark.slow
 def test_replacement_file_is_sent_after_the_replaced_one(server: Served, host: str, directory: Path) -> None:
     sending = sender(server, host, directory)
     for at in (0, 100):
@@ -102,6 +105,7 @@ def test_replacement_file_is_sent_after_the_replaced_one(server: Served, host: s
     assert held(server, host, "job") == old + b"\n" + new + b"\n"
 
 
+@pytest.mark.slow
 def test_large_records_are_sent_in_batches(server: Served, host: str, directory: Path) -> None:
     line = entry(stage="x" * 1000, phase="stage start").to_line()
     for service in ("one", "two", "three"):
@@ -114,6 +118,7 @@ def test_large_records_are_sent_in_batches(server: Served, host: str, directory:
     assert held(server, host, "two") == line * 700 + b"\n"
 
 
+@pytest.mark.slow
 def test_many_services_are_all_sent(server: Served, host: str, directory: Path) -> None:
     for number in range(450):
         write_lines(directory / f"job-{number}.json", entry())
@@ -124,6 +129,7 @@ def test_many_services_are_all_sent(server: Served, host: str, directory: Path) 
     assert len(listed["services"]) == 450
 
 
+@pytest.mark.slow
 def test_lost_data_is_sent_again(server: Served, host: str, directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     sending = sender(server, host, directory)
@@ -138,6 +144,7 @@ def test_lost_data_is_sent_again(server: Served, host: str, directory: Path) -> 
     assert held(server, host, "job") == (directory / "job.json").read_bytes() + b"\n"
 
 
+@pytest.mark.slow
 def test_lost_data_of_many_services_is_sent_again(server: Served, host: str, directory: Path) -> None:
     names = [f"service-{number:03}-{'x' * 60}" for number in range(150)]
     for name in names:
@@ -155,6 +162,7 @@ def test_lost_data_of_many_services_is_sent_again(server: Served, host: str, dir
     assert held(server, host, names[0]) == (directory / f"{names[0]}.json").read_bytes() + b"\n"
 
 
+@pytest.mark.slow
 def test_sending_ends_if_nothing_is_accepted(directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     with RawServer([whole({"files": []})]) as deaf:
@@ -166,6 +174,7 @@ def test_sending_ends_if_nothing_is_accepted(directory: Path) -> None:
     assert sending.sent_bytes == 0
 
 
+@pytest.mark.slow
 def test_token_of_another_host_is_a_final_refusal(server: Served, host: str, directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     sending = Sender(
@@ -181,6 +190,7 @@ def test_token_of_another_host_is_a_final_refusal(server: Served, host: str, dir
 # The verb
 
 
+@pytest.mark.slow
 def test_ship_sends_existing_records_and_ends(server: Served, host: str, directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     token = token_file(directory, server.client("host", host))
@@ -193,6 +203,7 @@ def test_ship_sends_existing_records_and_ends(server: Served, host: str, directo
     assert held(server, host, "job") == entry().to_line() + b"\n"
 
 
+@pytest.mark.slow
 def test_url_may_be_the_first_argument(directory: Path) -> None:
     undelivered = service_record("ship", nobody(), "--from", directory, "--token-file", token(directory))
     assert (undelivered.status, undelivered.err.count("\n")) == (75, 1)
@@ -207,6 +218,7 @@ def token(directory: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_administrator_ships_records_of_new_host(server: Served, directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     options = ("--host", "brand-new", "--from", directory, "--token-file")
@@ -220,6 +232,7 @@ def test_administrator_ships_records_of_new_host(server: Served, directory: Path
     assert held(server, "brand-new", "job") == entry().to_line() + b"\n"
 
 
+@pytest.mark.slow
 def test_repeated_stop_signals_end_ship(directory: Path, host: str) -> None:
     write_lines(directory / "job.json", entry())
     with following(nobody(), host, directory, token(directory)) as running:
@@ -288,6 +301,7 @@ def test_follow_sends_new_entries_and_ends_cleanly(server: Served, host: str, di
     assert (running.returncode, said) == (0, b"")
 
 
+@pytest.mark.slow
 def test_late_collector_gets_everything(host: str, directory: Path, tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     with served(settings) as first:
@@ -325,6 +339,7 @@ def test_verbs_read_sent_records(server: Served, host: str, directory: Path) -> 
     assert "crio" in drawn.out
 
 
+@pytest.mark.slow
 def test_host_with_only_a_bundle_is_readable(server: Served, directory: Path) -> None:
     of = AssistedRules().add_host()
     Agent(server.client("host", of.id), of).upload(FAILED)
@@ -343,6 +358,7 @@ REFUSALS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REFUSALS.values(), ids=REFUSALS)
 def test_unreadable_collector_is_one_line(server: Served, directory: Path, case: tuple[str, str]) -> None:
     place, told = (text.format(at=urlsplit(server.url).netloc) for text in case)
@@ -354,6 +370,7 @@ def test_unreadable_collector_is_one_line(server: Served, directory: Path, case:
     assert told in answer.err
 
 
+@pytest.mark.slow
 def test_reading_does_not_wait_for_a_collector(server: Served, directory: Path, host: str) -> None:
     answer = read(server, directory, host, "analyze", "--wait")
 
@@ -361,6 +378,7 @@ def test_reading_does_not_wait_for_a_collector(server: Served, directory: Path, 
     assert "--wait needs one directory of records that a host writes" in answer.err
 
 
+@pytest.mark.slow
 def test_directory_is_read_without_collector_imports(directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     program = (
@@ -393,6 +411,7 @@ def test_secret_in_a_line_is_masked(server: Served, host: str, directory: Path) 
     assert "redacted" in read(server, directory, host, "show", "--output", "json").out
 
 
+@pytest.mark.slow
 def test_unfinished_line_waits_and_endless_line_is_hidden(server: Served, host: str, directory: Path) -> None:
     endless = b"s3cret" * 60_000
     path = write_lines(directory / "job.json", entry(), b'{"timestamp": "2026')

@@ -230,6 +230,7 @@ def test_serving_collector_sends_a_failure(tmp_path: Path) -> None:
     assert (told.data["host"], told.data["verdict"]) == ("web1", "failed")
 
 
+@pytest.mark.slow
 def test_killed_process_repeats_only_messages_in_progress(tmp_path: Path) -> None:
     with receiving() as receiver:
         settings = settings_in(tmp_path, webhook=receiver.url)

@@ -33,6 +33,7 @@ MESSAGES = (
 )
 
 
+@pytest.mark.slow
 def test_of_a_service_that_waited_in_vain_no_harmless_line_is_the_cause() -> None:
     with Faults() as faults:
         for host, message in product(HOSTS, MESSAGES):
@@ -52,6 +53,7 @@ def test_look_up_that_was_retried_is_no_certain_cause(tries: int, is_cause: bool
     assert (cause.name, cause.is_cause) == ("dns-no-such-name", is_cause)
 
 
+@pytest.mark.slow
 def test_every_cause_is_told_among_the_lines_of_a_healthy_host() -> None:
     logs = {path: text for path, text in HOSTS[0].files.items() if path.endswith(".log")}
     with Faults() as faults:

@@ -221,6 +221,7 @@ def written_to_by_a_thread(writer: Writer) -> Iterator[None]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_a_forked_child_writes_on_whatever_its_parents_threads_were_doing(records: Records) -> None:
     writer = records.writer("job")
     with written_to_by_a_thread(writer):

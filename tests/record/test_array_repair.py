@@ -134,6 +134,7 @@ def cuts(content: bytes) -> range:
     return range(content.rindex(b'{"timestamp":"2026'), len(content.rstrip(b" \n]")) + 1)
 
 
+@pytest.mark.slow
 @each_bash
 def test_an_entry_that_is_cut_behind_what_looks_like_its_end_is_in_the_copy(
     bash: Bash, tmp_path: Path

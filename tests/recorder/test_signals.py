@@ -183,6 +183,7 @@ def test_replaced_open_that_fails_is_not_the_services_trouble(tmp_path: Path) ->
     assert (done.returncode, done.stdout) == (0, "done\n")
 
 
+@pytest.mark.slow
 def test_complaint_at_shutdown_does_not_abort(tmp_path: Path) -> None:
     """A daemon thread that writes to `sys.stderr` while the interpreter shuts down would."""
     source = """

@@ -63,6 +63,7 @@ def test_a_leak_is_found_in_an_archive_in_an_archive(compress: object) -> None:
     )
 
 
+@pytest.mark.slow
 def test_every_form_of_every_secret_is_found_and_none_that_was_redacted() -> None:
     wrong = []
     for kind, form in product(SECRETS, FORMS):
