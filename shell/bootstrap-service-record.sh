@@ -100,7 +100,7 @@ __sr_reading=${BASH_ALIASES[__sr_reading]}
 __sr_limits=("${COMPREPLY[@]}")
 \builtin unset -v COMPREPLY
 \builtin unalias __sr_reading
-! \builtin unalias __sr_expanding 2>&- || __sr_reading+=A
+! \builtin unalias __sr_expanding 2>&- || __sr_reading+=@
 \builtin unset -f __sr_are_writable __sr_are_enabled
 
 # --- The public API ------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ __sr_begin() { # initializes the state; texts for entries are stored as JSON
     [layout]="${SERVICE_RECORDS_LAYOUT-}" [array_end]=0
     [sync]="${SERVICE_RECORDS_SYNC-}" [hung]=''
     [own]='' [ends_trap]='' [held]='' [frames]=''
-    [directory]="$PWD" [options]=''
+    [directory]="${PWD-}" [options]=''
     [home]="${BASH_SOURCE[0]%"${BASH_SOURCE[0]##*/}"}" # the directory of this file
     [sees_exit]='' [exit_line]='' [exit_command]=''
     [err]='' [err_ends]='' [err_command]='' [err_pipe]=''
@@ -268,11 +268,11 @@ __sr_begin() { # initializes the state; texts for entries are stored as JSON
   __sr_more='' # members of the next entry only
   __sr_torn=1  # the last line of the file may be incomplete
   __sr_trap_method=looks __sr_ulimit=''
-  [[ ${__sr[home]-} == /* ]] || __sr[home]=$PWD/${__sr[home]-}
+  [[ ${__sr[home]-} == /* ]] || __sr[home]=${PWD-}/${__sr[home]-}
   # The commands before and after the service's own commands in the EXIT trap.
   __sr_answer=' 2>&"${__sr_stderr[_${-//[!x]/}]-2}"'
   __sr_hook_begins='{ __sr_guarded __sr_on_exit '
-  __sr[hook]=$__sr_hook_begins'"$?" "$BASH_COMMAND" "$-"; }'$__sr_answer
+  __sr[hook]=$__sr_hook_begins'"$?" "${BASH_COMMAND-}" "$-"; }'$__sr_answer
   __sr[hook]+=" && { \\builtin true; }$__sr_answer; "
   __sr[tail]=$'\n'"{ __sr_guarded __sr_after_exit; }$__sr_answer"
   __sr_choose_path
@@ -304,7 +304,7 @@ __sr_read_position() { # DESCRIPTOR
 
 __sr_choose_path() {
   builtin local __sr_directory="${SERVICE_RECORDS_DIR:-/var/log/openshift}"
-  [[ $__sr_directory == /* ]] || __sr_directory=$PWD/$__sr_directory
+  [[ $__sr_directory == /* ]] || __sr_directory=${PWD-}/$__sr_directory
   ((${#__sr_directory} < 4096)) || __sr_directory=/dev/null # no file can have such a path
   __sr_choose_name
   if [[ ! -w $__sr_directory/$__sr_answer.json && ! -w $__sr_directory &&
@@ -339,7 +339,7 @@ __sr_read_unit() {
       __sr_answer=${__sr_group##*/}
       case $__sr_answer in
       *.scope) builtin break ;;
-      *.service) __sr_answer=${__sr_answer%.service} && builtin return 0 ;;
+      *.service) builtin return 0 ;;
       esac
       __sr_group=${__sr_group%/*}
     done
@@ -436,17 +436,20 @@ __sr_count_lost() { # after an entry that was not written, or not by the hot pat
   fi
 }
 
-# Like __sr_capture (see there), but uses the ignored SIGXFSZ and the free descriptors of
-# __sr_write.
+# Like __sr_capture (see there), with the ignored SIGXFSZ and the free descriptors of __sr_write. This
+# is part of the hot path. It does nothing if a file cannot be used. Then __sr_exit_trap stays empty,
+# and the caller calls __sr_look_at_traps.
 __sr_read_exit_trap() {
-  [[ ! ${__sr_more-}${__sr[ended]-} ]] && __sr_can_capture || builtin return 0
-  builtin local __sr_file=''
-  [[ ${TMPDIR+${TMPDIR@a}} == *r* ]] || builtin local TMPDIR=/dev/shm
-  __sr_moved=${__sr_free#* }
-  if ((__sr_bash > 501)); then
-    BASH_COMPAT=50 builtin trap -p EXIT {__sr_file}<<<0 2>&- >|"/proc/self/fd/$__sr_file"
-  else
+  [[ ! ${__sr_more-} && ${__sr_captures-} && ${BASHPID-} == "${__sr_pid-}" &&
+    ${BASH_COMPAT+${BASH_COMPAT@a}}${TMPDIR+${TMPDIR@a}} != *r* ]] || builtin return 0
+  builtin local __sr_file='' TMPDIR=/dev/shm
+  if ((__sr_bash <= 501)); then
+    __sr_moved=${__sr_free#* }
     builtin trap -p EXIT {__sr_file}<<<"$__sr_here" 2>&- >|"/proc/self/fd/$__sr_file"
+  else
+    ! builtin shopt -q varredir_close || builtin return 0
+    __sr_moved=${__sr_free#* }
+    BASH_COMPAT=50 builtin trap -p EXIT {__sr_file}<<<0 2>&- >|"/proc/self/fd/$__sr_file"
   fi && __sr_moved='' && builtin mapfile -t -u 9 __sr_exit_trap 9<&"$__sr_file"- ||
     __sr_discard_file
 }
@@ -523,23 +526,23 @@ __sr_escape() { # TEXT; sets __sr_answer to the content of a JSON string
 }
 
 # --- Traps, and the function `exit` --------------------------------------------------------------
-__sr_on_err() { # STATUS OPTIONS LINE COMMAND PIPESTATUS...; before the service's own ERR trap
-  if [[ $BASHPID == "${__sr_pid-}" ]]; then
-    if [[ ${__sr[ended]-} == later && $2 == *e* ]]; then
+__sr_on_err() { # STATUS LINE COMMAND PIPESTATUS...; before the service's own ERR trap
+  if [[ ${BASHPID-} == "${__sr_pid-}" ]]; then
+    if [[ ${__sr[ended]-} == later && -o errexit ]]; then
       __sr_end failure ",\"exitCode\":$1" # errexit ends the service's EXIT trap here
     fi
-    __sr[err_line]=$3 __sr[err_command]=${4:0:4096} __sr[err_pipe]='' __sr[err_status]=$1
-    builtin printf -v '__sr[err_pipe]' '%s ' "${@:5}"
+    __sr[err_line]=$2 __sr[err_command]=${3:0:4096} __sr[err_pipe]='' __sr[err_status]=$1
+    builtin printf -v '__sr[err_pipe]' '%s ' "${@:4}"
     __sr[err_pipe]=${__sr[err_pipe]% }
     __sr_err_functions=("${FUNCNAME[@]:2}") __sr_err_files=("${BASH_SOURCE[@]:2}")
-    __sr_err_lines=("$3" "${BASH_LINENO[@]:2}") __sr[err_ends]=
-    [[ $2 != *e* ]] || { __sr[err_ends]=1 && __sr_look_at_traps ends; }
+    __sr_err_lines=("$2" "${BASH_LINENO[@]:2}") __sr[err_ends]=
+    [[ ! -o errexit ]] || { __sr[err_ends]=1 && __sr_look_at_traps ends; }
   fi
   builtin return "$1"
 }
 
 __sr_on_exit_call() { # STATUS [ARGUMENT...]; called by `exit`, to note the line of the call
-  if [[ $BASHPID == "${__sr_pid-}" && $# -le 2 && ${2-} != --* ]]; then
+  if [[ ${BASHPID-} == "${__sr_pid-}" && $# -le 2 && ${2-} != --* ]]; then
     if [[ ${__sr[ended]-} == later ]]; then # in the service's EXIT trap
       __sr_answer=${2-$1}
       case ${__sr_answer#[-+]} in
@@ -593,7 +596,7 @@ __sr_adopt_traps() { # reads __sr_traps
   __sr_own=${__sr_own//"${__sr[tail]-}"/}
   [[ $__sr_own$__sr_err != *__sr_guarded* ]] || builtin return 0
   __sr_answer=' 2>&"${__sr_stderr[_${-//[!x]/}]-2}"'
-  __sr[err]='{ __sr_guarded __sr_on_err "$?" "$-" "$LINENO" "$BASH_COMMAND" "${PIPESTATUS[@]}"; }'
+  __sr[err]='{ __sr_guarded __sr_on_err "$?" "${LINENO-}" "${BASH_COMMAND-}" "${PIPESTATUS[@]-}"; }'
   __sr[err]+="$__sr_answer && { \\builtin true; }$__sr_answer; $__sr_err"
   [[ ${__sr_trap_method-} != ends ]] || builtin return 0
   __sr[own]=$__sr_own
@@ -620,7 +623,7 @@ __sr_adopt_traps() { # reads __sr_traps
 __sr_look_at_traps() { # [ends | tracks]; ends: the shell ends now; tracks: called by `trap`
   builtin local -a __sr_printed
   [[ ${__sr_trap_method-} == looks || ${__sr_trap_method-} == "${1-looks}" ]] &&
-    [[ $BASHPID == "${__sr_pid-}" ]] || builtin return 0
+    [[ ${BASHPID-} == "${__sr_pid-}" ]] || builtin return 0
   __sr_capture builtin trap -p EXIT
   [[ ${__sr_printed[0]-} != "trap -- '$__sr_hook_begins"* ]] || builtin return 0
   [[ ${__sr_trap_method-} != ends ]] || __sr_trap_method=looks
@@ -665,7 +668,7 @@ __sr_can_capture() {
   [[ ${__sr_captures-} && ${BASH_COMPAT+${BASH_COMPAT@a}} != *r* ]] &&
     [[ ${TMPDIR+${TMPDIR@a}} != *r* || -w $TMPDIR ]] &&
     [[ ${__sr_xfsz-} == child && ! ${__sr_ulimit-} ||
-      ${__sr_xfsz-} != child && $BASHPID == "${__sr_pid-}" ]] &&
+      ${__sr_xfsz-} != child && ${BASHPID-} == "${__sr_pid-}" ]] &&
     { ((__sr_bash < 502)) || ! builtin shopt -q varredir_close; }
 }
 
@@ -758,12 +761,12 @@ __sr_on_exit() { # STATUS COMMAND OPTIONS
   builtin local __sr_ended="$1" __sr_members=''
   builtin local -a __sr_printed
   [[ ! ${__sr_moved-} ]] || { __sr_load && __sr_restore_descriptors; }
-  [[ $BASHPID == "${__sr_pid-}" && ! ${__sr[ended]-} ]] || builtin return "$1"
+  [[ ${BASHPID-} == "${__sr_pid-}" && ! ${__sr[ended]-} ]] || builtin return "$1"
   __sr[ended]=1 __sr[options]=${3-}
   # Under `set -e`, a handler that fails here would end the shell before its end is recorded, and
   # bash 5.2 would print an internal error. (Without the shim, the handler would not run: the shell
   # would have ended.) __sr_guarded sets -e again.
-  [[ $- != *e* ]] || { builtin set +e && __sr_off+=e; }
+  [[ ! -o errexit ]] || { builtin set +e && __sr_off+=e; }
   __sr_printed[0]=''
   [[ ${__sr_trap_method-} != looks ]] || __sr_capture builtin trap -p EXIT
   [[ ${__sr_printed[0]-} == @(|"trap -- '${__sr[hook]-}"*) ]] ||
@@ -833,12 +836,12 @@ __sr_hold_term() {
 
 __sr_release_term() {
   [[ ${__sr[held]-} == never ]] || builtin trap - TERM
-  [[ ${__sr[held]-} != again || ${__sr[ends_trap]-} ]] || builtin kill -s TERM "$BASHPID"
+  [[ ${__sr[held]-} != again || ${__sr[ends_trap]-} ]] || builtin kill -s TERM "${BASHPID-}"
 }
 
 __sr_after_exit() { # the last command of the EXIT trap
-  [[ ${__sr[held]-} != again || $BASHPID != "${__sr_pid-}" ]] || builtin kill -s TERM "$BASHPID"
-  [[ ${__sr[ended]-} != later || $BASHPID != "${__sr_pid-}" ]] || __sr_end success ',"exitCode":0'
+  [[ ${__sr[held]-} != again || ${BASHPID-} != "${__sr_pid-}" ]] || builtin kill -s TERM "${BASHPID-}"
+  [[ ${__sr[ended]-} != later || ${BASHPID-} != "${__sr_pid-}" ]] || __sr_end success ',"exitCode":0'
 }
 
 __sr_end() { # RESULT MEMBERS
@@ -895,7 +898,7 @@ __sr_run_copy() { # in a nested subshell, as an EXIT trap does not run in a comm
     builtin trap '\builtin printf t' EXIT
     builtin printf c
     for __sr_answer in TERM ALRM USR1 USR2; do
-      builtin kill -s "$__sr_answer" "$BASHPID" || builtin exit
+      builtin kill -s "$__sr_answer" "${BASHPID-}" || builtin exit
     done
     builtin trap - EXIT
     builtin printf i
@@ -1004,14 +1007,14 @@ __sr_has_room() {
 # --- Sourcing ------------------------------------------------------------------------------------
 __sr_resume() { # sets the service's options again
   [[ $__sr_reading != *a* ]] || builtin set -a
-  [[ $__sr_reading != *A* ]] || builtin shopt -s expand_aliases
+  [[ $__sr_reading != *@* ]] || builtin shopt -s expand_aliases
   [[ $__sr_reading != *v* ]] || builtin set -v
   [[ $__sr_reading != *x* ]] || builtin set -x
 }
 
 # Keeps the text of the second half, 63 lines below: the file may be replaced before it is needed.
 [[ -f ${BASH_SOURCE[0]} ]] && # not where a pipe is sourced
-  \builtin mapfile -s "$((LINENO + 60))" -u 9 __sr_late 9<"${BASH_SOURCE[0]}" &&
+  \builtin mapfile -s "$((${LINENO-0} + 60))" -u 9 __sr_late 9<"${BASH_SOURCE[0]}" &&
   [[ ${__sr_late[0]-} == '# === Second half'* ]] || __sr_late=()
 __sr_late_from=0 __sr_starts='' __sr_unread=1
 if ((${#__sr_late[@]})); then
@@ -1025,9 +1028,9 @@ __sr_here=0
 
 # Sourcing again in the same run, or in a subshell of it, starts nothing. A child process, or the
 # program that replaced this one by `exec`, has no __sr_pid, unless the service exported it.
-if [[ ! ${__sr_pid-} || ${__sr_pid@a} == *x* || $__sr_pid != "$BASHPID" &&
+if [[ ! ${__sr_pid-} || ${__sr_pid@a} == *x* || $__sr_pid != "${BASHPID-$$}" &&
   $__sr_pid != "$$" ]]; then
-  __sr_pid=$BASHPID
+  __sr_pid=${BASHPID-$$}
   \builtin declare -g +x __sr_pid
   \builtin unset -v __sr __sr_stderr
   \builtin declare -gA __sr __sr_stderr
@@ -1212,7 +1215,7 @@ __sr_is_plain_trap() { # TEXT after the word `trap` in line __sr_index; may use 
   __sr_signals+='CHLD|CONT|TSTP|TTIN|TTOU|WINCH|[0-9]|[1-5][0-9])'
   __sr_signals="+(+([[:blank:]])$__sr_signals)*([[:blank:]])"
   [[ $__sr_next == $__sr_signals ]] &&
-    [[ $__sr_word != - || $- == *E* || $__sr_next != *ERR* ]]
+    [[ $__sr_word != - || -o errtrace || $__sr_next != *ERR* ]]
 }
 
 # Returns 0 if the traps of a sourced file are plain. Its path may contain the directory of the
@@ -1386,9 +1389,30 @@ __sr_locate() { # call | failure STATUS COMMAND; a failure may set __sr_command
 __sr_read_journal() {
   __sr_answer=
   [[ ${INVOCATION_ID-} ]] && builtin type -P journalctl >/dev/null || builtin return 0
-  __sr_apart journal-sync __sr_run 2 journalctl --sync
-  __sr_apart journal __sr_run 2 journalctl --quiet --no-pager --output=cat --lines=3 \
+  if [[ ${__sr_xfsz-} == child ]]; then
+    __sr_read_lines
+  else
+    __sr_apart journal __sr_read_lines
+  fi
+}
+
+__sr_read_lines() { # in a child
+  # Bash before 5.1 has no process substitution in POSIX mode.
+  builtin set +o posix
+  __sr_ask_journal journal-sync --sync
+  __sr_ask_journal journal --quiet --no-pager --output=cat --lines=3 \
     "_SYSTEMD_INVOCATION_ID=$INVOCATION_ID"
+  while [[ $__sr_answer == *$'\n' ]]; do __sr_answer=${__sr_answer%?}; done
+}
+
+# Bash does not wait for the process of a process substitution. Therefore __sr_run and the child that
+# it needs are not necessary here, and each failure saves two forks. A JOB is as in __sr_apart. The
+# eval parses `<(` only after POSIX mode was switched off.
+__sr_ask_journal() { # JOB ARGUMENT...
+  __sr_answer=
+  [[ ${__sr[hung]-} != *" $1 "* ]] || builtin return 0
+  builtin eval '\builtin read -r -t 2 -N 262144 __sr_answer < <(\exec journalctl "${@:2}")' ||
+    (($? <= 128)) || { builtin kill -KILL "$!" && __sr[hung]+=" $1 "; }
 }
 
 # --- Rare endings --------------------------------------------------------------------------------
@@ -1631,8 +1655,8 @@ __sr_make_room() {
 # since even SIGKILL does not end a program that hangs in NFS. The program keeps the pipe open on
 # descriptor 7, so `read` returns when it ends.
 __sr_run() { # SECONDS PROGRAM [ARGUMENT...]
-  # Programs need no other directories and no locale. (journalctl may be anywhere in PATH.)
-  [[ $2 == journalctl ]] || builtin local -x PATH=/usr/bin:/bin LC_ALL=C
+  # Programs need no other directories and no locale.
+  builtin local -x PATH=/usr/bin:/bin LC_ALL=C
   __sr_answer=
   builtin shopt -s lastpipe # only here, because __sr_find reads the service's setting
   builtin exec "${@:2}" 7>&1 >&"${__sr_to:-1}" |

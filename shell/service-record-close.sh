@@ -757,7 +757,7 @@ main() { # [UPTIME of the service's end] | --collect
   [[ $ended == +([0-9]).[0-9][0-9] ]] || read -r ended _ </proc/uptime
   ended=$((10#${ended/./}))
   __sr_read_unit
-  unit=$__sr_answer.service
+  unit=$__sr_answer
   [[ $unit != service-record-rotate.service ]] || return 0
   __sr_begin
   name=${__sr_record##*/} name=${name%.json} directory=${__sr_record%/*}

@@ -248,11 +248,12 @@ __sr_read_script() {
 }
 
 # Returns 0 if bash's line numbers for this frame are lines of the file. They are not in code that
-# `eval`, a trap or an alias runs, or in a function that `eval` defined. Sets __sr_first and
-# __sr_last to the first and last line of the function, or of the file.
+# `eval`, a trap or an alias runs, or in a function that `eval` defined. A trap for RETURN or DEBUG
+# is not visible here. In it, bash reports the line of a command that did not fail. Sets __sr_first
+# and __sr_last to the first and last line of the function, or of the file.
 __sr_frame_runs_file() {
   builtin local __sr_text=''
-  __sr_read_script && [[ ! ${BASH_ALIASES[*]} ]] || builtin return 1
+  __sr_read_script && [[ ! ${BASH_ALIASES[*]} && ${__sr[options]} != *T* ]] || builtin return 1
   __sr_first=1 __sr_last=${#__sr_script[@]}
   if [[ $__sr_function && $__sr_function != source ]]; then
     __sr_read_extent "$__sr_function" || builtin return 1
@@ -264,7 +265,8 @@ __sr_frame_runs_file() {
       builtin return 1
   fi
   for __sr_text in "${__sr_script[@]:__sr_first-1:${__sr_line:-$__sr_last}-__sr_first+1}"; do
-    [[ " $__sr_text " != *[!a-zA-Z0-9_-]eval[!a-zA-Z0-9_-]* ]] || builtin return 1
+    [[ " $__sr_text " != *[!a-zA-Z0-9_-]@(eval|RETURN|DEBUG)[!a-zA-Z0-9_-]* ]] ||
+      builtin return 1
   done
 }
 
@@ -498,7 +500,8 @@ __sr_needs_unset_variable() { # COMMAND
 }
 
 # Returns 0 if the command occurs once in this function and in no other function. With an empty
-# FUNCTION, returns 0 if it occurs in no function. Returns 1 if a function uses `source` or `eval`.
+# FUNCTION, returns 0 if it occurs in no function. Returns 1 if a function uses `source`, `eval` or
+# `trap` (a RETURN trap can fail after the last command).
 # Sets __sr_next to the line after the command, as `declare -f` prints it, and __sr_is_called if a
 # function calls this one.
 __sr_is_unique() { # FUNCTION COMMAND
@@ -515,7 +518,7 @@ __sr_is_unique() { # FUNCTION COMMAND
     [[ $__sr_defining != @(exit|record_service_*) ]] || builtin continue
     [[ ! $__sr_found || $__sr_next ]] || __sr_next=$__sr_text
     [[ " $__sr_text;" != *[!a-zA-Z0-9_]"$1"[!a-zA-Z0-9_]* ]] || __sr_is_called=1
-    [[ " $__sr_text" != *[\ \;\&\|\(]@(.|source|eval)\ * ]] || builtin return 1
+    [[ " $__sr_text" != *[\ \;\&\|\(]@(.|source|eval|trap)\ * ]] || builtin return 1
     [[ $__sr_text == *"$2"* ]] || builtin continue
     [[ $__sr_defining == "$1" && ! $__sr_found ]] || builtin return 1
     __sr_found=1

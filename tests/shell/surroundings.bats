@@ -267,11 +267,21 @@ END
 }
 
 @test "service runs unchanged with special variables unset" {
-  for name in EPOCHREALTIME EPOCHSECONDS BASHPID BASH_SOURCE FUNCNAME BASH_LINENO BASH_COMMAND LINENO SECONDS PATH HOME; do
+  for name in EPOCHREALTIME EPOCHSECONDS BASHPID BASH_SOURCE FUNCNAME BASH_LINENO BASH_COMMAND LINENO PIPESTATUS \
+    SECONDS PATH HOME PWD; do
     echo "unset $name"
-    write_service_with "unset $name"
+    write_service_with "set -Eu; unset $name; trap ': \$?' ERR"
+    unchanged odd.sh
+    write_service_with 'set -Eu' "unset $name"
     unchanged odd.sh
   done
+}
+
+@test "nocasematch changes no option of the service" {
+  write_service_with 'shopt -s nocasematch expand_aliases; set -E' ':' 'trap "false; echo \$-" EXIT; false; exit 3'
+  unchanged odd.sh
+  write_service_with 'shopt -s nocasematch; set -ea' ':' 'trap - ERR; alias one=false; one'
+  unchanged odd.sh
 }
 
 @test "variables that bash sets keep the values of the service" {

@@ -25,6 +25,7 @@ ORDINARY = (
     r"with\x2ddash",
     "restarted",
     "aware",
+    "aware.service",
     "aware-python",
     "daemon-of-a-user",
 )
@@ -56,7 +57,8 @@ def machine(shared_machine: Machine) -> Machine:
     )
     shared_machine.unit("partner", "ExecStart=/bin/sh -c 'sleep 1; exit 3'")
     shared_machine.unit("oneshot-of-a-user", ONESHOT, SLEEP, "DynamicUser=yes")
-    shared_machine.bash_service("aware", WORK)
+    for name in ("aware", "aware.service"):
+        shared_machine.bash_service(name, WORK)
     shared_machine.python_service("aware-python", "with service_record.service():\n    pass")
     shared_machine.unit("failing", ONESHOT, "ExecStart=/bin/false")
     shared_machine.bash_service("aware-stopped", "record_service_stage_start work; sleep infinity")
@@ -99,11 +101,11 @@ def machine(shared_machine: Machine) -> Machine:
         systemctl start --no-block hung-stat hung-systemctl short-of-time
         systemctl start daemon daemon-of-a-user bound restarted killed aware-stopped
         until grep -q '"stage start"' /var/log/openshift/aware-stopped.json; do sleep 0.05; done
-        for name in unaware dotted.name 'with\x2ddash' aware aware-python failing synced renamed large \
-          in-an-array; do systemctl start "$name" & done
+        for name in unaware dotted.name 'with\x2ddash' aware aware.service.service aware-python failing synced \
+          renamed large in-an-array; do systemctl start "$name" & done
         wait
         systemctl start slow-helper oneshot-of-a-user
-        rest aware aware-python large in-an-array
+        rest aware aware.service.service aware-python large in-an-array
         systemctl restart restarted
         systemctl kill --signal=KILL killed
         systemctl stop daemon aware-stopped
@@ -165,6 +167,10 @@ def test_end_is_recorded_once(machine: Machine, name: str, outcome: Outcome, req
     assert len(ends) == 1
     assert run.duration is not None
     assert machine.records.path(name).stat().st_mode & 0o777 == 0o640
+
+
+def test_unit_whose_name_ends_in_service_twice_has_one_record(machine: Machine) -> None:
+    assert [e.stage for e in machine.entries("aware_service") if e.phase == "stage end"] == ["work"]
 
 
 def test_shutdown_is_the_request_where_the_host_goes_down(machine: Machine) -> None:
