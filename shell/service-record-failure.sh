@@ -1,7 +1,7 @@
 # Finds the line where a bash service failed: service-record 0.2.0
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # variables of bootstrap-service-record.sh
-# shellcheck disable=SC2086,SC2206 # IFS and `set -f` are those of the shim
+# shellcheck disable=SC2053,SC2086,SC2206 # patterns; IFS and `set -f` are those of the shim
 #
 # bootstrap-service-record.sh reads this file when the service fails or misuses the shim. It uses
 # the file only if it is complete and has the shim's version: the first line names the version, and
@@ -21,7 +21,8 @@
 #   4. Function, without ERR: the line contains the last command, and no other line or function
 #      does. If the next command had run, it would now be the last command.
 #
-# Each rule requires that bash's line numbers belong to this file: see __sr_frame_runs_file.
+# Each rule requires that bash's line numbers belong to this file: see __sr_frame_runs_file. Rules 2
+# to 4 require that no trap for DEBUG or RETURN can have failed.
 #
 # A function whose name is a question, such as __sr_is_pipeline, returns 0 only if the answer is
 # certainly yes.
@@ -248,12 +249,11 @@ __sr_read_script() {
 }
 
 # Returns 0 if bash's line numbers for this frame are lines of the file. They are not in code that
-# `eval`, a trap or an alias runs, or in a function that `eval` defined. A trap for RETURN or DEBUG
-# is not visible here. In it, bash reports the line of a command that did not fail. Sets __sr_first
-# and __sr_last to the first and last line of the function, or of the file.
+# `eval`, a trap or an alias runs, or in a function that `eval` defined. Sets __sr_first and
+# __sr_last to the first and last line of the function, or of the file.
 __sr_frame_runs_file() {
   builtin local __sr_text=''
-  __sr_read_script && [[ ! ${BASH_ALIASES[*]} && ${__sr[options]} != *T* ]] || builtin return 1
+  __sr_read_script && [[ ! ${BASH_ALIASES[*]} ]] || builtin return 1
   __sr_first=1 __sr_last=${#__sr_script[@]}
   if [[ $__sr_function && $__sr_function != source ]]; then
     __sr_read_extent "$__sr_function" || builtin return 1
@@ -265,8 +265,17 @@ __sr_frame_runs_file() {
       builtin return 1
   fi
   for __sr_text in "${__sr_script[@]:__sr_first-1:${__sr_line:-$__sr_last}-__sr_first+1}"; do
-    [[ " $__sr_text " != *[!a-zA-Z0-9_-]@(eval|RETURN|DEBUG)[!a-zA-Z0-9_-]* ]] ||
-      builtin return 1
+    [[ " $__sr_text " != *[!a-zA-Z0-9_-]eval[!a-zA-Z0-9_-]* ]] || builtin return 1
+  done
+}
+
+# Returns 0 if no trap for DEBUG or RETURN can have failed. Functions do not see these traps. For a
+# command in such a trap, bash reports the line and the command before or after which the trap runs.
+__sr_has_no_hidden_trap() {
+  builtin local __sr_text='' __sr_set='*[[:blank:]]@(DEBUG|RETURN)*([A-Z0-9[:blank:]])?([;&|)}#]*)'
+  [[ ${__sr[options]} != *T* ]] || builtin return 1
+  for __sr_text in "${__sr_script[@]:__sr_first-1:__sr_line-__sr_first+1}"; do
+    [[ $__sr_text != *@(DEBUG|RETURN)* || $__sr_text != $__sr_set ]] || builtin return 1
   done
 }
 
@@ -347,7 +356,8 @@ __sr_use_err_frames() {
 # Rule 2. Returns 0 if the line and the command that the ERR trap reported are exact.
 __sr_is_err_line_exact() { # STATUS
   builtin local __sr_pipe="${__sr[err_pipe]}"
-  [[ $1 == "${__sr[err_status]}" ]] && __sr_frame_runs_file || builtin return 1
+  [[ $1 == "${__sr[err_status]}" ]] && __sr_frame_runs_file && __sr_has_no_hidden_trap ||
+    builtin return 1
   # Without -e, a failed command ends the script only if it is the last one or the ERR trap exits.
   [[ ${__sr[err_ends]} && ${__sr[options]} == *e* || ${__sr[exit_line]} ]] ||
     __sr_is_end_of_script || builtin return 1
@@ -450,7 +460,7 @@ __sr_search() { # COMMAND
     [[ ! $__sr_function ]] || __sr_use_frame 1
     builtin return 1
   fi
-  ((! __sr_trap_lines)) && ! builtin shopt -q lastpipe &&
+  ((! __sr_trap_lines)) && ! builtin shopt -q lastpipe && __sr_has_no_hidden_trap &&
     __sr_is_whole_line "$1" && __sr_runs_no_other_line "$1" &&
     __sr_is_unique "${__sr_function#source}" "$1" ||
     builtin return 1
@@ -515,7 +525,7 @@ __sr_is_unique() { # FUNCTION COMMAND
       __sr_defining=${__sr_text%' () '}
       builtin continue
     fi
-    [[ $__sr_defining != @(exit|record_service_*) ]] || builtin continue
+    [[ $__sr_defining != @(exit|trap|record_service_*) ]] || builtin continue
     [[ ! $__sr_found || $__sr_next ]] || __sr_next=$__sr_text
     [[ " $__sr_text;" != *[!a-zA-Z0-9_]"$1"[!a-zA-Z0-9_]* ]] || __sr_is_called=1
     [[ " $__sr_text" != *[\ \;\&\|\(]@(.|source|eval|trap)\ * ]] || builtin return 1
