@@ -436,9 +436,9 @@ __sr_count_lost() { # after an entry that was not written, or not by the hot pat
   fi
 }
 
-# Like __sr_capture (see there), with the ignored SIGXFSZ and the free descriptors of __sr_write. This
-# is part of the hot path. It does nothing if a file cannot be used. Then __sr_exit_trap stays empty,
-# and the caller calls __sr_look_at_traps.
+# Like __sr_capture (see there), with the ignored SIGXFSZ and the free descriptors of __sr_write.
+# This is part of the hot path. It does nothing if a file cannot be used. Then __sr_exit_trap stays
+# empty, and the caller calls __sr_look_at_traps.
 __sr_read_exit_trap() {
   [[ ! ${__sr_more-} && ${__sr_captures-} && ${BASHPID-} == "${__sr_pid-}" &&
     ${BASH_COMPAT+${BASH_COMPAT@a}}${TMPDIR+${TMPDIR@a}} != *r* ]] || builtin return 0
@@ -840,12 +840,13 @@ __sr_release_term() {
 }
 
 __sr_after_exit() { # the last command of the EXIT trap
-  [[ ${__sr[held]-} != again || ${BASHPID-} != "${__sr_pid-}" ]] || builtin kill -s TERM "${BASHPID-}"
-  [[ ${__sr[ended]-} != later || ${BASHPID-} != "${__sr_pid-}" ]] || __sr_end success ',"exitCode":0'
+  [[ ${BASHPID-} == "${__sr_pid-}" ]] || builtin return 0
+  [[ ${__sr[held]-} != again ]] || builtin kill -s TERM "$BASHPID"
+  [[ ${__sr[ended]-} != later ]] || __sr_end success ',"exitCode":0'
 }
 
 __sr_end() { # RESULT MEMBERS
-  __sr[ended]=1
+  __sr[ended]=1 __sr_trap_method=''
   [[ ! ${__sr_open_stage-} ]] || __sr_append 'stage end' "$1" "$2"
   __sr_append "${__sr[kind]-} end" "$1" "$2"
   __sr_sync
@@ -1405,9 +1406,9 @@ __sr_read_lines() { # in a child
   while [[ $__sr_answer == *$'\n' ]]; do __sr_answer=${__sr_answer%?}; done
 }
 
-# Bash does not wait for the process of a process substitution. Therefore __sr_run and the child that
-# it needs are not necessary here, and each failure saves two forks. A JOB is as in __sr_apart. The
-# eval parses `<(` only after POSIX mode was switched off.
+# Bash does not wait for the process of a process substitution. Therefore __sr_run and the child
+# that it needs are not necessary here, and each failure saves two forks. A JOB is as in __sr_apart.
+# The eval parses `<(` only after POSIX mode was switched off.
 __sr_ask_journal() { # JOB ARGUMENT...
   __sr_answer=
   [[ ${__sr[hung]-} != *" $1 "* ]] || builtin return 0

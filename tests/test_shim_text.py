@@ -30,7 +30,7 @@ def test_second_half_is_kept_from_its_first_line() -> None:
     [(number, distance)] = [
         (number, int(found[1]))
         for number, line in enumerate(LINES, start=1)
-        if (found := re.search(r"-s \"\$\(\(LINENO \+ (\d+)\)\)\"", line)) is not None
+        if (found := re.search(r"-s \"\$\(\(\$\{LINENO-0\} \+ (\d+)\)\)\"", line)) is not None
     ]
     half = number + distance
     assert LINES[half].startswith("# === Second half")
