@@ -272,6 +272,9 @@ END
     echo "unset $name"
     write_service_with "set -Eu; unset $name; trap ': \$?' ERR"
     unchanged odd.sh
+  done
+  for name in BASHPID BASH_COMMAND LINENO; do
+    echo "unset $name after sourcing"
     write_service_with 'set -Eu' "unset $name"
     unchanged odd.sh
   done
