@@ -101,8 +101,8 @@ def machine(shared_machine: Machine) -> Machine:
         systemctl start --no-block hung-stat hung-systemctl short-of-time
         systemctl start daemon daemon-of-a-user bound restarted killed aware-stopped
         until grep -q '"stage start"' /var/log/openshift/aware-stopped.json; do sleep 0.05; done
-        for name in unaware dotted.name 'with\x2ddash' aware aware.service.service aware-python failing synced \
-          renamed large in-an-array; do systemctl start "$name" & done
+        for name in unaware dotted.name 'with\x2ddash' aware aware.service.service aware-python failing \
+          synced renamed large in-an-array; do systemctl start "$name" & done
         wait
         systemctl start slow-helper oneshot-of-a-user
         rest aware aware.service.service aware-python large in-an-array
