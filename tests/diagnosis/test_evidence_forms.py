@@ -557,3 +557,26 @@ def test_journal_lines_in_other_text_belong_to_their_service() -> None:
     evidence = scanner.evidence()
     assert [line.text for line in evidence.own["frob"]][:2] == ["Looking for sprockets", TELLING]
     assert "frob.service" in evidence.unit_logs
+
+
+SUPPORTCONFIG = """\
+#==[ Command ]======================================#
+# /bin/df -h
+Filesystem      Size  Used Avail Use% Mounted on
+/dev/sda2        40G   40G     0 100% /
+
+#==[ Configuration File ]===========================#
+# /etc/resolv.conf
+search lab.example.net
+nameserver 192.0.2.53
+"""
+
+
+def test_facts_of_supportconfig_are_those_of_the_host() -> None:
+    scanner = Scanner(LineSet(()), {}, Era())
+    text = io.BytesIO(SUPPORTCONFIG.encode())
+    scanner.read("scc_node7_260302/network.txt", text.read)
+    facts = scanner.evidence().facts
+    server = facts.all("nameserver")
+    assert [(one.value, one.place.line) for one in server] == [("192.0.2.53", 9)]
+    assert [one.of for one in facts.all("full")] == ["/"]

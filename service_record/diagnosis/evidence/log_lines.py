@@ -7,6 +7,7 @@ Patterns are plain strings: `re` compiles each on first use, and without files n
 """
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -229,6 +230,26 @@ def classify_file(path: str, head: bytes = b"") -> LogStream | None:
 _JOURNALS: Final = frozenset(
     {FileForm.JOURNAL, FileForm.JOURNAL_JSON, FileForm.JOURNAL_EXPORT, FileForm.JOURNAL_VERBOSE}
 )
+
+
+_SECTION: Final = rb"(?m)^#==\[ [A-Z][^\n]{0,80}\n# (?P<source>[^\n]{1,200})\n"
+
+
+def split_sections(text: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the facts in a file of supportconfig, which joins files and the output of commands.
+
+    Each fact is its name as in `classify_file`, and its text after as many empty lines as stand before it.
+    """
+    sections = list(re.finditer(_SECTION, text))
+    for number, section in enumerate(sections):
+        words = section["source"].decode(errors="replace").removeprefix("/bin/cat ").split()
+        words[:1] = [words[0].rpartition("/")[2]] if words else []
+        names = ("_".join(words[:count]) for count in range(len(words), 0, -1))
+        name = next((name for name in names if re.search(_FACTS, name)), None)
+        if name is not None:
+            end = sections[number + 1].start() if sections[number + 1 :] else len(text)
+            before = text.count(b"\n", 0, section.end())
+            yield name, "\n" * before + text[section.end() : end].decode(errors="replace")
 
 
 def _installer_services(path: str) -> tuple[str, ...]:

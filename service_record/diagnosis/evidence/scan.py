@@ -35,6 +35,7 @@ from service_record.diagnosis.evidence.log_lines import (
     find_home,
     find_top,
     log_line,
+    split_sections,
 )
 from service_record.diagnosis.evidence.notable import NOTABLE, NotableLines
 from service_record.diagnosis.line_patterns import LineSet, end_of_line
@@ -46,6 +47,8 @@ _BLOCK_BYTES: Final = 1 << 18
 _MAX_LINE_BYTES: Final = 1 << 14
 _MAX_TOTAL_FACT_BYTES: Final = 8 << 20
 """Limit for all fact files together."""
+_MAX_JOINED_BYTES: Final = 1 << 20
+"""Only the beginning of a file that joins many facts is read for them."""
 _FIRST_KEPT: Final = 8
 _LAST_KEPT: Final = 24
 """The number of first and last matches kept for each test in each file."""
@@ -169,6 +172,9 @@ class Scanner:
         if stream is None:
             return
         read = _rejoin(head, read)
+        joined = bytearray()
+        if b"#==[ " in head and not stream.host:
+            read = _copy_beginning(read, joined)
         if stream.kind == FACTS:
             self._read_facts(stream, read)
             return
@@ -190,6 +196,7 @@ class Scanner:
         if last:
             self._ends[stream] = number, last.rstrip(b"\n").rpartition(b"\n")[2][:_MAX_LINE_BYTES]
         self._lines += number
+        self._texts += ((path, name, text) for name, text in split_sections(bytes(joined)))
 
     def _read_facts(self, stream: LogStream, read: Callable[[int], bytes]) -> None:
         if stream.host:
@@ -357,6 +364,17 @@ def _number_lines(
         number += block.count(b"\n", at, start)
         yield number, block[start : min(end, start + _MAX_LINE_BYTES)], of
         at = start
+
+
+def _copy_beginning(read: Callable[[int], bytes], copy: bytearray) -> Callable[[int], bytes]:
+    """Return a read function that also adds the beginning of the file to `copy`."""
+
+    def read_and_copy(size: int) -> bytes:
+        data = read(size)
+        copy.extend(data[: _MAX_JOINED_BYTES - len(copy)])
+        return data
+
+    return read_and_copy
 
 
 def _rejoin(head: bytes, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
