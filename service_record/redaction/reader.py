@@ -501,9 +501,8 @@ def _iterate_matches(
     is_more = False
     while match is not None:
         value = next((text[start:end] for start, end in match[1:] if start >= 0), b"")
-        if not (
-            is_more and _PORT.fullmatch(value)
-        ):  # another program in the command may have the same option
+        # A port is an option of another program in the same command: `sshpass -p … ssh -p 22`.
+        if not (is_more and _PORT.fullmatch(value)):
             yield match
         begin, position = match[0]
         position += begin == position

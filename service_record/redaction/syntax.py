@@ -71,6 +71,16 @@ class _OpenContainer:
     label: bytes = b""
     value: Leaf | None = None
 
+    def add(self, key: bytes, leaf: Leaf, text: bytes | None) -> None:
+        """Remember a leaf that is the name of another one, or that has such a name."""
+        if key in _LABELLED:
+            self.value = leaf
+            leaf.name = self.outer or key
+        elif self.value is None and key.endswith(_LABELLED[1]):
+            self.value = leaf
+        elif text is not None and (key in _LABELS or (not self.label and key.endswith(_LABELS[2:]))):
+            self.label = text
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -95,7 +105,7 @@ _TOKEN: Final = re.compile(
 _STRING, _COLON, _OPEN, _CLOSE, _COMMA, _SCALAR = range(1, 7)
 _LABELS: Final = (b"name", b"key", b"Name", b"Key")
 _LABELLED: Final = (b"value", b"Value")
-"""The ends of the keys of a name and of its value: `{"ParameterKey": …, "ParameterValue": …}`."""
+"""The keys of a name and of its value. Those with a capital may end a key: `{"ParameterKey": …}`."""
 
 
 @lru_cache(maxsize=16)
@@ -144,11 +154,7 @@ def _read_document(  # noqa: C901 - one branch for each kind of token
         if kind in (_STRING, _SCALAR):
             leaf = Leaf(*token.span(kind), is_string=kind == _STRING, name=name or current.name)
             leaves.append(leaf)
-            if name.endswith(_LABELS) and leaf.is_string:
-                current.label = token[_STRING]
-            elif name.endswith(_LABELLED):
-                current.value = leaf
-                leaf.name = current.outer if name in _LABELLED and current.outer else leaf.name
+            current.add(name, leaf, token[_STRING])
         elif kind == _OPEN:
             open_.append(current)
             is_array = token[_OPEN] == b"["

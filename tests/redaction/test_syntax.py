@@ -82,6 +82,8 @@ RULES = Rules()
         "<key>password</key><string>«correct horse»</string>",
         '{"password": {"value": "«a;B,c#1»", "version": 2}}',
         '[{"ParameterKey": "DbPassword", "ParameterValue": "«a;B,c#1»"}]',
+        '{"name": "DB_PASSWORD", "displayName": "x", "value": "«a;B,c#1»", "defaultValue": "y"}',
+        '{"filename": "/etc/passwd", "maxValue": "4096 bytes"}',
         '- {name: DB_PASSWORD, value: "«a;B\\",c#1»"}',
         "2026-11-21 00:54:19,123 INFO password: «Mi$NBonR$</j;=>^»",
         "password\t[success=1 default=ignore]\tpam_unix.so obscure yescrypt",
