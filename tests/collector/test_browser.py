@@ -169,10 +169,13 @@ def test_cluster_change_appears_without_reload(browser: Browser, server: Served)
     with signed_in(browser, server, **PHONE) as page, signed_in(browser, server) as fleet:
         page.goto(f"{server.url}/clusters/{cluster}")
         expect(page.locator(".verdict")).to_contain_text("installing: 0 of 1 control-plane hosts")
+        expect(page.locator("p.verdict .word")).to_have_class("word running strong")
 
         admin.ask("POST", base, data={"host_id": host})
         expect(page.locator("tbody")).to_contain_text("fix boot order")
         expect(fleet.locator("table.clusters")).to_contain_text("web1: installing-pending-user-action.")
+        expect(fleet.locator("table.clusters .word")).to_have_class("word interrupted strong")
+        expect(page.locator("p.verdict .word")).to_have_class("word interrupted strong")
         assert page.evaluate("document.documentElement.scrollWidth") == 360
 
         admin.ask("PUT", f"{base}/{host}/progress", data={"current_stage": "Done"})

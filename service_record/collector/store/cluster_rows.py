@@ -34,6 +34,7 @@ from service_record.collector.domain.cluster_states import (
     next_state,
     reason_of,
 )
+from service_record.collector.domain.host_states import WAITING
 from service_record.collector.domain.installation_rules import (
     CallRefused,
     Event,
@@ -99,6 +100,11 @@ class ClusterSummary:
     """The controller's final report: `success` or `failure`; empty until then."""
     completion_info: str
     logs_state: str
+
+    @property
+    def waits_for_user(self) -> bool:
+        """Return True if one of its hosts needs user action. The reason lists such hosts by their state."""
+        return any(f": {state}." in self.reason for state in WAITING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
