@@ -126,6 +126,9 @@ def _check_records(places: Places) -> CheckResult:  # noqa: PLR0911  # one for e
         return not_checked(check, f"{directory}: {error.strerror}", "Try as root.")
     if not stat.S_ISDIR(status.st_mode):
         return _failed(check, f"{directory} is not a directory", "Move it away.")
+    if status.st_mode & stat.S_IWOTH:
+        mode = f"{directory} has mode {stat.S_IMODE(status.st_mode):04o}: any user may change its records"
+        return _failed(check, mode, f"Run `chmod 0750 {directory}`.")
     free = room.f_bavail * room.f_frsize
     if (kind := file_system(directory)) in _IN_MEMORY:
         advice = "Name a directory on a disk by SERVICE_RECORDS_DIR, or mount one there."

@@ -114,6 +114,18 @@ def test_journal_in_memory_is_a_fault(root: Path) -> None:
     assert (state, "/var/log/journal" in advice) == ("failed", True)
 
 
+def test_records_that_any_user_may_change_are_a_fault(root: Path) -> None:
+    directory = root / "var/log/openshift"
+    directory.mkdir(parents=True)
+    directory.chmod(0o777)
+    state, detail, advice = examined(root)["records"]
+    assert (state, "0777" in detail) == ("failed", True)
+
+    directory.chmod(0o750)
+    assert f"chmod 0750 {directory}" in advice
+    assert examined(root)["records"][0] == "passed"
+
+
 def test_records_in_memory_are_a_fault(root: Path, tmp_path: Path) -> None:
     memory = Path("/dev/shm") / f"doctor-{tmp_path.name}-{tmp_path.parent.name}"
     memory.mkdir()
