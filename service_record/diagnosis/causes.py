@@ -20,7 +20,7 @@ from service_record.diagnosis.cause_rules import CauseRule, Rank
 from service_record.diagnosis.derived_history import has_records, is_derived
 from service_record.diagnosis.evidence.log_lines import SYSTEMD, Era, LogLine, is_own_line
 from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, QuotedLine, Trouble, Verdict
-from service_record.diagnosis.fitting import CauseMatcher, Match, RuleBook, is_between
+from service_record.diagnosis.fitting import CauseMatcher, Match, Proximity, RuleBook, is_between
 from service_record.diagnosis.judged_host import JudgedHost
 from service_record.diagnosis.line_patterns import LineSet
 from service_record.diagnosis.pointing import LEAST_POINTER, likely_cause, lines_to_show
@@ -151,7 +151,8 @@ def _find_evident(causes: Causes) -> Iterator[KnownCause]:
     for rule in map(causes.rules.__getitem__, matcher.candidates()):
         if rule.rank in {Rank.CAUSE, Rank.CONTRIBUTING} and not rule.condition.is_of_trouble:
             match, lost = matcher.fit(rule)
-            if match is not None and lost is None and match.place is not None:
+            is_named = match is not None and match.proximity is not Proximity.UNEXPECTED
+            if match is not None and is_named and lost is None and match.place is not None:
                 yield matcher.cause(rule, match)
 
 
