@@ -59,6 +59,7 @@
 # - The code works under all options. Each call is the left side of `||`: there, `set -e` and ERR
 #   traps do not apply to our code, but still to a handler. Expansions have defaults, because of
 #   `set -u`. Every local variable is assigned, because of `shopt -s localvar_inherit`.
+# - `[[ -o errexit ]]` tests an option. Under `shopt -s nocasematch` the pattern *e* also matches -E.
 # - Conditions are true in the usual case, because a handler sees their status in `$?`.
 # - `return` always has a status: in a trap, `return` alone returns the status of the service's last
 #   command.
@@ -327,8 +328,8 @@ __sr_choose_name() { # a file name that upstream's reader accepts: no dot, no sl
     $__sr_answer != *[!a-zA-Z0-9_:@\\-]* ]] || { __sr_load && __sr_clean_name; }
 }
 
-# Sets __sr_answer to the systemd service: the innermost part of the control group that is a
-# service. A scope is a login session or a container, so the search ends there.
+# Sets __sr_answer to the systemd service, with `.service`: the innermost part of the control group
+# that is a service. A scope is a login session or a container, so the search ends there.
 __sr_read_unit() {
   builtin local -a __sr_printed
   builtin local __sr_group=''
