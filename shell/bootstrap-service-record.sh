@@ -59,7 +59,7 @@
 # - The code works under all options. Each call is the left side of `||`: there, `set -e` and ERR
 #   traps do not apply to our code, but still to a handler. Expansions have defaults, because of
 #   `set -u`. Every local variable is assigned, because of `shopt -s localvar_inherit`.
-# - `[[ -o errexit ]]` tests an option. Under `shopt -s nocasematch` the pattern *e* also matches -E.
+# - `[[ -o errexit ]]` tests an option. Under `nocasematch` the pattern *e* also matches -E.
 # - Conditions are true in the usual case, because a handler sees their status in `$?`.
 # - `return` always has a status: in a trap, `return` alone returns the status of the service's last
 #   command.
