@@ -56,10 +56,10 @@ from service_record.record.visible import visible
 def command(*, kind: str, steps: tuple[str, ...], **options: Any) -> None:
     """Print shell code that reports the steps of an installation.
 
-    KIND is kickstart, preseed, autoinstall, cloud-init, bash, foreman or ipxe. The code needs nothing but a
-    shell and one of curl, wget and busybox. It never fails the installation, and a collector that does not
-    answer delays it by seconds. What belongs between the beginning and the end of a step is yours to put
-    there.
+    KIND is kickstart, preseed, autoinstall, cloud-init, bash, foreman, foreman-webhook or ipxe. The code
+    needs nothing but a shell and one of curl, wget and busybox. It never fails the installation, and a
+    collector that does not answer delays it by seconds. What belongs between the beginning and the end of a
+    step is yours to put there. foreman-webhook is a template by which Foreman itself reports.
 
     \b
     Examples:

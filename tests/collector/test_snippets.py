@@ -1,12 +1,14 @@
 """Snippets, run against a real collector: from the boot loader to the first boot."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from service_record.collector.serving_settings import CollectorSettings
-from tests.collector.serving import served
+from tests.collector.browsing import signed_in
+from tests.collector.serving import Reply, Served, served
 from tests.deploy.test_snippets import Installed, Installer, shell_of, snippet_of
 
 
@@ -41,3 +43,64 @@ def test_host_is_visible_from_image_to_first_boot(
     assert "Packages are installed" in names
     assert ("Partitioning" in names) == (kind == "preseed")
     assert len(done["builds"]) == 1
+
+
+# The methods that Foreman's safe mode allows in a template; any other raises NoMethodError.
+FOREMAN = """
+    require 'erb'
+    require 'json'
+    Subnet = Struct.new(:name, :dhcp?)
+    Nic = Struct.new(:identifier, :mac, :ip, :subnet)
+    Host = Struct.new(:name, :provision_method, :managed_interfaces)
+    def payload(hash = {}, with_defaults: true) = hash.merge(with_defaults ? { context: {} } : {}).to_json
+    managed = Subnet.new('rack "2"', true)
+    static = Subnet.new('storage', false)
+    nics = [Nic.new('eth0', '52:54:00:00:00:01', '192.0.2.5', managed), Nic.new('eth1', nil, nil, managed),
+            Nic.new('eth2', '52:54:00:00:00:03', '198.51.100.5', static), Nic.new('eth3', nil, nil, nil)]
+    @object = Host.new('web1.example.com', 'build', ARGV[0] == 'dhcp' ? nics : nics.drop(1))
+    print ERB.new(STDIN.read, trim_mode: '-').result(binding)
+"""
+
+
+def webhook_body(network: str) -> bytes:
+    """Return what Foreman's webhook sends for a host that enters build mode."""
+    if shutil.which("ruby") is None:
+        pytest.skip("no ruby; apt-get install ruby, or it cannot be had here")
+    template = snippet_of("foreman-webhook").encode()
+    command = ["ruby", "-e", FOREMAN, network]
+    return subprocess.run(command, input=template, capture_output=True, check=True).stdout
+
+
+def post_webhook(server: Served, network: str) -> Reply:
+    """Post what the webhook sends, with the token of a group."""
+    headers = {"Content-Type": "application/json"}
+    body = webhook_body(network)
+    return server.client("group", "dc1").ask("POST", "/api/v1/steps", body=body, headers=headers)
+
+
+def test_webhook_of_foreman_reports_before_host(sqlite_settings: CollectorSettings) -> None:
+    with served(sqlite_settings) as server:
+        answers = post_webhook(server, "dhcp").json["answers"]
+        admin = server.client("admin")
+        admin.step("web1.example.com", "Partitioning", "init", action="install")
+        page = signed_in(server).page("/hosts/web1.example.com")
+        host = admin.get("/api/v1/hosts/web1.example.com").json
+
+    assert [one["status"] for one in answers] == [201, 201]
+    steps = [step for repeated in host["steps"] for step in repeated["first"]]
+    assert 'eth0 52:54:00:00:00:01 192.0.2.5 in rack "2"' in steps[0]["logs"]
+    assert "eth2" not in steps[0]["logs"]
+    assert len(host["builds"]) == 1
+    chart = page.text[page.text.index("Build 1") :]
+    names = ("DHCP reservation", "Prepared by Foreman", "Partitioning")
+    assert sorted(names, key=chart.index) == list(names)
+
+
+def test_webhook_of_foreman_names_no_dhcp_without_reservation(sqlite_settings: CollectorSettings) -> None:
+    with served(sqlite_settings) as server:
+        answers = post_webhook(server, "static").json["answers"]
+        host = server.client("admin").get("/api/v1/hosts/web1.example.com").json
+
+    assert [one["status"] for one in answers] == [201]
+    names = [step["name"] for repeated in host["steps"] for step in repeated["first"]]
+    assert names == ["Prepared by Foreman"]

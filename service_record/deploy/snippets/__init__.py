@@ -254,6 +254,11 @@ def _foreman(values: SnippetValues, _: list[str]) -> str:
     return part_of("foreman.erb") + branches
 
 
+def _foreman_webhook(_: SnippetValues, __: list[str]) -> str:
+    """Return a webhook template of Foreman. URL and token are fields of the webhook itself."""
+    return part_of("foreman-webhook.erb")
+
+
 def _ipxe(values: SnippetValues, _: list[str]) -> str:
     """Return the lines of an iPXE script between the images and `boot`. A failure does not stop it."""
     url = f"{values.url.rstrip('/')}" or "<%= host_param('service_record_url') %>"
@@ -303,6 +308,7 @@ _FORMS: Final[Mapping[str, Callable[[SnippetValues, list[str]], str]]] = {
     "cloud-init": _cloud_init,
     "bash": _bash,
     "foreman": _foreman,
+    "foreman-webhook": _foreman_webhook,
     "ipxe": _ipxe,
 }
 KINDS: Final = tuple(_FORMS)
