@@ -76,12 +76,12 @@ def command(
     evident = _evidence_only_in_bad((good, sources[0], before), (bad, sources[1], after))
     comparisons = compare(before, after, now_for(after, sources[1]), tolerance, services)
     names = (sources[0].name, before), (sources[1].name, after)
-    emit(_Difference(comparisons, names, tolerance, evident), form)
+    emit(_ComparedHosts(comparisons, names, tolerance, evident), form)
     if evident or any(one.differs for one in comparisons):
         raise click.exceptions.Exit(FAILED)
 
 
-class _Difference(msgspec.Struct, frozen=True):
+class _ComparedHosts(msgspec.Struct, frozen=True):
     comparisons: Sequence[ServiceComparison]
     hosts: tuple[tuple[str, History], tuple[str, History]]
     """Source and history of the good host and of the bad one."""
