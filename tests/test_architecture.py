@@ -238,8 +238,8 @@ print(*sys.modules)
         ("show --output jsonl --from {0}", {"re2", "jinja2", "yaml", "service_record.diagnosis"}),
         ("export --to array --from {0}", {"re2", "yaml", "service_record.diagnosis"}),
         ("validate {0}", {"re2", "yaml", "service_record.diagnosis"}),
-        ("report --help", {"msgspec", "orjson", "rich", "httpx2"}),
-        ("--help", {"msgspec", "rich", "service_record.record.entry"}),
+        ("report --help", {"msgspec", "orjson", "wcwidth", "httpx2"}),
+        ("--help", {"msgspec", "wcwidth", "service_record.record.entry"}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from rich.cells import cell_len
-
 from service_record.diagnosis.comparison import (
     Added,
     Difference,
@@ -36,7 +34,7 @@ from service_record.display.phrases import (
     run_summary,
     step_name,
 )
-from service_record.display.text import BLANK, Ink, Line, View, count, cut, duration, utc, wrapped
+from service_record.display.text import BLANK, Ink, Line, View, cell_len, count, cut, duration, utc, wrapped
 from service_record.history import History
 from service_record.history.build import boot_times, true_time
 from service_record.history.outcome import Run, order

@@ -4,10 +4,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final
 
-from rich.cells import cell_len, set_cell_size
-
 from service_record.display.phrases import VERBS, details, exit_text, glyph, ink, name
-from service_record.display.text import Clock, Ink, Line, View, cut, utc, zone
+from service_record.display.text import Clock, Ink, Line, View, cell_len, cut, set_cell_size, utc, zone
 from service_record.history.outcome import end_outcome, gather_facts
 from service_record.record.entry import Entry, Malformed, Phase, Result
 from service_record.record.visible import visible

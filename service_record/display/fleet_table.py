@@ -7,7 +7,6 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
-from rich.cells import cell_len
 
 from service_record.display.text import (
     BLANK,
@@ -16,6 +15,7 @@ from service_record.display.text import (
     Line,
     View,
     age,
+    cell_len,
     count,
     cut,
     cut_within,

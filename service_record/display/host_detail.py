@@ -4,10 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
-from rich.cells import cell_len
 
 from service_record.display.fleet_table import EarlierBuild, Host, Time, describe, moment_at
-from service_record.display.text import BLANK, Glyphs, Ink, Line, View, cut, duration, wrapped
+from service_record.display.text import BLANK, Glyphs, Ink, Line, View, cell_len, cut, duration, wrapped
 from service_record.record.visible import visible
 
 _WORDS: Final = {"init": "began"}

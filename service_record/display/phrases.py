@@ -6,14 +6,13 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from rich.cells import cell_len
-
 from service_record.display.text import (
     BLANK,
     Glyphs,
     Ink,
     Line,
     View,
+    cell_len,
     count,
     cut,
     cut_within,

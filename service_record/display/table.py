@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
-from rich.cells import cell_len, set_cell_size
 
 from service_record.display.phrases import (
     LABEL_WIDTH,
@@ -25,7 +24,19 @@ from service_record.display.phrases import (
     summary,
     title,
 )
-from service_record.display.text import BLANK, Ink, Line, View, count, cut, moment, times, wrapped
+from service_record.display.text import (
+    BLANK,
+    Ink,
+    Line,
+    View,
+    cell_len,
+    count,
+    cut,
+    moment,
+    set_cell_size,
+    times,
+    wrapped,
+)
 from service_record.history import History, ServiceHistory
 from service_record.history.critical_chain import startup_seconds
 from service_record.history.outcome import (

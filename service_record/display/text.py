@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 import msgspec
-from rich.cells import cell_len, chop_cells, set_cell_size
+import wcwidth
 
 from service_record.record.visible import UNSEEN, visible
 
@@ -37,6 +37,33 @@ def escaped(document: str) -> str:
 def lines_of(text: str) -> list[str]:
     """Return the lines of a message, each visible."""
     return [visible(line.removesuffix("\r")) for line in text.rstrip("\n").split("\n")]
+
+
+def cell_len(text: str) -> int:
+    """Return the width of a visible text in the cells of a terminal: two for each Chinese character."""
+    return len(text) if text.isascii() else wcwidth.wcswidth(text)
+
+
+def set_cell_size(text: str, width: int) -> str:
+    """Return the text cut, or padded with blanks, to exactly `width` cells."""
+    if cell_len(text) > width:
+        piece = chop_cells(text, width)[0]
+        text = piece if cell_len(piece) <= width else ""
+    return text + " " * (width - cell_len(text))
+
+
+def chop_cells(text: str, width: int) -> list[str]:
+    """Return the text in pieces of at most `width` cells each, or of one character if that is wider."""
+    pieces = [""]
+    room = width
+    for character in text:
+        cells = max(wcwidth.wcwidth(character), 0)
+        if cells > room and (pieces[-1] or not width):
+            pieces.append("")
+            room = width
+        pieces[-1] += character
+        room -= cells
+    return pieces
 
 
 @lru_cache(maxsize=256)  # a run that fails again says the same again
@@ -157,7 +184,7 @@ def utc(time: datetime, precision: str = "milliseconds") -> str:
 
 
 class Ink(StrEnum):
-    """The meaning of a piece of text, as a style of rich. It always goes with a word or a glyph."""
+    """The meaning of a piece of text, as a style. It always goes with a word or a glyph."""
 
     PLAIN = ""
     STRONG = "bold"
@@ -168,6 +195,18 @@ class Ink(StrEnum):
     WORRYING = "yellow"
     BAD = "bold red"
 
+
+_CODES: Final = {
+    Ink.PLAIN: "",
+    Ink.STRONG: "1",
+    Ink.FAINT: "2",
+    Ink.GOOD: "32",
+    Ink.BUSY: "36",
+    Ink.CALM: "35",
+    Ink.WORRYING: "33",
+    Ink.BAD: "1;31",
+}
+"""Ink -> its ANSI codes (SGR)."""
 
 Line: TypeAlias = tuple[tuple[str, Ink], ...]
 
@@ -237,11 +276,6 @@ def painted(lines: Iterable[Line], *, color: bool) -> Iterator[str]:
         for line in lines:
             yield "".join(text for text, _ in line).rstrip() + "\n"
         return
-    from rich.color import ColorSystem  # only where there is colour
-    from rich.style import Style
-
-    styles = {ink: Style.parse(ink) for ink in Ink}
     for line in lines:
-        yield (
-            "".join(styles[ink].render(text, color_system=ColorSystem.STANDARD) for text, ink in line) + "\n"
-        )
+        parts = (f"\033[{_CODES[ink]}m{text}\033[0m" if _CODES[ink] and text else text for text, ink in line)
+        yield "".join(parts) + "\n"

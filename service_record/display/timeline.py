@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
-from rich.cells import cell_len, set_cell_size
 
 from service_record.display.charts import Bar, Chart, Row, RowKind, offset, ticks
 from service_record.display.phrases import VERBS, damages, glyph, ink, name, summary
@@ -16,10 +15,12 @@ from service_record.display.text import (
     Ink,
     Line,
     View,
+    cell_len,
     count,
     cut,
     duration,
     moment,
+    set_cell_size,
     utc,
     wrapped,
     zone,

@@ -6,14 +6,13 @@ from io import BytesIO
 import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.cells import cell_len
 
 from service_record.diagnosis import diagnose
 from service_record.diagnosis.budget import Budgets
 from service_record.diagnosis.causes import Causes
 from service_record.display.analysis_document import analysis_document, analysis_lines
 from service_record.display.machine import as_json, encoded
-from service_record.display.text import View, painted
+from service_record.display.text import View, cell_len, painted
 from service_record.display.verdict_page import analysis
 from service_record.history import build_history
 from service_record.history.build import Now

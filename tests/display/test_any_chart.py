@@ -4,14 +4,13 @@ from datetime import timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.cells import cell_len
 
 from service_record.diagnosis.comparison import Tolerance, compare
 from service_record.display.charts import charts
 from service_record.display.difference import comparison_document, comparison_page, difference_documents
 from service_record.display.html.timeline_page import timeline_html
 from service_record.display.machine import as_json, as_yaml, encoded
-from service_record.display.text import View, painted
+from service_record.display.text import View, cell_len, painted
 from service_record.display.timeline import row_documents, timeline_document, timeline_page
 from service_record.history import History, build_history
 from service_record.history.build import latest_entry

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from rich.cells import cell_len
 
 from service_record.display.table import table, wide
-from service_record.display.text import ASCII, Clock, Line, View, painted
+from service_record.display.text import ASCII, Clock, Line, View, cell_len, painted
 from service_record.history import History, ServiceHistory, build_history
 from service_record.history.outcome import repeats
 from service_record.history.results import Liveness

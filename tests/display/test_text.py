@@ -3,13 +3,13 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from rich.cells import cell_len
 
 from service_record.display.text import (
     ASCII,
     Clock,
     Glyphs,
     Ink,
+    cell_len,
     cut,
     cut_around,
     cut_within,

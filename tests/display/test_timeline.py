@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from rich.cells import cell_len
 
 from service_record.display.charts import Chart, Row, charts, offset, round_begin, ticks
-from service_record.display.text import ASCII, Clock, View, painted
+from service_record.display.text import ASCII, Clock, View, cell_len, painted
 from service_record.display.timeline import timeline_page
 from service_record.history import History, build_history
 from service_record.history.build import Now, latest_entry
