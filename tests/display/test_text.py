@@ -18,6 +18,7 @@ from service_record.display.text import (
     lines_of,
     moment,
     painted,
+    set_cell_size,
     utc,
     wrap,
 )
@@ -148,3 +149,23 @@ def test_digest_is_cut_before_other_words() -> None:
     )
     assert "5c437aa0…" in cut_around(text, f"sha256:{'5c437aa0' * 8}", 40, "…")
     assert cut_within(text, 200, "…") == text
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "expected"),
+    [
+        ("ab", 4, "ab  "),
+        ("abcd", 2, "ab"),
+        ("漢字", 3, "漢 "),
+        ("漢", 1, " "),
+        ("e\u0301x", 1, "e\u0301"),
+        ("a", 0, ""),
+    ],
+)
+def test_text_gets_exactly_the_cells(text: str, width: int, expected: str) -> None:
+    assert set_cell_size(text, width) == expected
+
+
+def test_colour_is_written_as_ansi_codes() -> None:
+    line = (("✗", Ink.BAD), (" job", Ink.PLAIN), ("", Ink.FAINT))
+    assert list(painted([line], color=True)) == ["\033[1;31m✗\033[0m job\n"]
