@@ -34,7 +34,7 @@ class _FoldedService(msgspec.Struct, frozen=True):
     note: str
 
 
-class _Difference(msgspec.Struct, frozen=True):
+class _DifferenceCard(msgspec.Struct, frozen=True):
     """The lines of a service that differs. The card of all services that are alike has no name and id."""
 
     lines: Sequence[Line]
@@ -85,11 +85,11 @@ def difference_html(lines: Iterable[Line], hosts: tuple[str, str], view: View) -
     return page(f"{hosts[1]} compared with {hosts[0]}", lead, sections, view.now, summary=plain)
 
 
-def _difference(number: int, lines: Sequence[Line]) -> _Difference:
+def _difference(number: int, lines: Sequence[Line]) -> _DifferenceCard:
     first = lines[0]
     service = next((text for text, ink in first if ink is Ink.STRONG), "")
     look = {Ink.BAD: "failure", Ink.WORRYING: "interrupted"}.get(first[0][1], "")
-    return _Difference(lines, look, service, f"difference-{number}" if service else "")
+    return _DifferenceCard(lines, look, service, f"difference-{number}" if service else "")
 
 
 def _groups(lines: Iterable[Line]) -> Iterator[Sequence[Line]]:
