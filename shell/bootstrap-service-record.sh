@@ -14,6 +14,10 @@
     __sr_are_writable() { \builtin local "$@" 2>&-; } && __sr_are_writable __sr "${!__sr@}" &&
       { ! \builtin shopt -q expand_aliases || \builtin alias __sr_expanding=; } &&
       \builtin alias "__sr_reading=$-" &&
+      { ((${BASH_ALIASES[@]+1}0)) || {
+        \builtin unalias __sr_reading __sr_expanding 2>&-
+        ((0))
+      }; } &&
       \builtin set +avx && \builtin shopt -u expand_aliases; } \
   2>&"${-:_=-2:0}${_:0${-//[!x]/}10==8:1}" || ((1))
 #
@@ -76,6 +80,7 @@
 # - variables with our names are readonly;
 # - `builtin` is a function, or a builtin that we need is disabled;
 # - /proc is missing;
+# - the service has unset BASH_ALIASES, which has no special meaning afterwards;
 # - fewer than 20 descriptors may be open. To redirect, bash moves descriptors to 10 and above, so
 #   it could not redirect anything. Reading the limit (in columns 27 to 46 of its line) moves no
 #   descriptor if descriptor 3 is free.
@@ -91,7 +96,7 @@
 #   an alias changes no variable and no function of the service.
 # - Keywords may be aliases, so the group uses none.
 # - The lines of /proc/self/limits go into COMPREPLY, an array that only completion functions use.
-[[ ${BASH_ALIASES[__sr_reading]+set} ]] || {
+[[ ${BASH_ALIASES[*]+set} && ${BASH_ALIASES[__sr_reading]+set} ]] || {
   record_service_stage_start() { \return 0; }
   record_service_stage_success() { \return 0; }
   record_service_stage_failure() { \return 0; }

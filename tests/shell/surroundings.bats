@@ -268,12 +268,12 @@ END
 
 @test "service runs unchanged with special variables unset" {
   for name in EPOCHREALTIME EPOCHSECONDS BASHPID BASH_SOURCE FUNCNAME BASH_LINENO BASH_COMMAND LINENO PIPESTATUS \
-    SECONDS PATH HOME PWD; do
+    SECONDS PATH HOME PWD BASH_ALIASES; do
     echo "unset $name"
     write_service_with "set -Eu; unset $name; trap ': \$?' ERR"
     unchanged odd.sh
   done
-  for name in BASHPID BASH_COMMAND LINENO; do
+  for name in BASHPID BASH_COMMAND LINENO BASH_ALIASES; do
     echo "unset $name after sourcing"
     write_service_with 'set -Eu' "unset $name"
     unchanged odd.sh
