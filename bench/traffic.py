@@ -1,7 +1,7 @@
 """`python -m bench.traffic`: what one failing host costs its assisted-service in a day, as one table.
 
 Simulated by the reporter's own rules, with default settings and bundles as large as they may be. The table
-goes into docs/boot-reporter.md.
+goes into docs/project/boot-reporter.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from bench.table import aligned, replace_between
 from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.settings import Settings
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "boot-reporter.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "project" / "boot-reporter.md"
 _MIB = 1 << 20
 _HEAD = ("a failing host, 24 hours", "uploads", "MiB", "PUT", "GET", "withdrawn reporter: uploads")
 _WITHDRAWN_EVERY = 5 * MINUTE

@@ -289,7 +289,7 @@ SETTINGS: Final = (
     Setting("remove", parse_paths),
     Setting("api_url", parse_service_url),
 )
-"""The table of settings; docs/boot-reporter.md describes them for users."""
+"""The table of settings; docs/boot-reporter-settings.md describes them for users."""
 
 _SECTION: Final = re.compile(r"\s*\[{1,2}([^\]]*)\]")
 _KEY: Final = re.compile(r"""\s*([\w."'-]+(?:\s*\.\s*[\w"'-]+)*)\s*=""")
@@ -345,7 +345,7 @@ class AssistedServiceSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The validated settings, see docs/boot-reporter.md. Durations are in seconds, sizes in bytes."""
+    """Validated settings: docs/boot-reporter-settings.md. Durations are in seconds, sizes in bytes."""
 
     service: AssistedServiceSettings | None = None
     faults: tuple[str, ...] = ()
@@ -491,7 +491,7 @@ def _find_setting(name: str) -> Setting:
 
     ends = {setting.rpartition(".")[2]: setting for setting in _BY_NAME}
     near = get_close_matches(plain, ends, n=1)
-    hint = f"perhaps {ends[near[0]]} is meant" if near else "docs/boot-reporter.md lists them all"
+    hint = f"perhaps {ends[near[0]]} is meant" if near else "docs/boot-reporter-settings.md lists them all"
     raise ValueError(f"no such setting; {hint}")
 
 

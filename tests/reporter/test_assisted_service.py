@@ -395,7 +395,7 @@ def test_the_state_of_logs_is_told(server: AssistedServer) -> None:
 
 
 def test_tries_and_limits_stand_in_the_documentation() -> None:
-    page = (REPOSITORY / "docs" / "boot-reporter.md").read_text()
+    page = (REPOSITORY / "docs" / "boot-reporter-requests.md").read_text()
     tries, facts = (
         ASKING.tries,
         f"{MOST_TRIES} times without an answer, which are {MOST_TRIES * ASKING.tries}",

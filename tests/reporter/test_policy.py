@@ -43,7 +43,8 @@ from service_record.reporter.state import BootSeen, Denial, Pause, ReporterState
 from tests.builders import some
 from tests.reporter_builders import APPLIED, BOOT, NEXT_BOOT, PENDING, evidence, host_view, seen, settings
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "boot-reporter.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = (DOCS / "boot-reporter-rules.md", DOCS / "boot-reporter-requests.md")
 FIRST = evidence()
 SECOND = evidence(boot_id=NEXT_BOOT, traces=APPLIED)
 LOST = Unreachable("no connection")
@@ -1219,7 +1220,8 @@ def test_jitter_separates_hosts_that_boot_together() -> None:
 @pytest.mark.parametrize("rule", [*ENDINGS, QUIET, *SILENCES, *ANSWERS, *WANTS], ids=lambda rule: rule.name)
 def test_each_rule_is_documented_with_its_reason(rule: object) -> None:
     name, reason = rule.name, rule.reason  # type: ignore[attr-defined]
-    matching = [line for line in DOCUMENT.read_text().splitlines() if line.startswith(f"| {name} |")]
+    lines = [line for page in PAGES for line in page.read_text().splitlines()]
+    matching = [line for line in lines if line.startswith(f"| {name} |")]
     assert any(reason in line for line in matching), (name, reason)
 
 

@@ -787,7 +787,7 @@ def test_reporter_stops_as_documented(host: ReportingHost, server: AssistedServe
 
 
 def test_stop_table_is_documented() -> None:
-    text = (REPOSITORY / "docs/boot-reporter.md").read_text()
+    text = (REPOSITORY / "docs/boot-reporter-rules.md").read_text()
     rows = text.partition("| answer | how long | what happens | what is kept |\n|---|---|---|---|\n")[2]
     expected = "".join(f"| {answer} | {' | '.join(row)} |\n" for answer, row in STOPS.items())
     assert rows.startswith(f"{expected}\n")

@@ -21,7 +21,7 @@ from service_record.reporter.settings import (
 from tests.builders import some
 from tests.reporter_builders import ID, SERVICE, places_with
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "boot-reporter.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "boot-reporter-settings.md"
 PULL_SECRET = json.dumps({"auths": {"cloud.openshift.com": {"auth": "c2VjcmV0", "email": "a@b"}}})
 VARIABLES = {
     "ASSISTED_SERVICE_URL": "https://from.environment",
@@ -128,7 +128,7 @@ def test_proxies_are_taken_in_either_case(tmp_path: Path, name: str) -> None:
     ("line", "fault"),
     [
         pytest.param("frequenzy = 3", "frequenzy: no such setting; perhaps frequency is meant", id="unknown"),
-        pytest.param("nothing_like_it = 3", "no such setting; docs/boot-reporter.md lists", id="far off"),
+        pytest.param("nothing_like_it = 3", "no such setting; docs/boot-reporter-settings.md", id="far off"),
         pytest.param("frequency = 1", "1 is too small; use at least 60", id="too little"),
         pytest.param("frequency = nan", "too small", id="not a number"),
         pytest.param("frequency = true", "True is not a valid duration", id="wrong type"),

@@ -3,5 +3,5 @@
 A round calls `begin_round`, saves, calls `asks` and, if it is true, reads the view. Then it calls `decide`.
 For each step of the plan it calls `count_step`, saves, carries out the step, calls `apply_results` and saves.
 It repeats this from `decide` on, until the plan `is_last`. Each rule is a row of a table here, and of one in
-docs/boot-reporter.md.
+docs/boot-reporter-rules.md.
 """
