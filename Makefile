@@ -86,7 +86,7 @@ torture-collector: $(READY) ### kill the collector KILLS=50 times under load, on
 bench: $(READY) ## measure what everything costs (four minutes), and rewrite the tables in docs/project/performance.md and docs/collector.md
 	@$(WITH_BYTECODE) -m bench
 
-bench-bundle: $(READY) ### measure a bundle of a journal of 1 GiB, and rewrite the table in docs/bundle.md
+bench-bundle: $(READY) ### measure a bundle of a journal of 1 GiB, and rewrite the table in docs/project/bundle.md
 	@$(WITH_BYTECODE) -m bench.bundle
 
 bench-growth: $(READY) ### measure how costs grow, and draw docs/project/performance/*.svg (some minutes)

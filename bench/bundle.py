@@ -29,7 +29,7 @@ from service_record.reporter.bundling import leak_in, make_bundle
 from service_record.reporter.gather.model import Context, GatherRow
 from service_record.reporter.gather.take import ProgramSource
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "bundle.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "project" / "bundle.md"
 MIB = 1 << 20
 QUICK_MEBIBYTES = 64
 FULL_MEBIBYTES = 1024

@@ -126,7 +126,7 @@ def best_compress() -> Compress:
     """Return one block to one gzip member: by ISA-L where it is installed, else by zlib.
 
     ISA-L takes a tenth of the processor time of `gzip -6` on logs, and its output is 4 % longer
-    (docs/bundle.md). Its wheels are for x86-64 and arm64 only; a host of another kind has zlib.
+    (docs/project/bundle.md). Its wheels are for x86-64 and arm64 only; a host of another kind has zlib.
     """
     try:
         from isal import isal_zlib  # an extra, and only for hosts that pack

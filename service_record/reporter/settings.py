@@ -345,7 +345,7 @@ class AssistedServiceSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Validated settings: docs/boot-reporter-settings.md. Durations are in seconds, sizes in bytes."""
+    """Validated settings (docs/boot-reporter-settings.md). Durations are in seconds, sizes in bytes."""
 
     service: AssistedServiceSettings | None = None
     faults: tuple[str, ...] = ()
