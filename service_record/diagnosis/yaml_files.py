@@ -1,6 +1,6 @@
 """Read the YAML files that users write: rules of causes, and budgets. Errors have line numbers. Pure.
 
-docs/analyze.md describes the formats.
+docs/cause-rules.md and docs/analyze.md describe the formats.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

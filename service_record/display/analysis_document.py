@@ -1,4 +1,4 @@
-"""A diagnosis as one plain document for programs; docs/analyze.md describes it field by field.
+"""A diagnosis as one plain document for programs; docs/analyze-document.md describes it field by field.
 
 What is not known is left out. Times are UTC with milliseconds, durations seconds.
 """

@@ -8,7 +8,7 @@ import tarfile
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -260,9 +260,12 @@ def test_a_budget_file_decides_what_is_stuck(records: Path, tmp_path: Path) -> N
     assert "  budget   5.0s, from the budget file\n" in answer.out
 
 
+_PAGES: Final = {"budget.yaml": "analyze.md", "rules.yaml": "cause-rules.md"}
+
+
 def documented(name: str) -> str:
-    """The file of that name in docs/analyze.md."""
-    page = Path(__file__).parents[2].joinpath("docs/analyze.md").read_text()
+    """Return the example of that file in its page of docs."""
+    page = Path(__file__).parents[2].joinpath("docs", _PAGES[name]).read_text()
     return textwrap.dedent(page[page.index(f"    # {name}") :].partition("\n\n")[0])
 
 

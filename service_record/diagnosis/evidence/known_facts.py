@@ -27,7 +27,7 @@ class KnownFact(msgspec.Struct, frozen=True):
 
 
 class KnownFacts(msgspec.Struct, frozen=True):
-    """Name -> facts of that name, in the order of the files. docs/analyze.md lists the names."""
+    """Name -> facts of that name, in the order of the files. docs/cause-rules.md lists the names."""
 
     values: Mapping[str, tuple[KnownFact, ...]] = msgspec.field(default_factory=dict)
 
