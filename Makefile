@@ -83,7 +83,7 @@ bench-scale: $(READY) ### measure what collectors add up to, on SQLite and Postg
 torture-collector: $(READY) ### kill the collector KILLS=50 times under load, one of four and PostgreSQL 20 times; nothing acknowledged is lost
 	@SERVICE_RECORD_TORTURE=$(KILLS) $(VENV_PYTHON) -m pytest tests/collector/test_durability.py $(PYTEST_ARGS)
 
-bench: $(READY) ## measure what everything costs (four minutes), and rewrite the tables in docs/project/performance.md and docs/collector.md
+bench: $(READY) ## measure what everything costs (four minutes), and rewrite the tables in docs/project/performance.md and docs/project/collector.md
 	@$(WITH_BYTECODE) -m bench
 
 bench-bundle: $(READY) ### measure a bundle of a journal of 1 GiB, and rewrite the table in docs/project/bundle.md
@@ -101,7 +101,7 @@ bench-triage: $(READY) ### measure how fast bundles are judged and summarised, a
 bench-planted: $(READY) ### judge 300 bundles with planted truth, and print what triage finds of it
 	@$(VENV_PYTHON) -m bench.planted
 
-bench-collector: $(READY) ### measure what the collector takes in and shows, and rewrite the table in docs/collector.md
+bench-collector: $(READY) ### measure what the collector takes in and shows, and rewrite the table in docs/project/collector.md
 	@$(WITH_BYTECODE) -m bench.collecting
 
 examples: $(READY) ## run the hosts of docs/examples anew (half an hour); EXAMPLES='good oom' for some of them

@@ -1,6 +1,6 @@
 """`make bench`: print what everything costs as one table, and write it into docs/project/performance.md.
 
-What of it is the collector's goes into docs/collector.md, too.
+The rows of the collector also go into docs/project/collector.md.
 """
 
 import sys

@@ -1,8 +1,7 @@
-"""`make bench-collector`: what the collector takes in and how long readers wait.
+"""`make bench-collector`: measure how many reports the collector stores and how long its pages take.
 
-It goes into docs/collector.md, and as a plot into docs/project/performance/hosts.svg.
-
-All of it is measured at a collector in a process of its own, which this one asks over HTTP on one machine.
+The table goes into docs/project/collector.md, and a plot into docs/project/performance/hosts.svg. The
+collector runs in a process of its own and is requested over HTTP from the same machine.
 """
 
 import contextlib
@@ -19,8 +18,8 @@ from bench.table import Row, memory, publish
 from service_record.collector.serving_settings import CollectorSettings
 from testing.collector import process
 
-PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "collector.md"
-PLOT: Final = PAGE.parent / "project" / "performance" / "hosts.svg"
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "project" / "collector.md"
+PLOT: Final = PAGE.parent / "performance" / "hosts.svg"
 DRAWN: Final = ("fleet page", "fleet as JSON", "statistics page")
 
 

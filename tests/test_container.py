@@ -127,7 +127,7 @@ def test_quadlet_makes_a_service_of_it(generator: Path, tmp_path: Path) -> None:
 def test_what_compose_starts_is_a_collector_that_finds_its_database_and_objects() -> None:
     composed = yaml.safe_load((REPOSITORY / "packages/container/compose.yaml").read_text())["services"]
     text = (REPOSITORY / "Containerfile").read_text()
-    page = (REPOSITORY / "docs/collector.md").read_text()
+    page = (REPOSITORY / "docs/collector-operation.md").read_text()
     for name in ("collector", "collector-2"):
         service = composed[name]
         assert f"--target collector -t {service['image'].removesuffix(':latest')} ." in text

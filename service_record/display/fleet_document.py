@@ -1,6 +1,6 @@
 """The hosts that a collector knows as a page, and as one plain document for programs.
 
-docs/collector.md has the fields of the document. What is not known is left out. Times are UTC with
+docs/collector-reference.md has the fields of the document. What is not known is left out. Times are UTC with
 milliseconds, durations seconds.
 """
 

@@ -28,7 +28,7 @@ from tests.torture.injection import ERRORS, KILL, ON_FILES, Fault, injected
 from tests.torture.tally import Tally, Until, at_once, shuffled, summed
 
 REFUSED: Final = frozenset({503, 507})
-"""Status of an answer when nothing can be kept at the moment; docs/collector.md."""
+"""Status of an answer when nothing can be kept at the moment; docs/collector-operation.md."""
 
 _SECONDS: Final = 20.0
 """Time in which a collector has to go on after a fault is over."""
