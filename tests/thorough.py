@@ -28,6 +28,7 @@ FILES: Final = (
     "tests/display/test_any_chart.py",
     "tests/reporter/test_cleanup.py",
     "tests/cli/test_bundle.py",
+    "tests/test_ansible.py",
     "tests/test_container.py",
     "tests/diagnosis/test_any_diagnosis.py",
     "tests/test_executables.py",

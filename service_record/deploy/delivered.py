@@ -42,6 +42,12 @@ MODULE_UNITS: Final = tuple(
     f"service-record-initramfs-{name}.service" for name in ("failure", "handover", "retry")
 )
 
+_ANSIBLE: Final = (
+    "callback_plugins/service_record.py",
+    *(f"roles/service_record/{part}/main.yml" for part in ("defaults", "handlers", "meta", "tasks")),
+)
+"""The callback plugin and the role of Ansible."""
+
 
 class Option(StrEnum):
     """The parts that can be installed; the values are the options of the command line."""
@@ -162,6 +168,9 @@ def _everything(layout: Layout, pages: Iterable[tuple[str, str]]) -> Iterator[It
         yield from _dracut_module(layout)
         plugin = source("packages/sos_plugin.py")
         yield Item(f"{layout.templates}/sos/service_record.py", Option.REPORTER, plugin)
+        for name in _ANSIBLE:
+            path = f"{layout.templates}/ansible/{name}"
+            yield Item(path, Option.REPORTER, source(f"packages/ansible/{name}"))
     yield Item(f"{layout.units}/collector.service", Option.COLLECTOR, _unit("collector.service", layout))
 
 
