@@ -1,7 +1,7 @@
 """`make standalone`: build/service-record, which needs nothing of a host but libc.
 
 PyInstaller finds out which modules and libraries the command needs; `launcher.c`, which is compiled here,
-starts them from the executable itself. PyInstaller's own bootloader breaks one promise of docs/operate.md:
+starts them from the executable itself. PyInstaller's own bootloader breaks one promise of docs/standalone.md:
 "Nothing is unpacked." Runs in an environment that has the command and PyInstaller, and nothing else: what is
 not installed cannot get into the executable.
 """

@@ -127,7 +127,7 @@ make_foreign_root() { # <root>
 }
 
 if ((EUID != 0)) || ! command -v debootstrap >/dev/null; then
-  fail 'this needs root and debootstrap; podman makes the same without: see docs/operate.md'
+  fail 'this needs root and debootstrap; podman makes the same without: see docs/standalone.md'
 fi
 if [[ ! -e $native ]]; then
   printf 'Making a Debian 11 with Python and OpenSSL of Debian 12 in %s. That takes some minutes, once.\n' "$native" >&2

@@ -1,6 +1,6 @@
 /* Starts the Python that is appended to this very program, and unpacks nothing onto any disk.
  *
- * Kept beside PyInstaller's own bootloader for one promise of docs/operate.md that it breaks: "Nothing is unpacked."
+ * Kept beside PyInstaller's own bootloader for one promise of docs/standalone.md that it breaks: "Nothing is unpacked."
  *
  * Behind the program come libpython, as it is, and a zip file of everything else. The last 16 bytes, a comment to the zip
  * file, say where libpython begins and how long it is. It is loaded from memory (memfd_create(2)), so a host whose /tmp is

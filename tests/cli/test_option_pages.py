@@ -13,7 +13,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 OF_ALL_VERBS = {"--help", "--utc", "--local", "--relative", "--color", "--no-pager", "--pager"}
 """Options that docs/cli.md explains once."""
 OTHERS = {
-    "docs/operate.md": {"--onefile"},  # PyInstaller
+    "docs/standalone.md": {"--onefile"},  # PyInstaller
     "docs/redaction.md": {"--password", "--creds"},  # examples of what is masked
     "docs/single-node.md": {"--once-from"},  # machine-config-daemon
 }
