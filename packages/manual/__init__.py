@@ -109,11 +109,11 @@ COMPLETIONS: Final = {
 
 _DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 _DOCUMENTS: Final = (
-    ("record-format.md", PROGRAM, 5),
-    ("shell.md", "bootstrap-service-record.sh", 1),
-    ("shell.md", "service-record-exit.sh", 1),
+    (("record-format.md", "record-layouts.md"), PROGRAM, 5),
+    (("shell.md",), "bootstrap-service-record.sh", 1),
+    (("shell.md",), "service-record-exit.sh", 1),
 )
-"""Documents that are pages: of which name, in which section."""
+"""Man pages made from documents: the documents, and the name and section of the man page."""
 
 
 def pages(command: click.Group) -> Iterator[tuple[str, str]]:
@@ -121,8 +121,8 @@ def pages(command: click.Group) -> Iterator[tuple[str, str]]:
     for name, page in verb_pages(command, _document("cli.md")):
         yield f"man/man1/{name}.1", page
     version = f"{PROGRAM} {__version__}"
-    for document, name, number in _DOCUMENTS:
-        page = roff.page_of_markdown(_document(document), name, number, version)
+    for documents, name, number in _DOCUMENTS:
+        page = roff.page_of_markdown("\n".join(map(_document, documents)), name, number, version)
         yield f"man/man{number}/{name}.{number}", page
     for shell, path in COMPLETIONS.items():
         completion = get_completion_class(shell)

@@ -52,7 +52,7 @@ _PARSER = MarkdownIt("commonmark").enable("table")
 
 
 def page_of_markdown(document: str, name: str, section_number: int, version: str) -> str:
-    """Return a whole document as a page of the manual, named by the document's heading."""
+    """Return a whole document as a man page. Its first heading describes the page after the name."""
     heading, *rest = _nodes(document)
     name_and_heading = f"{escaped(name)} \\- {_inline(heading.children[0]).lower()}"
     lines = [".SH NAME", name_and_heading, ".SH DESCRIPTION", *_blocks(rest)]
@@ -88,7 +88,7 @@ def _blocks(nodes: Sequence[SyntaxTreeNode]) -> Iterator[str]:
         match node.type:
             case "heading":
                 text = _inline(node.children[0])
-                yield f".SH {text.upper()}" if node.tag == "h2" else f".SS {text}"
+                yield f".SH {text.upper()}" if node.tag in {"h1", "h2"} else f".SS {text}"
             case "paragraph":
                 yield from (".PP", line(_inline(node.children[0])))
             case "fence" | "code_block":

@@ -1,6 +1,6 @@
 """Write the array layout: one closed JSON array, extended in place of its closing bracket.
 
-docs/record-format.md, "The array layout", has the rules, which the shell writer follows too. Nothing is
+docs/record-layouts.md, "The array layout", has the rules, which the shell writer follows too. Nothing is
 repaired here: an entry that cannot go into the array is parked behind it, and the exit helper merges it.
 
 Only the standard library is imported, and little of that: every recorded service loads this module.

@@ -31,7 +31,7 @@ _SEPARATORS: Final = b", \t\r\n"
 _VALUES: Final = frozenset(bytes([byte]) for byte in b'{["-0123456789tfn')
 """First bytes of JSON values. This check is much cheaper than an attempt to decode foreign text."""
 _BLANK_SECTOR: Final = b" " * 511 + b"\n"
-"""A sector of an array that was not written yet: docs/record-format.md, "The array layout"."""
+"""A sector of an array that was not written yet: docs/record-layouts.md, "The array layout"."""
 _MAX_DEPTH: Final = 16
 """Maximum number of objects tracked at the same time. It limits how often deeply nested bytes are decoded."""
 

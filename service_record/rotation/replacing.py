@@ -3,7 +3,7 @@
 A writer opens the record for each entry, so it may open the file just before it is replaced and write just
 after. The replaced file therefore keeps a name beside the record until no process has it open for writing:
 only then the kernel grants a read lease (fcntl(2), F_SETLEASE). Late entries are then added to the record, in
-order. docs/record-format.md, "Rotation", has the steps, and the state that a power loss leaves after each.
+order. docs/record-layouts.md, "Rotation", has the steps, and the state that a power loss leaves after each.
 """
 
 import fcntl

@@ -92,6 +92,7 @@ def test_the_page_of_the_format_names_every_field(share: Path) -> None:
     )
     known = Entry.from_json(fields.to_json() | {"exitCode": 1, "signal": "TERM", "dropped": 1}).to_json()
     assert [name for name in known if f".TP\n\\fB{name}\\fR\n" not in page] == []
+    assert "\n.SH ROTATION\n" in page
     assert page.startswith(".TH SERVICE\\-RECORD 5 ")
 
 
