@@ -255,7 +255,7 @@ def _check(url: str, headers: Mapping[str, str]) -> None:
     for name, value in headers.items():
         if not (value.isascii() and value.isprintable()):
             raise FaultySettingError(
-                f"what {name} is to say holds characters that no header can carry: correct the credential"
+                f"the value of {name} has characters that are not valid in a header: correct the credential"
             )
 
 

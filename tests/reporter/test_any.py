@@ -1,4 +1,4 @@
-"""Whatever servers answer, wherever a round is killed, however often the host boots: the promises hold."""
+"""Random answers of the service, kills of rounds and reboots: budgets and other promises hold."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ HOUR = 3600.0
 
 @dataclass
 class Chance:
-    """Failures, and their places, as hypothesis draws them; none once it has run out."""
+    """Random failures and their places, drawn by hypothesis; no more failures after `left` draws."""
 
     data: st.DataObject
     left: int = 120
@@ -40,7 +40,7 @@ class Chance:
         return self.data.draw(st.integers(0, number - 1)) == 0
 
     def fault(self, call: str, size: int) -> Outcome | None:
-        """For calls that tell; what an upload sends in vain is between nothing and twice the bundle."""
+        """Return a failure for a PUT or POST call, or None. A failed upload has sent 0 to `size` bytes."""
         if call == "GET" or not self.one_in(3):
             return None
         sent = self.data.draw(st.sampled_from([0, 300, size // 2, size])) if call == "POST" else 0
@@ -68,7 +68,7 @@ class Chance:
 
 
 class Unsteady(Answering):
-    """A service whose view changes under the reporter."""
+    """A service whose view changes between requests."""
 
     chance: Chance
 
@@ -83,17 +83,20 @@ class Unsteady(Answering):
 def killed_round(
     chosen: Settings, disk: ReporterState, evidence: HostEvidence, service: Answering, chance: Chance
 ) -> tuple[ReporterState, RoundPlan | None]:
-    """A round that may be killed before or after any save; what is on the disk then, and its last plan."""
+    """Run a round that may be killed before or after any save.
+
+    Return the saved state, and the last plan; None if the round was killed.
+    """
     round_ = steps(chosen, disk, evidence, service, MIB)
     while True:
         try:
             state = next(round_)
         except StopIteration as end:
             return disk, end.value
-        if chance.one_in(12):  # before it was saved
+        if chance.one_in(12):  # before the save
             return disk, None
         disk = state
-        if chance.one_in(12):  # as it was saved
+        if chance.one_in(12):  # after the save
             return disk, None
 
 
@@ -109,7 +112,7 @@ CHOSEN = st.builds(
 
 @settings(max_examples=60)
 @given(CHOSEN, st.lists(st.sampled_from([90.0, 1200.0, 5000.0]), min_size=1, max_size=8), st.data())
-def test_budgets_hold_facts_are_told_once_and_it_ends(
+def test_budgets_hold_and_the_reporter_stops(
     chosen: Settings, boots: list[float], data: st.DataObject
 ) -> None:
     chance = Chance(data)
@@ -119,7 +122,7 @@ def test_budgets_hold_facts_are_told_once_and_it_ends(
     disk, plan, lived, lost = ReporterState(), None, Counter[int](), 0
     for boot, uptime in wakes([*boots, 13 * HOUR]):
         before = len(service.accepted)
-        if lost < 2 and chance.one_in(12):  # what was spent before is not known any more
+        if lost < 2 and chance.one_in(12):  # the used budget is not known any more
             disk, lost = ReporterState(is_careful=True), lost + 1
         if is_due_at(chosen, disk, failing(boot, uptime).boot_id, uptime):
             seen = chance.evidence(boot, uptime)
@@ -130,7 +133,7 @@ def test_budgets_hold_facts_are_told_once_and_it_ends(
         if plan is not None and plan.stop is not None:
             break
     assert plan is not None
-    assert plan.stop is not None, "it goes on for ever"
+    assert plan.stop is not None, "the reporter does not stop"
     assert len(service.uploads) <= chosen.uploads + lost
     assert service.bytes <= chosen.total_bytes + lost * MIB
     totals = [0, *lived.values()]
@@ -147,7 +150,7 @@ def test_budgets_hold_facts_are_told_once_and_it_ends(
 
 @settings(max_examples=60)
 @given(st.data())
-def test_a_fact_that_was_accepted_is_not_told_again_whatever_kills_rounds(data: st.DataObject) -> None:
+def test_accepted_fact_is_not_reported_again_after_kills(data: st.DataObject) -> None:
     chance = Chance(data)
     service = Answering(knows_stages=chance.one_in(2))
     disk = ReporterState()
@@ -163,18 +166,18 @@ def test_a_fact_that_was_accepted_is_not_told_again_whatever_kills_rounds(data: 
     assert service.calls["PUT"] <= 12
 
 
-def test_a_failing_host_costs_at_most_eight_uploads_and_96_mib_in_a_day() -> None:
+def test_failing_host_costs_at_most_eight_uploads_and_96_mib() -> None:
     for case in CASES:
         service = spent(case)
         assert 1 <= len(service.uploads) <= 8, case.what
         assert service.bytes <= 96 * MIB, case.what
 
 
-def test_the_table_in_the_documentation_is_what_the_rules_come_to() -> None:
+def test_traffic_table_is_current() -> None:
     assert table() in PAGE.read_text()
 
 
-def test_refusals_by_the_service_end_the_reporter_after_thirty_minutes() -> None:
+def test_denials_stop_the_reporter_after_thirty_minutes() -> None:
     for view in (Refused(401), Refused(403), NoHost("deleted")):
         service, state = Answering(view=view), ReporterState()
         for uptime in (20.0, 620.0, 1220.0):

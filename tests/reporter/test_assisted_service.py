@@ -1,4 +1,4 @@
-"""What the reporter says to an assisted-service, what it makes of the answers, and of networks that fail."""
+"""Requests to an assisted-service, their answers, and failing networks."""
 
 import json
 import logging
@@ -56,7 +56,7 @@ FACT = "Booted with local ignition"
 TOKEN = "eyJhbGciOiJFUzI1NiJ9.tok-en/of+the=host"
 
 QUICK = RetryPolicy(first_wait=0.01, longest_wait=0.02, jitter=0.01)
-"""Long limits for a busy machine, short waits between tries."""
+"""Long time limits for a busy machine, short waits between tries."""
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def client(
     return AssistedService(service_of(host or server.rules.add_host(), server.url), retry_policy=retry_policy)
 
 
-# What an answer says
+# Parsing answers
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ def client(
         (b'{"a":' * 5000, ('{"a":' * 5000)[:MOST_TEXT]),
     ],
 )
-def test_the_body_of_an_error_becomes_one_printable_line(body: bytes, said: str) -> None:
+def test_error_body_becomes_one_printable_line(body: bytes, said: str) -> None:
     assert one_line(body) == said
 
 
-def test_a_secret_that_a_page_repeats_is_not_repeated_by_us_whole_or_torn() -> None:
+def test_secret_in_an_error_page_is_masked_whole_and_truncated() -> None:
     assert one_line(f"<p>X-Secret-Key: {TOKEN}</p>".encode(), [TOKEN]) == "X-Secret-Key: [secret]"
     for length in range(1, len(TOKEN)):
         page = b"<p>" + b" " * (8 * MOST_TEXT - 3 - length) + TOKEN.encode() + b"</p>"
@@ -138,11 +138,11 @@ def test_a_secret_that_a_page_repeats_is_not_repeated_by_us_whole_or_torn() -> N
         (None, None),
     ],
 )
-def test_retry_after_is_seconds_or_a_date_and_bounded(value: str | None, seconds: float | None) -> None:
+def test_retry_after_is_parsed_and_limited(value: str | None, seconds: float | None) -> None:
     assert retry_after(value, datetime(2026, 11, 21, 1, 5, tzinfo=UTC)) == seconds
 
 
-def test_a_date_to_retry_after_is_read_by_the_servers_clock() -> None:
+def test_retry_after_date_uses_the_clock_of_the_server() -> None:
     hour, wrong = "Sat, 21 Nov 2026 01:{}:00 GMT", datetime(1970, 1, 1, tzinfo=UTC)
     assert retry_after(hour.format("07"), wrong, hour.format("05")) == 120.0
     assert retry_after(hour.format("07"), wrong, "no date") == LONGEST_RETRY_AFTER
@@ -153,25 +153,25 @@ def test_a_date_to_retry_after_is_read_by_the_servers_clock() -> None:
     [{"hosts": []}, "no", None, 7, [1], ["text"]],
     ids=["object", "text", "null", "number", "numbers", "texts"],
 )
-def test_what_is_no_list_of_hosts_is_no_view(document: object) -> None:
+def test_body_without_a_host_list_gives_no_view(document: object) -> None:
     assert view_of(json.dumps(document).encode(), "id") is None
 
 
 @pytest.mark.parametrize("row", [{}, {"id": None}, {"id": 5}, {"name": "id"}], ids=repr)
-def test_a_list_of_what_are_no_hosts_is_no_answer(row: object) -> None:
-    """Answers without our host end the reporter for good."""
+def test_host_list_with_an_invalid_row_is_rejected(row: object) -> None:
+    """Lists without this host stop the reporter permanently, so an invalid row must not look like one."""
     for rows in ([{"id": "other"}, row], [{"id": "id"}, row]):
         assert view_of(json.dumps(rows).encode(), "id") is None
 
 
-def test_a_view_takes_from_a_row_what_it_has() -> None:
+def test_fields_of_wrong_types_are_ignored() -> None:
     row = {"id": "A", "status": 7, "progress": "none", "bootstrap": "yes"}
     assert view_of(json.dumps([{"id": "b"}, row]).encode(), "a") == HostView()
     assert view_of(b'[{"id": "a"}]', "A") == HostView()
 
 
-def test_a_list_as_large_as_may_be_is_read_in_little_memory() -> None:
-    """The unit may take 256 MiB (`MemoryMax=`), of which a round takes up to 128."""
+def test_largest_host_list_needs_little_memory() -> None:
+    """The unit has 256 MiB (`MemoryMax=`), of which a round without the list needs up to 128."""
     program = """
 import resource, sys
 from service_record.reporter.host_view import view_of
@@ -188,10 +188,10 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
     assert int(done.stdout) < 128
 
 
-# Reading the own stage
+# Reading the host's stage
 
 
-def test_the_host_is_read_from_the_list_of_its_cluster(server: AssistedServer) -> None:
+def test_host_is_read_from_the_list_of_its_cluster(server: AssistedServer) -> None:
     host = server.rules.add_host(role="worker", stage="Configuring", info="words", bootstrap=False)
     server.rules.add_host(cluster_id=host.cluster_id)
     host.stage_updated_at = datetime.now(UTC) - timedelta(minutes=35)
@@ -203,7 +203,7 @@ def test_the_host_is_read_from_the_list_of_its_cluster(server: AssistedServer) -
     assert server.calls() == ["GET /v2/clusters/hosts"]
 
 
-def test_the_host_is_found_among_hosts_with_large_ignition_overrides(server: AssistedServer) -> None:
+def test_host_is_found_among_large_ignition_overrides(server: AssistedServer) -> None:
     host = server.rules.add_host(role="worker", stage="Configuring")
     override = json.dumps({"ignition": {"version": "3.2.0"}, "file": "A" * (6 << 20), "text": '"\\' * 50_000})
     for each in (host, *(server.rules.add_host(cluster_id=host.cluster_id) for _ in range(3))):
@@ -211,14 +211,14 @@ def test_the_host_is_found_among_hosts_with_large_ignition_overrides(server: Ass
     assert must_be(HostView, client(server, host).host()).stage == "Configuring"
 
 
-def test_the_host_is_found_among_five_hundred(server: AssistedServer) -> None:
+def test_host_is_found_among_five_hundred(server: AssistedServer) -> None:
     host = server.rules.add_host(role="worker", stage="Joined")
     for _ in range(499):
         server.rules.add_host(cluster_id=host.cluster_id).ignition_config_overrides = "x" * (1 << 17)
     assert must_be(HostView, client(server, host).host()).stage == "Joined"
 
 
-def test_a_deleted_cluster_and_a_foreign_one_have_no_such_host(server: AssistedServer) -> None:
+def test_host_is_not_in_a_deleted_or_another_cluster(server: AssistedServer) -> None:
     host, other = server.rules.add_host(), server.rules.add_host()
     foreign = replace(service_of(host, server.url), cluster_id=str(other.cluster_id))
     view = must_be(NoHost, AssistedService(foreign, retry_policy=QUICK).host())
@@ -228,12 +228,12 @@ def test_a_deleted_cluster_and_a_foreign_one_have_no_such_host(server: AssistedS
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_key_that_is_not_taken_is_refused(server: AssistedServer, status: int) -> None:
+def test_rejected_token_is_a_denial(server: AssistedServer, status: int) -> None:
     server.fail(Says(status, f'{{"code": {status}, "message": "who are you"}}'.encode()))
     assert client(server).host() == Refused(status, "who are you")
 
 
-def test_a_404_in_the_services_own_form_is_no_host(server: AssistedServer) -> None:
+def test_404_in_the_form_of_the_service_means_no_host(server: AssistedServer) -> None:
     body = b'{"code": "404", "href": "", "id": 404, "kind": "Error", "reason": "cluster was not found"}'
     server.fail(Says(404, body))
     assert client(server).host() == NoHost("cluster was not found")
@@ -253,36 +253,34 @@ def test_a_404_in_the_services_own_form_is_no_host(server: AssistedServer) -> No
         pytest.param(b"[" * 9000, id="nested"),
     ],
 )
-def test_a_denial_in_another_form_is_not_the_services(
-    server: AssistedServer, status: int, body: bytes
-) -> None:
+def test_denial_in_another_form_is_a_plain_answer(server: AssistedServer, status: int, body: bytes) -> None:
     server.fail(Says(status, body))
     assert must_be(Answered, client(server).host()).status == status
 
 
 @pytest.mark.parametrize("status", [301, 400, 405, 409, 418])
-def test_another_answer_tells_nothing_of_the_host(server: AssistedServer, status: int) -> None:
+def test_other_status_is_a_plain_answer(server: AssistedServer, status: int) -> None:
     server.fail(Says(status, b"text"))
     assert client(server).host() == Answered(status, "text")
     assert len(server.journal) == 1
 
 
 @pytest.mark.parametrize("body", [b"<html><title>Log in to this network</title>", b"{}", b"", b"[" * 100_000])
-def test_a_200_without_a_list_of_hosts_is_nobody_we_know(server: AssistedServer, body: bytes) -> None:
+def test_200_without_a_host_list_is_unreachable(server: AssistedServer, body: bytes) -> None:
     server.fail(Says(200, body))
     assert must_be(Unreachable, client(server).host()).reason.startswith("200, but no list of hosts")
 
 
-def test_a_list_that_is_longer_than_any_clusters_is_none(server: AssistedServer) -> None:
+def test_too_long_host_list_is_unreachable(server: AssistedServer) -> None:
     server.fail(Says(200, b"[" + b" " * (8 << 20) + b"]"), times=9)
     view = client(server, retry_policy=replace(QUICK, tries=1)).host()
     assert view == Unreachable("the answer is longer than 8,388,608 bytes")
 
 
-# Saying how far the host is
+# Reporting the stage
 
 
-def test_words_are_added_to_the_stage_that_the_host_is_in(server: AssistedServer) -> None:
+def test_info_is_added_to_the_current_stage(server: AssistedServer) -> None:
     host = server.rules.add_host()
     assert client(server, host).report_stage("Rebooting", FACT) == Answered(200)
     assert host.info == FACT
@@ -290,21 +288,21 @@ def test_words_are_added_to_the_stage_that_the_host_is_in(server: AssistedServer
     assert json.loads(entry.asked.body) == {"current_stage": "Rebooting", "progress_info": FACT}
 
 
-def test_a_stage_of_the_enhancement_is_taken_by_who_knows_it_and_400_elsewhere() -> None:
+def test_boot_stage_is_400_at_services_without_it() -> None:
     for knows, status in ((True, 200), (False, 400)):
         with AssistedServer(AssistedRules(knows_boot_stages=knows)) as server:
             assert must_be(Answered, client(server).report_stage(FACT, "")).status == status
             assert_contract_kept(entry.asked for entry in server.journal)
 
 
-def test_a_stage_that_went_on_meanwhile_is_409_at_the_first_try(server: AssistedServer) -> None:
+def test_report_of_a_passed_stage_is_409_without_retry(server: AssistedServer) -> None:
     host = server.rules.add_host(stage="Joined")
     outcome = must_be(Answered, client(server, host).report_stage("Configuring", FACT))
     assert (outcome.status, outcome.tries, len(server.journal)) == (409, 1, 1)
     assert "Can't assign lower stage" in outcome.text
 
 
-def test_a_500_to_a_stage_is_for_ever_and_a_503_is_not(server: AssistedServer) -> None:
+def test_report_is_retried_after_503_but_not_after_500(server: AssistedServer) -> None:
     host = server.rules.add_host()
     server.rules.changes_meanwhile = 1
     outcome = must_be(Answered, client(server, host).report_stage("Rebooting", FACT))
@@ -313,7 +311,7 @@ def test_a_500_to_a_stage_is_for_ever_and_a_503_is_not(server: AssistedServer) -
     assert client(server, host).report_stage("Rebooting", FACT) == Answered(200, tries=2)
 
 
-def test_words_are_cut_to_what_the_server_can_store(server: AssistedServer) -> None:
+def test_info_is_cut_to_the_length_that_the_service_stores(server: AssistedServer) -> None:
     host = server.rules.add_host()
     assert client(server, host).report_stage("Rebooting", "é\0" * 3000) == Answered(200)
     assert host.info == "é" * 2048
@@ -326,12 +324,10 @@ def test_failed_is_never_reported(server: AssistedServer, stage: str) -> None:
     assert server.journal == []
 
 
-# Logs
+# Uploads
 
 
-def test_an_upload_arrives_as_it_is_with_its_length_known_before(
-    server: AssistedServer, bundle: Path
-) -> None:
+def test_upload_is_unchanged_and_has_a_content_length(server: AssistedServer, bundle: Path) -> None:
     host = server.rules.add_host()
     size = bundle.stat().st_size
     assert client(server, host).upload(bundle, "host") == Answered(204, sent=size)
@@ -343,14 +339,14 @@ def test_an_upload_arrives_as_it_is_with_its_length_known_before(
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 409, 413])
-def test_a_refused_upload_is_not_repeated(server: AssistedServer, bundle: Path, status: int) -> None:
+def test_refused_upload_is_not_retried(server: AssistedServer, bundle: Path, status: int) -> None:
     server.fail(Says(status, b"bad request"))
     size = bundle.stat().st_size
     assert client(server).upload(bundle, "host") == Answered(status, "bad request", sent=size)
     assert len(server.journal) == 1
 
 
-def test_a_file_that_the_server_would_not_take_is_not_sent(server: AssistedServer, tmp_path: Path) -> None:
+def test_too_large_or_missing_file_is_not_sent(server: AssistedServer, tmp_path: Path) -> None:
     large = tmp_path / "large.tar.gz"
     with large.open("wb") as file:
         file.truncate(SERVICE_LIMIT + 1)
@@ -360,9 +356,7 @@ def test_a_file_that_the_server_would_not_take_is_not_sent(server: AssistedServe
     assert server.journal == []
 
 
-def test_an_upload_that_breaks_is_repeated_whole_and_counted_whole(
-    server: AssistedServer, tmp_path: Path
-) -> None:
+def test_broken_upload_is_retried_and_counted_in_full(server: AssistedServer, tmp_path: Path) -> None:
     large = tmp_path / "large.tar.gz"
     large.write_bytes(b"0123456789abcdef" * (1 << 19))
     server.fail(Resets(after=100_000))
@@ -372,15 +366,13 @@ def test_an_upload_that_breaks_is_repeated_whole_and_counted_whole(
     assert list(server.rules.objects.values()) == [large.read_bytes()]
 
 
-def test_an_upload_that_always_breaks_is_given_up_after_two_tries(
-    server: AssistedServer, bundle: Path
-) -> None:
+def test_upload_that_always_breaks_has_two_tries(server: AssistedServer, bundle: Path) -> None:
     server.fail(Resets(), times=99)
     outcome = must_be(Unreachable, client(server).upload(bundle, "host"))
     assert (outcome.tries, len(server.journal)) == (2, 2)
 
 
-def test_a_form_that_kills_the_handler_is_nobody_answering(server: AssistedServer, bundle: Path) -> None:
+def test_upload_without_an_answer_is_unreachable(server: AssistedServer, bundle: Path) -> None:
     server.fail(HangsUp(), times=2)
     outcome = client(server).upload(bundle, "host")
     assert outcome == Unreachable(
@@ -388,26 +380,26 @@ def test_a_form_that_kills_the_handler_is_nobody_answering(server: AssistedServe
     )
 
 
-def test_the_state_of_logs_is_told(server: AssistedServer) -> None:
+def test_completed_logs_are_reported(server: AssistedServer) -> None:
     host = server.rules.add_host()
     assert client(server, host).complete_logs() == Answered(204)
     assert host.logs_info == "completed"
 
 
-def test_tries_and_limits_stand_in_the_documentation() -> None:
+def test_tries_and_limits_are_documented() -> None:
     page = (REPOSITORY / "docs" / "boot-reporter-requests.md").read_text()
     tries, facts = (
         ASKING.tries,
         f"{MOST_TRIES} times without an answer, which are {MOST_TRIES * ASKING.tries}",
     )
-    again = {
+    documented = {
         "GET /v2/clusters": f"at most {_MOST_HOSTS >> 20} MiB of it | {tries} tries in a round |",
         "PUT /v2/infra-envs": f"{tries} tries in a round, but never after a 500; {facts} tries",
         "POST /v2/clusters": f"| {SHIPPING.upload_tries} tries, the second only",
         "PUT …/logs-progress": f"| {SHIPPING.tries} tries |",
         "GET /`": "| 1 try |",
     }
-    for call, words in again.items():
+    for call, words in documented.items():
         (row,) = [line for line in page.splitlines() if line.startswith(f"| `{call}")]
         assert words in row
     limits = {"connect": "connect", "read": "read", "write": "write", "total": "total", "budget": "budget"}
@@ -426,10 +418,10 @@ def test_tries_and_limits_stand_in_the_documentation() -> None:
     assert DENIED_ROUNDS == 3
 
 
-# Who asks, and where
+# Headers and URLs
 
 
-def test_all_calls_of_a_round_carry_its_one_id_and_no_agents_version(server: AssistedServer) -> None:
+def test_requests_of_a_round_share_an_id_and_have_no_agent_version(server: AssistedServer) -> None:
     talk = client(server)
     talk.host()
     talk.complete_logs()
@@ -443,17 +435,17 @@ def test_all_calls_of_a_round_carry_its_one_id_and_no_agents_version(server: Ass
 
 
 @pytest.mark.parametrize("ending", ["", "/", "/api/assisted-install", "/api/assisted-install/"])
-def test_the_base_path_is_joined_to_the_path_of_the_url(ending: str) -> None:
+def test_base_path_is_appended_to_the_path_of_the_url(ending: str) -> None:
     with AssistedServer(prefix="/behind/a/router") as server:
         service = service_of(server.rules.add_host(), server.url + ending)
         assert isinstance(AssistedService(service, retry_policy=QUICK).host(), HostView)
 
 
-def test_a_query_is_no_part_of_the_url() -> None:
+def test_query_of_the_url_is_dropped() -> None:
     assert base_url("https://api.example.com/?a=b#c") == "https://api.example.com/api/assisted-install"
 
 
-def test_calls_carry_the_key_and_are_taken(bundle: Path) -> None:
+def test_requests_with_the_token_are_accepted(bundle: Path) -> None:
     rules = AssistedRules(auth_type="rhsso")
     with AssistedServer(rules) as server:
         service = service_of(rules.add_host(), server.url, f"{rules.pull_secret_auth}\n")
@@ -466,11 +458,11 @@ def test_calls_carry_the_key_and_are_taken(bundle: Path) -> None:
         assert_contract_kept(entry.asked for entry in server.journal)
 
 
-# Asking again
+# Retries
 
 
 @pytest.mark.parametrize("status", [408, 423, 425, 429, 500, 502, 503, 504, 599])
-def test_what_may_pass_is_asked_again(server: AssistedServer, status: int) -> None:
+def test_temporary_failure_is_retried(server: AssistedServer, status: int) -> None:
     server.fail(Says(status), times=3)
     assert isinstance(client(server).host(), HostView)
     assert len(server.journal) == 4
@@ -481,26 +473,26 @@ def test_what_may_pass_is_asked_again(server: AssistedServer, status: int) -> No
 @pytest.mark.parametrize(
     "status", [301, 302, 307, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 418, 422]
 )
-def test_what_will_not_pass_is_final(server: AssistedServer, status: int) -> None:
+def test_permanent_failure_is_not_retried(server: AssistedServer, status: int) -> None:
     server.fail(Says(status, headers={"Location": f"{server.url}/elsewhere"}))
     assert client(server).complete_logs() == Answered(status)
     assert len(server.journal) == 1
 
 
-def test_retry_after_is_waited_for(server: AssistedServer) -> None:
+def test_retry_after_is_obeyed(server: AssistedServer) -> None:
     server.fail(Says(429, headers={"Retry-After": "1"}))
     begin = time.monotonic()
     assert client(server).complete_logs() == Answered(204, tries=2)
     assert time.monotonic() - begin >= 1
 
 
-def test_retry_after_beyond_the_rounds_budget_is_for_the_next_round(server: AssistedServer) -> None:
+def test_retry_after_beyond_the_budget_is_left_to_the_next_round(server: AssistedServer) -> None:
     server.fail(Says(503, headers={"Retry-After": "900"}))
     assert client(server).complete_logs() == Answered(503, retry_after=900.0)
     assert len(server.journal) == 1
 
 
-def test_a_round_waits_for_a_server_no_longer_than_its_budget(server: AssistedServer) -> None:
+def test_waits_of_a_round_end_with_its_budget(server: AssistedServer) -> None:
     server.fail(Says(503, headers={"Retry-After": "1"}), times=99)
     talk = client(server, retry_policy=replace(QUICK, budget=1.5, tries=99))
     first, second = talk.complete_logs(), talk.complete_logs()
@@ -509,30 +501,30 @@ def test_a_round_waits_for_a_server_no_longer_than_its_budget(server: AssistedSe
     assert second == Answered(503, retry_after=1.0)
 
 
-def test_no_second_try_begins_after_the_budget(server: AssistedServer) -> None:
+def test_no_retry_after_the_budget(server: AssistedServer) -> None:
     server.fail(Says(503), times=99)
     outcome = client(server, retry_policy=replace(QUICK, budget=1e-9)).complete_logs()
     assert outcome == Answered(503)
 
 
-# Networks
+# Failing networks
 
 
-def test_a_connection_that_is_refused_is_tried_again_and_given_up() -> None:
+def test_refused_connection_has_four_tries() -> None:
     url = nobody()
     service = service_at(url)
     outcome = AssistedService(service, retry_policy=QUICK).host()
     assert outcome == Unreachable("no connection: Connection refused", tries=4)
 
 
-def test_a_server_that_is_silent_is_unreachable(server: AssistedServer) -> None:
+def test_silent_server_is_unreachable(server: AssistedServer) -> None:
     server.fail(Silence(), times=99)
     outcome = client(server, retry_policy=replace(QUICK, read=0.3, tries=2)).complete_logs()
     assert outcome == Unreachable("no answer within the time limit", tries=2)
 
 
 @pytest.mark.parametrize("fault", [HangsUp(), Resets()])
-def test_a_server_that_goes_away_is_unreachable(server: AssistedServer, fault: Fault) -> None:
+def test_broken_connection_is_retried_and_unreachable(server: AssistedServer, fault: Fault) -> None:
     server.fail(fault, times=99)
     outcome = must_be(Unreachable, client(server).complete_logs())
     assert outcome.reason.startswith("the connection ")
@@ -540,14 +532,14 @@ def test_a_server_that_goes_away_is_unreachable(server: AssistedServer, fault: F
 
 
 @pytest.mark.parametrize("fault", [Drips(), Drips(in_head=True), Silence()], ids=["body", "head", "silence"])
-def test_a_try_ends_at_its_time_however_slowly_the_answer_comes(server: AssistedServer, fault: Fault) -> None:
+def test_slow_answer_ends_at_the_time_limit(server: AssistedServer, fault: Fault) -> None:
     server.fail(fault, times=99)
     outcome = client(server, retry_policy=replace(QUICK, total=0.5, tries=1)).host()
     assert outcome == Unreachable("no whole answer within 0.5 s")
-    assert left_behind() == []
+    assert hanging_lookups() == []
 
 
-def test_an_upload_that_nobody_takes_ends_at_its_time(server: AssistedServer, tmp_path: Path) -> None:
+def test_unread_upload_ends_at_the_time_limit(server: AssistedServer, tmp_path: Path) -> None:
     large = tmp_path / "large.tar.gz"
     with large.open("wb") as file:
         file.truncate(64 << 20)
@@ -558,20 +550,20 @@ def test_an_upload_that_nobody_takes_ends_at_its_time(server: AssistedServer, tm
 
 
 @pytest.mark.parametrize("fault", [Drips(400, 0.0), Drips(400, most=9)], ids=["never ends", "breaks off"])
-def test_a_status_is_an_answer_without_its_whole_body(server: AssistedServer, fault: Fault) -> None:
+def test_status_is_enough_without_a_complete_body(server: AssistedServer, fault: Fault) -> None:
     server.fail(fault)
     outcome = must_be(Answered, client(server).complete_logs())
     assert (outcome.status, outcome.tries) == (400, 1)
 
 
-def test_a_name_that_nobody_knows_is_unreachable() -> None:
+def test_unknown_host_name_is_unreachable() -> None:
     service = service_at("http://assisted.invalid")
     outcome = AssistedService(service, retry_policy=replace(QUICK, tries=1, total=20)).host()
     assert isinstance(outcome, Unreachable)
 
 
-def left_behind() -> list[threading.Thread]:
-    """Threads of requests that do not end soon, although nobody waits for them."""
+def hanging_lookups() -> list[threading.Thread]:
+    """Return the threads of name lookups that still run after 20 seconds."""
     threads = [thread for thread in threading.enumerate() if thread.name == "name lookup"]
     for thread in threads:
         thread.join(20)
@@ -579,8 +571,8 @@ def left_behind() -> list[threading.Thread]:
 
 
 @contextmanager
-def taken_by_nobody() -> Iterator[tuple[socket.socket, set[int]]]:
-    """A listening socket whose queue is full, and the ports that fill it."""
+def full_queue() -> Iterator[tuple[socket.socket, set[int]]]:
+    """Yield a listening socket whose queue is full, and the ports of the connections in the queue."""
     with ExitStack() as opened:
         listening = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         listening.settimeout(60)
@@ -591,15 +583,15 @@ def taken_by_nobody() -> Iterator[tuple[socket.socket, set[int]]]:
         yield listening, {filler.getsockname()[1] for filler in fillers}
 
 
-def test_a_connection_that_is_never_made_ends_at_its_time() -> None:
-    with taken_by_nobody() as (listening, _):
+def test_hanging_connect_ends_at_the_time_limit() -> None:
+    with full_queue() as (listening, _):
         service = service_at(f"http://127.0.0.1:{listening.getsockname()[1]}")
         outcome = AssistedService(service, retry_policy=replace(QUICK, connect=0.3, tries=2)).host()
     assert outcome == Unreachable("no connection within the time limit", tries=2)
 
 
-def test_a_request_that_was_given_up_is_never_sent() -> None:
-    with taken_by_nobody() as (listening, fillers):
+def test_abandoned_request_is_never_sent() -> None:
+    with full_queue() as (listening, fillers):
         service = service_at(f"http://127.0.0.1:{listening.getsockname()[1]}")
         limits = replace(QUICK, connect=60, total=0.3, tries=1)
         assert AssistedService(service, retry_policy=limits).host() == Unreachable(
@@ -622,31 +614,29 @@ def test_hanging_name_lookup_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatc
     released.set()
     assert outcome == Unreachable("no whole answer within 0.3 s")
     assert time.monotonic() - begin < 10
-    assert left_behind() == []
+    assert hanging_lookups() == []
 
 
 @pytest.mark.parametrize(
     "url", ["", "ftp://x", "no url", "https://", "http://[::1", "http://x:99999", "http://x:0x"]
 )
-def test_a_bad_url_is_told_and_not_tried(url: str) -> None:
+def test_invalid_url_is_reported_and_not_tried(url: str) -> None:
     outcome = must_be(Unreachable, AssistedService(service_at(url), retry_policy=QUICK).host())
     assert "correct the setting" in outcome.reason
     assert outcome.tries == 0
 
 
-# Trust
+# Certificates
 
 
-def test_an_unknown_authority_is_not_trusted_and_not_tried_again(authority: Authority) -> None:
+def test_unknown_authority_is_not_trusted_or_retried(authority: Authority) -> None:
     with AssistedServer(certificate=authority.issue("127.0.0.1")) as server:
         outcome = must_be(Unreachable, client(server).host())
         assert (outcome.is_tls, outcome.tries, server.journal) == (True, 1, [])
         assert "is not trusted: unable to get local issuer certificate" in outcome.reason
 
 
-def test_the_authorities_of_the_bundle_are_trusted_beside_the_systems(
-    authority: Authority, bundle: Path
-) -> None:
+def test_ca_bundle_is_trusted_in_addition_to_the_system(authority: Authority, bundle: Path) -> None:
     before, after = trusted(None).cert_store_stats(), trusted(authority.certificate).cert_store_stats()
     assert after["x509"] == before["x509"] + 1
     with AssistedServer(certificate=authority.issue("127.0.0.1")) as server:
@@ -662,7 +652,7 @@ def test_the_authorities_of_the_bundle_are_trusted_beside_the_systems(
     [(["10.0.0.1"], 2, "IP address mismatch"), (["127.0.0.1"], -1, "certificate has expired")],
     ids=["another name", "a clock that is ahead"],
 )
-def test_a_certificate_for_another_name_or_time_is_not_trusted(
+def test_wrong_name_or_expired_certificate_is_not_trusted(
     authority: Authority, names: list[str], days: int, why: str
 ) -> None:
     with AssistedServer(certificate=authority.issue(*names, days=days)) as server:
@@ -674,9 +664,7 @@ def test_a_certificate_for_another_name_or_time_is_not_trusted(
     assert "this host's clock" in outcome.reason
 
 
-def test_a_certificate_in_the_bundle_needs_no_authority_above_it(
-    authority: Authority, tmp_path: Path
-) -> None:
+def test_server_certificate_in_the_ca_bundle_is_trusted(authority: Authority, tmp_path: Path) -> None:
     own, _, _ = authority.issue("127.0.0.1").read_text().partition("-----BEGIN PRIVATE KEY")
     bundle = tmp_path / "own.pem"
     bundle.write_text(own)
@@ -695,7 +683,7 @@ class _LeavesInHandshake(socketserver.BaseRequestHandler):
         self.request.recv(1 << 16)
 
 
-def test_a_server_that_leaves_in_the_handshake_is_asked_again() -> None:
+def test_connection_closed_in_the_handshake_is_retried() -> None:
     leaving = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _LeavesInHandshake)
     with running(leaving):
         url = f"https://127.0.0.1:{leaving.server_address[1]}"
@@ -704,7 +692,7 @@ def test_a_server_that_leaves_in_the_handshake_is_asked_again() -> None:
     assert (outcome.is_tls, outcome.tries) == (False, 4)
 
 
-def test_a_server_that_speaks_no_tls_is_not_trusted(server: AssistedServer) -> None:
+def test_server_without_tls_is_not_trusted(server: AssistedServer) -> None:
     url = server.url.replace("http:", "https:")
     outcome = AssistedService(service_of(server.rules.add_host(), url), retry_policy=QUICK).host()
     assert isinstance(outcome, Unreachable)
@@ -713,7 +701,7 @@ def test_a_server_that_speaks_no_tls_is_not_trusted(server: AssistedServer) -> N
 
 
 @pytest.mark.parametrize("kind", ["missing", "empty", "text", "directory", "torn", "second torn"])
-def test_a_bundle_that_is_none_is_told_and_nothing_is_sent(
+def test_invalid_ca_bundle_is_reported_and_nothing_is_sent(
     server: AssistedServer, authority: Authority, tmp_path: Path, kind: str
 ) -> None:
     good, path = authority.certificate.read_text(), tmp_path / "ca.pem"
@@ -761,12 +749,12 @@ def test_a_bundle_that_is_none_is_told_and_nothing_is_sent(
         ("", "http://[::1]:8090", True),
     ],
 )
-def test_no_proxy_is_obeyed_as_gos_clients_obey_it(no_proxy: str, url: str, direct: bool) -> None:
+def test_no_proxy_works_as_in_go(no_proxy: str, url: str, direct: bool) -> None:
     proxies = Proxies(http="http://proxy:3128", https="proxy:3128", no_proxy=("other", no_proxy))
     assert proxy_for(url, proxies) == (None if direct else "http://proxy:3128")
 
 
-def test_the_environments_proxies_are_none_of_the_librarys_business(
+def test_proxies_of_the_environment_are_ignored(
     server: AssistedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = nobody()
@@ -793,9 +781,7 @@ def test_requests_go_through_a_proxy(server: AssistedServer, authority: Authorit
     ]
 
 
-def test_verified_requests_go_through_a_tunnel_in_which_the_key_is_not_seen(
-    authority: Authority, bundle: Path
-) -> None:
+def test_https_requests_use_a_tunnel_through_the_proxy(authority: Authority, bundle: Path) -> None:
     certificate = authority.issue("assisted.example")
     with AssistedServer(certificate=certificate) as server, ForwardProxy(server.port) as proxy:
         talk = behind_proxy(server, proxy, "https://assisted.example", authority)
@@ -804,7 +790,7 @@ def test_verified_requests_go_through_a_tunnel_in_which_the_key_is_not_seen(
     assert proxy.seen == ["CONNECT assisted.example:443"] * 2
 
 
-def test_a_proxy_that_asks_for_a_login_gets_the_one_of_its_url(authority: Authority) -> None:
+def test_proxy_gets_the_login_of_its_url(authority: Authority) -> None:
     certificate = authority.issue("assisted.example")
     login = "Basic bWU6c2VjcmV0"
     with AssistedServer(certificate=certificate) as server, ForwardProxy(server.port, login=login) as proxy:
@@ -817,7 +803,7 @@ def test_a_proxy_that_asks_for_a_login_gets_the_one_of_its_url(authority: Author
     assert outcome == Unreachable("the proxy refused: 407 Proxy Authentication Required")
 
 
-def test_a_proxy_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
+def test_missing_proxy_is_unreachable(tmp_path: Path) -> None:
     service = service_at("https://assisted.example")
     url = nobody()
     outcome = AssistedService(service, proxies=Proxies(https=url), retry_policy=QUICK).host()
@@ -825,7 +811,7 @@ def test_a_proxy_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("proxy", ["socks5://me:hunter2@proxy", "http://me:hunter2@", "://x"])
-def test_a_bad_proxy_is_told_without_its_login(proxy: str) -> None:
+def test_invalid_proxy_is_reported_without_its_login(proxy: str) -> None:
     service = service_at("https://assisted.example")
     outcome = AssistedService(service, proxies=Proxies(https=proxy), retry_policy=QUICK).host()
     assert isinstance(outcome, Unreachable)
@@ -833,13 +819,13 @@ def test_a_bad_proxy_is_told_without_its_login(proxy: str) -> None:
     assert "hunter2" not in outcome.reason
 
 
-# The key
+# The token
 
 
 @pytest.mark.parametrize(
     "fault", [None, Says(500, f"you sent {TOKEN}".encode()), Resets(), HangsUp(), Silence()]
 )
-def test_the_key_is_in_no_text(
+def test_token_is_never_shown_or_logged(
     server: AssistedServer,
     bundle: Path,
     fault: Fault | None,
@@ -864,14 +850,14 @@ def test_the_key_is_in_no_text(
 
 
 @pytest.mark.parametrize("token", ["two\nlines", "né", "a\0b", "a\x7fb"])
-def test_a_key_that_no_header_can_carry_is_told_without_it(server: AssistedServer, token: str) -> None:
+def test_token_invalid_in_a_header_is_reported_without_it(server: AssistedServer, token: str) -> None:
     service = service_of(server.rules.add_host(), server.url, token)
     outcome = must_be(Unreachable, AssistedService(service, retry_policy=QUICK).host())
-    assert outcome.reason.startswith("what X-Secret-Key is to say holds characters")
+    assert outcome.reason.startswith("the value of X-Secret-Key has characters")
     assert server.journal == []
 
 
-def test_the_key_does_not_follow_a_redirect(server: AssistedServer, bundle: Path) -> None:
+def test_token_is_not_sent_to_a_redirect(server: AssistedServer, bundle: Path) -> None:
     with AssistedServer() as elsewhere:
         server.fail(Says(307, headers={"Location": f"{elsewhere.url}/x"}), times=99)
         talk = AssistedService(service_of(server.rules.add_host(), server.url, TOKEN), retry_policy=QUICK)

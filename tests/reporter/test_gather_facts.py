@@ -1,4 +1,4 @@
-"""What we find out ourselves: whether services can be reached, and how the clocks stand."""
+"""Facts that the reporter finds itself: whether services can be reached, and the clocks of the host."""
 
 import re
 import shutil
@@ -22,7 +22,7 @@ def host(tmp_path: Path) -> Host:
 
 
 class Service(Quiet):
-    """Answers anybody with 403, as an API does those that it does not know."""
+    """Answers every request with 403, as an API answers clients without credentials."""
 
     def do_GET(self) -> None:
         self.say(403)
@@ -34,45 +34,45 @@ def port() -> Iterator[int]:
         yield port
 
 
-def reached(host: Host, *urls: str, **more: Any) -> str:
+def reachability_text(host: Host, *urls: str, **more: Any) -> str:
     return gathered(host, host_facts.reachability, urls=urls, **more).data("facts.txt").decode()
 
 
-def test_without_a_service_to_reach_that_is_said(host: Host) -> None:
+def test_reachability_is_absent_without_urls(host: Host) -> None:
     assert gathered(host, host_facts.reachability).only.status is GatherStatus.ABSENT
 
 
-def test_a_service_that_answers_is_reached(host: Host, port: int) -> None:
-    told = reached(host, f"http://127.0.0.1:{port}/readyz?secret=1")
+def test_reachable_service_has_all_steps(host: Host, port: int) -> None:
+    text = reachability_text(host, f"http://127.0.0.1:{port}/readyz?secret=1")
 
-    assert told.startswith(f"http://127.0.0.1:{port}\n  name     127.0.0.1 (")
-    assert "  connect  127.0.0.1: connected (" in told
-    assert "  http     GET /readyz: 403 (" in told
-    assert " s ahead of the server's" in told or " s behind the server's" in told
-    assert "secret" not in told
+    assert text.startswith(f"http://127.0.0.1:{port}\n  name     127.0.0.1 (")
+    assert "  connect  127.0.0.1: connected (" in text
+    assert "  http     GET /readyz: 403 (" in text
+    assert " s ahead of the server's" in text or " s behind the server's" in text
+    assert "secret" not in text
 
 
-def test_a_port_that_nobody_listens_on_and_a_name_that_nobody_knows_are_told(host: Host) -> None:
+def test_closed_port_and_unknown_name_are_reported(host: Host) -> None:
     url = nobody()
-    told = reached(host, url.replace("http:", "https:"), "https://api.cluster.invalid:6443/")
+    text = reachability_text(host, url.replace("http:", "https:"), "https://api.cluster.invalid:6443/")
 
-    assert "  connect  127.0.0.1: Connection refused" in told
-    assert "https://api.cluster.invalid:6443\n  name     " in told
+    assert "  connect  127.0.0.1: Connection refused" in text
+    assert "https://api.cluster.invalid:6443\n  name     " in text
 
 
 @pytest.mark.parametrize("url", ["", "ftp://", "https://[::1", "http://host:port/", "http://user:secret@/"])
-def test_a_bad_url_is_told_without_what_is_in_it(host: Host, url: str) -> None:
-    told = reached(host, url)
+def test_invalid_url_is_reported_without_its_password(host: Host, url: str) -> None:
+    text = reachability_text(host, url)
 
-    assert told
-    assert "secret" not in told
+    assert text
+    assert "secret" not in text
 
 
 @pytest.mark.parametrize("name", ["a" * 64 + ".example", "a..example", "\u00fc" * 63 + ".example"])
 def test_unusable_host_name_does_not_end_the_checks(host: Host, port: int, name: str) -> None:
-    told = reached(host, f"https://{name}", f"http://127.0.0.1:{port}/next")
+    text = reachability_text(host, f"https://{name}", f"http://127.0.0.1:{port}/next")
 
-    first, _, rest = told.partition("http://127.0.0.1")
+    first, _, rest = text.partition("http://127.0.0.1")
     assert "\n  name     " in first
     assert "  connect  " not in first
     assert "  http     GET /next: 403 (" in rest
@@ -88,25 +88,25 @@ def test_unusable_host_name_does_not_end_the_checks(host: Host, port: int, name:
     ],
 )
 def test_path_is_percent_encoded(host: Host, port: int, path: str, requested: str) -> None:
-    assert f"  http     GET {requested}: 403 (" in reached(host, f"http://127.0.0.1:{port}{path}")
+    assert f"  http     GET {requested}: 403 (" in reachability_text(host, f"http://127.0.0.1:{port}{path}")
 
 
 def test_proxy_with_an_unusable_name_does_not_end_the_checks(host: Host, port: int) -> None:
     environ = {"http_proxy": f"http://{'a' * 64}.example:3128"}
 
-    told = reached(host, f"http://127.0.0.1:{port}", environ=environ)
+    text = reachability_text(host, f"http://127.0.0.1:{port}", environ=environ)
 
-    assert "  past the proxy:\n  name " in told
-    assert "  http     GET /: 403 (" in told
+    assert "  past the proxy:\n  name " in text
+    assert "  http     GET /: 403 (" in text
 
 
-def test_a_service_that_is_no_service_of_tls_is_told(host: Host, port: int) -> None:
-    assert "  failed   " in reached(host, f"https://127.0.0.1:{port}")
+def test_service_without_tls_is_reported(host: Host, port: int) -> None:
+    assert "  failed   " in reachability_text(host, f"https://127.0.0.1:{port}")
 
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """A certificate for localhost that nobody has signed, with its key in the same file."""
+    """A self-signed certificate for localhost, with its key in the same file."""
     path = tmp_path / "certificate.pem"
     request = ("req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
     names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
@@ -128,45 +128,41 @@ needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="open
 
 
 @needs_openssl
-def test_a_certificate_that_is_not_trusted_is_told_and_the_service_is_asked(
-    host: Host, tls_port: int
-) -> None:
-    told = reached(host, f"https://127.0.0.1:{tls_port}/readyz")
+def test_request_is_sent_despite_an_untrusted_certificate(host: Host, tls_port: int) -> None:
+    text = reachability_text(host, f"https://127.0.0.1:{tls_port}/readyz")
 
-    assert re.search("not trusted: self.signed certificate; SHA-256 of the certificate ", told)
-    assert "  http     GET /readyz: 403 (" in told
+    assert re.search("not trusted: self.signed certificate; SHA-256 of the certificate ", text)
+    assert "  http     GET /readyz: 403 (" in text
 
 
 @needs_openssl
-def test_a_certificate_may_be_trusted_by_a_bundle_of_its_own(
-    host: Host, tls_port: int, certificate: Path
-) -> None:
-    told = reached(host, f"https://127.0.0.1:{tls_port}/readyz", ca_bundle=certificate)
+def test_certificate_in_the_ca_bundle_is_trusted(host: Host, tls_port: int, certificate: Path) -> None:
+    text = reachability_text(host, f"https://127.0.0.1:{tls_port}/readyz", ca_bundle=certificate)
 
-    assert ", trusted, valid until " in told
+    assert ", trusted, valid until " in text
 
 
 @needs_openssl
-def test_a_ca_bundle_that_cannot_be_read_is_told(host: Host, tls_port: int) -> None:
-    told = reached(host, f"https://127.0.0.1:{tls_port}/", ca_bundle=Path("/no/such/file"))
+def test_unreadable_ca_bundle_is_reported(host: Host, tls_port: int) -> None:
+    text = reachability_text(host, f"https://127.0.0.1:{tls_port}/", ca_bundle=Path("/no/such/file"))
 
-    assert "  failed   No such file or directory" in told
+    assert "  failed   No such file or directory" in text
 
 
-def test_a_proxy_is_reached_for_and_the_service_past_it(host: Host, port: int) -> None:
+def test_proxy_and_direct_connection_are_tested(host: Host, port: int) -> None:
     environ = {"http_proxy": f"http://user:secret@127.0.0.1:{port}", "NO_PROXY": ".cluster.example"}
 
-    told = reached(host, f"http://127.0.0.1:{port}", environ=environ)
+    text = reachability_text(host, f"http://127.0.0.1:{port}", environ=environ)
 
-    assert f"  proxy    127.0.0.1:{port}, but not for .cluster.example\n    name " in told
-    assert "  past the proxy:\n  name " in told
-    assert "secret" not in told
+    assert f"  proxy    127.0.0.1:{port}, but not for .cluster.example\n    name " in text
+    assert "  past the proxy:\n  name " in text
+    assert "secret" not in text
 
 
-def test_the_clocks_of_a_host_are_told(host: Host) -> None:
+def test_clocks_of_the_host_are_listed(host: Host) -> None:
     host.file("/sys/class/rtc/rtc0/since_epoch", "1000000000\n")
 
-    told = gathered(host, host_facts.clocks).data("facts.txt").decode()
+    text = gathered(host, host_facts.clocks).data("facts.txt").decode()
 
-    assert "hardware 2001-09-09T01:46:40+00:00 (the system is " in told
-    assert [line.split()[0] for line in told.splitlines()] == ["system", "hardware", "uptime"]
+    assert "hardware 2001-09-09T01:46:40+00:00 (the system is " in text
+    assert [line.split()[0] for line in text.splitlines()] == ["system", "hardware", "uptime"]

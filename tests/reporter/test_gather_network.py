@@ -1,4 +1,4 @@
-"""The files of a static network without their secrets, and what the names of a cluster resolve to."""
+"""The files of a static network without their secrets, and the addresses of the cluster's names."""
 
 import subprocess
 import sys
@@ -63,7 +63,7 @@ def row(name: str) -> GatherRow:
     return found
 
 
-def test_the_network_files_of_the_assisted_installer_are_gathered(host: Host) -> None:
+def test_network_files_of_the_assisted_installer_are_gathered(host: Host) -> None:
     host.file("/etc/assisted/network/host0/mac_interface.ini", "3c:ec:ef:1c:f1:12=eno1\n")
     host.file("/etc/assisted/network/host0/eno1.nmconnection", KEYFILE + SECRETIVE)
 
@@ -84,9 +84,7 @@ def test_the_network_files_of_the_assisted_installer_are_gathered(host: Host) ->
         ("connections-of-initrd", "/run/NetworkManager/system-connections"),
     ],
 )
-def test_the_profiles_of_networkmanager_are_gathered_without_a_secret(
-    host: Host, name: str, directory: str
-) -> None:
+def test_networkmanager_profiles_are_gathered_without_secrets(host: Host, name: str, directory: str) -> None:
     host.file(f"{directory}/eno1.nmconnection", KEYFILE)
     host.file(f"{directory}/an older name", SECRETIVE)
 
@@ -99,7 +97,7 @@ def test_the_profiles_of_networkmanager_are_gathered_without_a_secret(
     assert older.count("\n") == SECRETIVE.count("\n")
 
 
-def test_a_profile_whose_beginning_is_missing_shows_nothing_before_its_next_section() -> None:
+def test_truncated_profile_is_masked_up_to_its_first_section() -> None:
     masked = mask_keyfile(
         Path("lab"), b"ret=canary\r\n canary\n[ipv4]\r\nmethod=auto\r\n[vpn-secrets]\nx=canary"
     )
@@ -107,7 +105,7 @@ def test_a_profile_whose_beginning_is_missing_shows_nothing_before_its_next_sect
     assert masked == b"ret=<withheld>\n<withheld>\n[ipv4]\r\nmethod=auto\r\n[vpn-secrets]\nx=<withheld>"
 
 
-def test_a_host_that_knows_no_api_has_no_names_of_a_cluster(host: Host) -> None:
+def test_cluster_names_are_absent_without_an_api_url(host: Host) -> None:
     host.file("/etc/kubernetes/kubeconfig", "server: https://localhost:6443\n")
 
     urls = ("https://api.openshift.com", "https://api.openshift.com:443/", "https://[::1")
@@ -128,9 +126,7 @@ def test_a_host_that_knows_no_api_has_no_names_of_a_cluster(host: Host) -> None:
     ],
     ids=["kubeconfig", "kubelet", "pointer", "settings"],
 )
-def test_names_are_those_of_the_api_that_the_host_knows(
-    host: Host, path: str, text: str, urls: tuple[str, ...]
-) -> None:
+def test_cluster_names_come_from_the_api_url(host: Host, path: str, text: str, urls: tuple[str, ...]) -> None:
     host.file(path, text)
 
     began = time.monotonic()
@@ -145,7 +141,7 @@ def test_names_are_those_of_the_api_that_the_host_knows(
     ]
 
 
-def test_what_resolves_what_does_not_and_what_nobody_answers_is_told_within_a_second(tmp_path: Path) -> None:
+def test_names_are_resolved_within_a_second(tmp_path: Path) -> None:
     answers = {"api.lab.example": "192.0.2.10", "api-int.lab.example": NameServer.SILENT}
     with name_server(tmp_path, answers) as server:
         command = [*server.prefix(), sys.executable, "-c", ASK]

@@ -1,4 +1,4 @@
-"""The table of collectors, and the manifest that says what became of each."""
+"""The table of gathered evidence, and the manifest with the result of each row."""
 
 import json
 import re
@@ -42,7 +42,7 @@ UPSTREAMS = {
     *(f"bootstrap/network/{name}.txt" for name in ("ip-addr", "ip-route", "hostname")),
     "bootstrap/network/resolv.conf",
 }
-"""Members of upstream's log bundles that its readers, people among them, look for."""
+"""Members of upstream's log bundles that its programs and users look for."""
 
 
 @pytest.fixture
@@ -51,13 +51,13 @@ def host(tmp_path: Path) -> Host:
 
 
 @pytest.mark.parametrize("what", ["name", "member"])
-def test_no_two_rows_have_one_name_or_one_member(what: str) -> None:
+def test_names_and_members_are_unique(what: str) -> None:
     found = Counter(getattr(collector, what).casefold() for collector in COLLECTORS)
 
     assert [name for name, count in found.items() if count > 1] == []
 
 
-def test_a_row_is_bounded_and_stays_in_the_bundle() -> None:
+def test_rows_have_limits_and_relative_members() -> None:
     with Faults() as faults:
         for row in COLLECTORS:
             with faults.of(row.name):
@@ -67,7 +67,7 @@ def test_a_row_is_bounded_and_stays_in_the_bundle() -> None:
                 assert re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9.-]*/)*([A-Za-z0-9][A-Za-z0-9.-]*)?", row.member)
 
 
-def test_a_row_names_programs_and_absolute_paths_and_no_shell() -> None:
+def test_rows_have_absolute_paths_and_no_shell() -> None:
     with Faults() as faults:
         for row in COLLECTORS:
             with faults.of(row.name):
@@ -83,7 +83,7 @@ def test_a_row_names_programs_and_absolute_paths_and_no_shell() -> None:
                     assert all(pattern.startswith(f"{take.base}/") for pattern in take.patterns)
 
 
-def test_only_a_row_of_several_files_has_a_directory() -> None:
+def test_only_rows_of_several_files_have_a_directory() -> None:
     several = {collector.name for collector in COLLECTORS if collector.member.endswith("/")}
 
     assert several == {
@@ -94,16 +94,16 @@ def test_only_a_row_of_several_files_has_a_directory() -> None:
     }
 
 
-def test_what_upstream_gathers_lies_where_upstream_puts_it() -> None:
+def test_members_of_upstream_have_the_paths_of_upstream() -> None:
     assert {collector.member for collector in COLLECTORS} >= UPSTREAMS
 
 
-def test_the_whole_journal_is_last_and_the_records_are_first() -> None:
+def test_records_are_first_and_the_journal_is_last() -> None:
     assert COLLECTORS[0].name == "service-records"
     assert (COLLECTORS[-1].name, COLLECTORS[-1].take) == ("journal", Journal(lines=1_000_000))
 
 
-def test_of_an_empty_host_nothing_fails(host: Host) -> None:
+def test_no_row_fails_on_an_empty_host(host: Host) -> None:
     result = host.gather(*COLLECTORS)
 
     statuses = {each.name: each.status for each in result.gathered}
@@ -113,7 +113,7 @@ def test_of_an_empty_host_nothing_fails(host: Host) -> None:
 
 @pytest.fixture
 def failing(host: Host) -> Host:
-    """A host with a little of everything, among it programs that fail, hang and flood."""
+    """A host with records and files, and with programs that fail or print without end."""
     host.file("/var/log/openshift/bootkube.json", b"".join(each.to_line() for each in failed_run()))
     host.file("/var/log/openshift/kubelet.json", entry().to_line() + b"torn")
     host.file("/etc/resolv.conf", "nameserver 192.0.2.53\n")
@@ -128,7 +128,7 @@ def failing(host: Host) -> Host:
     return host
 
 
-def test_of_a_failing_host_each_has_its_status(failing: Host) -> None:
+def test_rows_of_a_failing_host_have_their_status(failing: Host) -> None:
     result = failing.gather(*COLLECTORS, urls=("http://127.0.0.1:1/",))
 
     assert {
@@ -145,7 +145,7 @@ def test_of_a_failing_host_each_has_its_status(failing: Host) -> None:
     assert result.of("reachability").status is GatherStatus.GIVEN
 
 
-def test_logs_of_the_agent_and_the_assisted_installer_are_gathered(host: Host) -> None:
+def test_logs_of_agent_and_assisted_installer_are_gathered(host: Host) -> None:
     logs = {
         "agent.log": "connection to the service refused\n",
         "agent/agent-tui.log": "release image not found\n",
@@ -160,7 +160,7 @@ def test_logs_of_the_agent_and_the_assisted_installer_are_gathered(host: Host) -
     assert {name: result.data(f"bootstrap/agent/{name}").decode() for name in logs} == logs
 
 
-def test_logs_of_installers_and_the_last_words_of_a_kernel_are_gathered(host: Host) -> None:
+def test_logs_of_installers_and_pstore_are_gathered(host: Host) -> None:
     logs = {
         "/var/log/cloud-init-output.log": "bootstrap/installer/cloud-init-output.log",
         "/var/log/anaconda/packaging.log": "bootstrap/installer/anaconda/packaging.log",
@@ -217,27 +217,29 @@ GRUB = "Stderr: grub-install: error: cannot find EFI directory."
     ],
     ids=["cloud-init", "anaconda", "subiquity", "curtin", "pstore", "invocation"],
 )
-def test_what_is_gathered_beside_the_records_is_read_back_by_analyze(
+def test_analyze_finds_the_cause_in_gathered_logs(
     host: Host, path: str, line: str, cause: str, member: str
 ) -> None:
     record = b"".join(one.to_line() for one in failed_run(error_message="Use --help"))
     host.file("/var/log/openshift/prepared.json", record)
     host.file("/run/systemd/system/any.conf")
-    said = ""
+    journal = ""
     if path:
         host.file(path, f"{line}\n")
     else:
-        said = f"{timestamp(5)} host {line}"
-    host.program("journalctl", f'[[ $* == *_SYSTEMD_INVOCATION_ID={"1f" * 16}* ]] && echo "{said}"; exit 0')
+        journal = f"{timestamp(5)} host {line}"
+    host.program(
+        "journalctl", f'[[ $* == *_SYSTEMD_INVOCATION_ID={"1f" * 16}* ]] && echo "{journal}"; exit 0'
+    )
 
     bundle = host.gather(*COLLECTORS).bundle.directory
 
     root = json.loads(service_record("analyze", "--from", bundle, "-o", "json").out)["root"]
-    told = root["cause"] if cause else root["told"]
-    assert (told.get("name", ""), told["place"]) == (cause, f"bootstrap/{member}:1")
+    found = root["cause"] if cause else root["told"]
+    assert (found.get("name", ""), found["place"]) == (cause, f"bootstrap/{member}:1")
 
 
-def test_certificates_are_gathered_without_the_keys_beside_them(host: Host) -> None:
+def test_certificates_are_gathered_without_their_keys(host: Host) -> None:
     certificate = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
     key = "-----BEGIN EC PRIVATE KEY-----\nMHcC\n-----END EC PRIVATE KEY-----\n"
     files = {
@@ -256,7 +258,7 @@ def test_certificates_are_gathered_without_the_keys_beside_them(host: Host) -> N
     assert {stream.kind for member in members if (stream := classify_file(member)) is not None} == {"facts"}
 
 
-def test_the_records_of_a_bundle_are_read_as_any(failing: Host, capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_of_a_bundle_are_shown(failing: Host, capsys: pytest.CaptureFixture[str]) -> None:
     result = failing.gather(*COLLECTORS)
 
     main(["show", "--from", str(result.bundle.directory)], standalone_mode=False)
@@ -264,19 +266,19 @@ def test_the_records_of_a_bundle_are_read_as_any(failing: Host, capsys: pytest.C
     assert "bootkube" in capsys.readouterr().out
 
 
-def test_the_manifest_follows_its_schema_and_says_what_is_in_the_bundle(failing: Host) -> None:
+def test_manifest_follows_its_schema_and_lists_the_bundle(failing: Host) -> None:
     result = failing.gather(*COLLECTORS)
 
     document = result.manifest()
 
     jsonschema.validate(document, SCHEMA)
-    assert [told["name"] for told in document["collectors"]] == [row.name for row in COLLECTORS]
-    told = [file["path"] for collector in document["collectors"] for file in collector["files"]]
-    assert told == result.bundle.paths
+    assert [row["name"] for row in document["collectors"]] == [row.name for row in COLLECTORS]
+    paths = [file["path"] for collector in document["collectors"] for file in collector["files"]]
+    assert paths == result.bundle.paths
     assert document["bootId"] == BOOT_ID
 
 
-def test_the_page_on_gathering_names_every_row_and_where_it_goes() -> None:
+def test_each_row_is_documented_with_its_member() -> None:
     rows = {row.name: row for row in COLLECTORS}
     named: list[str] = []
 
@@ -291,23 +293,23 @@ def test_the_page_on_gathering_names_every_row_and_where_it_goes() -> None:
     assert sorted(named) == sorted(rows)
 
 
-def test_the_manifest_on_the_page_follows_its_schema() -> None:
-    _, _, behind = PAGE.partition("## The manifest\n")
-    example = json.loads("".join(re.findall(r"^    (.*\n)", behind, re.MULTILINE)))
+def test_documented_manifest_follows_its_schema() -> None:
+    _, _, section = PAGE.partition("## The manifest\n")
+    example = json.loads("".join(re.findall(r"^    (.*\n)", section, re.MULTILINE)))
 
     jsonschema.validate(example, SCHEMA)
-    stated = set(re.findall(r"^\| `([a-z-]+)` \|", behind, re.MULTILINE))
+    stated = set(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE))
     assert stated == {status.value for status in GatherStatus}
 
 
-def test_the_row_on_the_page_is_one() -> None:
+def test_documented_row_is_valid() -> None:
     block = re.search("^```python\n(.*?)^```", PROJECT_PAGE, re.DOTALL | re.MULTILINE)
     assert block
 
     assert isinstance(eval(block[1], {"GatherRow": GatherRow, "ProgramSource": ProgramSource}), GatherRow)
 
 
-def test_the_limits_on_the_page_are_those_of_the_table() -> None:
+def test_limits_are_those_of_the_page() -> None:
     seconds = Counter(row.seconds for row in COLLECTORS)
     sizes = {row.name: row.bytes for row in COLLECTORS}
 

@@ -1,4 +1,4 @@
-"""What the reporter is told: from which place, and one line for each thing that is missing or bad."""
+"""The settings of the reporter: their sources, and one line for each missing or invalid setting."""
 
 import json
 import os
@@ -31,7 +31,7 @@ VARIABLES = {
 }
 
 
-def test_a_host_that_is_set_up_has_no_faults(tmp_path: Path) -> None:
+def test_configured_host_has_no_faults(tmp_path: Path) -> None:
     settings = read_settings(places_with(tmp_path), {})
     assert settings.faults == ()
     assert settings.service is not None
@@ -40,7 +40,7 @@ def test_a_host_that_is_set_up_has_no_faults(tmp_path: Path) -> None:
     assert settings.service.token == "raw-token"
 
 
-def test_a_credential_comes_before_the_file_and_after_the_environment(tmp_path: Path) -> None:
+def test_credential_has_precedence_over_the_file_only(tmp_path: Path) -> None:
     credential = tmp_path / "reporter.toml"
     credential.write_text('jitter = 7\nuploads = 2\nfrequency = "often"\n')
     places = places_with(tmp_path / "root", "jitter = 9\nlifetime = 120\n" + SERVICE)
@@ -50,7 +50,7 @@ def test_a_credential_comes_before_the_file_and_after_the_environment(tmp_path: 
     assert [fault.partition(": ")[0] for fault in settings.faults] == [f"{credential}:3"]
 
 
-def test_everything_can_be_set_in_the_file(tmp_path: Path) -> None:
+def test_every_setting_is_read_from_the_file(tmp_path: Path) -> None:
     text = """\
 ship_to = ["/mnt/share", "https://store.example/put?sig=1", "collector+http://collector.example"]
 records_to = ["collector+https://collector.example/web1"]
@@ -92,7 +92,7 @@ ca_bundle = "/etc/ca.crt"
     assert some(settings.service).ca_bundle == Path("/etc/ca.crt")
 
 
-def test_the_environment_comes_before_the_file(tmp_path: Path) -> None:
+def test_environment_has_precedence_over_the_file(tmp_path: Path) -> None:
     places = places_with(tmp_path, 'frequency = "20m"\ntime_limit = "2h"\n' + SERVICE)
     environ = VARIABLES | {"LOG_SEND_FREQUENCY_IN_MINUTES": "5", "SERVICE_TIMEOUT_MINUTES": "30"}
     settings = read_settings(places, environ)
@@ -101,13 +101,13 @@ def test_the_environment_comes_before_the_file(tmp_path: Path) -> None:
     assert (settings.frequency, settings.time_limit) == (300, 1800)
 
 
-def test_an_empty_variable_counts_as_none(tmp_path: Path) -> None:
+def test_empty_variable_counts_as_unset(tmp_path: Path) -> None:
     settings = read_settings(places_with(tmp_path), {"CLUSTER_ID": "", "HTTP_PROXY": " "})
     assert settings.faults == ()
     assert settings.service is not None
 
 
-def test_a_bad_variable_leaves_the_file_its_value(tmp_path: Path) -> None:
+def test_invalid_variable_leaves_the_value_of_the_file(tmp_path: Path) -> None:
     settings = read_settings(places_with(tmp_path), {"CLUSTER_ID": "nonsense"})
     assert settings.service is not None
     assert settings.faults == (
@@ -119,7 +119,7 @@ def test_a_bad_variable_leaves_the_file_its_value(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy"])
-def test_proxies_are_taken_in_either_case(tmp_path: Path, name: str) -> None:
+def test_proxy_variables_work_in_either_case(tmp_path: Path, name: str) -> None:
     settings = read_settings(places_with(tmp_path), {name: "http://proxy:1", "no_proxy": "a, b"})
     assert (settings.proxies.http, settings.proxies.no_proxy) == ("http://proxy:1", ("a", "b"))
 
@@ -150,13 +150,13 @@ def test_proxies_are_taken_in_either_case(tmp_path: Path, name: str) -> None:
         pytest.param('api_url = "https://h:99999"', "not a URL of http or https with a host", id="port"),
     ],
 )  # fmt: skip
-def test_what_is_bad_is_one_line_with_its_place(tmp_path: Path, line: str, fault: str) -> None:
+def test_invalid_setting_gets_one_line_with_its_place(tmp_path: Path, line: str, fault: str) -> None:
     places = places_with(tmp_path, f"# settings\n{line}\n{SERVICE}")
     settings = read_settings(places, {})
-    (told,) = [found for found in settings.faults if " no assisted_service" not in found]
-    assert told.startswith(f"{places.settings_file}:2: ")
-    assert fault in told
-    assert "\n" not in told
+    (fault_line,) = [found for found in settings.faults if " no assisted_service" not in found]
+    assert fault_line.startswith(f"{places.settings_file}:2: ")
+    assert fault in fault_line
+    assert "\n" not in fault_line
 
 
 @pytest.mark.parametrize(
@@ -168,29 +168,27 @@ def test_what_is_bad_is_one_line_with_its_place(tmp_path: Path, line: str, fault
         ("cluster_id", "{01234567-89ab-cdef-0123-456789abcdef}"),
     ],
 )
-def test_a_bad_setting_of_the_service_is_one_line_and_not_also_missing(
-    tmp_path: Path, name: str, value: str
-) -> None:
+def test_invalid_service_setting_is_not_also_missing(tmp_path: Path, name: str, value: str) -> None:
     text = re.sub(rf'(?m)^{name} = ".*"', f'{name} = "{value}"', SERVICE)
     places = places_with(tmp_path, text)
     settings = read_settings(places, {})
     assert settings.service is None
-    (told,) = settings.faults
+    (fault_line,) = settings.faults
     line = text.splitlines().index(f'{name} = "{value}"') + 1
-    assert told.startswith(f"{places.settings_file}:{line}: assisted_service.{name}: ")
-    assert "geheim" not in told
+    assert fault_line.startswith(f"{places.settings_file}:{line}: assisted_service.{name}: ")
+    assert "geheim" not in fault_line
 
 
-def test_a_proxy_whose_password_is_wrong_written_is_not_told_with_it(tmp_path: Path) -> None:
+def test_invalid_proxy_is_reported_without_its_password(tmp_path: Path) -> None:
     environ = {"HTTPS_PROXY": "http://user:ge heim@proxy:1"}
     settings = read_settings(places_with(tmp_path), environ)
     assert settings.proxies.https is None
-    (told,) = settings.faults
-    assert told.startswith("environment:HTTPS_PROXY: the URL has a blank in it")
-    assert "heim" not in told
+    (fault_line,) = settings.faults
+    assert fault_line.startswith("environment:HTTPS_PROXY: the URL has a blank in it")
+    assert "heim" not in fault_line
 
 
-def test_a_host_without_any_setting_says_what_is_missing(tmp_path: Path) -> None:
+def test_missing_settings_are_named(tmp_path: Path) -> None:
     settings = read_settings(Places(tmp_path), {})
     assert settings.service is None
     assert len(settings.faults) == 4
@@ -198,7 +196,7 @@ def test_a_host_without_any_setting_says_what_is_missing(tmp_path: Path) -> None
     assert "ASSISTED_SERVICE_URL in the environment" in settings.faults[0]
 
 
-def test_a_host_that_only_ships_elsewhere_misses_no_service(tmp_path: Path) -> None:
+def test_destination_alone_needs_no_service(tmp_path: Path) -> None:
     assert read_settings(places_with(tmp_path, 'ship_to = ["/mnt"]'), {}).faults == ()
 
 
@@ -212,18 +210,18 @@ def test_a_host_that_only_ships_elsewhere_misses_no_service(tmp_path: Path) -> N
         pytest.param(b"#" * 70000, 1, "larger than 65,536 bytes", id="huge"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_one_line_and_the_environment_counts(
+def test_invalid_file_gets_one_line_and_the_environment_applies(
     tmp_path: Path, text: str | bytes, line: int, fault: str
 ) -> None:
     places = places_with(tmp_path, text)
     settings = read_settings(places, VARIABLES)
-    (told,) = settings.faults
-    assert told.startswith(f"{places.settings_file}:{line}: ")
-    assert fault in told
+    (fault_line,) = settings.faults
+    assert fault_line.startswith(f"{places.settings_file}:{line}: ")
+    assert fault in fault_line
     assert settings.service is not None
 
 
-def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(tmp_path: Path) -> None:
+def test_pipe_in_place_of_a_file_does_not_block(tmp_path: Path) -> None:
     places = places_with(tmp_path, text=None, token=None)
     os.mkfifo(places.settings_file)
     os.mkfifo(places.credential_file)
@@ -231,20 +229,20 @@ def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(tmp_path: Path) -> None:
     assert [fault for fault in faults if "no regular file" in fault] == list(faults[:2])
 
 
-def test_the_credential_of_systemd_comes_before_the_file(tmp_path: Path) -> None:
+def test_token_credential_has_precedence_over_the_file(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from-systemd\n")
     settings = read_settings(places_with(tmp_path / "root"), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
     assert some(settings.service).token == "from-systemd"
 
 
-def test_an_empty_credential_counts_as_none(tmp_path: Path) -> None:
+def test_empty_credential_counts_as_missing(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(" ")
     settings = read_settings(places_with(tmp_path / "root"), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
     assert some(settings.service).token == "raw-token"
 
 
 @pytest.mark.parametrize("text", [PULL_SECRET, f"\n{PULL_SECRET}\n", "c2VjcmV0\n"])
-def test_a_token_may_be_in_a_pull_secret(tmp_path: Path, text: str) -> None:
+def test_token_is_read_from_a_pull_secret(tmp_path: Path, text: str) -> None:
     settings = read_settings(places_with(tmp_path, token=text), {})
     assert settings.faults == ()
     assert some(settings.service).token == "c2VjcmV0"
@@ -266,7 +264,7 @@ def test_a_token_may_be_in_a_pull_secret(tmp_path: Path, text: str) -> None:
         pytest.param("gehe\u0131m", "no token: a token is ASCII", id="letters"),
     ],
 )
-def test_what_is_no_token_is_not_sent_and_not_shown(tmp_path: Path, text: str, fault: str) -> None:
+def test_invalid_token_is_not_sent_and_not_shown(tmp_path: Path, text: str, fault: str) -> None:
     settings = read_settings(places_with(tmp_path, token=text), {})
     assert settings.service is not None
     assert (settings.service.token, settings.service.is_usable) == (None, False)
@@ -277,7 +275,7 @@ def test_what_is_no_token_is_not_sent_and_not_shown(tmp_path: Path, text: str, f
 
 
 @pytest.mark.parametrize("kind", ["directory", "pipe", "socket", "link to nothing"])
-def test_what_is_no_file_is_not_taken_for_no_token(tmp_path: Path, kind: str) -> None:
+def test_irregular_token_file_disables_the_service(tmp_path: Path, kind: str) -> None:
     places = places_with(tmp_path, token=None)
     place = places.credential_file
     match kind:
@@ -296,20 +294,20 @@ def test_what_is_no_file_is_not_taken_for_no_token(tmp_path: Path, kind: str) ->
     assert line.startswith(f"{place}:1: ")
 
 
-def test_without_any_token_file_a_service_without_authentication_is_asked(tmp_path: Path) -> None:
+def test_service_is_called_without_a_token_file(tmp_path: Path) -> None:
     settings = read_settings(places_with(tmp_path, token=None), {})
     assert settings.service is not None
     assert (settings.service.token, settings.service.is_usable) == (None, True)
 
 
-def test_a_good_token_counts_beside_a_bad_one(tmp_path: Path) -> None:
+def test_valid_token_is_used_after_an_invalid_one(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("Bearer geheim")
     settings = read_settings(places_with(tmp_path / "root"), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
     assert settings.service is not None
     assert (settings.service.token, settings.service.is_usable) == ("raw-token", True)
 
 
-def test_a_collectors_token_that_is_none_is_not_taken_for_no_token(tmp_path: Path) -> None:
+def test_invalid_collector_token_disables_collectors(tmp_path: Path) -> None:
     places = places_with(tmp_path, 'ship_to = ["/mnt", "collector+https://c"]\n' + SERVICE)
     places.collector_credential_file.write_text("two\nlines")
     settings = read_settings(places, {})
@@ -317,7 +315,7 @@ def test_a_collectors_token_that_is_none_is_not_taken_for_no_token(tmp_path: Pat
     assert any("collectors are sent nothing" in line for line in settings.faults)
 
 
-def test_a_token_that_others_may_read_is_used_and_told(tmp_path: Path) -> None:
+def test_readable_token_is_used_with_a_warning(tmp_path: Path) -> None:
     places = places_with(tmp_path)
     places.credential_file.chmod(0o644)
     settings = read_settings(places, {})
@@ -328,21 +326,21 @@ def test_a_token_that_others_may_read_is_used_and_told(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_a_token_in_the_environment_is_not_taken(tmp_path: Path) -> None:
+def test_token_in_the_environment_is_ignored(tmp_path: Path) -> None:
     settings = read_settings(places_with(tmp_path, token=None), {"PULL_SECRET_TOKEN": "geheim"})
     assert some(settings.service).token is None
     assert "write it into /etc/service-record/token (0600)" in settings.faults[0]
     assert "geheim" not in repr(settings)
 
 
-def test_secrets_are_in_no_representation(tmp_path: Path) -> None:
+def test_repr_of_settings_has_no_secret(tmp_path: Path) -> None:
     environ = {"HTTPS_PROXY": "http://user:geheim@proxy:1"}
     settings = read_settings(places_with(tmp_path, token="geheim"), environ)
     assert settings.proxies.https == "http://user:geheim@proxy:1"
     assert "geheim" not in repr(settings)
 
 
-def test_the_services_own_authority_is_trusted_where_its_certificate_lies(tmp_path: Path) -> None:
+def test_ca_bundle_at_the_default_path_is_used(tmp_path: Path) -> None:
     places = places_with(tmp_path)
     places.ca_bundle.parent.mkdir(parents=True)
     places.ca_bundle.write_text("PEM")
@@ -351,7 +349,7 @@ def test_the_services_own_authority_is_trusted_where_its_certificate_lies(tmp_pa
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
-def test_each_setting_stands_in_the_documentation(setting: Setting) -> None:
+def test_each_setting_is_documented(setting: Setting) -> None:
     name = setting.name.rpartition(".")[2]
     (row,) = [line for line in DOCUMENT.read_text().splitlines() if line.startswith(f"| `{setting.name}`")]
     for variable in setting.environment:
