@@ -1,4 +1,4 @@
-"""Writing bundles: one pass, in bounded memory and on bounded disk, however much there is to pack."""
+"""Write bundles in one pass, with limits on memory and disk. docs/project/bundle.md describes the format."""
 
 import os
 import tarfile
@@ -29,41 +29,41 @@ SERVER_BYTES: Final = 262_144_000
 """The largest file that assisted-service takes."""
 
 _FILE_MODE: Final = 0o640
-_SPARE_BYTES: Final = 1 << 12
-"""Room for more than a header takes, and for what compression adds to a block that it cannot make smaller."""
+_HEADER_ROOM_BYTES: Final = 1 << 12
+"""Compressed bytes kept free for a header, and for the growth of blocks that cannot be compressed."""
 _ROOM_SHARE: Final = 4
-"""A member leaves those behind it three quarters of the room, so that there is some for the twentieth."""
+"""A member gets a quarter of the free room, so that even the twentieth member has some."""
 _MAX_RESERVE: Final = 1 << 20
 _RESERVE_SHARE: Final = 8
-_PARTS: Final = 64
-"""A block is at most that part of the whole."""
-_SLICE: Final = 1 << 16
+_BLOCKS_IN_BUNDLE: Final = 64
+"""A block is at most 1/64 of the bundle."""
+_WRITE_BYTES: Final = 1 << 16
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
     """The result of packing a member."""
 
     path: str
-    """The path in the archive, below its top directory."""
+    """The path in the archive, relative to its top directory."""
     bytes: int | None
-    """The size in the archive; None when the member is not there, for want of room."""
+    """The uncompressed size in the archive; None if the member was left out."""
     dropped_bytes: int = 0
-    """The number of bytes missing at its beginning, after redaction."""
+    """The number of bytes dropped from its beginning, counted after redaction."""
     cut: Cut | None = None
-    """The reason why bytes are missing; None when all are there."""
+    """Why bytes were dropped; None if the member is complete."""
 
 
 class BundleWriter:
-    """A new gzipped tar archive with one directory at its top, `top`; its members are given one by one.
+    """Writes a new gzipped tar archive with one top directory, member by member.
 
-    It is a file of mode 0600. In a `with` statement it is whole at the end, and gone after an exception.
-    It never takes more disk than `disk_bytes`, nor more than a quarter of what is free on that file system.
-    What does not fit is left out: of each member the oldest bytes, of later ones more.
+    The file has mode 0600. Use the writer in a `with` statement: the archive is complete at its end, and
+    removed after an exception. It never takes more disk than `disk_bytes`, nor more than a quarter of the
+    free space of its file system. If members do not fit, their oldest bytes are dropped; later members have
+    less room.
 
-    `redact` makes what masks secrets, anew for each member; None for a bundle as it is. `mtime`, in seconds
-    since 1970, is the time of members that have none of their own. The same members make the same bytes, if
-    none is cut for the bundle's sake. Raises FileExistsError when there is a file already, and OSError where
-    the disk fails.
+    `redact` returns a new redactor for each member; None writes members unredacted. `mtime`, in seconds since
+    1970, is the time of members without one. The same members give the same bytes, unless a member is cut
+    because of the bundle's limit. Raises FileExistsError if the file exists, and OSError if the disk fails.
     """
 
     def __init__(
@@ -76,28 +76,31 @@ class BundleWriter:
         redact: Callable[[], MemberRedactor] | None = None,
         shares: bool = True,
     ) -> None:
-        """`top` may be empty. `shares`: no member takes more than a quarter of the room."""
+        """Create the file. An empty `top` means no top directory.
+
+        `shares`: a member that is not essential gets at most a quarter of the free room.
+        """
         self._path = path
-        self._top = f"{_inside(top)}/" if top else ""
+        self._top = f"{_check_path(top)}/" if top else ""
         self._mtime = mtime
         self.disk_bytes = min(max(disk_bytes, MIN_BYTES), SERVER_BYTES)
-        """The limit of the bundle on disk, however much is free."""
+        """The limit of the bundle on disk, before the free space is taken into account."""
         self._redact = redact
         self.shares = shares
-        """True while a member leaves room to those behind it; to be switched off before the last."""
+        """True while members leave room for later ones; set it to False before the last member."""
         self._names: set[str] = set()
         self._copies: Counter[str] = Counter()
-        """Path and how many members it was given for."""
+        """Path and number of further members with that path."""
         self._is_open = False
         self.members: list[Packed] = []
         """The result of each member, in order."""
         self.masked: Counter[str] = Counter()
-        """Kind of secret and how many were masked in all members."""
+        """Kind of secret and number of masked ones, in all members."""
         self._archive = Archive(path, self.disk_bytes)
         whole = self._archive.limit
         self._reserve = min(_MAX_RESERVE, whole // _RESERVE_SHARE)
-        """Bytes of it that only essential members may have."""
-        self._block_bytes = min(max(whole // _PARTS, MIN_BLOCK_BYTES), BLOCK_BYTES)
+        """Compressed bytes that only essential members may use."""
+        self._block_bytes = min(max(whole // _BLOCKS_IN_BUNDLE, MIN_BLOCK_BYTES), BLOCK_BYTES)
 
     @contextmanager
     def member(
@@ -112,21 +115,27 @@ class BundleWriter:
         keep_empty: bool = False,
         as_is: bool = False,
     ) -> Iterator[MemberWriter]:
-        """Begin a file that keeps at most its last `limit` bytes, and put it in place at the end.
+        """Yield a writer for a new member, and add the member at the end of the `with` block.
 
-        `path` is relative to the top directory; a second member of the same path gets another name. An
-        essential one may take what is reserved, and all of the room; records are essential. Where the
-        beginning is missing `opening` makes what stands there, by default a line that says so. JSON without
-        an opening of its own, and what is to be `whole`, is left out then. So is a file to which nothing was
-        written, unless `keep_empty`. What was written before an exception is kept. What is `as_is` is not
-        redacted. Raises ValueError for a path that leads out of the top directory, RuntimeError while
-        another member is open.
+        Args:
+            path: Relative to the top directory. A second member of the same path gets another name.
+            limit: Only the last `limit` bytes of content are kept.
+            mtime: Seconds since 1970, instead of the bundle's `mtime`.
+            opening: Returns the text that replaces a dropped beginning, by default one line. A `.json` file
+                without an `opening` is left out if its beginning was dropped.
+            essential: The member may use all of the room, and the reserve. Records are always essential.
+            whole: Leave the member out instead of dropping its beginning.
+            keep_empty: Add the member even if nothing was written.
+            as_is: Do not redact.
+
+        After an exception in the `with` block, the content until then is added. Raises ValueError for a path
+        that leads out of the top directory, and RuntimeError if another member is open.
         """
         if self._is_open:
             raise RuntimeError("another member of the bundle is open")
         if limit is not None and limit < 1:
             raise ValueError(f"a limit of {limit} bytes")
-        name = self._named(_inside(path))
+        name = self._unique_name(_check_path(path))
         essential = essential or named(path) is not None
         if whole:
             opening = None
@@ -135,7 +144,7 @@ class BundleWriter:
         redactor = self._redact() if self._redact and not as_is else None
         header = tarfile.TarInfo(self._top + name)
         header.mtime, header.mode = max(int(self._mtime if mtime is None else mtime), 0), _FILE_MODE
-        room = self._room(essential=essential)
+        room = self._free_room(essential=essential)
         limits = MemberLimits(content=limit, room=room, block_bytes=self._block_bytes)
         member = MemberWriter(self._archive, header, opening, redactor, limits)
         self._is_open = True
@@ -152,20 +161,18 @@ class BundleWriter:
                 self.masked.update(redactor.counts)
 
     def add(self, path: str, data: bytes, *, as_is: bool = False) -> None:
-        """Add a whole small file, which may use the reserve; without room even there, nothing of it is
-        written.
-        """
+        """Add a small file. It may use the reserve, and is left out if it does not fit completely."""
         with self.member(path, essential=True, whole=True, keep_empty=True, as_is=as_is) as member:
-            for start in range(0, len(data), _SLICE):
-                member.write(data[start : start + _SLICE])
+            for start in range(0, len(data), _WRITE_BYTES):
+                member.write(data[start : start + _WRITE_BYTES])
 
     def finish(self) -> None:
-        """Write the end of the archive, and close it."""
+        """Write the end of the archive, and close the file."""
         self._archive.finish()
         self._archive.close()
 
     def abort(self) -> None:
-        """Remove it."""
+        """Close and remove the file."""
         self._archive.close()
         self._path.unlink(missing_ok=True)
 
@@ -184,15 +191,15 @@ class BundleWriter:
             self.abort()
             raise
 
-    def _room(self, *, essential: bool) -> int:
-        """Return the room for a member, in compressed bytes."""
-        room = self._archive.limit - self._archive.size - _SPARE_BYTES - self._reserve
+    def _free_room(self, *, essential: bool) -> int:
+        """Return the number of compressed bytes that a new member may use."""
+        room = self._archive.limit - self._archive.size - _HEADER_ROOM_BYTES - self._reserve
         if essential:
             return max(room, min(room, 0) + self._reserve, 0)
         return max(room // (_ROOM_SHARE if self.shares else 1), 0)
 
-    def _named(self, path: str) -> str:
-        """Return the path without secrets, different from those of the members before."""
+    def _unique_name(self, path: str) -> str:
+        """Return the path with secrets masked, and with a suffix if an earlier member has the same path."""
         if self._redact:
             redactor = self._redact()
             masked = redactor.feed(os.fsencode(path)) + redactor.finish()
@@ -208,12 +215,12 @@ class BundleWriter:
 
 
 def cut_notice(dropped: int) -> bytes:
-    """Return the first line of a text whose beginning is missing."""
+    """Return the line that replaces the dropped beginning of a text."""
     return f"[service-record: {dropped} bytes before this line were cut; the manifest says why]\n".encode()
 
 
-def _inside(path: str) -> str:
-    """Return the path unchanged, if it is relative and leads nowhere else."""
+def _check_path(path: str) -> str:
+    """Return `path`. Raises ValueError if it is not a plain relative path below the top directory."""
     if not path or "\0" in path or not {"", ".", ".."}.isdisjoint(path.split("/")):
         raise ValueError(f"not a path below the top of a bundle: {path!r}")
     return path
