@@ -34,30 +34,30 @@ def fleet_rows(folder: Path) -> list[Row]:
     """Return the rows of pages and answers, by number of hosts. Some become a plot, too."""
     rows: list[Row] = []
     drawn: dict[str, list[tuple[int, float]]] = {name: [] for name in DRAWN}
-    for hosts in fleet.GROWTH:
+    for hosts in fleet.HOST_COUNTS:
         data = folder / f"fleet-{hosts}"
         session, token = fleet.fill(data, hosts)
         with collector(data) as (port, pid):
             fleet.wait_for_verdicts(data)
-            is_all = hosts == fleet.GROWTH[-1]
+            is_all = hosts == fleet.HOST_COUNTS[-1]
             for what, path, limit in fleet.REQUESTS:
                 if not is_all and what not in DRAWN:
                     continue
-                seconds = fleet.median(port, path, session, token)
+                seconds = fleet.median_seconds(port, path, session, token)
                 if what in DRAWN:
                     drawn[what].append((hosts, seconds))
                 if not is_all and what != DRAWN[0]:
                     continue
                 rows.append(
                     Row(
-                        what=f"collector: {what}, {hosts:,} hosts, {hosts * fleet.STEPS:,} steps",
+                        what=f"collector: {what}, {hosts:,} hosts, {hosts * fleet.STEPS_PER_HOST:,} steps",
                         measured=f"{seconds * 1e3:.0f} ms",
                         limit=f"{limit * 1e3:.0f} ms",
                         holds=seconds <= limit,
                     )
                 )
             if is_all:
-                rows.append(memory("collector: memory then", resident(pid), fleet.MOST_MEMORY))
+                rows.append(memory("collector: memory then", resident(pid), fleet.MAX_MEMORY_BYTES))
     rows += _large_fleet_rows(folder / "fleet-large")
     lines = [Line(name=name, points=points) for name, points in drawn.items()]
     PLOT.write_text(Plot(title="A page by how many hosts there are", amount="hosts", lines=lines).svg())
@@ -65,15 +65,15 @@ def fleet_rows(folder: Path) -> list[Row]:
 
 
 def _large_fleet_rows(data: Path) -> list[Row]:
-    session, token = fleet.fill(data, fleet.LARGE, most_steps=2)
+    session, token = fleet.fill(data, fleet.LARGE_FLEET_HOSTS, most_steps=2)
     fleet.put_in_trouble(data)
     rows = []
     with collector(data) as (port, _):
         for what, path, limit in fleet.LARGE_REQUESTS:
-            seconds = fleet.median(port, path, session, token)
+            seconds = fleet.median_seconds(port, path, session, token)
             rows.append(
                 Row(
-                    what=f"collector: {what}, {fleet.LARGE:,} hosts, many in trouble",
+                    what=f"collector: {what}, {fleet.LARGE_FLEET_HOSTS:,} hosts, many in trouble",
                     measured=f"{seconds * 1e3:.0f} ms",
                     limit=f"{limit * 1e3:.0f} ms",
                     holds=seconds <= limit,

@@ -1,4 +1,4 @@
-"""A collector of many hosts in a build or at its end, and how long its readers wait over HTTP."""
+"""Fill a collector with many hosts, and measure how long its pages and answers take over HTTP."""
 
 import http.client
 import statistics
@@ -12,20 +12,19 @@ import msgspec
 from sqlalchemy import Connection, Text, case, cast, func, insert, literal, select, update
 
 from service_record.collector.domain.access import TokenKind, presented
-from service_record.collector.domain.progress import Progress, advance, ended, first
+from service_record.collector.domain.progress import Progress, StepFinished, advance, ended, first
 from service_record.collector.domain.steps import ReportedStep, StepStatus
 from service_record.collector.store import tokens
 from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.schema import builds, counters, durations, hosts, steps
 
-STEPS: Final = 100
-"""Of each host: fifty that begin and end."""
-GROWTH: Final = (1, 100, 1_000, 10_000)
-"""Numbers of hosts: what is promised is promised of the last."""
-MOST_MEMORY: Final = 300_000_000
-"""Bytes."""
-LARGE: Final = 100_000
-"""Hosts of a large fleet, with two steps each; two of five are in trouble."""
+STEPS_PER_HOST: Final = 100
+"""Reports of each host: `init` and `done` of fifty steps."""
+HOST_COUNTS: Final = (1, 100, 1_000, 10_000)
+"""Sizes of fleets. The limits are promised for the last one."""
+MAX_MEMORY_BYTES: Final = 300_000_000
+LARGE_FLEET_HOSTS: Final = 100_000
+"""Hosts of a large fleet, with two reports each. Two of five are in trouble."""
 LARGE_REQUESTS: Final = (
     ("fleet page", "/", 0.3),
     ("fleet page, those in trouble", "/?verdict=failed&verdict=stuck&verdict=looping", 0.3),
@@ -40,18 +39,22 @@ REQUESTS: Final = (
     ("host as JSON", "/api/v1/hosts/node00007.example.com", 0.15),
     ("statistics page", "/statistics", 0.3),
 )
-"""Requests by name: the path, and the seconds that an answer may take."""
-_TIMES: Final = 9
+"""Name, path, and the longest time of an answer in seconds."""
+_MEASUREMENTS: Final = 9
 _START: Final = 1_795_000_000.0
+"""Time of the first report, in seconds since 1970."""
 _LOGS: Final = "Installing: kernel-core-5.14.0-570.el9.x86_64\n" * 4
 
 
-def fill(data: Path, count: int, most_steps: int = STEPS) -> tuple[str, str]:
-    """So many hosts with their steps; a session and a token of somebody who may read."""
+def fill(data: Path, count: int, most_steps: int = STEPS_PER_HOST) -> tuple[str, str]:
+    """Create a SQLite database with `count` hosts, each with at most `most_steps` reports.
+
+    Returns a session and a token of a reader.
+    """
     data.mkdir(parents=True)
     database = Database(sqlite_url(data))
     database.migrate()
-    _filled(database, count, most_steps)
+    _insert_hosts(database, count, most_steps)
     now = time.time()
     with database.changing() as connection:
         token = tokens.create(connection, tokens.TokenRequest(kind=TokenKind.READER), now)
@@ -63,7 +66,7 @@ def fill(data: Path, count: int, most_steps: int = STEPS) -> tuple[str, str]:
 
 
 def put_in_trouble(data: Path) -> None:
-    """Give two of five hosts one of 200 causes, as if they had been judged."""
+    """Set the verdict and cause of each host. Two of five hosts are in trouble, with 80 causes in all."""
     now, digit = time.time(), hosts.c.id % 10
     words = {0: "failed", 1: "stuck", 2: "looping", 3: "silent", 4: "progressing"}
     verdict = case(words, value=digit, else_="done")
@@ -84,7 +87,7 @@ def put_in_trouble(data: Path) -> None:
 
 
 def wait_for_verdicts(data: Path) -> None:
-    """Wait until every host has a verdict: the generated hosts are news to the collector."""
+    """Wait until the collector has judged every host. `fill` inserts hosts without a verdict."""
     database = Database(sqlite_url(data))
     due = select(func.count()).select_from(hosts).where(hosts.c.due_at <= time.time())
     while True:
@@ -95,12 +98,12 @@ def wait_for_verdicts(data: Path) -> None:
     database.close()
 
 
-def median(port: int, path: str, session: str, token: str) -> float:
-    """Seconds until an answer is whole."""
+def median_seconds(port: int, path: str, session: str, token: str) -> float:
+    """Return the median time from a request to the end of its answer, in seconds."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     headers = {"Authorization": f"Bearer {token}"} if path.startswith("/api/") else {}
     times = []
-    for _ in range(_TIMES + 1):
+    for _ in range(_MEASUREMENTS + 1):
         before = time.monotonic()
         connection.request("GET", path, headers={**headers, "Cookie": f"service-record={session}"})
         response = connection.getresponse()
@@ -108,45 +111,46 @@ def median(port: int, path: str, session: str, token: str) -> float:
         times.append(time.monotonic() - before)
         assert response.status == http.HTTPStatus.OK, (path, response.status)
     connection.close()
-    return statistics.median(times[1:])  # the first one waits for templates to be compiled
+    return statistics.median(times[1:])  # the first request compiles templates
 
 
-def _filled(database: Database, number_of_hosts: int, most_steps: int) -> None:
-    """Fill a database with hosts in the midst of a build or at its end; every fiftieth failed."""
-    for beginning in range(0, number_of_hosts, 500):
+def _insert_hosts(database: Database, count: int, most_steps: int) -> None:
+    """Insert hosts with one build each. If all steps are inserted, the last step of every fiftieth failed."""
+    for beginning in range(0, count, 500):
         with database.changing() as connection:
-            for number in range(beginning, min(beginning + 500, number_of_hosts)):
-                _fill(connection, number, most_steps)
-    with database.changing() as connection:  # they have taken numbers of steps
+            for number in range(beginning, min(beginning + 500, count)):
+                _insert_host(connection, number, most_steps)
+    with database.changing() as connection:
+        # The collector takes the ids of new steps from this counter.
         latest = select(func.max(steps.c.id)).scalar_subquery()
         connection.execute(update(counters).where(counters.c.name == "steps").values(latest=latest))
 
 
-def _fill(connection: Connection, number: int, most_steps: int) -> None:
-    progress = first(next(_reports(number)), 1, _START)
+def _insert_host(connection: Connection, number: int, most_steps: int) -> None:
+    progress = first(next(_make_reports(number)), 1, _START)
     rows, ends = [], []
-    for order, step in enumerate(islice(_reports(number), most_steps)):
+    for order, step in enumerate(islice(_make_reports(number), most_steps)):
         at = _START + number + order * 7
-        ends += [_duration(number, at, one) for one in ended(progress, step, at)]
+        ends += [_duration_row(number, at, finished) for finished in ended(progress, step, at)]
         progress = advance(progress, step, at)
-        rows.append(_step(number, order, step, at))
-    connection.execute(insert(hosts), [_host(number, progress)])
-    connection.execute(insert(builds), [_build(number, progress)])
+        rows.append(_step_row(number, order, step, at))
+    connection.execute(insert(hosts), [_host_row(number, progress)])
+    connection.execute(insert(builds), [_build_row(number, progress)])
     connection.execute(insert(steps), rows)
     connection.execute(insert(durations), ends)
 
 
-def _reports(number: int) -> Iterator[ReportedStep]:
-    for order in range(STEPS // 2):
+def _make_reports(number: int) -> Iterator[ReportedStep]:
+    for order in range(STEPS_PER_HOST // 2):
         name = f"Step {order}"
-        is_failed = number % 50 == 0 and order == STEPS // 2 - 1
+        is_failed = number % 50 == 0 and order == STEPS_PER_HOST // 2 - 1
         yield ReportedStep(label=f"step_{order}", name=name, status=StepStatus.INIT, action="install")
         status = StepStatus.FAILED if is_failed else StepStatus.DONE
         percentage = 2.0 * (order + 1) if number % 3 else None
         yield ReportedStep(label=f"step_{order}", name=name, status=status, percentage=percentage, logs=_LOGS)
 
 
-def _host(number: int, progress: Progress) -> dict[str, Any]:
+def _host_row(number: int, progress: Progress) -> dict[str, Any]:
     return {
         "id": number + 1,
         "name": f"node{number:05d}.example.com",
@@ -166,12 +170,12 @@ def _host(number: int, progress: Progress) -> dict[str, Any]:
     }
 
 
-def _build(number: int, progress: Progress) -> dict[str, Any]:
+def _build_row(number: int, progress: Progress) -> dict[str, Any]:
     times = {"started_at": progress.started_at, "updated_at": progress.updated_at}
     return {"host_id": number + 1, "number": 1, "ended_at": progress.ended_at, **times}
 
 
-def _step(number: int, order: int, step: ReportedStep, at: float) -> dict[str, Any]:
+def _step_row(number: int, order: int, step: ReportedStep, at: float) -> dict[str, Any]:
     return {
         "host_id": number + 1,
         "build": 1,
@@ -186,15 +190,15 @@ def _step(number: int, order: int, step: ReportedStep, at: float) -> dict[str, A
     }
 
 
-def _duration(number: int, at: float, one: Any) -> dict[str, Any]:
+def _duration_row(number: int, at: float, finished: StepFinished) -> dict[str, Any]:
     return {
         "host_id": number + 1,
         "build": 1,
-        "label": one.label,
+        "label": finished.label,
         "group": f"dc{number % 4}/rack{number % 40}",
         "release": f"9.{number % 3}",
-        "seconds": one.seconds,
-        "status": one.status.value,
-        "signature": "Installing: kernel-core-<number>" if one.status == "failed" else "",
+        "seconds": finished.seconds,
+        "status": finished.status.value,
+        "signature": "Installing: kernel-core-<number>" if finished.status is StepStatus.FAILED else "",
         "ended_at": at,
     }

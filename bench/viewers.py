@@ -76,7 +76,7 @@ def rows(folder: Path) -> list[Row]:
             reference=f"{statistics.median(one.rate for one in alone):,.0f} /s",
         ),
         Row(what="the same: changes that each viewer gets", measured=f"{each:.1f} /s"),
-        memory("the same: memory of the collector, at most", size, fleet.MOST_MEMORY),
+        memory("the same: memory of the collector, at most", size, fleet.MAX_MEMORY_BYTES),
     ]
 
 
