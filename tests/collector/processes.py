@@ -1,4 +1,4 @@
-"""Hosts that only report, and the tokens for it."""
+"""Report steps to running collectors from several threads, and count the answers."""
 
 import contextlib
 import http.client
@@ -15,50 +15,49 @@ from service_record.collector.domain.access import TokenKind
 from service_record.collector.store import tokens as token_store
 from service_record.collector.store.database import Database
 
-_PAUSE: Final = 0.025
-"""Seconds between two reports of a host: so often may it report for ever."""
-_LONGEST: Final = 300.0
-"""Seconds that anything may take here before it is wrong."""
+_PAUSE_SECONDS: Final = 0.025
+"""Time between two reports of a host. At this rate, a host stays within its limit of 50 requests a second."""
+_TIMEOUT_SECONDS: Final = 300.0
 
 
 @dataclass(slots=True)
 class Load:
-    """Reports of hosts that do nothing else, over a connection each."""
+    """The reports of all threads, and their answers."""
 
     sent: set[str] = field(default_factory=set)
-    """Names of steps that were reported, acknowledged or not."""
+    """Names of all reported steps, acknowledged or not."""
     acknowledged: dict[str, int] = field(default_factory=dict)
-    """Names of steps -> the ids with which they were acknowledged."""
+    """Name of an acknowledged step -> its id."""
     statuses: dict[int, int] = field(default_factory=dict)
-    """Of all answers -> how many."""
+    """HTTP status -> number of answers."""
     retries: list[str | None] = field(default_factory=list)
-    """Retry-After of the answers of 503."""
+    """The `Retry-After` header of each answer with status 503."""
     seconds: list[float] = field(default_factory=list)
-    """Times of the answers."""
+    """Time from the request to the answer, for each answer."""
     broken: int = 0
     """Requests without an answer."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _more: threading.Condition = field(default_factory=threading.Condition)
 
     def wait_for_more(self, count: int, status: int = 201) -> None:
-        """Until so many more answers of this status have come."""
+        """Wait for `count` more answers with this status."""
         wanted = self.statuses.get(status, 0) + count
         self._wait(lambda: self.statuses.get(status, 0) >= wanted)
 
     def wait_for_broken(self, count: int) -> None:
-        """Until so many requests had no answer."""
+        """Wait until `count` requests in all had no answer."""
         self._wait(lambda: self.broken >= count)
 
     def _wait(self, is_enough: Callable[[], bool]) -> None:
         with self._more:
-            assert self._more.wait_for(is_enough, _LONGEST), self.statuses
+            assert self._more.wait_for(is_enough, _TIMEOUT_SECONDS), self.statuses
 
     def report(self, connection: http.client.HTTPConnection, token: str, host: str, name: str) -> None:
-        """Report one step."""
+        """Report one step, and note its answer."""
         with self._lock:
             self.sent.add(name)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        begun = time.monotonic()
+        began = time.monotonic()
         try:
             connection.request("POST", f"/api/v1/hosts/{host}/steps", json.dumps({"name": name}), headers)
             response = connection.getresponse()
@@ -69,7 +68,7 @@ class Load:
                 self.broken += 1
         else:
             with self._lock:
-                self.seconds.append(time.monotonic() - begun)
+                self.seconds.append(time.monotonic() - began)
                 self.statuses[response.status] = self.statuses.get(response.status, 0) + 1
                 if response.status == 201:
                     self.acknowledged[name] = body["id"]
@@ -79,8 +78,7 @@ class Load:
             self._more.notify_all()
 
 
-def tokens_in(database: Database, count: int = 16) -> list[str]:
-    """New tokens of administrators."""
+def create_admin_tokens(database: Database, count: int = 16) -> list[str]:
     new = token_store.TokenRequest(kind=TokenKind.ADMIN)
     with database.changing() as connection:
         return [token_store.create(connection, new, time.time()) for _ in range(count)]
@@ -88,34 +86,35 @@ def tokens_in(database: Database, count: int = 16) -> list[str]:
 
 @contextlib.contextmanager
 def load(urls: Sequence[str], tokens: Sequence[str], hosts: int = 0) -> Iterator[Load]:
-    """A host for each token, which reports one step after the other, until the end of the block.
+    """Report steps with each token, in a thread of its own, until the end of the block.
 
-    With `hosts` only so many of them: each reports over several connections, to several collectors.
+    Threads report to the URLs in turn, each for a host of its own. With `hosts`, only that number of hosts is
+    used, so several threads report for the same host, possibly to different collectors.
     """
-    going = Load()
+    reported = Load()
     is_over = threading.Event()
     run = os.urandom(4).hex()
 
-    def reports(number: int) -> None:
+    def report_steps(number: int) -> None:
         address = urlsplit(urls[number % len(urls)])
         connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
         count = 0
         while not is_over.is_set():
-            going.report(
+            reported.report(
                 connection,
                 tokens[number],
                 f"host{number % (hosts or len(tokens))}",
                 f"{run} {number} {count}",
             )
             count += 1
-            is_over.wait(_PAUSE)
+            is_over.wait(_PAUSE_SECONDS)
         connection.close()
 
-    threads = [threading.Thread(target=reports, args=(number,)) for number in range(len(tokens))]
+    threads = [threading.Thread(target=report_steps, args=(number,)) for number in range(len(tokens))]
     for thread in threads:
         thread.start()
     try:
-        yield going
+        yield reported
     finally:
         is_over.set()
         for thread in threads:

@@ -140,7 +140,7 @@ def test_enrolled_host_gets_group_of_the_enrolment(server: Served) -> None:
     host.step("web1", "Disk setup", group="dc9")
 
     with server.collector.database.reading() as connection:
-        found = host_rows.host(connection, "web1", 1.0)
+        found = host_rows.read_host(connection, "web1", 1.0)
     assert found is not None
     assert found.summary.group == "dc1"
 
@@ -154,7 +154,7 @@ def test_put_sets_group_and_release_before_first_report(server: Served) -> None:
     assert (first.status, first.json) == (201, {"host": "web1", "created": True})
     assert (again.status, again.json) == (200, {"host": "web1", "created": False})
     with server.collector.database.reading() as connection:
-        found = host_rows.host(connection, "web1", 1.0)
+        found = host_rows.read_host(connection, "web1", 1.0)
     assert found is not None
     assert (found.summary.group, found.summary.release) == ("dc2", "9.6")
 
@@ -178,11 +178,11 @@ def test_deleting_a_host_deletes_its_tokens(server: Served) -> None:
     assert admin.ask("DELETE", "/api/v1/hosts/web1").status == 204
 
     with server.collector.database.reading() as connection:
-        assert host_rows.host(connection, "web1", 1.0) is None
+        assert host_rows.read_host(connection, "web1", 1.0) is None
     assert admin.ask("DELETE", "/api/v1/hosts/web1").status == 404
     assert host.step("web1", "Disk setup").status == 401
     with server.collector.database.reading() as connection:
-        assert host_rows.host(connection, "web1", 1.0) is None
+        assert host_rows.read_host(connection, "web1", 1.0) is None
 
 
 def test_deleting_a_host_revokes_its_own_tokens(sqlite_server: Served) -> None:

@@ -26,7 +26,7 @@ from service_record.collector.store.schema import hosts, notices, steps
 from testing import postgresql
 from testing.collector import process
 from testing.postgresql import Cluster
-from tests.collector.processes import Load, load, tokens_in
+from tests.collector.processes import Load, create_admin_tokens, load
 from tests.collector.serving import settings_in
 
 KILLS: Final = int(os.environ.get("SERVICE_RECORD_TORTURE") or 5)
@@ -78,7 +78,7 @@ def assert_nothing_is_lost(database: Database, loads: list[Load]) -> None:
 
 def test_killed_collector_loses_nothing_acknowledged(lasting: CollectorSettings) -> None:
     database = opened(lasting)
-    tokens = tokens_in(database)
+    tokens = create_admin_tokens(database)
     loads = []
     for _ in range(KILLS if database.is_sqlite else LESS):
         wanted = random.randint(1, 100)
@@ -100,7 +100,7 @@ def test_killing_one_of_four_collectors_loses_nothing(lasting_cluster: Cluster, 
         database = opened(settings)
         collectors = [running.enter_context(process(settings)) for _ in range(4)]
         urls = [collector.url for collector in collectors]
-        with load(urls, tokens_in(database), hosts=4) as going:
+        with load(urls, create_admin_tokens(database), hosts=4) as going:
             for _ in range(LESS):
                 going.wait_for_more(random.randint(1, 100))
                 number = random.randrange(4)
@@ -115,7 +115,7 @@ def test_killing_one_of_four_collectors_loses_nothing(lasting_cluster: Cluster, 
 
 def test_sigterm_answers_all_accepted_requests(lasting: CollectorSettings) -> None:
     database = opened(lasting)
-    tokens = tokens_in(database)
+    tokens = create_admin_tokens(database)
     with process(lasting) as collector, load([collector.url], tokens) as going:
         going.wait_for_more(50)
         slow = half_a_request(collector.url, tokens[0])
@@ -153,7 +153,7 @@ def test_killed_database_loses_nothing_acknowledged(lasting_cluster: Cluster, tm
     with lasting_cluster.migrated() as url:
         settings = settings_in(tmp_path, database=url)
         database = opened(settings)
-        tokens = tokens_in(database)
+        tokens = create_admin_tokens(database)
         with process(settings) as collector, load([collector.url], tokens) as going:
             for _ in range(LESS):
                 going.wait_for_more(50)
@@ -171,7 +171,7 @@ def test_killed_database_loses_nothing_acknowledged(lasting_cluster: Cluster, tm
 def test_repeated_and_reordered_reports_are_stored_once(lasting: CollectorSettings) -> None:
     """Senders repeat reports whose answer was lost, in any order, while the collector is killed."""
     database = opened(lasting)
-    token = tokens_in(database)[0]
+    token = create_admin_tokens(database)[0]
     reports = [(f"web{number % 4}", f"Step {number}") for number in range(60)]
     answers: dict[str, int] = {}
     for _ in range(KILLS if database.is_sqlite else LESS):
@@ -206,7 +206,7 @@ def report_with_key(url: str, token: str, host: str, name: str) -> int:
 
 def test_absence_beyond_the_budget_sends_no_notice(lasting: CollectorSettings) -> None:
     database = opened(lasting)
-    token = tokens_in(database)[0]
+    token = create_admin_tokens(database)[0]
     budget = 8.0
     options = ("--budget", f"{budget:.0f}s")
     names = {f"web{number}" for number in range(20)}

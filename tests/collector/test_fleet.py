@@ -12,7 +12,7 @@ from sqlalchemy import Connection, update
 from service_record.collector.domain.progress import repeated
 from service_record.collector.store.database import FILE
 from service_record.collector.store.fleet import Cursor, Filters, Fleet, Sort, fleet
-from service_record.collector.store.host_rows import StoredHostDetail, host, logs_of
+from service_record.collector.store.host_rows import StoredHostDetail, read_host, read_step_logs
 from service_record.collector.store.schema import hosts
 from tests.collector.serving import Served, served, settings_in
 
@@ -31,7 +31,7 @@ def shown(server: Served, limit: int = 100, after: Cursor | None = None, **filte
 
 
 def detail(server: Served, build: int | None) -> StoredHostDetail | None:
-    return asked(server, lambda connection: host(connection, "web1", 1.0, build))
+    return asked(server, lambda connection: read_host(connection, "web1", 1.0, build))
 
 
 def names(found: Fleet) -> list[str]:
@@ -79,9 +79,9 @@ def test_host_is_shown_with_steps_by_build(server: Served) -> None:
     assert [one.latest[0].status for one in now.steps] == ["done"]
     (failed,) = before.steps[0].latest
     assert (len(failed.logs), failed.logs_length) == (4000, 8000)
-    assert asked(server, lambda c: logs_of(c, "web1", failed.id)) == "no disk\n" * 1000
+    assert asked(server, lambda c: read_step_logs(c, "web1", failed.id)) == "no disk\n" * 1000
     assert detail(server, 3) is None
-    assert asked(server, lambda c: host(c, "web2", 1.0)) is None
+    assert asked(server, lambda c: read_host(c, "web2", 1.0)) is None
 
 
 @given(st.text("abc", max_size=40))

@@ -17,7 +17,7 @@ from service_record.collector import serve
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.database import Database, sqlite_url
 from testing.collector import process
-from tests.collector.processes import load, tokens_in
+from tests.collector.processes import create_admin_tokens, load
 from tests.collector.serving import Served, served
 
 POST: Final = b"POST /api/v1/hosts/web1/steps HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer srt_1_x\r\n"
@@ -138,7 +138,7 @@ def test_hostile_clients_do_not_affect_good_ones(sqlite_settings: CollectorSetti
 def tokens_of(settings: CollectorSettings) -> list[str]:
     database = Database(sqlite_url(settings.data))
     try:
-        return tokens_in(database, 8)
+        return create_admin_tokens(database, 8)
     finally:
         database.close()
 

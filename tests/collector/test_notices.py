@@ -33,7 +33,7 @@ from service_record.collector.store import administration
 from service_record.collector.store.schema import deliveries, hosts, notices
 from testing.collector import process
 from tests.collector.commands import collector_command
-from tests.collector.processes import tokens_in
+from tests.collector.processes import create_admin_tokens
 from tests.collector.receiving import Received, Receiver, receiving
 from tests.collector.serving import Client, settings_in
 from tests.waiting import wait_for
@@ -326,7 +326,7 @@ def test_several_processes_send_each_notice_once(
             for _ in range(processes)
         ]
         database = stack.enter_context(closing(Collector(postgresql_settings))).database
-        (token,) = tokens_in(database, 1)
+        (token,) = create_admin_tokens(database, 1)
         for number in range(8):
             Client(running[number % processes].url, token).step(
                 f"web{number}", "Disk", "failed", logs="no disk"

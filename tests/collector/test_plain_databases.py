@@ -16,7 +16,7 @@ from service_record.collector.store.schema import steps
 from testing.collector import process
 from testing.postgresql import Cluster
 from tests.collector.plain_database import Plain, plain_database
-from tests.collector.processes import load, tokens_in
+from tests.collector.processes import create_admin_tokens, load
 from tests.collector.serving import Client, settings_in
 
 REPORTS = 300
@@ -42,7 +42,7 @@ def test_four_processes_retry_serialization_failures(
     with contextlib.ExitStack() as stack:
         urls = [stack.enter_context(process(settings)).url for _ in range(4)]
         database = Database(settings.database)
-        tokens = tokens_in(database)
+        tokens = create_admin_tokens(database)
         with load(urls, tokens, hosts=4) as going:
             going.wait_for_more(REPORTS)
         tried_again = sum(conflicts(Client(url, tokens[0])) for url in urls)
@@ -64,7 +64,7 @@ def test_polling_sees_changes_of_other_processes(plain: tuple[CollectorSettings,
         await asyncio.wait_for(news.wait(), 30)
 
     with process(settings) as other, Collector(settings) as collector:
-        client = Client(other.url, tokens_in(collector.database, 1)[0])
+        client = Client(other.url, create_admin_tokens(collector.database, 1)[0])
         for _ in range(3):
             asyncio.run(wake_up(collector, client))
     assert proxy.refused

@@ -133,7 +133,7 @@ def housekeeper(server: Served, clock: Clock, **limits: float) -> Housekeeper:
 def left(server: Served) -> tuple[list[int], list[int], list[str]]:
     """The builds that are left, the builds of steps, and the objects."""
     with server.collector.database.reading() as connection:
-        detail = shown.host(connection, "web1", 1.0)
+        detail = shown.read_host(connection, "web1", 1.0)
         of_steps = connection.execute(select(steps.c.build).order_by(steps.c.build)).scalars().all()
     assert detail is not None
     return (

@@ -25,7 +25,7 @@ from testing.collector import process
 from testing.postgresql import Cluster
 from tests.assisted_rules import AssistedRules
 from tests.collector.installing import Agent
-from tests.collector.processes import load, tokens_in
+from tests.collector.processes import create_admin_tokens, load
 from tests.collector.serving import Client, served
 
 FEW_REPORTS = 400
@@ -48,7 +48,7 @@ def test_change_in_one_process_wakes_others(
         await asyncio.wait_for(news.wait(), 100)
 
     with process(postgresql_settings) as other, Collector(postgresql_settings) as collector:
-        client = Client(other.url, tokens_in(collector.database, 1)[0])
+        client = Client(other.url, create_admin_tokens(collector.database, 1)[0])
         for _ in range(3):  # whoever listens anew is told once in any case
             asyncio.run(wake_up(collector, client))
 
@@ -65,7 +65,9 @@ def test_process_listens_again_after_lost_connection(
         await asyncio.wait_for(news.wait(), 100)
 
     with process(postgresql_settings) as other, Collector(postgresql_settings) as collector:
-        asyncio.run(wake_up_again(collector, Client(other.url, tokens_in(collector.database, 1)[0])))
+        asyncio.run(
+            wake_up_again(collector, Client(other.url, create_admin_tokens(collector.database, 1)[0]))
+        )
 
 
 def test_closed_connection_loses_no_change(postgresql_settings: CollectorSettings, cluster: Cluster) -> None:
@@ -145,7 +147,7 @@ def test_step_numbers_follow_commits_in_four_processes(
     database.migrate()
     with contextlib.ExitStack() as stack:
         urls = [stack.enter_context(process(postgresql_settings)).url for _ in range(4)]
-        with load(urls, tokens_in(database), hosts=3) as going:
+        with load(urls, create_admin_tokens(database), hosts=3) as going:
             going.wait_for_more(FEW_REPORTS)
     assert set(going.statuses) == {201}
     with database.reading() as connection:

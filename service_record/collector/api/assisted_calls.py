@@ -47,7 +47,7 @@ async def get_hosts(request: Request) -> Response:
         raise CallRefused(HTTPStatus.BAD_REQUEST, f"role in query should be one of {sorted(ROLES)}")
 
     def look_up(connection: Connection) -> Sequence[HostInstallation]:
-        return host_rows.of_cluster(connection, cluster_id)
+        return host_rows.read_cluster_installations(connection, cluster_id)
 
     rows = await serving.ask(look_up)
     if grant.kind is TokenKind.HOST and is_id(grant.scope) and all(one.host != grant.scope for one in rows):

@@ -15,7 +15,12 @@ from service_record.collector.api.requests import whole_number
 from service_record.collector.api.serving import Serving, caller, host_name
 from service_record.collector.domain.verdicts import FleetVerdict
 from service_record.collector.store.fleet import SHOWN_DONE, Cursor, Filters, HostSummary, Sort, fleet
-from service_record.collector.store.host_rows import BuildSummary, StoredHostDetail, earlier_builds, host
+from service_record.collector.store.host_rows import (
+    BuildSummary,
+    StoredHostDetail,
+    read_earlier_builds,
+    read_host,
+)
 
 T = TypeVar("T")
 _DEFAULT_LIMIT: Final = 100
@@ -74,7 +79,7 @@ async def list_hosts(request: Request) -> Response:
         counts = serving.collector.counts.of(connection, filters)
         page = fleet(connection, filters, limit, after, counts, sort=sort, now=now)
         names = [each.name for each in page.hosts] if has_earlier else []
-        earlier = earlier_builds(connection, names, now - _EARLIER_SECONDS) if names else {}
+        earlier = read_earlier_builds(connection, names, now - _EARLIER_SECONDS) if names else {}
         return Hosts(page.hosts, page.counts, page.total, now, earlier, str(page.next or ""))
 
     return answer(await serving.ask(find))
@@ -108,7 +113,7 @@ async def show_statistics(request: Request) -> Response:
 async def _read_detail(request: Request, build: int | None) -> StoredHostDetail:
     serving, name = Serving.of(request), host_name(request.path_params["host"])
     now = serving.collector.now()
-    detail = await serving.ask(lambda connection: host(connection, name, now, build))
+    detail = await serving.ask(lambda connection: read_host(connection, name, now, build))
     if detail is None:
         what = name if build is None else f"build {build} of {name}"
         raise Refusal(HTTPStatus.NOT_FOUND, f"nothing is known of {what}")

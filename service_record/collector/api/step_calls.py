@@ -23,7 +23,7 @@ from service_record.collector.api.serving import (
 from service_record.collector.domain.access import Grant, TokenKind, presented
 from service_record.collector.domain.reports import event_of, step_of, update_of
 from service_record.collector.domain.steps import ReportedStep, StepStatus
-from service_record.collector.store.host_rows import progress_of
+from service_record.collector.store.host_rows import read_progress
 from service_record.collector.store.purge import STEP_BYTES
 from service_record.collector.store.reporting import Accepted, Report, record_steps
 
@@ -87,7 +87,7 @@ async def post_event(request: Request) -> Response:
     grant = await _check_token_in_path(request, TokenKind.CLOUD_INIT)
     serving, fields = Serving.of(request), parse_fields(await plain_body(request))
 
-    progress = await serving.ask(lambda connection: progress_of(connection, grant.scope))
+    progress = await serving.ask(lambda connection: read_progress(connection, grant.scope))
     has_failed = progress is not None and progress.failure is not None and progress.ended_at is None
     step = event_of(fields, has_failed=has_failed)
     return await _store_step(request, replace(grant, kind=TokenKind.HOST), grant.scope, step)

@@ -45,7 +45,7 @@ from service_record.collector.domain.silence import Absence
 from service_record.collector.store.absences import read_absences
 from service_record.collector.store.dialects import inserting
 from service_record.collector.store.fleet import SHOWN_DONE, is_within
-from service_record.collector.store.host_rows import EventShown, HostInstallation, of_cluster
+from service_record.collector.store.host_rows import EventShown, HostInstallation, read_cluster_installations
 from service_record.collector.store.schema import (
     cluster_events,
     cluster_logs,
@@ -218,7 +218,8 @@ def show_cluster(
         return None
     summary, of = summaries[0], summaries[0].id
     in_order = sorted(
-        of_cluster(connection, of), key=lambda each: each.installation.role not in CONTROL_PLANE
+        read_cluster_installations(connection, of),
+        key=lambda each: each.installation.role not in CONTROL_PLANE,
     )
     absences = read_absences(connection, now)
     return ClusterDetail(
@@ -375,13 +376,13 @@ def refresh(connection: Connection, cluster_ids: Collection[str], now: float) ->
 
 def _refresh(connection: Connection, cluster_id: str, now: float) -> None:
     row = _hold(connection, cluster_id)  # first: then the hosts are as the latest process left them
-    installed = of_cluster(connection, cluster_id)
+    installed = read_cluster_installations(connection, cluster_id)
     if not installed and (row is None or row.hosts):
         connection.execute(delete(clusters).where(clusters.c.id == cluster_id))
         return
     if row is None:
         _ensure(connection, cluster_id)
-        row, installed = _hold(connection, cluster_id), of_cluster(connection, cluster_id)
+        row, installed = _hold(connection, cluster_id), read_cluster_installations(connection, cluster_id)
     snapshot = _snapshot(connection, row, installed, now)
     before = ClusterState(row.status)
     state = next_state(before, snapshot)

@@ -1,4 +1,4 @@
-"""One host as readers see it: its builds, its boots, the latest steps of a build, and what else is known."""
+"""Read one host from the database: its builds, boots, latest steps, bundles, events and installation."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
@@ -18,15 +18,17 @@ from service_record.collector.store.selecting import columns_of, names_of, row_a
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """A boot, by the steps that name it; times are the collector's, in seconds since 1970."""
+    """A boot that steps of a build name."""
 
     id: str
     begin: float
+    """The arrival of its first step, in seconds since 1970 by the collector's clock."""
     end: float
+    """The arrival of its latest step."""
 
 
-def boots_of(connection: Connection, host: str, build: int, first_step: int) -> tuple[Boot, ...]:
-    """Return the boots of a build in the order of their first reports, from a step on."""
+def read_boots(connection: Connection, host: str, build: int, first_step: int) -> tuple[Boot, ...]:
+    """Return the boots of a build, in the order of their first steps, without steps before `first_step`."""
     begin, end = func.min(steps.c.received_at), func.max(steps.c.received_at)
     named = (
         select(steps.c.boot_id, begin, end)
@@ -45,8 +47,8 @@ EARLIER_BUILDS: Final = 20
 _LATEST_BUILDS: Final = 50
 _LATEST_BUNDLES: Final = 50
 _LATEST_EVENTS: Final = 100
-_LONGEST_LOGS: Final = 4_000
-"""Characters of a step's logs that are shown with many others: their end."""
+_MAX_LOGS_CHARS: Final = 4_000
+"""Maximum length of a step's logs in a list of steps. The end of longer logs is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,7 @@ class BuildSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepShown:
-    """A step as it was reported."""
+    """A reported step."""
 
     id: int
     label: str
@@ -76,9 +78,9 @@ class StepShown:
     percentage: float | None
     action: str
     logs: str
-    """The end of them; `logs_of` has all."""
+    """At most the last 4,000 characters. `read_step_logs` returns all."""
     logs_length: int
-    """Characters of all of them."""
+    """Number of characters of all stored logs."""
     notes: str
     boot_id: str
     host_time: float | None
@@ -88,7 +90,7 @@ class StepShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleShown:
-    """A bundle that came from the host."""
+    """A bundle of the host, or a rendered template."""
 
     id: int
     build: int
@@ -106,7 +108,7 @@ class BundleShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventShown:
-    """A message of an assisted-service's client on a host or a cluster, in free words."""
+    """An event of a host or a cluster, as clients of an assisted-service send it."""
 
     received_at: float
     severity: str
@@ -116,7 +118,7 @@ class EventShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallationShown:
-    """The assisted-service's view of the host."""
+    """The host's part in the installation of a cluster."""
 
     id: str
     cluster_id: str
@@ -125,7 +127,7 @@ class InstallationShown:
     is_bootstrap: bool
     is_single_node: bool
     status: str
-    """The state now."""
+    """The host's state at the time of the query."""
     status_info: str
     meaning: str
     """The meaning of the state, in one sentence."""
@@ -142,19 +144,22 @@ class InstallationShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredHostDetail:
-    """Everything shown about a host at once."""
+    """A host, with the steps of one of its builds.
+
+    Times are in seconds since 1970 by the collector's clock.
+    """
 
     now: float
-    """The time of the collector's clock, which all times follow."""
+    """The time of the query."""
     summary: HostSummary
     first_seen: float
     last_seen: float
     builds: tuple[BuildSummary, ...]
     """Latest first."""
     shown_build: int
-    """The number of the build of these steps; 0 if there is none."""
+    """The number of the build that the steps belong to; 0 before the first build."""
     steps: tuple[Repeated[StepShown], ...]
-    """The latest, oldest first; rounds that came again and again told once."""
+    """The latest 500 steps, oldest first. Repeated rounds of steps are combined."""
     bundles: tuple[BundleShown, ...]
     """Latest first."""
     events: tuple[EventShown, ...]
@@ -162,19 +167,21 @@ class StoredHostDetail:
     installation: InstallationShown | None
 
 
-def host(connection: Connection, name: str, now: float, build: int | None = None) -> StoredHostDetail | None:
-    """Return a host and the steps of a build, the latest unless another is asked for.
+def read_host(
+    connection: Connection, name: str, now: float, build: int | None = None
+) -> StoredHostDetail | None:
+    """Return a host with the steps of a build, by default of its latest one.
 
-    None where there is no such host, or it has no such build.
+    Returns None if the host or the build does not exist.
     """
     row = connection.execute(select(hosts).where(hosts.c.name == name)).one_or_none()
     if row is None:
         return None
-    # Before its first build, a host has at most steps that are not among the defined ones.
+    # Before the first build, a host may have undefined steps (`serve --steps`), stored as those of build 1.
     number = (row.build or 1) if build is None else build
-    shown_builds = _latest(connection, BuildSummary, builds, row.id, _LATEST_BUILDS)
-    if build is not None and all(one.number != build for one in shown_builds):
-        requested = _build(connection, row.id, build)
+    shown_builds = _read_latest(connection, BuildSummary, builds, row.id, _LATEST_BUILDS)
+    if build is not None and all(each.number != build for each in shown_builds):
+        requested = _read_build(connection, row.id, build)
         if requested is None:
             return None
         shown_builds = (*shown_builds, requested)
@@ -185,17 +192,20 @@ def host(connection: Connection, name: str, now: float, build: int | None = None
         last_seen=row.last_seen,
         builds=shown_builds,
         shown_build=number if build is not None else row.build,
-        steps=repeated(_steps(connection, row.id, number), lambda step: (step.label, step.status)),
-        bundles=_latest(connection, BundleShown, bundles, row.id, _LATEST_BUNDLES),
-        events=_latest(connection, EventShown, events, row.id, _LATEST_EVENTS),
-        installation=_installation(connection, row.id, now),
+        steps=repeated(_read_steps(connection, row.id, number), lambda step: (step.label, step.status)),
+        bundles=_read_latest(connection, BundleShown, bundles, row.id, _LATEST_BUNDLES),
+        events=_read_latest(connection, EventShown, events, row.id, _LATEST_EVENTS),
+        installation=_read_installation(connection, row.id, now),
     )
 
 
-def earlier_builds(
+def read_earlier_builds(
     connection: Connection, names: Collection[str], since: float
 ) -> dict[str, tuple[BuildSummary, ...]]:
-    """Return the latest earlier builds of these hosts with a report since that time, latest first."""
+    """Return the earlier builds of each host that reported after `since`, latest first.
+
+    At most `EARLIER_BUILDS` builds of a host are returned, and no hosts without such builds.
+    """
     rank = func.row_number().over(partition_by=builds.c.host_id, order_by=builds.c.number.desc())
     columns = (builds.c[name] for name in names_of(BuildSummary))
     ranked = (
@@ -208,24 +218,24 @@ def earlier_builds(
     by_host: dict[str, list[BuildSummary]] = {}
     for row in connection.execute(latest):
         by_host.setdefault(row.host, []).append(row_as(BuildSummary, row))
-    return {name: tuple(of_host) for name, of_host in by_host.items()}
+    return {name: tuple(summaries) for name, summaries in by_host.items()}
 
 
-def logs_of(connection: Connection, name: str, step_id: int) -> str | None:
-    """Return all stored logs of a host's step; None if it has no such step."""
-    of = select(steps.c.logs).join(hosts, hosts.c.id == steps.c.host_id)
-    return connection.execute(of.where(hosts.c.name == name, steps.c.id == step_id)).scalar_one_or_none()
+def read_step_logs(connection: Connection, name: str, step_id: int) -> str | None:
+    """Return all stored logs of a host's step, or None if the host has no such step."""
+    query = select(steps.c.logs).join(hosts, hosts.c.id == steps.c.host_id)
+    return connection.execute(query.where(hosts.c.name == name, steps.c.id == step_id)).scalar_one_or_none()
 
 
-def _build(connection: Connection, host_id: int, number: int) -> BuildSummary | None:
+def _read_build(connection: Connection, host_id: int, number: int) -> BuildSummary | None:
     query = columns_of(BuildSummary, builds).where(builds.c.host_id == host_id, builds.c.number == number)
     return next(iter(rows_as(connection, BuildSummary, query)), None)
 
 
-def _steps(connection: Connection, host_id: int, build: int) -> tuple[StepShown, ...]:
+def _read_steps(connection: Connection, host_id: int, build: int) -> tuple[StepShown, ...]:
     plain = [steps.c[name] for name in names_of(StepShown) if name not in {"logs", "logs_length"}]
     length = func.length(steps.c.logs)
-    begin = case((length > _LONGEST_LOGS, length - _LONGEST_LOGS + 1), else_=1)
+    begin = case((length > _MAX_LOGS_CHARS, length - _MAX_LOGS_CHARS + 1), else_=1)
     latest = (
         select(*plain, func.substr(steps.c.logs, begin).label("logs"), length.label("logs_length"))
         .where(steps.c.host_id == host_id, steps.c.build == build)
@@ -235,13 +245,15 @@ def _steps(connection: Connection, host_id: int, build: int) -> tuple[StepShown,
     return rows_as(connection, StepShown, latest)[::-1]
 
 
-def _latest(connection: Connection, kind: type[T], table: Table, host_id: int, most: int) -> tuple[T, ...]:
+def _read_latest(
+    connection: Connection, kind: type[T], table: Table, host_id: int, most: int
+) -> tuple[T, ...]:
     """Return the latest rows of a host, latest first."""
     query = columns_of(kind, table).where(table.c.host_id == host_id)
     return rows_as(connection, kind, query.order_by(table.c.id.desc()).limit(most))
 
 
-def _installation(connection: Connection, host_id: int, now: float) -> InstallationShown | None:
+def _read_installation(connection: Connection, host_id: int, now: float) -> InstallationShown | None:
     query = columns_of(Installation, installations).where(installations.c.host_id == host_id)
     installation = next(iter(rows_as(connection, Installation, query)), None)
     if installation is None:
@@ -254,16 +266,15 @@ def _installation(connection: Connection, host_id: int, now: float) -> Installat
 
 @dataclass(frozen=True, slots=True)
 class HostInstallation:
-    """An installation, and its host."""
+    """An installation, with the name and group of its host."""
 
     host: str
-    """The host's name."""
     group: str
     installation: Installation
 
 
-def select_installed(connection: Connection, condition: ColumnElement[bool]) -> Sequence[HostInstallation]:
-    """Return installations with their hosts, by the names of these."""
+def read_installations(connection: Connection, condition: ColumnElement[bool]) -> Sequence[HostInstallation]:
+    """Return the installations that meet a condition, in the order of their hosts' names."""
     columns = (installations.c[name] for name in names_of(Installation))
     query = (
         select(hosts.c.name.label("host"), hosts.c.group.label("host_group"), *columns)
@@ -277,12 +288,12 @@ def select_installed(connection: Connection, condition: ColumnElement[bool]) -> 
     ]
 
 
-def of_cluster(connection: Connection, cluster_id: str) -> Sequence[HostInstallation]:
-    """Return the installations of a cluster, by the names of their hosts."""
-    return select_installed(connection, installations.c.cluster_id == cluster_id)
+def read_cluster_installations(connection: Connection, cluster_id: str) -> Sequence[HostInstallation]:
+    """Return the installations of a cluster, in the order of their hosts' names."""
+    return read_installations(connection, installations.c.cluster_id == cluster_id)
 
 
-def progress_of(connection: Connection, name: str) -> Progress | None:
-    """Return the progress of the latest build of a host; None before the first."""
+def read_progress(connection: Connection, name: str) -> Progress | None:
+    """Return the progress of a host's latest build, or None before its first build."""
     blob = connection.execute(select(hosts.c.progress).where(hosts.c.name == name)).scalar_one_or_none()
     return msgspec.json.decode(blob, type=Progress) if blob else None

@@ -26,7 +26,7 @@ from service_record.collector.domain.steps import LONGEST_LOGS, ReportedStep, St
 from service_record.collector.store.administration import begin_build
 from service_record.collector.store.cluster_rows import insert_event, refresh
 from service_record.collector.store.dialects import inserting
-from service_record.collector.store.host_rows import HostInstallation, select_installed
+from service_record.collector.store.host_rows import HostInstallation, read_installations
 from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.schema import events, hosts, installations
 from service_record.collector.store.tokens import select_bad
@@ -126,7 +126,7 @@ def put(connection: Connection, host_id: int, mapped: Mapped, now: float) -> Ins
     )
     if connection.execute(other).first() is not None:
         raise TakenId(f"another host has the id {mapped.id} already")
-    installed = select_installed(connection, installations.c.host_id == host_id)
+    installed = read_installations(connection, installations.c.host_id == host_id)
     before = installed[0].installation if installed else None
     facts: dict[str, Any] = asdict(mapped)
     if not mapped.status:
@@ -152,7 +152,7 @@ def map_host(connection: Connection, host: str, mapped: Mapped, now: float) -> N
 
 def find(connection: Connection, installed_id: str) -> HostInstallation | None:
     """Return the installation of the host with this id, or None."""
-    return next(iter(select_installed(connection, installations.c.id == installed_id)), None)
+    return next(iter(read_installations(connection, installations.c.id == installed_id)), None)
 
 
 def register(connection: Connection, arrival: Arrival, cluster_id: str) -> None:

@@ -24,9 +24,9 @@ from service_record.collector.store.host_rows import (
     BuildSummary,
     StepShown,
     StoredHostDetail,
-    boots_of,
-    host,
-    logs_of,
+    read_boots,
+    read_host,
+    read_step_logs,
 )
 from service_record.collector.store.mute_rows import active_mutes
 from service_record.collector.web.analyses import Analyses, AnalysisSeen
@@ -164,7 +164,7 @@ async def _page(request: Request, build: int | None, new_token: str = "") -> Res
 async def get_logs(request: Request) -> Response:
     """`GET /hosts/{host}/steps/{step}/logs`: all stored logs of a step, as plain text."""
     name, step = host_name(request.path_params["host"]), request.path_params["step"]
-    logs = await Serving.of(request).ask(lambda connection: logs_of(connection, name, step))
+    logs = await Serving.of(request).ask(lambda connection: read_step_logs(connection, name, step))
     if logs is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"{name} has no such step")
     return Response(logs, media_type="text/plain", headers={"Cache-Control": "no-store"})
@@ -190,7 +190,7 @@ def see_host(analyses: Analyses, collector: Collector, name: str, build: int | N
     """Return a host as it is now. Raises Refusal if there is none."""
     now = collector.now()
     with collector.database.reading() as connection:
-        detail = host(connection, name, now, build)
+        detail = read_host(connection, name, now, build)
         boots = _boots(connection, detail) if detail else ()
         mutes = active_mutes(connection, now) if detail else ()
     if detail is None:
@@ -211,7 +211,7 @@ def _unfinished(detail: StoredHostDetail) -> set[str]:
 def _boots(connection: Connection, detail: StoredHostDetail) -> tuple[Boot, ...]:
     """Return the boots of the steps that are shown: rounds of them name their first and their latest only."""
     first = min((step.id for group in detail.steps for step in group.first), default=0)
-    return boots_of(connection, detail.summary.name, detail.shown_build, first)
+    return read_boots(connection, detail.summary.name, detail.shown_build, first)
 
 
 def build_of(text: str) -> int | None:
