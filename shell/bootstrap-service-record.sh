@@ -28,7 +28,7 @@
 #     record_service_stage_start "pull-image"
 #     record_service_stage_success        # or record_service_stage_failure
 #
-# docs/shell.md describes its variables and guarantees, docs/record-format.md the format. Contents:
+# docs/shell*.md describe its use and guarantees, docs/record-format.md the format. Contents:
 #   The public API
 #   How our code runs inside the service
 #   Stages

@@ -253,7 +253,8 @@ def test_fatal_signal_while_sourcing_is_no_success(
     points = points_for(service, "/sourcing", "/begin", every=8 if name == "TERM" else 32)
     for where, ended in service.run_with_signals(name, points, "/sourcing", "/begin"):
         assert (where, ended.returncode) == (where, -signal.Signals[f"SIG{name}"])
-        # The trap runs once. What it prints may be lost: its descriptors are not put back, see docs/shell.md.
+        # The trap runs once. Its output may be lost, because its descriptors are not restored:
+        # docs/shell-guarantees.md.
         assert (where, (tmp_path / "ran").read_text()) == (where, "bye\n")
         assert (where, [end["result"] for end in service.ends() if end["result"] == "success"]) == (where, [])
 

@@ -110,8 +110,12 @@ COMPLETIONS: Final = {
 _DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 _DOCUMENTS: Final = (
     (("record-format.md", "record-layouts.md"), PROGRAM, 5),
-    (("shell.md",), "bootstrap-service-record.sh", 1),
-    (("shell.md",), "service-record-exit.sh", 1),
+    (
+        ("shell.md", "shell-lines.md", "shell-ends.md", "shell-guarantees.md"),
+        "bootstrap-service-record.sh",
+        1,
+    ),
+    (("shell-ends.md",), "service-record-exit.sh", 1),
 )
 """Man pages made from documents: the documents, and the name and section of the man page."""
 

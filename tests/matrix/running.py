@@ -15,7 +15,10 @@ from tests.shell.scripts import ABSENT, SHIM, Bash, Completed, Entry, run_script
 
 SIGNALLED: Final = Path(run_script.__code__.co_filename).with_name("signalled.py")
 SEEN_BY_THE_SERVICE: Final = ("DEBUG a handler", "CHLD a handler")
-"""These see two commands of our EXIT trap, and the one process that sourcing forks: docs/shell.md says so."""
+"""Handlers that see two commands of the shim's EXIT trap, or the one process that sourcing forks.
+
+docs/shell-guarantees.md lists both.
+"""
 _LABELS: Final = {"exitCode": "status", "signal": "signal"}
 _PID: Final = re.compile(rb" +\d+(?= )")
 """With the blanks before it, of which bash prints more where the number is shorter."""

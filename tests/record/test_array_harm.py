@@ -182,7 +182,7 @@ def run_on_a_full_file_system(
 
 @each_bash
 def test_only_a_trap_for_children_sees_the_programs(bash: Bash, tmp_path: Path) -> None:
-    """The exception that docs/shell.md names. In bash 4.4, not even that trap sees them."""
+    """The exception that docs/shell-guarantees.md names. In bash 4.4, not even that trap sees them."""
     service = "trap 'echo \"a child\"' CHLD\n" + STAGES
 
     recorded = run(bash, service, tmp_path)

@@ -150,7 +150,7 @@ END
   {
     echo '. "$SHIM"'
     for name in "${BUILTINS[@]}"; do
-      [ "$name" != exec ] || continue # docs/shell.md
+      [ "$name" != exec ] || continue # docs/shell-guarantees.md
       echo "$name() { builtin echo \"hijacked \$FUNCNAME \${FUNCNAME[1]}\"; builtin $name \"\$@\"; }"
     done
     cat <<END
@@ -214,7 +214,7 @@ END
   done
 }
 
-# Bash itself prints a message in this case (see docs/shell.md).
+# Bash itself prints a message in this case (see docs/shell-guarantees.md).
 @test "service with builtin or mapfile disabled runs unrecorded" {
   for name in builtin mapfile; do
     script disabled.sh <<END

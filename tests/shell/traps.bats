@@ -217,7 +217,7 @@ true | false
 echo "$?"
 false
 END
-  # In 4.4 the trap sees a command of ours (docs/shell.md).
+  # In 4.4 the trap sees a command of ours (docs/shell-guarantees.md).
   "$TEST_BASH" -c '((BASH_VERSINFO[0] >= 5))' || sed -i 's/ command \$BASH_COMMAND//' before.sh
   for options in E eE e u; do
     unchanged before.sh "$options"
